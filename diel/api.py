@@ -204,7 +204,7 @@ class Run:
             )
         wanted = dict(at or {})
         records = read.records(stage)
-        picked = picked_tasks(read, stage, sorted(records), wanted)
+        picked = picked_tasks(read, stage, records, wanted)
         dropped = read.history.stage(stage).dropped.get(output, ())
         if picked and all(index in dropped for index in picked):
             reason = "it was deleted after use (`keep: false`, or `diel clean --intermediate`)"

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
+from diel.results import Recorded, picked_tasks
+from diel.results.picked import Typed
 from tests.cli.call import call
-from tests.throwaway import Project
+from tests.handmade import Handmade
+from tests.searched import loop, search
+from tests.throwaway import Project, wait_for
 
 Capture = pytest.CaptureFixture[str]
 
@@ -50,3 +55,87 @@ def test_failed_tasks_are_named_by_their_points(said: str, capsys: Capture) -> N
 def test_programs_get_the_point_beside_the_task(said: str, capsys: Capture) -> None:
     first = json.loads(call(capsys, "status", "--json").out)["failures"][0]
     assert (first["task"], first["point"]) == ("simulate/4", {"depth": 2.5, "seed": 0})
+
+
+@pytest.mark.parametrize(
+    ("words", "out"),
+    [
+        (["logs", "simulate", "depth=2.50", "seed=1"], "depth 2.5 seed 1\n"),
+        (["logs", "simulate", "depth=2.5,", "seed=1"], "depth 2.5 seed 1\n"),  # as it was shown
+        (["logs", "last", "simulate", "depth=2.5,seed=1", "--stdout"], "depth 2.5 seed 1\n"),
+        (["logs", "swing-1", "simulate/9"], "depth 3.0 seed 1\n"),
+        (["logs", "smelt", "metal=silver"], "silver\n"),
+    ],
+)
+def test_a_task_is_chosen_by_its_point(said: str, capsys: Capture, words: list[str], out: str) -> None:
+    assert call(capsys, *words).out == out
+
+
+def test_every_command_takes_points(said: str, capsys: Capture) -> None:
+    assert call(capsys, "explain", "simulate", "depth=2.5", "seed=1").out.startswith(
+        "swing-1 simulate/5 (depth"
+    )
+    rows = call(capsys, "results", "simulate.e", "seed=3", "--csv").out.splitlines()
+    assert rows == ["depth,seed,simulate.e", "1.0,3,4.0", "3.0,3,6.0"]
+    assert call(capsys, "results", "simulate/8", "--csv").out.count("\n") == 2
+    folder = call(capsys, "path", "simulate", "depth=3", "seed=0").out
+    assert folder == f"{Path.cwd()}/runs/swing-1/tasks/simulate/8\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["logs", "simulate", "depth=2.5"], "4 tasks match 'simulate depth=2.5'; add seed=…"),
+        (["path", "simulate", "seed=0"], "simulate/4 (depth=2.5, seed=0)"),
+        (["explain", "simulate", "depth=2.4", "seed=0"], "has depth=2.4; the nearest: depth=1.0, depth=2.5"),
+        (["logs", "simulate", "seed=9"], "no task of 'simulate' has seed=9; the nearest: seed=2, seed=3"),
+        (["logs", "smelt", "metal=coper"], "the nearest: metal=copper"),
+        (["results", "simulate.e", "dept=1"], "no axis parameter 'dept'; did you mean 'depth'?"),
+        (["logs", "depth=2.5"], "comes after a stage: STAGE depth=2.5"),
+        (["logs", "simulat", "depth=2.5"], "did you mean 'simulate'?"),
+        (["path", "simulate/12"], "'simulate' has 12 tasks, simulate/0 to simulate/11"),
+    ],
+)
+def test_what_chooses_no_task_or_several_is_told(
+    said: str, capsys: Capture, words: list[str], why: str
+) -> None:
+    told = call(capsys, *words)
+    assert (told.code, told.out) == (2, "")
+    assert why in told.err
+
+
+def test_tasks_are_cancelled_by_their_points(tmp_path: Path) -> None:
+    project = Project(tmp_path).workflow("""
+        axes: {depth: {values: [1.0, 2.5]}, seed: {range: 3}}
+        stages:
+          wait:
+            over: [depth, seed]
+            command: "touch '${{ run.dir }}'/begun; test ${{ depth }} = 1.0 || sleep 600"
+        """)
+    process = project.start("run", "flow.yaml")
+    wait_for((tmp_path / "runs/flow-1/begun").exists)
+    assert project.diel("cancel", "wait", "depth=2.5") == "wait depth=2.5: 3 of 3 tasks cancelled\n"
+    assert "3 tasks done, 3 cancelled" in project.end(process, 3)
+
+
+def test_points_are_found_among_a_million(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Handmade(
+        tmp_path,
+        """
+        axes: {x: {linspace: [0, 1, 1000001]}, y: {range: 1000000}, z: {logspace: [-3, 3, 7]}}
+        stages: {a: {over: [x, y, z], command: x}}
+        """,
+    )
+    read = Recorded(run.paths)
+    looked = []
+    monkeypatch.setattr(Recorded, "point", lambda *_: looked.append(1))
+    (index,) = picked_tasks(read, "a", range(10**13 * 7), {"x": Typed("0.333333"), "y": 77, "z": 0.001})
+    assert (index, looked) == ((333333 * 10**6 + 77) * 7, [])
+
+
+def test_derived_points_trials_and_rounds_choose_too(tmp_path: Path) -> None:
+    found = Recorded(search(tmp_path / "s").paths)
+    assert picked_tasks(found, "f", range(5), {"trial": Typed("best")}) == [1]
+    assert picked_tasks(found, "f", range(5), {"hp.x": Typed("0.5")}) == [1]
+    looped = Recorded(loop(tmp_path / "l", over=True).paths)
+    assert picked_tasks(looped, "check", range(3), {"round": Typed("2")}) == [2]

@@ -27,6 +27,7 @@ COMMANDS = {
     "submit": "Submit a workflow, and log off.",
     "status": "Show the state of a run.",
     "logs": "Show what a task printed.",
+    "path": "Print the directory of a task, or the path of an output.",
     "explain": "Say why a task waits, failed, was skipped or ran again.",
     "results": "Print the outputs of stages as a table.",
     "graph": "Draw the stage graph of a workflow or a run.",

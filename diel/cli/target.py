@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import click
 
@@ -17,6 +19,8 @@ from diel.status import stage_names
 
 FIRST = 20
 """The most tasks of a stage to offer: a shell then completes to `simulate/`, and shows a few."""
+_VALUE = re.compile(r"[A-Za-z_][\w.]*=")
+_COMMA = re.compile(r",\s*(?=[A-Za-z_][\w.]*=)")
 
 
 def run_and_rest(runs: Path, words: Sequence[str]) -> tuple[RunPaths, tuple[str, ...]]:
@@ -30,13 +34,43 @@ def run_and_rest(runs: Path, words: Sequence[str]) -> tuple[RunPaths, tuple[str,
         return find_run(runs, words[0]), tuple(words[1:])
     except UsageError as error:
         # STAGE, STAGE.VALUE or STAGE/INDEX: a run's name ends in a dash and a number
-        stage = words[0].partition("/")[0].partition(".")[0]
+        stage = words[0].partition("/")[0].partition(".")[0].partition("=")[0]
         if words[0] == "last" or not stage.isidentifier():
             raise
         try:
             return find_run(runs), tuple(words)
         except UsageError:
             raise error from None
+
+
+class Target(NamedTuple):
+    """A stage or task in the words of a command, with the values that choose among a stage's tasks."""
+
+    word: str
+    """`simulate`, `simulate/33` or, where outputs are meant, `simulate.energy`."""
+    at: dict[str, str]
+    """`depth=2.5 seed=1`."""
+
+    def __str__(self) -> str:
+        return " ".join((self.word, *(f"{name}={value}" for name, value in self.at.items())))
+
+
+def targets(words: Sequence[str]) -> list[Target]:
+    """Words in their groups: each NAME=VALUE belongs to the stage before it.
+
+    Also as they are shown, with commas. Raises UsageError where values come first.
+    """
+    found: list[Target] = []
+    for word in words:
+        if not _VALUE.match(word):
+            found.append(Target(word, {}))
+            continue
+        if not found:
+            raise UsageError(f"'{word}' says at which point, and comes after a stage: STAGE {word}")
+        for part in _COMMA.split(word.rstrip(",")):
+            name, _, value = part.partition("=")
+            found[-1].at[name] = value
+    return found
 
 
 def is_file(target: str) -> bool:
@@ -56,20 +90,13 @@ run_argument: Decorator = click.argument("run", default="last", shell_complete=c
 
 
 def complete_stage(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-    """[RUN] STAGE."""
-    return _after_run(context, parameter, incomplete, _stages)
+    """[RUN] STAGE, and with a slash [RUN] TASK."""
+    return _after_run(context, parameter, incomplete, _tasks if "/" in incomplete else _stages)
 
 
 def complete_task(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
     """[RUN] TASK."""
     return _after_run(context, parameter, incomplete, _tasks)
-
-
-def complete_target(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-    """RUN [STAGE|TASK]...: what follows the run."""
-    run = context.params.get("run") or "last"
-    stages = [name for name in _stages(context, run, incomplete) if name.startswith(incomplete)]
-    return stages if stages and "/" not in incomplete else _tasks(context, run, incomplete)
 
 
 def _after_run(

@@ -9,7 +9,7 @@ import contextlib
 import json
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,7 +23,7 @@ FRESH = 2.0
 class Cancel(NamedTuple):
     """Stop everything, or only some stages (`train`) and tasks (`train/3`)."""
 
-    targets: tuple[str, ...]
+    targets: Collection[str]
 
     def covers(self, stage: str, index: int) -> bool:
         return not self.targets or stage in self.targets or f"{stage}/{index}" in self.targets
@@ -67,7 +67,7 @@ def _read(paths: RunPaths, *kinds: str) -> list[Cancel]:
     for name in _named(paths, *kinds):
         try:
             document = json.loads((paths.requests / name).read_text(encoding="utf-8"))
-            found.append(Cancel(tuple(document["targets"])))
+            found.append(Cancel(frozenset(document["targets"])))
         except (OSError, ValueError, KeyError, TypeError):
             continue  # somebody's own file: nothing that `ask_cancel` wrote
     return found

@@ -2,34 +2,130 @@
 
 from __future__ import annotations
 
+import contextlib
+import heapq
+import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import islice, product
 from typing import Any
 
 from diel.axes.adaptive import Adaptive
 from diel.errors import UsageError, did_you_mean
 from diel.results.recorded import Recorded
 from diel.spec import Choice
+from diel.spec.forms.axis import near
+from diel.values import scalar, value_text
+
+LOOKED_AT = 100_000
+"""Values of a column among which the nearest are looked for, for a message."""
 
 
-def picked_tasks(run: Recorded, stage: str, indices: Iterable[int], at: Mapping[str, Any]) -> list[int]:
+class Typed(str):
+    """A value as somebody typed it: `2.5` is a number, or the text `2.5`."""
+
+    @property
+    def meanings(self) -> Iterator[Any]:
+        """What it can mean, the plainest first."""
+        yield scalar(self)
+        yield str(self)
+        if self[:1] in ("[", "{"):
+            with contextlib.suppress(ValueError):
+                yield json.loads(self)
+
+
+def picked_tasks(run: Recorded, stage: str, indices: Collection[int], at: Mapping[str, Any]) -> list[int]:
     """Those of a stage's tasks that are `at` a point; the best of a search, the last of a loop.
 
     `at` has axis parameters by name; that of a search may be `best`, `pareto` or `{"top": 5}`, that of a loop
     `last`: picked once for each combination of the other axes, of what there is so far. Floats agree to nine
-    digits, as in a workflow. Raises UsageError for what is no parameter of the stage.
+    digits, as in a workflow. `hp.NAME` is what a search set. Raises UsageError for what is no parameter of
+    the stage.
     """
-    known = run.parameters(stage)
-    odd = [name for name in at if name not in known]
-    if odd:
-        hint = did_you_mean(odd[0], known) or f"it has: {', '.join(known) or 'none'}"
-        raise UsageError(f"'{stage}' has no axis parameter '{odd[0]}'; {hint}")
+    at = {_parameter(run, stage, name): value for name, value in at.items()}
     choices = {name: choice for name, given in at.items() if (choice := _choice(run, name, given))}
-    points = {name: value for name, value in at.items() if name not in choices}
-    found = [index for index in indices if not points or _agrees(run.point(stage, index), points)]
+    points = {name: value for name, value in at.items() if name not in choices and "." not in name}
+    found = [index for index in _at(run, stage, points) if index in indices] if points else sorted(indices)
+    for name in at.keys() - choices.keys() - points.keys():
+        wanted = _meanings(at[name])
+        set_ = ((index, run.hyperparameters(stage, index).get(name.removeprefix("hp."))) for index in found)
+        found = [index for index, value in set_ if any(_agrees(value, one) for one in wanted)]
     for label, choice in sorted(choices.items(), key=lambda item: _rank(run, item[0], choices)):
         found = _chosen(run, stage, run.adaptive[label], choice, found)
     return found
+
+
+def tasks_at(run: Recorded, stage: str, indices: Collection[int], at: Mapping[str, Any]) -> list[int]:
+    """The same. Raises UsageError where no task is there, with the nearest values that there are."""
+    found = picked_tasks(run, stage, indices, at)
+    if not found:
+        raise UsageError(f"{run.paths.run_id}: {_nothing_at(run, stage, at)}")
+    return found
+
+
+def _parameter(run: Recorded, stage: str, name: str) -> str:
+    """A parameter of a stage's axes, also as `AXIS.PARAMETER`. Raises UsageError where there is none."""
+    known = run.parameters(stage)
+    axis, _, inner = name.partition(".")
+    points = run.points(axis) if axis in run.workflow.stages[stage].over else None
+    if points is not None and inner in points.parameters:
+        return inner
+    known += [f"hp.{one}" for one in run.searched(stage)]
+    if name not in known:
+        hint = did_you_mean(name, known) or f"it has: {', '.join(known) or 'none'}"
+        raise UsageError(f"'{stage}' has no axis parameter '{name}'; {hint}")
+    return name
+
+
+def _meanings(value: Any) -> Sequence[Any]:
+    return [*value.meanings] if isinstance(value, Typed) else (value,)
+
+
+def _agrees(found: Any, wanted: Any) -> bool:
+    numbers = isinstance(found, int | float) and isinstance(wanted, int | float)
+    return bool(found == wanted) or (numbers and math.isclose(found, wanted, rel_tol=1e-9))
+
+
+def _at(run: Recorded, stage: str, wanted: Mapping[str, Any]) -> list[int]:
+    """The tasks at these values, in order: found from the points of each axis, not one by one."""
+    domain = run.domain(stage)
+    places: dict[str, Collection[int]] = {}
+    for axis in domain.axes if domain is not None else ():
+        points = run.points(axis)
+        for name in points.parameters if points is not None else ():
+            if points is not None and name in wanted:
+                found = {place for one in _meanings(wanted[name]) for place in points.places(name, one)}
+                places[axis] = found.intersection(places.get(axis, found))
+    rows = (dict(zip(places, row, strict=True)) for row in product(*places.values()))
+    return sorted(index for row in rows for index in domain.matching(row)) if domain is not None else []
+
+
+def _nothing_at(run: Recorded, stage: str, at: Mapping[str, Any]) -> str:
+    """Why no task of a stage is at a point: the nearest values that there are."""
+    for name, value in at.items():
+        points = next(
+            (p for a in run.workflow.stages[stage].over if (p := run.points(a)) and name in p.parameters),
+            None,
+        )
+        if points is not None and not any(points.places(name, one) for one in _meanings(value)):
+            column = points.columns[points.parameters.index(name)]
+            nearest = ", ".join(f"{name}={value_text(one)}" for one in _nearest(column, _meanings(value)[0]))
+            return f"no task of '{stage}' has {name}={value}; the nearest: {nearest}"
+    return f"no task of '{stage}' has {' and '.join(f'{name}={value}' for name, value in at.items())}"
+
+
+def _nearest(column: Sequence[Any], value: Any, most: int = 3) -> list[Any]:
+    """The values of a column that are most like one."""
+    places = near(column, value)
+    known = list(dict.fromkeys(map(json.dumps, (column[i] for i in islice(places, LOOKED_AT)))))
+    values = [json.loads(text) for text in known]
+    if isinstance(value, int | float):
+        numbers = [one for one in values if isinstance(one, int | float)]
+        return sorted(heapq.nsmallest(most, numbers, key=lambda one: abs(one - value))) or values[:most]
+    from difflib import get_close_matches  # only where a word is wrong
+
+    texts = [one for one in values[:500] if isinstance(one, str)]
+    return get_close_matches(str(value), texts, n=most, cutoff=0.4) or values[:most]
 
 
 def _choice(run: Recorded, name: str, given: Any) -> Choice | None:
@@ -65,13 +161,3 @@ def _chosen(run: Recorded, stage: str, axis: Adaptive, choice: Choice, indices: 
         if place[axis.label] in picked:
             kept.append((picked.index(place[axis.label]), index))
     return [index for _, index in sorted(kept)] if choice.word == "top" else [index for _, index in kept]
-
-
-def _agrees(point: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    """Whether a task's point has these values."""
-    for name, value in wanted.items():
-        found = point[name]
-        numbers = isinstance(found, int | float) and isinstance(value, int | float)
-        if not (found == value or (numbers and math.isclose(found, value, rel_tol=1e-9))):
-            return False
-    return True

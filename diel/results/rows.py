@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from diel.axes.domain import Domain
 from diel.errors import UsageError, counted, did_you_mean
+from diel.results.picked import picked_tasks, tasks_at
 from diel.results.recorded import Recorded
 from diel.states import TaskState
 from diel.status.tasks import count_text
@@ -24,13 +25,15 @@ DROPPED = "deleted after use"
 """Shown instead of an artifact that was not kept (`keep: false`, `diel clean --intermediate`)."""
 
 
-def make_table(run: Recorded, wanted: Sequence[str], limit: int | None = None) -> Listing:
+def make_table(
+    run: Recorded, wanted: Sequence[str], limit: int | None = None, at: Mapping[str, Any] | None = None
+) -> Listing:
     """The outputs `STAGE.VALUE` (or `STAGE`, for all of its own) of a run, joined along shared axes.
 
     A row is a task of the stage that has all the axes; what other stages made is repeated along
     the axes that they lack. Tasks without a result have no row, or an empty cell where they are not
-    what the rows are. Raises UsageError for a stage or output that is not there, and where no stage
-    has all axes.
+    what the rows are. `at` has values of axis parameters, which choose rows. Raises UsageError for a
+    stage, output or point that is not there, and where no stage has all axes.
     """
     uses = [_parse(run, word) for word in wanted]
     stages = list(dict.fromkeys(stage for stage, _ in uses))
@@ -40,7 +43,12 @@ def make_table(run: Recorded, wanted: Sequence[str], limit: int | None = None) -
     parameters, searched = run.parameters(main), run.searched(main)
     cells = [_Column(run, main, stage, output, records[stage]) for stage, output in columns]
     rows = []
-    for index in sorted(records[main])[:limit]:
+    there = sorted(records[main])
+    if at:
+        there = picked_tasks(run, main, records[main], at)
+        if not there:
+            tasks_at(run, main, range(run.history.stage(main).total), at)  # raises if none is there at all
+    for index in there[:limit]:
         point = run.point(main, index)
         # A task that its search left alone, as its `when` did not hold, has none of the trial's.
         trial = run.hyperparameters(main, index) if searched else {}

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 import pytest
 
-from diel.cli.target import FIRST, complete_target, complete_task, is_file, run_and_rest
+from diel.cli.target import FIRST, complete_stage, complete_task, is_file, run_and_rest
 from diel.errors import UsageError
 from tests.written import Written
 
@@ -41,7 +41,8 @@ def test_a_shell_is_offered_the_first_tasks_and_any_that_is_there(runs: Path) ->
     context = click.Context(command)
     context.params = {"runs": runs, "run": "walk-1", "words": ("walk-1",)}
     parameter = click.Argument(["words"])
-    assert complete_target(context, parameter, "sim") == ["simulate"]
+    assert complete_stage(context, parameter, "sim") == ["simulate"]
+    assert complete_stage(context, parameter, "simulate/29") == ["simulate/29"]
     assert len(complete_task(context, parameter, "simulate/")) == FIRST
     assert complete_task(context, parameter, "simulate/29") == ["simulate/29"]
     assert complete_task(context, parameter, "simulate/30") == []

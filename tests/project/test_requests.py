@@ -22,14 +22,18 @@ def paths(tmp_path: Path) -> RunPaths:
 def test_requests_are_read_in_the_order_in_which_they_were_made(paths: RunPaths) -> None:
     for targets in (["b"], ["a", "c/3"], []):
         ask_cancel(paths, targets)
-    assert read_cancels(paths) == [Cancel(("b",)), Cancel(("a", "c/3")), Cancel(())]
+    assert read_cancels(paths) == [
+        Cancel(frozenset({"b"})),
+        Cancel(frozenset({"a", "c/3"})),
+        Cancel(frozenset()),
+    ]
 
 
 def test_requests_to_an_earlier_controller_are_over(paths: RunPaths) -> None:
     ask_cancel(paths, ["old"])
     set_aside(paths)
     ask_cancel(paths, ["new"])
-    assert read_cancels(paths) == [Cancel(("new",))]
+    assert read_cancels(paths) == [Cancel(frozenset({"new"}))]
 
 
 def test_a_run_without_requests_has_none(paths: RunPaths) -> None:
@@ -51,7 +55,7 @@ def test_files_that_nobody_asked_with_are_passed_over(paths: RunPaths) -> None:
         "notes.txt": "",
     }.items():
         (paths.requests / name).write_text(text)
-    assert read_cancels(paths) == [Cancel(("a",))]
+    assert read_cancels(paths) == [Cancel(frozenset({"a"}))]
 
 
 def test_a_new_request_shows_without_reading_any(paths: RunPaths) -> None:

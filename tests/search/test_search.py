@@ -303,7 +303,7 @@ def test_a_bad_trial_is_stopped_and_the_next_begins_when_nothing_of_it_runs(prun
     pruned.stages.tend()
     assert pruned.trial(5).state is TrialState.PRUNED
     assert pruned.trial(5).message == "f.value was 3.5 at step 0"
-    assert [cancel.targets for cancel in read_stops(pruned.paths)] == [("f/5",)]
+    assert [cancel.targets for cancel in read_stops(pruned.paths)] == [{"f/5"}]
     assert pruned.stages.runs["f"].standing(5) is Standing.CLOSED
     assert pruned.stages.runs["after"].standing(5) is Standing.CLOSED
     assert len(course(pruned).trials) == 6, "parallel: 1, and the task may still run"

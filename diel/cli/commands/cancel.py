@@ -6,18 +6,18 @@ import socket
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from diel.cli.chosen import named_task, tasks_of
 from diel.cli.options import runs_option
-from diel.cli.target import complete_target, run_argument
+from diel.cli.target import Target, complete_stage, run_and_rest, targets
 from diel.errors import UsageError, counted
 from diel.journal.segment import Reader
 from diel.journal.snapshot import read_run
 from diel.paths import RunPaths, here
 from diel.project.requests import ask_cancel
-from diel.project.runs import find_run
 from diel.states import TaskState
 from diel.status import Status, find_stage, find_task, fold_status, read_status
 
@@ -31,21 +31,56 @@ CLEAR = 20.0
 PAUSE = 0.1
 
 
+class Part(NamedTuple):
+    """A stage, or some of its tasks, to be stopped."""
+
+    text: str
+    """As a command named it; a task by its point too."""
+    stage: str
+    tasks: Sequence[int] | None = None
+    """All of the stage if None."""
+
+    @property
+    def asked(self) -> list[str]:
+        """As a request names it."""
+        return [self.stage] if self.tasks is None else [f"{self.stage}/{index}" for index in self.tasks]
+
+    def has_ended(self, reader: Reader) -> bool:
+        stage = reader.history.stage(self.stage)
+        if self.tasks is not None:
+            return all(stage.state(index).ended for index in self.tasks)
+        return sum(stage.states.count(state) for state in TaskState if state.ended) >= stage.total
+
+    def told(self, reader: Reader) -> str:
+        """What became of it."""
+        stage = reader.history.stage(self.stage)
+        if self.tasks is not None and len(self.tasks) == 1:
+            return f"{self.text} {stage.state(self.tasks[0]).label}"
+        if self.tasks is None:
+            cancelled, total = stage.counts()["cancelled"], stage.total
+        else:
+            states = [stage.state(index) for index in self.tasks]
+            cancelled, total = states.count(TaskState.CANCELLED), len(states)
+        return f"{self.text}: {cancelled:,} of {counted(total, 'task')} cancelled"
+
+
 @click.command("cancel")
-@run_argument
-@click.argument("targets", nargs=-1, metavar="[STAGE|TASK]...", shell_complete=complete_target)
+@click.argument(
+    "words", nargs=-1, metavar="[RUN] [STAGE|TASK] [NAME=VALUE]...", shell_complete=complete_stage
+)
 @runs_option
 @click.option("--no-wait", is_flag=True, help="Ask, but do not wait until it has stopped.")
-def command(run: str, targets: tuple[str, ...], runs: Path, no_wait: bool) -> int:
-    """`diel cancel melt-3 train simulate/17` stops a stage and a task of `melt-3`. Tasks that have a result
-    keep it; `diel resume` continues with the rest.
+def command(words: tuple[str, ...], runs: Path, no_wait: bool) -> int:
+    """`diel cancel melt-3 train simulate/17` stops a stage and a task of `melt-3`, `diel cancel simulate
+    depth=2.5` all tasks of the last run with that depth. Tasks that have a result keep it; `diel resume`
+    continues with the rest.
     """
-    paths = find_run(runs, run)
+    paths, named = run_and_rest(runs, words)
     reader = read_run(paths)
     status = fold_status(paths, reader)
     if status.state.ended:
         return _clear(paths, reader, status)
-    wanted = _check(reader, targets)
+    wanted = _check(reader, targets(named))
     if status.alive:
         _ask(paths, reader, wanted, no_wait=no_wait)
         return 0
@@ -58,22 +93,30 @@ def command(run: str, targets: tuple[str, ...], runs: Path, no_wait: bool) -> in
     return _close(paths, reader, status)
 
 
-def _check(reader: Reader, targets: Sequence[str]) -> list[str]:
-    """Checks that each target is a stage or task of the run. Raises UsageError with the nearest name."""
+def _check(reader: Reader, named: Sequence[Target]) -> list[Part]:
+    """Finds each stage and task in the run. Raises UsageError with the nearest name or value."""
     wanted = []
-    for target in targets:
-        if "/" in target:
-            wanted.append("{}/{}".format(*find_task(reader, target)))
+    for target in named:
+        if "/" not in target.word and not target.at:
+            find_stage(reader, target.word)
+            wanted.append(Part(target.word, target.word))
+            continue
+        from diel.results import Recorded  # reads the workflow, for the points
+
+        if target.at:
+            stage, tasks = tasks_of(Recorded(reader.paths), target)
         else:
-            find_stage(reader, target)
-            wanted.append(target)
+            stage, index = find_task(reader, target.word)
+            tasks = (index,)
+        text = str(target) if len(tasks) > 1 else named_task(reader.paths, stage, tasks[0])
+        wanted.append(Part(text, stage, tasks))
     return wanted
 
 
-def _ask(paths: RunPaths, reader: Reader, targets: list[str], *, no_wait: bool) -> None:
-    what = ", ".join(targets) or paths.run_id
+def _ask(paths: RunPaths, reader: Reader, wanted: list[Part], *, no_wait: bool) -> None:
+    what = ", ".join(one.text for one in wanted) or paths.run_id
     try:
-        ask_cancel(paths, targets)
+        ask_cancel(paths, [word for one in wanted for word in one.asked])
     except OSError as error:
         raise UsageError(f"cannot ask {paths.run_id} to stop: {error.strerror}") from error
     if no_wait:
@@ -82,35 +125,15 @@ def _ask(paths: RunPaths, reader: Reader, targets: list[str], *, no_wait: bool) 
     end = time.monotonic() + WAIT
     while time.monotonic() < end:
         status = read_status(paths, reader)
-        if not status.alive or (targets and all(_has_ended(reader, target) for target in targets)):
-            _tell(paths, reader, status, targets)
+        if not status.alive or (wanted and all(one.has_ended(reader) for one in wanted)):
+            told = [one.told(reader) for one in wanted]
+            click.echo("\n".join(told or [f"{paths.run_id} {status.state}"]))
             return
         time.sleep(PAUSE)
     click.echo(
         f"{paths.run_id} was asked to cancel {what}, and is still at it after {WAIT:.0f} s; "
         f"`diel status {paths.run_id} --watch` shows when it is done"
     )
-
-
-def _tell(paths: RunPaths, reader: Reader, status: Status, targets: list[str]) -> None:
-    if not targets:
-        click.echo(f"{paths.run_id} {status.state}")
-    for target in targets:
-        name, _, index = target.partition("/")
-        stage = reader.history.stage(name)
-        if index:
-            click.echo(f"{target} {stage.state(int(index)).label}")
-        else:
-            cancelled = stage.counts()["cancelled"]
-            click.echo(f"{target}: {cancelled:,} of {counted(stage.total, 'task')} cancelled")
-
-
-def _has_ended(reader: Reader, target: str) -> bool:
-    name, _, index = target.partition("/")
-    stage = reader.history.stage(name)
-    if index:
-        return stage.state(int(index)).ended
-    return sum(stage.states.count(state) for state in TaskState if state.ended) >= stage.total
 
 
 def _clear(paths: RunPaths, reader: Reader, status: Status) -> int:

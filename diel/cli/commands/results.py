@@ -9,8 +9,9 @@ from pathlib import Path
 
 import click
 
+from diel.cli.chosen import point_of
 from diel.cli.options import json_option, output_option, put, runs_option
-from diel.cli.target import complete_stage, run_and_rest, run_argument
+from diel.cli.target import complete_stage, run_and_rest, run_argument, targets
 from diel.errors import UsageError, counted
 from diel.project.runs import find_run
 from diel.report import write_report
@@ -18,9 +19,13 @@ from diel.results import Recorded, make_table, summarize
 from diel.table import Listing, render, write_csv, write_parquet
 from diel.values import json_value
 
+WORDS = "[RUN] [STAGE.VALUE]... [NAME=VALUE]..."
+
 
 @click.command("results")
-@click.argument("words", nargs=-1, metavar="[RUN] [STAGE.VALUE]...", shell_complete=complete_stage)
+@click.argument(
+    "words", nargs=-1, metavar="[RUN] [STAGE.VALUE]... [NAME=VALUE]...", shell_complete=complete_stage
+)
 @runs_option
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
 @json_option
@@ -41,16 +46,20 @@ def command(
         diel results last train.loss              a row a task of `train`
         diel results last train                   all that `train` makes
         diel results last train.loss test.score   joined along the axes they share
+        diel results train.loss depth=2.5         only the tasks with that depth
 
     A file is shown by its path. Tasks without a result are left out, and counted on stderr.
     """
     if as_csv + as_json + (parquet is not None) > 1:
         raise UsageError("--csv, --json and --parquet are three ways to print: choose one")
-    paths, wanted = run_and_rest(runs, words)
+    paths, named = run_and_rest(runs, words)
     run = Recorded(paths)
+    groups = targets(named)
+    wanted = [target.word.partition("/")[0] for target in groups]
+    at = {name: value for target in groups for name, value in point_of(run, target).items()}
     table = _empty(run, wanted) if as_json else None
     if table is None:
-        table = make_table(run, wanted, limit) if wanted else summarize(run)
+        table = make_table(run, wanted, limit, at) if wanted else summarize(run)
     if parquet is not None:
         write_parquet(table, parquet)
         click.echo(f"{parquet}: {counted(len(table.rows), 'row')} of {', '.join(table.columns)}")

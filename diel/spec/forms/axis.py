@@ -46,13 +46,27 @@ class Points:
             wanted = {self.parameters[0]: wanted} if single else None
         if wanted is None or not set(wanted) <= set(self.parameters):
             return None
-        columns = [self.parameters.index(name) for name in wanted]
-        targets = list(wanted.values())
-        for index in range(len(self)):
-            point = self.values(index)
-            if all(_same(point[c], target) for c, target in zip(columns, targets, strict=True)):
-                return index
-        return None
+        places = [self.places(name, value) for name, value in wanted.items()]
+        found = set(places[0]).intersection(*places[1:]) if places else {0} if len(self) else set()
+        return min(found, default=None)
+
+    def places(self, name: str, value: Any) -> list[int]:
+        """The indices of all points at which a parameter has this value; floats agree to nine digits."""
+        column = self.columns[self.parameters.index(name)]
+        return [index for index in near(column, value) if _same(column[index], value)]
+
+
+def near(column: Sequence[Any], value: Any) -> Sequence[int]:
+    """Where a value can be in a column: computed where its numbers are evenly spaced, else looked for."""
+    number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if isinstance(column, range) and number:
+        place = (value - column.start) / column.step
+    elif hasattr(column, "place_of"):
+        place = column.place_of(value) if number else math.inf
+    else:
+        return [index for index, found in enumerate(column) if found == value] or range(len(column))
+    middle = int(min(max(place, 0), len(column) - 1))
+    return range(max(middle - 1, 0), min(middle + 3, len(column)))
 
 
 def _same(found: Any, wanted: Any) -> bool:

@@ -50,7 +50,7 @@ def test_asking_without_waiting_leaves_a_request(runs: Path, capsys: Capture) ->
     run = Written(runs, alive=True)
     said = call(capsys, "cancel", "w-1", "b", "a/02", "--no-wait")
     assert said.code == 0
-    assert [cancel.targets for cancel in read_cancels(run.paths)] == [("b", "a/2")]
+    assert [cancel.targets for cancel in read_cancels(run.paths)] == [{"b", "a/2"}]
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ def test_json_is_one_document_with_stable_keys(failed: Handmade, capsys: Capture
         (["w-3"], "no run 'w-3'"),
         (["last", "sin"], "no stage 'sin'; did you mean 'sim'"),
         (["sin/1"], "no stage 'sin'; did you mean 'sim'"),
-        (["sim/2"], "no task sim/2: 'sim' has the tasks 0 to 1"),
+        (["sim/2"], "no task 'sim/2'; 'sim' has 2 tasks, sim/0 to sim/1"),
         (["sim/x"], "expected STAGE/INDEX, such as sim/0"),
         (["last", "sim", "end"], "also found 'end'"),
         (["--runs", "elsewhere"], "no runs in elsewhere"),
