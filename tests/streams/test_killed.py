@@ -66,7 +66,7 @@ def campaign(
         (folder / group).mkdir()
     run = str(served.run)
     connection.space().put(("sum",), 0)
-    both = (first, Task)
+    both: tuple[type[Task], ...] = (first, Task)
     producers = [kind("make", run, "make.x", one, str(count)) for kind, one in zip(both, makers, strict=True)]
     consumers = [
         kind("use", run, "make.x", "use", one, str(folder / "use"))
