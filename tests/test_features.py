@@ -22,6 +22,7 @@ FEATURES = {
     "staging": (r"staging|staged", {"staging"}, 64),
     "publishing": (r"publish", {"publishing"}, 47),
     "extraction": (r"extract", {"extraction"}, 9),
+    "rendering": (r"rendered|rendering", {"rendering"}, 40),
     "gang": (r"gangs?", {"gang", "gangs"}, 26),
 }
 

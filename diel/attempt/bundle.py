@@ -13,6 +13,11 @@ if TYPE_CHECKING:  # not loaded by workers and plans that do without
     from diel.staging.item import Item, Local, Shard
 
 
+Rendered = tuple[str, str, bool]
+"""A file made for a task from a template: its path in the task's directory, its text, whether it can be
+executed."""
+
+
 class Staging(NamedTuple):
     """How a stage uses the disks of its nodes."""
 
@@ -74,6 +79,7 @@ class Staged(NamedTuple):
     inputs: Mapping[str, Any]
     command: tuple[str, ...] | None
     env: Mapping[str, str]
+    rendered: tuple[Rendered, ...] = ()
 
 
 class Question(NamedTuple):
@@ -113,6 +119,8 @@ class Request(NamedTuple):
     """What it puts and gets while it runs, by name; None if it runs beside no other stage's tasks."""
     question: Question | None = None
     """What it asks before it runs; None if it asks nobody, or nobody is there."""
+    rendered: tuple[Rendered, ...] = ()
+    """Files that are written into its directory before it runs."""
 
 
 class Bundle(NamedTuple):

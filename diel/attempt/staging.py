@@ -70,7 +70,9 @@ def with_copies(request: Request, entries: str) -> Request:
     inputs: dict[str, Any] = placed(staged.inputs, entries)
     params: dict[str, Any] = placed(staged.params, entries)
     env: dict[str, str] = placed(staged.env, entries)
-    return request._replace(params=params, inputs=inputs, command=command, env=env, staged=None)
+    rendered = placed(staged.rendered, entries)
+    given = {"params": params, "inputs": inputs, "command": command, "env": env, "rendered": rendered}
+    return request._replace(**given, staged=None)
 
 
 def on_this_node(request: Request, local: Local | None) -> Request:

@@ -35,6 +35,8 @@ def check_files(
     folder = found.document.path.parent
     for label, text in stage.files.items():
         key = ("stages", name, "files", label)
+        if not isinstance(text, str):
+            continue  # a template, which is read with the workflow
         try:
             template = parse(text)
             if template.constant:

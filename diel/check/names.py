@@ -12,6 +12,7 @@ from diel.expressions import ExpressionError, parse_expression
 from diel.graph import Key, hyperparameter_reads
 from diel.graph.judge import place_of_name
 from diel.graph.uses import templates
+from diel.spec.rendering import TEXT
 
 _TASK = ("id", "index", "attempt", "stage")
 _RUN = ("id", "dir")
@@ -66,22 +67,40 @@ def check_expressions(found: Check, name: str, names: Names) -> None:
         if isinstance(template, ExpressionError):
             found.add(key, template.message, template.hint, template.offset)
             continue
-        if not template.constant and not template.references:
-            try:  # it gives the same in every task: it fails now or never
-                template.value({})
-            except ExpressionError as error:
-                found.add(key, error.message, error.hint, error.offset)
-        place = "initially" if key[4:5] == ("initially",) else str(key[2])
-        _look_up(found, key, template.text, template.references, names, place)
+        place = _place(key)
+        told: set[tuple[str, ...]] = set()
+        for one in template.expressions:
+            read = set(one.references())
+            if not read:
+                try:  # it gives the same in every task: it fails now or never
+                    one.text_value({})
+                except ExpressionError as error:
+                    found.add(key, error.message, error.hint, error.offset)
+            _look_up(found, key, one.source, read - told, names, place, one.offset)
+            told |= read
+
+
+def _place(key: Key) -> str:
+    """Where an expression stands, for what it may read there."""
+    if key[4:5] == ("initially",) or (key[2] == "files" and key[4:5] == (TEXT,)):
+        return str(key[4])
+    return str(key[2])
 
 
 def _look_up(
-    found: Check, key: Key, text: str, references: Iterable[tuple[str, ...]], names: Names, place: str
+    found: Check,
+    key: Key,
+    text: str,
+    references: Iterable[tuple[str, ...]],
+    names: Names,
+    place: str,
+    start: int = 0,
 ) -> None:
     for chain in sorted(references):
         problem = _missing(chain, names, place)
         if problem is not None:
-            found.add(key, *problem, place_of_name(text, ".".join(chain)))
+            offset = place_of_name(text, ".".join(chain))
+            found.add(key, *problem, start if offset is None and start else start + (offset or 0))
 
 
 def check_untils(found: Check) -> None:

@@ -35,8 +35,9 @@ def check_outputs(found: Check) -> None:
         if names.open_axes and not did_you_mean(edge.output, known):
             continue  # its axis may give it as a parameter
         message = f"'{edge.upstream}' makes no output '{edge.output}'"
-        made = (*known, *names.parameters)
-        found.add(edge.key, message, _made_hint(found, edge.upstream, edge.output, made, "it has"))
+        made, inside = (*known, *names.parameters), found.document.template_at(edge.key)
+        offset = None if inside is None else place_of_name(inside.text, f"{edge.upstream}.{edge.output}")
+        found.add(edge.key, message, _made_hint(found, edge.upstream, edge.output, made, "it has"), offset)
 
 
 def check_metrics(found: Check) -> None:

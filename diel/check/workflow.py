@@ -22,10 +22,14 @@ from diel.errors import MAX_PROBLEMS, SpecError
 from diel.files import flaw_of
 from diel.graph import StageGraph, build
 from diel.load import Document, examine, read_text
+from diel.load.rendering import fill_templates, read_templates
 from diel.modules.catalogue import Module, ModuleNotFound, find, search_path
 from diel.paths import registry_dir, runs_dir
 from diel.registry import Hyperparameters, read_current, resolve
 from diel.spec import Workflow
+from diel.spec.rendering import Filling
+
+NO_TEMPLATES: Mapping[str, Filling] = {}
 
 
 class Checked(NamedTuple):
@@ -60,13 +64,14 @@ def check(
     text: str | None = None,
     runs: Path | None = None,
     kept: Hyperparameters | None = None,
+    templates: Mapping[str, Filling] = NO_TEMPLATES,
 ) -> Checked:
     """Reads a workflow file and checks all of it.
 
     `folder` is where its files and modules are looked for (the file's own directory), `text` stands
     in for the file's content. `runs` is the directory of the runs, whose project has values of
-    hyperparameters; `kept` stands in for all values, where a run has its own already. Raises SpecError
-    with every problem found, UsageError for settings that do not fit.
+    hyperparameters; `kept` stands in for all values, and `templates` for such files, where a run
+    has its own already. Raises SpecError with every problem found, UsageError for settings that do not fit.
     """
 
     def settle(head: Document) -> Mapping[str, Any]:
@@ -76,6 +81,11 @@ def check(
     if document is None:
         raise SpecError(problems)
     folder = (folder or path.parent).absolute()
+    if document.spec.any_stage(lambda stage: stage.rendered):
+        if kept is None:
+            problems += read_templates(document, folder)
+        else:
+            fill_templates(document.spec, templates)
     graph, flaws = build(document.spec)
     problems += [document.problem(flaw.key, flaw.message, flaw.hint, offset=flaw.offset) for flaw in flaws]
     try:

@@ -22,6 +22,7 @@ from diel.controller.controller import Controller
 from diel.errors import DielError, UsageError
 from diel.files import put
 from diel.journal.snapshot import read_run
+from diel.load.rendering import kept_templates
 from diel.paths import RunPaths
 from diel.plan import Plan, make_plan
 from diel.project.lease import take
@@ -33,6 +34,7 @@ from diel.scheduler import Job, JobState, scheduler_named
 from diel.scheduler.inside import END
 from diel.search.searcher import refuse_unsearchable
 from diel.site import Site, find_program, find_site, missing
+from diel.spec.rendering import Filling
 from diel.version import __version__
 
 TIMES = 5
@@ -84,6 +86,8 @@ def create(
     except (KeyError, OSError):
         user = str(os.getuid())  # a container knows no name for it
     document, given = plan.checked.document, plan.checked.hyperparameters
+    has_templates = plan.workflow.any_stage(lambda stage: stage.rendered)
+    templates = kept_templates(plan.workflow) if has_templates else {}
     paths = create_run(runs, plan.workflow.name)
     try:
         put(paths.workflow, document.text)
@@ -101,6 +105,7 @@ def create(
             params_files=tuple(str(file.absolute()) for file in given.files),
             use_cache=use_cache,
             begin_at=begin_at,
+            templates=templates,
             created=time.time(),
             host=socket.gethostname(),
             user=user,
@@ -160,6 +165,7 @@ def plan_again(paths: RunPaths, site: Site | None = None) -> Plan:
         cwd=Path(run_file.cwd),
         text=read_kept_workflow(paths),
         kept=kept_values(run_file),
+        templates={name: Filling(*kept) for name, kept in run_file.templates.items()},
     )
     return make_plan(checked, site or read_kept_site(paths))
 

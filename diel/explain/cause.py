@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from diel.artifacts import Artifact, files_of
 from diel.errors import DielError, counted
 from diel.explain.gang import gang_of
+from diel.explain.rendering import rendered_changes
 from diel.results import Recorded
 from diel.results.view import RunView
 from diel.spec import Stage
@@ -180,6 +181,8 @@ def _changes(
         return
     if moved is None or moved[0]:
         found = list(_differences("values", old_own, own))
+        for name, was, made in rendered_changes(recipe, old.recipe(stage), tasks):
+            found.append(_text_change(Difference("files", name, "", was, made), f"files.{name}"))
         yield from found or (_file_changes(recipe.own_files(tasks[0]), old, Path()) if moved else ())
     if moved is None or moved[1]:
         for name in dict.fromkeys([*read, *old_read]):
@@ -224,13 +227,13 @@ def _family_changes(view: RunView, old: RunView, stage: str) -> Iterator[Differe
         if parts.get(part) == old_parts.get(part):
             continue
         if found := list(_differences(part, account(before), account(new))):
-            yield from (_command_change(one) if one.name == "command" else one for one in found)
+            yield from (_text_change(one, "the command") if one.name == "command" else one for one in found)
         elif part == "module":
             module = view.module(stage)
             where = f" ({module.path})" if module is not None else ""
             yield Difference(part, str(new.module), f"the source of module '{new.module}' changed{where}")
         elif part == "files":
-            shared = {name: path for name, path in new.files.items() if "${{" not in path}
+            shared = {n: path for n, path in new.files.items() if isinstance(path, str) and "${{" not in path}
             yield from _file_changes(shared, old, view.run.run_file.folder)
 
 
@@ -258,13 +261,13 @@ _ACCOUNTS: Mapping[str, Callable[[Stage], dict[str, Any]]] = {
 """What the workflow says of each part, by name."""
 
 
-def _command_change(change: Difference) -> Difference:
-    """The first lines of a command that differ, and the number of other places."""
+def _text_change(change: Difference, what: str) -> Difference:
+    """The first lines of a command or file that differ, and the number of other places."""
     old, new = str(change.old).splitlines(), str(change.new).splitlines()
     matcher = SequenceMatcher(None, old, new, autojunk=False)
     blocks = [(old[i:j], new[k:m]) for word, i, j, k, m in matcher.get_opcodes() if word != "equal"]
     before, after = (" ⏎ ".join(lines) for lines in blocks[0]) if blocks else ("", "")
-    text = f"the command changed: {shown(before, WIDE) or 'nothing'} → {shown(after, WIDE) or 'nothing'}"
+    text = f"{what} changed: {shown(before, WIDE) or 'nothing'} → {shown(after, WIDE) or 'nothing'}"
     more = f", and in {len(blocks) - 1} more places" if len(blocks) > 1 else ""
     return replace(change, text=text + more)
 

@@ -6,6 +6,7 @@ import ast
 import json
 import math
 import operator
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
@@ -165,10 +166,48 @@ def _where(values: Any, conditions: Any) -> list[Any]:
     return [value for value, holds in zip(values, conditions, strict=True) if holds]
 
 
+def _join(values: Any, between: str = " ") -> str:
+    """The items as one text; those that are lists themselves are rows, with blanks between their items."""
+    if not is_list(values):
+        raise Undefined(f"join: expected a list, found {noun(values)}")
+    return str(between).join(_join(item) if is_list(item) else written(item) for item in values)
+
+
+_FORMAT = re.compile(r"[<>^=]?[-+ ]?0?\d{0,3}[,_]?(\.\d{1,3})?[bcdeEfgGnosxX%]?")
+
+
+def _format(value: Any, form: str) -> str:
+    """A value as Python's format writes it: `.6f`, `12.5e`, `05d`, `>10`."""
+    if not (isinstance(form, str) and _FORMAT.fullmatch(form)):
+        raise Undefined(f"format: {form!r} is no format", "write it as in '.6f', '12.5e', '05d' or '>10'")
+    if not isinstance(value, SCALARS):
+        raise Undefined(f"format: expected a number or a text, found {noun(value)}", "join a list")
+    return format(written(value) if isinstance(value, bool) or value is None else value, form)
+
+
+def _fortran(value: Any) -> str:
+    """A value as Fortran's namelists read it: `1.0d-3`, `.true.`, `'text'`; a list with commas."""
+    if is_list(value):
+        return ", ".join(map(_fortran, value))
+    if isinstance(value, bool):
+        return f".{written(value)}."
+    if isinstance(value, float) and math.isfinite(value):
+        mantissa, _, exponent = written(value).partition("e")
+        return f"{mantissa if '.' in mantissa else mantissa + '.0'}d{int(exponent or 0)}"
+    if isinstance(value, int):
+        return written(value)
+    if isinstance(value, str | PurePath):
+        return "'" + written(value).replace("'", "''") + "'"
+    raise Undefined(f"fortran: expected a number, a text or a truth value, found {noun(value)}")
+
+
 _BUILT_IN = (abs, all, any, float, int, len, max, min, sorted, sum)
 _OF_MATH = (math.ceil, math.exp, math.floor, math.log, math.log10, math.sqrt)
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     **{function.__name__: function for function in (*_BUILT_IN, *_OF_MATH)},
+    "format": _format,
+    "fortran": _fortran,
+    "join": _join,
     "mean": _mean,
     "range": _range,
     "round": _round,

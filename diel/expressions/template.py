@@ -159,6 +159,24 @@ def _parts(text: str) -> Iterator[str | Expression]:
         yield literal
 
 
+def _apart(text: str) -> Iterator[ExpressionError | Template]:
+    """The expressions of a text that cannot be read, then all others as a template."""
+    good: list[Expression] = []
+    position = 0
+    for opening in _OPENING.finditer(text):
+        if opening.group() == "$${{" or opening.start() < position:
+            continue
+        try:
+            position = _closing(text, opening.end(), opening.start())
+            good.append(parse_one(text[opening.end() : position], opening.end()))
+        except ExpressionError as error:
+            yield error
+            if error.offset == opening.start():
+                break  # it does not end
+    if good:
+        yield Template(text, tuple(good), None)
+
+
 def _closing(text: str, position: int, opening: int) -> int:
     """The index of the `}}` that ends an expression: not one in quotes or of a mapping."""
     depth = 0
@@ -241,8 +259,8 @@ def walk(value: Json) -> Iterator[tuple[Path, Template | ExpressionError]]:
     for path, text in texts_in(value):
         try:
             template = parse(text)
-        except ExpressionError as error:
-            yield path, error
+        except ExpressionError:
+            yield from ((path, one) for one in _apart(text))
         else:
             if not template.constant:
                 yield path, template

@@ -12,6 +12,7 @@ from diel.graph.service import service_uses
 from diel.graph.stage_graph import Edge
 from diel.spec import Flaw, Stage, Workflow
 from diel.spec.model import Key
+from diel.spec.rendering import TEXT
 
 
 def uses(workflow: Workflow, name: str, flaws: list[Flaw]) -> Iterator[Edge]:
@@ -133,7 +134,11 @@ def _texts(stage: Stage) -> Iterator[tuple[Key, Any]]:
         yield (place,), getattr(stage, place)
     for label, given in stage.inputs.items():
         yield ("inputs", label, "initially"), given.initially
-    for label, path in stage.files.items():
-        yield ("files", label), path
+    for label, given_file in stage.files.items():
+        if isinstance(given_file, str):
+            yield ("files", label), given_file
+        else:
+            yield ("files", label, "path"), given_file.path
+            yield ("files", label, TEXT), given_file.filling.text
     for label, output in stage.outputs.items():
         yield ("outputs", label) if output.file is None else ("outputs", label, "file"), output.place

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -37,6 +37,7 @@ from diel.load.nodes import (
 from diel.load.syntax import complaint
 from diel.spec import Hyperparameter, SpecModel, Workflow
 from diel.spec.model import Flaw, found
+from diel.spec.rendering import TEXT, Rendering
 
 M = TypeVar("M", bound=SpecModel)
 
@@ -74,6 +75,29 @@ class Document(Source):
     """A workflow file with a valid spec."""
 
     spec: Workflow = field(kw_only=True)
+
+    def problem(
+        self,
+        key: Iterable[str | int],
+        message: str,
+        hint: str = "",
+        *,
+        offset: int | None = None,
+        at_key: bool = False,
+    ) -> Problem:
+        """As every source tells it; what is wrong in a template is told at its place there."""
+        whole = tuple(key)
+        if (inside := self.template_at(whole)) is not None:
+            return inside.at(offset or 0, whole[:-1], message, hint)
+        return super().problem(whole, message, hint, offset=offset, at_key=at_key)
+
+    def template_at(self, key: Key) -> Source | None:
+        """The text of a template, if the key stands for that."""
+        if key[2:3] != ("files",) or key[4:] != (TEXT,):
+            return None
+        given = self.spec.stages[str(key[1])].files[str(key[3])]
+        assert isinstance(given, Rendering)
+        return Source(self.path.parent / given.template, given.filling.text)
 
 
 Settle = Callable[[Document], Mapping[str, Any]]

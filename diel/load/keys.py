@@ -108,6 +108,7 @@ _KEYS: dict[str, str] = {
     "initially": "initial init default start first initial_value initial_values begin seed",
     "path": "file filename name location glob",
     "value": "type result parameter",
+    "template": "source src from tmpl template_file jinja",
     "match": "regex regexp pattern re grep search",
     "column": "col field",
     "key": "jsonpath json_path query",

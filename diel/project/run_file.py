@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,8 @@ class RunFile(SpecModel):
     use_cache: bool = True
     begin_at: str | None = None
     """The stage from which everything is computed again (`run --from`)."""
+    templates: Mapping[str, tuple[str, bool]] = Field(default_factory=dict)
+    """The templates of files as they were, each with whether it can be executed."""
     created: float
     host: str
     user: str

@@ -22,11 +22,13 @@ from diel.journal.segment import decode, segments
 from diel.journal.snapshot import read_run
 from diel.journal.stage_history import Attempt, StageHistory, covers
 from diel.load import Document, load_text
+from diel.load.rendering import fill_templates
 from diel.paths import RunPaths
 from diel.project.run_file import RunFile, read_kept_workflow, read_run_file
 from diel.spec import Workflow
 from diel.spec.forms.axis import Points, kept
 from diel.spec.forms.rows import read_points
+from diel.spec.rendering import Filling
 from diel.states import RunState
 from diel.status import standing
 from diel.tasks.results import carry, output_of
@@ -62,7 +64,10 @@ class Recorded:
         """The workflow as it was when the run began. Raises DielError if it cannot be read."""
         try:
             text = read_kept_workflow(self.paths)
-            return load_text(text, Path(self.run_file.source), lambda _: self.run_file.hyperparameters)
+            run_file = self.run_file
+            document = load_text(text, Path(run_file.source), lambda _: run_file.hyperparameters)
+            fill_templates(document.spec, {name: Filling(*one) for name, one in run_file.templates.items()})
+            return document
         except SpecError as error:
             first = error.problems[0]
             place = f"{self.paths.workflow}:{first.line}:{first.column}: {first.message}"

@@ -69,7 +69,7 @@ class Input(Expected):
                 yield Flaw(f"`{name}` is about what a stage makes", hint, (name,))
 
 
-_EXPRESSION = r"(?s)\$\{\{.*?\}\}"
+EXPRESSION = re.compile(r"(?s)\$\{\{.*?\}\}")
 _FORMS = {"path": "a file", "glob": "a list of files", "value": "a value", "stream": "a stream"}
 NO_FORM = Flaw(
     "expected `path`, `glob`, `value` or `stream`, found none of them",
@@ -146,7 +146,7 @@ class Output(Extracted, Contract):
     def flaws(self) -> Iterator[Flaw]:
         given = [name for name in _FORMS if getattr(self, name) is not None]
         pattern = self.place
-        outside = "" if pattern is None else path_flaw(re.sub(_EXPRESSION, "x", pattern))
+        outside = "" if pattern is None else path_flaw(EXPRESSION.sub("x", pattern))
         if len(given) > 1:
             what = " or ".join(_FORMS[name] for name in given[:2])
             hint = "make two outputs of it, or drop one of them"

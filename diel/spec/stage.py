@@ -27,6 +27,7 @@ from diel.spec.model import (
     refuse,
 )
 from diel.spec.policy import Policies, Rule, default_rule, policy_flaws
+from diel.spec.rendering import Rendering, rendering_flaws
 from diel.spec.resources import Resources
 from diel.spec.service import Service, service_flaws
 from diel.spec.surrogate import Surrogate
@@ -177,8 +178,9 @@ class Stage(SpecModel):
         "A service that each task asks first; the task runs only if the answer is too unsure."
     )
     params: dict[Name, Json] = Field(default_factory=dict, description="Parameters of the module.")
-    files: dict[Name, Annotated[Text, Field(min_length=1)]] = Field(
-        default_factory=dict, description="Files to read, relative to the workflow file."
+    files: dict[Name, Annotated[Text, Field(min_length=1)] | Later[Rendering]] = Field(
+        default_factory=dict,
+        description="Files to read, relative to the workflow file, or to fill in.",
     )
     outputs: dict[Name, Output] = Field(default_factory=dict, description="What a command makes.")
     publishes: dict[Name, Name] = Field(
@@ -211,6 +213,11 @@ class Stage(SpecModel):
         shell = self.shell or "bash"
         words = SHELLS[shell] if isinstance(shell, str) else shell
         return words if isinstance(self.command, str) else ()
+
+    @property
+    def rendered(self) -> dict[str, Rendering]:
+        """The files that are made from templates."""
+        return {name: given for name, given in self.files.items() if isinstance(given, Rendering)}
 
     @property
     def asks(self) -> tuple[str, ...]:
@@ -270,6 +277,8 @@ class Stage(SpecModel):
         if isinstance(self.when, str) and not self.when.strip():
             yield Flaw("an empty condition", "write an expression, or drop `when`", ("when",))
         yield from _shared_paths(self.outputs)
+        if self.rendered:
+            yield from rendering_flaws(self.rendered)
         if self.on.model_fields_set:
             yield from policy_flaws(self.on, self.resources, self.timeout)
         if self.grace is not None:

@@ -152,6 +152,7 @@ class Recipe:
             services=None if self._asked is None else self._asked.replicas(index),
             streams=None if self.streams is None else self.streams(index),
             question=question,
+            rendered=self.sources.files.render(scope),
         )
 
     def _params(self, scope: Scope) -> dict[str, Any]:
@@ -171,7 +172,8 @@ class Recipe:
             return None
         again = Scope(self.sources, scope.index, inputs)
         env, command = self._texts.env(again), self._texts.command(again)
-        return Staged(items, self._params(again), inputs, command, env)
+        rendered = self.sources.files.render(again)
+        return Staged(items, self._params(again), inputs, command, env, rendered)
 
     def own_files(self, index: int) -> dict[str, str]:
         """The files that a task has of its own, absolute. Raises ExpressionError and MissingInput."""

@@ -26,6 +26,7 @@ from diel.attempt.command import collect, launch, run_command
 from diel.attempt.function import call, call_on_ranks
 from diel.attempt.line import is_cut
 from diel.attempt.reaper import OomKills, is_full, killer_of, told_by_mpiexec
+from diel.attempt.rendering import write_rendered
 from diel.attempt.staging import Drain, late_notes, open_drain, record_of, shard_environment, stage
 from diel.attempt.stream import held_to_streams, stream_environment
 from diel.attempt.surrogate import Consulted, ask
@@ -308,6 +309,8 @@ class Worker:
         work, request = attempt.work, attempt.request
         own = {**self._surroundings.variables(attempt), **stream_environment(work, request)}
         given = {**request.env, **variables(self.paths, request.services, request.index)}
+        if request.rendered:
+            write_rendered(request.rendered, attempt.task_dir)
         if attempt.in_process:
             return self._call(attempt, {**own, **given}, own)
         env = {**self.environ, **own, **given}

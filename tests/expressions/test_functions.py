@@ -23,6 +23,10 @@ from tests.expressions.evaluating import SCOPE, failure, value
         ("sorted([1, 3, 2], reverse=true)", [3, 2, 1]),
         ("str(true) + str(null) + str(0.1)", "true0.1"),
         ("'ab' * 2 + 'c'", "ababc"),
+        ("join([1, 0.5, 'a', true])", "1 0.5 a true"),
+        ("join([[1, 2], [3, 4]], '; ')", "1 2; 3 4"),
+        ("format(1 / 3, '.3f') + format(7, '03d') + format(1.5, '10.2e')", "0.333007  1.50e+00"),
+        ("fortran([1e-10, 0.001, 100.0, 3, true, \"it's\"])", "1.0d-10, 0.001d0, 100.0d0, 3, .true., 'it''s'"),
         ("[0] * 3 + [1]", [0, 0, 0, 1]),
     ],
 )  # fmt: skip
@@ -37,6 +41,20 @@ def test_where_keeps_what_a_condition_of_its_own_holds_for() -> None:
     assert value("where([], [])") == []
     assert "expected two lists, found a list and a truth value" in str(failure("${{ where([1], true) }}"))
     assert "one list has 1 item, the other 2" in str(failure("${{ where([1], [true, false]) }}"))
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("join('ab')", "join: expected a list, found a text"),
+        ("format(1.5, '9999f')", "format: '9999f' is no format"),
+        ("format(1.5, 'd')", "Unknown format code 'd' for object of type 'float'"),
+        ("format([1], 's')", "format: expected a number or a text, found a list"),
+        ("fortran({})", "fortran: expected a number, a text or a truth value, found a mapping"),
+    ],
+)
+def test_what_cannot_be_written_is_refused_with_the_function(text: str, told: str) -> None:
+    assert told in str(failure(f"${{{{ {text} }}}}"))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,31 @@
+"""Writes the files that were made for a task from templates into its directory."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+
+from diel.attempt.bundle import Failure, Rendered
+from diel.states import FailureClass
+
+
+def write_rendered(rendered: Iterable[Rendered], task_dir: str) -> None:
+    """Writes them, and the directories above. Raises OSError; Failure where one is in another's way."""
+    for path, text, executable in rendered:
+        whole = f"{task_dir}/{path}"
+        try:
+            os.makedirs(os.path.dirname(whole), exist_ok=True)
+            with open(whole, "wb") as file:
+                file.write(text.encode("utf-8", "surrogateescape"))
+            if executable:
+                os.chmod(whole, 0o777 & ~_mask())
+        except (FileExistsError, NotADirectoryError, IsADirectoryError) as error:
+            message = f"'{path}' cannot be written: another file of the task is where it should be"
+            raise Failure(FailureClass.LAUNCH, message) from error
+
+
+def _mask() -> int:
+    """The process's file mode mask, which can only be read by setting it."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,89 @@
+"""The files that are made for each task from templates, and how they enter its key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from diel.artifacts import Artifact, digest_of
+from diel.attempt.bundle import Rendered
+from diel.errors import ModuleError
+from diel.expressions import ExpressionError, Template, parse
+from diel.expressions.functions import is_list
+from diel.spec import Stage
+from diel.spec.data import path_flaw
+
+Scope = Mapping[str, Any]
+
+
+class Renderings:
+    """The templates of one stage, parsed once. Its methods raise ExpressionError, and what a scope raises."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._templates = {
+            name: (one.template, parse(one.target), parse(one.filling.text), one.filling.executable)
+            for name, one in stage.rendered.items()
+        }
+
+    def paths(self, scope: Scope) -> dict[str, str]:
+        """Where they are written, relative to the task's directory."""
+        return {name: target.text_value(scope) for name, (_, target, _, _) in self._templates.items()}
+
+    def render(self, scope: Scope) -> tuple[Rendered, ...]:
+        """The files of a task. Raises ModuleError for one outside its directory."""
+        rendered = []
+        for name, (template, _, text, executable) in self._templates.items():
+            path = scope["files"][name]
+            if flaw := path_flaw(path):
+                raise ModuleError(f"files.{name}: {flaw}: {path!r}")
+            rendered.append((path, _filled(template, text, scope), executable))
+        return tuple(rendered)
+
+    def texts(self, scope: Scope) -> dict[str, tuple[str, str, bool]]:
+        """The same by name and as the key sees it: of files the content counts, and not the path."""
+        return {
+            name: (scope["files"][name], _filled(template, text, _Keyed(scope)), executable)
+            for name, (template, _, text, executable) in self._templates.items()
+        }
+
+    def digests(self, scope: Scope) -> dict[str, str]:
+        """What enters a task's key."""
+        return {f"files.{name}": digest_of(text) for name, text in self.texts(scope).items()}
+
+
+def _filled(name: str, template: Template, scope: Scope) -> str:
+    try:
+        return template.text_value(scope)
+    except ExpressionError as error:
+        line = template.text.count("\n", 0, error.offset) + 1
+        raise ModuleError(f"{name}:{line}: {error}") from error
+
+
+class _Keyed(Mapping[str, Any]):
+    """A scope in which artifacts are their digests, and nothing tells where or in which run a task is."""
+
+    def __init__(self, inner: Mapping[str, Any], depth: int = 0) -> None:
+        self._inner = inner
+        self._depth = depth
+
+    def __getitem__(self, name: str) -> Any:
+        if self._depth == 0 and name in ("run", "files"):
+            return dict.fromkeys(self._inner[name], name)
+        value = self._inner[name]
+        if self._depth == 0 and name == "task":
+            return {**value, "attempt": 0}
+        return _as_keyed(value, self._depth + 1)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._inner)
+
+    def __len__(self) -> int:
+        return len(self._inner)
+
+
+def _as_keyed(value: Any, depth: int) -> Any:
+    if type(value) is Artifact:
+        return value.digest
+    if isinstance(value, Mapping):
+        return _Keyed(value, depth)
+    return [_as_keyed(item, depth) for item in value] if is_list(value) else value
