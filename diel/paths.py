@@ -4,6 +4,7 @@ runs/<workflow>-<n>/
     run.json                      what was asked for: workflow file, overrides, versions
     workflow.yaml                 the text as it was when the run began
     site.json                     the site as it was when the run was made
+    environments.json             the environments of its stages, as they were made
     submissions/0001.json         where controllers of the run were asked to live
     lease.json                    which controller drives the run; its mtime is the heartbeat
     snapshot.json                 the folded journal up to some offsets, for a fast status
@@ -41,6 +42,11 @@ def registry_dir(runs: Path) -> Path:
     return runs / ".registry"
 
 
+def kept_environments(runs: Path) -> Path:
+    """Where the project of these runs keeps the environments that were made, by content."""
+    return runs / ".environments"
+
+
 class _Below:
     """A path below a run's root."""
 
@@ -60,6 +66,7 @@ class RunPaths:
     run_file = _Below("run.json")
     workflow = _Below("workflow.yaml")
     site = _Below("site.json")
+    environments = _Below("environments.json")
     lease = _Below("lease.json")
     submissions = _Below("submissions")
     snapshot = _Below("snapshot.json")

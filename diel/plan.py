@@ -118,6 +118,11 @@ class Plan(NamedTuple):
         stages = self.workflow.stages.values()
         return sum(stage.replicas for stage in stages if stage.service and stage.service.shared_cores)
 
+    @property
+    def uses_environments(self) -> bool:
+        """Whether a stage names an environment."""
+        return self.workflow.any_stage(lambda stage: stage.environment)
+
     def fits(self, stage: str, wanted: Resources) -> bool:
         """Whether a task of a stage fits its pool with these resources."""
         pool = self.site.pools[self.stages[stage].pool]

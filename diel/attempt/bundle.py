@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from diel.modules.catalogue import Module
 
 if TYPE_CHECKING:  # not loaded by workers and plans that do without
+    from diel.environments.prepared import Prepared
     from diel.journal.records import Record
     from diel.spec import Output, Resources, Service, Surrogate
     from diel.staging.item import Item, Local, Shard
@@ -63,6 +64,8 @@ class Work(NamedTuple):
     """Its settings; None for a stage whose tasks end."""
     surrogate: Surrogate | None = None
     """What each task asks before it runs, with the outputs that are answered."""
+    environments: Mapping[str, Prepared] | None = None
+    """The environments that its tasks name; None if they name none."""
 
     def within(self, resources: Resources) -> Work:
         """The same with what one attempt asked for: a retry can get more than its stage says."""
@@ -121,6 +124,8 @@ class Request(NamedTuple):
     """What it asks before it runs; None if it asks nobody, or nobody is there."""
     rendered: tuple[Rendered, ...] = ()
     """Files that are written into its directory before it runs."""
+    environment: str | None = None
+    """The name of the environment in which it runs."""
 
 
 class Bundle(NamedTuple):

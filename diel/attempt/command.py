@@ -54,7 +54,7 @@ def launch(attempt: RunningAttempt, env: Mapping[str, str], dog: Watchdog) -> No
         if work.launcher:
             spawn_ranks((*_told_in_time(attempt, env), *request.command), env, dog, attempt)
         else:
-            spawn(request.command, env, dog, attempt)
+            spawn((*attempt.inside, *request.command), env, dog, attempt)
     except Failure as failure:
         raise _interrupted(failure, attempt) from failure
 
@@ -178,7 +178,7 @@ def spawn_ranks(
         attempt.doors = LOOKS
     world = attempt.world = World(work, words, attempt.task_dir, env)
     try:
-        spawn((*with_hosts(work.launcher), *world.words, *words), env, dog, attempt)
+        spawn((*with_hosts(work.launcher), *world.words, *attempt.inside, *words), env, dog, attempt)
         apart = world.end(0)
     except Failure as failure:
         if failure.kind != FailureClass.APP:

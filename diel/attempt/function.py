@@ -1,4 +1,4 @@
-"""Calling one attempt of a Python module, in this process or on MPI ranks."""
+"""Calling one attempt of a Python module, in this process, in one of its own, or on MPI ranks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 
 from diel.artifacts import Artifact, Artifacts, Values, collect_returned
 from diel.attempt.bundle import Failure, Request, Work
-from diel.attempt.command import spawn_ranks
+from diel.attempt.command import spawn, spawn_ranks
 from diel.attempt.stream import class_of, close_streams
 from diel.attempt.watchdog import RunningAttempt, Watchdog
 from diel.context import Context
@@ -119,14 +119,17 @@ def _as_annotated(parameter: Parameter, value: Any) -> Any:
     return Path(value) if paths and isinstance(value, str) else value
 
 
-def call_on_ranks(
+def call_apart(
     attempt: RunningAttempt, context: Context, env: Mapping[str, str], dog: Watchdog
 ) -> tuple[Values, Artifacts]:
-    """Starts the module on MPI ranks; rank 0's return value is the result."""
+    """Starts the module in a process of its own, or on MPI ranks, whose rank 0 returns the result."""
     call_file, return_file = write_call(attempt, context), context.task_dir / RETURN_FILE
+    words = (*attempt.caller, str(call_file), *attempt.lent)
     try:
-        words = (sys.executable, "-m", "diel.worker.called", str(call_file))
-        spawn_ranks(words, env, dog, attempt)
+        if attempt.work.launcher:
+            spawn_ranks(words, env, dog, attempt)
+        else:
+            spawn((*attempt.inside, *words), env, dog, attempt)
     except Failure as failure:
         raise _told_by_rank(return_file, failure) from failure
     finally:
@@ -134,7 +137,7 @@ def call_on_ranks(
     try:
         values, artifacts = json.loads(return_file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise Failure(FailureClass.APP, f"rank 0 left no result: {error}") from error
+        raise Failure(FailureClass.APP, f"it left no result: {error}") from error
     return_file.unlink(missing_ok=True)
     return values, artifacts
 

@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from diel.attempt.block import with_hosts
-from diel.attempt.bundle import Failure, Request, Staged, Staging
+from diel.attempt.bundle import Failure, Request, Staged, Staging, Work
 from diel.attempt.command import spawn
 from diel.attempt.reaper import is_full
 from diel.attempt.watchdog import RunningAttempt, Watchdog
 from diel.staging.bring import Brought, copy_file, fetch, no_check, note, read_notes, take_notes, tree
-from diel.staging.disk import StagingError, own_disk
+from diel.staging.disk import StagingError, local_folder, own_disk
 from diel.staging.item import Local, placed
 from diel.staging.shard import write_shards
 from diel.states import FailureClass
@@ -33,6 +33,15 @@ if TYPE_CHECKING:
 
 PLAN_FILE = ".stage.pickle"
 SHARDS_FILE = ".shards.json"
+
+
+def disk_of(work: Work, env: Mapping[str, str]) -> str:
+    """The directory on the node's disk that a stage's tasks use; empty without one."""
+    if work.staging is None:
+        return ""
+    with contextlib.suppress(StagingError):
+        return local_folder(work.staging.local.folder, env)[0]
+    return ""
 
 
 def stage(attempt: RunningAttempt, env: Mapping[str, str], dog: Watchdog) -> Brought:

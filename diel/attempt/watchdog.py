@@ -14,6 +14,7 @@ import contextlib
 import faulthandler
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -27,6 +28,7 @@ from diel.attempt.line import is_cut
 from diel.attempt.mpi import World
 from diel.attempt.ports import keep_at_home
 from diel.attempt.reaper import GRACE, ask_group, end_marked, kill_children, signal_group
+from diel.environments.prepared import Prepared
 from diel.errors import DielError
 from diel.paths import RunPaths
 from diel.project.requests import Cancel, changed, read_cancels, read_stops
@@ -60,6 +62,14 @@ class RunningAttempt:
     """In time.monotonic seconds."""
     epoch: float = field(default_factory=lambda: time.time() - time.monotonic())
     """Added to time.monotonic, gives seconds since the epoch, by the clock when it began."""
+    environment: Prepared | None = None
+    """What it runs in; None for the worker's own surroundings."""
+    inside: tuple[str, ...] = ()
+    """Words before its program, or before that of each rank: those of its environment."""
+    caller: tuple[str, ...] = (sys.executable, "-m", "diel.worker.called")
+    """Words that call its function, where that needs a process of its own."""
+    lent: tuple[str, ...] = ()
+    """Folders of packages that such a process may take from this Python."""
     group: int | None = None
     """Process group of its command, once it began."""
     world: World | None = None
@@ -78,7 +88,8 @@ class RunningAttempt:
     @property
     def in_process(self) -> bool:
         """Whether it is a Python function in the worker's own process."""
-        return self.work.module is not None and not self.work.launcher and self.work.service is None
+        apart = self.work.launcher or self.work.service is not None or self.environment is not None
+        return self.work.module is not None and not apart
 
     @property
     def interrupted(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 from diel.errors import Problem, did_you_mean
 from diel.load import Document
@@ -10,14 +11,18 @@ from diel.site import Site
 from diel.spec import Environment
 
 
-def environments_of(document: Document, site: Site) -> Mapping[str, Environment]:
-    """The environments by name; a site knows its machine, so that its definition replaces the workflow's."""
-    return {**document.spec.environments, **site.environments}
+def definitions_of(document: Document, site: Site, folder: Path) -> Mapping[str, tuple[Environment, str]]:
+    """The environments by name with absolute paths, and who defines each.
+
+    A site knows its machine: its definition replaces the workflow's.
+    """
+    own = {name: (one.beside(folder), "the workflow") for name, one in document.spec.environments.items()}
+    return own | {name: (one, f"site '{site.name}'") for name, one in site.environments.items()}
 
 
 def missing_environments(document: Document, site: Site) -> Iterator[Problem]:
     """Stages whose environment is defined neither by the workflow nor by the site."""
-    known = environments_of(document, site)
+    known = {**document.spec.environments, **site.environments}
     for name, stage in document.spec.stages.items():
         wanted = stage.environment
         if wanted is None or wanted in known or "${{" in wanted:

@@ -18,6 +18,7 @@ from diel.search.decider import Decider, Deciding, Looping
 from diel.search.search import Searching
 from diel.states import FailureClass
 from diel.tasks.axes import Axes
+from diel.tasks.environment import environment_part, environments_of_stage
 from diel.tasks.keeping import Keeping
 from diel.tasks.ledger import Ledger
 from diel.tasks.link import Link
@@ -105,11 +106,14 @@ class Stages:
         given, folder = run_file.hyperparameters, run_file.folder
         sources = Sources(stage, into, self._ledger.results, given, folder, self._ledger.paths)
         parts = family_parts(stage.spec, module, sources.files.shared)
+        if stage.spec.environment is not None:
+            parts |= environment_part(stage.spec, self._ledger.paths)
         return Recipe(sources, module, parts, self.streams.get(stage.name))
 
     def _work(self, name: str) -> Work:
         plan, stage, planned = self._plan, self._plan.workflow.stages[name], self._plan.stages[name]
-        return work_of(name, stage, plan.modules.get(name), planned.launcher, planned.shape, plan.site)
+        inner = environments_of_stage(stage, self._ledger.paths) if stage.environment is not None else None
+        return work_of(name, stage, plan.modules.get(name), planned.launcher, planned.shape, plan.site, inner)
 
     @property
     def complete(self) -> bool:

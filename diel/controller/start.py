@@ -19,6 +19,7 @@ from diel.blocks.block import EngineLost
 from diel.blocks.script import block_jobs, try_out
 from diel.check import check
 from diel.controller.controller import Controller
+from diel.environments.prepared import prepared_text
 from diel.errors import DielError, UsageError
 from diel.files import put
 from diel.journal.snapshot import read_run
@@ -88,6 +89,7 @@ def create(
     document, given = plan.checked.document, plan.checked.hyperparameters
     has_templates = plan.workflow.any_stage(lambda stage: stage.rendered)
     templates = kept_templates(plan.workflow) if has_templates else {}
+    environments = _environments(plan, runs) if plan.uses_environments else ""
     paths = create_run(runs, plan.workflow.name)
     try:
         put(paths.workflow, document.text)
@@ -112,12 +114,27 @@ def create(
             diel=__version__,
             python=platform.python_version(),
         )
+        if environments:
+            put(paths.environments, environments)
         put(paths.run_file, run_file.model_dump_json(indent=1))
         make_newest(paths)
     except OSError as error:
         discard(paths, fresh=False)
         raise UsageError(f"cannot make a run in {runs}: {error.strerror}") from error
     return paths
+
+
+def _environments(plan: Plan, runs: Path) -> str:
+    """The text of the file with the environments of a run, which are made. Raises UsageError."""
+    from diel.controller.environment import make_environments  # here: most runs have none
+
+    return prepared_text(make_environments(plan, runs))
+
+
+def _mend(plan: Plan, paths: RunPaths) -> None:
+    from diel.controller.environment import mend_environments  # as above
+
+    mend_environments(plan, paths)
 
 
 def take_over(paths: RunPaths) -> Controller:
@@ -128,6 +145,8 @@ def take_over(paths: RunPaths) -> Controller:
     """
     plan = plan_again(paths)
     refuse_unrunnable(plan)
+    if plan.uses_environments:
+        _mend(plan, paths)
     mend_run(paths)
     lease, segment = take(paths)
     if lease.epoch > 1:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from diel.artifacts import Artifact, files_of
 from diel.errors import DielError, counted
+from diel.explain.environment import environment_changes
 from diel.explain.gang import gang_of
 from diel.explain.rendering import rendered_changes
 from diel.results import Recorded
@@ -235,6 +236,10 @@ def _family_changes(view: RunView, old: RunView, stage: str) -> Iterator[Differe
         elif part == "files":
             shared = {n: path for n, path in new.files.items() if isinstance(path, str) and "${{" not in path}
             yield from _file_changes(shared, old, view.run.run_file.folder)
+    if parts.get("environment") != old_parts.get("environment"):
+        made = (one.run.environment(stage) for one in (old, view))
+        for change in environment_changes(*made):
+            yield Difference("environment", *change)
 
 
 def _called(prefix: str, entries: Mapping[str, Any]) -> dict[str, Any]:

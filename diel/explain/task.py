@@ -14,6 +14,7 @@ from diel.explain.attempts import Tried, attempts_of
 from diel.explain.axis import picks, point_never_came, points_awaited
 from diel.explain.block import BlockWait, awaited_text, ended_block, place_of, wait_for_block
 from diel.explain.cause import Difference, because, why_computed
+from diel.explain.environment import environment_entry
 from diel.explain.gang import partners_awaited, room_awaited
 from diel.explain.surrogate import asked_lines
 from diel.explain.text import WIDE, Explanation, section, tail
@@ -100,6 +101,7 @@ def explain_task(run: Recorded, stage: str, index: int) -> Explanation:
         "hp": hp,
         "params": params,
         "command": None if command is None else list(command),
+        "environment": environment_entry(run.environment(stage)) or None,
         "inputs": {name: given.document() for name, given in inputs.items()},
         "attempts": [attempt.document() for attempt in attempts],
         "outputs": outputs,
@@ -111,6 +113,7 @@ def explain_task(run: Recorded, stage: str, index: int) -> Explanation:
     for title, entries in values.items():
         lines += section(title, {name: shown(value, WIDE) for name, value in entries.items()})
     lines += _command(command) if command else ()
+    lines += section("environment", environment_entry(run.environment(stage)))
     lines += section("inputs", {name: str(given) for name, given in inputs.items()})
     lines += section("outputs", {name: shown(value, WIDE) for name, value in outputs.items()})
     if attempts:

@@ -33,6 +33,10 @@ class Parameter:
     """What it accepts, according to the annotation: `path`, `array`, `paths` and `arrays` for lists of
     them, `int`, `float`, `str`, `bool`, `list`, `dict`, and `any` for what cannot be followed."""
 
+    def __getstate__(self) -> dict[str, Any]:
+        """All but the validator: who calls the function checks nothing, and may have no pydantic."""
+        return {name: value for name, value in self.__dict__.items() if name != "_adapter"}
+
     @property
     def takes_path(self) -> bool:
         """Whether a file arrives as a Path, and several as Paths."""

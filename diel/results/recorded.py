@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from diel.artifacts import Artifact
 from diel.axes.adaptive import Adaptive, adaptive_axes
 from diel.axes.domain import Domain, Origins, make_domain
+from diel.environments.prepared import Prepared, read_prepared
 from diel.errors import DielError, SpecError, UsageError
 from diel.graph import StageGraph, build
 from diel.journal.history import History
@@ -121,6 +122,15 @@ class Recorded:
     def adaptive(self) -> dict[str, Adaptive]:
         """The searches and loops that a stage runs over."""
         return adaptive_axes(self.workflow, self.history)
+
+    @cached_property
+    def environments(self) -> dict[str, Prepared]:
+        """The environments of its stages, as they were made for it."""
+        return read_prepared(self.paths.environments)
+
+    def environment(self, stage: str) -> Prepared | None:
+        """That of a stage's tasks; None without one."""
+        return self.environments.get(self.workflow.stages[stage].environment or "")
 
     def _points(self, label: str) -> Points | None:
         axis = self.workflow.axes.get(label)

@@ -12,6 +12,7 @@ from typing import Any
 from diel.errors import SpecError, UsageError, did_you_mean
 from diel.load import Source, fit, parse, read_text
 from diel.paths import site_folders
+from diel.site.environment import anchored
 from diel.site.site import LOCAL, Site, job_word
 from diel.spec.model import Flaws
 
@@ -84,7 +85,7 @@ def _read(path: Path, folder: Path, seen: tuple[Path, ...]) -> tuple[Site, dict[
     site, misfits = fit(source, data, Site)
     if site is None or problems or misfits:
         raise SpecError([*problems, *misfits])
-    return site, data
+    return anchored(site, data, source.path.parent) if site.environments else (site, data)
 
 
 def _extended(

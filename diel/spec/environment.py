@@ -1,7 +1,9 @@
 """An environment: the modules, libraries and container in which the programs of a stage run."""
 
+import os
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
@@ -12,7 +14,12 @@ Runtime = Literal["apptainer", "singularity", "charliecloud", "podman-hpc", "pod
 _MODULE = re.compile(r"[\w.+@:/-]+")
 _VERSION = re.compile(r"3\.\d{1,2}")
 _HELD = ("conda", "spack", "python")
+_FILES = (".sif", ".simg", ".img", ".sqfs", ".squashfs")
 _PLAIN_PATH = re.compile(r"[^:,\"\\\n\x00-\x1f]+")
+
+
+def _located(path: str, folder: Path) -> str:
+    return os.path.abspath(folder / os.path.expanduser(os.path.expandvars(path)))
 
 
 def named(value: Any) -> Any:
@@ -99,6 +106,22 @@ class Container(SpecModel):
 
     _short = written_as("an image or a mapping", "for instance `tools.sif`", text="image")
 
+    def beside(self, folder: Path) -> "Container":
+        """The same with paths that are relative to a folder made absolute; a name stays what it is."""
+        image = self.image
+        written = image.startswith(("/", "./", "../", "~", "$")) or image.endswith(_FILES)
+        if written or (":" not in image and (folder / image).exists()):
+            image = _located(image, folder)
+        parts = [mount.partition(":") for mount in self.mounts]
+        mounts = ("".join((_located(a, folder) if a.startswith(".") else a, *rest)) for a, *rest in parts)
+        return self.model_copy(update={"image": image, "mounts": tuple(mounts)})
+
+    def flaws(self) -> Iterator[Flaw]:
+        for place, mount in enumerate(self.mounts if self.runtime == "charliecloud" else ()):
+            if mount.endswith(":ro"):
+                message = "charliecloud mounts nothing read-only"
+                yield Flaw(message, "drop :ro, or take another runtime", ("mounts", place))
+
 
 class Environment(SpecModel):
     """What is set up around a program, in the order of the keys here."""
@@ -121,6 +144,20 @@ class Environment(SpecModel):
     container: Later[Container] | None = optional("A container in which the programs run: its image.")
 
     _mapping = written_as("a mapping", "for instance {modules: [gcc/13], setup: [export X=1]}")
+
+    def beside(self, folder: Path) -> "Environment":
+        """The same with paths that are relative to a folder made absolute."""
+        changes: dict[str, Any] = {}
+        if self.python is not None:
+            file = _located(self.python.requirements, folder)
+            changes["python"] = self.python.model_copy(update={"requirements": file})
+        if self.conda is not None:
+            changes["conda"] = _located(self.conda, folder)
+        if isinstance(self.spack, str) and ("/" in self.spack or (folder / self.spack).is_dir()):
+            changes["spack"] = _located(self.spack, folder)
+        if self.container is not None:
+            changes["container"] = self.container.beside(folder)
+        return self.model_copy(update=changes)
 
     def flaws(self) -> Iterator[Flaw]:
         held = [name for name in _HELD if getattr(self, name) is not None]

@@ -19,6 +19,7 @@ from diel.project.lease import Lease, is_alive, is_being_taken, last_word, read_
 from diel.project.submission import Submission, awaited, newest_submission, submission_of
 from diel.states import RunState, TaskState
 from diel.status.axis import AxisStatus, axes_of
+from diel.status.environment import environments_in
 from diel.status.service import ServiceStatus, services_of
 from diel.status.stream import streams_of
 from diel.status.surrogate import SurrogateStatus, surrogate_of
@@ -117,6 +118,8 @@ class Status:
     """By channel, what is in it and how far it was read."""
     staging: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """What was copied to the nodes' own disks, by node."""
+    environments: Mapping[str, str] = field(default_factory=dict)
+    """What its programs run in, by name, in a few words."""
 
     @property
     def elapsed(self) -> float:
@@ -179,6 +182,7 @@ class Status:
             "scheduler": {"silent": self.silent, "since": self.silent_since},
             "trouble": self.trouble,
             "staging": dict(self.staging),
+            **({"environments": dict(self.environments)} if self.environments else {}),
         }
 
 
@@ -260,6 +264,7 @@ def fold_status(paths: RunPaths, reader: Reader) -> Status:
         trouble=history.trouble,
         site=str(document.get("site") or ""),
         staging=history.staging,
+        environments=environments_in(paths),
         axes=axes_of(paths, history, now, driven=driven) if history.axes else (),
         streams=streams_of(paths) if paths.streams.exists() else {},
         services=services_of(paths, driven=driven) if paths.services.exists() else (),

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from diel.journal.history import History
 from diel.status.axis_lines import ROWS, axis_lines, axis_report
 from diel.status.blocks import WIDE, block_lines
+from diel.status.environment import environment_lines
 from diel.status.run import Status
 from diel.status.service import service_lines
 from diel.status.staging import staging_lines
@@ -49,6 +50,11 @@ SECTIONS = (
     Section(
         used=lambda status: status.blocks or status.silent or status.trouble,
         lines=lambda status, view: block_lines(status, view.width, brief=view.brief, show_all=view.show_all),
+    ),
+    Section(
+        used=lambda status: status.environments,
+        lines=lambda status, view: [] if view.brief else environment_lines(status.environments),
+        report=lambda status: environment_lines(status.environments),
     ),
     Section(used=lambda status: status.services, lines=lambda status, view: service_lines(status.services)),
     Section(used=lambda status: status.streams, lines=lambda status, view: stream_lines(status.streams)),

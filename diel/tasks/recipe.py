@@ -12,6 +12,7 @@ from typing import Any
 
 from diel.artifacts import Artifact, content, digest_of
 from diel.attempt.bundle import Request, Staged, Work
+from diel.environments.prepared import Prepared
 from diel.modules.catalogue import Module
 from diel.site import Shape, Site
 from diel.spec import Output, Stage
@@ -28,7 +29,13 @@ APART = {"stream", "units", "digest", "keep", "drain"}
 
 
 def work_of(
-    name: str, stage: Stage, module: Module | None, launcher: tuple[str, ...], shape: Shape, site: Site
+    name: str,
+    stage: Stage,
+    module: Module | None,
+    launcher: tuple[str, ...],
+    shape: Shape,
+    site: Site,
+    environments: Mapping[str, Prepared] | None = None,
 ) -> Work:
     """What all tasks of a stage share when a worker gets them."""
     return Work(
@@ -46,6 +53,7 @@ def work_of(
         staging=staging_of(site, stage, shape) if stage.moves_data else None,
         service=plain(stage.service),
         surrogate=plain(surrogate_of(stage, module)) if stage.surrogate else None,
+        environments=environments,
         promises={n: plain(o) for n, o in stage.outputs.items() if o.stream is None and not o.is_plain},
         takes=frozenset(n for n, o in stage.outputs.items() if o.way is not None),
     )
@@ -153,6 +161,7 @@ class Recipe:
             streams=None if self.streams is None else self.streams(index),
             question=question,
             rendered=self.sources.files.render(scope),
+            environment=self.sources.run.spec.environment,
         )
 
     def _params(self, scope: Scope) -> dict[str, Any]:

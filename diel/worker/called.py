@@ -1,6 +1,6 @@
 """A Python module in processes of its own: `python -m diel.worker.called CALL`.
 
-These are the ranks of a task (`mpiexec -n 2 python -m …`), or a service.
+These are the ranks of a task (`mpiexec -n 2 python -m …`), a service, or a task in an environment.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import json
 import os
 import sys
 
+from diel.artifacts import Artifacts, Values
 from diel.attempt.bundle import Failure, Request, Work
 from diel.attempt.function import RETURN_FILE, call, read_call
 from diel.attempt.staging import on_this_node
@@ -22,10 +23,22 @@ from diel.states import FailureClass
 def main() -> None:
     """Calls the module as its work says."""
     work, request, context = read_call(sys.argv[1])
-    if work.service is None:
+    if work.service is not None:
+        _serve(work, request, context)
+    elif work.launcher or work.ranks > 1:
         _run_rank(work, request, context)
     else:
-        _serve(work, request, context)
+        _run_alone(work, request, context)
+
+
+def _run_alone(work: Work, request: Request, context: Context) -> None:
+    """Calls the module in this process, which an environment is around."""
+    try:
+        result = call(work, request, context)
+    except Failure as failure:
+        _tell(context, failure)
+        sys.exit(os.EX_TEMPFAIL if failure.kind == FailureClass.INTERRUPTED else 1)
+    _leave(context, result)
 
 
 def _serve(work: Work, request: Request, context: Context) -> None:
@@ -41,8 +54,11 @@ def _serve(work: Work, request: Request, context: Context) -> None:
 
 def _run_rank(work: Work, request: Request, context: Context) -> None:
     """Calls the module on this rank; rank 0 writes the result, a rank that fails ends them all."""
-    from mpi4py import MPI  # starts MPI, so it must not happen on import
-
+    try:
+        from mpi4py import MPI  # starts MPI, so it must not happen on import
+    except ImportError as error:
+        _tell(context, Failure(FailureClass.LAUNCH, f"{error}: the Python of its ranks needs mpi4py"))
+        sys.exit(1)
     communicator = MPI.COMM_WORLD
     request = on_this_node(request, context.local)
     context = dataclasses.replace(
@@ -57,13 +73,23 @@ def _run_rank(work: Work, request: Request, context: Context) -> None:
             raise Failure(FailureClass.LAUNCH, _apart(work.ranks, context.ranks, MPI.Get_library_version()))
         result = call(work, request, context, communicator)
     except Failure as failure:
-        told = context.task_dir / f"{RETURN_FILE}.failure.{context.rank}"
-        told.write_text(json.dumps([failure.kind, failure.message]), encoding="utf-8")
-        sys.stdout.flush()
-        sys.stderr.flush()
+        _tell(context, failure)
         if failure.kind == FailureClass.INTERRUPTED:  # MPI's end waits for the ranks that still save
             sys.exit(os.EX_TEMPFAIL)
         communicator.Abort(1)
+    _leave(context, result)
+
+
+def _tell(context: Context, failure: Failure) -> None:
+    """Leaves a failure for the worker."""
+    told = context.task_dir / f"{RETURN_FILE}.failure.{context.rank}"
+    told.write_text(json.dumps([failure.kind, failure.message]), encoding="utf-8")
+    sys.stdout.flush()
+    sys.stderr.flush()
+
+
+def _leave(context: Context, result: tuple[Values, Artifacts]) -> None:
+    """Leaves what rank 0 returned for the worker, and what was brought to the node."""
     if context.shards or context.local is not None:
         leave_notes(str(context.task_dir))
     if context.rank == 0:

@@ -23,11 +23,12 @@ from diel.attempt.block import limits_of, own_block, own_node, pin_gpus
 from diel.attempt.bundle import Bundle, BundleReport, Failure, Request, Work
 from diel.attempt.capture import Capture
 from diel.attempt.command import collect, launch, run_command
-from diel.attempt.function import call, call_on_ranks
+from diel.attempt.environment import surround
+from diel.attempt.function import call, call_apart
 from diel.attempt.line import is_cut
 from diel.attempt.reaper import OomKills, is_full, killer_of, told_by_mpiexec
 from diel.attempt.rendering import write_rendered
-from diel.attempt.staging import Drain, late_notes, open_drain, record_of, shard_environment, stage
+from diel.attempt.staging import Drain, disk_of, late_notes, open_drain, record_of, shard_environment, stage
 from diel.attempt.stream import held_to_streams, stream_environment
 from diel.attempt.surrogate import Consulted, ask
 from diel.attempt.surroundings import Surroundings, restore, search_path
@@ -173,6 +174,8 @@ class Worker:
         # As text: pathlib would cost a tenth of a short task's time.
         task_dir = f"{self._tasks}/{work.stage}/{task_dir_name(request.index, request.attempt)}"
         attempt = RunningAttempt(work, request, task_dir, limits_of(work, now, self.block))
+        if work.environments is not None and request.environment is not None:
+            attempt.environment = work.environments[request.environment]
         unmade: OSError | None = None
         try:
             self._make(attempt)
@@ -314,6 +317,8 @@ class Worker:
         if attempt.in_process:
             return self._call(attempt, {**own, **given}, own)
         env = {**self.environ, **own, **given}
+        if attempt.environment is not None:
+            env = surround(attempt, self.environ, own, given, self.dog, disk_of(work, self.environ))
         if work.service is not None:
             from diel.worker.service import Keeper  # it loads the HTTP client, which other tasks do not need
 
@@ -330,7 +335,7 @@ class Worker:
             return {}, {}
         if work.module is None:
             return run_command(attempt, self._root, env, self.dog)
-        return call_on_ranks(attempt, self._surroundings.context(attempt), env, self.dog)
+        return call_apart(attempt, self._surroundings.context(attempt), env, self.dog)
 
     def _call(
         self, attempt: RunningAttempt, environ: Mapping[str, str], own: Mapping[str, str]

@@ -210,13 +210,15 @@ class Keeper:
 
     def _prepare(self) -> tuple[str, ...]:
         """The words that start it; writes its inputs. Raises Failure if there is no such program."""
+        tied = (*TIED, str(os.getpid()), *self._attempt.inside)
         if self._attempt.work.module is not None:
             call_file = write_call(self._attempt, self._context)
-            return (*TIED, str(os.getpid()), sys.executable, "-m", "diel.worker.called", str(call_file))
+            return (*tied, *self._attempt.caller, str(call_file), *self._attempt.lent)
         assert self._attempt.request.command is not None
-        find_program(self._attempt.request.command[0], self._env)
+        if not self._attempt.inside:
+            find_program(self._attempt.request.command[0], self._env)
         write_given(self._attempt.request, self._env)
-        return (*TIED, str(os.getpid()), *self._attempt.request.command)
+        return (*tied, *self._attempt.request.command)
 
     def _start(self, words: tuple[str, ...]) -> _Process:
         port = self._service.port if isinstance(self._service.port, int) else _free_port(self._host)

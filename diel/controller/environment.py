@@ -1,0 +1,64 @@
+"""The environments of a run: made before it is, and mended when it is taken over."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from diel.check.environment import definitions_of
+from diel.environments.make import is_whole, make
+from diel.environments.prepared import Prepared, prepared_text, read_prepared
+from diel.errors import UsageError
+from diel.files import put
+from diel.paths import RunPaths, kept_environments
+from diel.plan import Plan
+from diel.project.run_file import read_run_file
+from diel.site import Site
+
+
+def make_environments(plan: Plan, runs: Path, folder: Path | None = None) -> dict[str, Prepared]:
+    """Makes the environments that the stages of a plan name. Raises UsageError where one cannot be made.
+
+    `folder` is the workflow's: that of its file if absent.
+    """
+    wanted = {stage.environment for stage in plan.workflow.stages.values()} - {None}
+    folder = (folder or plan.checked.document.path.parent).resolve()
+    known = definitions_of(plan.checked.document, plan.site, folder)
+    kept = kept_place(plan.site, runs)
+    try:
+        return {
+            name: make(
+                name, definition, source, folder, runs.resolve(), kept, _tell, here=not plan.site.scheduled
+            )
+            for name, (definition, source) in known.items()
+            if name in wanted
+        }
+    except OSError as error:
+        raise UsageError(
+            f"cannot make an environment in {kept}: {error.strerror}: {error.filename}"
+        ) from error
+
+
+def kept_place(site: Site, runs: Path) -> Path:
+    """Where the environments that are made are kept."""
+    if site.cache is None:
+        return kept_environments(runs.resolve())
+    return Path(os.path.expanduser(os.path.expandvars(site.cache))).absolute()
+
+
+def mend_environments(plan: Plan, paths: RunPaths) -> None:
+    """Makes again what a run needs and somebody removed, or what another site defines otherwise."""
+    folder = read_run_file(paths).folder
+    found = read_prepared(paths.environments)
+    sources = {
+        name: source for name, (_, source) in definitions_of(plan.checked.document, plan.site, folder).items()
+    }
+    if any(not is_whole(one) or one.source != sources.get(name) for name, one in found.items()) or not found:
+        made = make_environments(plan, paths.root.parent, folder)
+        put(paths.environments, prepared_text({**found, **made}))
+
+
+def _tell(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()

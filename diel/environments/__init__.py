@@ -1,0 +1,1 @@
+"""The environments in which programs run: made once, kept by content, described for workers."""

@@ -1,0 +1,98 @@
+"""Directories that are kept by the content of what was asked for: made once, shared by runs.
+
+A directory is made under a name of its own (`<digest>.<host>-<pid>`), where it stays: programs of Conda and
+scripts of Python hold their place as text. When it is whole, a link named `<digest>` is made to it, which is
+one step: who is killed before leaves a directory without a link, which nobody uses; of two who make the same
+at the same time, the second finds the link, and drops its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from diel.errors import UsageError
+
+OLD = 86400.0
+"""Seconds after which a directory without a link counts as left behind, if its maker was on another host."""
+LOCK = "lock.txt"
+"""In a kept directory: what is in it, one package a line."""
+Tell = Callable[[str], None]
+"""Says what is made, for people."""
+
+
+def made(kept: Path, digest: str, make: Callable[[Path], None]) -> Path:
+    """The directory of this digest, made if there is none. Raises OSError, and what `make` raises."""
+    link = kept / digest
+    if not link.is_dir():
+        kept.mkdir(parents=True, exist_ok=True)
+        sweep(kept)
+        place = kept / f"{digest}.{socket.gethostname()}-{os.getpid()}"
+        shutil.rmtree(place, ignore_errors=True)
+        try:
+            make(place)
+            _put_link(link, place)
+        except BaseException:
+            shutil.rmtree(place, ignore_errors=True)
+            raise
+    with contextlib.suppress(OSError):  # it may be somebody else's
+        os.utime(link)
+    return link
+
+
+def _put_link(link: Path, place: Path) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        if not link.exists():  # a link to nothing: what it named was deleted by hand
+            link.unlink()
+    try:
+        link.symlink_to(place.name)
+    except FileExistsError:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def sweep(kept: Path) -> None:
+    """Removes directories that somebody began and nobody will finish."""
+    for path in list(left_behind(kept)):
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def left_behind(kept: Path) -> Iterator[Path]:
+    """The directories without a link whose makers are gone."""
+    linked = {os.readlink(path) for path in kept.glob("*") if path.is_symlink()}
+    for path in kept.glob("*.*-*"):
+        host, _, process = path.name.partition(".")[2].rpartition("-")
+        if path.name in linked or not process.isdecimal():
+            continue
+        if host == socket.gethostname():
+            gone = not os.path.exists(f"/proc/{process}")
+        else:
+            gone = time.time() - path.stat().st_mtime > OLD
+        if gone:
+            yield path
+
+
+def find_tool(*names: str) -> str | None:
+    """The first of some programs that is on PATH or beside this Python."""
+    path = os.pathsep.join([os.environ.get("PATH", os.defpath), os.path.dirname(sys.executable)])
+    return next((found for name in names if (found := shutil.which(name, path=path))), None)
+
+
+def output_of(words: Sequence[str], said: str, folder: Path | None = None) -> str:
+    """What a program prints. Raises UsageError with `said` and its own words where it fails."""
+    try:
+        done = subprocess.run(
+            words, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, cwd=folder
+        )
+    except OSError as error:
+        raise UsageError(f"{said}: {words[0]}: {error.strerror}") from error
+    if done.returncode:
+        told = (done.stderr or done.stdout).strip().splitlines()[-20:]
+        raise UsageError("\n    ".join([f"{said}: {os.path.basename(words[0])} says", *told]))
+    return done.stdout

@@ -1,0 +1,83 @@
+"""An environment ready for use: what a worker needs to run programs in it, and what a cache key holds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from diel.artifacts import digest_of
+
+
+class Contained(NamedTuple):
+    """A container: its image, and what it sees of the machine."""
+
+    image: str
+    runtime: str = ""
+    """Empty: the first that is found on the node."""
+    mounts: tuple[str, ...] = ()
+
+
+class Prepared(NamedTuple):
+    """An environment of a run."""
+
+    name: str
+    source: str
+    """Who defined it: `the workflow`, or a site."""
+    folder: str
+    """Where its lines run: the directory of the workflow."""
+    lines: tuple[str, ...] = ()
+    """Lines for bash, in order."""
+    prefix: str = ""
+    """The directory of its Python packages."""
+    variables: Mapping[str, str] = {}
+    container: Contained | None = None
+    sees: tuple[str, ...] = ()
+    """Directories that its container sees besides the mounts: the runs, the workflow's."""
+    identity: Mapping[str, Any] = {}
+    """What a result depends on, by the key of its definition: it enters the cache key."""
+
+    @property
+    def digest(self) -> str:
+        """The digest of what a result depends on: a part of the cache key."""
+        return digest_of([self.identity])[:16]
+
+    @property
+    def text(self) -> str:
+        """It in a few words: `gcc/13, Python 3.11.7 with 12 packages, container tools.sif`."""
+        parts = [*self.identity.get("modules", ())]
+        parts += [f"{key} {told}" for key in ("conda", "spack") if (told := self._told(key))]
+        if "python" in self.identity:
+            packages = len(self.identity["python"]["packages"])
+            parts.append(f"Python {self.identity['python']['version']} with {packages} packages")
+        parts += [f"{len(self.identity[key])} lines of setup" for key in ("setup",) if key in self.identity]
+        if self.container is not None:
+            parts.append(f"container {self.container.image}")
+        return f"{', '.join(parts) or 'variables alone'} (defined by {self.source})"
+
+    def _told(self, key: str) -> str:
+        given = self.identity.get(key)
+        told = given.get("from", "") if isinstance(given, dict) else given
+        return " ".join(told) if isinstance(told, list) else str(told or "")
+
+
+def prepared_text(made: Mapping[str, Prepared]) -> str:
+    """The environments of a run as the text of its file."""
+    return json.dumps({name: one._asdict() for name, one in made.items()}, indent=1)
+
+
+def read_prepared(path: Path) -> dict[str, Prepared]:
+    """The environments of a run; none if it has no such file, or an unreadable one."""
+    try:
+        written = json.loads(path.read_bytes())
+        return {name: _read(one) for name, one in written.items()}
+    except (OSError, ValueError, TypeError, AttributeError):
+        return {}
+
+
+def _read(written: dict[str, Any]) -> Prepared:
+    box = written.pop("container")
+    contained = None if box is None else Contained(box[0], box[1], tuple(box[2]))
+    given = {**written, "lines": tuple(written["lines"]), "sees": tuple(written["sees"])}
+    return Prepared(**given, container=contained)

@@ -1,0 +1,165 @@
+"""The runtimes of containers: how each starts a program in an image.
+
+The words follow the manuals of Apptainer 1.3, Charliecloud 0.31 (which the tests run), podman-hpc 1.1, Podman
+4.3 and Shifter 23.03. All run as the current user, see the machine's network and processes, as MPI's ranks
+must to find each other, and none writes into the image.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from diel.environments.prepared import Contained
+
+PROGRAMS = {
+    "apptainer": "apptainer",
+    "singularity": "singularity",
+    "charliecloud": "ch-run",
+    "podman-hpc": "podman-hpc",
+    "podman": "podman",
+    "shifter": "shifter",
+}
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_NVIDIA, _AMD = "/dev/nvidiactl", "/dev/kfd"
+
+
+class NoContainer(Exception):
+    """A container cannot be started here; says why, and what to do."""
+
+
+class Box(NamedTuple):
+    """One start of a container."""
+
+    program: str
+    image: str
+    folder: str
+    """Where the program begins: the task's directory."""
+    mounts: Sequence[str]
+    """SOURCE, SOURCE:PLACE or SOURCE:PLACE:ro, each."""
+    variables: Mapping[str, str]
+    """What it must have whatever the image says."""
+    nvidia: bool = False
+    amd: bool = False
+
+
+def start_words(
+    contained: Contained,
+    folder: str,
+    sees: Sequence[str],
+    env: Mapping[str, str],
+    variables: Mapping[str, str],
+) -> tuple[str, ...]:
+    """The words before a program that start it in a container. Raises NoContainer."""
+    runtime, program = find_runtime(contained, env.get("PATH", os.defpath))
+    given = [_expanded(mount, env) for mount in contained.mounts]
+    places = {mount.partition(":")[0] for mount in given if ":" not in mount}
+    mounts = [*(place for place in dict.fromkeys(sees) if place not in places), *given]
+    gpus = os.path.exists(_NVIDIA), os.path.exists(_AMD)
+    return _WORDS[runtime](Box(program, contained.image, folder, mounts, variables, *gpus))
+
+
+def find_runtime(contained: Contained, path: str) -> tuple[str, str]:
+    """The runtime of a container and its program: the one that was asked for, or the first here that fits the
+    image. Raises NoContainer.
+    """
+    names = [contained.runtime] if contained.runtime else _fitting(contained.image)
+    for name in names:
+        program = shutil.which(PROGRAMS[name], path=path)
+        if program is not None:
+            return name, program
+    looked = ", ".join(PROGRAMS[name] for name in names)
+    hint = "install one, load it by `modules`, or name another `runtime`"
+    raise NoContainer(f"no runtime for the container: looked for {looked} on PATH; {hint}")
+
+
+def _fitting(image: str) -> list[str]:
+    if image.endswith((".sqfs", ".squashfs")) or os.path.isdir(image):
+        return ["charliecloud", "apptainer", "singularity"]
+    if image.startswith("/") or "://" in image:
+        return ["apptainer", "singularity"]
+    return ["podman-hpc", "shifter", "podman", "charliecloud"]
+
+
+def _expanded(mount: str, env: Mapping[str, str]) -> str:
+    source, colon, rest = mount.partition(":")
+    for name in sorted(env, key=len, reverse=True):
+        source = source.replace(f"${{{name}}}", env[name]).replace(f"${name}", env[name])
+    if "$" in source:
+        raise NoContainer(f"the mount {mount} names a variable that is not set")
+    return f"{os.path.expanduser(source)}{colon}{rest}"
+
+
+def _apptainer(box: Box) -> tuple[str, ...]:
+    binds = [word for mount in box.mounts for word in ("--bind", mount)]
+    gpus = [*(["--nv"] if box.nvidia else []), *(["--rocm"] if box.amd else [])]
+    return (box.program, "exec", *gpus, *binds, "--pwd", box.folder, box.image)
+
+
+def _charliecloud(box: Box) -> tuple[str, ...]:
+    """Its /tmp is the machine's, and GPUs are put into the image beforehand: ch-fromhost(1)."""
+    if any(mount.endswith(":ro") for mount in box.mounts):
+        raise NoContainer("charliecloud mounts nothing read-only: drop :ro")
+    binds = dict.fromkeys(f"--bind={_place(mount, box.image)}" for mount in box.mounts)
+    binds.pop("--bind=", None)
+    own = f"{box.image}/ch/environment"
+    path = f"--set-env={own}" if os.path.exists(own) else f"--set-env=PATH={_PATH}"
+    given = [f"--set-env={name}={value}" for name, value in box.variables.items()]
+    start = ("env", "-u", "TMPDIR", f"USER={os.environ.get('USER') or os.getuid()}", box.program)
+    return (*start, "--env-no-expand", *binds, path, *given, f"--cd={box.folder}", box.image, "--")
+
+
+def _place(mount: str, image: str) -> str:
+    """A mount for an image in which no directory can be made: what it needs must be there, or above it one
+    that is empty; nothing for what is below /tmp, which it sees anyway.
+    """
+    source, _, target = mount.partition(":")
+    wanted = target or source
+    if wanted == "/tmp" or wanted.startswith("/tmp/"):
+        return ""
+    if not os.path.isdir(image) or os.path.isdir(f"{image}{wanted}"):
+        return f"{source}:{wanted}"
+    above = wanted
+    while above != "/" and not target:
+        above = os.path.dirname(above)
+        inside = f"{image}{above}"
+        if above != "/" and os.path.isdir(inside) and not os.listdir(inside):
+            return f"{above}:{above}"
+    raise NoContainer(f"the image has no directory {wanted} to mount on: mkdir -p {image}{wanted}")
+
+
+def _podman(box: Box) -> tuple[str, ...]:
+    devices = [] if not box.nvidia else ["--device=nvidia.com/gpu=all"]
+    devices += [] if not box.amd else ["--device=/dev/kfd", "--device=/dev/dri"]
+    return _podman_run(box, devices)
+
+
+def _podman_hpc(box: Box) -> tuple[str, ...]:
+    return _podman_run(box, ["--gpu"] if box.nvidia else [])
+
+
+def _podman_run(box: Box, gpus: Sequence[str]) -> tuple[str, ...]:
+    mounts = [f"--volume={m if ':' in m else f'{m}:{m}'}" for m in ("/tmp", *box.mounts)]
+    given = [f"--env={name}={value}" for name, value in box.variables.items()]
+    share = ("--network=host", "--ipc=host", "--pid=host", "--env-host", "--entrypoint=")
+    start = (box.program, "run", "--rm", *share, *gpus)
+    return (*start, *mounts, *given, f"--workdir={box.folder}", box.image)
+
+
+def _shifter(box: Box) -> tuple[str, ...]:
+    mounts = [f"--volume={m if ':' in m else f'{m}:{m}'}" for m in box.mounts]
+    given = [f"--env={name}={value}" for name, value in box.variables.items()]
+    gpus = ["--module=gpu"] if box.nvidia else []
+    return (box.program, f"--image={box.image}", *gpus, *mounts, *given, f"--workdir={box.folder}")
+
+
+_WORDS: dict[str, Callable[[Box], tuple[str, ...]]] = {
+    "apptainer": _apptainer,
+    "singularity": _apptainer,
+    "charliecloud": _charliecloud,
+    "podman-hpc": _podman_hpc,
+    "podman": _podman,
+    "shifter": _shifter,
+}

@@ -1,0 +1,295 @@
+"""Environments, as a user meets them: programs run in them, and their definitions are in the cache key."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.surrounded import image, needs_box, needs_lmod, needs_uv, requirements, stand_in
+from tests.throwaway import Project, wait_for
+
+
+@pytest.fixture
+def project(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    monkeypatch.setenv("UV_CACHE_DIR", str(workspace / "uv"))
+    monkeypatch.setenv("UV_OFFLINE", "1")
+    return Project(workspace)
+
+
+def printed(project: Project, task: str) -> str:
+    return project.diel("logs", "last", task)
+
+
+# --- lines for bash -------------------------------------------------------------------------------
+
+LINES = """
+    axes: {x: {range: 3}}
+    environments:
+      set:
+        setup: ['echo . >> counted', 'export WORD="a $0 b"', 'ulimit -S -n 200', umask 027]
+        variables: {NUMBER: 007, WORD_TOO: "$(touch pwned)"}
+      task: {setup: ['export PLACE=$DIEL_TASK_ID']}
+    stages:
+      a:
+        over: [x]
+        environment: set
+        env: {OWN: mine}
+        command: 'printf "%s\\n" "$WORD" "$NUMBER" "$WORD_TOO" "$OWN" "$(ulimit -n)" "$(umask)" "$PWD"'
+      b: {over: [x], environment: task, command: 'echo "$PLACE"'}
+      f: {over: [x], environment: set, module: "says:word"}
+"""
+
+
+def test_lines_run_once_in_a_worker_and_what_they_change_holds_for_each_of_its_tasks(
+    project: Project,
+) -> None:
+    project.machine("one", 1).workflow(LINES)
+    project.module(
+        "says",
+        """
+        import os
+        @diel.module(kind="analysis")
+        def word(x: int) -> dict:
+            return {"word": os.environ["WORD"], "number": os.environ["NUMBER"]}
+    """,
+    )
+    run = project.run("--site", "one")
+    said = (run.root / "tasks/a/2/stdout").read_text().splitlines()
+    assert said[:6] == ["a diel b", "007", "$(touch pwned)", "mine", "200", "0027"]
+    assert said[6] == str(run.root / "tasks/a/2")
+    assert (project.folder / "counted").read_text().splitlines() == ["."]
+    assert not list(project.folder.rglob("pwned"))
+    assert [(run.root / f"tasks/b/{n}/stdout").read_text() for n in range(3)] == [
+        f"b/{n}\n" for n in range(3)
+    ]
+    assert run.values("f", "word") == ["a diel b"] * 3
+
+
+def test_a_line_that_fails_is_told_with_what_it_said_and_the_command_does_not_run(project: Project) -> None:
+    project.workflow("""
+        environments:
+          broken: {setup: ["true", "echo no license >&2; (exit 3)", "touch after"]}
+          gone: {setup: [exit 0]}
+        stages:
+          a: {environment: broken, command: [touch, "${{ run.dir }}/ran"]}
+          b: {environment: gone, command: ["true"]}
+    """)
+    run = project.run(code=1)
+    (failed,) = run.records("fail", "a")
+    assert failed["class"] == "launch"
+    assert failed["message"] == (
+        "environment 'broken': `echo no license >&2; (exit 3)` failed (exit code 3): no license"
+    )
+    assert not list(project.folder.rglob("ran")) + list(project.folder.rglob("after"))
+    assert run.records("fail", "b")[0]["message"] == "environment 'gone': its lines ended the shell"
+
+
+@needs_lmod
+def test_modules_are_loaded_where_the_shell_has_no_module_command(project: Project) -> None:
+    (project.folder / "found").mkdir()
+    (project.folder / "found" / "gcc.lua").write_text('setenv("LOADED", "gcc")\n')
+    project.workflow("""
+        environments:
+          gcc: {modules: [gcc]}
+          missing: {modules: [nowhere/1]}
+        stages:
+          a: {environment: gcc, command: 'echo "$LOADED"'}
+          b: {environment: missing, command: ["true"]}
+    """)
+    os.environ["MODULEPATH"] = str(project.folder / "found")
+    try:
+        run = project.run(code=1)
+    finally:
+        del os.environ["MODULEPATH"]
+    assert "gcc" in printed(project, "a/0")
+    assert "`module load nowhere/1` failed" in run.records("fail", "b")[0]["message"]
+
+
+# --- Python packages ------------------------------------------------------------------------------
+
+PYTHON = """
+    axes: {x: {range: 2}}
+    environments: {small: {python: requirements.txt}}
+    stages:
+      a: {over: [x], environment: small, command: tiny}
+      f: {over: [x], environment: small, module: "asks:version"}
+"""
+ASKS = """
+    @diel.module(kind="analysis")
+    def version(x: int) -> dict:
+        import sys
+        import tiny
+        sys.stderr.write("a word of the function")
+        return {"version": tiny.VERSION, "prefix": sys.prefix, "has_click": can("click")}
+
+    def can(name):
+        import importlib.util
+        return importlib.util.find_spec(name) is not None
+"""
+
+
+@needs_uv
+def test_python_packages_are_installed_once_and_functions_are_called_by_their_interpreter(
+    project: Project,
+) -> None:
+    requirements(project.folder, "tiny<2")
+    project.workflow(PYTHON).module("asks", ASKS)
+    said = project.diel("run", "flow.yaml")
+    assert "environment 'small': installing 1 package for Python" in said
+    run = project.newest()
+    kept = project.folder / "runs" / ".environments"
+    (link,) = (path for path in kept.iterdir() if path.is_symlink())
+    assert (run.root / "tasks/a/1/stdout").read_text() == f"1.0 {link.resolve()}\n"
+    assert run.values("f", "version") == ["1.0", "1.0"]
+    assert {Path(prefix).resolve() for prefix in run.values("f", "prefix")} == {link.resolve()}
+    assert run.values("f", "has_click") == [False, False], "what diel itself needs is not theirs"
+    assert (link / "lock.txt").read_text() == "tiny==1.0\n"
+    shutil.rmtree(project.folder / "wheels")  # nothing is asked for again
+    assert "installing" not in project.diel("run", "flow.yaml")
+    assert project.newest().counts("f") == {"cached": 2}
+
+
+@needs_uv
+def test_another_version_is_another_key_and_explain_names_it(project: Project) -> None:
+    requirements(project.folder, "tiny<2")
+    project.workflow(PYTHON).module("asks", ASKS).run()
+    requirements(project.folder, "tiny")
+    run = project.run()
+    assert run.values("f", "version") == ["2.0", "2.0"]
+    assert "environment 'small': python: tiny 1.0 → 2.0" in project.diel("explain", "last", "f/0")
+
+
+@needs_uv
+def test_requirements_that_cannot_be_met_are_refused_before_there_is_a_run(project: Project) -> None:
+    requirements(project.folder, "tiny>3")
+    project.workflow(PYTHON).module("asks", ASKS)
+    said = project.diel("run", "flow.yaml", code=2)
+    assert "requirements.txt: uv says" in said
+    assert "tiny>3" in said
+    assert not list((project.folder / "runs").glob("flow-*"))
+
+
+@needs_uv
+def test_a_build_that_was_killed_is_never_used_and_its_rest_is_removed(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    requirements(project.folder, "tiny<2")
+    project.workflow(PYTHON).module("asks", ASKS)
+    monkeypatch.setenv("REAL_UV", str(Path(sys.executable).parent / "uv"))
+    slow = '[ "$2" != sync ] || { touch reached; sleep 60; }; exec "$REAL_UV" "$@"\n'
+    stand_in(project.folder / "slow", "uv", slow)
+    with monkeypatch.context() as with_slow:
+        with_slow.setenv("PATH", f"{project.folder / 'slow'}:{os.environ['PATH']}")
+        started = project.start("run", "flow.yaml")
+    wait_for((project.folder / "reached").exists)
+    started.send_signal(signal.SIGKILL)
+    started.communicate()
+    kept = project.folder / "runs" / ".environments"
+    assert not [path for path in kept.iterdir() if path.is_symlink()]
+    assert len(list(kept.glob("*.*-*"))) == 1
+    assert project.run().values("f", "version") == ["1.0", "1.0"]
+    assert len(list(kept.glob("*.*-*"))) == 1, "the rest of the killed one is gone"
+
+
+@needs_uv
+def test_resume_makes_again_what_was_removed(project: Project) -> None:
+    requirements(project.folder, "tiny<2")
+    project.workflow("""
+        environments: {small: {python: requirements.txt}}
+        stages: {a: {environment: small, command: "tiny; [ -e ../../../../../on ]"}}
+    """).run(code=1)
+    shutil.rmtree(project.folder / "runs" / ".environments")
+    (project.folder / "on").touch()
+    project.diel("resume", "last")
+    assert project.newest().counts("a") == {"done": 1}
+
+
+# --- containers -----------------------------------------------------------------------------------
+
+
+@needs_box
+def test_a_command_runs_in_a_container_and_writes_only_where_it_should(project: Project) -> None:
+    image(project.folder)
+    (project.folder / "data.txt").write_text("some data\n")
+    project.workflow("""
+        environments: {box: {container: image, variables: {WORD: "a $HOME b"}}}
+        stages:
+          a:
+            environment: box
+            files: {data: data.txt}
+            command: [sh, -c, 'cat "$1"; echo "$WORD"; pwd; id -u; ! touch /x 2>/dev/null; echo made >out', sh, "${{ files.data }}"]
+            outputs: {out: out}
+          b: {environment: box, command: [cat, "${{ a.out }}"]}
+          ranks: {environment: box, command: [sh, -c, 'cat /bin/../usr/bin/x; ls /usr'], resources: {ranks: 2}}
+    """)
+    (project.folder / "image/usr/bin/x").write_text("inside\n")
+    run = project.run()
+    told = (run.root / "tasks/a/0/stdout").read_text().splitlines()
+    assert told == ["some data", "a $HOME b", str(run.root / "tasks/a/0"), str(os.getuid())]
+    assert (run.root / "tasks/b/0/stdout").read_text() == "made\n"
+    assert (run.root / "tasks/ranks/0/stdout").read_text().count("inside") == 2
+    assert not (project.folder / "image" / "x").exists()
+    (project.folder / "image/usr/bin/x").write_text("inside too\n")
+    assert project.run().counts("ranks") == {"done": 1}, "the image is part of the key"
+    assert "environment 'box': container: another image" in project.diel("explain", "last", "ranks/0")
+
+
+@needs_box
+def test_an_image_or_a_runtime_that_is_not_there_is_told_before_anything_runs(project: Project) -> None:
+    project.workflow("""
+        environments: {box: {container: tools.sif}}
+        stages: {a: {environment: box, command: ["true"]}}
+    """)
+    said = project.diel("run", "flow.yaml", code=2)
+    assert f"environment 'box': no image {project.folder}/tools.sif: No such file or directory" in said
+    (project.folder / "tools.sif").write_text("an image")
+    said = project.diel("run", "flow.yaml", code=2)
+    assert "no runtime for the container: looked for apptainer, singularity on PATH" in said
+    assert not list((project.folder / "runs").glob("flow-*"))
+
+
+# --- whose definition -----------------------------------------------------------------------------
+
+
+def test_a_site_knows_its_machine_and_beats_the_workflow(project: Project) -> None:
+    project.machine("base", 1, "environments: {it: {variables: {WHO: base, TOO: base}}}")
+    (project.folder / "schedulers/mine.yaml").write_text(
+        "extends: base\nenvironments: {it: {variables: {WHO: mine}}, other: {setup: [export X=1]}}\n"
+    )
+    project.workflow("""
+        environments: {it: {variables: {WHO: workflow}}}
+        stages: {a: {environment: it, command: 'echo "$WHO $TOO"'}}
+    """)
+    for site, said in {"local": "workflow", "base": "base base", "mine": "mine base"}.items():
+        run = project.run("--site", site)
+        assert (run.root / "tasks/a/0/stdout").read_text().strip() == said
+        assert run.counts("a") == {"done": 1}
+    text = project.diel("explain", "last", "a/0")
+    assert "environment 'it': variables.WHO: base → mine" in text
+    assert "defined by site 'mine'" in text
+
+
+def test_an_environment_that_the_site_lacks_is_refused_with_where_to_define_it(project: Project) -> None:
+    project.workflow("""
+        environments: {dft: {variables: {A: 1}}}
+        stages: {a: {environment: dtf, command: ["true"]}, b: {environment: chemistry, command: ["true"]}}
+    """)
+    said = project.diel("run", "flow.yaml", code=2)
+    assert "stages.a.environment: no environment 'dtf' here or on site 'local'" in said
+    assert "did you mean 'dft'?" in said
+    assert "define it under `environments` of this file, or of the file of site 'local'" in said
+
+
+def test_the_key_of_a_stage_without_an_environment_is_as_before(project: Project) -> None:
+    project.workflow('stages: {a: {command: [echo, "1"]}}').run()
+    project.workflow("""
+        environments: {it: {variables: {WHO: workflow}}}
+        stages: {a: {command: [echo, "1"]}, b: {environment: it, command: ["true"]}}
+    """)
+    run = project.run()
+    assert run.counts("a") == {"cached": 1}
