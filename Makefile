@@ -16,7 +16,7 @@ DEBIAN_PACKAGES := graphviz openmpi-bin libopenmpi-dev slurmctld slurmd slurm-cl
 TEST_PROCESSES ?= 4
 
 DEMO_EXTRAS := examples
-TEST_EXTRAS := dev,examples,sample,search,serve,tables,torch
+TEST_EXTRAS := ase,data,dev,examples,sample,search,serve,tables,torch,units
 
 DEMO_READY := $(VENV)/.ready-demo
 TEST_READY := $(VENV)/.ready-test

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from importlib.util import find_spec
 
 SIMULATED = "simulated"
 """The value that says of a task that may be answered whether it was computed."""
+RESULT = "result"
+"""The output of a function that names none."""
 COUNT = re.compile(r"\s*(==|>=|<=|>|<)?\s*(\d{1,15})\s*")
 """A number of things: `>=100`, `==3`."""
 FORMATS = {
@@ -20,8 +23,21 @@ FORMATS = {
     ".ndjson": "table",
     ".npy": "array",
     ".json": "json",
+    **dict.fromkeys((".parquet", ".pq"), "table"),
+    **dict.fromkeys((".h5", ".hdf5", ".nc", ".nc4", ".zarr"), "store"),
+    **dict.fromkeys((".extxyz", ".xyz"), "frames"),
 }
-"""What is in a file, by its suffix."""
+"""What is in a file, by its suffix; a store has arrays and tables."""
+FITS = {"table": {"table", "store", "frames"}, "array": {"array", "store"}}
+"""The files in which what a contract is about can be."""
+LIBRARIES = {
+    **dict.fromkeys((".parquet", ".pq"), ("pyarrow", "tables")),
+    **dict.fromkeys((".h5", ".hdf5"), ("h5py", "data")),
+    **dict.fromkeys((".nc", ".nc4"), ("netCDF4", "data")),
+    ".zarr": ("zarr", "data"),
+    **dict.fromkeys((".extxyz", ".xyz"), ("ase", "ase")),
+}
+"""The library that reads such files, and the extra of diel that installs it."""
 _PART = re.compile(r"(?:^|\.)([^.\[\]]+)|\[(-?\d+)\]")
 ABOUT = {"columns": "table", "dtype": "array", "shape": "array", "json": "json", "files": "files"}
 """What a key of a contract is about."""
@@ -52,8 +68,22 @@ def shown_shape(shape: Iterable[int | str]) -> str:
 
 
 def format_of(path: str) -> str | None:
-    """table, array or json, by a path's suffix; None if the suffix does not say."""
-    return FORMATS.get(path[path.rfind(".") :].lower()) if "." in path.rpartition("/")[2] else None
+    """table, array, json, store or frames, by a path's suffix; None if the suffix does not say."""
+    return FORMATS.get(suffix_of(path))
+
+
+def suffix_of(path: str) -> str:
+    """The end of a file's name, from its last point on, in small letters; empty without one."""
+    name = path.rpartition("/")[2]
+    return name[name.rfind(".") :].lower() if "." in name else ""
+
+
+def lacking(path: str) -> str:
+    """What has to be installed before a file can be read; empty if nothing."""
+    library, extra = LIBRARIES.get(suffix_of(path), ("", ""))
+    if not library or find_spec(library) is not None:
+        return ""
+    return f"{library}: pip install 'diel[{extra}]'"
 
 
 def parts_of(key: str) -> list[str | int] | None:

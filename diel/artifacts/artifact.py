@@ -35,17 +35,19 @@ class Breach(Exception):
 
 
 class Artifact(str):
-    """The path of an artifact, which also knows its digest."""
+    """The path of an artifact, which also knows its digest, and where in the file its data is."""
 
     digest: str
+    inside: str | None
 
-    def __new__(cls, path: str, digest: str) -> Artifact:
+    def __new__(cls, path: str, digest: str, inside: str | None = None) -> Artifact:
         text = super().__new__(cls, path)
         text.digest = digest
+        text.inside = inside
         return text
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Artifact, (str(self), self.digest)
+        return Artifact, (str(self), self.digest, self.inside)
 
 
 def files_of(entry: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:

@@ -8,12 +8,13 @@ import glob
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from diel.artifacts.artifact import Artifacts, Breach, Way, describe, written
 from diel.artifacts.promise import Sizes, check_array, check_number, check_path, check_value
 from diel.artifacts.values import Values, check_size, plain
 from diel.errors import ModuleError
+from diel.terms import RESULT
 
 if TYPE_CHECKING:
     from diel.spec import Output
@@ -30,38 +31,30 @@ def collect_returned(
     promises: Promises = _NOTHING,
     inputs: Mapping[str, Any] = _NOTHING,
 ) -> tuple[Values, Artifacts]:
-    """The values and artifacts that a Python module returned.
+    """The values and artifacts that a Python function returned.
 
-    None is nothing; a mapping or dataclass gives one output a key. An array that is an input, as it
-    was mapped, is not written again. Raises ModuleError where it is anything else, where a value is no
-    JSON, where a path is not below `task_dir`, and where a promise is broken.
+    A mapping, dataclass or named tuple gives one output a key, None nothing, and anything else the output
+    `result`, or the only one of `promises`. An array that is an input, as it was mapped, is not written
+    again. Raises ModuleError where an output can be kept neither as JSON nor in a file, where a path is not
+    below `task_dir`, and where a promise is broken; what no promise names may be of any kind beside them.
     """
     task, run = os.fspath(task_dir), os.fspath(run_dir)
-    sizes: Sizes = {}
+    kept = _Kept(task, run, promises, inputs, {})
     values: Values = {}
     artifacts: Artifacts = {}
-    for name, value in _outputs_of(returned).items():
-        if not isinstance(name, str) or not name.isidentifier():
-            raise ModuleError(f"the module returned an output named {name!r}; expected an identifier")
-        promise = promises.get(name)
-        with _named(name):
-            if isinstance(value, os.PathLike):
-                artifacts[name] = _keep_file(name, os.fspath(value), task, run, promise, sizes)
-            elif getattr(value, "ndim", 0) and hasattr(value, "__array__"):
-                from diel.artifacts.arrays import as_array, keep_array  # NumPy is loaded: it made the array
-
-                array = as_array(value)
-                if promise is not None:
-                    check_array(name, array, promise, sizes)
-                way: Way = "content" if promise is None else promise.digest
-                finite = promise is not None and promise.finite
-                artifacts[name] = keep_array(name, array, task, run, inputs, way, finite=finite)
-            elif isinstance(value, list | tuple) and value and all(isinstance(v, os.PathLike) for v in value):
-                artifacts[name] = _keep_files(map(os.fspath, value), task, run, promise)
-            else:
-                values[name] = plain(name, value)
-                if promise is not None:
-                    check_value(values[name], promise)
+    for name, value in _outputs_of(returned, list(promises)).items():
+        try:
+            with _named(name):
+                entry = kept.in_file(name, value)
+                if entry is not None:
+                    artifacts[name] = entry
+                else:
+                    values[name] = plain(name, value)
+                    if name in promises:
+                        check_value(values[name], promises[name])
+        except ModuleError:
+            if not promises or name in promises:
+                raise
     for name in promises:
         if name not in values and name not in artifacts:
             made = ", ".join([*values, *artifacts]) or "nothing"
@@ -71,15 +64,89 @@ def collect_returned(
     return values, artifacts
 
 
-def _outputs_of(returned: Any) -> Mapping[Any, Any]:
+class _Kept(NamedTuple):
+    """What is kept in files of one task."""
+
+    task: str
+    run: str
+    promises: Promises
+    inputs: Mapping[str, Any]
+    sizes: Sizes
+
+    def in_file(self, name: str, value: Any) -> dict[str, Any] | None:
+        """The record of what is kept in a file, or is one; None for a value. Raises Breach."""
+        promise = self.promises.get(name)
+        if isinstance(value, os.PathLike):
+            return _keep_file(name, os.fspath(value), self.task, self.run, promise, self.sizes)
+        if _is_of_the_field(value):
+            return self._object(name, value)
+        if _is_array(value):
+            return self._array(name, value)
+        if isinstance(value, list | tuple) and value:
+            if all(isinstance(one, os.PathLike) for one in value):
+                return _keep_files(map(os.fspath, value), self.task, self.run, promise)
+            if all(map(_is_array, value)):
+                found = [self._array(f"{name}-{number}", one) for number, one in enumerate(value)]
+                return {"files": found, "size": sum(one["size"] for one in found)}
+        return None
+
+    def _array(self, name: str, value: Any) -> dict[str, Any]:
+        from diel.artifacts.arrays import as_array, keep_array  # NumPy is loaded: it made the array
+
+        promise, array = self.promises.get(name), as_array(value)
+        if promise is not None:
+            check_array(name, array, promise, self.sizes)
+        way: Way = "content" if promise is None else promise.digest
+        finite = promise is not None and promise.finite
+        return keep_array(name, array, self.task, self.run, self.inputs, way, finite=finite)
+
+    def _object(self, name: str, value: Any) -> dict[str, Any] | None:
+        from diel.formats.node import Unreadable  # here: their libraries are loaded
+        from diel.formats.objects import kind_of, save
+
+        kind = kind_of(value)
+        if kind is None:
+            return None
+        try:
+            path = save(kind, value, f"{self.task}/{name}")
+        except Unreadable as error:
+            raise Breach(str(error)) from error
+        return _keep_file(name, path, self.task, self.run, self.promises.get(name), self.sizes)
+
+
+def _is_array(value: Any) -> bool:
+    return bool(getattr(value, "ndim", 0)) and hasattr(value, "__array__")
+
+
+def _is_of_the_field(value: Any) -> bool:
+    """Whether it can be an object of one of the field's libraries; a list of them is one too."""
+    if isinstance(value, list | tuple):
+        value = value[0] if value else None
+    return type(value).__module__.partition(".")[0] in _FIELD or hasattr(value, "__arrow_c_stream__")
+
+
+_FIELD = {"ase", "pandas", "pyarrow", "xarray"}
+
+
+def _outputs_of(returned: Any, declared: list[str]) -> Mapping[Any, Any]:
     if returned is None:
         return {}
     if dataclasses.is_dataclass(returned) and not isinstance(returned, type):
         return {f.name: getattr(returned, f.name) for f in dataclasses.fields(returned)}
-    if not isinstance(returned, Mapping):
-        kind = type(returned).__name__
-        raise ModuleError(f"the module returned a {kind}; expected a dict or dataclass of named outputs")
-    return returned
+    if isinstance(returned, Mapping) and not _is_of_the_field(returned):  # a dataset is one
+        if all(isinstance(name, str) and name.isidentifier() for name in returned):
+            return returned
+    elif isinstance(returned, tuple):
+        named = (*getattr(returned, "_fields", ()), *getattr(returned, "_extra_fields", ()))  # scipy has more
+        if named:
+            return {name: getattr(returned, name) for name in named}
+        if len(returned) > 1 and len(returned) == len(declared):
+            return dict(zip(declared, returned, strict=True))
+        if any(_is_array(one) or _is_of_the_field(one) for one in returned):
+            return {f"{RESULT}_{number}": one for number, one in enumerate(returned)}
+    elif hasattr(type(returned), "model_fields"):  # pydantic's
+        return {name: getattr(returned, name) for name in type(returned).model_fields}
+    return {declared[0] if len(declared) == 1 else RESULT: returned}
 
 
 def collect_files(
@@ -155,6 +222,8 @@ def _keep_file(
         return describe(path, task, run)
     entry = describe(path, task, run, promise.digest)
     check_path(name, f"{run}/{entry['path']}", promise, sizes)
+    if promise.inside is not None:
+        entry["inside"] = promise.inside
     return entry
 
 

@@ -108,9 +108,14 @@ def plain(name: str, value: Any) -> Any:
         return {str(key): plain(f"{name}.{key}", item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [plain(f"{name}[{number}]", item) for number, item in enumerate(value)]
+    if getattr(value, "ndim", 0) and hasattr(value, "tolist"):  # an array inside a mapping or a list
+        return plain(name, value.tolist())
     if item is not None and not getattr(value, "ndim", 0):
         python = item()
         if type(python) is not type(value):  # a long double gives itself
             return plain(name, python)
     kind = type(value).__name__
-    raise ModuleError(f"output '{name}' is a {kind}; expected a JSON value, a Path or an array")
+    raise ModuleError(
+        f"output '{name}' is a {kind}; expected a JSON value, a Path, an array or a table: name the outputs "
+        "to keep under `outputs`, or convert it in a function of your own"
+    )

@@ -55,9 +55,11 @@ class Work(NamedTuple):
     grace: float = 60.0
     """Seconds between the warning to such a task and its end."""
     promises: Mapping[str, Output] = {}
-    """Outputs that promise more than a path or the type of a value."""
+    """Outputs that promise more than a path or the type of a value; of a module, all that are declared."""
     takes: frozenset[str] = frozenset()
     """Values among them that are taken out of files."""
+    conversions: Mapping[str, Any] | None = None
+    """Inputs whose files are in other units than the module reads; None if there are none."""
     staging: Staging | None = None
     """How it uses the disks of its nodes; None if it does not."""
     service: Service | None = None

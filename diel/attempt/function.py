@@ -12,15 +12,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from diel.artifacts import Artifact, Artifacts, Values, collect_returned
+from diel.artifacts import Artifacts, Values, collect_returned
+from diel.attempt.arguments import arguments
 from diel.attempt.bundle import Failure, Request, Work
 from diel.attempt.command import spawn, spawn_ranks
 from diel.attempt.stream import class_of, close_streams
 from diel.attempt.watchdog import RunningAttempt, Watchdog
 from diel.context import Context
 from diel.errors import DielError, Interrupted, ModuleError
-from diel.modules.catalogue import Module, load_function
-from diel.modules.parameter import Parameter
+from diel.modules.catalogue import load_function
 from diel.states import FailureClass
 
 CALL_FILE = ".call.pickle"
@@ -45,7 +45,8 @@ def call(
         raise _failure(FailureClass.LAUNCH, f"cannot import {module.reference}: ", error) from error
     good = False
     try:
-        returned = function(**arguments(module, request, context, communicator))
+        places, named = arguments(function, module, request, context, communicator, work.conversions)
+        returned = function(*places, **named)
         _stay_one(worker)
         good = True
         if context.rank:
@@ -80,43 +81,6 @@ def _failure(kind: str, prefix: str, error: BaseException) -> Failure:
     except Exception:  # the module's own class, whose text can fail too
         text = ""
     return Failure(kind, f"{prefix}{type(error).__name__}{': ' if text else ''}{text}")
-
-
-def arguments(module: Module, request: Request, context: Context, communicator: Any) -> dict[str, Any]:
-    """The function's arguments: those from `params` and `inputs`, and those that diel fills in."""
-    given = {**request.params, **request.inputs}
-    found: dict[str, Any] = {}
-    for parameter in module.signature.parameters:
-        if parameter.injected == "context":
-            found[parameter.name] = context
-        elif parameter.injected == "communicator":
-            found[parameter.name] = communicator
-        elif parameter.name in given:
-            found[parameter.name] = _as_annotated(parameter, given.pop(parameter.name))
-    if module.signature.variadic:
-        found.update(given)
-    return found
-
-
-def _as_annotated(parameter: Parameter, value: Any) -> Any:
-    """Files arrive as text; a parameter annotated with Path or array, or a list of them, gets these.
-
-    Raises ModuleError where an array is asked for and the file is none.
-    """
-    if type(value) is Artifact:
-        if "array" in parameter.takes and not (parameter.takes_path and not value.endswith(".npy")):
-            from diel.artifacts.arrays import open_array  # it loads NumPy: few modules take arrays
-
-            return open_array(parameter.name, value)
-        return Path(value) if parameter.takes_path else str(value)
-    paths = parameter.takes_path
-    if isinstance(value, list) and value and (paths or type(value[0]) in (Artifact, list)):
-        if "arrays" in parameter.takes and all(type(item) is Artifact for item in value):
-            from diel.artifacts.arrays import open_arrays  # as above
-
-            return open_arrays(parameter.name, value)
-        return [_as_annotated(parameter, item) for item in value]
-    return Path(value) if paths and isinstance(value, str) else value
 
 
 def call_apart(

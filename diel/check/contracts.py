@@ -10,12 +10,13 @@ from diel.check.names import visible_names
 from diel.check.outputs import known_outputs
 from diel.errors import did_you_mean
 from diel.graph import Edge, Key
+from diel.modules.annotations import OBJECTS
 from diel.modules.catalogue import Module
 from diel.modules.parameter import Parameter
 from diel.spec import Output, Stage
 from diel.spec.contract import Expected
 from diel.spec.model import found as shown
-from diel.terms import ABOUT, format_of, shown_shape
+from diel.terms import ABOUT, FITS, format_of, shown_shape
 
 
 def check_contracts(found: Check) -> None:
@@ -158,7 +159,9 @@ class Kind(NamedTuple):
     word: str
     shown: str
     is_array: bool = False
-    """Whether it can be a `.npy` file."""
+    """Whether an array can be read from it."""
+    objects: frozenset[str] = frozenset()
+    """The objects that can be read from it, in the words of `Parameter.takes`."""
 
 
 def _check_annotated(found: Check, edge: Edge) -> None:
@@ -185,14 +188,24 @@ def _kind_of(found: Check, edge: Edge) -> Kind | None:
     if output is None or label in visible_names(found, edge.upstream).parameters:
         return None
     if output.path is not None:
-        may = format_of(output.path) == "array" or output.path.rstrip().endswith("}}")
-        return Kind("file", f"a file ({output.path})", may)
+        form, late = format_of(output.path), output.path.rstrip().endswith("}}")
+        objects = frozenset(OBJECTS) if late else _OBJECTS[form]
+        return Kind("file", f"a file ({output.path})", late or form in FITS["array"], objects)
     if output.glob is not None:
-        may = format_of(output.glob) in ("array", None)
-        return Kind("files", f"a list of files ({output.glob})", may)
+        form = format_of(output.glob)
+        return Kind("files", f"a list of files ({output.glob})", form in ("array", None), _OBJECTS[form])
     return None if output.kind is None else Kind(output.kind, _KINDS[output.kind])
 
 
+_OBJECTS: dict[str | None, frozenset[str]] = {
+    "table": frozenset({"frame", "arrow", "dataset"}),
+    "store": frozenset({"frame", "arrow", "dataset", "dataarray"}),
+    "frames": frozenset({"structure", "frame", "arrow"}),
+    "array": frozenset({"frame", "arrow"}),
+    "json": frozenset({"frame", "arrow"}),
+    None: frozenset({"structure"}),
+}
+"""The objects that can be read from files of each format."""
 _KINDS = {
     "int": "a whole number",
     "float": "a number",
@@ -209,7 +222,7 @@ def _returned(module: Module, label: str) -> Kind | None:
     if label in signature.arrays:
         return Kind("array", f"an array ({written})", True)
     if label in signature.artifacts:
-        return Kind("file", f"a file ({written})", True)
+        return Kind("file", f"a file ({written})", True, frozenset(OBJECTS))
     word = written.partition("[")[0].strip()
     return Kind(word, _KINDS[word]) if word in _KINDS else None
 
@@ -217,7 +230,7 @@ def _returned(module: Module, label: str) -> Kind | None:
 def _promised(output: Output) -> Kind | None:
     if output.dtype is not None or output.shape is not None:
         return Kind("array", "an array", True)
-    return Kind("file", "a table") if output.columns is not None else None
+    return Kind("file", "a table", objects=_OBJECTS["store"]) if output.columns is not None else None
 
 
 _LISTS = {"list", "paths", "arrays", "array"}
@@ -234,10 +247,11 @@ _FITTING = {
 def _fitting(kind: Kind, *, gathered: bool) -> set[str]:
     if kind.word in _FITTING:
         return _LISTS if gathered else _FITTING[kind.word]
-    several = {"list", "paths", "arrays"} if kind.is_array else {"list", "paths"}
+    several = {"list", "paths", *(f"{one}s" for one in kind.objects), *(["arrays"] if kind.is_array else ())}
     if kind.word == "files":
         return {"list"} if gathered else several
-    one = {"path", "str", "array"} if kind.is_array else {"path", "str"}
+    frames = {"structures"} if "structure" in kind.objects else set()
+    one = {"path", "str", *kind.objects, *(["array"] if kind.is_array else ())} | frames
     return several if gathered else one
 
 
@@ -248,6 +262,8 @@ def _advice(edge: Edge, kind: Kind, parameter: Parameter) -> str:
     if edge.gathered and not plural:
         axes = ", ".join(edge.gathered)
         return f"annotate it with list[{item}]; or run over {axes} too, or pick a point with `at`"
+    if kind.word == "file" and takes & {*OBJECTS, *(f"{one}s" for one in OBJECTS)}:
+        return "make a file that has such data; or annotate it with Path, and read the file"
     if kind.word in ("file", "array") and plural:
         tasks = f"run '{edge.upstream}' over an axis, and read what all its tasks made"
         return f"annotate it with {item}; or {tasks}"

@@ -156,6 +156,9 @@ def _find_modules(found: Check, folder: Path, cwd: Path) -> None:
     folders = search_path(folder, cwd) if named else ()
     for name, module in named.items():
         try:
-            found.modules[name] = find(module, folders)
+            made = find(module, folders)
+            outputs = found.workflow.stages[name].outputs
+            declared = [label for label, output in outputs.items() if output.stream is None]
+            found.modules[name] = made._replace(signature=made.signature.named(declared))
         except ModuleNotFound as error:
             found.add(("stages", name, "module"), error.message, error.hint)

@@ -62,6 +62,16 @@ _WORDS = {
     "dict": {"dict", "typing.Dict", "typing.Mapping", "collections.abc.Mapping"},
 }
 """The words of `Parameter.takes`, and their types."""
+OBJECTS = {
+    "frame": {"pandas.DataFrame"},
+    "arrow": {"pyarrow.Table"},
+    "dataset": {"xarray.Dataset"},
+    "dataarray": {"xarray.DataArray"},
+    "structure": {"ase.Atoms", "ase.atoms.Atoms"},
+}
+"""Types whose objects are read from files and written to them, by their words in `Parameter.takes`."""
+_WORDS |= OBJECTS
+_FILES = frozenset().union(*(_WORDS[word] for word in ("path", "array", *OBJECTS)))
 _LISTS = frozenset({"list", "typing.List", "tuple", "typing.Tuple"}) | frozenset(
     f"{module}.{name}"
     for module in ("typing", "collections.abc")
@@ -207,7 +217,9 @@ class Annotations:
         if isinstance(inner, ast.Tuple):
             inner = inner.elts[0] if inner.elts else None
         items = {self._taken(one, depth + 1) for one in self.members(inner)} - {""} if inner else set()
-        return f"{items.pop()}s" if items in ({"path"}, {"array"}) else "list"
+        return (
+            f"{item}s" if len(items) == 1 and (item := items.pop()) in ("path", "array", *OBJECTS) else "list"
+        )
 
     def injected(self, node: ast.expr) -> Injected | None:
         """What diel fills in for a parameter; None if the workflow does."""
@@ -220,9 +232,13 @@ class Annotations:
         return None
 
     def is_artifact(self, node: ast.expr) -> bool:
-        """Whether a returned value is a file or an array."""
-        members = (self.full_name(outer(member)) for member in self.members(node))
-        return any(name in _WORDS["path"] | _WORDS["array"] for name in members)
+        """Whether a returned value is a file, or is kept in one."""
+        return any(self.full_name(outer(member)) in _FILES for member in self.members(node))
+
+    def is_single(self, node: ast.expr) -> bool:
+        """Whether what is returned is one output: a number, a text, a list, or kept in one file."""
+        single = frozenset({"int", "float", "str", "bool", "list", "typing.List"}) | _FILES
+        return all(self.full_name(outer(member)) in single for member in self.members(node))
 
     def _resolved(self, node: ast.expr) -> ast.expr:
         """An annotation without quotes, with aliases resolved."""

@@ -1,7 +1,7 @@
 """Finds modules by name, and loads them in workers.
 
 `simulation.ising` is a file in one of several folders; the first that has it wins. Finding reads
-text only: nothing is imported before a worker runs the module.
+text only: nothing but compiled parts of Python itself is imported before a worker runs the module.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from hashlib import blake2b
-from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
 
 from diel.errors import HintedError, ModuleError, Problem, UsageError, did_you_mean
 from diel.extensions import MODULES, entry_points_of
+from diel.modules.definition import Absent, find_spec, follow, read_object
 from diel.modules.signature import Signature, SignatureError, read_signature, read_source
 from diel.paths import shipped
 
@@ -44,6 +44,8 @@ class Module(NamedTuple):
     origin: Origin
     digest: str
     """BLAKE2b of the file's bytes: a cached result holds for this version only."""
+    folder: Path | None = None
+    """The workflow's own, from which a file beside it imports others; None for all else."""
 
 
 def search_path(workflow_dir: Path, cwd: Path) -> tuple[Path, ...]:
@@ -61,13 +63,39 @@ def find(reference: str, folders: Sequence[Path]) -> Module:
     for folder in folders:
         path = folder.joinpath(*name.split(".")).with_suffix(".py")
         if os.path.exists(path) and not os.path.isdir(path):  # reading it shows what is not an ordinary file
+            _refuse_private(reference, function)
             return _usable(reference, path, function, None, _origin(folder, folders))
+    if function and folders and (beside := _beside(reference, name, function, folders[0].parent)):
+        return beside
     point = None if function else entry_points_of(MODULES).get(reference)
     if point is not None:
         return _installed(reference, *_split(point.value))
-    if function and _spec(name) is not None:
+    if function and find_spec(name) is not None:
         return _installed(reference, name, function)
     raise _not_found(reference, name, function, folders)
+
+
+def _beside(reference: str, name: str, function: str, folder: Path) -> Module | None:
+    """A function of a file or package beside the workflow file."""
+    below = folder.joinpath(*name.split("."))
+    places = (below.with_suffix(".py"), below / "__init__.py")
+    path = next((place for place in places if place.is_file()), None)
+    if path is None:
+        return None
+    _refuse_private(reference, function)
+    sys.path.insert(0, str(folder))
+    try:
+        found = _installed(reference, name, function)
+    finally:
+        sys.path.remove(str(folder))
+    alone = "." not in name and found.path == path == places[0]
+    return found._replace(origin="workflow", folder=folder, import_name=None if alone else name)
+
+
+def _refuse_private(reference: str, function: str | None) -> None:
+    if function is not None and function.startswith("_"):
+        hint = "name a function that does not begin with _"
+        raise ModuleNotFound(f"module '{reference}': '{function}' is private", hint)
 
 
 def every(folders: Sequence[Path]) -> Iterator[Module | Problem]:
@@ -151,8 +179,11 @@ def _usable(
 
 
 def _only_function(reference: str, path: Path) -> str:
-    """The function that a file's name means: the decorated one with that name, or the only one."""
-    names = read_source(path).decorated()
+    """The function that a file's name means: the one with that name, or the only one.
+
+    In a file with decorated functions, the others are no modules.
+    """
+    names = read_source(path).modules()
     if path.stem in names:
         return path.stem
     if len(names) == 1:
@@ -160,13 +191,13 @@ def _only_function(reference: str, path: Path) -> str:
     if names:
         listed = ", ".join(f"{reference}:{name}" for name in names)
         raise SignatureError("the file has several modules", hint=f"name one: {listed}")
-    hint = 'decorate a function: @diel.module(kind="simulation")'
+    hint = "write a function whose name does not begin with _"
     raise SignatureError("the file has no module", hint=hint)
 
 
 def _all_in_file(name: str, path: Path, origin: Origin) -> Iterator[Module | Problem]:
     try:
-        functions = read_source(path).decorated()
+        functions = read_source(path).modules()
     except SignatureError as error:
         yield Problem(str(path), error.line, 1, "", error.message, error.hint)
         return
@@ -179,36 +210,38 @@ def _all_in_file(name: str, path: Path, origin: Origin) -> Iterator[Module | Pro
 
 
 def _module(reference: str, path: Path, function: str, import_name: str | None, origin: Origin) -> Module:
-    signature = read_signature(path, function, decorated=import_name is None)
+    signature = read_signature(path, function)
     return Module(reference, path, function, signature, import_name, origin, digest_of(path))
 
 
 def _installed(reference: str, name: str, function: str | None) -> Module:
+    """A function of an installed package, read where it is defined: a package may only import it."""
     if function is None:
         raise ModuleNotFound(f"module '{reference}': '{name}' names no function", f"write {name}:function")
-    spec = _spec(name)
+    spec = find_spec(name)
     if spec is None:
         raise ModuleNotFound(f"module '{reference}': there is no '{name}'", "install the package that has it")
-    if not spec.origin or not spec.origin.endswith(".py"):
-        raise ModuleNotFound(
-            f"module '{reference}': '{name}' is not a Python file", "call it from a function in modules/"
-        )
-    return _usable(reference, Path(spec.origin), function, name, "installed")
-
-
-def _spec(name: str) -> ModuleSpec | None:
-    """Where an importable module is, found without importing the packages that hold it."""
-    package = name.rpartition(".")[0]
-    above = _spec(package) if package else None
-    if package and above is None:
-        return None
-    places = None if above is None else above.submodule_search_locations or []
-    for finder in sys.meta_path:  # all finders: an editable install can bring its own
-        look = getattr(finder, "find_spec", None)
-        spec = look(name, places) if look else None
-        if isinstance(spec, ModuleSpec):
-            return spec
-    return None
+    origin = spec.origin or ""
+    path = Path(origin if spec.has_location else sys.executable)
+    digest = digest_of(path) if spec.has_location else blake2b(sys.version.encode()).hexdigest()
+    try:
+        if origin.endswith(".py"):
+            found = follow(name, function)
+            if found is not None:
+                return _usable(reference, *found, name, "installed")._replace(function=function)
+            signature = Signature(function, loose=True)
+        elif not origin:
+            raise ModuleNotFound(
+                f"module '{reference}': '{name}' is a directory without code", "name a file in it"
+            )
+        elif name.partition(".")[0] in sys.stdlib_module_names:
+            signature = read_object(importlib.import_module(name), function)
+        else:
+            signature = Signature(function, loose=True)
+    except Absent as error:
+        near = did_you_mean(function, error.known) or "see what the package documents"
+        raise ModuleNotFound(f"module '{reference}': '{name}' has no function '{function}'", near) from None
+    return Module(reference, path, function, signature, name, "installed", digest)
 
 
 def load_function(module: Module) -> Callable[..., Any]:
@@ -216,6 +249,10 @@ def load_function(module: Module) -> Callable[..., Any]:
 
     Raises ModuleError where the import fails or there is no such function.
     """
+    if module.folder is not None and str(module.folder) not in sys.path:
+        # Before other packages, as for a script; after Python's own, which a `random.py` must not replace.
+        places = (place for place, entry in enumerate(sys.path) if entry.endswith("-packages"))
+        sys.path.insert(next(places, len(sys.path)), str(module.folder))
     return _load(module.path, module.function, module.import_name, module.digest)
 
 

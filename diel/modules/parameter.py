@@ -7,10 +7,11 @@ import json
 import re
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 from diel.modules.annotations import Annotations, Injected
 
+Passed = Literal["name", "place", "spread"]
 _NUMBER = re.compile(r"[+-]?\d+(\.\d*)?([eE][+-]?\d+)?")
 _TRUTHS = frozenset({"yes", "no", "on", "off", "true", "false"})
 
@@ -28,7 +29,9 @@ class Parameter:
     injected: Injected | None
     """What diel fills in for it; None if the workflow gives its value."""
     node: ast.expr | None = field(compare=False, repr=False)
-    names: Annotations = field(compare=False, repr=False)
+    names: Annotations | None = field(compare=False, repr=False)
+    passed: Passed = "name"
+    """How a call gives it: by its name, by its place, or as all further arguments, one an item."""
     takes: frozenset[str] = frozenset()
     """What it accepts, according to the annotation: `path`, `array`, `paths` and `arrays` for lists of
     them, `int`, `float`, `str`, `bool`, `list`, `dict`, and `any` for what cannot be followed."""
@@ -68,7 +71,7 @@ class Parameter:
     @cached_property
     def _adapter(self) -> Any:
         """pydantic's validator for the annotation; None if anything is allowed."""
-        if self.node is None or self.injected:
+        if self.node is None or self.names is None or self.injected:
             return None
         from pydantic import TypeAdapter  # here: see check
 

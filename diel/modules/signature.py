@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import warnings
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Collection, Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -18,9 +18,15 @@ from diel.errors import HintedError, UsageError, did_you_mean
 from diel.files import flaw_of
 from diel.modules.annotations import Annotations, outer
 from diel.modules.decorator import Kind
-from diel.modules.parameter import Parameter, hint
+from diel.modules.parameter import Parameter, Passed, hint
+from diel.terms import RESULT
 
 _DECORATORS = frozenset({"diel.module", "diel.modules.decorator.module"})
+_TRANSPARENT = _DECORATORS | {
+    *("functools.cache", "functools.lru_cache", "typing.no_type_check", "dataclasses.dataclass"),
+    *("set_module", "array_function_dispatch", "numpy._utils.set_module"),
+}
+"""Decorators that leave a function's parameters as they are."""
 _RECORDS = ("TypedDict", "NamedTuple", "BaseModel")
 
 
@@ -28,26 +34,39 @@ class Signature(NamedTuple):
     """What a module takes and returns."""
 
     name: str
-    kind: Kind | None
+    kind: Kind | None = None
     """None for a function that is not a `@diel.module`."""
-    doc: str
+    doc: str = ""
     """The first paragraph of its docstring."""
-    parameters: tuple[Parameter, ...]
-    variadic: bool
+    parameters: tuple[Parameter, ...] = ()
+    variadic: bool = False
     """Whether it takes further parameters by `**name`."""
-    returns: Mapping[str, str] | None
+    returns: Mapping[str, str] | None = None
     """The outputs and their types as written; None if the annotation does not say."""
-    artifacts: frozenset[str]
+    artifacts: frozenset[str] = frozenset()
     """Outputs that are files or arrays."""
     arrays: frozenset[str] = frozenset()
     """Those of them that are arrays."""
     line: int = 1
+    loose: bool = False
+    """Whether it may take other parameters than these: a decorator or compiled code hides them."""
+
+    def named(self, declared: Collection[str]) -> Signature:
+        """The same for a stage with these outputs: a result without a name takes the only one's."""
+        if self.returns is None or set(self.returns) != {RESULT} or len(declared) != 1:
+            return self
+        (name,) = declared
+        types = {name: self.returns[RESULT]}
+        artifacts, arrays = (frozenset(types) if kind else kind for kind in (self.artifacts, self.arrays))
+        return self._replace(returns=types, artifacts=artifacts, arrays=arrays)
 
     def check(self, given: Mapping[str, Any], deferred: Container[str]) -> list[tuple[str | None, str, str]]:
         """What is wrong with values for the parameters: (parameter or None, message, hint).
 
         Of the names in `deferred` the value is only known at run time, so just the name counts.
         """
+        if self.loose:
+            return []
         problems: list[tuple[str | None, str, str]] = []
         known = {parameter.name: parameter for parameter in self.parameters}
         for name, value in given.items():
@@ -70,43 +89,39 @@ class Signature(NamedTuple):
         return problems
 
 
-def read_signature(path: Path, function: str, decorated: bool = True) -> Signature:
-    """The signature of a function in a Python file, which is not imported.
+def read_signature(path: Path, function: str) -> Signature:
+    """The signature of a function or class in a Python file, which is not imported.
 
-    With `decorated`, only a `@diel.module` will do; else the kind may be None. Raises
-    SignatureError where the file cannot be parsed or the function cannot be a module.
+    Raises SignatureError where the file cannot be parsed or the function cannot be a module.
     """
     source = read_source(path)
-    node = _function(source, function)
-    mark = source.mark(node)
-    if mark is None and decorated:
-        raise SignatureError(
-            f"'{function}' is not a module", node.lineno, 'decorate it: @diel.module(kind="simulation")'
-        )
-    if node.args.posonlyargs:
-        raise SignatureError(
-            f"'{function}' has parameters that cannot be given by name", node.lineno, "remove the `/`"
-        )
-    returns, names = _returns(source, node.returns), source.names
+    node, names = _callable(source, function), source.names
+    mark = source.mark(node) if isinstance(node, ast.FunctionDef) else None
+    hidden = any(names.full_name(outer_call(one)) not in _TRANSPARENT for one in node.decorator_list)
+    hidden = hidden and mark is None
+    made = node.returns if isinstance(node, ast.FunctionDef) and not hidden else None
+    called = node if isinstance(node, ast.FunctionDef) else _initializer(node)
+    returns = _returns(source, made)
     types = returns or {}
     return Signature(
         name=function,
         kind=None if mark is None else _kind(source, mark),
         doc=" ".join((ast.get_docstring(node) or "").split("\n\n")[0].split()),
-        parameters=tuple(_parameters(names, node.args)),
-        variadic=node.args.kwarg is not None,
+        parameters=() if called is None else tuple(_parameters(names, called, method=called is not node)),
+        variadic=called is not None and called.args.kwarg is not None,
         returns=None if returns is None else {name: ast.unparse(type_) for name, type_ in types.items()},
         artifacts=frozenset(name for name, type_ in types.items() if names.is_artifact(type_)),
         arrays=frozenset(name for name, type_ in types.items() if "array" in names.takes(type_)),
         line=node.lineno,
+        loose=called is None or hidden,
     )
 
 
-def _function(source: PythonFile, name: str) -> ast.FunctionDef:
-    found = source.functions.get(name)
+def _callable(source: PythonFile, name: str) -> ast.FunctionDef | ast.ClassDef:
+    found = source.functions.get(name) or source.classes.get(name)
     if found is None:
         raise _no_function(source, name)
-    waiting: list[ast.AST] = list(found.body)
+    waiting: list[ast.AST] = list(found.body) if isinstance(found, ast.FunctionDef) else []
     while waiting:  # the nodes of its body, without those of functions inside it
         node = waiting.pop()
         if isinstance(node, ast.Yield | ast.YieldFrom):
@@ -117,13 +132,17 @@ def _function(source: PythonFile, name: str) -> ast.FunctionDef:
     return found
 
 
+def _initializer(node: ast.ClassDef) -> ast.FunctionDef | None:
+    """What a call of a class runs; None where a base or a decorator makes it."""
+    found = (one for one in node.body if isinstance(one, ast.FunctionDef) and one.name == "__init__")
+    return next(found, None)
+
+
 def _no_function(source: PythonFile, name: str) -> SignatureError:
     for node in top_level(source.tree.body):
         what, advice = "", "write a function with def"
         if isinstance(node, ast.AsyncFunctionDef) and node.name == name:
             what, advice = "an async function", "write def without async"
-        elif isinstance(node, ast.ClassDef) and node.name == name:
-            what, advice = "a class", "write a function that uses it"
         elif isinstance(node, ast.Import | ast.ImportFrom):
             if any((alias.asname or alias.name) == name for alias in node.names):
                 what, advice = "imported from elsewhere", "name the file that defines it"
@@ -152,12 +171,19 @@ def _kind(source: PythonFile, mark: ast.expr) -> Kind:
     raise SignatureError("the decorator says no kind", mark.lineno, example)
 
 
-def _parameters(names: Annotations, arguments: ast.arguments) -> Iterator[Parameter]:
-    defaults = [None] * (len(arguments.args) - len(arguments.defaults)) + list(arguments.defaults)
-    pairs = [*zip(arguments.args, defaults, strict=True)]
-    pairs += zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
-    for argument, default in pairs:
-        node = argument.annotation
+def _parameters(names: Annotations, function: ast.FunctionDef, *, method: bool) -> Iterator[Parameter]:
+    arguments = function.args
+    places = [*arguments.posonlyargs, *arguments.args]
+    defaults = [None] * (len(places) - len(arguments.defaults)) + list(arguments.defaults)
+    pairs: list[tuple[ast.arg, ast.expr | None, Passed]] = [
+        (one, default, "place" if one in arguments.posonlyargs else "name")
+        for one, default in zip(places, defaults, strict=True)
+    ][method:]
+    if arguments.vararg is not None:
+        pairs.append((arguments.vararg, ast.Tuple([]), "spread"))
+    pairs += [(o, d, "name") for o, d in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)]
+    for argument, default, passed in pairs:
+        node = argument.annotation if passed != "spread" else None
         yield Parameter(
             name=argument.arg,
             annotation="" if node is None else ast.unparse(names.unquoted(node)),
@@ -167,6 +193,7 @@ def _parameters(names: Annotations, arguments: ast.arguments) -> Iterator[Parame
             node=node,
             names=names,
             takes=names.takes(node),
+            passed=passed,
         )
 
 
@@ -181,10 +208,10 @@ def _returns(source: PythonFile, node: ast.expr | None) -> dict[str, ast.expr] |
     node = None if node is None else source.names.unquoted(node)
     if isinstance(node, ast.Constant) and node.value is None:
         return {}
-    classes = {found.name: found for found in top_level(source.tree.body) if isinstance(found, ast.ClassDef)}
+    classes = source.classes
     if isinstance(node, ast.Name) and node.id in classes:
         return _fields(source.names, classes[node.id], classes, ())
-    return None
+    return None if node is None or not source.names.is_single(node) else {RESULT: node}
 
 
 def _fields(
@@ -236,15 +263,21 @@ class PythonFile:
         """The functions at the top level, by name; of two with the same name, the last counts."""
         return {node.name: node for node in top_level(self.tree.body) if isinstance(node, ast.FunctionDef)}
 
-    def decorated(self) -> list[str]:
-        """The names of the functions that are modules, in the file's order."""
-        return [name for name, node in self.functions.items() if self.mark(node) is not None]
+    @cached_property
+    def classes(self) -> dict[str, ast.ClassDef]:
+        """The classes at the top level, by name."""
+        return {node.name: node for node in top_level(self.tree.body) if isinstance(node, ast.ClassDef)}
+
+    def modules(self) -> list[str]:
+        """The functions that a workflow can name, in the file's order: those that are decorated, or all
+        public ones of a file without any."""
+        marked = [name for name, node in self.functions.items() if self.mark(node) is not None]
+        return marked or [name for name in self.functions if not name.startswith("_")]
 
     def mark(self, function: ast.FunctionDef) -> ast.expr | None:
         """The decorator that makes a function a module."""
         for decorator in function.decorator_list:
-            called = decorator.func if isinstance(decorator, ast.Call) else decorator
-            if self.names.full_name(called) in _DECORATORS:
+            if self.names.full_name(outer_call(decorator)) in _DECORATORS:
                 return decorator
         return None
 
@@ -270,6 +303,11 @@ def _read_source(path: Path, modified: int, size: int) -> PythonFile:
         raise SignatureError(f"not valid Python: {error.msg}", error.lineno or 1) from None
     except (ValueError, RecursionError, MemoryError) as error:
         raise SignatureError(f"not valid Python: {error}") from None
+
+
+def outer_call(node: ast.expr) -> ast.expr:
+    """What is called, or the name alone."""
+    return node.func if isinstance(node, ast.Call) else node
 
 
 def top_level(body: list[ast.stmt]) -> Iterator[ast.stmt]:

@@ -2,14 +2,15 @@
 
 import re
 from collections.abc import Iterator
-from typing import Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field, model_validator
 
 from diel.spec.contract import Contract, Expected, contract_flaws
 from diel.spec.extraction import Extracted, extraction_flaws
-from diel.spec.model import Flaw, Json, Later, SpecModel, found, optional, written_as
+from diel.spec.model import Flaw, Json, Later, SpecModel, Text, found, optional, refuse, written_as
 from diel.spec.stream import Stream
+from diel.terms import format_of
 
 
 class Sharding(SpecModel):
@@ -69,6 +70,15 @@ class Input(Expected):
                 yield Flaw(f"`{name}` is about what a stage makes", hint, (name,))
 
 
+_PLACE = re.compile(r"(?is)(.+\.(?:h5|hdf5|nc|nc4|zarr)):(/.*)")
+
+
+def _inside(place: str) -> str:
+    if not place.startswith("/") or place.endswith("//"):
+        raise refuse(f"{found(place)} is no place in a file", "write it from the file's root: /group/data")
+    return place
+
+
 EXPRESSION = re.compile(r"(?s)\$\{\{.*?\}\}")
 _FORMS = {"path": "a file", "glob": "a list of files", "value": "a value", "stream": "a stream"}
 NO_FORM = Flaw(
@@ -104,6 +114,9 @@ class Output(Extracted, Contract):
     """
 
     path: str | None = optional("File in the task's directory, relative to it.")
+    inside: Annotated[Text, AfterValidator(_inside)] | None = optional(
+        "Where in an HDF5, NetCDF or Zarr file the data is: `path: run.h5:/group/data` is short for it."
+    )
     glob: str | None = optional("Pattern of files in the task's directory: a list of them, sorted.")
     value: Literal["int", "float", "str", "bool", "list", "dict"] | None = optional(
         "Type of a value: one in the file DIEL_RESULT, or in another file by match, column or key."
@@ -143,6 +156,16 @@ class Output(Extracted, Contract):
 
     _short = written_as("a file name", "for instance `energy.csv`", text="path")
 
+    @model_validator(mode="before")
+    @classmethod
+    def _split(cls, value: Any) -> Any:
+        """`run.h5:/group/data` is a file, and a place inside it."""
+        path = value.get("path") if isinstance(value, dict) else value
+        match = _PLACE.fullmatch(path) if isinstance(path, str) else None
+        if match is None:
+            return value
+        return {"inside": match[2], **(value if isinstance(value, dict) else {}), "path": match[1]}
+
     def flaws(self) -> Iterator[Flaw]:
         given = [name for name in _FORMS if getattr(self, name) is not None]
         pattern = self.place
@@ -151,8 +174,6 @@ class Output(Extracted, Contract):
             what = " or ".join(_FORMS[name] for name in given[:2])
             hint = "make two outputs of it, or drop one of them"
             yield Flaw(f"an output is {what}, found both `{given[0]}` and `{given[1]}`", hint)
-        elif not self.model_fields_set:
-            yield NO_FORM
         elif outside and self.file is None:
             where = "path" if self.path is not None else "glob"
             hint = "write a path relative to the task's directory"
@@ -162,6 +183,9 @@ class Output(Extracted, Contract):
             yield from self._promise_flaws()
 
     def _promise_flaws(self) -> Iterator[Flaw]:
+        if self.inside is not None and self.path is not None and format_of(self.path) != "store":
+            hint = "drop it, or name an HDF5, NetCDF or Zarr file: {path: run.h5, inside: /group/data}"
+            yield Flaw(f"there is no place `{self.inside}` in {found(self.path)}", hint, ("inside",))
         for name in ("digest", "keep"):
             if self.form and self.path is self.glob is None and name in self.model_fields_set:
                 yield Flaw(f"`{name}` is about files, found {_FORMS[self.form]}", "drop it", (name,))

@@ -78,7 +78,7 @@ def placed(value: Any, entries: str) -> Any:
         text = value.replace(f"{AT_NODE}/", f"{entries}/")
         digest = getattr(value, "digest", None)  # of an artifact, which stays one
         kind: Any = type(value)
-        return text if digest is None else kind(text, digest)
+        return text if digest is None else kind(text, digest, getattr(value, "inside", None))
     if isinstance(value, Mapping):
         return {key: placed(item, entries) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -54,7 +54,11 @@ def work_of(
         service=plain(stage.service),
         surrogate=plain(surrogate_of(stage, module)) if stage.surrogate else None,
         environments=environments,
-        promises={n: plain(o) for n, o in stage.outputs.items() if o.stream is None and not o.is_plain},
+        promises={
+            name: plain(output)
+            for name, output in stage.outputs.items()
+            if output.stream is None and (module is not None or not output.is_plain)
+        },
         takes=frozenset(n for n, o in stage.outputs.items() if o.way is not None),
     )
 

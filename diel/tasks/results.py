@@ -90,7 +90,8 @@ def output_of(record: Made, name: str, run_root: Path) -> Any:
         return values[name]
     entry = record.get("artifacts", {})[name]
     home = os.fspath(artifact_home(record, run_root))
-    found = [Artifact(f"{home}/{file['path']}", file["digest"]) for file in files_of(entry)]
+    inside = entry.get("inside")
+    found = [Artifact(f"{home}/{file['path']}", file["digest"], inside) for file in files_of(entry)]
     return found if "files" in entry else found[0]
 
 

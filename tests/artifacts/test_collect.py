@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy
 import pytest
 
 from diel.artifacts import collect_files, collect_returned
 from diel.errors import ModuleError
+from diel.spec import Output
 from tests.artifacts.conftest import Take
 
 # --- values -------------------------------------------------------------------------------------
@@ -34,11 +36,64 @@ def test_a_dataclass_gives_one_output_a_field(task_dir: Path, run_dir: Path) -> 
 
 @pytest.mark.parametrize(
     ("returned", "message"),
-    [(3, "returned a int"), ([1], "returned a list"), ({"a b": 1}, "named 'a b'"), ({1: 1}, "named 1")],
+    [
+        (object(), r"output 'result' is a object; expected a JSON value, .* name the outputs"),
+        ({"good": 1, "bad": {"deep": 1j}}, r"output 'bad.deep' is a complex"),
+        (lambda: 1, "output 'result' is a function"),
+    ],
 )
-def test_only_named_outputs_are_taken(task_dir: Path, run_dir: Path, returned: Any, message: str) -> None:
+def test_what_cannot_be_kept_is_named(task_dir: Path, run_dir: Path, returned: Any, message: str) -> None:
     with pytest.raises(ModuleError, match=message):
         collect_returned(returned, task_dir, run_dir)
+
+
+class Fit(NamedTuple):
+    slope: float
+    points: Any
+
+
+@pytest.mark.parametrize(
+    ("returned", "values"),
+    [
+        (3, {"result": 3}),
+        ("text", {"result": "text"}),
+        (False, {"result": False}),
+        ([1, [2]], {"result": [1, [2]]}),
+        ((1, 2.5), {"result": [1, 2.5]}),
+        (numpy.float64(2.5), {"result": 2.5}),
+        ({}, {}),
+        ({"a b": 1}, {"result": {"a b": 1}}),
+        (collections.Counter("aab"), {"a": 2, "b": 1}),
+        ({1: 2}, {"result": {"1": 2}}),
+        (Fit(1.5, [1]), {"slope": 1.5, "points": [1]}),
+        ({"a": {"deep": numpy.arange(2)}}, {"a": {"deep": [0, 1]}}),
+    ],
+)
+def test_what_has_no_name_is_the_result(task_dir: Path, run_dir: Path, returned: Any, values: Any) -> None:
+    assert collect_returned(returned, task_dir, run_dir) == (values, {})
+
+
+def test_declared_outputs_name_what_has_no_name_and_leave_out_what_cannot_be_kept(
+    task_dir: Path, run_dir: Path
+) -> None:
+    one, two = {"mean": Output()}, {"counts": Output(), "edges": Output()}
+    assert collect_returned(4, task_dir, run_dir, one) == ({"mean": 4}, {})
+    assert collect_returned((1, 2), task_dir, run_dir, one) == ({"mean": [1, 2]}, {})
+    assert collect_returned((1, 2), task_dir, run_dir, two) == ({"counts": 1, "edges": 2}, {})
+    assert collect_returned((1, 2, 3), task_dir, run_dir) == ({"result": [1, 2, 3]}, {})
+    with pytest.raises(ModuleError, match="returned no 'counts', which it promises; it returned: result"):
+        collect_returned((1, 2, 3), task_dir, run_dir, two)
+    assert collect_returned({"mean": 1, "code": object()}, task_dir, run_dir, one) == ({"mean": 1}, {})
+
+
+def test_a_tuple_of_arrays_has_a_file_for_each(task_dir: Path, run_dir: Path) -> None:
+    values, artifacts = collect_returned((numpy.arange(2), 7), task_dir, run_dir)
+    assert (values, artifacts["result_0"]["path"]) == ({"result_1": 7}, "tasks/s/0/result_0.npy")
+    _, artifacts = collect_returned([numpy.arange(2), numpy.arange(3)], task_dir, run_dir)
+    assert [one["path"] for one in artifacts["result"]["files"]] == [
+        "tasks/s/0/result-0.npy",
+        "tasks/s/0/result-1.npy",
+    ]
 
 
 # --- arrays -------------------------------------------------------------------------------------

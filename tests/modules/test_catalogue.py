@@ -103,7 +103,7 @@ def test_what_diel_ships_is_found_beside_the_package_or_inside_it(
         ("training.mlp", "looked in "),
         ("several", "name one: several:one, several:two"),
         ("several:three", "no function 'three'; its functions: one, two"),
-        ("empty", "the file has no module; decorate a function"),
+        ("empty", "the file has no module; write a function whose name"),
         ("broken", "not valid Python"),
         ("no_such_package:run", "on PYTHONPATH"),
         ("../secret", "not the name of a module"),
@@ -114,8 +114,11 @@ def test_what_diel_ships_is_found_beside_the_package_or_inside_it(
         ("a.py", "no module 'a.py'"),
         ("simulation.ising:", "not the name of a module"),
         ("a" * 300, "not the name of a module"),
-        ("math:sqrt", "'math' is not a Python file"),
-        ("json:loads2", "no function 'loads2'"),
+        ("several:_one", "'_one' is private"),
+        ("math:sqroot", "'math' has no function 'sqroot'; did you mean 'sqrt'?"),
+        ("json:loads2", "no function 'loads2'; did you mean 'loads'?"),
+        ("numpy:linspac", "'numpy' has no function 'linspac'; did you mean 'linspace'?"),
+        ("scipy.stats:linregres", "did you mean 'linregress'?"),
     ],
 )
 def test_what_is_not_there_is_refused_with_what_to_do(folder: Path, reference: str, words: str) -> None:

@@ -40,7 +40,8 @@ def test_an_output_has_one_form(given: object, form: str | None, plain: bool) ->
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({}, "expected `path`, `glob`, `value` or `stream`, found none of them"),
+        ({"path": "a.csv", "inside": "/x"}, "there is no place `/x` in 'a.csv'"),
+        ({"path": "a.h5", "inside": "x"}, "'x' is no place in a file"),
         ({"path": "a", "value": "int"}, "an output is a file or a value, found both `path` and `value`"),
         ({"path": "a", "stream": True}, "an output is a file or a stream, found both `path` and `stream`"),
         ({"glob": "../*"}, "a path with `..` leaves the task's directory: '../*'"),
@@ -50,7 +51,7 @@ def test_an_output_has_one_form(given: object, form: str | None, plain: bool) ->
         (3, "expected a file name, found 3"),
     ],
 )
-def test_an_output_of_several_forms_or_of_none_is_refused(given: object, message: str) -> None:
+def test_an_output_of_several_forms_is_refused(given: object, message: str) -> None:
     assert [flaw.message for flaw in flaws_of(Output, given)] == [message]
 
 

@@ -93,7 +93,12 @@ SIGNS: dict[str | None, str] = {
 
 def _docs(module: Module) -> tuple[dict[str, str], list[str]]:
     """What the docstring says about each parameter (lines `name: text`), and its other paragraphs."""
-    function = read_source(module.path).functions[module.function]
+    function = None
+    if module.path.suffix == ".py":
+        source = read_source(module.path)
+        function = source.functions.get(module.function) or source.classes.get(module.function)
+    if function is None:  # compiled, or made while its package is imported
+        return {}, [module.signature.doc] if module.signature.doc else []
     names = {parameter.name for parameter in module.signature.parameters}
     documented: dict[str, str] = {}
     rest: list[str] = []
@@ -181,7 +186,9 @@ def _lines(module: Module) -> Iterator[str]:
     )
     if signature.variadic:
         yield "    and any others"
-    if not given and not signature.variadic:
+    if signature.loose:
+        yield "    whatever it shows once it is imported"
+    elif not given and not signature.variadic:
         yield "    nothing"
     for parameter in signature.parameters:
         if parameter.injected == "communicator":

@@ -1,0 +1,166 @@
+"""The arguments of a function: values as they are, files as what its annotations ask for."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from diel.artifacts import Artifact
+from diel.attempt.bundle import Request
+from diel.context import Context
+from diel.errors import ModuleError
+from diel.modules.annotations import OBJECTS
+from diel.modules.catalogue import Module
+from diel.modules.definition import way_of
+from diel.modules.parameter import Parameter
+from diel.terms import FITS, format_of, suffix_of
+
+_OF_FILES = re.compile(r"file|path|fname|^fp$", re.IGNORECASE)
+"""Names of parameters without a type that mean a file itself."""
+
+
+def arguments(
+    function: Callable[..., Any],
+    module: Module,
+    request: Request,
+    context: Context,
+    communicator: Any,
+    conversions: Mapping[str, Any] | None = None,
+) -> tuple[list[Any], dict[str, Any]]:
+    """What a function is called with, by place and by name: `params`, `inputs`, and what diel fills in.
+
+    Raises ModuleError where an input is not what a parameter asks for.
+    """
+    given = {**request.params, **request.inputs}
+    signature, rules = module.signature, conversions or {}
+    plain = signature.kind is None
+    parameters, variadic = signature.parameters, signature.variadic
+    if signature.loose:
+        seen = _seen(function, parameters)
+        if seen is None:  # compiled, and silent about what it takes
+            return [_passed(_unknown(name), given[name], rules.get(name), plain) for name in given], {}
+        parameters, variadic = seen
+    places: list[Any] = []
+    found: dict[str, Any] = {}
+    for parameter in parameters:
+        name = parameter.name
+        if parameter.injected == "context":
+            found[name] = context
+        elif parameter.injected == "communicator":
+            found[name] = communicator
+        elif name in given:
+            value = _passed(parameter, given.pop(name), rules.get(name), plain)
+            if parameter.passed == "spread":
+                places, found = [*places, *found.values(), *value], {}
+            elif parameter.passed == "place":
+                places.append(value)
+            else:
+                found[name] = value
+    if variadic:
+        found |= {
+            name: _passed(_unknown(name), value, rules.get(name), plain) for name, value in given.items()
+        }
+    elif signature.loose and given:
+        takes = ", ".join(one.name for one in parameters) or "nothing"
+        raise ModuleError(f"'{module.reference}' has no parameter '{next(iter(given))}'; it takes: {takes}")
+    return places, found
+
+
+def _unknown(name: str) -> Parameter:
+    return Parameter(name, "", False, None, None, None, None, takes=frozenset({"any"}))
+
+
+def _seen(
+    function: Callable[..., Any], known: tuple[Parameter, ...]
+) -> tuple[tuple[Parameter, ...], bool] | None:
+    """The parameters that a function shows now that it is imported, and whether it takes any others."""
+    try:
+        told = inspect.signature(function).parameters.values()
+    except (ValueError, TypeError):
+        return None
+    by_name = {one.name: one for one in known}
+    found = []
+    for one in told:
+        if one.kind is not one.VAR_KEYWORD:
+            passed = way_of(one)
+            parameter = by_name.get(one.name) or _unknown(one.name)
+            found.append(replace(parameter, passed=passed))
+    return tuple(found), any(one.kind is one.VAR_KEYWORD for one in told)
+
+
+def _passed(parameter: Parameter, value: Any, rule: Any, plain: bool) -> Any:
+    """A value as a parameter asks for it; `plain` functions know nothing of diel.
+
+    Raises ModuleError where a file is not what the annotation says, or cannot be converted.
+    """
+    from_files = type(value) is Artifact or (isinstance(value, list) and _holds_files(value))
+    if not from_files:
+        if "frame" in parameter.takes and isinstance(value, list | dict):
+            import pandas  # the function asks for its tables
+
+            return pandas.DataFrame(value)
+        paths = parameter.takes_path
+        if isinstance(value, list) and paths:
+            return [Path(item) if isinstance(item, str) else item for item in value]
+        return Path(value) if paths and isinstance(value, str) else value
+    if isinstance(value, list):
+        kind = _kind(parameter, value[0], plain)
+        if kind == "array" and rule is None and all(str(one).endswith(".npy") for one in value):
+            from diel.artifacts.arrays import open_arrays  # it loads NumPy: few modules take arrays
+
+            return open_arrays(parameter.name, value)
+        several = [_passed(parameter, item, rule, plain) for item in value]
+        return [one for frames in several for one in frames] if kind == "structures" else several
+    kind = _kind(parameter, value, plain)
+    if kind is not None:
+        return _loaded(parameter.name, kind, value, rule)
+    if rule is not None:
+        message = f"input '{parameter.name}' is a file in other units, and the function takes its path"
+        raise ModuleError(f"{message}; annotate the parameter with numpy.ndarray or pandas.DataFrame")
+    return Path(value) if parameter.takes_path else str(value)
+
+
+def _holds_files(value: list[Any]) -> bool:
+    return bool(value) and (
+        type(value[0]) is Artifact or (isinstance(value[0], list) and _holds_files(value[0]))
+    )
+
+
+def _kind(parameter: Parameter, value: Any, plain: bool) -> str | None:
+    """What a file becomes for a parameter: an array, a table, …; None for its path."""
+    if isinstance(value, list):
+        return None
+    takes, suffix = parameter.takes, suffix_of(value)
+    if "structures" in takes:
+        return "structures"
+    fits = not parameter.takes_path or format_of(value) in FITS["array"]
+    if takes & {"array", "arrays"} and fits:
+        return "array"
+    for kind in OBJECTS:
+        if takes & {kind, f"{kind}s"} and (not parameter.takes_path or format_of(value) is not None):
+            return kind
+    if plain and "any" in takes and not parameter.takes_path and not _OF_FILES.search(parameter.name):
+        from diel.formats.objects import USUAL  # here: most modules say what they take
+
+        return None if re.search("str|File|IO", parameter.annotation) else USUAL.get(suffix)
+    return None
+
+
+def _loaded(name: str, kind: str, value: Artifact, rule: Any) -> Any:
+    if kind == "array" and not (value.inside or format_of(value) == "store"):
+        from diel.artifacts.arrays import open_array  # as above
+
+        found = open_array(name, value)
+        return found if rule is None else rule.apply(found)
+    from diel.formats.node import Unreadable
+    from diel.formats.objects import converted, load
+
+    try:
+        found = load(kind, value, value.inside)
+        return found if rule is None else converted(found, rule)
+    except Unreadable as error:
+        raise ModuleError(f"input '{name}': {error}") from error

@@ -1,0 +1,82 @@
+"""Frames of atoms in extended XYZ: a row of numbers for each frame, and arrays with one row for each atom."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import numpy
+
+from diel.formats.node import Content, Node, Unreadable
+
+_KINDS = {"R": "f8", "I": "i8", "S": "U", "L": "?"}
+
+
+@contextlib.contextmanager
+def open_frames(path: str, inside: str) -> Iterator[Content]:
+    """What all frames say in their second line, `atoms`, their number, and what each atom has, such as `pos`.
+
+    No number of an atom is read before it is asked for.
+    """
+    frames = list(_frames(path))
+    shared = [key for key in (frames[0] if frames else {}) if all(key in frame for frame in frames)]
+    found: dict[str, Node] = {}
+    for key in shared:
+        if key != "Properties":
+            items = numpy.array([frame[key] for frame in frames])
+            found[key] = Node(items.shape, items.dtype, _Whole(items))
+    properties = str(frames[0].get("Properties", "species:S:1:pos:R:3")).split(":") if frames else []
+    for name, kind, width in zip(properties[::3], properties[1::3], properties[2::3], strict=True):
+        sizes = () if width == "1" else (int(width),)
+        atoms = sum(int(frame["atoms"]) for frame in frames)
+        found[name] = Node((atoms, *sizes), numpy.dtype(_KINDS[kind]), _OfAtoms(path, name))
+    yield found
+
+
+def _frames(path: str) -> Iterator[dict[str, Any]]:
+    from ase.io.extxyz import key_val_str_to_dict
+
+    with open(path, encoding="utf-8") as file:
+        for number, line in enumerate(file, 1):
+            if not line.strip():
+                continue
+            if not line.strip().isdigit():
+                raise Unreadable(
+                    f"frame {number} begins with {line.strip()[:40]!r}; expected a number of atoms"
+                )
+            atoms, said = int(line), next(file, None)
+            lines = sum(1 for _, _ in zip(range(atoms), file, strict=False))
+            if said is None or lines < atoms:
+                raise Unreadable(f"its last frame is cut short: {lines} of {atoms} atoms")
+            yield {"atoms": atoms, **key_val_str_to_dict(said)}
+
+
+class _Whole:
+    def __init__(self, items: Any) -> None:
+        self._items = items
+
+    def __call__(self) -> Iterator[tuple[tuple[int, ...], Any]]:
+        yield (0,) * self._items.ndim, self._items
+
+
+class _OfAtoms:
+    """The rows of all atoms, frame by frame."""
+
+    def __init__(self, path: str, name: str) -> None:
+        self._path = path
+        self._name = {"species": "symbols", "pos": "positions"}.get(name, name)
+
+    def __call__(self) -> Iterator[tuple[tuple[int, ...], Any]]:
+        from ase.io import iread
+
+        start = 0
+        for atoms in iread(self._path, format="extxyz"):
+            if self._name == "symbols":
+                items = numpy.array(atoms.get_chemical_symbols())
+            elif self._name in atoms.arrays:
+                items = atoms.arrays[self._name]
+            else:
+                items = atoms.calc.results[self._name]
+            yield (start,) + (0,) * (items.ndim - 1), items
+            start += len(items)

@@ -1,0 +1,127 @@
+"""What is in a file: arrays by name, each known by its shape and type before its items are read."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from diel.terms import lacking, suffix_of
+
+if TYPE_CHECKING:
+    import numpy
+
+PIECE = 8 * 1024 * 1024
+"""Bytes of an array that are read at a time."""
+
+
+class Unreadable(Exception):
+    """A file that is not what its name says, or lacks what is looked for in it."""
+
+
+class Node(NamedTuple):
+    """An array in a file, or a column of a table."""
+
+    shape: tuple[int, ...]
+    dtype: numpy.dtype[Any]
+    pieces: Callable[[], Iterator[tuple[tuple[int, ...], Any]]]
+    """Its items as arrays in their order, each with the place where it begins."""
+
+    @property
+    def word(self) -> str:
+        """The type of its items, as a contract names those of columns."""
+        kinds = {"b": "bool", "i": "int", "u": "int", "f": "float", "S": "str", "U": "str", "T": "str"}
+        return kinds.get(self.dtype.kind, self.dtype.name)
+
+    def values(self) -> Any:
+        """All its items as one array."""
+        import numpy  # here: it is loaded with the library that reads the file
+
+        pieces = [piece for _, piece in self.pieces()]
+        if not pieces:
+            return numpy.empty(self.shape, self.dtype)
+        return pieces[0] if len(pieces) == 1 else numpy.concatenate(pieces).reshape(self.shape)
+
+
+Content = Node | dict[str, Node]
+"""An array, or what has columns: a table, a group of arrays, frames."""
+
+
+def sliced(shape: tuple[int, ...], itemsize: int, read: Callable[[Any], Any]) -> Iterator[tuple[Any, Any]]:
+    """Reads an array by slices along its first sizes, so that none is much larger than a piece."""
+    if not shape:
+        yield (), read(())
+        return
+    row = itemsize
+    for size in shape[1:]:
+        row *= size
+    if row > PIECE and len(shape) > 1:
+        for place in range(shape[0]):
+            inner = sliced(shape[1:], itemsize, partial(_read_within, read, place))
+            yield from (((place, *start), piece[None]) for start, piece in inner)
+        return
+    step = max(1, PIECE // max(1, row))
+    for start in range(0, shape[0], step):
+        yield (start, *(0 for _ in shape[1:])), read((slice(start, start + step),))
+
+
+def _read_within(read: Callable[[Any], Any], place: int, rest: tuple[Any, ...]) -> Any:
+    return read((place, *rest))
+
+
+_READERS = {
+    **dict.fromkeys((".parquet", ".pq"), ("parquet", "open_parquet")),
+    **dict.fromkeys((".h5", ".hdf5"), ("store", "open_hdf5")),
+    **dict.fromkeys((".nc", ".nc4"), ("store", "open_netcdf")),
+    ".zarr": ("store", "open_zarr"),
+    **dict.fromkeys((".extxyz", ".xyz"), ("extxyz", "open_frames")),
+}
+
+
+@contextlib.contextmanager
+def opened(path: str, inside: str | None = None) -> Iterator[Content]:
+    """What is in a file, or at a place inside it (`/group/data`).
+
+    Raises Unreadable, also where the library is not installed that reads it.
+    """
+    file = os.path.basename(path)
+    if missing := lacking(path):
+        raise Unreadable(f"to read {file} takes {missing}")
+    room, reader = _READERS[suffix_of(path)]
+    try:
+        with getattr(importlib.import_module(f"diel.formats.{room}"), reader)(path, inside or "/") as content:
+            yield content
+    except (OSError, ValueError, KeyError, RuntimeError) as error:
+        raise Unreadable(f"{file} cannot be read: {error}") from error
+
+
+def at(members: Mapping[str, Any], inside: str) -> Any:
+    """One of the members of a file. Raises Unreadable with those that there are."""
+    try:
+        return members[inside]
+    except (KeyError, IndexError):
+        has = ", ".join(list(members)[:20]) or "nothing"
+        raise Unreadable(f"there is no '{inside}' in it; it has: {has}") from None
+
+
+def rows_of(path: str, inside: str | None, columns: tuple[str, ...] | None) -> list[Any]:
+    """The rows of a table, or the items of an array, as JSON values. Raises Unreadable."""
+    with opened(path, inside) as content:
+        if isinstance(content, Node):
+            return plain_items(content.values())
+        taken = {name: at(content, name) for name in columns or content}
+        lengths = {name: node.shape[0] if node.shape else 0 for name, node in taken.items()}
+        if len(set(lengths.values())) > 1 or any(len(node.shape) != 1 for node in taken.values()):
+            has = ", ".join(f"{name} {list(node.shape)}" for name, node in taken.items())
+            raise Unreadable(f"its arrays are no columns of one table: {has}; name the `columns` to use")
+        lists = [plain_items(node.values()) for node in taken.values()]
+        return [dict(zip(taken, row, strict=True)) for row in zip(*lists, strict=True)]
+
+
+def plain_items(array: Any) -> list[Any]:
+    """The items of an array as JSON values."""
+    items: list[Any] = array.tolist()
+    return [item.decode() if isinstance(item, bytes) else item for item in items]

@@ -1,0 +1,209 @@
+"""Objects of the field's libraries, read from files for functions that take them, and written to files.
+
+A library is imported only where a function asks for its objects; one that returns them has loaded it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from diel.formats.node import Node, Unreadable, opened
+from diel.terms import lacking, suffix_of
+
+MODULES = {
+    "frame": "pandas",
+    "arrow": "pyarrow",
+    "dataset": "xarray",
+    "dataarray": "xarray",
+    "structure": "ase",
+    "structures": "ase",
+}
+"""The library of each kind of object."""
+USUAL = {".npy": "array", ".parquet": "frame", ".nc": "dataset", ".extxyz": "structure"}
+"""The kind that a function returned which diel kept in such a file."""
+
+
+def load(kind: str, path: str, inside: str | None = None) -> Any:
+    """An object of a kind from a file. Raises Unreadable, also where its library is not installed."""
+    try:
+        return _LOADERS[kind](path, inside)
+    except ImportError as error:
+        extra = "ase" if MODULES.get(kind) == "ase" else "data"
+        raise Unreadable(f"it takes {error.name}: pip install 'diel[{extra}]'") from error
+    except (OSError, ValueError, KeyError) as error:
+        raise Unreadable(f"{path} is no {MODULES.get(kind, 'array')} {kind}: {error}") from error
+
+
+def load_array(path: str, inside: str | None) -> Any:
+    """An array of a store, in memory and read-only."""
+    with opened(path, inside) as content:
+        if not isinstance(content, Node):
+            raise Unreadable(f"{path} has several arrays: {', '.join(content)}; name one: {path}:/NAME")
+        array = content.values()
+    array.flags.writeable = False
+    return array
+
+
+def _frame(path: str, inside: str | None) -> Any:
+    import pandas
+
+    match suffix_of(path):
+        case ".csv" | ".tsv" as suffix:
+            return pandas.read_csv(path, sep="\t" if suffix == ".tsv" else ",")
+        case ".jsonl" | ".ndjson" | ".json" as suffix:
+            return pandas.read_json(path, lines=suffix != ".json")
+        case ".parquet" | ".pq":
+            return pandas.read_parquet(path)
+        case ".npy":
+            import numpy
+
+            return pandas.DataFrame(numpy.load(path))
+        case ".nc" | ".nc4" if not inside:
+            return _dataset(path, inside).to_dataframe().reset_index()
+    with opened(path, inside) as content:
+        if isinstance(content, Node):
+            name = (inside or "").rpartition("/")[2]
+            return pandas.DataFrame(content.values(), columns=[name] if len(content.shape) == 1 else None)
+        return pandas.DataFrame({name: node.values() for name, node in content.items()})
+
+
+def _arrow(path: str, inside: str | None) -> Any:
+    import pyarrow
+    import pyarrow.parquet
+
+    if suffix_of(path) in (".parquet", ".pq"):
+        return pyarrow.parquet.read_table(path)
+    return pyarrow.Table.from_pandas(_frame(path, inside), preserve_index=False)
+
+
+def _dataset(path: str, inside: str | None) -> Any:
+    import xarray
+
+    if suffix_of(path) not in (".nc", ".nc4", ".zarr", ".h5", ".hdf5"):
+        return xarray.Dataset.from_dataframe(_frame(path, inside))
+    if missing := lacking(path):
+        raise Unreadable(f"to read it takes {missing}")
+    engine = "zarr" if path.endswith(".zarr") else "netcdf4"
+    with xarray.open_dataset(path, engine=engine, group=inside) as found:
+        return found.load()
+
+
+def _dataarray(path: str, inside: str | None) -> Any:
+    if inside:
+        group, _, name = inside.rpartition("/")
+        return _dataset(path, group or None)[name]
+    found = _dataset(path, None)
+    if len(found.data_vars) != 1:
+        raise Unreadable(f"{path} has {', '.join(map(str, found.data_vars))}; name one: {path}:/NAME")
+    return next(iter(found.data_vars.values()))
+
+
+def _structure(path: str, inside: str | None) -> Any:
+    from ase.io import read
+
+    return read(path)
+
+
+def _structures(path: str, inside: str | None) -> Any:
+    from ase.io import read
+
+    return read(path, index=":")
+
+
+_LOADERS = {
+    "array": load_array,
+    "frame": _frame,
+    "arrow": _arrow,
+    "dataset": _dataset,
+    "dataarray": _dataarray,
+    "structure": _structure,
+    "structures": _structures,
+}
+
+
+def kind_of(value: Any) -> str | None:
+    """The kind of an object that is kept in a file; None for all others. It imports nothing."""
+    if isinstance(value, list | tuple):
+        return "structures" if value and all(kind_of(item) == "structure" for item in value) else None
+    for kind, module, names in (
+        ("frame", "pandas", ("DataFrame", "Series")),
+        ("arrow", "pyarrow", ("Table", "RecordBatch")),
+        ("dataset", "xarray", ("Dataset", "DataArray")),
+        ("structure", "ase", ("Atoms",)),
+    ):
+        loaded = sys.modules.get(module)
+        if loaded is not None and isinstance(value, tuple(getattr(loaded, name) for name in names)):
+            return kind
+    return "arrow" if hasattr(value, "__arrow_c_stream__") else None
+
+
+def save(kind: str, value: Any, path: str) -> str:
+    """Writes an object to a file whose name begins so; returns the file. Raises Unreadable where it fails."""
+    try:
+        return _WRITERS[kind](value, path)
+    except ImportError as error:
+        raise Unreadable(
+            f"to keep a {type(value).__name__} takes {error.name}: pip install 'diel[data]'"
+        ) from error
+    except (OSError, TypeError, ValueError) as error:
+        raise Unreadable(f"a {type(value).__name__} cannot be written: {error}") from error
+
+
+def _write_frame(value: Any, path: str) -> str:
+    frame = value.to_frame() if hasattr(value, "to_frame") else value
+    if frame.index.names != [None] or not (frame.index == range(len(frame))).all():
+        frame = frame.reset_index()  # an index with meaning becomes columns
+    frame = frame.rename(columns=str)
+    if lacking(".parquet"):
+        frame.to_csv(f"{path}.csv", index=False)
+        return f"{path}.csv"
+    frame.to_parquet(f"{path}.parquet", index=False)
+    return f"{path}.parquet"
+
+
+def _write_arrow(value: Any, path: str) -> str:
+    import pyarrow
+    import pyarrow.parquet
+
+    pyarrow.parquet.write_table(pyarrow.table(value), f"{path}.parquet")
+    return f"{path}.parquet"
+
+
+def _write_dataset(value: Any, path: str) -> str:
+    import netCDF4  # noqa: F401  # which xarray would replace by an older format where it is missing
+
+    value.to_netcdf(f"{path}.nc", engine="netcdf4")
+    return f"{path}.nc"
+
+
+def _write_structures(value: Any, path: str) -> str:
+    from ase.io import write
+
+    write(f"{path}.extxyz", value, format="extxyz")
+    return f"{path}.extxyz"
+
+
+_WRITERS = {
+    "frame": _write_frame,
+    "arrow": _write_arrow,
+    "dataset": _write_dataset,
+    "structure": _write_structures,
+    "structures": _write_structures,
+}
+
+
+def converted(value: Any, rule: Any) -> Any:
+    """An array or table in other units: `rule` has `apply`, or one for each of some columns.
+
+    Raises Unreadable where there is nothing to convert.
+    """
+    if not isinstance(rule, Mapping):
+        if not hasattr(value, "__array__") or hasattr(value, "columns"):
+            raise Unreadable(f"a {type(value).__name__} has no numbers of one unit to convert")
+        return rule.apply(value)
+    found = value.copy()
+    for name, one in rule.items():
+        found[name] = one.apply(found[name])
+    return found

@@ -1,0 +1,46 @@
+"""Tables in Parquet files."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import numpy
+import pyarrow as arrow
+from pyarrow import parquet
+
+from diel.formats.node import Content, Node
+
+
+@contextlib.contextmanager
+def open_parquet(path: str, inside: str) -> Iterator[Content]:
+    """Its columns; only the end of the file is read for what they are."""
+    with parquet.ParquetFile(path) as file:
+        rows = file.metadata.num_rows
+        yield {
+            field.name: Node((rows,), _dtype(field.type), _Column(file, field.name))
+            for field in file.schema_arrow
+        }
+
+
+class _Column:
+    def __init__(self, file: Any, name: str) -> None:
+        self._file = file
+        self._name = name
+
+    def __call__(self) -> Iterator[tuple[tuple[int, ...], Any]]:
+        start = 0
+        for batch in self._file.iter_batches(columns=[self._name]):
+            items = batch.column(0)
+            yield (start,), items.to_numpy(zero_copy_only=False)
+            start += len(items)
+
+
+def _dtype(kind: Any) -> numpy.dtype[Any]:
+    if arrow.types.is_string(kind) or arrow.types.is_large_string(kind):
+        return numpy.dtype("U")
+    if arrow.types.is_dictionary(kind):
+        return _dtype(kind.value_type)
+    found: numpy.dtype[Any] = numpy.dtype(kind.to_pandas_dtype())
+    return found

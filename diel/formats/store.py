@@ -1,0 +1,96 @@
+"""Arrays in HDF5, NetCDF and Zarr files, alone or in a group."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import numpy
+
+from diel.formats.node import Content, Node, Unreadable, at, sliced
+
+_TEXT = numpy.dtype("U")
+
+
+@contextlib.contextmanager
+def open_hdf5(path: str, inside: str) -> Iterator[Content]:
+    """A dataset, the fields of one, or the datasets of a group."""
+    import h5py
+
+    with h5py.File(path, "r") as file:
+        found: Any = file if inside == "/" else _below(file, inside)
+        if isinstance(found, h5py.Dataset):
+            names = found.dtype.names
+            yield _hdf5(found) if names is None else {name: _hdf5(found, name) for name in names}
+        else:
+            yield {name: _hdf5(one) for name, one in found.items() if isinstance(one, h5py.Dataset)}
+
+
+def _hdf5(dataset: Any, field: str = "") -> Node:
+    import h5py
+
+    dtype = dataset.dtype[field] if field else dataset.dtype
+    source = dataset.fields(field) if field else dataset
+    if h5py.check_string_dtype(dtype) is not None:
+        dtype, source = _TEXT, dataset.asstr() if not field else source
+    return _node(dataset.shape, dtype, source.__getitem__)
+
+
+def _below(group: Any, inside: str) -> Any:
+    """What is at a place of nested groups. Raises Unreadable with what there is instead."""
+    for part in inside.strip("/").split("/"):
+        group = at(group, part)
+    return group
+
+
+@contextlib.contextmanager
+def open_netcdf(path: str, inside: str) -> Iterator[Content]:
+    """A variable, or the variables of a group; what is missing in one is NaN."""
+    import netCDF4
+
+    with netCDF4.Dataset(path) as file:
+        group: Any = file
+        for part in filter(None, inside.split("/")):
+            if isinstance(group, netCDF4.Variable):
+                raise Unreadable(f"there is no '{inside}' in it")
+            group = at({**group.groups, **group.variables}, part)
+        if isinstance(group, netCDF4.Variable):
+            yield _netcdf(group)
+        else:
+            yield {name: _netcdf(one) for name, one in group.variables.items()}
+
+
+def _netcdf(variable: Any) -> Node:
+    packed = "scale_factor" in variable.ncattrs() or "add_offset" in variable.ncattrs()
+    dtype = _TEXT if variable.dtype is str else numpy.dtype("f8" if packed else variable.dtype)
+
+    def read(place: Any) -> Any:
+        piece = variable[place or ...]
+        if isinstance(piece, numpy.ma.MaskedArray):
+            return piece.filled(numpy.nan) if piece.dtype.kind == "f" else piece.data
+        return piece
+
+    return _node(variable.shape, dtype, read)
+
+
+@contextlib.contextmanager
+def open_zarr(path: str, inside: str) -> Iterator[Content]:
+    """An array, or the arrays of a group."""
+    import zarr
+
+    found: Any = zarr.open(path, mode="r")
+    if inside != "/":
+        found = _below(found, inside)
+    if isinstance(found, zarr.Array):
+        yield _node(found.shape, found.dtype, found.__getitem__)
+    else:
+        yield {name: _node(one.shape, one.dtype, one.__getitem__) for name, one in found.arrays()}
+
+
+def _node(shape: tuple[int, ...], dtype: Any, read: Any) -> Node:
+    def pieces() -> Iterator[tuple[tuple[int, ...], Any]]:
+        for start, piece in sliced(shape, dtype.itemsize or 8, read):
+            yield start, numpy.asarray(piece, _TEXT if dtype.kind in "TU" else None)
+
+    return Node(tuple(shape), dtype, pieces)

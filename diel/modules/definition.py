@@ -1,0 +1,162 @@
+"""Where a function of a package is defined, found through what packages import without importing any."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from typing import Any
+
+from diel.modules.parameter import Parameter, Passed
+from diel.modules.signature import Signature, read_source, top_level
+
+_STAR = re.compile(r"^[ \t]*from[ \t]+([.\w]+)[ \t]+import[ \t]*\*", re.MULTILINE)
+_HIDING = re.compile(r"globals\(\)\s*(\[|\.(update|setdefault))|\bexec\(|setattr\(sys\.modules")
+"""Code that makes names which stand nowhere."""
+
+
+class Absent(Exception):
+    """A package has no such name. `known` are those that it has."""
+
+    def __init__(self, known: Iterable[str] = (), *, maybe: bool = False) -> None:
+        super().__init__()
+        self.known = tuple(known)
+        self.maybe = maybe
+        """Whether its code may make names that stand nowhere."""
+
+
+def find_spec(name: str) -> ModuleSpec | None:
+    """Where an importable module is, found without importing the packages that hold it."""
+    package = name.rpartition(".")[0]
+    if package in sys.stdlib_module_names and name in sys.modules:
+        return sys.modules[name].__spec__  # `os.path` is in no package
+    above = find_spec(package) if package else None
+    if package and above is None:
+        return None
+    places = None if above is None else above.submodule_search_locations or []
+    for finder in sys.meta_path:  # all finders: an editable install can bring its own
+        look = getattr(finder, "find_spec", None)
+        try:
+            spec = look(name, places) if look else None
+        except KeyError:  # a directory of data in a package that is not imported
+            spec = None
+        if isinstance(spec, ModuleSpec):
+            return spec
+    return None
+
+
+def follow(module: str, name: str) -> tuple[Path, str] | None:
+    """The file that defines a name of an importable module, and its name there.
+
+    None where reading cannot tell, because code makes it while it runs. Raises Absent if there is none.
+    """
+    seen: dict[tuple[str, str], Path] = {}
+    try:
+        return _follow(module, name, seen)
+    except Absent as error:
+        paths = dict.fromkeys(seen.values())
+        known = dict.fromkeys(found for path in paths for found in _public(path))
+        if error.maybe and not get_close_matches(name, known, cutoff=0.9):
+            return None
+        raise Absent(known) from None
+
+
+def _follow(module: str, name: str, seen: dict[tuple[str, str], Path]) -> tuple[Path, str] | None:
+    spec = find_spec(module)
+    if spec is None or not (spec.origin or "").endswith(".py"):
+        return None
+    if (module, name) in seen:
+        raise Absent
+    path = seen[module, name] = Path(str(spec.origin))
+    text = path.read_text(encoding="utf-8", errors="replace")
+    mentioned = re.search(rf"\b{name}\b", text) is not None
+    if mentioned:  # large files that do not say the name need not be parsed
+        for node in reversed([*top_level(read_source(path).tree.body)]):
+            if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef) and node.name == name:
+                return path, name
+            target = _target(node, name, spec)
+            if target is not None:
+                return _follow(*target, seen) if all(target) else None
+    maybe, unclear = _HIDING.search(text) is not None, mentioned and "__getattr__" in text
+    for star in reversed(_STAR.findall(text)):
+        level = len(star) - len(star.lstrip("."))
+        try:
+            found = _follow(_absolute(star.lstrip("."), level, spec), name, seen)
+        except Absent as error:
+            maybe |= error.maybe
+            continue
+        if found is not None:
+            return found
+        unclear = True
+    if unclear:
+        return None
+    raise Absent(maybe=maybe)
+
+
+def _target(node: ast.stmt, name: str, spec: ModuleSpec) -> tuple[str, str] | None:
+    """The module and name that a statement gives this name; empty ones for what cannot be followed."""
+    if isinstance(node, ast.ImportFrom):
+        for alias in node.names:
+            if (alias.asname or alias.name) == name:
+                source = _absolute(node.module or "", node.level, spec)
+                return ("", "") if source == spec.name else (source, alias.name)  # a file of the package
+    elif isinstance(node, ast.Import):
+        if any((alias.asname or alias.name.partition(".")[0]) == name for alias in node.names):
+            return "", ""
+    elif isinstance(node, ast.Assign) and name in [getattr(one, "id", "") for one in node.targets]:
+        other = getattr(node.value, "id", name)
+        return (spec.name, other) if other != name else ("", "")
+    return None
+
+
+def _absolute(module: str, level: int, spec: ModuleSpec) -> str:
+    if not level:
+        return module
+    package = spec.name if spec.submodule_search_locations is not None else spec.name.rpartition(".")[0]
+    for _ in range(level - 1):
+        package = package.rpartition(".")[0]
+    return f"{package}.{module}".rstrip(".")
+
+
+def _public(path: Path) -> Iterator[str]:
+    """The public functions and classes of a file, and what it imports."""
+    for node in top_level(read_source(path).tree.body):
+        if isinstance(node, ast.ImportFrom):
+            names = [alias.asname or alias.name for alias in node.names]
+        else:
+            names = [node.name] if isinstance(node, ast.FunctionDef | ast.ClassDef) else []
+        yield from (name for name in names if not name.startswith("_") and name != "*")
+
+
+def read_object(module: Any, name: str) -> Signature:
+    """The signature of a compiled function of Python itself, as far as it shows one. Raises Absent."""
+    import inspect  # here: few workflows name one
+
+    found = getattr(module, name, None)
+    if not callable(found):
+        raise Absent([one for one in dir(module) if not one.startswith("_")])
+    doc = " ".join((inspect.getdoc(found) or "").split("\n\n")[0].split())
+    try:
+        told = inspect.signature(found).parameters.values()
+    except (ValueError, TypeError):
+        return Signature(name, doc=doc, loose=True)
+    parameters = []
+    for one in told:
+        given, passed = one.default is not one.empty, way_of(one)
+        required, default = not given and passed != "spread", one.default if given else None
+        parameters.append(Parameter(one.name, "", required, default, None, None, None, passed, _ANY))
+    return Signature(name, doc=doc, parameters=tuple(parameters))
+
+
+_ANY = frozenset({"any"})
+
+
+def way_of(parameter: Any) -> Passed:
+    """How a call gives a parameter, as `inspect` describes it."""
+    if parameter.kind is parameter.POSITIONAL_ONLY:
+        return "place"
+    return "spread" if parameter.kind is parameter.VAR_POSITIONAL else "name"

@@ -1,0 +1,106 @@
+"""Where a function of a package is defined, found without importing the package."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from diel.modules.catalogue import ModuleNotFound, find
+from diel.modules.definition import Absent, follow
+
+PACKAGE = {
+    "__init__.py": """
+        from .core import *
+        from ._impl import fit as learn
+        from . import late
+        scale = learn
+        helper = wrap(learn)
+        if fast:
+            from .compiled import fast_fit
+        """,
+    "core.py": "from ._impl import fit\nimport a_library_that_does_not_exist\ndef own(x, /, *rest): ...\nclass Model:\n    def __init__(self, depth=3): ...\n",
+    "_impl.py": "import functools\n@odd.decorator\ndef fit(x, y): ...\n@functools.cache\ndef plain(x): ...\n",
+    "late.py": "def __getattr__(name): ...\nlazy = ['made']\n",
+    "hidden.py": "for one in names:\n    globals()[one] = 1\ndef known(): ...\n",
+}
+
+
+@pytest.fixture(autouse=True)
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "site" / "packaged"
+    folder.mkdir(parents=True)
+    for name, text in PACKAGE.items():
+        (folder / name).write_text("\n".join(line.removeprefix(" " * 8) for line in text.split("\n")))
+    monkeypatch.syspath_prepend(str(folder.parent))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "place"),
+    [
+        ("packaged", "own", ("core.py", "own")),
+        ("packaged", "fit", ("_impl.py", "fit")),
+        ("packaged", "learn", ("_impl.py", "fit")),
+        ("packaged", "scale", ("_impl.py", "fit")),
+        ("packaged.core", "Model", ("core.py", "Model")),
+        ("packaged", "helper", None),
+        ("packaged", "fast_fit", None),
+        ("packaged", "late", None),
+        ("packaged.late", "made", None),
+        ("packaged.hidden", "anything", None),
+    ],
+)
+def test_a_name_is_followed_to_its_file(
+    package: Path, module: str, name: str, place: tuple[str, str] | None
+) -> None:
+    assert follow(module, name) == (None if place is None else (package / place[0], place[1]))
+    assert "packaged" not in sys.modules
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "near"),
+    [("packaged", "owm", "own"), ("packaged.late", "other", ""), ("packaged.hidden", "knwon", "")],
+)
+def test_a_name_that_is_nowhere_is_told_with_the_nearest(module: str, name: str, near: str) -> None:
+    if near or name == "other":
+        with pytest.raises(Absent) as caught:
+            follow(module, name)
+        assert not near or near in caught.value.known
+    else:  # its code may make it
+        assert follow(module, name) is None
+
+
+@pytest.mark.parametrize(
+    ("reference", "told"),
+    [
+        ("packaged:own", [("x", "place", True), ("rest", "spread", False)]),
+        ("packaged:Model", [("depth", "name", False)]),
+        ("packaged._impl:plain", [("x", "name", True)]),
+        ("math:sqrt", [("x", "place", True)]),
+        ("statistics:mean", [("data", "name", True)]),
+    ],
+)
+def test_the_signature_is_that_of_the_definition(
+    tmp_path: Path, reference: str, told: list[tuple[str, str, bool]]
+) -> None:
+    signature = find(reference, [tmp_path / "modules"]).signature
+    assert [(one.name, one.passed, one.required) for one in signature.parameters] == told
+    assert not signature.loose
+
+
+@pytest.mark.parametrize("reference", ["packaged:fit", "packaged:helper", "math:hypot", "builtins:max"])
+def test_what_reading_cannot_show_is_not_checked(tmp_path: Path, reference: str) -> None:
+    signature = find(reference, [tmp_path / "modules"]).signature
+    assert signature.loose
+    assert signature.returns is None
+    assert signature.check({"whatever": 1}, ()) == []
+
+
+def test_a_directory_without_code_is_no_module(package: Path, tmp_path: Path) -> None:
+    (package / "data").mkdir()
+    (package.parent / "bare").mkdir()
+    for name, told in (("packaged.data", "no module 'packaged.data:fit'"), ("bare", "'bare' is a directory")):
+        with pytest.raises(ModuleNotFound, match=told):
+            find(f"{name}:fit", [tmp_path / "modules"])
