@@ -101,7 +101,7 @@ class _Kept(NamedTuple):
         return keep_array(name, array, self.task, self.run, self.inputs, way, finite=finite)
 
     def _object(self, name: str, value: Any) -> dict[str, Any] | None:
-        from diel.formats.node import Unreadable  # here: their libraries are loaded
+        from diel.formats.node import BadData  # here: their libraries are loaded
         from diel.formats.objects import kind_of, save
 
         kind = kind_of(value)
@@ -109,7 +109,7 @@ class _Kept(NamedTuple):
             return None
         try:
             path = save(kind, value, f"{self.task}/{name}")
-        except Unreadable as error:
+        except BadData as error:
             raise Breach(str(error)) from error
         return _keep_file(name, path, self.task, self.run, self.promises.get(name), self.sizes)
 
@@ -122,10 +122,10 @@ def _is_of_the_field(value: Any) -> bool:
     """Whether it can be an object of one of the field's libraries; a list of them is one too."""
     if isinstance(value, list | tuple):
         value = value[0] if value else None
-    return type(value).__module__.partition(".")[0] in _FIELD or hasattr(value, "__arrow_c_stream__")
+    return type(value).__module__.partition(".")[0] in _FIELD
 
 
-_FIELD = {"ase", "pandas", "pyarrow", "xarray"}
+_FIELD = {"ase", "pandas", "polars", "pyarrow", "xarray"}
 
 
 def _outputs_of(returned: Any, declared: list[str]) -> Mapping[Any, Any]:

@@ -158,7 +158,7 @@ def _find_modules(found: Check, folder: Path, cwd: Path) -> None:
         try:
             made = find(module, folders)
             outputs = found.workflow.stages[name].outputs
-            declared = [label for label, output in outputs.items() if output.stream is None]
+            declared = [label for label, output in outputs.items() if output.form is None]
             found.modules[name] = made._replace(signature=made.signature.named(declared))
         except ModuleNotFound as error:
             found.add(("stages", name, "module"), error.message, error.hint)

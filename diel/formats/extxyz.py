@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy
 
-from diel.formats.node import Content, Node, Unreadable
+from diel.formats.node import BadData, Content, FileArray
 
 _KINDS = {"R": "f8", "I": "i8", "S": "U", "L": "?"}
 
@@ -21,34 +21,32 @@ def open_frames(path: str, inside: str) -> Iterator[Content]:
     """
     frames = list(_frames(path))
     shared = [key for key in (frames[0] if frames else {}) if all(key in frame for frame in frames)]
-    found: dict[str, Node] = {}
+    found: dict[str, FileArray] = {}
     for key in shared:
         if key != "Properties":
             items = numpy.array([frame[key] for frame in frames])
-            found[key] = Node(items.shape, items.dtype, _Whole(items))
+            found[key] = FileArray(items.shape, items.dtype, _Whole(items))
     properties = str(frames[0].get("Properties", "species:S:1:pos:R:3")).split(":") if frames else []
     for name, kind, width in zip(properties[::3], properties[1::3], properties[2::3], strict=True):
         sizes = () if width == "1" else (int(width),)
         atoms = sum(int(frame["atoms"]) for frame in frames)
-        found[name] = Node((atoms, *sizes), numpy.dtype(_KINDS[kind]), _OfAtoms(path, name))
+        found[name] = FileArray((atoms, *sizes), numpy.dtype(_KINDS[kind]), _OfAtoms(path, name))
     yield found
 
 
 def _frames(path: str) -> Iterator[dict[str, Any]]:
-    from ase.io.extxyz import key_val_str_to_dict
+    from ase.io.extxyz import key_val_str_to_dict  # here: ASE loads slowly
 
     with open(path, encoding="utf-8") as file:
         for number, line in enumerate(file, 1):
             if not line.strip():
                 continue
             if not line.strip().isdigit():
-                raise Unreadable(
-                    f"frame {number} begins with {line.strip()[:40]!r}; expected a number of atoms"
-                )
+                raise BadData(f"frame {number} begins with {line.strip()[:40]!r}; expected a number of atoms")
             atoms, said = int(line), next(file, None)
             lines = sum(1 for _, _ in zip(range(atoms), file, strict=False))
             if said is None or lines < atoms:
-                raise Unreadable(f"its last frame is cut short: {lines} of {atoms} atoms")
+                raise BadData(f"its last frame is cut short: {lines} of {atoms} atoms")
             yield {"atoms": atoms, **key_val_str_to_dict(said)}
 
 
@@ -68,7 +66,7 @@ class _OfAtoms:
         self._name = {"species": "symbols", "pos": "positions"}.get(name, name)
 
     def __call__(self) -> Iterator[tuple[tuple[int, ...], Any]]:
-        from ase.io import iread
+        from ase.io import iread  # here: ASE loads slowly
 
         start = 0
         for atoms in iread(self._path, format="extxyz"):

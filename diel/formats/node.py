@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from diel.terms import lacking, suffix_of
 
 if TYPE_CHECKING:
-    import numpy
+    import numpy  # here: only data of this kind needs it
 
 PIECE = 8 * 1024 * 1024
 """Bytes of an array that are read at a time."""
 
 
-class Unreadable(Exception):
+class BadData(Exception):
     """A file that is not what its name says, or lacks what is looked for in it."""
 
 
-class Node(NamedTuple):
+class FileArray(NamedTuple):
     """An array in a file, or a column of a table."""
 
     shape: tuple[int, ...]
@@ -46,7 +46,7 @@ class Node(NamedTuple):
         return pieces[0] if len(pieces) == 1 else numpy.concatenate(pieces).reshape(self.shape)
 
 
-Content = Node | dict[str, Node]
+Content = FileArray | dict[str, FileArray]
 """An array, or what has columns: a table, a group of arrays, frames."""
 
 
@@ -85,38 +85,38 @@ _READERS = {
 def opened(path: str, inside: str | None = None) -> Iterator[Content]:
     """What is in a file, or at a place inside it (`/group/data`).
 
-    Raises Unreadable, also where the library is not installed that reads it.
+    Raises BadData, also where the library is not installed that reads it.
     """
     file = os.path.basename(path)
     if missing := lacking(path):
-        raise Unreadable(f"to read {file} takes {missing}")
+        raise BadData(f"to read {file} takes {missing}")
     room, reader = _READERS[suffix_of(path)]
     try:
         with getattr(importlib.import_module(f"diel.formats.{room}"), reader)(path, inside or "/") as content:
             yield content
     except (OSError, ValueError, KeyError, RuntimeError) as error:
-        raise Unreadable(f"{file} cannot be read: {error}") from error
+        raise BadData(f"{file} cannot be read: {error}") from error
 
 
 def at(members: Mapping[str, Any], inside: str) -> Any:
-    """One of the members of a file. Raises Unreadable with those that there are."""
+    """One of the members of a file. Raises BadData with those that there are."""
     try:
         return members[inside]
     except (KeyError, IndexError):
         has = ", ".join(list(members)[:20]) or "nothing"
-        raise Unreadable(f"there is no '{inside}' in it; it has: {has}") from None
+        raise BadData(f"there is no '{inside}' in it; it has: {has}") from None
 
 
 def rows_of(path: str, inside: str | None, columns: tuple[str, ...] | None) -> list[Any]:
-    """The rows of a table, or the items of an array, as JSON values. Raises Unreadable."""
+    """The rows of a table, or the items of an array, as JSON values. Raises BadData."""
     with opened(path, inside) as content:
-        if isinstance(content, Node):
+        if isinstance(content, FileArray):
             return plain_items(content.values())
         taken = {name: at(content, name) for name in columns or content}
         lengths = {name: node.shape[0] if node.shape else 0 for name, node in taken.items()}
         if len(set(lengths.values())) > 1 or any(len(node.shape) != 1 for node in taken.values()):
             has = ", ".join(f"{name} {list(node.shape)}" for name, node in taken.items())
-            raise Unreadable(f"its arrays are no columns of one table: {has}; name the `columns` to use")
+            raise BadData(f"its arrays are no columns of one table: {has}; name the `columns` to use")
         lists = [plain_items(node.values()) for node in taken.values()]
         return [dict(zip(taken, row, strict=True)) for row in zip(*lists, strict=True)]
 

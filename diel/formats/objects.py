@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from diel.formats.node import Node, Unreadable, opened
+from diel.formats.node import BadData, FileArray, opened
 from diel.terms import lacking, suffix_of
 
 MODULES = {
@@ -26,28 +26,28 @@ USUAL = {".npy": "array", ".parquet": "frame", ".nc": "dataset", ".extxyz": "str
 
 
 def load(kind: str, path: str, inside: str | None = None) -> Any:
-    """An object of a kind from a file. Raises Unreadable, also where its library is not installed."""
+    """An object of a kind from a file. Raises BadData, also where its library is not installed."""
     try:
         return _LOADERS[kind](path, inside)
     except ImportError as error:
         extra = "ase" if MODULES.get(kind) == "ase" else "data"
-        raise Unreadable(f"it takes {error.name}: pip install 'diel[{extra}]'") from error
+        raise BadData(f"it takes {error.name}: pip install 'diel[{extra}]'") from error
     except (OSError, ValueError, KeyError) as error:
-        raise Unreadable(f"{path} is no {MODULES.get(kind, 'array')} {kind}: {error}") from error
+        raise BadData(f"{path} is no {MODULES.get(kind, 'array')} {kind}: {error}") from error
 
 
 def load_array(path: str, inside: str | None) -> Any:
     """An array of a store, in memory and read-only."""
     with opened(path, inside) as content:
-        if not isinstance(content, Node):
-            raise Unreadable(f"{path} has several arrays: {', '.join(content)}; name one: {path}:/NAME")
+        if not isinstance(content, FileArray):
+            raise BadData(f"{path} has several arrays: {', '.join(content)}; name one: {path}:/NAME")
         array = content.values()
     array.flags.writeable = False
     return array
 
 
 def _frame(path: str, inside: str | None) -> Any:
-    import pandas
+    import pandas  # here: only data of this kind needs it
 
     match suffix_of(path):
         case ".csv" | ".tsv" as suffix:
@@ -57,20 +57,20 @@ def _frame(path: str, inside: str | None) -> Any:
         case ".parquet" | ".pq":
             return pandas.read_parquet(path)
         case ".npy":
-            import numpy
+            import numpy  # here: only data of this kind needs it
 
             return pandas.DataFrame(numpy.load(path))
         case ".nc" | ".nc4" if not inside:
             return _dataset(path, inside).to_dataframe().reset_index()
     with opened(path, inside) as content:
-        if isinstance(content, Node):
+        if isinstance(content, FileArray):
             name = (inside or "").rpartition("/")[2]
             return pandas.DataFrame(content.values(), columns=[name] if len(content.shape) == 1 else None)
         return pandas.DataFrame({name: node.values() for name, node in content.items()})
 
 
 def _arrow(path: str, inside: str | None) -> Any:
-    import pyarrow
+    import pyarrow  # here: only data of this kind needs it
     import pyarrow.parquet
 
     if suffix_of(path) in (".parquet", ".pq"):
@@ -79,12 +79,12 @@ def _arrow(path: str, inside: str | None) -> Any:
 
 
 def _dataset(path: str, inside: str | None) -> Any:
-    import xarray
+    import xarray  # here: only data of this kind needs it
 
     if suffix_of(path) not in (".nc", ".nc4", ".zarr", ".h5", ".hdf5"):
         return xarray.Dataset.from_dataframe(_frame(path, inside))
     if missing := lacking(path):
-        raise Unreadable(f"to read it takes {missing}")
+        raise BadData(f"to read it takes {missing}")
     engine = "zarr" if path.endswith(".zarr") else "netcdf4"
     with xarray.open_dataset(path, engine=engine, group=inside) as found:
         return found.load()
@@ -96,18 +96,18 @@ def _dataarray(path: str, inside: str | None) -> Any:
         return _dataset(path, group or None)[name]
     found = _dataset(path, None)
     if len(found.data_vars) != 1:
-        raise Unreadable(f"{path} has {', '.join(map(str, found.data_vars))}; name one: {path}:/NAME")
+        raise BadData(f"{path} has {', '.join(map(str, found.data_vars))}; name one: {path}:/NAME")
     return next(iter(found.data_vars.values()))
 
 
 def _structure(path: str, inside: str | None) -> Any:
-    from ase.io import read
+    from ase.io import read  # here: ASE loads slowly
 
     return read(path)
 
 
 def _structures(path: str, inside: str | None) -> Any:
-    from ase.io import read
+    from ase.io import read  # here: ASE loads slowly
 
     return read(path, index=":")
 
@@ -130,25 +130,26 @@ def kind_of(value: Any) -> str | None:
     for kind, module, names in (
         ("frame", "pandas", ("DataFrame", "Series")),
         ("arrow", "pyarrow", ("Table", "RecordBatch")),
+        ("arrow", "polars", ("DataFrame",)),
         ("dataset", "xarray", ("Dataset", "DataArray")),
         ("structure", "ase", ("Atoms",)),
     ):
         loaded = sys.modules.get(module)
         if loaded is not None and isinstance(value, tuple(getattr(loaded, name) for name in names)):
             return kind
-    return "arrow" if hasattr(value, "__arrow_c_stream__") else None
+    return None
 
 
 def save(kind: str, value: Any, path: str) -> str:
-    """Writes an object to a file whose name begins so; returns the file. Raises Unreadable where it fails."""
+    """Writes an object to a file whose name begins so; returns the file. Raises BadData where it fails."""
     try:
         return _WRITERS[kind](value, path)
     except ImportError as error:
-        raise Unreadable(
+        raise BadData(
             f"to keep a {type(value).__name__} takes {error.name}: pip install 'diel[data]'"
         ) from error
     except (OSError, TypeError, ValueError) as error:
-        raise Unreadable(f"a {type(value).__name__} cannot be written: {error}") from error
+        raise BadData(f"a {type(value).__name__} cannot be written: {error}") from error
 
 
 def _write_frame(value: Any, path: str) -> str:
@@ -164,7 +165,7 @@ def _write_frame(value: Any, path: str) -> str:
 
 
 def _write_arrow(value: Any, path: str) -> str:
-    import pyarrow
+    import pyarrow  # here: only data of this kind needs it
     import pyarrow.parquet
 
     pyarrow.parquet.write_table(pyarrow.table(value), f"{path}.parquet")
@@ -179,7 +180,7 @@ def _write_dataset(value: Any, path: str) -> str:
 
 
 def _write_structures(value: Any, path: str) -> str:
-    from ase.io import write
+    from ase.io import write  # here: ASE loads slowly
 
     write(f"{path}.extxyz", value, format="extxyz")
     return f"{path}.extxyz"
@@ -197,11 +198,11 @@ _WRITERS = {
 def converted(value: Any, rule: Any) -> Any:
     """An array or table in other units: `rule` has `apply`, or one for each of some columns.
 
-    Raises Unreadable where there is nothing to convert.
+    Raises BadData where there is nothing to convert.
     """
     if not isinstance(rule, Mapping):
         if not hasattr(value, "__array__") or hasattr(value, "columns"):
-            raise Unreadable(f"a {type(value).__name__} has no numbers of one unit to convert")
+            raise BadData(f"a {type(value).__name__} has no numbers of one unit to convert")
         return rule.apply(value)
     found = value.copy()
     for name, one in rule.items():

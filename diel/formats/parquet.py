@@ -10,7 +10,7 @@ import numpy
 import pyarrow as arrow
 from pyarrow import parquet
 
-from diel.formats.node import Content, Node
+from diel.formats.node import Content, FileArray
 
 
 @contextlib.contextmanager
@@ -19,12 +19,12 @@ def open_parquet(path: str, inside: str) -> Iterator[Content]:
     with parquet.ParquetFile(path) as file:
         rows = file.metadata.num_rows
         yield {
-            field.name: Node((rows,), _dtype(field.type), _Column(file, field.name))
+            field.name: FileArray((rows,), _dtype(field.type), _ParquetColumn(file, field.name))
             for field in file.schema_arrow
         }
 
 
-class _Column:
+class _ParquetColumn:
     def __init__(self, file: Any, name: str) -> None:
         self._file = file
         self._name = name

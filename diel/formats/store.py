@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy
 
-from diel.formats.node import Content, Node, Unreadable, at, sliced
+from diel.formats.node import BadData, Content, FileArray, at, sliced
 
 _TEXT = numpy.dtype("U")
 
@@ -16,7 +16,7 @@ _TEXT = numpy.dtype("U")
 @contextlib.contextmanager
 def open_hdf5(path: str, inside: str) -> Iterator[Content]:
     """A dataset, the fields of one, or the datasets of a group."""
-    import h5py
+    import h5py  # here: only data of this kind needs it
 
     with h5py.File(path, "r") as file:
         found: Any = file if inside == "/" else _below(file, inside)
@@ -27,8 +27,8 @@ def open_hdf5(path: str, inside: str) -> Iterator[Content]:
             yield {name: _hdf5(one) for name, one in found.items() if isinstance(one, h5py.Dataset)}
 
 
-def _hdf5(dataset: Any, field: str = "") -> Node:
-    import h5py
+def _hdf5(dataset: Any, field: str = "") -> FileArray:
+    import h5py  # here: only data of this kind needs it
 
     dtype = dataset.dtype[field] if field else dataset.dtype
     source = dataset.fields(field) if field else dataset
@@ -38,7 +38,7 @@ def _hdf5(dataset: Any, field: str = "") -> Node:
 
 
 def _below(group: Any, inside: str) -> Any:
-    """What is at a place of nested groups. Raises Unreadable with what there is instead."""
+    """What is at a place of nested groups. Raises BadData with what there is instead."""
     for part in inside.strip("/").split("/"):
         group = at(group, part)
     return group
@@ -47,13 +47,13 @@ def _below(group: Any, inside: str) -> Any:
 @contextlib.contextmanager
 def open_netcdf(path: str, inside: str) -> Iterator[Content]:
     """A variable, or the variables of a group; what is missing in one is NaN."""
-    import netCDF4
+    import netCDF4  # here: only data of this kind needs it
 
     with netCDF4.Dataset(path) as file:
         group: Any = file
         for part in filter(None, inside.split("/")):
             if isinstance(group, netCDF4.Variable):
-                raise Unreadable(f"there is no '{inside}' in it")
+                raise BadData(f"there is no '{inside}' in it")
             group = at({**group.groups, **group.variables}, part)
         if isinstance(group, netCDF4.Variable):
             yield _netcdf(group)
@@ -61,7 +61,7 @@ def open_netcdf(path: str, inside: str) -> Iterator[Content]:
             yield {name: _netcdf(one) for name, one in group.variables.items()}
 
 
-def _netcdf(variable: Any) -> Node:
+def _netcdf(variable: Any) -> FileArray:
     packed = "scale_factor" in variable.ncattrs() or "add_offset" in variable.ncattrs()
     dtype = _TEXT if variable.dtype is str else numpy.dtype("f8" if packed else variable.dtype)
 
@@ -77,7 +77,7 @@ def _netcdf(variable: Any) -> Node:
 @contextlib.contextmanager
 def open_zarr(path: str, inside: str) -> Iterator[Content]:
     """An array, or the arrays of a group."""
-    import zarr
+    import zarr  # here: only data of this kind needs it
 
     found: Any = zarr.open(path, mode="r")
     if inside != "/":
@@ -88,9 +88,9 @@ def open_zarr(path: str, inside: str) -> Iterator[Content]:
         yield {name: _node(one.shape, one.dtype, one.__getitem__) for name, one in found.arrays()}
 
 
-def _node(shape: tuple[int, ...], dtype: Any, read: Any) -> Node:
+def _node(shape: tuple[int, ...], dtype: Any, read: Any) -> FileArray:
     def pieces() -> Iterator[tuple[tuple[int, ...], Any]]:
         for start, piece in sliced(shape, dtype.itemsize or 8, read):
             yield start, numpy.asarray(piece, _TEXT if dtype.kind in "TU" else None)
 
-    return Node(tuple(shape), dtype, pieces)
+    return FileArray(tuple(shape), dtype, pieces)
