@@ -11,6 +11,7 @@ from diel.check import Checked, check
 from diel.check.command import missing_shells
 from diel.check.environment import missing_environments
 from diel.check.gang import check_gang_room
+from diel.check.launcher import with_launcher
 from diel.check.service import check_room
 from diel.errors import Problem, SpecError
 from diel.graph import StageGraph
@@ -220,6 +221,8 @@ def make_plan(checked: Checked, site: Site) -> Plan:
     for name in checked.graph.order:
         wanted = checked.workflow.stages[name].resources
         pool = _choose(checked, site, name, wanted, problems)
+        if wanted.mpi:
+            site = with_launcher(checked.document, site, pool, name, wanted, problems)
         stages[name] = _stage_plan(checked, site, name, pool)
     if not problems:
         held = {name: (stage.pool, stage.cores) for name, stage in stages.items()}
@@ -273,13 +276,13 @@ def _stage_plan(checked: Checked, site: Site, name: str, pool: str) -> StagePlan
         shape=shape_of(pool, wanted),
         cores=0 if shares else wanted.cores,
         gpus=wanted.gpus,
-        launcher=_launcher(site, wanted),
+        launcher=_launcher(site, pool, wanted) if wanted.mpi else (),
         seconds=wanted.walltime or stage.timeout,
     )
 
 
-def _launcher(site: Site, wanted: Resources) -> tuple[str, ...]:
-    words = launcher_words(site, wanted)
-    if site.scheduled or not words:
+def _launcher(site: Site, pool: str, wanted: Resources) -> tuple[str, ...]:
+    words = launcher_words(site, pool, wanted)
+    if site.scheduled or not words:  # without words it has a problem
         return words  # the program is on the node, not on this host
     return (find_program(words[0]) or words[0], *words[1:])

@@ -24,6 +24,7 @@ FEATURES = {
     "extraction": (r"extract", {"extraction"}, 9),
     "rendering": (r"rendered|rendering", {"rendering"}, 40),
     "gang": (r"gangs?", {"gang", "gangs"}, 26),
+    "launcher": (r"\blaunches\b|AT_LAUNCHER|(with|check)_launcher|misplaced", {"launcher"}, 27),
 }
 
 

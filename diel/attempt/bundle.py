@@ -17,6 +17,8 @@ if TYPE_CHECKING:  # not loaded by workers and plans that do without
 Rendered = tuple[str, str, bool]
 """A file made for a task from a template: its path in the task's directory, its text, whether it can be
 executed."""
+AT_LAUNCHER = "/.diel launcher"
+"""What `${{ launcher }}` gives until the attempt is known that it starts ranks for; a shell quotes it."""
 
 
 class Staging(NamedTuple):
@@ -41,7 +43,7 @@ class Work(NamedTuple):
     timeout: float | None
     """Seconds after which an attempt is killed."""
     launcher: tuple[str, ...]
-    """The MPI launcher's words, put before the command; empty without `ranks`."""
+    """The MPI launcher's words, put before what ranks run; empty without `ranks`."""
     threads: int
     """Cores of each process, for OpenMP."""
     ranks: int = 1
@@ -68,6 +70,8 @@ class Work(NamedTuple):
     """What each task asks before it runs, with the outputs that are answered."""
     environments: Mapping[str, Prepared] | None = None
     """The environments that its tasks name; None if they name none."""
+    launches: bool = False
+    """Whether its command runs once and starts the ranks itself."""
 
     def within(self, resources: Resources) -> Work:
         """The same with what one attempt asked for: a retry can get more than its stage says."""

@@ -13,10 +13,10 @@ from functools import cache
 from pathlib import Path
 
 from diel.artifacts import Artifacts, Values, check_values, collect_files, collect_result
-from diel.attempt.block import with_hosts
 from diel.attempt.bundle import Failure, Request
+from diel.attempt.launcher import NOT_HERE, Launches, before_ranks
 from diel.attempt.mpi import STALE, World
-from diel.attempt.ports import AT_HOME, LOOKS, at_home
+from diel.attempt.ports import AT_HOME, Doors, at_home
 from diel.attempt.reaper import is_full, signal_group
 from diel.attempt.watchdog import RunningAttempt, Watchdog
 from diel.errors import ModuleError
@@ -51,7 +51,9 @@ def launch(attempt: RunningAttempt, env: Mapping[str, str], dog: Watchdog) -> No
         if "/" in path and not (name in work.promises and work.promises[name].glob is not None):
             os.makedirs(os.path.dirname(f"{attempt.task_dir}/{path}"), exist_ok=True)
     try:
-        if work.launcher:
+        if work.launches:
+            spawn_ranks(request.command, env, dog, attempt)
+        elif work.launcher:
             spawn_ranks((*_told_in_time(attempt, env), *request.command), env, dog, attempt)
         else:
             spawn((*attempt.inside, *request.command), env, dog, attempt)
@@ -146,6 +148,8 @@ def spawn(words: tuple[str, ...], env: Mapping[str, str], dog: Watchdog, attempt
     child = start(words, env)
     attempt.group = child
     os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+    if attempt.launches is not None:
+        attempt.launches.end()
     with dog.lock:
         dog.end()
         signal_group(child, signal.SIGKILL)  # what the command left running in its group
@@ -173,12 +177,22 @@ def spawn_ranks(
     """
     work = attempt.work
     env = {name: value for name, value in env.items() if name not in STALE}
-    if at_home(work.launcher, env):
+    home = at_home(work.launcher, env)
+    if home:
         env = {**AT_HOME, **env}
-        attempt.doors = LOOKS
     world = attempt.world = World(work, words, attempt.task_dir, env)
+    before = before_ranks(work, world, attempt.inside)
+    if work.launches:
+        task = f"{work.stage}/{attempt.request.index}"
+        attempt.launches = started = Launches(attempt.task_dir, task, before, attempt.limits.interrupt)
+        words, env = tuple(map(started.placed, words)), started.environment(env)
+        if attempt.environment is None or attempt.environment.container is None:  # which is the ranks' alone
+            words = (*attempt.inside, *words)
+    else:
+        words, env = (*before, *words), {**env, "DIEL_LAUNCHER": NOT_HERE}
+    attempt.doors = Doors() if home else None
     try:
-        spawn((*with_hosts(work.launcher), *world.words, *attempt.inside, *words), env, dog, attempt)
+        spawn(words, env, dog, attempt)
         apart = world.end(0)
     except Failure as failure:
         if failure.kind != FailureClass.APP:

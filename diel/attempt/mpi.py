@@ -312,7 +312,9 @@ def advice(launcher: Launcher, family: str, environ: Mapping[str, str]) -> str:
     program = starter_of(family, environ)
     if program is None:
         return f"load the module of {family}, and let `launcher` of the site file name its mpiexec"
-    return f'write `launcher: [{program}, -n, "{{ranks}}"]` in the site file, or take the launcher\'s MPI'
+    name = "openmpi" if family == OPEN_MPI else "mpich"
+    stage = f"let the stage say `resources: {{launcher: {name}}}`"
+    return f'{stage}, or write `launcher: [{program}, -n, "{{ranks}}"]` in the site file'
 
 
 def _first(patterns: tuple[tuple[re.Pattern[str], str], ...], text: str) -> str | None:

@@ -12,7 +12,7 @@ import ctypes
 import os
 import socket
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 AT_HOME: Mapping[str, str] = {
     "HYDRA_IFACE": "lo",
@@ -63,6 +63,19 @@ def at_home(launcher: Sequence[str], environ: Mapping[str, str]) -> bool:
         and not any(name in environ for name in ("DIEL_BLOCK", *_ALLOCATIONS))
         and not _SEVERAL_HOSTS.intersection(launcher)
     )
+
+
+class Doors:
+    """The ports of one attempt's launchers."""
+
+    def __init__(self) -> None:
+        self._looks: dict[int, int] = {}
+
+    def close(self, launchers: Iterable[int]) -> None:
+        """Keeps the ports of these at home; cheap enough to call often."""
+        for launcher in launchers:
+            if self._looks.setdefault(launcher, LOOKS) and keep_at_home(launcher):
+                self._looks[launcher] -= 1
 
 
 def keep_at_home(launcher: int) -> bool:

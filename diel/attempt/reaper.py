@@ -52,6 +52,13 @@ def ask_group(group: int) -> None:
             os.kill(pid, signal.SIGTERM)
 
 
+def ask_leader(group: int) -> None:
+    """Sends SIGTERM to the first process of a group, if it handles that."""
+    if _handles(group, signal.SIGTERM):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(group, signal.SIGTERM)
+
+
 def _handles(pid: int, number: int) -> bool:
     try:
         with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as file:

@@ -17,17 +17,18 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 import psutil
 
 from diel.attempt.block import Limits
 from diel.attempt.bundle import Failure, Request, Work
+from diel.attempt.launcher import Launches
 from diel.attempt.line import is_cut
 from diel.attempt.mpi import World
-from diel.attempt.ports import keep_at_home
-from diel.attempt.reaper import GRACE, ask_group, end_marked, kill_children, signal_group
+from diel.attempt.ports import Doors
+from diel.attempt.reaper import GRACE, ask_group, ask_leader, end_marked, kill_children, signal_group
 from diel.environments.prepared import Prepared
 from diel.errors import DielError
 from diel.paths import RunPaths
@@ -74,8 +75,10 @@ class RunningAttempt:
     """Process group of its command, once it began."""
     world: World | None = None
     """Its MPI ranks, once they began."""
-    doors: int = 0
-    """How often to look for ports of its launcher, to keep them from other hosts."""
+    launches: Launches | None = None
+    """What its command starts ranks with, if it does so itself."""
+    doors: Doors | None = None
+    """The ports of its launchers, to be kept from other hosts."""
     warned: bool = False
     """Whether its command was asked to save a checkpoint."""
     is_fetching: bool = False
@@ -90,6 +93,10 @@ class RunningAttempt:
         """Whether it is a Python function in the worker's own process."""
         apart = self.work.launcher or self.work.service is not None or self.environment is not None
         return self.work.module is not None and not apart
+
+    def launchers(self, group: int) -> Iterable[int]:
+        """The processes that start its ranks."""
+        return (group,) if self.launches is None else self.launches.running(group)
 
     @property
     def interrupted(self) -> bool:
@@ -150,8 +157,8 @@ class Watchdog:
             self._hand_back()
         if attempt.verdict is not None:
             return
-        if attempt.doors and attempt.group is not None and keep_at_home(attempt.group):
-            attempt.doors -= 1
+        if attempt.doors is not None and attempt.group is not None:
+            attempt.doors.close(attempt.launchers(attempt.group))
         if attempt.request.streams is not None and is_cut():
             self.end_now()  # it would wait forever: another controller's tasks begin again
         if self._is_cancelled(attempt):
@@ -176,7 +183,9 @@ class Watchdog:
         with self.lock:
             if self._watched is attempt and attempt.group is not None:
                 attempt.warned = True
-                if not attempt.work.launcher:
+                if attempt.work.launches:
+                    ask_leader(attempt.group)  # its ranks are told one by one
+                elif not attempt.work.launcher:
                     ask_group(attempt.group)
 
     def _is_cancelled(self, attempt: RunningAttempt) -> bool:

@@ -7,11 +7,14 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from diel.check.flaws import Check
+from diel.check.launcher import misplaced
 from diel.errors import did_you_mean
 from diel.expressions import ExpressionError, parse_expression
 from diel.graph import Key, hyperparameter_reads
 from diel.graph.judge import place_of_name
+from diel.graph.launcher import LAUNCHER
 from diel.graph.uses import templates
+from diel.spec import Stage
 from diel.spec.rendering import TEXT
 
 _TASK = ("id", "index", "attempt", "stage")
@@ -29,6 +32,7 @@ class Names(NamedTuple):
     """Names that take a dot: the keys they have, None for any."""
     own: str = ""
     """The stage's own name, which it cannot read."""
+    stage: Stage | None = None
 
 
 def visible_names(found: Check, name: str) -> Names:
@@ -58,7 +62,7 @@ def visible_names(found: Check, name: str) -> Names:
         "task": _TASK,
         "run": _RUN,
     }
-    return Names(parameters, tuple(open_axes), ChainMap(found.stages, keyed), name)
+    return Names(parameters, tuple(open_axes), ChainMap(found.stages, keyed), name, stage)
 
 
 def check_expressions(found: Check, name: str, names: Names) -> None:
@@ -146,10 +150,13 @@ def check_values(found: Check, values: Mapping[str, Any], unread: Collection[str
 
 def _missing(chain: tuple[str, ...], names: Names, place: str) -> tuple[str, str] | None:
     first = chain[0]
+    if first == LAUNCHER:
+        return misplaced(names.stage, place)
     if first in names.parameters or first in names.open_axes:
         return None
     if first == names.own or first not in names.keyed:
         known = [*names.parameters, *names.open_axes, *(name for name in names.keyed if name != names.own)]
+        known += [LAUNCHER] if misplaced(names.stage, place) is None else []
         near = did_you_mean(first, known)
         if names.open_axes and not near:
             return None  # the axis may give it: checked once known

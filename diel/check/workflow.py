@@ -11,6 +11,7 @@ from diel.check.command import check_command
 from diel.check.contracts import check_contracts
 from diel.check.files import check_files
 from diel.check.flaws import Check, check_axes
+from diel.check.launcher import check_launcher
 from diel.check.modules import check_module
 from diel.check.names import check_expressions, check_untils, check_values, visible_names
 from diel.check.outputs import check_metrics, check_outputs
@@ -116,6 +117,8 @@ def _check_stage(found: Check, name: str, values: Mapping[str, Any], *, anew: bo
     names = visible_names(found, name)
     check_expressions(found, name, names)
     check_command(found, name)
+    if "launcher" in str(stage.command).lower():  # DIEL_LAUNCHER too
+        check_launcher(found, name)
     published = {edge.published.name for edge in found.graph.into(name) if edge.published is not None}
     if stage.files:
         check_files(found, name, names, values, {*published, *found.searched(name)}, anew=anew)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from diel.doctor import machine, programs
+from diel.doctor.launcher import check_launchers
 from diel.doctor.machine import EXTRAS as EXTRAS
 from diel.doctor.machine import Finding as Finding
 from diel.errors import DielError
@@ -41,7 +42,7 @@ def examine(runs: Path, site: str | None, *, deep: bool) -> Iterator[Finding]:
         yield machine.check_local(known, runs)
     yield from machine.check_extras()
     if known is not None:
-        yield programs.check_launcher(known) if known.scheduled else programs.check_ranks(known)
+        yield from check_launchers(known)
     yield programs.check_lammps()
     yield programs.check_dot()
     if deep:

@@ -15,6 +15,7 @@ from typing import cast
 
 from pydantic import BaseModel
 
+from diel.doctor.launcher import first_word
 from diel.doctor.machine import CORE, MOST_SKEW, Finding
 from diel.doctor.probe import version_of
 from diel.errors import counted
@@ -138,7 +139,7 @@ def _findings(site: Site, pool: str, report: Report, digest: str) -> Iterator[Fi
         yield Finding("launcher", True, report.launcher, required=False)
     else:
         fix = "load the module that has it in `setup` of the site or the pool, or correct `launcher`"
-        yield Finding("launcher", False, f"no '{site.launcher[0]}' on the node", fix, required=False)
+        yield Finding("launcher", False, f"no '{first_word(site)}' on the node", fix, required=False)
 
 
 def _python(report: Report) -> Finding:

@@ -20,6 +20,7 @@ from pathlib import Path
 from diel.attempt.addresses import addresses
 from diel.blocks.script import exports
 from diel.doctor import probe
+from diel.doctor.launcher import first_word
 from diel.doctor.machine import CORE, Finding, existing
 from diel.doctor.probe import version_of
 from diel.doctor.programs import last
@@ -162,7 +163,7 @@ class _Trials:
         with contextlib.suppress(UsageError):
             reached = ",".join(addresses(site.address))
         words = [sys.executable, str(Path(probe.__file__).resolve()), str(folder), stem, str(self._ear.port)]
-        words += [reached, site.launcher[0], ",".join(("diel", *CORE))]
+        words += [reached, first_word(site), ",".join(("diel", *CORE))]
         # The token is a variable, not an argument: everybody on the node can see a command's arguments.
         variables = exports(DIEL_DOCTOR_LOCAL=site.local.dir or "", DIEL_DOCTOR_TOKEN=self._ear.token)
         return Job(

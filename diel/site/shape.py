@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import re
 from typing import NamedTuple
 
 from diel.errors import counted
@@ -147,24 +146,6 @@ def nodes_that_fit(pool: Pool, wanted: Resources, *, scheduled: bool = False) ->
     nodes = -(-wanted.ranks // each)
     spread = wanted.model_copy(update={"nodes": nodes})
     return nodes if nodes > 1 and not lacks(pool, spread, scheduled=scheduled) else None
-
-
-def launcher_words(site: Site, wanted: Resources) -> tuple[str, ...]:
-    """The words that start a task's ranks; empty for a task without `ranks`.
-
-    {hosts} stays: only the worker knows the nodes that the task was given.
-    """
-    if not wanted.mpi:
-        return ()
-    nodes = nodes_of(wanted)
-    places = {
-        "{ranks}": str(wanted.processes),
-        "{nodes}": str(nodes),
-        "{ranks_per_node}": str(wanted.ranks_per_node or -(-wanted.processes // nodes)),
-        "{cores_per_rank}": str(wanted.cores_per_rank),
-    }
-    put_in = re.compile(rf"(?<!\$)({'|'.join(map(re.escape, places))})")  # the shell's `${{NAME}}` stays
-    return tuple(put_in.sub(lambda place: places[place[1]], word) for word in site.launcher)
 
 
 def within(site: Site, nodes: int) -> Site:

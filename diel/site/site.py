@@ -5,17 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import partial
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from diel.errors import counted, did_you_mean
 from diel.extensions import SCHEDULERS, names_in
 from diel.spec.environment import Environment
 from diel.spec.model import (
+    NAME_PATTERN,
     Duration,
     Flaw,
     Items,
+    Key,
     Later,
     Limit,
     Line,
@@ -31,6 +33,8 @@ from diel.values import format_duration
 
 LOCAL = "local"
 """What a site without a scheduler has instead."""
+FOUND_HERE = {"mpich": "MPICH", "openmpi": "Open MPI"}
+"""Launchers that a site without a scheduler has by these names where this machine has such an MPI."""
 _LOCAL_TOO = ("none", "laptop", "localhost", "workstation")
 _NAME = re.compile(r"[\w.@:+/=,%][\w.@:+/=,%-]*")
 _SHELL_VARIABLE = re.compile(r"\$\{[^{}]*\}")
@@ -83,6 +87,25 @@ JobWord = Annotated[str, AfterValidator(job_word)]
 JobOption = Annotated[Line, AfterValidator(partial(_filled_in, places=("nodes",)))]
 """One option of a scheduler, as in its directive lines."""
 LauncherWord = Annotated[Text, AfterValidator(partial(_filled_in, places=_LAUNCHED))]
+
+
+def _words(given: Any) -> Any:
+    if isinstance(given, str):
+        words = ", ".join(f'"{word}"' if "{" in word else word for word in given.split())
+        raise refuse(f"expected a list of words, found {found(given)}", f"write [{words}]")
+    return given
+
+
+Words = Annotated[Items[LauncherWord], BeforeValidator(_words)]
+
+
+def _launcher(given: Any) -> Any:
+    is_name = isinstance(given, str) and re.fullmatch(NAME_PATTERN, given)
+    return given if is_name else _words(given)
+
+
+Launcher = Annotated[Name | Items[LauncherWord], BeforeValidator(_launcher)]
+"""A name of `launchers`, or the words themselves."""
 SpreadWord = Annotated[Text, AfterValidator(partial(_filled_in, places=("nodes",)))]
 
 
@@ -105,6 +128,9 @@ class Pool(SpecModel):
     )
     walltime: Limit = optional("Walltime of a block, unless a task needs more.", 3600.0)
     max_walltime: Limit | None = optional("Longest walltime that the queue allows; `walltime` if absent.")
+    launcher: Launcher | None = optional(
+        "What starts ranks there: a name of `launchers`, or words; the site's if absent."
+    )
     idle: Duration = optional("How long a block may idle before it is given back.", 30.0, ge=0)
     options: Items[JobOption] = optional(
         "Further options of the scheduler, one each: `--constraint=gpu`, `-l place=scatter`.", ()
@@ -176,10 +202,13 @@ class Site(SpecModel):
     account: JobWord | None = optional("Account to charge; DIEL_ACCOUNT beats it.")
     account_required: bool = optional("Whether the scheduler refuses jobs without one.", False)
     pools: dict[Name, Pool] = Field(min_length=1, description="Kinds of node, by name.")
-    launcher: Items[LauncherWord] = optional(
-        "Words of the MPI launcher; {ranks}, {nodes}, {ranks_per_node}, {cores_per_rank} and "
-        "{hosts} (the task's nodes, with commas between) are put in.",
-        ("mpiexec", "-n", "{ranks}"),
+    launchers: dict[Name, Words] = Field(
+        default_factory=dict,
+        description="Words of MPI launchers, by name; {ranks}, {nodes}, {ranks_per_node}, "
+        "{cores_per_rank} and {hosts} (the task's nodes, with commas between) are put in.",
+    )
+    launcher: Launcher = optional(
+        "The usual one: a name of `launchers`, or its words.", ("mpiexec", "-n", "{ranks}")
     )
     spread: Items[SpreadWord] = optional(
         "Words that start a program once on each node of a block, where the scheduler's own "
@@ -214,13 +243,28 @@ class Site(SpecModel):
         """Whether a scheduler starts allocations; if not, this machine is all there is."""
         return self.scheduler != LOCAL
 
+    @property
+    def launcher_names(self) -> tuple[str, ...]:
+        """What a stage can name: its `launchers`, and those that are looked for on this machine."""
+        return tuple(dict.fromkeys((*self.launchers, *(() if self.scheduled else FOUND_HERE))))
+
+    def launcher_hint(self, name: str) -> str:
+        """What can be named instead."""
+        known = self.launcher_names
+        return did_you_mean(name, known) or f"launchers: {', '.join(known) or 'none has a name'}"
+
     def flaws(self) -> Iterator[Flaw]:
         for name, pool in self.pools.items() if self.scheduled else ():
             if pool.cores is None:
                 message = f"pool '{name}' does not say how many cores a node has"
                 yield Flaw(message, "write cores: 64", ("pools", name))
-        if not self.launcher or not self.launcher[0]:
-            yield Flaw("an empty launcher", "write launcher: [mpiexec, -n, '{ranks}']", ("launcher",))
+        chosen: dict[Key, tuple[str, ...] | str] = {("launcher",): self.launcher}
+        chosen |= {("pools", n, "launcher"): p.launcher for n, p in self.pools.items() if p.launcher}
+        for key, named in (chosen | {("launchers", n): words for n, words in self.launchers.items()}).items():
+            if not named or not named[0]:
+                yield Flaw("an empty launcher", "write [mpiexec, -n, '{ranks}']", key)
+            elif isinstance(named, str) and named not in self.launcher_names:
+                yield Flaw(f"no launcher '{named}' in `launchers`", self.launcher_hint(named), key)
 
 
 def missing(site: Site) -> list[str]:

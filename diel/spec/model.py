@@ -31,8 +31,9 @@ from pydantic_core.core_schema import (
 from diel.values import parse_duration, parse_size
 
 NAME_PATTERN = r"^[A-Za-z][A-Za-z0-9_]*$"
-RESERVED_NAMES = frozenset({"hp", "params", "inputs", "outputs", "files", "task", "run"}) | frozenset(
-    {*keyword.kwlist, "true", "false", "null"}
+RESERVED_NAMES = frozenset(
+    {"hp", "params", "inputs", "outputs", "files", "task", "run", "launcher"}
+    | {*keyword.kwlist, "true", "false", "null"}
 )
 _PLUGINS = "PYDANTIC_DISABLE_PLUGINS"
 MAX_POINTS = 10**9

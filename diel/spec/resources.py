@@ -1,13 +1,22 @@
 """What one task of a stage asks for."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator
 
 from diel.errors import counted
-from diel.spec.model import Flaw, Limit, Name, Size, SpecModel, optional
+from diel.spec.model import Flaw, Limit, Name, Size, SpecModel, found, optional, refuse
 
 _MANY = 10_000_000
 _CHANGING = ("memory", "walltime")
+
+
+def _name(launcher: Any) -> Any:
+    if isinstance(launcher, list | tuple) or " " in str(launcher):
+        message = f"expected the name of a launcher, found {found(launcher)}"
+        raise refuse(message, "its words belong into `launchers` of the site file, under a name")
+    return launcher
 
 
 class Resources(SpecModel):
@@ -21,7 +30,9 @@ class Resources(SpecModel):
     memory: Size | None = optional("Memory of a task on each node.")
     walltime: Limit | None = optional("Longest run time to plan for.")
     pool: Name | None = optional("The site's pool to run in.")
-    launcher: Name | None = optional("The site's launcher for its ranks; the pool's if absent.")
+    launcher: Annotated[Name | None, BeforeValidator(_name)] = optional(
+        "The site's launcher for its ranks; the pool's if absent."
+    )
 
     @property
     def mpi(self) -> bool:

@@ -13,6 +13,7 @@ from typing import Any
 from diel.artifacts import Artifact, content, digest_of
 from diel.attempt.bundle import Request, Staged, Work
 from diel.environments.prepared import Prepared
+from diel.graph.launcher import launches
 from diel.modules.catalogue import Module
 from diel.site import Shape, Site
 from diel.spec import Output, Stage
@@ -59,6 +60,7 @@ def work_of(
             for name, output in stage.outputs.items()
             if output.stream is None and (module is not None or not output.is_plain)
         },
+        launches=launches(stage) if launcher else False,
         takes=frozenset(n for n, o in stage.outputs.items() if o.way is not None),
     )
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from diel.attempt.bundle import AT_LAUNCHER
 from diel.axes.adaptive import Adaptive
 from diel.axes.domain import Group
 from diel.expressions import parse_tree
@@ -180,6 +181,8 @@ class Scope(Mapping[str, Any]):
                 attempt = sources.run.history.attempts.get(self.index, 0) + 1
                 task = f"{stage}/{self.index}"
                 return {"id": task, "index": self.index, "attempt": attempt, "stage": stage}
+            case "launcher":
+                return AT_LAUNCHER
             case "run":
                 return {"id": sources.paths.run_id, "dir": str(sources.paths.root)}
         links = {output: link for (stage, output), link in sources.made.items() if stage == name}
@@ -192,7 +195,7 @@ class Scope(Mapping[str, Any]):
 
     def __iter__(self) -> Iterator[str]:
         yield from self.point
-        yield from ("hp", "files", "params", "inputs", "outputs", "task", "run")
+        yield from ("hp", "files", "params", "inputs", "outputs", "task", "run", "launcher")
         yield from {stage for stage, _ in self.sources.made}
 
     def __len__(self) -> int:

@@ -21,7 +21,9 @@ def staging_of(site: Site, stage: Stage, shape: Shape) -> Staging:
     drains = tuple(name for name, output in stage.outputs.items() if output.drain)
     each_node: tuple[str, ...] = ()
     if shape.nodes:  # they are not the node of the task's worker
-        each_node = launcher_words(site, Resources(nodes=shape.nodes, ranks=shape.nodes, ranks_per_node=1))
+        own = stage.resources.launcher
+        wanted = Resources(nodes=shape.nodes, ranks=shape.nodes, ranks_per_node=1, launcher=own)
+        each_node = launcher_words(site, shape.pool, wanted)
     return Staging(Local(site.local.dir or "", site.local.size), each_node, drains)
 
 

@@ -19,7 +19,7 @@ from diel.tasks.rendering import Renderings
 
 Scope = Mapping[str, Any]
 
-_OWN = ("run", "outputs", "files", "params", "inputs")
+_OWN = ("run", "outputs", "files", "params", "inputs", "launcher")
 """What enters a task's key in other ways, or must not enter it."""
 _KNOWN = 50_000
 """The most digests of files to keep at a time."""

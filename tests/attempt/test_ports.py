@@ -54,9 +54,11 @@ def listening(folder: Path) -> list[str]:
     return [line.split()[3] for line in lines]
 
 
-@pytest.mark.parametrize("program", LAUNCHERS)
+@pytest.mark.parametrize(
+    ("program", "itself"), [*((program, "") for program in LAUNCHERS), ("mpiexec", '"${{ launcher }}", ')]
+)
 def test_nothing_that_a_task_launches_hears_other_hosts(
-    program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    program: str, itself: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     address = own_address()
     found = shutil.which(program) or shutil.which(program, path=str(Path(sys.executable).parent))
@@ -69,7 +71,7 @@ def test_nothing_that_a_task_launches_hears_other_hosts(
     (tmp_path / "here.yaml").write_text(f"extends: local\nlauncher: {launcher}\n")
     made = Project(tmp_path).workflow(f"""
         stages:
-          s: {{command: [python, {tmp_path}/rank.py, {tmp_path}], resources: {{ranks: 2}}}}
+          s: {{command: [{itself}python, {tmp_path}/rank.py, {tmp_path}], resources: {{ranks: 2}}}}
     """)
     run = made.start("run", "flow.yaml", "--site", "here.yaml")
     try:

@@ -1,46 +1,15 @@
-"""A site: its launcher's words, and what its users must still give."""
+"""A site: what its users must still give."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
-from diel.site import Site, launcher_words, missing
-from diel.spec import Resources
-
-
-def asked(**resources: Any) -> Resources:
-    return Resources.model_validate(resources)
+from diel.site import Site, missing
 
 
 def site(**more: Any) -> Site:
     spec = {"name": "s", "scheduler": "local", "pools": {"p": {}}, **more}
     return Site.model_validate(spec)
-
-
-@pytest.mark.parametrize(
-    ("resources", "words"),
-    [
-        ({}, ()),
-        ({"cores_per_rank": 4}, ()),
-        ({"ranks": 3}, ("mpiexec", "-n", "3")),
-        ({"ranks": 1}, ("mpiexec", "-n", "1")),
-        ({"nodes": 2, "ranks_per_node": 4}, ("mpiexec", "-n", "8")),
-    ],
-)
-def test_ranks_are_put_into_the_launchers_words(resources: dict[str, Any], words: tuple[str, ...]) -> None:
-    assert launcher_words(site(), asked(**resources)) == words
-
-
-def test_a_site_has_a_launcher_of_its_own() -> None:
-    found = launcher_words(site(launcher=["srun", "--ntasks={ranks}"]), asked(ranks=2))
-    assert found == ("srun", "--ntasks=2")
-
-
-def test_where_the_task_runs_stays_open_until_it_runs() -> None:
-    words = launcher_words(site(launcher=["mpiexec", "-n", "{ranks}", "-hosts", "{hosts}"]), asked(ranks=2))
-    assert words == ("mpiexec", "-n", "2", "-hosts", "{hosts}")
 
 
 def needing(pools: dict[str, Any] | None = None, **more: Any) -> Site:

@@ -1,0 +1,91 @@
+"""What starts the ranks of an attempt, and a command that does so itself, as often as it likes.
+
+Such a command runs once. DIEL_LAUNCHER names a program that diel writes into the task's directory: called
+with the words of another, it starts that one on the ranks, after all that diel puts before it elsewhere.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from diel.attempt.block import with_hosts
+from diel.attempt.bundle import AT_LAUNCHER, Work
+from diel.attempt.mpi import World
+from diel.attempt.reaper import end_marked
+
+FILE = ".launcher"
+PIDS = ".launched"
+NOT_HERE = "these-are-the-ranks-already:write-launcher-in-the-command"
+"""DIEL_LAUNCHER where a whole command is launched: a script that calls it learns why it does not start."""
+PATIENCE = 0.5
+"""Seconds that launchers which a command left running may take to end their ranks."""
+_PROGRAM = """\
+#!/bin/sh
+# What ${{{{ launcher }}}} stands for: it starts a program on the ranks of {task}.
+case ${{1:--}} in -*)
+  echo "diel: expected a program after the launcher, found '$1': its options belong into the site file" >&2
+  exit 2;;
+esac
+{told}echo $$ >>{pids}
+exec {before} "$@"
+"""
+_TOLD = """\
+left=$(({end} - $(date +%s)))
+set -- timeout --foreground --preserve-status --signal=TERM $((left > 0 ? left : 1)) "$@"
+"""
+
+
+def before_ranks(work: Work, world: World, inside: tuple[str, ...]) -> tuple[str, ...]:
+    """The words before a program that make ranks of it: the launcher's, those that guard each rank, those of
+    its environment.
+    """
+    return (*with_hosts(work.launcher), *world.words, *inside)
+
+
+class Launches:
+    """The launchers that a command starts."""
+
+    def __init__(self, folder: str, task: str, before: Sequence[str], warning: float | None) -> None:
+        """Writes the program for them. Ranks get SIGTERM at `warning`, in seconds since the epoch.
+
+        Raises OSError.
+        """
+        self._folder = folder
+        self._program = os.path.join(folder, FILE)
+        self._pids = os.path.join(folder, PIDS)
+        text = _PROGRAM.format(
+            task=task,
+            told="" if warning is None else _TOLD.format(end=int(warning)),
+            pids=shlex.quote(self._pids),
+            before=shlex.join(before),
+        )
+        Path(self._program).write_text(text, encoding="utf-8", errors="surrogateescape")
+        os.chmod(self._program, 0o755)
+
+    def placed(self, text: str) -> str:
+        """A word or a shell's text with the program in place of `${{ launcher }}`."""
+        return text.replace(shlex.quote(AT_LAUNCHER), shlex.quote(self._program)).replace(
+            AT_LAUNCHER, self._program
+        )
+
+    def environment(self, env: Mapping[str, str]) -> dict[str, str]:
+        """The variables of the command."""
+        found = {name: self.placed(value) if AT_LAUNCHER in value else value for name, value in env.items()}
+        return {**found, "DIEL_LAUNCHER": self._program}
+
+    def running(self, group: int) -> Iterator[int]:
+        """Those that run now, in a process group."""
+        with contextlib.suppress(OSError):  # none yet
+            for line in Path(self._pids).read_text(encoding="ascii").split():
+                with contextlib.suppress(OSError):
+                    if os.getpgid(int(line)) == group:
+                        yield int(line)
+
+    def end(self) -> None:
+        """Ends what the command left running: a launcher ends its ranks, which may be on other nodes."""
+        end_marked("DIEL_TASK_DIR", self._folder, PATIENCE)
+        Path(self._pids).unlink(missing_ok=True)

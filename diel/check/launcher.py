@@ -1,0 +1,77 @@
+"""Launchers that a workflow names: whether its site has them, and what this machine has by their names."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+
+from diel.check.flaws import Check
+from diel.errors import Problem
+from diel.graph.launcher import VARIABLE, told
+from diel.load import Document
+from diel.site import Site
+from diel.site.launcher import chosen_launcher
+from diel.site.site import FOUND_HERE
+from diel.spec import Resources, Stage
+
+_NO_RANKS = ("a launcher starts ranks, and the stage has none", "write resources: {ranks: 4}")
+_OPEN_MPI = ("--map-by", "slot:OVERSUBSCRIBE", "--bind-to", "none")
+"""Open MPI counts cores without their threads, and binds the ranks of each task to the same first cores."""
+
+
+def misplaced(stage: Stage | None, place: str) -> tuple[str, str] | None:
+    """What is wrong with `${{ launcher }}` in a stage, and what to do; None if nothing is."""
+    if stage is None or stage.command is None or place not in ("command", "env"):
+        return (
+            "`launcher` stands only in `command`, and in `env` of a command",
+            "the ranks of a module are started by diel",
+        )
+    return None if stage.resources.mpi else _NO_RANKS
+
+
+def check_launcher(found: Check, name: str) -> None:
+    """A command names DIEL_LAUNCHER only where there is one, and `${{ launcher }}` as a word of its own."""
+    stage, key = found.workflow.stages[name], ("stages", name, "command")
+    if not stage.resources.mpi and any(VARIABLE in text for text in told(stage)):
+        found.add(key, *_NO_RANKS)
+    for place, word in enumerate(stage.command if isinstance(stage.command, tuple) else ()):
+        if isinstance(word, str) and re.search(r"\$\{\{\s*launcher\s*\}\}\s*\S", word):
+            message = "`${{ launcher }}` with more behind it is one word here: no program has that name"
+            found.add((*key, place), message, 'write a text, or a list: ["${{ launcher }}", PROGRAM]')
+
+
+def with_launcher(
+    document: Document, site: Site, pool: str, stage: str, wanted: Resources, problems: list[Problem]
+) -> Site:
+    """The site with the words of a stage's launcher, if that is looked for on this machine.
+
+    Adds a problem if there is no such launcher.
+    """
+    chosen = chosen_launcher(site, pool, wanted)
+    if not isinstance(chosen, str) or chosen in site.launchers:
+        return site
+    sought = chosen in site.launcher_names
+    if sought and (words := here(chosen)):
+        return site.model_copy(update={"launchers": {**site.launchers, chosen: words}})
+    message = f"site '{site.name}' has no launcher '{chosen}'"
+    hint = site.launcher_hint(chosen)
+    if sought:
+        message += f": there is no {FOUND_HERE[chosen]} on PATH"
+        hint = "install it or load its module, or write its words into `launchers` of a site file"
+    key = ("stages", stage, "resources", *(("launcher",) if wanted.launcher else ()))
+    problems.append(document.problem(key, message, hint))
+    return site
+
+
+def here(name: str) -> tuple[str, ...]:
+    """The words of the launcher that this machine has by a name of FOUND_HERE; empty if it has none."""
+    from diel.attempt.mpi import OPEN_MPI, starter_of  # plans that name no launcher do without
+
+    path = os.pathsep.join((os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)))
+    program = starter_of(FOUND_HERE[name], {"PATH": path})
+    if program is None:
+        return ()
+    root = ("--allow-run-as-root",) if os.geteuid() == 0 else ()
+    options = (*_OPEN_MPI, *root) if FOUND_HERE[name] == OPEN_MPI else ()
+    return (program, *options, "-n", "{ranks}")

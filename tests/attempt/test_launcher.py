@@ -1,0 +1,183 @@
+"""Commands that start their ranks themselves, and runs that mix launchers: with real MPIs."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from diel.attempt.launcher import NOT_HERE
+from tests.cluster.cluster import Cluster
+from tests.throwaway import Project, Run
+
+SOURCE = """
+#include <mpi.h>
+#include <stdio.h>
+int main(int count, char **words) {
+    int rank, sum, one = 1;
+    MPI_Init(&count, &words);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    if (rank == 0) printf("%s: %d ranks met\\n", count > 1 ? words[1] : "", sum);
+    MPI_Finalize();
+    return 0;
+}
+"""
+MODULE = """
+    from mpi4py import MPI
+
+    @diel.module(kind="simulation")
+    def size(communicator: MPI.Comm) -> dict:
+        return {"size": communicator.Get_size(), "library": MPI.Get_library_version()[:5]}
+"""
+ALONE = 'python -c "from mpi4py import MPI; print(MPI.COMM_WORLD.Get_size(), end=chr(32))"'
+FLOW = """
+    stages:
+      module: {{module: "mpi:size", resources: {{ranks: 2}}}}
+      named: {{command: ["{mpich}"], resources: {{ranks: 2, launcher: mpich}}}}
+      script:
+        resources: {{ranks: 2, launcher: openmpi}}
+        command: |
+          {alone} > before
+          echo out "of its ranks" > input
+          cd ..; cd 0
+          ${{{{ launcher }}}} {openmpi} "the first: $(cat input)" > out
+          "$DIEL_LAUNCHER" {openmpi} second >> out
+          echo "{{\\"met\\": $(grep -c '2 ranks met' out), \\"before\\": $(cat before)}}" > "$DIEL_RESULT"
+        outputs: {{met: {{value: int}}, before: {{value: int}}}}
+      words: {{command: ["${{{{ launcher }}}}", "{mpich}", "a b"], resources: {{ranks: 2}}}}
+      file: {{command: [sh, {folder}/run.sh], env: {{MPI: "${{{{ launcher }}}}"}}, resources: {{ranks: 2}}}}
+      argument: {{command: [sh, {folder}/run.sh, "${{{{ launcher }}}}"], resources: {{ranks: 2}}}}
+      hidden: {{command: "${{{{ launcher }}}} {openmpi} > log 2>&1 || true", resources: {{ranks: 2}}}}
+      second:
+        resources: {{ranks: 2}}
+        command: |
+          ${{{{ launcher }}}} {mpich} one > out
+          ${{{{ launcher }}}} {openmpi} two >> out 2>&1 || sleep 600
+      unnamed: {{command: [sh, {folder}/other.sh], resources: {{ranks: 2}}}}
+      option: {{command: "${{{{ launcher }}}} -n 1 {mpich}", resources: {{ranks: 2}}}}
+      lasting:
+        resources: {{ranks: 2}}
+        command: "setsid ${{{{ launcher }}}} sleep 654 & sleep 0.5; ${{{{ launcher }}}} sleep 655 & sleep 0.5"
+      killed: {{command: "${{{{ launcher }}}} sleep 656", timeout: 1s, resources: {{ranks: 2}}}}
+"""
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """One run with programs of both MPIs and a Python module, below a folder with a space and a quote."""
+    folder = tmp_path_factory.mktemp("mixed")
+    (folder / "prog.c").write_text(SOURCE)
+    compilers = {"mpich": str(Path(sys.executable).parent / "mpicc"), "openmpi": "/usr/bin/mpicc.openmpi"}
+    for name, compiler in compilers.items():
+        if shutil.which(compiler) is None or shutil.which("mpirun.openmpi") is None:
+            pytest.skip("no openmpi-bin or libopenmpi-dev, or no MPICH beside this Python")
+        subprocess.run([compiler, "-o", name, "prog.c"], cwd=folder, check=True, capture_output=True)
+    (folder / "run.sh").write_text(f'echo prepared\n"${{MPI:-$1}}" {folder}/mpich from a file\n')
+    (folder / "other.sh").write_text(f"$DIEL_LAUNCHER {folder}/mpich\n")
+    text = FLOW.format(folder=folder, alone=ALONE, **{name: folder / name for name in compilers})
+    made = Project(folder).module("mpi", MODULE).workflow(text)
+    made.diel("run", "flow.yaml", "--runs", "it's a run", code=1)
+    return Run(next((folder / "it's a run").glob("flow-*")))
+
+
+def test_one_run_mixes_launchers_and_a_module(run: Run) -> None:
+    assert (run.value("module", "size"), run.value("module", "library")) == (2, "MPICH")
+    assert run.stdout("named") == ": 2 ranks met\n"
+
+
+def test_a_script_runs_once_prepares_launches_twice_and_reads_what_came(run: Run) -> None:
+    assert run.value("script", "met") == 2
+    assert run.value("script", "before") == 1  # what it runs besides is no rank
+    assert "the first: out of its ranks: 2 ranks met" in (run.task_dir("script") / "out").read_text()
+
+
+def test_the_launcher_is_a_word_a_variable_or_an_argument(run: Run) -> None:
+    assert run.stdout("words") == "a b: 2 ranks met\n"
+    for stage in ("file", "argument"):
+        assert run.stdout(stage) == "prepared\nfrom: 2 ranks met\n"
+
+
+@pytest.mark.parametrize("stage", ["hidden", "second"])
+def test_a_program_of_another_mpi_fails_whatever_the_script_makes_of_it(run: Run, stage: str) -> None:
+    failure = run.failure(stage)
+    assert failure["class"] == "launch"
+    assert "the MPI of what it starts is Open MPI" in failure["message"]
+    assert "`resources: {launcher: openmpi}`" in failure["message"]
+
+
+def test_a_script_that_is_launched_as_a_whole_does_not_launch_again(run: Run) -> None:
+    assert run.failure("unnamed")["exit_code"] == 127
+    assert NOT_HERE in run.stderr("unnamed")
+
+
+def test_what_follows_the_launcher_is_a_program(run: Run) -> None:
+    assert run.failure("option")["exit_code"] == 2
+    assert "expected a program after the launcher, found '-n'" in run.stderr("option")
+
+
+def test_all_that_a_script_started_ends_with_it(run: Run) -> None:
+    assert run.results("lasting")
+    assert run.failure("killed")["class"] == "timeout"
+    assert not run.processes()
+
+
+def test_the_launcher_is_in_no_key(run: Run) -> None:
+    Project(run.root.parent.parent).diel("run", "flow.yaml", "--runs", "it's a run", code=1)
+    again = Run(run.root.with_name("flow-2"))
+    assert again.counts("script")["cached"] == again.counts("file")["cached"] == 1
+
+
+SAVES = """
+    stages:
+      s:
+        checkpoint: true
+        grace: 7s
+        resources: {ranks: 2, walltime: 10s}
+        command: |
+          trap 'echo told >> "$DIEL_CHECKPOINT_DIR/script"' TERM
+          ${{ launcher }} sh -c 'trap "touch $DIEL_CHECKPOINT_DIR/$PMI_RANK; exit 75" TERM
+            [ -e $DIEL_CHECKPOINT_DIR/$PMI_RANK ] || while :; do sleep 0.1; done'
+"""
+
+
+class InBlock(Project):
+    """A project whose runs take this machine for a block."""
+
+    def environment(self) -> dict[str, str]:
+        return {**super().environment(), "DIEL_BLOCK": "1-0", "DIEL_BLOCK_END": "9999999999"}
+
+
+def test_ranks_that_a_script_started_save_in_time(tmp_path: Path) -> None:
+    run = InBlock(tmp_path).workflow(SAVES).run()
+    assert [record["class"] for record in run.records("fail", "s")] == ["interrupted"]
+    kept = {path.name for path in (run.root / "tasks" / "s" / "0.checkpoint").iterdir()}
+    assert kept == {"0", "1", "script"}
+
+
+ON_SLURM = """
+    stages:
+      s:
+        resources: {nodes: 2, ranks_per_node: 2}
+        command: |
+          hostname > once
+          ${{ launcher }} sh -c 'echo $SLURMD_NODENAME' | sort | uniq -c > nodes
+          $DIEL_LAUNCHER python -c "from mpi4py import MPI; print(MPI.COMM_WORLD.Get_size())" > sizes
+"""
+
+
+def test_a_script_in_a_block_launches_on_all_its_nodes(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("PATH", "SLURM_CONF"):
+        monkeypatch.setenv(name, cluster.environment[name])
+    cluster.clear()
+    (tmp_path / "own.yaml").write_text(cluster.site("virtual").read_text())
+    run = Project(tmp_path).workflow(ON_SLURM).run("--site", "own.yaml")
+    folder = run.task_dir("s")
+    assert len((folder / "once").read_text().splitlines()) == 1
+    assert [line.split()[0] for line in (folder / "nodes").read_text().splitlines()] == ["2", "2"]
+    assert (folder / "sizes").read_text().split() == ["4"] * 4
