@@ -195,10 +195,10 @@ class Run:
 
     def _outputs(self, name: str, at: Mapping[str, Any] | None) -> list[Any]:
         read = self._read()
-        stage, _, output = name.partition(".")
+        stage, _, output = name.rpartition(".")
         stages = read.workflow.stages
         if stage not in stages or not output:
-            hint = did_you_mean(stage, stages) if stage not in stages else ""
+            hint = did_you_mean(stage or name, stages) if stage not in stages else ""
             raise UsageError(
                 f"expected STAGE.VALUE, found '{name}'; {hint or 'stages: ' + ', '.join(stages)}"
             )
@@ -220,7 +220,7 @@ class Run:
 
     def _nothing(self, read: Recorded, records: Mapping[int, Made], name: str, at: Mapping[str, Any]) -> str:
         """Why there is no such output."""
-        stage, _, output = name.partition(".")
+        stage, _, output = name.rpartition(".")
         if records and at:
             where = ", ".join(f"{parameter} = {value!r}" for parameter, value in at.items())
             known = [read.point(stage, index) for index in list(records)[:3]]

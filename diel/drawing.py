@@ -216,17 +216,23 @@ def draw_mermaid(drawing: Drawing) -> str:
     for node in drawing.nodes:
         label = "<br/>".join(_mermaid_text(text) for text in (f"{node.name}", *_details(node)))
         css = f":::{node.state}" if node.state else ""
-        lines.append(f'    s_{node.name}["{label}"]{css}')
+        lines.append(f'    {_mermaid_name(node.name)}["{label}"]{css}')
     for arrow in drawing.arrows:
         line = "-->" if arrow.outputs and not arrow.back else "-.->"
         label = _mermaid_text(arrow.label)
-        lines.append(f'    s_{arrow.upstream} {line}|"{label}"| s_{arrow.downstream}')
+        up, down = _mermaid_name(arrow.upstream), _mermaid_name(arrow.downstream)
+        lines.append(f'    {up} {line}|"{label}"| {down}')
     states = dict.fromkeys(node.state for node in drawing.nodes if node.state)
     lines += [f"    classDef {state} fill:{LOOKS[state][1]},stroke:#555555,color:#000000" for state in states]
     return "\n".join(lines)
 
 
 _MERMAID = str.maketrans({"#": "#35;", '"': "#quot;", "<": "#lt;", ">": "#gt;", "`": "#96;", "\n": " "})
+
+
+def _mermaid_name(stage: str) -> str:
+    """No other stage has it: names have no dash, and mermaid reads a dot in its own way."""
+    return f"s_{stage.replace('.', '-')}"
 
 
 def _mermaid_text(text: str) -> str:

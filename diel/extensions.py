@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 MODULES = "diel.modules"
+WORKFLOWS = "diel.workflows"
 SCHEDULERS = "diel.schedulers"
 SEARCHERS = "diel.searchers"
 

@@ -22,6 +22,7 @@ _SHORT_FORMS: dict[str, dict[str, Any]] = {
     "PythonPackages": {"type": "string", "minLength": 1, "examples": ["requirements.txt"]},
     "Container": {"type": "string", "minLength": 1, "examples": ["tools.sif"]},
     "Sharding": {"enum": ["rank", "task"]},
+    "Include": {"type": "string", "minLength": 1, "examples": ["relax.yaml"]},
     "Retries": {"type": "integer", "minimum": 0, "maximum": 1000},
 }
 
@@ -46,13 +47,16 @@ def schema() -> dict[str, Any]:
     for name in _SIZES:
         for key, field in definitions[name]["properties"].items():
             definitions[name]["properties"][key] = _or_expression(field)
-    definitions["Stage"]["oneOf"] = [{"required": ["module"]}, {"required": ["command"]}]
+    one = [{"required": ["module"]}, {"required": ["command"]}]
+    definitions["Stage"]["anyOf"] = [{"required": ["extends"]}, {"oneOf": one}]
+    made["required"].remove("stages")
+    made["anyOf"] = [{"required": ["stages"]}, {"required": ["include"]}]
     for name, model in (("StaticForm", StaticForm), ("Axis", AxisForm)):
         definitions[name]["oneOf"] = [{"required": [form]} for form in model.forms()]
-    stage = definitions["Stage"]["properties"]
-    # A command's words and variables are text as written, whatever YAML would make of them.
-    _any_of(stage["command"], [_WORD, {"type": "array", "items": _WORD, "minItems": 1}])
-    stage["env"]["additionalProperties"] = _WORD
+    for stage in (definitions["Stage"]["properties"], definitions["PartialStage"]["properties"]):
+        # A command's words and variables are text as written, whatever YAML would make of them.
+        _any_of(stage["command"], [_WORD, {"type": "array", "items": _WORD, "minItems": 1}])
+        stage["env"]["additionalProperties"] = _WORD
     definitions["Environment"]["properties"]["variables"]["additionalProperties"] = _WORD
     _tidy(made)
     return {

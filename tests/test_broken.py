@@ -1,7 +1,8 @@
 """Every broken workflow of tests/broken is refused: exit code 2, at the right place, in plain words.
 
 The expected message stands in the file itself, in leading lines `# expect: LINE:COLUMN: KEY: MESSAGE`
-and `# expect: HINT`. Files that no comment can stand in are made here.
+and `# expect: HINT`; that of a file that it includes begins with its path. Files that no comment can stand in
+are made here.
 """
 
 from __future__ import annotations
@@ -38,9 +39,11 @@ def check_told(path: Path, said: str) -> None:
     """What was said of a file is what the file expects, and no more."""
     expected = expectations(path)
     assert expected, "the file says not what it expects"
-    places = [line for line in expected if re.match(r"\d+:\d+: ", line)]
-    for line in expected:
-        assert (f"{path}:{line}" if line in places else line) in said
+    own = [line for line in expected if re.match(r"\d+:\d+: ", line)]
+    others = [line for line in expected if re.match(r"\S+\.yaml:\d+:\d+: ", line)]
+    places = [*(f"{path}:{line}" for line in own), *(f"{path.parent}/{line}" for line in others)]
+    for line in (*places, *(line for line in expected if line not in (*own, *others))):
+        assert line in said
     assert len(PLACE.findall(said)) == len(places), f"more or fewer problems than expected:\n{said}"
 
 

@@ -238,6 +238,8 @@ def models() -> dict[str, dict[str, Any]]:
     whole = schema()
     found = {"Workflow": whole}
     for name, model in whole["$defs"].items():
+        if name == "PartialStage":  # the keys of a stage
+            continue
         found[name] = next((b for b in model.get("anyOf", ()) if "properties" in b), model)
     return found
 
@@ -267,7 +269,7 @@ def test_the_reference_tells_each_default(root: Path) -> None:
     assert wrong == []
 
 
-def test_every_yaml_of_the_reference_is_read_without_a_problem(root: Path) -> None:
+def test_every_yaml_of_the_reference_is_read_without_a_problem(root: Path, tmp_path: Path) -> None:
     for block in blocks(root, REFERENCE):
         if block.language == "yaml":
             part = yaml.safe_load(block.text)
@@ -275,8 +277,10 @@ def test_every_yaml_of_the_reference_is_read_without_a_problem(root: Path) -> No
             for key, stand_in in {"diel": "diel: 1", "name": "name: example"}.items():
                 text = text if key in part else f"{stand_in}\n{text}"
             text = text if "stages" in part else f'{text}\nstages: {{only: {{command: ["true"]}}}}\n'
-            _, problems = examine(text, Path(block.where))
-            assert problems == []
+            if "name" in part:  # which later ones may include
+                (tmp_path / f"{part['name']}.yaml").write_text(text)
+            _, problems = examine(text, tmp_path / "shown.yaml")
+            assert problems == [], block.where
 
 
 def test_the_reference_names_every_function_of_expressions(root: Path) -> None:

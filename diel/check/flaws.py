@@ -60,13 +60,16 @@ class Check:
 
     def is_wrong(self, key: Key) -> bool:
         """Whether there is a problem at a key or below it."""
-        place = ".".join(map(str, key))
-        return any(one.key == place or one.key.startswith(f"{place}.") for one in self.problems)
+        here = self.document.problem(key, "")
+        return any(
+            one.file == here.file and (one.key == here.key or one.key.startswith(f"{here.key}."))
+            for one in self.problems
+        )
 
     def stop_at(self, most: int) -> None:
         """Raises SpecError if there are more than `most` problems, with the first of each place."""
         if len(self.problems) > most:
-            places = {(problem.line, problem.column): problem for problem in reversed(self.problems)}
+            places = {problem[:3]: problem for problem in reversed(self.problems)}
             raise SpecError(first_problems(places.values()))
 
 

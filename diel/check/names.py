@@ -15,6 +15,7 @@ from diel.graph.judge import place_of_name
 from diel.graph.launcher import LAUNCHER
 from diel.graph.uses import templates
 from diel.spec import Stage
+from diel.spec.forms.axis import bare
 from diel.spec.rendering import TEXT
 
 _TASK = ("id", "index", "attempt", "stage")
@@ -50,7 +51,7 @@ def visible_names(found: Check, name: str) -> Names:
             known = found.points[label].parameters
         if known is None:
             open_axes.append(label)
-        elif known != (label,):
+        elif known != (bare(label),):
             keyed[label] = known
         parameters.update(dict.fromkeys(known or (), label))
     keyed |= {

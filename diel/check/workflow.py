@@ -63,22 +63,24 @@ def check(
     folder: Path | None = None,
     cwd: Path | None = None,
     text: str | None = None,
+    included: Mapping[str, str] | None = None,
     runs: Path | None = None,
     kept: Hyperparameters | None = None,
     templates: Mapping[str, Filling] = NO_TEMPLATES,
 ) -> Checked:
     """Reads a workflow file and checks all of it.
 
-    `folder` is where its files and modules are looked for (the file's own directory), `text` stands
-    in for the file's content. `runs` is the directory of the runs, whose project has values of
-    hyperparameters; `kept` stands in for all values, and `templates` for such files, where a run
-    has its own already. Raises SpecError with every problem found, UsageError for settings that do not fit.
+    `folder` is where its files and modules are looked for (the file's own directory), `text` stands in for
+    the file's content, `included` for those of workflows that it includes. `runs` is the directory of the
+    runs, whose project has values of hyperparameters; `kept` stands in for all values, and `templates` for
+    such files, where a run has its own already. Raises SpecError with every problem found, UsageError for
+    settings that do not fit.
     """
 
     def settle(head: Document) -> Mapping[str, Any]:
         return (_resolve(head, settings, params_files, runs) if kept is None else kept).plain()
 
-    document, problems = examine(read_text(path) if text is None else text, path, settle)
+    document, problems = examine(read_text(path) if text is None else text, path, settle, included)
     if document is None:
         raise SpecError(problems)
     folder = (folder or path.parent).absolute()
@@ -158,8 +160,9 @@ def _find_modules(found: Check, folder: Path, cwd: Path) -> None:
     named = {name: stage.module for name, stage in found.workflow.stages.items() if stage.module is not None}
     folders = search_path(folder, cwd) if named else ()
     for name, module in named.items():
+        home = found.document.home(("stages", name, "module"))
         try:
-            made = find(module, folders)
+            made = find(module, folders if home is None else (home / "modules", *folders))
             outputs = found.workflow.stages[name].outputs
             declared = [label for label, output in outputs.items() if output.form is None]
             found.modules[name] = made._replace(signature=made.signature.named(declared))

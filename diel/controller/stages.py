@@ -105,7 +105,7 @@ class Stages:
         into, module = self.into[stage.name], self._plan.modules.get(stage.name)
         given, folder = run_file.hyperparameters, run_file.folder
         sources = Sources(stage, into, self._ledger.results, given, folder, self._ledger.paths)
-        parts = family_parts(stage.spec, module, sources.files.shared)
+        parts = family_parts(stage.spec, module, sources.files.shared, stage.name)
         if stage.spec.environment is not None:
             parts |= environment_part(stage.spec, self._ledger.paths)
         return Recipe(sources, module, parts, self.streams.get(stage.name))

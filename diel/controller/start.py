@@ -105,6 +105,7 @@ def create(
             sources={name: value.source for name, value in given.values.items()},
             settings=given.said,
             params_files=tuple(str(file.absolute()) for file in given.files),
+            included=dict(document.included),
             use_cache=use_cache,
             begin_at=begin_at,
             templates=templates,
@@ -183,6 +184,7 @@ def plan_again(paths: RunPaths, site: Site | None = None) -> Plan:
         folder=run_file.folder,
         cwd=Path(run_file.cwd),
         text=read_kept_workflow(paths),
+        included=run_file.included,
         kept=kept_values(run_file),
         templates={name: Filling(*kept) for name, kept in run_file.templates.items()},
     )

@@ -303,7 +303,7 @@ _Part = tuple[str, int, Any]
 def _parts(view: RunView, stage: str, index: int, name: str, value: Any) -> list[_Part]:
     """The results that a task reads under a name: several if it gathers them."""
     sources = view.recipe(stage).sources
-    link = sources.inputs.get(name) or sources.link_of(tuple(name.split(".")))
+    link = sources.inputs.get(name) or sources.link_of(view.recipe(stage).chains.get(name, (name,)))
     if link is None:  # a hyperparameter
         return [("", 0, value)]
     group = link.group_of_downstream(index)

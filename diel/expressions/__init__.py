@@ -7,6 +7,7 @@ comparison, and/or/not, `in`, indexing, `a if b else c`, literals and the functi
 expression reaches data and nothing else.
 """
 
+from diel.expressions.expression import JOINT as JOINT
 from diel.expressions.expression import ExpressionError as ExpressionError
 from diel.expressions.functions import FUNCTIONS as FUNCTIONS
 from diel.expressions.functions import plain as plain

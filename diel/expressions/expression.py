@@ -7,7 +7,7 @@ import keyword
 import re
 import threading
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,7 +28,10 @@ Scope = Mapping[str, Any]
 _LITERALS = {"true": True, "false": False, "null": None}
 """YAML's words for what Python calls True, False and None; both work."""
 _WORDS = frozenset({"and", "or", "not", "in", "is", "if", "else", "for", "lambda", "True", "False", "None"})
-_PLAIN_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*(?:\.[A-Za-z][A-Za-z0-9_]*)*", re.ASCII)
+JOINT = "·"
+"""Stands for the dot in the name of a stage or a hyperparameter that was included: `relax·scf.energy` is the
+`energy` of the stage `relax.scf`. What reads a workflow file writes it."""
+_PLAIN_NAME = re.compile(rf"[A-Za-z][A-Za-z0-9_{JOINT}]*(?:\.[A-Za-z][A-Za-z0-9_{JOINT}]*)*", re.ASCII)
 _QUOTED = re.compile(r"'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"")
 
 
@@ -89,9 +92,9 @@ class Expression:
             yield self.chain
         while waiting:
             node = waiting.pop()
-            chain = _chain_of(node)
+            chain = chain_of(node)
             if chain is None:
-                waiting += _operands(node)
+                waiting += operands(node)
             elif chain[0] not in _LITERALS:
                 yield chain
 
@@ -117,7 +120,7 @@ class Expression:
 
     def _failed(self, message: str, hint: str = "") -> ExpressionError:
         source = self.source if len(self.source) <= 80 else self.source[:77] + "..."
-        return ExpressionError(f"{message}, in ${{{{ {source} }}}}", self.offset, hint)
+        return ExpressionError(f"{message}, in ${{{{ {source.replace(JOINT, '.')} }}}}", self.offset, hint)
 
 
 def parse_one(source: str, offset: int) -> Expression:
@@ -128,7 +131,7 @@ def parse_one(source: str, offset: int) -> Expression:
     text = source.strip()
     offset += len(source) - len(source.lstrip())
     if _PLAIN_NAME.fullmatch(text) and text not in _WORDS and text not in _LITERALS:
-        return Expression(text, offset, chain=tuple(text.split(".")))
+        return Expression(text, offset, chain=_dotted(text.split(".")))
     if len(text) > MAX_EXPRESSION:
         message = f"the expression is longer than {MAX_EXPRESSION:,} characters"
         raise ExpressionError(message, offset, "compute it in a module")
@@ -219,10 +222,10 @@ def _check(tree: ast.expr, text: str, offset: int) -> None:
         message, _, hint = _objection(node).partition("; ")
         if message:
             raise ExpressionError(message, offset + column, hint)
-        waiting += ((child, depth + 1, column) for child in _operands(node))
+        waiting += ((child, depth + 1, column) for child in operands(node))
 
 
-def _operands(node: ast.AST) -> list[ast.AST]:
+def operands(node: ast.AST) -> list[ast.AST]:
     called = node.func if isinstance(node, ast.Call) else None
     children = ast.iter_child_nodes(node)
     return [one for one in children if one is not called and not isinstance(one, ast.expr_context)]
@@ -255,7 +258,7 @@ def _call_objection(node: ast.Call) -> str:
     return ""
 
 
-def _chain_of(node: ast.AST) -> Chain | None:
+def chain_of(node: ast.AST) -> Chain | None:
     names: list[str] = []
     while isinstance(node, ast.Attribute | ast.Subscript):
         if isinstance(node, ast.Attribute):
@@ -265,7 +268,11 @@ def _chain_of(node: ast.AST) -> Chain | None:
         else:
             return None
         node = node.value
-    return (node.id, *reversed(names)) if isinstance(node, ast.Name) else None
+    return _dotted((node.id, *reversed(names))) if isinstance(node, ast.Name) else None
+
+
+def _dotted(parts: Iterable[str]) -> Chain:
+    return tuple(part.replace(JOINT, ".") for part in parts)
 
 
 # --- evaluation -----------------------------------------------------------------------------------
@@ -303,14 +310,14 @@ class _Evaluator(EvalWithCompoundTypes):  # type: ignore[misc]
         simpleeval would walk a list of a million items at each step."""
 
     def _name(self, node: ast.Name) -> Any:
-        return _LITERALS[node.id] if node.id in _LITERALS else _read((node.id,), self.names)
+        return _LITERALS[node.id] if node.id in _LITERALS else _read(_dotted((node.id,)), self.names)
 
     def _attribute(self, node: ast.Attribute) -> Any:
-        chain = _chain_of(node)
+        chain = chain_of(node)
         return _key(self._eval(node.value), node.attr) if chain is None else _read(chain, self.names)
 
     def _subscript(self, node: ast.Subscript) -> Any:
-        chain = _chain_of(node)
+        chain = chain_of(node)
         if chain is not None:
             return _read(chain, self.names)
         container, key = self._eval(node.value), self._eval(node.slice)

@@ -16,6 +16,7 @@ from diel.graph.stage_graph import Edge, StageGraph
 from diel.graph.stream import check_stream, check_streams
 from diel.graph.uses import uses
 from diel.spec import Axis, Flaw, Loop, Search, Stage, Workflow
+from diel.spec.forms.axis import bare
 from diel.spec.model import Key
 
 
@@ -145,7 +146,7 @@ def _axis_flaws(workflow: Workflow, name: str, stage: Stage) -> Iterator[Flaw]:
             hint = did_you_mean(label, workflow.axes) or f"axes: {', '.join(workflow.axes) or 'none'}"
             yield Flaw(f"no axis '{label}'", hint, key)
             continue
-        for parameter in workflow.axes[label].parameters_of(label) or (label,):
+        for parameter in workflow.axes[label].parameters_of(label) or (bare(label),):
             if parameter in owners and owners[parameter] != label:
                 message = f"axes '{owners[parameter]}' and '{label}' both give the parameter '{parameter}'"
                 yield Flaw(message, "rename one of them", key)

@@ -7,9 +7,10 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from diel.errors import did_you_mean
-from diel.expressions import names_in
+from diel.expressions import JOINT, names_in
 from diel.graph.stage_graph import Edge, StageGraph
 from diel.spec import Axis, Flaw, Workflow
+from diel.spec.forms.axis import bare
 from diel.spec.model import Key
 
 _OTHERS = ("hp", "run")
@@ -41,15 +42,15 @@ def references_of(label: str, axis: Axis) -> Iterator[tuple[Key, tuple[str, ...]
     """Each STAGE.VALUE that judges an axis, with the key that holds it."""
     here: Key = ("axes", label, axis.word)
     for key, reference in axis.judged_by():
-        yield (*here, *key), tuple(reference.split("."))
+        yield (*here, *key), tuple(reference.rsplit(".", 1))
     for name in names_in(axis.condition) or ():
-        if name[0] not in (*_OTHERS, label):
+        if name[0] not in (*_OTHERS, bare(label)):
             yield (*here, "until"), name
 
 
 def place_of_name(text: str, name: str) -> int | None:
     """The place of a dotted name in the text of an expression; None if written in another way."""
-    match = re.search(rf"(?<![\w.]){re.escape(name)}(?!\w)", text)
+    match = re.search(rf"(?<![\w.]){re.escape(name)}(?!\w)", text.replace(JOINT, "."))
     return None if match is None else match.start()
 
 
@@ -70,7 +71,7 @@ def _check(workflow: Workflow, label: str, key: Key, name: tuple[str, ...]) -> I
     stage = workflow.stages.get(name[0])
     written = ".".join(name)
     offset = _offset(workflow.axes[label], written) if key[-1] == "until" else None
-    if len(name) != 2 or not all(part.isidentifier() for part in name):
+    if len(name) != 2 or (stage is None and not all(part.isidentifier() for part in name)):
         yield Flaw(f"expected STAGE.VALUE, found {written!r}", _meant(workflow, label, written), key, offset)
     elif stage is None:
         hint = did_you_mean(name[0], workflow.stages) or f"stages: {', '.join(workflow.stages)}"
@@ -86,18 +87,18 @@ def _offset(axis: Axis, written: str) -> int | None:
 
 def _meant(workflow: Workflow, label: str, written: str) -> str:
     """What to write instead of something that is not a STAGE.VALUE."""
-    bare = written.removeprefix("${{").removesuffix("}}").strip()
-    stage, _, value = bare.partition(".")
-    if bare != written and stage.isidentifier() and value.isidentifier():
-        return f"write {bare}, without `${{{{ }}}}`"
-    makers = [name for name, made in workflow.stages.items() if bare in made.outputs and label in made.over]
+    read = written.removeprefix("${{").removesuffix("}}").strip()
+    stage, _, value = read.rpartition(".")
+    if read != written and stage.isidentifier() and value.isidentifier():
+        return f"write {read}, without `${{{{ }}}}`"
+    makers = [name for name, made in workflow.stages.items() if read in made.outputs and label in made.over]
     if makers:
-        return f"did you mean '{makers[0]}.{bare}'?"
-    if bare in workflow.hyperparameters:
-        return f"did you mean 'hp.{bare}'?"
-    if bare in workflow.stages:
-        example = next(iter(workflow.stages[bare].outputs), "VALUE")
-        return f"name the value: {bare}.{example}"
+        return f"did you mean '{makers[0]}.{read}'?"
+    if read in workflow.hyperparameters:
+        return f"did you mean 'hp.{read}'?"
+    if read in workflow.stages:
+        example = next(iter(workflow.stages[read].outputs), "VALUE")
+        return f"name the value: {read}.{example}"
     return "for instance `validate.loss`"
 
 
@@ -126,7 +127,7 @@ def _check_empty_until(label: str, axis: Axis) -> Iterator[Flaw]:
         return
     message = f"`until` reads no value of a {axis.point}: it is always or never true"
     hint = "name a STAGE.VALUE, as in `validate.error < 0.1`"
-    if any(name[0] == label for name in read):
+    if any(name[0] == bare(label) for name in read):
         message = f"`until` reads nothing of a {axis.point} but its number"
         hint = f"`{axis.bound}` says how many there are; {hint}"
     yield Flaw(message, hint, ("axes", label, axis.word, "until"))

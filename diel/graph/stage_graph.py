@@ -37,7 +37,7 @@ class Edge(NamedTuple):
     output: str | None = None
     """The output that is read; None if it only sets the order."""
     name: str | None = None
-    """The input's name; None for `after`, expressions, derived axes and published values."""
+    """The input's name; None for `after`, expressions, derived axes and hyperparameters."""
     axis: str | None = None
     """The derived axis that the edge makes known."""
     picked: Mapping[str, Any] = {}

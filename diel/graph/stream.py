@@ -33,7 +33,7 @@ def stream_inputs(workflow: Workflow, name: str) -> frozenset[str]:
     """The inputs of a stage that are streams: its module gets them from its context, not as parameters."""
     found = set()
     for label, given in workflow.stages[name].inputs.items():
-        upstream, _, output = given.source.partition(".")
+        upstream, _, output = given.source.rpartition(".")
         stage = workflow.stages.get(upstream)
         made = None if stage is None else stage.outputs.get(output)
         if made is not None and made.stream is not None:

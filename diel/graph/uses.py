@@ -81,8 +81,8 @@ def _hyperparameter_use(workflow: Workflow, name: str, label: str, flaws: list[F
 
 def _split(key: Key, reference: str, flaws: list[Flaw]) -> tuple[str, str] | None:
     """The stage and the output of a reference; None, with a flaw, if it is not one."""
-    stage, dot, output = reference.partition(".")
-    if dot and stage.isidentifier() and output.isidentifier():
+    stage, dot, output = reference.rpartition(".")
+    if dot and all(part.isidentifier() for part in (*stage.split("."), output)):
         return stage, output
     flaws.append(Flaw(f"expected STAGE.OUTPUT, found {reference!r}", "for instance `simulate.energy`", key))
     return None

@@ -10,15 +10,15 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import yaml
 from pydantic import ValidationError
 
 from diel.errors import MAX_PROBLEMS, Problem, SpecError, did_you_mean, first_problems
-from diel.expressions import ExpressionError, Template, plain, texts_in
+from diel.expressions import JOINT, ExpressionError, Template, plain, texts_in
 from diel.expressions import parse as parse_template
 from diel.files import read_file, reason
 from diel.load.misfits import QUOTED, check
@@ -39,12 +39,18 @@ from diel.spec import Hyperparameter, SpecModel, Workflow
 from diel.spec.model import Flaw, found
 from diel.spec.rendering import TEXT, Rendering
 
+if TYPE_CHECKING:
+    from diel.load.include import Flat
+
 M = TypeVar("M", bound=SpecModel)
 
 MAX_BYTES = 16 * 2**20
 EXAMPLE = "`diel init` writes an example"
+_STAGES: Verbatim = {"*": {"command": True, "env": True}}
 _VERBATIM: Verbatim = {
-    "stages": {"*": {"command": True, "env": True}},
+    "stages": _STAGES,
+    "templates": _STAGES,
+    "include": {"*": {"stages": _STAGES}},
     "environments": {"*": {"variables": True}},
 }
 """Words of a command and variables stay as they are written: `1e-3`, `007`, `true`."""
@@ -75,6 +81,14 @@ class Document(Source):
     """A workflow file with a valid spec."""
 
     spec: Workflow = field(kw_only=True)
+    included: Mapping[str, str] = field(default_factory=dict, kw_only=True)
+    """The texts of what it includes."""
+
+    def home(self, key: Key) -> Path | None:
+        """The folder of an included workflow that has written a key; None where it is this one's."""
+        moved = None if self.elsewhere is None else self.elsewhere(key, None)
+        folder = self.path.parent if moved is None else moved[0].path.parent
+        return None if folder == self.path.parent else folder.absolute()
 
     def problem(
         self,
@@ -108,16 +122,22 @@ def load(path: Path, settle: Settle | None = None) -> Document:
     return load_text(read_text(path), path, settle)
 
 
-def load_text(text: str, path: Path, settle: Settle | None = None) -> Document:
+def load_text(
+    text: str, path: Path, settle: Settle | None = None, included: Mapping[str, str] | None = None
+) -> Document:
     """Reads a workflow from its text; `path` is where it comes from. Raises SpecError as `load` does."""
-    document, problems = examine(text, path, settle)
+    document, problems = examine(text, path, settle, included)
     if document is None or problems:
         raise SpecError(problems)
     return document
 
 
-def examine(text: str, path: Path, settle: Settle | None = None) -> tuple[Document | None, list[Problem]]:
+def examine(
+    text: str, path: Path, settle: Settle | None = None, included: Mapping[str, str] | None = None
+) -> tuple[Document | None, list[Problem]]:
     """What a text holds, and all that is wrong in it.
+
+    `included` has the texts of workflows that it includes; without it they are read from their files.
 
     `settle` gives the hyperparameters that the axes' expressions read, from a document that has nothing but
     hyperparameters; without it the axes have some size. What it raises is raised.
@@ -128,39 +148,81 @@ def examine(text: str, path: Path, settle: Settle | None = None) -> tuple[Docume
     source, data, problems = parse(text, path, _VERBATIM)
     if source.root is None:
         return None, problems
-    notes: dict[tuple[int, int], str] = {}
-    if isinstance(data, dict) and ("${{" in text or "\\" in text):
-        data, notes = _settled(source, data, settle, problems)
-    spec, wrong = fit(source, data, Workflow)
+    notes: dict[tuple[str, int, int], str] = {}
+    complete, model, texts = True, Workflow, dict[str, str]()
+    if isinstance(data, dict) and ("include" in data or "templates" in data or "extends" in text):
+        source, flat, model = _whole(source, data, included)
+        problems += flat.problems
+        complete, data, texts = flat.complete, flat.data, flat.texts
+    if isinstance(data, dict) and (texts or "${{" in text or "\\" in text):
+        data, notes = _settled(source, data, model, settle, problems)
+    spec, wrong = fit(source, data, model)
     # If part of the text was refused, what its values then lack says nothing new.
-    places = {(p.line, p.column) for p in problems}
-    keys = {p.key for p in problems if p.message != TWICE}
+    places = {p[:3] for p in problems}
+    keys = {(p.file, p.key) for p in problems if p.message != TWICE}
     for p in wrong:
-        if (p.line, p.column) not in places and p.key not in keys:
-            note = notes.get((p.line, p.column), "")
+        if p[:3] not in places and (p.file, p.key) not in keys:
+            note = notes.get(p[:3], "")
             problems.append(p._replace(hint="; ".join(filter(None, (note, p.hint)))))
     problems = first_problems(problems) if problems else problems
-    return (None if spec is None else Document(path, text, source.root, spec=spec)), problems
+    if spec is None or not complete:
+        return None, problems
+    return Document(path, text, source.root, source.elsewhere, spec=spec, included=texts), problems
+
+
+# --- reuse -----------------------------------------------------------------------------------------
+
+
+def _whole(
+    source: Source, data: dict[str, Any], included: Mapping[str, str] | None
+) -> tuple[Source, Flat, type[Workflow]]:
+    """A workflow with what it includes and extends in place, and the model of such a one."""
+    from diel.load.include import Inner, flattened  # here: few workflows include or extend
+    from diel.load.part import finder
+    from diel.spec.composed import Composed
+
+    def opened(path: Path, text: str | None) -> Inner:
+        inner, held, wrong = parse(read_text(path) if text is None else text, path, _VERBATIM)
+        if inner.root is not None:
+            wrong += fit(inner, _without_sections(held), Workflow)[1]
+        return Inner(inner, held, wrong)
+
+    flat = flattened(source, data, opened, included)
+    return replace(source, elsewhere=finder(flat.parts)), flat, Composed
+
+
+def _without_sections(data: Any) -> Any:
+    """An included workflow without its parts, which are checked with those of the other one."""
+    if not isinstance(data, dict):
+        return data
+    others = {k: v for k, v in data.items() if k not in ("hyperparameters", "axes", "templates", "include")}
+    wrong = {k: v for k, v in data.items() if not isinstance(v, dict) and k not in others}
+    parts = isinstance(data.get("stages"), dict) or "include" in data or "templates" in data
+    return {**others, **wrong, **({"stages": {"any": {"command": ["true"]}}} if parts else {})}
 
 
 # --- expressions in axes ---------------------------------------------------------------------------
 
 
 def _settled(
-    source: Source, data: dict[str, Any], settle: Settle | None, problems: list[Problem]
-) -> tuple[dict[str, Any], dict[tuple[int, int], str]]:
+    source: Source,
+    data: dict[str, Any],
+    model: type[Workflow],
+    settle: Settle | None,
+    problems: list[Problem],
+) -> tuple[dict[str, Any], dict[tuple[str, int, int], str]]:
     """The data with the axes' expressions evaluated, and the value of each by its place."""
     texts, stray = _expressions(data)
     problems += [source.problem(key, *_STRAY) for key in stray]
-    notes: dict[tuple[int, int], str] = {}
+    notes: dict[tuple[str, int, int], str] = {}
     if not texts:
         return data, notes
     bare = {"diel": 1, "name": "head", "stages": {"none": {"command": ["true"]}}}
-    head, _ = fit(source, {**bare, "hyperparameters": data.get("hyperparameters") or {}}, Workflow)
+    head, _ = fit(source, {**bare, "hyperparameters": data.get("hyperparameters") or {}}, model)
     made: dict[Key, Any] = dict.fromkeys(texts, 1)
     if head is not None:
         known, later = head.hyperparameters, _set_later(data)
-        document = Document(source.path, source.text, source.root, spec=head)
+        document = Document(source.path, source.text, source.root, source.elsewhere, spec=head)
         values = _standing(known) if settle is None else settle(document)
         enough = len(problems) + MAX_PROBLEMS
         for key, text in texts.items():
@@ -175,7 +237,7 @@ def _settled(
                     break
             else:
                 place = source.problem(key, "")
-                notes[place.line, place.column] = f"{found(text)} gives {found(made[key])}"
+                notes[place[:3]] = f"{found(text)} gives {found(made[key])}"
     return {**data, "axes": _replaced(data["axes"], made, ("axes",))}, notes
 
 
@@ -185,7 +247,7 @@ def _expressions(data: dict[str, Any]) -> tuple[dict[Key, str], list[Key]]:
     stray: list[Key] = []
     has_axes = isinstance(data.get("axes"), dict)
     for key, text in texts_in(data):
-        if "${{" not in text:
+        if "${{" not in text or key[0] == "include":  # which is checked where it was put in place
             continue
         if key[0] == "axes":
             place = ".".join(map(str, key[2:]))
@@ -194,11 +256,17 @@ def _expressions(data: dict[str, Any]) -> tuple[dict[Key, str], list[Key]]:
             if not re.fullmatch(_PLAIN, place):
                 texts[key] = text
                 continue
-        elif re.fullmatch(_ELSEWHERE, ".".join(map(str, key))):
+        elif re.fullmatch(_ELSEWHERE, _place(key)):
             continue
         if re.search(_OPENING, text):
             stray.append(key)
     return texts, stray
+
+
+def _place(key: Key) -> str:
+    """A key as the patterns above have it: a template is like a stage, and a name has no dots."""
+    section, *rest = (str(part).replace(".", JOINT) for part in key)
+    return ".".join(("stages" if section == "templates" else section, *rest))
 
 
 def _set_later(data: Mapping[str, Any]) -> dict[str, tuple[str, str]]:

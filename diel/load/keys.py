@@ -61,6 +61,8 @@ _KEYS: dict[str, str] = {
     "axes": "axis sweep sweeps matrix foreach grid dimensions space search_space",
     "name": "title id workflow_name",
     "diel": "version api_version apiversion format",
+    "include": "includes import imports subworkflow subworkflows use",
+    "templates": "template defaults common anchors",
     # axes
     "values": "value list items choices points options grid_search",
     "linspace": "linear lin uniform_grid",

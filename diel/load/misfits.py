@@ -156,7 +156,8 @@ def _said(key: Key, error: Any, root: type[SpecModel]) -> Iterator[Flaw]:
     elif kind == "extra_forbidden":
         yield Flaw("unknown key", unknown_hint(key, root), key, at_key=True)
     elif kind == "missing":
-        first = _FIRST_LINES.get((root.__name__, *key))
+        lines = (_FIRST_LINES.get((base.__name__, *key)) for base in root.__mro__)
+        first = next(filter(None, lines), None)
         yield Flaw(f"the key '{key[-1]}' is missing", first or description(key, root), key[:-1])
     elif kind == "literal_error":
         yield _wrong_choice(key, error["input"], str(context["expected"]))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from diel.errors import Problem
+from diel.expressions import JOINT
 from diel.values import resolve
 
 LONG_LISTS = "keep long lists in a CSV or JSONL file, and read it with `file:`"
@@ -290,6 +291,9 @@ def _scalar(node: Scalar, verbatim: Verbatim, complaints: list[Complaint], key: 
         return math.inf
 
 
+Elsewhere = Callable[[Key, int | None], "tuple[Source, Key, int | None] | None"]
+
+
 def descend(root: Node, key: Key) -> tuple[list[tuple[Scalar | None, Node]], Key]:
     """The parts along a key's path, each with its key, and the rest of the path that does not exist."""
     trail: list[tuple[Scalar | None, Node]] = [(None, root)]
@@ -311,6 +315,8 @@ class Source:
     path: Path
     text: str
     root: Node | None = field(default=None, repr=False, compare=False)
+    elsewhere: Elsewhere | None = field(default=None, repr=False, compare=False)
+    """Where a key is really written, if another file or key was put in place here."""
 
     @cached_property
     def _lines(self) -> list[int]:
@@ -324,7 +330,8 @@ class Source:
     def at(self, index: int, key: Key, message: str, hint: str = "") -> Problem:
         """A problem at a character."""
         line, column = self.place(index)
-        return Problem(str(self.path), line, column, _dotted(key), _short(message), _short(hint))
+        told = (_short(text.replace(JOINT, ".")) for text in (message, hint))
+        return Problem(str(self.path), line, column, _dotted(key), *told)
 
     def problem(
         self,
@@ -340,6 +347,10 @@ class Source:
         `offset` counts characters into a scalar's text; `at_key` points at the key itself.
         """
         whole = tuple(key)
+        moved = None if self.elsewhere is None else self.elsewhere(whole, offset)
+        if moved is not None:
+            source, whole, offset = moved
+            return source.problem(whole, message, hint, offset=offset, at_key=at_key)
         if self.root is None:
             return self.at(0, whole, message, hint)
         trail, rest = descend(self.root, whole)

@@ -33,6 +33,8 @@ class RunFile(SpecModel):
     """Of each value: the line, the setting, or what made it the project's."""
     settings: tuple[str, ...] = ()
     params_files: tuple[str, ...] = ()
+    included: dict[str, str] = Field(default_factory=dict)
+    """The texts of the workflows that it includes, as they were, by the file or PACKAGE:NAME of each."""
     use_cache: bool = True
     begin_at: str | None = None
     """The stage from which everything is computed again (`run --from`)."""

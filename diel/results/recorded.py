@@ -64,9 +64,9 @@ class Recorded:
     def document(self) -> Document:
         """The workflow as it was when the run began. Raises DielError if it cannot be read."""
         try:
-            text = read_kept_workflow(self.paths)
-            run_file = self.run_file
-            document = load_text(text, Path(run_file.source), lambda _: run_file.hyperparameters)
+            text, run_file = read_kept_workflow(self.paths), self.run_file
+            values, included = run_file.hyperparameters, run_file.included
+            document = load_text(text, Path(run_file.source), lambda _: values, included)
             fill_templates(document.spec, {name: Filling(*one) for name, one in run_file.templates.items()})
             return document
         except SpecError as error:
@@ -154,7 +154,7 @@ class Recorded:
         domain = None if axis.maker is None else self.domain(axis.maker)
         if axis.maker is None or domain is None or points is None or not domain.axes:
             return None
-        output = (axis.source or "").partition(".")[2]
+        output = (axis.source or "").rpartition(".")[2]
         rows: list[tuple[int, ...]] = []
         for index, record in sorted(self.records(axis.maker).items()):
             value = output_of(record, output, self.paths.root)

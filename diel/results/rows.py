@@ -5,7 +5,7 @@ Over a search, the hyperparameters of each trial have columns too, `hp.NAME`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -62,14 +62,21 @@ def make_table(
 
 def _parse(run: Recorded, word: str) -> tuple[str, str]:
     """A stage and its output; an empty text for all that it made."""
-    stage, dot, output = word.partition(".")
     stages = run.workflow.stages
+    stage, dot, output = stage_and_output(word, stages)
     if stage not in stages:
         hint = did_you_mean(stage, stages) or f"stages: {', '.join(stages)}"
         raise UsageError(f"{run.paths.run_id} has no stage '{stage}'; {hint}")
     if dot and not output:
         raise UsageError(f"'{word}': expected STAGE.VALUE, or STAGE alone for all its values")
     return stage, output
+
+
+def stage_and_output(word: str, stages: Container[str]) -> tuple[str, str, str]:
+    """The parts of STAGE or STAGE.VALUE, as `partition` gives them: a stage's own name may have dots."""
+    if word in stages or "." not in word:
+        return word, "", ""
+    return word.rpartition(".")
 
 
 def _widest(run: Recorded, stages: Sequence[str]) -> str:

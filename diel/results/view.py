@@ -108,7 +108,7 @@ class RunView:
             sources = Sources(held, self.into(stage), self._results, self.hyperparameters, folder, paths)
             module = self.module(stage)
             # Without the files, whose content would be read for a digest that nobody asks for.
-            self._recipes[stage] = Recipe(sources, module, family_parts(held.spec, module, {}))
+            self._recipes[stage] = Recipe(sources, module, family_parts(held.spec, module, {}, stage))
         return self._recipes[stage]
 
     def module(self, stage: str) -> Module | None:
@@ -116,6 +116,8 @@ class RunView:
         reference, run_file = self.run.workflow.stages[stage].module, self.run.run_file
         try:
             path = search_path(run_file.folder, Path(run_file.cwd))
+            home = self.run.document.home(("stages", stage, "module"))
+            path = path if home is None else (home / "modules", *path)
             return None if reference is None else find(reference, path)
         except ModuleNotFound:
             return None

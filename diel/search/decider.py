@@ -168,7 +168,7 @@ class Decider(ABC):
             "run": {"id": paths.run_id, "dir": str(paths.root)},
         }
         for name, value in values.items():
-            stage, _, output = name.partition(".")
+            stage, _, output = name.rpartition(".")
             scope.setdefault(stage, {})[output] = value
         return bool(self._until.value(scope))
 

@@ -207,7 +207,7 @@ class Searching(Decider):
             raise Unjudged(f"{', '.join(stage.task(index) for stage, index in bad)} has no result")
         found = []
         for reference, _ in self.search.objectives:
-            value = self._value(context, trial.number, tuple(reference.split(".")))
+            value = self._value(context, trial.number, tuple(reference.rsplit(".", 1)))
             if isinstance(value, bool) or not isinstance(value, int | float):
                 raise Unjudged(f"{reference} is {reprlib.repr(value)}; expected a number")
             score = as_float(value)
@@ -291,7 +291,7 @@ class Searching(Decider):
 
     def _reports(self, context: Context, trial: Trial) -> Iterator[tuple[int, float]]:
         """What is new in the metrics of a trial, attempt by attempt: each can continue where one ended."""
-        name, _, metric = self.search.watched.partition(".")
+        name, _, metric = self.search.watched.rpartition(".")
         stage = self._stages[name]
         index = stage.domain.index(self._coordinates(context, trial.number))
         if index is None:

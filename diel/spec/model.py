@@ -172,8 +172,9 @@ def found(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}…"
 
 
-def _free_name(name: str) -> str:
-    if name in RESERVED_NAMES:
+def free_name(name: str) -> str:
+    """Refuses a name that has its own meaning in expressions."""
+    if name.rpartition(".")[2] in RESERVED_NAMES:
         raise refuse(f"'{name}' has its own meaning in expressions", f"choose another name, such as {name}_")
     return name
 
@@ -218,7 +219,7 @@ def no_repeats(names: tuple[str, ...]) -> tuple[str, ...]:
 
 Name = Annotated[str, StringConstraints(pattern=NAME_PATTERN, max_length=64)]
 
-Label = Annotated[Name, AfterValidator(_free_name)]
+Label = Annotated[Name, AfterValidator(free_name)]
 """The name of an axis, a parameter of an axis, a stage or a hyperparameter: expressions read it bare."""
 
 Text = Annotated[str, AfterValidator(_no_nul)]

@@ -183,7 +183,7 @@ class Stage(SpecModel):
         description="Files to read, relative to the workflow file, or to fill in.",
     )
     outputs: dict[Name, Output] = Field(default_factory=dict, description="What a command makes.")
-    publishes: dict[Name, Name] = Field(
+    publishes: dict[str, Name] = Field(
         default_factory=dict,
         description="Hyperparameters that get the values of its outputs, for the stages after it.",
     )
@@ -206,6 +206,7 @@ class Stage(SpecModel):
         "How long before the end such a task is asked to save; the site's if absent."
     )
     when: str | bool | None = optional("Expression: the task is skipped if it is false.")
+    extends: str | None = optional("A stage or template whose keys hold where it has none.", min_length=1)
 
     @property
     def interpreter(self) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
-from diel.spec.model import Limit, Name, SpecModel, Unique, found, optional, refuse, written_as
+from diel.spec.model import Limit, Name, SpecModel, Text, Unique, found, optional, refuse, written_as
 
 _TOLERANCE = "write a number above 0, in the unit of the output; .inf takes every answer"
 
@@ -21,7 +21,7 @@ def _tolerance(value: Any) -> Any:
 class Surrogate(SpecModel):
     """Whom a stage's tasks ask, and how sure the answer must be."""
 
-    service: Name = Field(description="The service that is asked: it returns a value and its uncertainty.")
+    service: Text = Field(description="The service that is asked: it returns a value and its uncertainty.")
     tolerance: Annotated[float, BeforeValidator(_tolerance)] = Field(
         description="Largest uncertainty at which the answer is the task's result, in the output's unit."
     )

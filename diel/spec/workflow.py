@@ -8,7 +8,20 @@ from pydantic import BeforeValidator, Field, model_validator
 from diel.spec.environment import Environment
 from diel.spec.forms import Axis, AxisForm
 from diel.spec.hyperparameter import Hyperparameter
-from diel.spec.model import Flaw, Label, Later, Name, SpecModel, WrittenAs, found, optional, refuse
+from diel.spec.model import (
+    Flaw,
+    Json,
+    Label,
+    Later,
+    Name,
+    SpecModel,
+    Text,
+    WrittenAs,
+    found,
+    optional,
+    refuse,
+    written_as,
+)
 from diel.spec.stage import Shell, Stage
 
 
@@ -16,6 +29,34 @@ def _version(value: Any) -> Any:
     if value != 1 or isinstance(value, bool | float):
         raise refuse(f"expected version 1 of the file format, found {found(value)}", "write `diel: 1`")
     return value
+
+
+class PartialStage(Stage):
+    """Part of a stage: what is missing, the stages say that extend it."""
+
+    def flaws(self) -> Iterator[Flaw]:
+        yield from ()
+
+
+class Include(SpecModel):
+    """Another workflow, whose stages, axes and hyperparameters become part of this one under a name."""
+
+    file: Text = Field(
+        min_length=1,
+        description="The workflow file, relative to this one, or PACKAGE:NAME of one that ships.",
+    )
+    axes: dict[Label, Json] = Field(
+        default_factory=dict, description="Its axes: the name of an axis here, a list of values, or a form."
+    )
+    hyperparameters: dict[Label, Json] = Field(
+        default_factory=dict,
+        description="Its hyperparameters: hp.NAME of one here, a default, or changed keys.",
+    )
+    stages: dict[Label, Later[PartialStage]] = Field(
+        default_factory=dict, description="What its stages have otherwise than in its file, as by `extends`."
+    )
+
+    _short = written_as("a workflow file", "for instance `relax.yaml`", text="file")
 
 
 class Workflow(SpecModel):
@@ -35,6 +76,12 @@ class Workflow(SpecModel):
         default_factory=dict, description="Environments of programs, by name: modules, packages, containers."
     )
     stages: dict[Label, Stage] = Field(min_length=1, description="The nodes of the graph.")
+    templates: dict[Label, Later[PartialStage]] = Field(
+        default_factory=dict, description="Parts of stages, which stages extend."
+    )
+    include: dict[Label, Later[Include]] = Field(
+        default_factory=dict, description="Other workflows, by the name under which their stages are here."
+    )
 
     @property
     def adaptive(self) -> bool:

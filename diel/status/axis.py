@@ -299,7 +299,7 @@ class _AxisView:
     def _on_the_way(self, here: Mapping[str, int], trial: Trial) -> tuple[int | None, float | None]:
         """Step and value that a running trial last reported: to its pruner, or in the metrics of its task."""
         reported = max(trial.reported.items(), default=(None, None))
-        name, _, metric = self.facts.watched.partition(".")
+        name, _, metric = self.facts.watched.rpartition(".")
         domain = self.domains.get(name)
         index = None if domain is None else domain.index(here)
         attempt = None if index is None else self.history.stages[name].under_way.get(index)

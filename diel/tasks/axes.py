@@ -11,7 +11,7 @@ from diel.axes.domain import Origins
 from diel.errors import UsageError
 from diel.paths import RunPaths
 from diel.spec import Axis, Workflow
-from diel.spec.forms.axis import Points, keep, kept
+from diel.spec.forms.axis import Points, bare, keep, kept
 from diel.spec.forms.rows import read_points, rows_to_points
 from diel.tasks.results import Results, output_of, outputs_of
 from diel.tasks.stage_run import StageRun
@@ -70,7 +70,7 @@ class Axes:
         """
         axis = self._workflow.axes[label]
         assert axis.source is not None
-        output = axis.source.partition(".")[2]
+        output = axis.source.rpartition(".")[2]
         rows: list[tuple[Any, ...]] = []
         origins: list[tuple[int, ...]] = []
         names: tuple[str, ...] | None = None
@@ -86,7 +86,7 @@ class Axes:
             names = made.parameters if len(made) or names is None else names
             rows += map(made.values, range(len(made)))
             origins += [tuple(maker.domain.coordinates(index).values())] * len(made)
-        points = Points.of_rows(names or axis.gives or (label,), rows)
+        points = Points.of_rows(names or axis.gives or (bare(label),), rows)
         keep(points, self._paths.axis(label))
         self.points[label] = points
         axes = tuple(maker.domain.coordinates(0)) if maker.size else maker.domain.axes

@@ -13,6 +13,7 @@ from typing import Any
 from diel.artifacts import Artifact, content, digest_of
 from diel.attempt.bundle import Request, Staged, Work
 from diel.environments.prepared import Prepared
+from diel.expressions import JOINT
 from diel.graph.launcher import launches
 from diel.modules.catalogue import Module
 from diel.site import Shape, Site
@@ -65,8 +66,14 @@ def work_of(
     )
 
 
-def family_parts(stage: Stage, module: Module | None, files: Mapping[str, str]) -> dict[str, str]:
-    """Digests of what all tasks of a stage share: all parts of the cache key except two."""
+def family_parts(
+    stage: Stage, module: Module | None, files: Mapping[str, str], name: str = ""
+) -> dict[str, str]:
+    """Digests of what all tasks of a stage share: all parts of the cache key except two.
+
+    A stage that was included, as its `name` shows, is the same work as in its own workflow.
+    """
+    within = name.replace(".", JOINT).rpartition(JOINT)[0] + JOINT
     reference = "" if module is None else f"{module.reference}:{module.function}"
     digest = "" if module is None else module.digest
     outputs = {name: _made(output) for name, output in stage.outputs.items()}
@@ -75,11 +82,20 @@ def family_parts(stage: Stage, module: Module | None, files: Mapping[str, str]) 
         command = [*stage.interpreter, command]
     return {
         "module": digest_of([reference, digest])[:16],
-        "command": digest_of([command, outputs])[:16],
-        "params": digest_of([dict(stage.params)])[:16],
+        "command": digest_of(_as_in_own_file([command, outputs], within))[:16],
+        "params": digest_of(_as_in_own_file([dict(stage.params)], within))[:16],
         "files": digest_of([[name, content(Path(path))[1]] for name, path in files.items()])[:16],
-        "env": digest_of([dict(stage.env)])[:16],
+        "env": digest_of(_as_in_own_file([dict(stage.env)], within))[:16],
     }
+
+
+def _as_in_own_file(value: Any, within: str) -> Any:
+    """A JSON value with the names in its expressions as they are without what `within` says."""
+    if isinstance(value, str):
+        return value if within == JOINT else value.replace(within, "")
+    if isinstance(value, dict):
+        return {key: _as_in_own_file(item, within) for key, item in value.items()}
+    return [_as_in_own_file(item, within) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _made(output: Output) -> list[Any]:
@@ -121,7 +137,11 @@ class Recipe:
         self.family = digest_of([parts])
         self.streams = streams
         self._texts = sources.texts
-        self._references = sources.texts.references
+        within = sources.run.name.rpartition(".")[0] + "."
+        self.chains = {
+            ".".join(part.removeprefix(within) for part in chain): chain for chain in sources.texts.references
+        }
+        """The dotted names that enter a task's key, as its own workflow has them."""
         shared_out = any(given.shard is not None for given in stage.inputs.values())
         self._sharing = Sharing(stage, sources.inputs) if shared_out else None
         self._asked = AskedServices(sources.links) if stage.services else None
@@ -205,9 +225,9 @@ class Recipe:
     def _reads(self, scope: Scope, shards: dict[str, Shard] | None) -> tuple[dict[str, Any], dict[str, Any]]:
         own: dict[str, Any] = {**scope.point, **(keyed(shards) if shards else {})}
         taken: dict[str, Any] = dict(scope["inputs"])
-        for chain in self._references:
+        for name, chain in self.chains.items():
             kept = own if self.sources.link_of(chain) is None else taken
-            kept[".".join(chain)] = scope.read(chain)
+            kept[name] = scope.read(chain)
         return own, taken
 
     def _key(self, scope: Scope, shards: dict[str, Shard] | None) -> tuple[str, tuple[str, str]]:

@@ -16,6 +16,7 @@ from diel.errors import UsageError, counted
 from diel.project.runs import find_run
 from diel.report import write_report
 from diel.results import Recorded, make_table, summarize
+from diel.results.rows import stage_and_output
 from diel.table import Listing, render, write_csv, write_parquet
 from diel.values import json_value
 
@@ -85,13 +86,13 @@ def command(
 
 def _empty(run: Recorded, wanted: Sequence[str]) -> Listing | None:
     """A table without rows if stages have no result yet: a program that reads JSON can cope with that."""
-    stages = [word.partition(".")[0] for word in wanted]
+    stages = [stage_and_output(word, run.workflow.stages)[0] for word in wanted]
     if not all(stage in run.workflow.stages for stage in stages):
         return None  # raises what is wrong with it
     missing = {stage: f"'{stage}' has no results yet" for stage in stages if not run.records(stage)}
     parameters = (name for stage in stages for name in run.parameters(stage))
     searched = (f"hp.{name}" for stage in stages for name in run.searched(stage))
-    columns = tuple(dict.fromkeys([*parameters, *searched, *(word for word in wanted if "." in word)]))
+    columns = tuple(dict.fromkeys([*parameters, *searched, *(word for word in wanted if word not in stages)]))
     return Listing(columns, [], missing) if missing else None
 
 

@@ -30,7 +30,7 @@ class Points:
     @classmethod
     def counted(cls, label: str, size: int) -> Points:
         """Points that are numbers from 0 on: of a search or a loop, and replicas."""
-        return cls((label,), (range(size),))
+        return cls((bare(label),), (range(size),))
 
     def __len__(self) -> int:
         return len(self.columns[0])
@@ -67,6 +67,11 @@ def near(column: Sequence[Any], value: Any) -> Sequence[int]:
         return [index for index, found in enumerate(column) if found == value] or range(len(column))
     middle = int(min(max(place, 0), len(column) - 1))
     return range(max(middle - 1, 0), min(middle + 3, len(column)))
+
+
+def bare(label: str) -> str:
+    """The parameter of an axis that names none: its label, without the name under which it was included."""
+    return label.rpartition(".")[2]
 
 
 def _same(found: Any, wanted: Any) -> bool:
@@ -145,7 +150,7 @@ class Axis:
     @property
     def maker(self) -> str | None:
         """The stage that makes its points."""
-        return None if self.source is None else self.source.partition(".")[0]
+        return None if self.source is None else self.source.rpartition(".")[0]
 
     @property
     def sets(self) -> tuple[str, ...]:
@@ -169,7 +174,7 @@ class Axis:
 
     def parameters_of(self, label: str) -> tuple[str, ...] | None:
         """The parameters that an axis of this name gives, or None if only its points show them."""
-        return self.gives if self.gives is None else self.gives or (label,)
+        return self.gives if self.gives is None else self.gives or (bare(label),)
 
     def judged_by(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
         """Each STAGE.VALUE that judges its points, with its key, except those of the condition."""

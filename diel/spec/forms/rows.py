@@ -12,7 +12,7 @@ from pydantic import AfterValidator, Field
 
 from diel.errors import UsageError, counted
 from diel.files import read_file, reason
-from diel.spec.forms.axis import Axis, Points
+from diel.spec.forms.axis import Axis, Points, bare
 from diel.spec.model import Items, Label, SpecModel, Text, no_repeats, optional, written_as
 from diel.values import scalar
 
@@ -86,13 +86,13 @@ def rows_to_points(items: Iterable[Any], label: str, columns: Sequence[str] | No
 
     Raises UsageError where rows differ in their keys or lack a column.
     """
-    items = list(items)
+    items, own = list(items), (bare(label),)
     if not items:
-        return Points(tuple(columns) if columns else (label,), ((),) * len(columns or (label,)))
+        return Points(tuple(columns or own), ((),) * len(columns or own))
     if not isinstance(items[0], Mapping):
-        if columns is not None and tuple(columns) != (label,):
+        if columns is not None and tuple(columns) != own:
             raise UsageError(f"axis '{label}': {source} gives plain values, not columns {', '.join(columns)}")
-        return Points((label,), (items,))
+        return Points(own, (items,))
     names = tuple(columns) if columns is not None else tuple(items[0])
     bad = [name for name in names if not isinstance(name, str) or not name.isidentifier()]
     if bad or not names:

@@ -23,7 +23,6 @@ from diel.spec.model import (
     Flaw,
     Items,
     Limit,
-    Name,
     Number,
     SpecModel,
     Text,
@@ -108,7 +107,7 @@ class Search(SpecModel, Judged):
     seed: int | None = optional("Seed of the sampler.", ge=0, le=2**32 - 1)
     minimize: Text | Items[Text] | None = optional("STAGE.VALUE to minimize.")
     maximize: Text | Items[Text] | None = optional("STAGE.VALUE to maximize.")
-    parameters: Annotated[Items[Name], Field(min_length=1), AfterValidator(no_repeats)] = Field(
+    parameters: Annotated[Items[Text], Field(min_length=1), AfterValidator(no_repeats)] = Field(
         description="Hyperparameters to vary."
     )
     pruner: Pruner = optional("When to stop a trial early.", "none")

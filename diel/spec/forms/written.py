@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, Strict, model_validator
 
 from diel.errors import counted
-from diel.spec.forms.axis import Axis, Known, Points
+from diel.spec.forms.axis import Axis, Known, Points, bare
 from diel.spec.forms.loop import Loop
 from diel.spec.forms.rows import Columns, Derived, FileForm
 from diel.spec.forms.sample import Sample
@@ -45,7 +45,7 @@ class Inline(Axis):
         return len(self.columns[0])
 
     def listed(self, label: str, folder: Path) -> Points:
-        return Points(self.names or (label,), self.columns)
+        return Points(self.names or (bare(label),), self.columns)
 
 
 @dataclass(frozen=True)

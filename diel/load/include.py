@@ -1,0 +1,391 @@
+"""Workflows as parts of others: their stages, axes and hyperparameters get the name before theirs.
+
+What is included keeps its meaning: the names in its expressions are its own, and so are its files. A name and
+the one before it are written with a dot, `relax.scf`, and with JOINT in an expression.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from diel.errors import HintedError, Problem, SpecError, did_you_mean
+from diel.expressions import JOINT
+from diel.expressions.expression import Chain
+from diel.expressions.rename import Edit, renamed
+from diel.load.extends import extended, overridden
+from diel.load.nodes import Key, Source
+from diel.load.part import Piece, Written, joined
+from diel.spec.model import NAME_PATTERN, found
+
+Pieces = dict[tuple[str, str], Piece]
+"""By section and name."""
+
+SECTIONS = ("hyperparameters", "axes", "templates", "stages")
+_MOST = 1000
+"""The most workflows that one may include, with all that these include."""
+_PACKAGED = re.compile(r"[\w-]+:[\w-]+")
+"""PACKAGE:NAME, a workflow that a package brings."""
+_REFERENCE = re.compile(r"inputs\.[^.*]+(\.from)?|from|search\.(minimize|maximize|watch)(\.\d+)?")
+_BARE = re.compile(r"when|(search|loop)\.until")
+"""Texts that are expressions without `${{ }}`."""
+_NAMES = {
+    "stages": re.compile(r"(after|beside|services)\.\d+|surrogate\.service|extends"),
+    "axes": re.compile(r"over\.\d+|inputs\.[^.]+\.at\.\*"),
+    "hyperparameters": re.compile(r"search\.parameters\.\d+|publishes\.\*"),
+}
+"""Texts that name something; `*` is a key of a mapping."""
+_FILES = {"axes": re.compile(r"file(\.path)?"), "stages": re.compile(r"files\.[^.*]+(\.template)?")}
+
+
+@dataclass
+class Renaming:
+    """What the names of one workflow are in another."""
+
+    stages: dict[str, str] = field(default_factory=dict)
+    axes: dict[str, str] = field(default_factory=dict)
+    hyperparameters: dict[str, str] = field(default_factory=dict)
+    chains: dict[Chain, str] = field(default_factory=dict)
+    """What to write in an expression for the first parts of dotted names."""
+    prefix: str = ""
+    """The folder of its files, from that of the other workflow."""
+
+
+def _seen_from_outside(parts: Pieces) -> Renaming:
+    """What to write for the names of included parts: `relax.scf` is two words to a parser, and one name."""
+    chains: dict[Chain, str] = {}
+    for section, name in parts:
+        words, joint = tuple(name.split(".")), name.replace(".", JOINT)
+        if section == "hyperparameters":
+            chains["hp", *words] = f"hp.{joint}"
+        elif section == "axes" and _names_itself(parts[section, name].data):
+            chains[words] = words[-1]  # its parameter has the name that it has in its own file
+        elif section != "templates":
+            chains[words] = joint
+    return Renaming(chains=chains)
+
+
+def _names_itself(axis: Any) -> bool:
+    """Whether an axis gives one parameter, of its own name."""
+    return isinstance(axis, dict) and not {"zip", "sample", "columns", "file"} & axis.keys()
+
+
+def _rename(section: str, part: Piece, names: Renaming) -> Piece:
+    """Part of a workflow with the names that its expressions and references have in another one."""
+
+    kind = "stages" if section == "templates" else section
+
+    def change(key: Key, text: str) -> tuple[str, list[Edit]]:
+        place = ".".join(map(str, key))
+        if names.prefix and kind in _FILES and _FILES[kind].fullmatch(place):
+            text, edits = renamed(text, names.chains)
+            if os.path.isabs(text):
+                return text, edits
+            return f"{names.prefix}{text}", [Edit(0, 0, len(names.prefix)), *edits]
+        if kind != "hyperparameters" and _REFERENCE.fullmatch(place):
+            return _reference(text, names), []
+        for named, pattern in _NAMES.items():
+            if kind != "hyperparameters" and pattern.fullmatch(place):
+                return getattr(names, named).get(text, text), []
+        if _BARE.fullmatch(place):
+            return renamed(text, names.chains, bare=True)
+        return renamed(text, names.chains) if "${{" in text and key[-1:] != ("*",) else (text, [])
+
+    return part.changed(change)
+
+
+def _reference(text: str, names: Renaming) -> str:
+    if text.startswith("hp."):
+        name = text.removeprefix("hp.")
+        return f"hp.{names.hyperparameters.get(name, name)}"
+    stage, dot, output = text.rpartition(".")
+    return f"{names.stages.get(stage, stage)}{dot}{output}"
+
+
+class Inner(NamedTuple):
+    """An included workflow: as its file has it, and its parts with what it includes itself."""
+
+    source: Source
+    data: Any
+    problems: list[Problem]
+    parts: Mapping[tuple[str, str], Piece] = MappingProxyType({})
+
+
+Opened = Callable[[Path, str | None], Inner]
+"""Reads a workflow file, or its text as it was, and checks the keys of the whole file."""
+
+
+class Flat(NamedTuple):
+    """A workflow with all that it includes and extends in place."""
+
+    data: dict[str, Any]
+    parts: Pieces
+    problems: list[Problem]
+    texts: dict[str, str]
+    """What was included: the texts by the words and files that name them."""
+    complete: bool
+    """Whether all could be read."""
+
+
+def flattened(source: Source, data: dict[str, Any], opened: Opened, kept: Mapping[str, str] | None) -> Flat:
+    """A workflow as if it had been written without `include` and `extends`.
+
+    `opened` reads one; `kept` has the texts of the included ones as they were, for a run of an earlier time.
+    """
+    reader = _Reader(opened, kept)
+    parts = reader.whole(source, data, (source.path,))
+    made: dict[str, Any] = {section: {} for section in SECTIONS if section in data}
+    for (section, name), part in parts.items():
+        if isinstance(data.get(section, {}), dict):  # or the model says what it is instead
+            made.setdefault(section, {})[name] = part.data
+    whole = {section: value for section, value in made.items() if isinstance(data.get(section, {}), dict)}
+    if reader.lacking and "stages" not in {**data, **whole}:
+        whole["stages"] = {"any": {"command": ["true"]}}
+    return Flat({**data, **whole}, parts, reader.problems, reader.texts, not reader.lacking)
+
+
+class _Reader:
+    """Reads workflows that others include."""
+
+    def __init__(self, opened: Opened, kept: Mapping[str, str] | None) -> None:
+        self.problems: list[Problem] = []
+        self.texts: dict[str, str] = {}
+        self.lacking = False
+        """Whether something could not be read: what then lacks it says nothing new."""
+        self._opened = opened
+        self._read_before: dict[str, Inner] = {}
+        self._kept = kept
+        self._count = 0
+
+    def whole(self, source: Source, data: dict[str, Any], seen: tuple[Path, ...]) -> Pieces:
+        """The parts of a workflow, with those that it includes, and with what each extends."""
+        own = dict(self._own(source, data))
+        include = data.get("include")
+        brought: Pieces = {}
+        changes: list[tuple[str, Piece]] = []
+        for name, entry in include.items() if isinstance(include, dict) else ():
+            whole = {"file": entry} if isinstance(entry, str) else entry
+            if self._is_free(source, name, own) and isinstance(whole, dict):
+                inner = self._read(source, name, whole.get("file"), seen)
+                if inner is not None:
+                    binding = _Binding(source, name, whole, {**own, **brought}, inner)
+                    self.problems += binding.problems
+                    brought |= binding.made
+                    changes += binding.changes
+        names = _seen_from_outside(brought)
+        own = {key: _rename(key[0], part, names) for key, part in own.items()}
+        for stage, change in changes:
+            below = brought["stages", stage]
+            brought["stages", stage] = overridden(below, _rename("stages", change, names))
+        parts, problems = extended({**brought, **own})
+        self.problems += [p for p in problems if p.key.rpartition(".")[2] != "extends" or not self.lacking]
+        return parts
+
+    def _own(self, source: Source, data: dict[str, Any]) -> Iterator[tuple[tuple[str, str], Piece]]:
+        for section in SECTIONS:
+            written = data.get(section)
+            for name, value in written.items() if isinstance(written, dict) else ():
+                key = (section, name)
+                if "." in name:
+                    hint = "letters, digits and `_`; what is included has a name with a dot"
+                    self.problems.append(
+                        source.problem(key, f"{found(name)} is not a name", hint, at_key=True)
+                    )
+                else:
+                    yield key, Piece(value, {(): Written(source, key)})
+
+    def _is_free(self, source: Source, name: str, own: Pieces) -> bool:
+        """Whether something can be included under a name: no stage or the like has it."""
+        other = next((section for section in SECTIONS if (section, name) in own), None)
+        if other is not None:
+            noun = "an axis" if other == "axes" else f"a {other.removesuffix('s')}"
+            message = f"'{name}' is {noun} too, and `{name}.x` would be two things"
+            self.problems.append(
+                source.problem(("include", name), message, "rename one of them", at_key=True)
+            )
+        return other is None and re.fullmatch(NAME_PATTERN, name) is not None  # else the model says so
+
+    def _read(self, source: Source, name: str, word: Any, seen: tuple[Path, ...]) -> Inner | None:
+        """An included workflow; None where it cannot be read, and with a problem that says why."""
+        key: Key = ("include", name, "file")
+        if not isinstance(word, str) or not word:
+            return None  # the model says what is expected
+        try:
+            path, label = self._find(word, source.path.parent)
+            if path.resolve() in [one.resolve() for one in seen]:
+                circle = " → ".join(one.name for one in (*seen, path))
+                raise HintedError("workflows include each other in a circle", f"{circle}; drop one of them")
+            self._count += 1
+            if self._count > _MOST:
+                raise HintedError(f"more than {_MOST} workflows are included")
+            if self._kept is not None and label not in self._kept:
+                raise HintedError(f"the run has kept no text of {found(word)}")
+            if label not in self._read_before:
+                text = None if self._kept is None else self._kept[label]
+                self._read_before[label] = self._opened(path, text)
+            inner = self._read_before[label]
+        except (HintedError, SpecError) as error:
+            first = error.problems[0] if isinstance(error, SpecError) else error
+            what = f"{found(word)}: {first.message}" if isinstance(error, SpecError) else first.message
+            self.problems.append(source.problem(key, what, first.hint))
+            self.lacking = True
+            return None
+        self.texts[label] = inner.source.text
+        self.problems += inner.problems
+        if not isinstance(inner.data, dict):
+            self.lacking = True
+            return None
+        parts = self.whole(inner.source, inner.data, (*seen, path))
+        return inner._replace(parts=_with_shell(parts, inner))
+
+    def _find(self, word: str, folder: Path) -> tuple[Path, str]:
+        """The file that a word names, and the word or path under which a run keeps its text."""
+        if not _PACKAGED.fullmatch(word):
+            path = folder / word
+            return path, str(path.absolute())
+        from diel.load.packaged import workflow_of  # few workflows include one of a package
+
+        try:
+            return workflow_of(word), word
+        except HintedError:
+            if self._kept is None or word not in self._kept:
+                raise
+            return folder / word, word  # its package is gone, and the run goes on
+
+
+def _with_shell(parts: Pieces, inner: Inner) -> Pieces:
+    """The parts of an included workflow, whose own shell runs its texts and not that of the other one."""
+    made = dict(parts)
+    for (section, name), part in parts.items():
+        texts = isinstance(part.data, dict) and isinstance(part.data.get("command"), str)
+        if section == "stages" and texts and "shell" not in part.data:
+            shell = inner.data.get("shell") or "bash"
+            places = {**part.places, ("shell",): Written(inner.source, ("shell",))}
+            made[section, name] = Piece({**part.data, "shell": shell}, places)
+    return made
+
+
+class _Binding:
+    """What an included workflow is in one that includes it: its parts under new names, some bound."""
+
+    def __init__(
+        self, source: Source, name: str, entry: dict[str, Any], around: Pieces, inner: Inner
+    ) -> None:
+        self.problems: list[Problem] = []
+        self.changes: list[tuple[str, Piece]] = []
+        """What its stages have otherwise, in names of the workflow that includes it."""
+        self._source, self._name, self._around = source, name, around
+        self._inner = dict(inner.parts)
+        self._names = Renaming()
+        made: Pieces = {}
+        for section, label in inner.parts:
+            known = {"templates": "stages"}.get(section, section)
+            getattr(self._names, known)[label] = f"{name}.{label}"
+        for section, bind in (
+            ("axes", self._bind_axis),
+            ("hyperparameters", self._bind_hyperparameter),
+            ("stages", self._change),
+        ):
+            given = entry.get(section)
+            for label, value in given.items() if isinstance(given, dict) else ():
+                if self._has(section, label, inner):
+                    bind(label, value, Written(source, ("include", name, section, label)))
+        folder = os.path.relpath(inner.source.path.parent.absolute(), source.path.parent.absolute())
+        self._names.prefix = "" if folder == "." else f"{folder}/"
+        self._name_chains()
+        for (section, label), part in self._inner.items():
+            made[section, f"{name}.{label}"] = _rename(section, part, self._names)
+        self.made = made
+
+    def _has(self, section: str, label: str, inner: Inner) -> bool:
+        known = [name for kind, name in inner.parts if kind == section]
+        if label not in known:
+            noun = {"axes": "axis"}.get(section, section.removesuffix("s"))
+            hint = did_you_mean(label, known) or f"it has: {', '.join(known) or 'none'}"
+            message = f"{inner.source.path.name} has no {noun} '{label}'"
+            key = ("include", self._name, section, label)
+            self.problems.append(self._source.problem(key, message, hint, at_key=True))
+        return label in known
+
+    def _bind_axis(self, label: str, value: Any, place: Written) -> None:
+        if not isinstance(value, str):
+            listed = isinstance(value, list)
+            places: dict[Key, Written] = {(): place, ("values",): place} if listed else {(): place}
+            self._inner["axes", label] = Piece({"values": value} if listed else value, places)
+        elif self._is_around("axes", value, place):
+            bound = self._around["axes", value].data
+            own, here = label.rpartition(".")[2], value.rpartition(".")[2]
+            alone = _names_itself(self._inner["axes", label].data) and _names_itself(bound)
+            if alone and own != here:
+                self._names.chains[(own,)] = here
+                self._hand_over(label, own, here)
+            self._names.axes[label] = value
+            del self._inner["axes", label]
+
+    def _hand_over(self, label: str, own: str, here: str) -> None:
+        """Gives modules over an axis the parameter that they take under its name there."""
+        for (section, name), part in self._inner.items():
+            if section == "stages" and _takes(part, label, own):
+                given = {**part.data.get("params", {}), own: f"${{{{ {own} }}}}"}
+                self._inner[section, name] = Piece({**part.data, "params": given}, part.places)
+
+    def _bind_hyperparameter(self, label: str, value: Any, place: Written) -> None:
+        name = value.removeprefix("hp.") if isinstance(value, str) else ""
+        if isinstance(value, str) and name != value:
+            if self._is_around("hyperparameters", name, place):
+                self._names.hyperparameters[label] = name
+                del self._inner["hyperparameters", label]
+            return
+        given = value if isinstance(value, dict) else {"default": value}
+        above = Piece(given, {(): place} if given is value else {(): place, ("default",): place})
+        below = self._inner["hyperparameters", label]
+        self._inner["hyperparameters", label] = (
+            joined(below, above) if isinstance(below.data, dict) else above
+        )
+
+    def _is_around(self, section: str, name: str, place: Written) -> bool:
+        known = [label for kind, label in self._around if kind == section]
+        if name not in known:
+            noun = {"axes": "axis"}.get(section, "hyperparameter")
+            hint = did_you_mean(name, known) or f"there are: {', '.join(known) or 'none'}"
+            self.problems.append(place.source.problem(place.key, f"no {noun} '{name}' here", hint))
+        return name in known
+
+    def _change(self, label: str, value: Any, place: Written) -> None:
+        if isinstance(value, dict):
+            self.changes.append((f"{self._name}.{label}", Piece(value, {(): place})))
+
+    def _name_chains(self) -> None:
+        """What to write for its names in expressions: a parameter keeps its name, where it is not bound."""
+        for name, new in self._names.stages.items():
+            self._names.chains[(name,)] = new.replace(".", JOINT)
+        for name, new in self._names.hyperparameters.items():
+            self._names.chains["hp", name] = f"hp.{new.replace('.', JOINT)}"
+        for label, new in self._names.axes.items():
+            part = self._inner.get(("axes", label))
+            if (label,) not in self._names.chains and (part is None or not _names_itself(part.data)):
+                self._names.chains[(label,)] = new.replace(".", JOINT)
+
+
+def _takes(part: Piece, label: str, parameter: str) -> bool:
+    """Whether a stage over an axis has a module that takes a parameter, and does not give it itself."""
+    data = part.data if isinstance(part.data, dict) else {}
+    params, over, module = data.get("params", {}), data.get("over"), data.get("module")
+    if not (
+        isinstance(over, list) and label in over and isinstance(module, str) and isinstance(params, dict)
+    ):
+        return False
+    from diel.modules.catalogue import ModuleNotFound, find, search_path  # where an axis is bound to another
+
+    try:
+        beside = part.place(("module",)).source.path.absolute().parent
+        signature = find(module, search_path(beside, Path.cwd())).signature
+    except ModuleNotFound:
+        return False  # which the checker reports
+    takes = signature.variadic or any(one.name == parameter for one in signature.parameters)
+    return takes and parameter not in params

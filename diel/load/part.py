@@ -1,0 +1,132 @@
+"""Part of a workflow file, such as a stage: what it holds, and where each key of that is written.
+
+A part can be joined from several places and can have names that its file does not: `extends` and `include`
+make such parts, and mistakes in them are told where they stand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from diel.expressions.rename import Edit, place_before
+from diel.load.nodes import Key, Source
+
+
+class Written(NamedTuple):
+    """Where a key is written, and what was replaced in its text since."""
+
+    source: Source
+    key: Key
+    edits: tuple[list[Edit], ...] = ()
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Plain values, and the places of keys below it: where a key has none, that of the key above counts."""
+
+    data: Any
+    places: Mapping[Key, Written]
+
+    def place(self, key: Key) -> Written:
+        """Where a key is written."""
+        for length in range(len(key), -1, -1):
+            if key[:length] in self.places:
+                above = self.places[key[:length]]
+                return above._replace(key=(*above.key, *key[length:])) if key[length:] else above
+        raise KeyError(key)
+
+    def changed(self, change: Callable[[Key, str], tuple[str, list[Edit]]]) -> Piece:
+        """The same with other texts: `change` gets each with its key, and says what was replaced in it.
+
+        A name in a mapping is such a text too, with `*` at the end of the mapping's key.
+        """
+        places = dict(self.places)
+        return Piece(self._changed(self.data, (), (), change, places), places)
+
+    def _changed(self, value: Any, key: Key, now: Key, change: Any, places: dict[Key, Written]) -> Any:
+        if isinstance(value, str):
+            text, edits = change(key, value)
+            if edits:
+                place = self.place(key)
+                places[now] = place._replace(edits=(*place.edits, edits))
+            return text
+        if isinstance(value, list):
+            return [self._changed(item, (*key, i), (*now, i), change, places) for i, item in enumerate(value)]
+        if not isinstance(value, dict):
+            return value
+        found = {}
+        for name, item in value.items():
+            new = change((*key, "*"), name)[0]
+            if new != name or now != key:
+                places[*now, new] = self.place((*key, name))
+            found[new] = self._changed(item, (*key, name), (*now, new), change, places)
+        return found
+
+
+def merged(
+    below: Mapping[str, Any], above: Mapping[str, Any], values: tuple[str, ...] = (), *, nulls: bool = False
+) -> dict[str, Any]:
+    """The keys of two mappings: mappings are joined, all else is from the upper one.
+
+    Its `null` takes a key away; below the keys in `values`, or with `nulls`, it is a value.
+    """
+    found = dict(below)
+    for key, value in above.items():
+        known = found.get(key)
+        if isinstance(known, dict) and isinstance(value, dict):
+            found[key] = merged(known, value, nulls=nulls or key in values)
+        elif value is None and key in found and not nulls:
+            del found[key]
+        else:
+            found[key] = value
+    return found
+
+
+def joined(below: Piece, above: Piece, values: tuple[str, ...] = ()) -> Piece:
+    """Two parts as `merged` joins their data; each key keeps its place."""
+    data = merged(below.data, above.data, values)
+    places: dict[Key, Written] = {}
+    for key in _keys(data):
+        owner = above if _has(above.data, key) else below
+        places[key] = owner.place(key)
+    return Piece(data, places)
+
+
+def _keys(value: Any, key: Key = ()) -> Iterator[Key]:
+    yield key
+    for name, item in value.items() if isinstance(value, dict) else ():
+        yield from _keys(item, (*key, name))
+    for place, item in enumerate(value) if isinstance(value, list) else ():
+        yield from _keys(item, (*key, place))
+
+
+def _has(value: Any, key: Key) -> bool:
+    part: Any
+    for part in key:
+        if (isinstance(value, dict) and part in value) or (
+            isinstance(value, list) and part in range(len(value))
+        ):
+            value = value[part]
+        else:
+            return False
+    return True
+
+
+def finder(
+    parts: Mapping[tuple[str, str], Piece],
+) -> Callable[[Key, int | None], tuple[Source, Key, int | None] | None]:
+    """Tells where a key of a whole file is written, and which character of a text was meant."""
+
+    def find(key: Key, offset: int | None) -> tuple[Source, Key, int | None] | None:
+        part = parts.get((str(key[0]), str(key[1]))) if len(key) > 1 else None
+        if part is None:
+            return None
+        place = part.place(key[2:])
+        if offset is not None:
+            for edits in reversed(place.edits):
+                offset = place_before(offset, edits)
+        return place.source, place.key, offset
+
+    return find

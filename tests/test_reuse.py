@@ -1,0 +1,90 @@
+"""A workflow that includes another runs, is resumed and gives results as one that was written in one file."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.throwaway import Project
+
+RELAX = """diel: 1
+name: relax
+hyperparameters: {cutoff: {type: int, default: 40}}
+axes: {strain: {values: [1, 2]}}
+stages:
+  scf:
+    over: [strain]
+    files: {pot: pot.dat}
+    command: cat ${{ files.pot }} && echo '{"energy":' ${{ strain * hp.cutoff }} '}' > "$DIEL_RESULT"
+    outputs: {energy: {value: int}}
+  sum:
+    command: echo '{"sum":' ${{ sum(scf.energy) + hp.cutoff }} '}' > "$DIEL_RESULT"
+    outputs: {sum: {value: int}}
+"""
+OUTER = """
+axes: {s: {values: [5, 6]}}
+include:
+  one: sub/relax.yaml
+  two: {file: sub/relax.yaml, axes: {strain: s}, hyperparameters: {cutoff: 10}}
+stages:
+  report:
+    over: [s]
+    command: echo '{"all":' ${{ two.scf.energy + one.sum.sum }} '}' > "$DIEL_RESULT"
+    outputs: {all: {value: int}}
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "relax.yaml").write_text(RELAX)
+    (tmp_path / "sub" / "pot.dat").write_text("a potential\n")
+    return Project(tmp_path).workflow(OUTER)
+
+
+def test_the_example_of_the_reference_runs(root: Path, tmp_path: Path) -> None:
+    page = (root / "docs/workflow-file.md").read_text("utf-8").partition("## include: ")[2]
+    inner, outer = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)[:2]
+    (tmp_path / "relax.yaml").write_text(f"diel: 1\n{inner}")
+    project = Project(tmp_path, "twice").workflow(outer.removeprefix("name: twice\n"))
+    run = project.run("--set", "hp.fine.cutoff=100")
+    assert run.values("fine.scf", "energy") == pytest.approx([-0.0096, -0.01, -0.0096])
+    assert project.diel("logs", "last", "compare/0").split()[-1] == "100"
+
+
+def test_included_stages_run_under_their_names_and_are_read_by_them(project: Project) -> None:
+    run = project.run("--set", "hp.one.cutoff=1")
+    assert run.values("report", "all") == [50 + 4, 60 + 4]
+    assert (run.root / "tasks" / "one.scf").is_dir()
+    assert "a potential" in project.diel("logs", "last", "two.scf/1")
+    assert project.diel("results", "two.scf.energy", "--csv") == "s,two.scf.energy\n5,50\n6,60\n"
+    assert json.loads(project.diel("results", "one.sum", "--json"))["rows"][0]["one.sum.sum"] == 4
+    assert "one.scf" in project.diel("graph", "flow.yaml", "--format", "dot")
+    assert "two.scf/1" in project.diel("explain", "last", "two.scf/1")
+
+
+def test_a_task_is_the_same_work_as_in_its_own_workflow(project: Project) -> None:
+    project.diel("run", "sub/relax.yaml")
+    run = project.run()
+    assert run.counts("one.scf") == {"cached": 2}
+    assert run.counts("one.sum") == {"cached": 1}
+    assert run.counts("two.scf") == {"done": 2}
+
+
+def test_a_run_goes_on_as_it_was_when_what_it_includes_has_changed_or_is_gone(project: Project) -> None:
+    inner = project.folder / "sub" / "relax.yaml"
+    inner.write_text(
+        RELAX.replace("cat ", "test -e go && cat ").replace("test", f"cd {project.folder} && test")
+    )
+    run = project.run(code=1)
+    assert run.counts("one.scf") == {"failed": 2}
+    inner.unlink()
+    (project.folder / "go").touch()
+    assert "one.sum" in project.diel("status", "last", code=None)
+    project.diel("resume", "last")
+    assert project.newest().id == run.id
+    assert run.values("report", "all") == [50 + 160, 60 + 160]
+    assert "no such file" in project.diel("validate", "flow.yaml", code=2)
