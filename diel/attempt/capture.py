@@ -81,10 +81,10 @@ class Capture:
             while chunk := os.pread(number, CHUNK, file.tell()):
                 file.write(chunk)
 
-    def tail(self, number: int = 2) -> str:
+    def tail(self, number: int = 2, size: int = TAIL) -> str:
         """The end of what the running task wrote to standard error, or to standard output (1)."""
         self._restore()
-        return _end(number) if self._size(number) else ""
+        return _end(number, size) if self._size(number) else ""
 
 
 def _is_open(file: Any) -> bool:
@@ -99,6 +99,6 @@ def errors_so_far() -> str:
     return _end(2)
 
 
-def _end(number: int) -> str:
-    data = os.pread(number, TAIL, max(0, os.fstat(number).st_size - TAIL))
+def _end(number: int, size: int = TAIL) -> str:
+    data = os.pread(number, size, max(0, os.fstat(number).st_size - size))
     return data.decode("utf-8", "replace")

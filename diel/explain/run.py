@@ -20,6 +20,7 @@ from diel.journal.stage_history import Attempt, spread
 from diel.results import Recorded
 from diel.results.view import RunView
 from diel.states import RunState, TaskState
+from diel.status.tasks import cause_of
 from diel.values import format_duration, task_text
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ def _failures(run: Recorded, stage: str) -> Iterator[Explanation]:
     groups: dict[tuple[str, str, str], list[int]] = {}
     for index in sorted(last):
         record = last[index]
-        message = VARYING.sub("#", record.get("message", ""))
+        message = VARYING.sub("#", f"{record.get('message', '')} {record.get('headline', '')}")
         sort = (record.get("class", "app"), message, history.tolerated.get(index, ""))
         groups.setdefault(sort, []).append(index)
     for (kind, _, tolerated), indices in groups.items():
@@ -123,12 +124,14 @@ def _failure(
         "message": message,
         "exit_code": exit_code,
         "stderr_tail": stderr,
+        "headline": first.get("headline", ""),
         "tolerated": tolerated,
         "next": step,
     }
     how = kind + (f", tolerated by {tolerated}" if tolerated else "")
     more = f" and {len(indices) - SHOWN:,} more" if len(indices) > SHOWN else ""
-    head = f"{stage}: {counted(len(indices), 'task')} failed ({how}): {message}"
+    told = ": ".join(filter(None, (message, cause_of(first))))
+    head = f"{stage}: {counted(len(indices), 'task')} failed ({how}): {told}"
     lines = [head, f"    {', '.join(map(run.named, tasks))}{more}", *tail(stderr), f"    next: {step}"]
     return Explanation(document, lines)
 

@@ -24,6 +24,7 @@ from diel.results.view import RunView
 from diel.spec.stage import SHELLS
 from diel.states import RunState, TaskState
 from diel.status.columns import printable
+from diel.status.tasks import cause_of
 from diel.table import shown
 from diel.tasks.link import Link
 from diel.tasks.results import output_of, outputs_of
@@ -63,6 +64,7 @@ class Story:
         if (said := self.failure) is not None:
             found |= {"class": said["class"], "message": said["message"]}
             found |= {"exit_code": said.get("exit_code"), "stderr_tail": said.get("stderr_tail", "")}
+            found |= {"headline": said.get("headline", "")}
         return found
 
     def lines(self) -> Iterator[str]:
@@ -177,7 +179,8 @@ def _story(view: RunView, stage: str, index: int, attempts: list[Tried], record:
 def _failed(run: Recorded, stage: str, index: int, attempts: list[Tried]) -> Story:
     said: Said = {**UNSAID, **next(reversed([*run.failed(stage, index)]), UNSAID)}
     tries = f" at attempt {attempts[-1].attempt}" if len(attempts) > 1 else ""
-    why = [f"failed{tries} ({said['class']}): {said['message']}"]
+    told = ": ".join(filter(None, (said["message"], cause_of(said))))
+    why = [f"failed{tries} ({said['class']}): {told}"]
     task, tolerated = f"{stage}/{index}", run.history.stage(stage).tolerated.get(index, "")
     if tolerated:
         why.append(f"others went on without it, as {tolerated} allows")

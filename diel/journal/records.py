@@ -159,6 +159,7 @@ Said = TypedDict(
         "message": str,
         "exit_code": NotRequired[int | None],
         "stderr_tail": NotRequired[str],
+        "headline": NotRequired[str],
     },
 )
 """What an attempt without a result reported."""

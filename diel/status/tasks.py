@@ -14,7 +14,7 @@ from diel.status.columns import last_line, paint, printable, shorten
 from diel.values import format_duration, task_text
 
 if TYPE_CHECKING:
-    from diel.journal.records import Failed
+    from diel.journal.records import Failed, Said
 
 UNDER_WAY = (TaskState.READY, TaskState.QUEUED, TaskState.RUNNING)
 
@@ -138,17 +138,23 @@ def failure_document(record: Failed) -> dict[str, Any]:
         "exit_code": record.get("exit_code"),
         "attempt": record.get("attempt"),
         "stderr_tail": record.get("stderr_tail") or "",
+        "headline": record.get("headline", ""),
         "time": record.get("time"),
         "tolerated": record.get("tolerated", ""),
     }
 
 
 def failure_lines(record: Failed) -> list[str]:
-    """A failure in one line or two: the task, its class and message, the end of its stderr."""
+    """A failure in one line or two: the task, its class and message, what its output names as the cause."""
     message = shorten(printable(str(record.get("message", "")).strip()), 300)
     tolerated = f" (tolerated by {record['tolerated']})" if record.get("tolerated") else ""
     lines = [f"{paint(named_task(record), fg='red')}  {record.get('class')}: {message}{tolerated}"]
-    tail = last_line(record.get("stderr_tail") or "")
-    if tail and tail not in message:
-        lines.append(paint(f"    {shorten(tail, 200)}", dim=True))
+    if cause := cause_of(record):
+        lines.append(paint(f"    {shorten(cause, 200)}", dim=True))
     return lines
+
+
+def cause_of(said: Said) -> str:
+    """The line of a task's output that names the cause, if its message does not; older runs know the last."""
+    cause = printable(said.get("headline") or last_line(said.get("stderr_tail") or ""))
+    return "" if cause in said.get("message", "") else cause

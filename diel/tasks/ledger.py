@@ -101,6 +101,8 @@ class Ledger:
                 "stderr_tail": said.get("stderr_tail", ""),
                 "attempt": attempt,
             }
+        if "headline" in said:
+            record["headline"] = said["headline"]
         self.append(record)
 
     def commit(self, stage: StageRun, index: int, segment: str, offset: int, record: Result) -> None:

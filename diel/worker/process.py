@@ -358,6 +358,10 @@ class Worker:
             tail = self.capture.tail()
             kind, message = self._diagnose(attempt.work, failure, tail)
             record = fail_record(attempt, self._number, Failure(kind, message, failure.exit_code), tail)
+            from diel.attempt.headline import END, headline  # its table costs a start-up 20 ms
+
+            if found := headline(self.capture.tail(2, END), self.capture.tail(1, END)):
+                record["headline"] = found
             try:
                 self.capture.collect(attempt.task_dir)
             except OSError as error:
