@@ -128,6 +128,57 @@ def test_an_interruption_is_told_as_none_of_a_failure(here: Run, tmp_path: Path)
     assert "0 so far" in said
 
 
+# --- rehearsed by a timeout -----------------------------------------------------------------------
+
+REHEARSED = f"""
+    stages:
+      trap:
+        checkpoint: true
+        timeout: 10s
+        grace: 9500ms
+        retries: 0
+        command: |
+          {COUNTS}
+          trap 'echo $((n + 1)) > "$DIEL_CHECKPOINT_DIR/n"; exit 75' TERM
+          [ $n = 2 ] && exit 0
+          while :; do sleep 0.05; done
+      function: {{module: "saves:asks", checkpoint: true, timeout: 10s, grace: 9500ms, retries: 0}}
+      ranks: {{module: "saves:asks", checkpoint: true, timeout: 10s, grace: 9s, retries: 0, resources: {{ranks: 2}}}}
+      deaf: {{command: [sh, -c, "trap '' TERM; sleep 600"], checkpoint: true, grace: 500ms, timeout: 1s}}
+      dies: {{command: [sleep, "600"], checkpoint: true, grace: 9500ms, timeout: 10s}}
+      deaf_function: {{module: "saves:deaf", checkpoint: true, grace: 500ms, timeout: 1s}}
+      unasked: {{command: [sh, -c, "trap 'exit 75' TERM; while :; do sleep 0.05; done"], checkpoint: true, timeout: 1s}}
+"""
+
+
+@pytest.fixture(scope="module")
+def rehearsed(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    project = Project(tmp_path_factory.mktemp("rehearsed")).workflow(REHEARSED).module("saves", SAVES)
+    return project.run(code=1)
+
+
+@pytest.mark.parametrize(("stage", "times"), [("trap", 2), ("function", 1), ("ranks", 1)])
+def test_a_timeout_with_grace_asks_as_a_blocks_end_does(rehearsed: Run, stage: str, times: int) -> None:
+    assert rehearsed.counts(stage) == {"done": 1}
+    assert classes(rehearsed, stage) == ["interrupted"] * times
+    assert all(float(record["seconds"]) < 8 for record in fails(rehearsed, stage))
+
+
+@pytest.mark.parametrize(
+    ("stage", "message"),
+    [
+        ("deaf", "ran longer than its timeout of 1 s; it was warned before, and continued"),
+        ("deaf_function", "ran longer than its timeout of 1 s; it was warned before, and continued"),
+        ("dies", "killed by SIGTERM, not 75, when it was warned of its end"),
+        ("unasked", "ran longer than its timeout of 1 s"),
+    ],
+)
+def test_a_timeout_ends_what_does_not_save(rehearsed: Run, stage: str, message: str) -> None:
+    failure = rehearsed.failure(stage)
+    assert (failure["class"], failure["message"]) == ("timeout", message)
+    assert rehearsed.attempts(stage) == [1]
+
+
 # --- in a block -----------------------------------------------------------------------------------
 
 WALLTIME = f"""

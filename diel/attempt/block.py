@@ -104,19 +104,23 @@ class Limits(NamedTuple):
     """When a task that keeps checkpoints is asked to save one and stop."""
     walltime: float | None = None
     block: float | None = None
+    rehearsed: bool = False
+    """Whether the warning is of the stage's own timeout, and not of a walltime or the block's end."""
 
 
 def limits_of(work: Work, began: float, block: BlockHere | None) -> Limits:
     """The limits of an attempt. Without a block there is no limit by walltime."""
     timeout = None if work.timeout is None else began + work.timeout
-    if block is None:
-        return Limits(deadline=timeout)
-    walltime = None if work.walltime is None else began + work.walltime
-    stop = block.end if walltime is None else min(walltime, block.end)
-    deadline = stop if timeout is None else min(stop, timeout)
+    walltime = None if work.walltime is None or block is None else began + work.walltime
+    end = None if block is None else block.end
+    stops = [stop for stop in (walltime, end) if stop is not None]
+    if timeout is not None and work.asks:
+        stops.append(timeout)
     interrupt = None
-    if work.checkpoint:
-        left = max(0.0, stop - began)
+    if work.checkpoint and stops:
+        left = max(0.0, min(stops) - began)
         # If the grace would take all the time, half of it goes to work.
-        interrupt = stop - (work.grace if work.grace < left else left / 2)
-    return Limits(deadline, interrupt, walltime, block.end)
+        interrupt = min(stops) - (work.grace if work.grace < left else left / 2)
+    deadline = min((stop for stop in (timeout, *stops) if stop is not None), default=None)
+    rehearsed = interrupt is not None and min(stops) not in (walltime, end)
+    return Limits(deadline, interrupt, walltime, end, rehearsed)

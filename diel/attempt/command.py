@@ -120,7 +120,8 @@ def _interrupted(failure: Failure, attempt: RunningAttempt) -> Failure:
         return Failure(FailureClass.APP, message, code)
     if keeps and attempt.interrupted:
         message = f"{failure.message}, not {os.EX_TEMPFAIL}, when it was warned of its end"
-        return Failure(FailureClass.WALLTIME, message, code)
+        kind = FailureClass.TIMEOUT if attempt.limits.rehearsed else FailureClass.WALLTIME
+        return Failure(kind, message, code)
     return failure
 
 

@@ -3,9 +3,9 @@
 A command is ended by signals to its process group. A Python function shares the worker's process, so the
 worker ends with it: the failure is committed first, and another worker is started.
 
-A command that keeps checkpoints gets SIGTERM some time before the end of its walltime or its block; a
-function asks `context.interrupted`. Ranks get theirs from `timeout` in front of each
-(`diel/attempt/command.py`), for not every launcher passes it on.
+A command that keeps checkpoints gets SIGTERM some time before the end of its walltime or its block, or its
+timeout if its stage has a `grace`; a function asks `context.interrupted`. Ranks get theirs from `timeout` in
+front of each (`diel/attempt/command.py`), for not every launcher passes it on.
 """
 
 from __future__ import annotations
@@ -237,8 +237,9 @@ def _covers(cancel: Cancel, attempt: RunningAttempt) -> bool:
 def _out_of_time(attempt: RunningAttempt, age: float) -> Failure | None:
     """Why an attempt must not run any longer; None if it may."""
     work, limits = attempt.work, attempt.limits
+    ignored = "; it was warned before, and continued" if attempt.interrupted else ""
     if work.timeout is not None and age > work.timeout:
-        return Failure(FailureClass.TIMEOUT, f"ran longer than its timeout of {work.timeout:g} s")
+        return Failure(FailureClass.TIMEOUT, f"ran longer than its timeout of {work.timeout:g} s{ignored}")
     now = attempt.epoch + attempt.began + age
     if limits.walltime is not None and now > limits.walltime:
         message = f"ran longer than its walltime of {format_duration(work.walltime or 0.0)}"
@@ -246,7 +247,6 @@ def _out_of_time(attempt: RunningAttempt, age: float) -> Failure | None:
         message = "its block ended before it did"
     else:
         return None
-    ignored = "; it was warned before, and continued" if attempt.interrupted else ""
     return Failure(FailureClass.WALLTIME, message + ignored)
 
 

@@ -200,7 +200,7 @@ class Stage(SpecModel):
     on: Later[Policies] = optional(
         "What happens after each class of failure: retries, more memory.", Policies.model_construct()
     )
-    timeout: Limit | None = optional("Longest run time; the task is killed after it.")
+    timeout: Limit | None = optional("Longest run time of an attempt; it is killed after it.")
     checkpoint: bool = optional("Whether a task that is interrupted continues from what it saved.", False)
     grace: Limit | None = optional(
         "How long before the end such a task is asked to save; the site's if absent."
@@ -283,19 +283,23 @@ class Stage(SpecModel):
         if self.on.model_fields_set:
             yield from policy_flaws(self.on, self.resources, self.timeout)
         if self.grace is not None:
-            yield from _grace_flaws(self.grace, self.checkpoint, self.resources.walltime)
+            yield from _grace_flaws(self.grace, self.checkpoint, self.resources.walltime, self.timeout)
         if self.service is not None:
             yield from service_flaws(self, beside=bool(self.beside), mpi=self.resources.mpi)
 
 
-def _grace_flaws(grace: float, checkpoint: bool, walltime: float | None) -> Iterator[Flaw]:
+def _grace_flaws(
+    grace: float, checkpoint: bool, walltime: float | None, timeout: float | None
+) -> Iterator[Flaw]:
     if not checkpoint:
         hint = "write checkpoint: true, if it saves and continues; or drop `grace`"
         yield Flaw("`grace` is time to save in, but there is no `checkpoint: true`", hint, ("grace",))
-    elif walltime is not None and grace >= walltime:
-        short, whole = format_duration(grace), format_duration(walltime)
-        hint = "use a shorter grace, or a longer walltime"
-        yield Flaw(f"a grace of {short} uses up the walltime of {whole}", hint, ("grace",))
+        return
+    for name, limit in (("walltime", walltime), ("timeout", timeout)):
+        if limit is not None and grace >= limit:
+            short, whole = format_duration(grace), format_duration(limit)
+            hint = f"use a shorter grace, or a longer {name}"
+            yield Flaw(f"a grace of {short} uses up the {name} of {whole}", hint, ("grace",))
 
 
 def _form_flaws(name: str, output: Output, *, returned: bool) -> Iterator[Flaw]:
