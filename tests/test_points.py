@@ -47,7 +47,13 @@ def said(ran: tuple[Project, str], monkeypatch: pytest.MonkeyPatch) -> str:
 
 def test_failed_tasks_are_named_by_their_points(said: str, capsys: Capture) -> None:
     assert "simulate/4 (depth=2.5, seed=0)  app: exit code 3" in said
-    for words in (["status"], ["explain"], ["report"], ["explain", "simulate/5"], ["logs", "simulate/5"]):
+    for words in (
+        ["status", "--all"],
+        ["explain"],
+        ["report"],
+        ["explain", "simulate/5"],
+        ["logs", "simulate/5"],
+    ):
         told = call(capsys, *words)
         assert "simulate/5 (depth=2.5, seed=1)" in told.out + told.err, words
 
@@ -139,3 +145,11 @@ def test_derived_points_trials_and_rounds_choose_too(tmp_path: Path) -> None:
     assert picked_tasks(found, "f", range(5), {"hp.x": Typed("0.5")}) == [1]
     looped = Recorded(loop(tmp_path / "l", over=True).paths)
     assert picked_tasks(looped, "check", range(3), {"round": Typed("2")}) == [2]
+
+
+def test_failures_that_share_a_value_are_told_together(said: str, capsys: Capture) -> None:
+    assert "simulate: all 4 with depth=2.5 failed" in said
+    assert "and 3 more like it: simulate/5-7; all 4 with depth=2.5" in call(capsys, "status").out
+    assert "all 4 with depth=2.5" in call(capsys, "status", "simulate").out
+    assert "    all 4 with depth=2.5\n" in call(capsys, "explain").out
+    assert call(capsys, "status", "--all").out.count("Error: too deep") == 4

@@ -113,6 +113,7 @@ def _failure(
 ) -> Explanation:
     tasks = [f"{stage}/{index}" for index in indices[:SHOWN]]
     message, exit_code = first.get("message", ""), first.get("exit_code")
+    together = run.shared(stage, indices)
     stderr = first.get("stderr_tail", "")
     step = again_step(run, tasks[0]) if tolerated else next_step(run, tasks[0], kind, exit_code)
     document = {
@@ -121,6 +122,7 @@ def _failure(
         "count": len(indices),
         "first": tasks[0],
         "tasks": tasks,
+        "shared": together,
         "message": message,
         "exit_code": exit_code,
         "stderr_tail": stderr,
@@ -130,6 +132,7 @@ def _failure(
     }
     how = kind + (f", tolerated by {tolerated}" if tolerated else "")
     more = f" and {len(indices) - SHOWN:,} more" if len(indices) > SHOWN else ""
+    more += f"\n    {together}" if together else ""
     told = ": ".join(filter(None, (message, cause_of(first))))
     head = f"{stage}: {counted(len(indices), 'task')} failed ({how}): {told}"
     lines = [head, f"    {', '.join(map(run.named, tasks))}{more}", *tail(stderr), f"    next: {step}"]

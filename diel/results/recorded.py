@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import mmap
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from diel.artifacts import Artifact
 from diel.axes.adaptive import Adaptive, adaptive_axes
 from diel.axes.domain import Domain, Origins, make_domain
+from diel.axes.shared import shared
 from diel.environments.prepared import Prepared, read_prepared
 from diel.errors import DielError, SpecError, UsageError
 from diel.graph import StageGraph, build
@@ -179,6 +180,12 @@ class Recorded:
         """A task (`simulate/33`) for people: `simulate/33 (depth=2.5, seed=1)`."""
         stage, _, index = task.partition("/")
         return task_text(task, self.point(stage, int(index)))
+
+    def shared(self, stage: str, tasks: Sequence[int]) -> str:
+        """What tasks of a stage share: `all 4 with depth=2.5`; empty if nothing."""
+        domain, over = self.domain(stage), self.workflow.stages[stage].over
+        points = {label: found for label in over if (found := self.points(label)) is not None}
+        return shared(domain, points, tasks) if domain is not None else ""
 
     def hyperparameters(self, stage: str, index: int) -> dict[str, Any]:
         """What searches have set for a task, by name; empty if its stage runs over none."""

@@ -154,6 +154,13 @@ def failure_lines(record: Failed) -> list[str]:
     return lines
 
 
+def kind_of(record: Failed, *, show_all: bool = False) -> tuple[str, ...]:
+    """The same for failures of a stage that are alike; with `show_all` none are."""
+    own = (task_of(record),) if show_all else ()
+    words = (record["class"], record["message"], record.get("headline"), record.get("tolerated"))
+    return (record["stage"], *map(str, words), *own)
+
+
 def cause_of(said: Said) -> str:
     """The line of a task's output that names the cause, if its message does not; older runs know the last."""
     cause = printable(said.get("headline") or last_line(said.get("stderr_tail") or ""))

@@ -127,6 +127,13 @@ class StageRun:
         """A task for people: `simulate/33 (depth=2.5, seed=1)`."""
         return task_text(f"{self.name}/{index}", self.point(index))
 
+    def shared_failures(self) -> str:
+        """What its failed tasks share: `all 4 with depth=2.5`; empty if nothing."""
+        from diel.axes.shared import shared  # only where tasks failed
+
+        failed = [index for index, state in enumerate(self.history.states) if state == TaskState.FAILED]
+        return shared(self.domain, self.points, failed) if failed else ""
+
     def standing(self, index: int) -> Standing:
         """Whether the points of a task's searches and loops exist."""
         if not self.adaptive:

@@ -236,6 +236,10 @@ def summary(controller: Controller, state: RunState, seconds: float, *, quiet: b
     lines = [f"{run} {paint_state(state)} after {format_duration(seconds)}: {', '.join(parts)}"]
     if state is not RunState.SUCCEEDED:
         lines += [f"{name}: no tasks, {stage.void}" for name, stage in history.stages.items() if stage.void]
+    failed = (
+        run for run in controller.stages.values() if run.known and run.history.states.count(TaskState.FAILED)
+    )
+    lines += [f"{run.name}: {told} failed" for run in failed if (told := run.shared_failures())]
     if quiet:
         return lines
     lines += [

@@ -190,7 +190,7 @@ def test_a_low_terminal_gets_the_blocks_in_one_line(run: Written, height: int) -
         block(run, f"1-{number}", "pending" if number > 4 else "running")
 
     def view(status: Status, rows: int | None = None, *, brief: bool = False) -> str:
-        return _run_view(status, "", False, rows, brief=brief)
+        return _run_view(status, run.paths, False, rows, brief=brief)
 
     text = click.unstyle(_fit(view, read_status(run.paths), height))
     assert text.count("\n") + 1 <= height - 2

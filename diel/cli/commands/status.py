@@ -7,18 +7,20 @@ import shutil
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import click
 
 from diel.cli.options import Duration, json_option, runs_option
 from diel.cli.target import complete_stage, run_and_rest
-from diel.errors import UsageError, counted
+from diel.errors import DielError, UsageError, counted
 from diel.journal.segment import Reader
 from diel.journal.snapshot import read_run
-from diel.paths import here
+from diel.journal.stage_history import ranges
+from diel.paths import RunPaths, here
 from diel.states import EXIT_CODES, RunState, TaskState
 from diel.status import Status, find_stage, read_status, task_of
 from diel.status.blocks import WIDE, never_lines
@@ -30,12 +32,16 @@ from diel.status.tasks import (
     count_text,
     failure_document,
     failure_lines,
+    kind_of,
     mean_text,
     never_came,
     tasks_by_state,
     tasks_text,
 )
 from diel.values import format_duration
+
+if TYPE_CHECKING:
+    from diel.journal.records import Failed
 
 SHOWN_FAILURES = 5
 MOST_RANGES = 12
@@ -95,7 +101,7 @@ def command(
             return _stage_view(status, reader, stage, state, as_json, show_all)
         if as_json:
             return json.dumps(status.document())
-        return _run_view(status, here(paths), show_all, rows, brief=brief)
+        return _run_view(status, paths, show_all, rows, brief=brief)
 
     read = partial(read_status, paths, reader)
     if watch:
@@ -152,7 +158,9 @@ def _fit(view: Drawn, status: Status, height: int) -> str:
 # --- a run ----------------------------------------------------------------------------------------
 
 
-def _run_view(status: Status, where: str, show_all: bool, rows: int | None, *, brief: bool = False) -> str:
+def _run_view(
+    status: Status, paths: RunPaths, show_all: bool, rows: int | None, *, brief: bool = False
+) -> str:
     lines = [*_head(status), "", *_table(status, rows)]
     lines += [f"{stage.name}: no tasks, {printable(stage.void)}" for stage in status.stages if stage.void]
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDE
@@ -160,8 +168,8 @@ def _run_view(status: Status, where: str, show_all: bool, rows: int | None, *, b
     for section in SECTIONS:
         found = section.lines(status, view) if section.used(status) else []
         lines += ["", *found] if found else []
-    lines += _failures(status, where, show_all)
-    lines += _next_step(status, where)
+    lines += _failures(status, paths, show_all)
+    lines += _next_step(status, here(paths))
     return "\n".join(lines)
 
 
@@ -237,17 +245,37 @@ def _bar(part: int, whole: int | None, width: int = 10) -> str:
     return "█" * filled + "░" * (width - filled)
 
 
-def _failures(status: Status, where: str, show_all: bool) -> list[str]:
+def _failures(status: Status, paths: RunPaths, show_all: bool) -> list[str]:
+    """What failed: each kind of failure of a stage with its first task, and what the tasks share."""
     if not status.failures:
         return []
-    shown = status.failures if show_all else status.failures[:SHOWN_FAILURES]
-    lines = ["", *(line for record in shown for line in failure_lines(record))]
+    kinds: dict[tuple[str, ...], list[Failed]] = {}
+    for record in status.failures:
+        kinds.setdefault(kind_of(record, show_all=show_all), []).append(record)
+    lines, shown = [""], 0
+    for alike in list(kinds.values())[: None if show_all else SHOWN_FAILURES]:
+        shown += len(alike)
+        lines += failure_lines(alike[0])
+        if len(alike) > 1:
+            more = tasks_text(ranges(record["tasks"][0][0] for record in alike[1:]))
+            told = f"and {len(alike) - 1:,} more like it: {alike[0]['stage']}/{more}"
+            lines.append(paint("    " + "; ".join(filter(None, (told, _shared(paths, alike)))), dim=True))
     failed = status.count(TaskState.FAILED)
-    if failed > len(shown):
+    if failed > shown:
         most = "all" if len(status.failures) == failed else f"the first {len(status.failures)}"
-        how = f"; `diel status {status.run} --all{where}` shows {most}"
-        lines.append(f"{failed - len(shown)} more failed{'' if show_all else how}")
+        how = f"; `diel status {status.run} --all{here(paths)}` shows {most}"
+        lines.append(f"{failed - shown} more failed{'' if show_all else how}")
     return lines
+
+
+def _shared(paths: RunPaths, alike: list[Failed]) -> str:
+    """What some failed tasks of a stage share, if the run's workflow can be read."""
+    from diel.results import Recorded  # reads the workflow: only where several tasks failed alike
+
+    try:
+        return Recorded(paths).shared(alike[0]["stage"], [record["tasks"][0][0] for record in alike])
+    except DielError:
+        return ""
 
 
 def _next_step(status: Status, where: str) -> list[str]:
@@ -303,9 +331,5 @@ def _stage_view(
         rows.append([paint("omitted", dim=True), f"{stage.never:,}", tasks_text(omitted, limit)])
     head = f"{paint(status.run, bold=True)} {name}: {counted(stage.expected, 'task')}"
     lines = [head, *columns(rows, right=(1,))]
-    if failures:
-        shown = failures if show_all else failures[:SHOWN_FAILURES]
-        lines += ["", *(line for record in shown for line in failure_lines(record))]
-        if len(shown) < len(failures):
-            lines.append(f"{len(failures) - len(shown)} more failed; --all shows them")
+    lines += _failures(replace(status, failures=tuple(failures), stages=()), reader.paths, show_all)
     return "\n".join(lines)
