@@ -9,26 +9,16 @@ from typing import Any, Literal, NamedTuple
 
 from diel.check import Checked, check
 from diel.check.command import missing_shells
+from diel.check.demand import Range, range_of
 from diel.check.environment import missing_environments
 from diel.check.gang import check_gang_room
-from diel.check.launcher import with_launcher
+from diel.check.launcher import with_launcher, words_of
 from diel.check.service import check_room
-from diel.errors import Problem, SpecError
+from diel.errors import SpecError
 from diel.graph import StageGraph
 from diel.graph.judge import judge_of
 from diel.modules.catalogue import Module
-from diel.site import (
-    Pool,
-    Shape,
-    Site,
-    find_program,
-    find_site,
-    lacks,
-    launcher_words,
-    nodes_that_fit,
-    rooms,
-    shape_of,
-)
+from diel.site import Misfit, Shape, Site, ask_of, find_site, lacks, rooms
 from diel.spec import Axis, Resources, Workflow
 
 
@@ -48,6 +38,8 @@ class StagePlan(NamedTuple):
     launcher: tuple[str, ...]
     seconds: float | None
     """Longest run time of a task: its walltime, or its timeout."""
+    demand: Range | None = None
+    """What its tasks ask for, if expressions say it; the rest is then that of its widest known task."""
 
     @property
     def pool(self) -> str:
@@ -58,7 +50,8 @@ class StagePlan(NamedTuple):
         """The most that its tasks can cost; None without a bound."""
         if self.tasks is None or self.seconds is None:
             return None
-        return self.tasks * self.cores * self.seconds / 3600
+        each = self.cores * self.seconds if self.demand is None else self.demand.core_seconds or 0.0
+        return self.tasks * each / 3600
 
 
 class AxisPlan(NamedTuple):
@@ -124,10 +117,10 @@ class Plan(NamedTuple):
         """Whether a stage names an environment."""
         return self.workflow.any_stage(lambda stage: stage.environment)
 
-    def fits(self, stage: str, wanted: Resources) -> bool:
-        """Whether a task of a stage fits its pool with these resources."""
-        pool = self.site.pools[self.stages[stage].pool]
-        return not lacks(pool, wanted, scheduled=self.site.scheduled)
+    def fits(self, stage: str, wanted: Resources, pool: str = "") -> bool:
+        """Whether a task of a stage fits its pool, the stage's if none is given, with these resources."""
+        there = self.site.pools[pool or self.stages[stage].pool]
+        return not lacks(there, wanted, scheduled=self.site.scheduled)
 
     @property
     def tasks(self) -> int | None:
@@ -140,7 +133,9 @@ class Plan(NamedTuple):
         """The shapes that stages ask for, each with these stages."""
         found: dict[Shape, list[str]] = {}
         for name, stage in self.stages.items():
-            found.setdefault(stage.shape, []).append(name)
+            shapes = (stage.shape,) if stage.demand is None else stage.demand.shapes
+            for shape in shapes:
+                found.setdefault(shape, []).append(name)
         return found
 
     @property
@@ -219,11 +214,11 @@ def make_plan(checked: Checked, site: Site) -> Plan:
         problems += missing_environments(checked.document, site)
     stages: dict[str, StagePlan] = {}
     for name in checked.graph.order:
-        wanted = checked.workflow.stages[name].resources
-        pool = _choose(checked, site, name, wanted, problems)
-        if wanted.mpi:
-            site = with_launcher(checked.document, site, pool, name, wanted, problems)
-        stages[name] = _stage_plan(checked, site, name, pool)
+        try:
+            site, stages[name] = _stage_plan(checked, site, name)
+        except Misfit as error:
+            place = ("stages", name, *error.key)
+            problems.append(checked.document.problem(place, error.message, error.hint, offset=error.offset))
     if not problems:
         held = {name: (stage.pool, stage.cores) for name, stage in stages.items()}
         shapes = {name: stage.shape for name, stage in stages.items()}
@@ -236,53 +231,24 @@ def make_plan(checked: Checked, site: Site) -> Plan:
     return Plan(checked, site, stages, sum(rooms(site).values()))
 
 
-def _choose(checked: Checked, site: Site, name: str, wanted: Resources, problems: list[Problem]) -> str:
-    """The first pool that a stage fits into, or the pool that it names."""
-    pools: Mapping[str, Pool] = site.pools
-    if wanted.pool is not None:
-        if wanted.pool not in pools:
-            message = f"site '{site.name}' has no pool '{wanted.pool}'"
-            hint = f"pools: {', '.join(pools)}"
-            problems.append(checked.document.problem(("stages", name, "resources", "pool"), message, hint))
-            return next(iter(pools))
-        pools = {wanted.pool: pools[wanted.pool]}
-    missing = {label: lacks(pool, wanted, scheduled=site.scheduled) for label, pool in pools.items()}
-    fitting = [label for label, lacking in missing.items() if not lacking]
-    if fitting:
-        return fitting[0]
-    reasons = "; ".join(f"pool '{label}': {', '.join(lacking)}" for label, lacking in missing.items())
-    spread = [nodes_that_fit(pool, wanted, scheduled=site.scheduled) for pool in pools.values()]
-    over = next((f"write `nodes: {nodes}`, " for nodes in spread if nodes is not None), "")
-    problems.append(
-        checked.document.problem(
-            ("stages", name, "resources"),
-            f"fits no pool of site '{site.name}'",
-            f"{reasons}; {over}ask for less, or choose another site with --site",
-        )
-    )
-    return next(iter(pools))
-
-
-def _stage_plan(checked: Checked, site: Site, name: str, pool: str) -> StagePlan:
+def _stage_plan(checked: Checked, site: Site, name: str) -> tuple[Site, StagePlan]:
+    """With the site, which can have had to look for its launcher. Raises Misfit where a task fits no pool."""
     stage = checked.workflow.stages[name]
-    wanted = stage.resources
     counts = [*(checked.counts[axis] for axis in stage.over), stage.replicas]
-    shares = stage.service is not None and stage.service.shared_cores and not site.scheduled
-    return StagePlan(
+    demand = range_of(checked, site, name) if stage.demand else None
+    ask = (demand and demand.widest) or ask_of(site, stage if demand is None else stage.bare)
+    if stage.resources.mpi:
+        site = with_launcher(site, ask.shape.pool, ask.spec.resources)
+        ask = ask._replace(launcher=words_of(site, ask.shape.pool, ask.spec.resources))
+    return site, StagePlan(
         name=name,
         kind=checked.kind(name),
         axes=stage.over,
         tasks=None if None in counts else prod(count or 0 for count in counts),
-        shape=shape_of(pool, wanted),
-        cores=0 if shares else wanted.cores,
-        gpus=wanted.gpus,
-        launcher=_launcher(site, pool, wanted) if wanted.mpi else (),
-        seconds=wanted.walltime or stage.timeout,
+        shape=ask.shape,
+        cores=ask.cores,
+        gpus=ask.spec.resources.gpus,
+        launcher=ask.launcher,
+        seconds=ask.seconds if demand is None else demand.seconds,
+        demand=demand,
     )
-
-
-def _launcher(site: Site, pool: str, wanted: Resources) -> tuple[str, ...]:
-    words = launcher_words(site, pool, wanted)
-    if site.scheduled or not words:  # without words it has a problem
-        return words  # the program is on the node, not on this host
-    return (find_program(words[0]) or words[0], *words[1:])

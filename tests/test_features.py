@@ -20,7 +20,7 @@ FEATURES = {
         97,
     ),
     "staging": (r"staging|staged", {"staging"}, 64),
-    "publishing": (r"publish", {"publishing"}, 47),
+    "publishing": (r"publish", {"publishing"}, 43),
     "extraction": (r"extract", {"extraction"}, 9),
     "rendering": (r"rendered|rendering", {"rendering"}, 40),
     "gang": (r"gangs?", {"gang", "gangs"}, 26),

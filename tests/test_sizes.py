@@ -112,7 +112,7 @@ def test_what_gives_no_size_is_told_at_its_place(
         ("name: w", 'name: "${{ hp.n }}"'),
         ("over: [a]", 'over: ["${{ hp.n }}"]'),
         ("default: pts", 'default: "${{ hp.n }}"'),
-        ("publishes: {told: v}", 'publishes: {told: v}, timeout: "${{ hp.n }}s"'),
+        ("publishes: {told: v}", 'publishes: {told: v}, grace: "${{ hp.n }}s"'),
         ("{v: {value: float}}", '{v: {value: float, units: "${{ hp.n }}"}}'),
     ],
 )

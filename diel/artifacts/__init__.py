@@ -2,6 +2,7 @@
 
 from diel.artifacts.artifact import Artifact as Artifact
 from diel.artifacts.artifact import Artifacts as Artifacts
+from diel.artifacts.artifact import File as File
 from diel.artifacts.artifact import content as content
 from diel.artifacts.artifact import digest_of as digest_of
 from diel.artifacts.artifact import files_of as files_of

@@ -35,19 +35,36 @@ class Breach(Exception):
 
 
 class Artifact(str):
-    """The path of an artifact, which also knows its digest, and where in the file its data is."""
+    """The path of an artifact, which also knows its digest, its size, and where in the file its data is."""
 
     digest: str
     inside: str | None
+    bytes: int
+    """Its size, for expressions; 0 for a worker, which has the file itself."""
 
-    def __new__(cls, path: str, digest: str, inside: str | None = None) -> Artifact:
+    def __new__(cls, path: str, digest: str, inside: str | None = None, size: int = 0) -> Artifact:
         text = super().__new__(cls, path)
         text.digest = digest
         text.inside = inside
+        text.bytes = size
         return text
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Artifact, (str(self), self.digest, self.inside)
+
+
+class File(str):
+    """The path of a file or directory that a workflow names."""
+
+    @property
+    def bytes(self) -> int:
+        """Its size, for expressions. Raises OSError where it cannot be read."""
+        if not os.path.isdir(self):
+            return os.stat(self).st_size
+        return sum(os.stat(os.path.join(self, name)).st_size for name in files_below(self))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return str, (str(self),)
 
 
 def files_of(entry: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:

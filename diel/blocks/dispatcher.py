@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from queue import SimpleQueue
@@ -62,6 +62,8 @@ class Sent:
     stage: StageRun
     requests: tuple[Request, ...]
     since: float
+    cores: int = 1
+    """Of each of its tasks."""
 
     @property
     def indices(self) -> list[int]:
@@ -82,29 +84,51 @@ class Dispatcher:
         """Bundles that ended, put there by the threads of pipes or Parsl."""
 
     def shape(self, stage: StageRun, index: int | None = None) -> Shape:
-        """What a task needs; without one, what the stage's tasks need at first."""
-        shape = self._plan.stages[stage.name].shape
-        if index is None or not stage.escalated:
-            return shape
-        return shape_of(shape.pool, stage.resources_of(index))
+        """What a task needs; without one, what the stage's tasks need at first, and at least."""
+        if index is None:
+            return self.shapes(stage)[0]
+        ask = stage.ask_of(index)
+        shape = self._plan.stages[stage.name].shape if ask is None else ask.shape
+        return shape_of(shape.pool, stage.resources_of(index)) if stage.escalated else shape
 
-    def has_room(self, stage: StageRun, shape: Shape) -> bool:
+    def shapes(self, stage: StageRun) -> tuple[Shape, ...]:
+        """What the stage's tasks need, as far as the plan shows it; the least first."""
+        planned = self._plan.stages[stage.name]
+        return (planned.demand.shapes if planned.demand else ()) or (planned.shape,)
+
+    def cores(self, stage: StageRun, index: int | None = None) -> int:
+        """The cores of a task; without one, the least that the stage's tasks need."""
+        if stage.demand is None:
+            return self._plan.stages[stage.name].cores
+        ask = None if index is None else stage.ask_of(index)
+        return self.shapes(stage)[0].cores if ask is None else ask.cores
+
+    def alike(self, stage: StageRun, tasks: Sequence[Request]) -> Iterator[tuple[Shape, list[Request]]]:
+        """The tasks that can go in one bundle, those of the first one first: they ask for the same."""
+        found: dict[tuple[Shape, int], list[Request]] = {}
+        for task in tasks:
+            shape = self.shape(stage, task.index)
+            found.setdefault((shape, id(stage.ask_of(task.index))), []).append(task)
+        for (shape, _), same in found.items():
+            yield shape, same if stage.demand is None else same[: self.bundle_size(stage, shape)]
+
+    def has_room(self, stage: StageRun, shape: Shape, index: int | None = None) -> bool:
         """Whether a task of a stage can be handed out."""
-        return self._backend.has_room(shape, self._plan.stages[stage.name].cores)
+        return self._backend.has_room(shape, self.cores(stage, index))
 
-    def has_room_for(self, tasks: Sequence[tuple[StageRun, Shape]]) -> bool:
+    def has_room_for(self, tasks: Sequence[tuple[StageRun, int]]) -> bool:
         """Whether all of these can run at the same time, beside running tasks."""
         return self._backend.has_room_for(self._with_cores(tasks))
 
-    def could_hold(self, tasks: Sequence[tuple[StageRun, Shape]]) -> bool:
+    def could_hold(self, tasks: Sequence[tuple[StageRun, int]]) -> bool:
         """Whether all of these could run at the same time, beside what stays up.
 
         If not, they wait for one of these to end; others, who may need it, must not wait for them.
         """
         return self._backend.could_hold(self._with_cores(tasks))
 
-    def _with_cores(self, tasks: Sequence[tuple[StageRun, Shape]]) -> list[tuple[Shape, int]]:
-        return [(shape, self._plan.stages[stage.name].cores) for stage, shape in tasks]
+    def _with_cores(self, tasks: Sequence[tuple[StageRun, int]]) -> list[tuple[Shape, int]]:
+        return [(self.shape(stage, index), self.cores(stage, index)) for stage, index in tasks]
 
     def line(self, shape: Shape) -> str:
         """The queue of tasks of a shape."""
@@ -134,18 +158,22 @@ class Dispatcher:
         record: Queued = {"event": "queued", "stage": stage.name, "bundle": number, "tasks": indices}
         if any(request.attempt > 1 for request in requests):
             record["attempts"] = [request.attempt for request in requests]
+        ask = stage.ask_of(indices[0])
+        if ask is not None:
+            record["asked"] = ask.own
         if stage.escalated:
             resources = stage.resources_of(indices[0])  # all have the same: their shape shows it
             work = work.within(resources)
-            if changed := resources.changes(stage.spec.resources):
+            if changed := resources.changes(stage.spec_of(indices[0]).resources):
                 record["resources"] = changed
         self._ledger.append(record)
         for request in requests:
             self.in_flight[(stage.name, request.index)] = InFlight(number, request.attempt)
-        self.sent[number] = Sent(stage, requests, time.monotonic())
+        cores = self.cores(stage, indices[0])
+        self.sent[number] = Sent(stage, requests, time.monotonic(), cores)
         root = str(self._ledger.paths.root)
         bundle = Bundle(number, root, self._epoch, work, requests, 2 * BUNDLE_SECONDS, stage.needed_seconds)
-        future = self._backend.submit(shape, self._plan.stages[stage.name].cores, bundle)
+        future = self._backend.submit(shape, cores, bundle)
         future.add_done_callback(lambda done: self.finished.put((number, done)))
 
     def adopt(self, stage: str, index: int, attempt: int) -> None:

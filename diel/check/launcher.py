@@ -7,10 +7,8 @@ import re
 import sys
 
 from diel.check.flaws import Check
-from diel.errors import Problem
 from diel.graph.launcher import VARIABLE, told
-from diel.load import Document
-from diel.site import Site
+from diel.site import Misfit, Site, find_program, launcher_words
 from diel.site.launcher import chosen_launcher
 from diel.site.site import FOUND_HERE
 from diel.spec import Resources, Stage
@@ -41,12 +39,10 @@ def check_launcher(found: Check, name: str) -> None:
             found.add((*key, place), message, 'write a text, or a list: ["${{ launcher }}", PROGRAM]')
 
 
-def with_launcher(
-    document: Document, site: Site, pool: str, stage: str, wanted: Resources, problems: list[Problem]
-) -> Site:
-    """The site with the words of a stage's launcher, if that is looked for on this machine.
+def with_launcher(site: Site, pool: str, wanted: Resources) -> Site:
+    """The site with the words of a task's launcher, if that is looked for on this machine.
 
-    Adds a problem if there is no such launcher.
+    Raises Misfit if there is no such launcher.
     """
     chosen = chosen_launcher(site, pool, wanted)
     if not isinstance(chosen, str) or chosen in site.launchers:
@@ -59,9 +55,15 @@ def with_launcher(
     if sought:
         message += f": there is no {FOUND_HERE[chosen]} on PATH"
         hint = "install it or load its module, or write its words into `launchers` of a site file"
-    key = ("stages", stage, "resources", *(("launcher",) if wanted.launcher else ()))
-    problems.append(document.problem(key, message, hint))
-    return site
+    raise Misfit(message, hint, ("resources", "launcher") if wanted.launcher else ("resources",))
+
+
+def words_of(site: Site, pool: str, wanted: Resources) -> tuple[str, ...]:
+    """The words that start a task's ranks; none without ranks. Raises Misfit as `with_launcher` does."""
+    words = launcher_words(with_launcher(site, pool, wanted), pool, wanted) if wanted.mpi else ()
+    if site.scheduled or not words:
+        return words  # the program is on the node, not on this host
+    return (find_program(words[0]) or words[0], *words[1:])
 
 
 def here(name: str) -> tuple[str, ...]:

@@ -133,9 +133,9 @@ def check_values(found: Check, values: Mapping[str, Any], unread: Collection[str
     for name, stage in workflow.stages.items():
         axes = [*stage.over, *(label for given in stage.inputs.values() for label in given.at)]
         drawn = {one for label in axes if label in workflow.axes for one in workflow.axes[label].sets}
-        published = {edge.published.name for edge in found.graph.into(name) if edge.published is not None}
+        handed = found.graph.handed_to(name)
         for read, key in hyperparameter_reads(name, stage).items():
-            if read in values or read in published or read not in workflow.hyperparameters:
+            if read in values or read in handed or read not in workflow.hyperparameters:
                 continue
             if read in unread or found.is_wrong(key) or found.is_wrong(("hyperparameters", read)):
                 continue  # which may be the reason

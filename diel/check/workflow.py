@@ -28,6 +28,7 @@ from diel.modules.catalogue import Module, ModuleNotFound, find, search_path
 from diel.paths import registry_dir, runs_dir
 from diel.registry import Hyperparameters, read_current, resolve
 from diel.spec import Workflow
+from diel.spec.forms.axis import Points
 from diel.spec.rendering import Filling
 
 NO_TEMPLATES: Mapping[str, Filling] = {}
@@ -43,6 +44,8 @@ class Checked(NamedTuple):
     hyperparameters: Hyperparameters
     counts: Mapping[str, int | None]
     """Points by axis; None if only a run will show them."""
+    points: Mapping[str, Points] = {}
+    """Those that are listed or computed, by axis."""
 
     @property
     def workflow(self) -> Workflow:
@@ -111,7 +114,7 @@ def check(
         unread = check_searches(found, settled, () if kept is not None else hyperparameters.settings)
     check_values(found, settled, unread)
     found.stop_at(0)
-    return Checked(document, graph, found.modules, hyperparameters, counts)
+    return Checked(document, graph, found.modules, hyperparameters, counts, found.points)
 
 
 def _check_stage(found: Check, name: str, values: Mapping[str, Any], *, anew: bool) -> None:
@@ -121,11 +124,11 @@ def _check_stage(found: Check, name: str, values: Mapping[str, Any], *, anew: bo
     check_command(found, name)
     if "launcher" in str(stage.command).lower():  # DIEL_LAUNCHER too
         check_launcher(found, name)
-    published = {edge.published.name for edge in found.graph.into(name) if edge.published is not None}
+    handed = found.graph.handed_to(name)
     if stage.files:
-        check_files(found, name, names, values, {*published, *found.searched(name)}, anew=anew)
+        check_files(found, name, names, values, {*handed, *found.searched(name)}, anew=anew)
     if name in found.modules:
-        known = {label: value for label, value in values.items() if label not in published}
+        known = {label: value for label, value in values.items() if label not in handed}
         check_module(found, name, names, known)
 
 

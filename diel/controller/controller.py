@@ -44,6 +44,7 @@ from diel.tasks.results import Results
 from diel.tasks.stage_run import StageRun
 
 if TYPE_CHECKING:
+    from diel.attempt.bundle import Request
     from diel.journal.records import WorkerFacts
 
 LOOK_SECONDS = 0.1
@@ -246,18 +247,28 @@ class Controller:
                     return True
             elif self._finder.has_work(stage):
                 size = self._dispatcher.bundle_size(stage, self._dispatcher.shape(stage))
+                size += self._finder.spare(stage)
                 tasks = self._finder.ready_tasks(stage, size, until)
                 if not tasks:
                     continue
-                shape = self._dispatcher.shape(stage, tasks[0].index)
-                alike = [task for task in tasks if self._dispatcher.shape(stage, task.index) == shape]
-                if self._dispatcher.line(shape) not in full and self._dispatcher.has_room(stage, shape):
-                    self._finder.hold(stage, [task for task in tasks if task not in alike])
-                    self._dispatcher.send(stage, shape, self._stages.work[stage.name], alike)
+                if self._hand_out_some(stage, tasks, full):
                     return True
-                self._finder.hold(stage, tasks)
-                if self._dispatcher.could_hold([(stage, shape)]):
-                    full.add(self._dispatcher.line(shape))
+        return False
+
+    def _hand_out_some(self, stage: StageRun, tasks: list[Request], full: set[str]) -> bool:
+        """Hands out a bundle of tasks that ask for the same; others wait in the lines `full`."""
+        for shape, alike in self._dispatcher.alike(stage, tasks):
+            first = alike[0].index
+            if self._dispatcher.line(shape) in full:
+                continue
+            if self._dispatcher.has_room(stage, shape, first):
+                handed = {task.index for task in alike}
+                self._finder.hold(stage, [task for task in tasks if task.index not in handed])
+                self._dispatcher.send(stage, shape, self._stages.work_of(stage, first), alike)
+                return True
+            if self._dispatcher.could_hold([(stage, first)]):
+                full.add(self._dispatcher.line(shape))
+        self._finder.hold(stage, tasks)
         return False
 
     def _take_finished(self) -> None:
@@ -328,9 +339,10 @@ class Controller:
         found: dict[str, float] = {}
         for stage in self._stages.runs.values():
             if stage.mean_seconds is not None and self._finder.has_work(stage):
-                label = self._dispatcher.shape(stage).label
-                near = min(stage.size - stage.ended, stage.at_once)
-                found[label] = found.get(label, 0.0) + near * stage.mean_seconds
+                near, shapes = min(stage.size - stage.ended, stage.at_once), self._dispatcher.shapes(stage)
+                for shape in shapes:
+                    share = near * stage.mean_seconds / len(shapes)
+                    found[shape.label] = found.get(shape.label, 0.0) + share
         return found
 
     def _needed(self) -> dict[str, float]:
@@ -338,8 +350,8 @@ class Controller:
         found: dict[str, float] = {}
         for stage in self._stages.runs.values():
             if not stage.complete and (self._finder.has_work(stage) or stage.history.under_way):
-                label = self._dispatcher.shape(stage).label
-                found[label] = min(stage.needed_seconds, found.get(label, math.inf))
+                for shape in self._dispatcher.shapes(stage):
+                    found[shape.label] = min(stage.needed_seconds, found.get(shape.label, math.inf))
         return found
 
     def _read_requests(self) -> None:

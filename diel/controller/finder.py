@@ -14,6 +14,7 @@ from diel.expressions import ExpressionError
 from diel.journal.stage_history import ranges
 from diel.project.cache import Cache
 from diel.project.requests import Cancel
+from diel.site import Misfit
 from diel.states import FailureClass, TaskState
 from diel.tasks.ledger import Ledger
 from diel.tasks.link import Verdict
@@ -24,6 +25,10 @@ from diel.tasks.surrogate import tell_cached
 
 if TYPE_CHECKING:
     from diel.journal.records import Cached
+
+
+HELD = 1000
+"""The most tasks of a stage that are held because they ask for what has no room."""
 
 
 class Finder:
@@ -48,6 +53,10 @@ class Finder:
         wake = stage.next_wake()
         due = wake is not None and wake <= time.monotonic()
         return stage.has_pending or due or bool(self._held.get(stage.name))
+
+    def spare(self, stage: StageRun) -> int:
+        """How many more tasks to look for than one bundle takes: others may ask for what has room."""
+        return min(len(self._held.get(stage.name, ())), HELD) if stage.demand is not None else 0
 
     def hold(self, stage: StageRun, tasks: list[Request]) -> None:
         self._held[stage.name] = {task.index: task for task in tasks}
@@ -178,7 +187,19 @@ class Finder:
             return None
         if self._find_cached(stage, index, recipe, task):
             return None
+        if stage.demand is not None and not self._is_placed(stage, index):
+            return None
         return task if serving is None or serving.ask(stage, index) else None
+
+    def _is_placed(self, stage: StageRun, index: int) -> bool:
+        """Whether what a task asks for is right, and fits a pool; else it fails alone."""
+        try:
+            stage.ask_of(index)
+        except Misfit as error:
+            self._ledger.fail(stage, index, {"class": FailureClass.LAUNCH, "message": str(error)})
+            self._stages.note_end(stage, index)
+            return False
+        return True
 
     def _find_cached(self, stage: StageRun, index: int, recipe: Recipe, task: Request) -> bool:
         if self._cache is None or stage.name in self._anew or stage.spec.service is not None:

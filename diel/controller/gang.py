@@ -143,13 +143,12 @@ class Gangs:
                 self._judge(line, group)
                 continue
             wanted = [*members, *(member for member in self._awaited() if member not in members)]
-            shapes = [(one, self._dispatcher.shape(one, index)) for one, index in wanted]
-            lines = {self._dispatcher.line(shape) for _, shape in shapes}
+            lines = {self._dispatcher.line(self._dispatcher.shape(*member)) for member in wanted}
             # What has begun goes first: running tasks wait for it, and keep their room meanwhile.
-            if (group in line.begun or not lines & full) and self._dispatcher.has_room_for(shapes):
+            if (group in line.begun or not lines & full) and self._dispatcher.has_room_for(wanted):
                 self._send(line, group, members)
                 return True
-            if self._dispatcher.could_hold(shapes):
+            if self._dispatcher.could_hold(wanted):
                 full |= lines
             return False
         return False
@@ -223,5 +222,5 @@ class Gangs:
             self._streaming.begin(stage, index)
             task = self._finder.take(stage, index)
             shape = self._dispatcher.shape(stage, index)
-            self._dispatcher.send(stage, shape, self._stages.work[stage.name], [task])
+            self._dispatcher.send(stage, shape, self._stages.work_of(stage, index), [task])
         self._judge(line, group)

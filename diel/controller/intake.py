@@ -7,6 +7,7 @@ import pickle
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
+from functools import partial
 from typing import TYPE_CHECKING
 
 from diel.attempt.bundle import BundleReport
@@ -16,6 +17,7 @@ from diel.blocks.dispatcher import Dispatcher, Sent, reset
 from diel.controller.stages import Stages
 from diel.errors import DielError, NotBegun, WorkerLost
 from diel.journal.stage_history import Attempt
+from diel.site import Misfit
 from diel.spec import Resources, Rule
 from diel.states import FailureClass, TaskState
 from diel.tasks.ledger import Ledger
@@ -40,8 +42,9 @@ DIED = WorkerLost.__name__
 """Parsl's exception has the same name, and is not imported here. It says that a worker ended under a bundle,
 not that its node or block did."""
 
-Fits = Callable[[str, Resources], bool]
-"""Whether a task of a stage (by name) with these resources fits any pool."""
+Fits = Callable[..., bool]
+"""Whether a task of a stage (by name) with these resources fits its pool: another than the stage's, if one
+is given."""
 
 _STEPS = {"memory": 2.0**20, "walltime": 1.0}
 """How close a request comes to a pool's limit: a MiB, a second."""
@@ -174,7 +177,7 @@ class Intake:
                 begun += 1
                 left = self._ledger.paths.task_dir(stage.name, index, attempt.number)
                 kill_marked("DIEL_TASK_DIR", str(left))  # a command outlives its worker
-                kind, message = self._blame(stage, attempt, sent, error)
+                kind, message = self._blame(stage, index, attempt, sent, error)
                 self.lose(stage, index, kind, message, self._node(attempt.worker))
             else:
                 self._dispatcher.take_back(stage, number, [index])
@@ -203,10 +206,10 @@ class Intake:
         self.read_news()
 
     def _blame(
-        self, stage: StageRun, attempt: Attempt, sent: Sent, error: BaseException
+        self, stage: StageRun, index: int, attempt: Attempt, sent: Sent, error: BaseException
     ) -> tuple[FailureClass, str]:
         """Why a worker was lost with a task, as far as this host knows."""
-        limit = stage.spec.timeout
+        limit = stage.spec_of(index, attempt.number).timeout
         age = min(time.time() - attempt.time, time.monotonic() - sent.since)  # the clock can step
         if limit is not None and age >= limit:
             message = f"ran longer than its timeout of {limit:g} s, and let nothing else run"
@@ -270,21 +273,33 @@ class Intake:
 
     def _retry(self, stage: StageRun, index: int, record: Fail, kind: FailureClass, node: str | None) -> None:
         """Runs a task again, with more memory or walltime if its policy says so, or fails it."""
-        rule = stage.spec.rule(kind)
+        try:
+            self._try_again(stage, index, record, kind, node)
+        except Misfit as error:
+            self._fail(stage, index, record, f"{record['message']}; it cannot run again: {error}")
+
+    def _try_again(
+        self, stage: StageRun, index: int, record: Fail, kind: FailureClass, node: str | None
+    ) -> None:
+        number = record["attempt"]
+        ask = stage.ask_of(index, number)
+        rule = (stage.spec if ask is None else ask.spec).rule(kind)
         if rule.exclude and node:
             self.excluded.add(node)
         count = stage.count_failure(index, SHARED if rule.shared else kind)
         if count > rule.retries:
             self._fail(stage, index, record)
             return
-        before = stage.resources_of(index)
-        after = escalated(stage.name, before, rule, self._fits)
+        before = stage.resources_of(index, number)
+        fits = self._fits if ask is None else partial(self._fits, pool=ask.shape.pool)
+        after = escalated(stage.name, before, rule, fits)
         hopeless = exhausted(before, after, rule)
         if hopeless and not (kind is FailureClass.WALLTIME and stage.spec.checkpoint):
             self._fail(stage, index, record, f"{record['message']}; {hopeless}")
             return
         if after != before:
-            stage.granted[index] = after
+            stage.granted[index] = after.changes(stage.spec_of(index, number).resources)
+        stage.ask_of(index)  # the next attempt can ask for something else
         reset(stage, index)
         stage.later(index, time.monotonic() + min(rule.backoff * 2.0 ** min(count - 1, 32), MAX_BACKOFF))
 

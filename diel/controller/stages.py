@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from diel.attempt.bundle import Work
 from diel.axes.adaptive import Adaptive, Standing, adaptive_axes
 from diel.axes.domain import make_domain
+from diel.check.launcher import words_of
 from diel.errors import DielError, UsageError
 from diel.gangs.service import Serving
 from diel.graph import hyperparameter_reads
@@ -16,8 +17,10 @@ from diel.plan import Plan
 from diel.project.run_file import RunFile
 from diel.search.decider import Decider, Deciding, Looping
 from diel.search.search import Searching
+from diel.site import Ask
 from diel.states import FailureClass
 from diel.tasks.axes import Axes
+from diel.tasks.demand import asking
 from diel.tasks.environment import environment_part, environments_of_stage
 from diel.tasks.keeping import Keeping
 from diel.tasks.ledger import Ledger
@@ -74,7 +77,11 @@ class Stages:
         self.streams = ends_of(plan.graph, self.into, self.out_of) if joined else {}
         """By stage, what its tasks put and get while they run; only for stages that run together."""
         self.recipes = {name: self._recipe(stage, run_file) for name, stage in self.runs.items()}
-        self.work = {name: self._work(name) for name in self.runs}
+        self._work = {name: self._planned_work(name) for name in self.runs}
+        self._work_asked: dict[str, tuple[Ask, Work]] = {}
+        for name, stage in self.runs.items():
+            if stage.spec.demand:
+                stage.demand = asking(plan.checked.document, plan.site, words_of, self.recipes[name].sources)
         served = uses(lambda stage: stage.service is not None)
         self.serving = Serving(plan, ledger, self.runs, self.into, self.recipes) if served else None
         """What is up while others ask it."""
@@ -110,10 +117,24 @@ class Stages:
             parts |= environment_part(stage.spec, self._ledger.paths)
         return Recipe(sources, module, parts, self.streams.get(stage.name))
 
-    def _work(self, name: str) -> Work:
-        plan, stage, planned = self._plan, self._plan.workflow.stages[name], self._plan.stages[name]
+    def _planned_work(self, name: str) -> Work:
+        stage, planned = self._plan.workflow.stages[name], self._plan.stages[name]
+        return self._made_work(Ask(stage, planned.shape, planned.cores, planned.launcher), name)
+
+    def _made_work(self, ask: Ask, name: str) -> Work:
+        stage, module, site = ask.spec, self._plan.modules.get(name), self._plan.site
         inner = environments_of_stage(stage, self._ledger.paths) if stage.environment is not None else None
-        return work_of(name, stage, plan.modules.get(name), planned.launcher, planned.shape, plan.site, inner)
+        return work_of(name, stage, module, ask.launcher, ask.shape, site, inner)
+
+    def work_of(self, stage: StageRun, index: int) -> Work:
+        """What a worker must know of a stage, with what one of its tasks asks for."""
+        ask = stage.ask_of(index)
+        if ask is None:
+            return self._work[stage.name]
+        known = self._work_asked.get(stage.name)
+        if known is None or known[0] is not ask:
+            known = self._work_asked[stage.name] = ask, self._made_work(ask, stage.name)
+        return known[1]
 
     @property
     def complete(self) -> bool:
@@ -170,6 +191,7 @@ class Stages:
     def note_end(self, stage: StageRun, index: int) -> None:
         """A task ended: those that wait for it can run now, or never."""
         stage.ended += 1
+        stage.asked.pop(index, None)
         for link in self.out_of[stage.name]:
             link.count(index)
             if link.down.known:

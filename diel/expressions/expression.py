@@ -14,7 +14,8 @@ from typing import Any
 from simpleeval import EvalWithCompoundTypes, InvalidExpression
 
 from diel.errors import DielError, HintedError, did_you_mean
-from diel.expressions.functions import FUNCTIONS, OPERATORS, SCALARS, Undefined, is_list, noun, written
+from diel.expressions.functions import FUNCTIONS, OPERATORS, SCALARS, is_list, noun, written
+from diel.expressions.quantity import Quantity, Undefined, literals
 
 MAX_EXPRESSION = 10_000
 """Longest expression, in characters."""
@@ -157,9 +158,11 @@ def _syntax_tree(text: str, offset: int) -> ast.expr:
     if "#" in _QUOTED.sub("", flat):
         raise ExpressionError("an expression cannot hold a comment", offset + text.index("#"))
     try:
+        flat, quantities = literals(flat) if re.search(r"\d\s?[A-Za-z]", flat) else (flat, {})
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Python warns of what it would not like in a program
-            return ast.parse(flat, mode="eval").body
+            tree = ast.parse(flat, mode="eval")
+        return (_Quantities(flat, quantities).visit(tree) if quantities else tree).body
     except SyntaxError as error:
         # Python gives no column, or one on a later line, if the text ends too soon
         column = min(error.offset - 1, len(text)) if error.offset and error.lineno == 1 else len(text)
@@ -170,7 +173,19 @@ def _syntax_tree(text: str, offset: int) -> ast.expr:
         raise ExpressionError("the expression holds a character that is not allowed there", offset) from None
 
 
+class _Quantities(ast.NodeTransformer):
+    """Puts sizes and durations where names hold their places."""
+
+    def __init__(self, text: str, found: Mapping[int, Quantity]) -> None:
+        self._at = {len(text[:place].encode()): one for place, one in found.items()}
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        found = self._at.get(node.col_offset)
+        return node if found is None else ast.copy_location(ast.Constant(found), node)  # type: ignore[arg-type]
+
+
 _ADVICE = (
+    (r"(?i)\d\s*[kmgtp]i?b?\b", "write sizes as 2GiB or 500MB, durations as 90s, 10m or 1h30m"),
     (r"![^=]", "write `not` for !"),
     (r"(?<![=!<>])=(?!=)", "write == to compare"),
     (r"&&", "write `and` for &&"),
@@ -237,7 +252,7 @@ def _objection(node: ast.AST) -> str:
     if isinstance(node, ast.Name | ast.Attribute):
         name = node.id if isinstance(node, ast.Name) else node.attr
         return f"a name cannot start with an underscore: {name}" if name.startswith("_") else ""
-    if isinstance(node, ast.Constant) and not isinstance(node.value, str | int | float | None):
+    if isinstance(node, ast.Constant) and not isinstance(node.value, str | int | float | None | Quantity):
         return f"{type(node.value).__name__} values are not allowed"
     if isinstance(node, ast.Dict) and None in node.keys:
         return "`**` before a mapping is not allowed"
@@ -259,6 +274,7 @@ def _call_objection(node: ast.Call) -> str:
 
 
 def chain_of(node: ast.AST) -> Chain | None:
+    """The dotted name that a node is; None where it is none. `x["a"]` counts as `x.a`."""
     names: list[str] = []
     while isinstance(node, ast.Attribute | ast.Subscript):
         if isinstance(node, ast.Attribute):

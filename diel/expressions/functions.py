@@ -13,7 +13,8 @@ from typing import Any
 
 from simpleeval import safe_add
 
-from diel.errors import HintedError, counted
+from diel.errors import counted
+from diel.expressions.quantity import Quantity, Undefined, size
 
 SCALARS = (str, int, float, type(None))
 
@@ -35,11 +36,14 @@ def written(value: Any) -> str:
         return int.__repr__(value)
     if isinstance(value, PurePath):
         return str(value)
+    if isinstance(value, Quantity):
+        return written(value.number)
     return json.dumps(plain(value), ensure_ascii=False)
 
 
 def plain(value: Any) -> Any:
-    """A value of a scope as plain JSON: paths become text, other mappings and lists dict and list."""
+    """A value of a scope as plain JSON: paths become text, sizes bytes, durations seconds, other mappings and
+    lists dict and list."""
     if isinstance(value, SCALARS):
         return value
     if isinstance(value, PurePath):
@@ -48,7 +52,7 @@ def plain(value: Any) -> Any:
         return {key: plain(item) for key, item in value.items()}
     if is_list(value):
         return [plain(item) for item in value]
-    return value
+    return value.number if isinstance(value, Quantity) else value
 
 
 def is_list(value: Any) -> bool:
@@ -62,15 +66,13 @@ MAX_BITS = 4096
 """Largest whole number that a power or a product can make, in bits."""
 
 
-class Undefined(HintedError):
-    """A computation that was refused, with the reason."""
-
-
 def noun(value: Any) -> str:
     """The kind of a value, in words."""
     if value is None:
         return "null"
     nouns = {bool: "a truth value", int: "a whole number", float: "a number", str: "a text"}
+    if isinstance(value, Quantity):
+        return str(value)
     return nouns.get(type(value), "a list" if is_list(value) else "a mapping")
 
 
@@ -202,7 +204,7 @@ def _fortran(value: Any) -> str:
 
 
 _BUILT_IN = (abs, all, any, float, int, len, max, min, sorted, sum)
-_OF_MATH = (math.ceil, math.exp, math.floor, math.log, math.log10, math.sqrt)
+_OF_MATH = (math.ceil, math.exp, math.floor, math.log, math.log10, math.log2, math.sqrt)
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     **{function.__name__: function for function in (*_BUILT_IN, *_OF_MATH)},
     "format": _format,
@@ -211,6 +213,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "mean": _mean,
     "range": _range,
     "round": _round,
+    "size": size,
     "str": written,
     "where": _where,
 }

@@ -150,6 +150,10 @@ class StageGraph:
         """The edges that a stage waits for."""
         return self._into[stage]
 
+    def handed_to(self, stage: str) -> set[str]:
+        """The hyperparameters that a stage reads as stages before it made them."""
+        return {edge.published.name for edge in self._into[stage] if edge.published is not None}
+
     def out_of(self, stage: str) -> tuple[Edge, ...]:
         """The edges that wait for a stage."""
         return self._out_of[stage]

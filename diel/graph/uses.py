@@ -132,6 +132,7 @@ def _texts(stage: Stage) -> Iterator[tuple[Key, Any]]:
     """The parts of a stage that can hold expressions, with their keys; all of `when` is one."""
     for place in ("command", "params", "env"):
         yield (place,), getattr(stage, place)
+    yield from stage.demand.items()
     for label, given in stage.inputs.items():
         yield ("inputs", label, "initially"), given.initially
     for label, given_file in stage.files.items():

@@ -144,7 +144,9 @@ class Queued(_Stamped):
     tasks: Indices
     attempts: NotRequired[list[Count]]
     resources: NotRequired[dict[str, Any]]
-    """What they ask for, if it differs from their stage."""
+    """What they get, if it is more than they ask for."""
+    asked: NotRequired[dict[str, Any]]
+    """What they ask for by expressions of their stage."""
 
 
 class _Verdict(_Stamped):

@@ -68,11 +68,13 @@ _PLAIN = (
 _ELSEWHERE = (
     r"(.*\.)?description|hyperparameters\.[^.]*\.when|stages\.[^.]*\.(command|params|env|files|when)(\..*)?"
     r"|stages\.[^.]*\.(inputs\.[^.]*\.initially(\..*)?|outputs\.[^.]*(\.path|\.glob|\.file)?)"
+    r"|stages\.[^.]*\.(timeout|environment|(resources|retries)(\.[^.]*)?)"
 )
 """Keys outside the axes whose texts can hold expressions, evaluated task by task."""
 _STRAY = (
     "an expression where none is evaluated",
-    "expressions belong in command, params, env, files, outputs, when and initially, and hp.NAME in axes",
+    "expressions belong in command, params, env, files, outputs, when, initially, resources, timeout and "
+    "retries, and hp.NAME in axes",
 )
 
 

@@ -258,7 +258,7 @@ class Searching(Decider):
         if stage.history.state(index) != TaskState.DONE:
             return 0.0
         seconds: float = self._ledger.results.record(stage.name, index).get("seconds", 0.0)
-        return seconds * stage.spec.resources.cores
+        return seconds * stage.resources_of(index).cores
 
     def tend(self) -> None:
         """Reads what running tasks have reported, and stops the trials that the pruner gives up."""
@@ -317,7 +317,7 @@ class Searching(Decider):
         last = max(trial.reported)
         said = f"{self.search.watched} was {trial.reported[last]:g} at step {last}"
         spent = sum(
-            max(0.0, self._now() - stage.history.under_way[index].time) * stage.spec.resources.cores
+            max(0.0, self._now() - stage.history.under_way[index].time) * stage.resources_of(index).cores
             for stage, index in self._under_way(context, trial.number)
             if stage.history.state(index) == TaskState.RUNNING
         )

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import os
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from diel.errors import counted
+from diel.errors import HintedError, counted
 from diel.site.site import Pool, Site
-from diel.spec import Resources
+from diel.spec import Resources, Stage
+from diel.spec.demand import Place
 from diel.values import format_duration, format_size
 
 
@@ -60,6 +61,55 @@ class Shape(NamedTuple):
     def block_walltime(self, pool: Pool, grace: float) -> float:
         """Seconds of a block: the pool's, or more if a task needs it and the queue allows it."""
         return min(max(pool.walltime, self.walltime + grace), pool.longest)
+
+
+class Ask(NamedTuple):
+    """What one task asks for."""
+
+    spec: Stage
+    """Its stage, with this task's resources, timeout and retries."""
+    shape: Shape
+    cores: int
+    """On all its nodes; 0 if it shares those of others."""
+    launcher: tuple[str, ...] = ()
+    """The words that start its ranks."""
+
+    @property
+    def seconds(self) -> float | None:
+        """The longest that it may run: its walltime, or its timeout."""
+        return self.spec.resources.walltime or self.spec.timeout
+
+    @property
+    def own(self) -> dict[str, Any]:
+        """What expressions gave, by key: `ranks`, `memory` in bytes, `timeout` in seconds, `retries`."""
+        values: dict[str, Any] = {}
+        for key in self.spec.demand:
+            part: Any = self.spec
+            for name in key:
+                part = getattr(part, str(name))
+            values[str(key[-1])] = part.limit if key == ("retries",) else part
+        return values
+
+
+class Misfit(HintedError):
+    """A demand that is wrong, or fits no pool; `place` is `file:line:column` of the expression."""
+
+    def __init__(
+        self,
+        message: str,
+        hint: str,
+        key: Place,
+        offset: int | None = None,
+        *,
+        place: str = "",
+        unfit: bool = False,
+    ) -> None:
+        """`unfit`: no pool has as much."""
+        super().__init__(message, hint)
+        self.key, self.offset, self.place, self.unfit = key, offset, place, unfit
+
+    def __str__(self) -> str:
+        return f"{self.place}: {super().__str__()}" if self.place else super().__str__()
 
 
 def shape_of(pool: str, wanted: Resources) -> Shape:
@@ -146,6 +196,33 @@ def nodes_that_fit(pool: Pool, wanted: Resources, *, scheduled: bool = False) ->
     nodes = -(-wanted.ranks // each)
     spread = wanted.model_copy(update={"nodes": nodes})
     return nodes if nodes > 1 and not lacks(pool, spread, scheduled=scheduled) else None
+
+
+def ask_of(site: Site, stage: Stage) -> Ask:
+    """What a task of a stage asks for, in the first pool that it fits, without a launcher. Raises Misfit."""
+    wanted = stage.resources
+    shares = stage.service is not None and stage.service.shared_cores and not site.scheduled
+    shape = shape_of(_pool_of(site, wanted), wanted)
+    return Ask(stage, shape, 0 if shares else wanted.cores)
+
+
+def _pool_of(site: Site, wanted: Resources) -> str:
+    """The first pool that a task fits into, or the pool that it names. Raises Misfit."""
+    pools = site.pools
+    if wanted.pool is not None:
+        if wanted.pool not in pools:
+            message = f"site '{site.name}' has no pool '{wanted.pool}'"
+            raise Misfit(message, f"pools: {', '.join(pools)}", ("resources", "pool"))
+        pools = {wanted.pool: pools[wanted.pool]}
+    missing = {label: lacks(pool, wanted, scheduled=site.scheduled) for label, pool in pools.items()}
+    fitting = [label for label, lacking in missing.items() if not lacking]
+    if fitting:
+        return fitting[0]
+    reasons = "; ".join(f"pool '{label}': {', '.join(lacking)}" for label, lacking in missing.items())
+    spread = [nodes_that_fit(pool, wanted, scheduled=site.scheduled) for pool in pools.values()]
+    over = next((f"write `nodes: {nodes}`, " for nodes in spread if nodes is not None), "")
+    hint = f"{reasons}; {over}ask for less, or choose another site with --site"
+    raise Misfit(f"fits no pool of site '{site.name}'", hint, ("resources",))
 
 
 def within(site: Site, nodes: int) -> Site:

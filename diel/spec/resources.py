@@ -65,6 +65,10 @@ class Resources(SpecModel):
         known = {name: changes[name] for name in _CHANGING if name in changes}
         return self.model_copy(update=known) if known else self
 
+    def at_least(self, changes: Mapping[str, Any]) -> "Resources":
+        """What a later attempt asks for after it was granted these: a retry never gets less."""
+        return self.changed({name: max(changes[name], getattr(self, name) or 0) for name in changes})
+
     def flaws(self) -> Iterator[Flaw]:
         nodes, ranks, each = self.nodes, self.ranks, self.ranks_per_node
         if self.launcher is not None and not self.mpi:

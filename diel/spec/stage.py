@@ -2,13 +2,21 @@
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    ModelWrapValidatorHandler,
+    PrivateAttr,
+    model_validator,
+)
 
 from diel.spec.data import NO_FORM, Input, Output
+from diel.spec.demand import PLACES, Place, demand_in, with_values, without_demand
 from diel.spec.environment import named
 from diel.spec.model import (
     Duration,
@@ -207,6 +215,40 @@ class Stage(SpecModel):
     )
     when: str | bool | None = optional("Expression: the task is skipped if it is false.")
     extends: str | None = optional("A stage or template whose keys hold where it has none.", min_length=1)
+    _demand: dict[Place, str] = PrivateAttr(default_factory=dict)
+    _said: dict[str, Any] = PrivateAttr(default_factory=dict)
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _with_demand(cls, given: Any, make: ModelWrapValidatorHandler[Self]) -> Self:
+        if not isinstance(given, dict) or not any("${{" in str(given.get(place)) for place in PLACES):
+            return make(given)
+        below = {"resources": Resources.model_fields, "retries": Retries.model_fields}
+        demand = demand_in(given, {place: below.get(place, ()) for place in cls.model_fields})
+        stage = make(without_demand(given, demand) if demand else given)
+        if demand:
+            stage._demand.update(demand)
+            stage._said.update({place: given[place] for place in PLACES if place in given})
+        return stage
+
+    @property
+    def demand(self) -> Mapping[Place, str]:
+        """The expressions that say what each of its tasks asks for, by key; the model holds the rest."""
+        return self._demand
+
+    @property
+    def bare(self) -> Self:
+        """The stage without the least that stands in place of its expressions for durations."""
+        walltime = None if ("resources", "walltime") in self.demand else self.resources.walltime
+        resources = self.resources.model_copy(update={"walltime": walltime})
+        timeout = None if ("timeout",) in self.demand else self.timeout
+        return self.model_copy(update={"resources": resources, "timeout": timeout})
+
+    def as_asked(self, values: Mapping[Place, Any]) -> dict[str, Any]:
+        """As a file would write a stage that asks for these values; null leaves a key out."""
+        own = {"command": ("true",), "checkpoint": self.checkpoint}
+        grace = {} if self.grace is None else {"grace": f"{self.grace}s"}
+        return {**own, **grace, **with_values(self._said, values)}
 
     @property
     def interpreter(self) -> tuple[str, ...]:
@@ -257,10 +299,14 @@ class Stage(SpecModel):
             retries=default.retries if policy.retries is None else policy.retries,
             backoff=default.backoff if policy.backoff is None else policy.backoff,
             shared=default.shared and policy.retries is None,
-            memory=policy.memory or default.memory,
-            walltime=policy.walltime or default.walltime,
+            memory=policy.memory or (1.0 if self._grows("memory") else default.memory),
+            walltime=policy.walltime or (1.0 if self._grows("walltime") else default.walltime),
             exclude=bool(policy.exclude),
         )
+
+    def _grows(self, key: str) -> bool:
+        """Whether an expression says itself how much more a retry gets."""
+        return "task.attempt" in self.demand.get(("resources", key), "")
 
     def flaws(self) -> Iterator[Flaw]:
         if self.module is not None and self.command is not None:

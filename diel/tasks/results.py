@@ -91,7 +91,10 @@ def output_of(record: Made, name: str, run_root: Path) -> Any:
     entry = record.get("artifacts", {})[name]
     home = os.fspath(artifact_home(record, run_root))
     inside = entry.get("inside")
-    found = [Artifact(f"{home}/{file['path']}", file["digest"], inside) for file in files_of(entry)]
+    found = [
+        Artifact(f"{home}/{file['path']}", file["digest"], inside, file.get("size", 0))
+        for file in files_of(entry)
+    ]
     return found if "files" in entry else found[0]
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import heapq
 import math
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from diel.axes.adaptive import Adaptive, Standing
 from diel.axes.domain import UNKNOWN, Domain
@@ -16,6 +16,9 @@ from diel.spec import Resources, Stage
 from diel.spec.forms.axis import Points
 from diel.states import TaskState
 from diel.values import task_text
+
+if TYPE_CHECKING:
+    from diel.site import Ask
 
 
 @dataclass
@@ -40,8 +43,12 @@ class StageRun:
     """Failed attempts by task and class; those that the stage's `retries` covers count as one class."""
     hasty: dict[int, int] = field(default_factory=dict)
     """Consecutive interruptions right after an attempt began, by task."""
-    granted: dict[int, Resources] = field(default_factory=dict)
-    """What a task's next attempt gets, if that differs from what the stage asks for."""
+    granted: dict[int, dict[str, Any]] = field(default_factory=dict)
+    """What a task's next attempt gets, if that is more than what it asks for."""
+    demand: Callable[[int, int], Ask] | None = None
+    """What a task asks for at an attempt, if expressions say it. Raises Misfit."""
+    asked: dict[int, tuple[int, Ask]] = field(default_factory=dict)
+    """By task that has not ended: what it asks for at its latest attempt, with the attempt's number."""
     omitted: set[int] = field(default_factory=set)
     """Tasks that `when` left out: they have not failed."""
     _pending: deque[Iterator[int]] = field(default_factory=deque)
@@ -74,13 +81,32 @@ class StageRun:
         """Whether a task that ended lacks a result that was wanted."""
         return not self.history.state(index).good and index not in self.omitted
 
-    def resources_of(self, index: int) -> Resources:
-        """What a task's next attempt asks for: what its stage says, or more after a failure."""
-        granted = self.granted.get(index)
-        if granted is not None:
-            return granted
-        changed = self.history.resources.get(index)
-        return self.spec.resources if changed is None else self.spec.resources.changed(changed)
+    def ask_of(self, index: int, attempt: int | None = None) -> Ask | None:
+        """What a task asks for at an attempt, or at its next one; None if that is what its stage says.
+
+        Raises Misfit where it is wrong or fits no pool.
+        """
+        if self.demand is None:
+            return None
+        number = attempt or self.history.attempts.get(index, 0) + 1
+        known = self.asked.get(index)
+        if known is None or known[0] != number:
+            known = self.asked[index] = number, self.demand(index, number)
+        return known[1]
+
+    def spec_of(self, index: int, attempt: int | None = None) -> Stage:
+        """The stage with what one of its tasks asks for. Raises Misfit as `ask_of` does."""
+        ask = self.ask_of(index, attempt)
+        return self.spec if ask is None else ask.spec
+
+    def resources_of(self, index: int, attempt: int | None = None) -> Resources:
+        """What a task asks for at an attempt: what its stage says, or more after a failure.
+
+        Raises Misfit as `ask_of` does.
+        """
+        own = self.spec_of(index, attempt).resources
+        granted = self.granted.get(index) or self.history.resources.get(index)
+        return own if granted is None else own.at_least(granted)
 
     @property
     def escalated(self) -> bool:

@@ -76,7 +76,7 @@ def _at(name: str, group: Group) -> str:
 def members_of(stage: StageRun, index: int) -> list[str]:
     """The members of a task, as in `Context.member`: each of its MPI ranks, or the task."""
     task = f"{stage.name}/{index}"
-    wanted = stage.spec.resources
+    wanted = stage.resources_of(index)
     if wanted.processes == 1:
         return [task]
     return [f"{task}.{rank}" for rank in range(wanted.processes)]
@@ -97,15 +97,19 @@ def _ends(gets: list[StreamLink], puts: list[StreamLink], index: int) -> dict[st
     for link in puts:  # several may read one output
         group = link.group_of_upstream(index)
         if group is not None:
-            found[str(link.edge.output)] = {"role": "put", "channel": link.channel(group), **_ranks(link.up)}
+            found[str(link.edge.output)] = {
+                "role": "put",
+                "channel": link.channel(group),
+                **_ranks(link.up, index),
+            }
     for link in gets:
         channel, group_name = link.channel(link.group_of_downstream(index)), link.reading_group(index)
-        end = {"role": "get", "channel": channel, "group": group_name, **_ranks(link.down)}
+        end = {"role": "get", "channel": channel, "group": group_name, **_ranks(link.down, index)}
         found[str(link.edge.name)] = end
     return found
 
 
-def _ranks(stage: StageRun) -> dict[str, str]:
+def _ranks(stage: StageRun, index: int) -> dict[str, str]:
     """What `diel stream` must know to distinguish the ranks of a command."""
-    count = stage.spec.resources.processes
+    count = stage.resources_of(index).processes
     return {"ranks": str(count)} if count > 1 else {}

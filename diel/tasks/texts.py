@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from diel.artifacts import content
+from diel.artifacts import File, content
 from diel.attempt.bundle import Rendered
 from diel.errors import ModuleError
 from diel.expressions import Template, Tree, parse, parse_expression, parse_tree
@@ -113,7 +113,7 @@ class Files:
         return {name: scope["files"][name] for name in self._own}
 
     def _place(self, path: str) -> str:
-        return os.path.realpath(self._folder / path) if "\0" not in path else path
+        return File(os.path.realpath(self._folder / path)) if "\0" not in path else path
 
     def _content(self, name: str, path: str) -> str:
         flaw = flaw_of(path)

@@ -117,7 +117,7 @@ class Meter:
         room = self.plan.capacity
         found: dict[str, int] = {}
         for sent in self._controller.sent.values():
-            room -= self.plan.stages[sent.stage.name].cores
+            room -= sent.cores
             if room < 0:
                 break
             found[sent.stage.name] = found.get(sent.stage.name, 0) + 1

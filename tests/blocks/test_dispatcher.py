@@ -48,7 +48,7 @@ class Hands:
     def send(self, *indices: int) -> None:
         stage = self.stage()
         tasks = [self.bench.resolve("work", index) for index in indices]
-        self.dispatcher.send(stage, self.dispatcher.shape(stage), self.bench.stages.work["work"], tasks)
+        self.dispatcher.send(stage, self.dispatcher.shape(stage), self.bench.stages.work_of(stage, 0), tasks)
 
 
 @pytest.fixture

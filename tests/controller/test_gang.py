@@ -120,7 +120,7 @@ def test_a_gang_without_room_stands_in_line_and_nobody_goes_before_it(workspace:
 
 def test_a_gang_that_waits_for_a_service_to_end_is_in_nobodys_way(workspace: Path) -> None:
     crowd = Crowd(workspace, PAIRS, 2)
-    up = crowd.bench.stages.work["one"]._replace(service=Service())
+    up = crowd.bench.stages.work_of(crowd.bench.stages.runs["one"], 0)._replace(service=Service())
     bundle = Bundle(7, "", 1, up, (), 1.0)
     crowd.backend.submit(next(iter(crowd.bench.plan.shapes)), 1, bundle)  # holds a core
     full: set[str] = set()

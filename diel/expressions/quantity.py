@@ -1,0 +1,193 @@
+"""Sizes and durations in expressions: `2GiB * n`, `1h30m`. They keep their unit through a computation.
+
+A quantity is a number with powers of bytes and of seconds, so that a size over a rate is a duration, and a
+size plus a duration is refused.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import total_ordering
+from typing import Any
+
+from diel.errors import HintedError
+from diel.values import format_duration, format_size, parse_duration, parse_size
+
+_NUMBER = r"[0-9]+(?:\.[0-9]+)?"
+_LITERAL = re.compile(
+    rf"'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\""
+    rf"|(?<![\w.])(?:(?P<size>{_NUMBER}\s?(?:[kKMGTP]i?)?B)|(?P<duration>(?:{_NUMBER}(?:ms|s|m|h|d))+))(?![\w.])"
+)
+
+
+class Undefined(HintedError):
+    """A computation that was refused, with the reason."""
+
+
+@total_ordering
+@dataclass(frozen=True, eq=False)
+class Quantity:
+    """A size, a duration, or what became of them: a rate, an area."""
+
+    number: float
+    """In bytes and seconds."""
+    size: int = 0
+    """The power of bytes."""
+    time: int = 0
+    """The power of seconds."""
+
+    @property
+    def text(self) -> str:
+        """As a workflow file writes it: `512B`, `90.0s`."""
+        if (self.size, self.time) == (1, 0):
+            return f"{self.number:.0f}B"
+        return f"{self.number}s" if (self.size, self.time) == (0, 1) else str(self)
+
+    def __str__(self) -> str:
+        if (self.size, self.time) == (1, 0):
+            return format_size(self.number)
+        if (self.size, self.time) == (0, 1):
+            return format_duration(self.number)
+        units = zip(("bytes", "seconds"), (self.size, self.time), strict=True)
+        return f"{self.number:g} {'·'.join(f'{u}^{p}' if p != 1 else u for u, p in units if p)}"
+
+    def __mul__(self, other: Any) -> Any:
+        if isinstance(other, Quantity):
+            return _made(self.number * other.number, self.size + other.size, self.time + other.time)
+        return _made(self.number * _plain(other), self.size, self.time)
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other: Any) -> Any:
+        if isinstance(other, Quantity):
+            return _made(self.number / other.number, self.size - other.size, self.time - other.time)
+        return _made(self.number / _plain(other), self.size, self.time)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return _made(_plain(other) / self.number, -self.size, -self.time)
+
+    def __floordiv__(self, other: Any) -> Any:
+        if isinstance(other, Quantity):
+            return math.floor(self / _alike(self, other))
+        return _made(self.number // _plain(other), self.size, self.time)
+
+    def __mod__(self, other: Any) -> Any:
+        return self._with(self.number % _alike(self, other).number)
+
+    def __add__(self, other: Any) -> Any:
+        return self._with(self.number + _alike(self, other).number)
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Any) -> Any:
+        return self._with(self.number - _alike(self, other).number)
+
+    def __rsub__(self, other: Any) -> Any:
+        return self._with(_alike(self, other).number - self.number)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Quantity) and self._key == other._key
+
+    def __lt__(self, other: Any) -> bool:
+        return self.number < _alike(self, other).number
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    def __bool__(self) -> bool:
+        return bool(self.number)
+
+    def __neg__(self) -> Quantity:
+        return self._with(-self.number)
+
+    def __pos__(self) -> Quantity:
+        return self
+
+    def __abs__(self) -> Quantity:
+        return self._with(abs(self.number))
+
+    def __ceil__(self) -> Quantity:
+        return self._with(math.ceil(self.number))
+
+    def __floor__(self) -> Quantity:
+        return self._with(math.floor(self.number))
+
+    def __round__(self, digits: int | None = None) -> Quantity:
+        return self._with(round(self.number, digits))
+
+    def __float__(self) -> float:
+        raise Undefined(f"{self} is no plain number", f"divide it first: {_example(self)}")
+
+    __int__ = __index__ = __float__
+
+    @property
+    def _key(self) -> tuple[float, int, int]:
+        return self.number, self.size, self.time
+
+    def _with(self, number: float) -> Quantity:
+        return Quantity(number, self.size, self.time)
+
+
+def _made(number: float, size: int, time: int) -> Any:
+    return Quantity(number, size, time) if size or time else number
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"cannot compute with {value!r} and a size or a duration")
+    return value
+
+
+def _alike(mine: Quantity, other: Any) -> Quantity:
+    if isinstance(other, Quantity) and (mine.size, mine.time) == (other.size, other.time):
+        return other
+    if type(other) is int and other == 0:  # where a sum begins
+        return mine._with(0)
+    told = f"{other} and {mine}" if isinstance(other, Quantity) else f"{mine} and the plain number {other}"
+    hint = "a size goes with a size, a duration with a duration; divide, or multiply by a unit such as 1s"
+    raise Undefined(f"cannot compare, add or subtract {told}", hint)
+
+
+def _example(quantity: Quantity) -> str:
+    return "x / 1GiB" if quantity.size else "x / 1s"
+
+
+def literals(text: str) -> tuple[str, dict[int, Quantity]]:
+    """The text with a name in place of each size and duration, of the same length, and these by place.
+
+    Quoted texts stay. Raises ValueError for one that is too large.
+    """
+    found: dict[int, Quantity] = {}
+
+    def name(match: re.Match[str]) -> str:
+        if match["size"] is None and match["duration"] is None:
+            return match[0]
+        size = match["size"] is not None
+        read: Callable[[str], float] = parse_size if size else parse_duration
+        found[match.start()] = Quantity(read(match[0]), int(size), int(not size))
+        return "_" * len(match[0])
+
+    return _LITERAL.sub(name, text), found
+
+
+def size(value: Any) -> Quantity:
+    """Bytes of a file or directory that is read; of a gathered list the sum."""
+    return Quantity(sum(_sizes(value)), 1)
+
+
+def _sizes(value: Any) -> Iterator[int]:
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        for one in value:
+            yield from _sizes(one)
+        return
+    try:
+        found = getattr(value, "bytes", None)
+    except OSError as error:
+        raise Undefined(f"size: {value} cannot be read: {error.strerror}") from None
+    if not isinstance(found, int):
+        hint = "write size(inputs.NAME) or size(STAGE.OUTPUT) of a file, or size(files.NAME)"
+        raise Undefined(f"size: expected a file or a directory, found {value!r:.60}", hint)
+    yield found

@@ -1,0 +1,176 @@
+"""A demand: what each task of a stage asks for, where expressions say it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from diel.errors import DielError, did_you_mean
+from diel.expressions import ExpressionError, Template, parse
+from diel.expressions.quantity import Quantity
+from diel.load import Document
+from diel.load.misfits import QUOTED, check
+from diel.site.shape import Ask, Misfit, ask_of
+from diel.site.site import Site
+from diel.spec import Resources, Stage
+from diel.spec.demand import PLACES, Place
+from diel.spec.model import found
+
+Scope = Mapping[str, Any]
+Chain = tuple[str, ...]
+Words = Callable[[Site, str, Resources], tuple[str, ...]]
+
+KNOWN = 2_000
+"""The most different demands of a stage to keep."""
+_UNITS: dict[str | int, tuple[str, str, tuple[int, int]]] = {
+    "memory": ("a size", "1GiB", (1, 0)),
+    **dict.fromkeys(("walltime", "timeout", "backoff"), ("a duration", "1m", (0, 1))),
+}
+_CAUSES = (("memory", ("memory",)), ("walltime", ("walltime",)), ("GPU", ("gpus_per_rank",)))
+"""The keys that are to blame for what a pool lacks, by a word of its message; else those of ranks."""
+_ALONE = ("memory", "walltime", "cores_per_rank", "gpus_per_rank")
+"""Keys that can be too much whatever the others are."""
+
+
+class Demand:
+    """What the tasks of one stage ask for, by expressions.
+
+    Its methods raise Misfit, and ExpressionError where the demand cannot be parsed.
+    """
+
+    def __init__(self, document: Document, site: Site, name: str, words: Words) -> None:
+        """`words` gives those that start a task's ranks, by site and pool; it raises Misfit."""
+        self._words = words
+        self._document = document
+        self._site = site
+        self.name = name
+        self.stage: Stage = document.spec.stages[name]
+        self.templates: dict[Place, Template] = {key: parse(text) for key, text in self.stage.demand.items()}
+        self._known: dict[tuple[Any, ...], Ask] = {}
+
+    def of(self, scope: Scope) -> Ask:
+        """What the task of a scope asks for."""
+        with self._at(scope):
+            return self.ask([self._value(key, template, scope) for key, template in self.templates.items()])
+
+    @contextmanager
+    def _at(self, scope: Scope) -> Iterator[None]:
+        """Says of what is wrong at which point, and where in the file."""
+        try:
+            yield
+        except Misfit as error:
+            fits = [key for key in self.templates if key[0] == "resources"]
+            keys = fits if error.unfit else [error.key]
+            point = _point((self.templates[key] for key in keys), scope)
+            message = f"with {point}: {error.message}" if point else error.message
+            whole = ("stages", self.name, *error.key)
+            problem = self._document.problem(whole, message, error.hint, offset=error.offset)
+            place = f"{problem.file}:{problem.line}:{problem.column}"
+            raise Misfit(message, error.hint, error.key, error.offset, place=place) from None
+
+    def _value(self, key: Place, template: Template, scope: Scope) -> Any:
+        try:
+            value = template.value(scope)
+        except ExpressionError as error:
+            raise Misfit(error.message, error.hint, key, error.offset) from None
+        except DielError as error:
+            raise Misfit(str(error), "", key) from None
+        return plain_value(key, value)
+
+    def check_alone(self, key: Place, scope: Scope) -> None:
+        """Checks one value of a task whose others are not known yet."""
+        with self._at(scope):
+            value = self._value(key, self.templates[key], scope)
+            if value is None or (isinstance(value, str) and key[-1] not in _UNITS):
+                return
+            given = value if len(key) == 1 else {key[1]: value}
+            made, flaws = check({"command": ("true",), key[0]: given}, Stage)
+            for flaw in flaws:
+                raise Misfit(flaw.message, flaw.hint, key)
+            if made is not None and key[-1] in _ALONE:
+                try:
+                    ask_of(self._site, made)
+                except Misfit as error:
+                    raise self._blamed(error, [key]) from None
+
+    def ask(self, values: Sequence[Any]) -> Ask:
+        """What a task with these values asks for, in the order of the demand. `Misfit.key` is a key of it."""
+        whole = tuple(values)
+        known = self._known.get(whole)
+        if known is None:
+            if len(self._known) >= KNOWN:
+                self._known.clear()
+            known = self._known[whole] = self._asked(dict(zip(self.templates, whole, strict=True)))
+        return known
+
+    def _asked(self, values: Mapping[Place, Any]) -> Ask:
+        made, flaws = check(self.stage.as_asked(values), Stage)
+        if made is None or flaws:
+            at = flaws[0].key
+            near = sorted(values, key=lambda key: (key[: len(at)] != at[: len(key)], key[:1] != at[:1]))
+            hint = "" if flaws[0].hint == QUOTED else flaws[0].hint
+            raise Misfit(flaws[0].message, hint, near[0])
+        known = {**self._document.spec.environments, **self._site.environments}
+        if made.environment is not None and made.environment not in known:
+            hint = did_you_mean(made.environment, known) or f"environments: {', '.join(known) or 'none'}"
+            raise Misfit(f"no environment '{made.environment}'", hint, ("environment",))
+        update = {place: getattr(made, place) for place in PLACES if place in Stage.model_fields}
+        try:
+            ask = ask_of(self._site, self.stage.model_copy(update=update))
+            return ask._replace(launcher=self._words(self._site, ask.shape.pool, ask.spec.resources))
+        except Misfit as error:
+            keys = [key for key in self.templates if key[0] == "resources"]
+            raise self._blamed(error, keys) from None
+
+    def _blamed(self, error: Misfit, keys: Sequence[Place]) -> Misfit:
+        """The same at the expression that is to blame, with what is lacking first where there is one pool."""
+        if error.key in keys or not keys:
+            return error
+        causes = next((names for word, names in _CAUSES if word in error.hint), ())
+        key = next((key for key in keys if key[1] in causes), keys[0])
+        pool, _, rest = error.hint.partition(": ")
+        if len(self._site.pools) == 1:
+            lacking, _, hint = rest.partition("; ")
+            return Misfit(lacking.replace("it has", f"{pool} has"), hint, key, unfit=True)
+        return Misfit(error.message, error.hint, key, unfit=True)
+
+
+def plain_value(key: Place, value: Any) -> Any:
+    """A value of an expression as a workflow file would write it at a key. Raises Misfit."""
+    unit = _UNITS.get(key[-1])
+    if isinstance(value, Quantity):
+        if unit is None or (value.size, value.time) != unit[2]:
+            wanted = "a whole number" if unit is None else unit[0]
+            raise Misfit(f"expected {wanted}, found {value}", "divide it, as in x / 1GiB", key)
+        return value.text
+    if isinstance(value, bool | list | dict):  # alike or unlike others as keys of what is known
+        raise Misfit(
+            f"expected {unit[0] if unit else 'a whole number or a name'}, found {found(value)}", "", key
+        )
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if unit is not None and isinstance(value, int | float):
+        hint = f"multiply it by a unit, as in ${{{{ {unit[1]} * x }}}}"
+        raise Misfit(f"expected {unit[0]}, found {found(value)} without a unit", hint, key)
+    return value
+
+
+def _point(templates: Iterable[Template], scope: Scope) -> str:
+    """What says at which point a demand is wrong: `n=64, task.attempt=2`."""
+    chains = sorted({chain for template in templates for chain in template.references})
+    return ", ".join(filter(None, (_word(chain, scope) for chain in chains)))
+
+
+def _word(chain: Chain, scope: Scope) -> str:
+    value: Any = scope
+    try:
+        for name in chain:
+            value = value[name]
+    except (LookupError, TypeError):
+        return ""
+    name = ".".join(chain)
+    with suppress(OSError):
+        if isinstance(size := getattr(value, "bytes", None), int):
+            return f"size({name})={Quantity(size, 1)}"
+    return f"{name}={value}" if isinstance(value, str | int | float) else ""
