@@ -252,6 +252,19 @@ def test_two_coupled_solvers_equal_the_undivided_one(tmp_path: Path) -> None:
     assert float(difference[1]) < 1e-15  # C's exp is not NumPy's in every bit
 
 
+LACKING = " and ".join(name for name in ("mpicc.openmpi", "mpirun.openmpi") if shutil.which(name) is None)
+
+
+@pytest.mark.skipif(bool(LACKING), reason=f"no {LACKING}: install openmpi-bin and libopenmpi-dev")
+def test_clusters_are_relaxed_to_their_known_energies_under_another_mpi(tmp_path: Path) -> None:
+    run("relax", tmp_path)
+    assert value(tmp_path, "compare.reduced") == pytest.approx(
+        [-44.326801, -279.248470, -876.461207], abs=1e-5
+    )
+    assert max(value(tmp_path, "relax.force")) < 1e-8
+    assert "13 atoms, 2 ranks" in logged(tmp_path, "relax/0")
+
+
 @pytest.mark.parametrize("name", ["online_training", "coupled_solvers"])
 def test_stages_that_need_each_other_are_refused_where_one_core_is_all_there_is(
     name: str, workspace: Path, capsys: pytest.CaptureFixture[str]
