@@ -278,26 +278,24 @@ def _escaped(text: str) -> str:
 
 
 def draw_svg(drawing: Drawing) -> str:
-    """The drawing as SVG, by graphviz. Raises DielError where graphviz is missing or fails."""
+    """The drawing as SVG, by graphviz. Raises DielError as `draw_picture` does."""
+    return draw_picture(drawing, "svg").decode()
+
+
+def draw_picture(drawing: Drawing, form: str) -> bytes:
+    """The drawing in a format of graphviz: svg, png, pdf. Raises DielError where it is missing or fails."""
     program = which("dot")
     if program is None:
         raise DielError(
-            "SVG needs graphviz's program `dot`, and it is not on PATH: apt install graphviz, "
+            f"{form.upper()} needs graphviz's program `dot`, and it is not on PATH: apt install graphviz, "
             "dnf install graphviz, brew install graphviz or conda install graphviz; "
             "--format mermaid and --format dot need nothing"
         )
+    words, text = [program, f"-T{form}"], draw_dot(drawing).encode()
     try:
-        done = subprocess.run(
-            [program, "-Tsvg"],
-            input=draw_dot(drawing),
-            capture_output=True,
-            text=True,
-            encoding="utf-8",
-            timeout=DOT_SECONDS,
-            check=True,
-        )
+        return subprocess.run(words, input=text, capture_output=True, timeout=DOT_SECONDS, check=True).stdout
     except subprocess.CalledProcessError as error:
-        raise DielError(f"graphviz could not draw it: {error.stderr.strip()[:300]}") from error
+        said = error.stderr.decode("utf-8", "replace").strip()
+        raise DielError(f"graphviz could not draw it: {said[:300]}") from error
     except (OSError, subprocess.TimeoutExpired) as error:
         raise DielError(f"graphviz could not draw it: {error}") from error
-    return done.stdout

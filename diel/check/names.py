@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Collection, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from diel.check.flaws import Check
@@ -14,7 +15,7 @@ from diel.graph import Key, hyperparameter_reads
 from diel.graph.judge import place_of_name
 from diel.graph.launcher import LAUNCHER
 from diel.graph.uses import templates
-from diel.spec import Stage
+from diel.spec import Axis, Stage
 from diel.spec.forms.axis import bare
 from diel.spec.rendering import TEXT
 
@@ -34,6 +35,8 @@ class Names(NamedTuple):
     own: str = ""
     """The stage's own name, which it cannot read."""
     stage: Stage | None = None
+    axes: Mapping[str, Axis] = MappingProxyType({})
+    """All axes of the workflow."""
 
 
 def visible_names(found: Check, name: str) -> Names:
@@ -63,7 +66,7 @@ def visible_names(found: Check, name: str) -> Names:
         "task": _TASK,
         "run": _RUN,
     }
-    return Names(parameters, tuple(open_axes), ChainMap(found.stages, keyed), name, stage)
+    return Names(parameters, tuple(open_axes), ChainMap(found.stages, keyed), name, stage, workflow.axes)
 
 
 def check_expressions(found: Check, name: str, names: Names) -> None:
@@ -156,12 +159,7 @@ def _missing(chain: tuple[str, ...], names: Names, place: str) -> tuple[str, str
     if first in names.parameters or first in names.open_axes:
         return None
     if first == names.own or first not in names.keyed:
-        known = [*names.parameters, *names.open_axes, *(name for name in names.keyed if name != names.own)]
-        known += [LAUNCHER] if misplaced(names.stage, place) is None else []
-        near = did_you_mean(first, known)
-        if names.open_axes and not near:
-            return None  # the axis may give it: checked once known
-        return f"no name '{first}' here", near or f"there are: {', '.join(known)}"
+        return _unknown(first, names, place)
     if first == "params" and place == "params":
         return "a parameter cannot read other parameters", "repeat the expression, or use a hyperparameter"
     if first in ("params", "outputs", "files") and place == "files":
@@ -179,3 +177,32 @@ def _missing(chain: tuple[str, ...], names: Names, place: str) -> tuple[str, str
             f"'{first}' has: {', '.join(keys)}" if keys else f"'{first}' is empty here"
         )
     return None
+
+
+def _unknown(first: str, names: Names, place: str) -> tuple[str, str] | None:
+    """What to say of a name that is none here; None if it may be one, or if another message says it."""
+    for label, axis in names.axes.items():
+        runs = names.stage is None or label in names.stage.over
+        if not runs and first in (label, *(axis.parameters_of(label) or ())):
+            return _outside(first, label, names)
+    known = [*names.parameters, *names.open_axes, *(name for name in names.keyed if name != names.own)]
+    known += [LAUNCHER] if misplaced(names.stage, place) is None else []
+    near = did_you_mean(first, known)
+    if names.open_axes and not near:
+        return None  # the axis may give it: checked once known
+    return f"no name '{first}' here", near or f"there are: {', '.join(known)}"
+
+
+def _outside(name: str, label: str, names: Names) -> tuple[str, str] | None:
+    """What to say of the name of an axis over which the stage does not run, or of a parameter of it.
+
+    Nothing if the stage names an axis that does not exist: that one was meant, and has its message.
+    """
+    over = () if names.stage is None else names.stage.over
+    if any(one not in names.axes for one in over):
+        return None
+    what = "an axis" if name == label else f"a parameter of axis '{label}'"
+    return (
+        f"'{name}' is {what}, and '{names.own}' does not run over it",
+        f"write over: [{', '.join((*over, label))}]",
+    )

@@ -47,6 +47,21 @@ COMMANDS = {
 }
 """Each command, in the order of `--help`, with the first line of its help; its docstring is the rest."""
 
+_ALIASES = {"ls": "list"}
+_MEANT = {
+    **dict.fromkeys(("check", "lint"), "`diel validate FILE` checks a workflow"),
+    **dict.fromkeys(("start", "exec"), "`diel run FILE` runs a workflow"),
+    **dict.fromkeys(("stop", "kill", "abort"), "`diel cancel [RUN]` stops a run"),
+    **dict.fromkeys(("rm", "remove", "delete"), "`diel clean RUN` removes a run"),
+    **dict.fromkeys(("continue", "restart", "retry"), "`diel resume [RUN]` continues a run"),
+    **dict.fromkeys(("ps", "show", "info"), "`diel status [RUN]` shows a run, `diel list` all"),
+    **dict.fromkeys(("dag", "draw"), "`diel graph FILE` draws a workflow"),
+    "dryrun": "`diel plan FILE` shows what would run",
+    "help": "`diel --help` lists the commands, `diel COMMAND --help` explains one",
+    "version": "`diel --version` says which this is",
+}
+"""What the words of other tools are here."""
+
 _TOGETHER = {"init": "setup", "schema": "setup", "completion": "setup", "report": "results"}
 """The file of each command that has none of its own name."""
 
@@ -75,10 +90,14 @@ class Commands(click.Group):
     def resolve_command(
         self, context: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] in _ALIASES:
+            args = [_ALIASES[args[0]], *args[1:]]
         if args[0] not in COMMANDS and not args[0].startswith("-"):
             from diel.errors import did_you_mean  # only if a word is wrong
 
-            hint = did_you_mean(args[0], COMMANDS) or "`diel --help` lists the commands"
+            hint = (
+                _MEANT.get(args[0]) or did_you_mean(args[0], COMMANDS) or "`diel --help` lists the commands"
+            )
             raise click.UsageError(f"no command '{args[0]}'; {hint}")
         return super().resolve_command(context, args)
 

@@ -88,12 +88,12 @@ def workflow_options(
     )
 
 
-def put(text: str, output: Path | None) -> None:
-    """Prints a text, or writes it to the named file. Raises DielError if that fails."""
+def put(text: str | bytes, output: Path | None) -> None:
+    """Prints a text, or writes it (or a picture) to the named file. Raises DielError if that fails."""
     if output is None:
         click.echo(text)
         return
     try:
-        output.write_text(f"{text}\n", encoding="utf-8", errors="replace")
+        output.write_bytes(text if isinstance(text, bytes) else f"{text}\n".encode("utf-8", "replace"))
     except OSError as error:
         raise DielError(f"cannot write {output}: {error.strerror or error}") from error

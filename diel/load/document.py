@@ -373,6 +373,14 @@ def parse(
     return source, content(root, verbatim, complaints), source.complained(complaints)
 
 
+_NO_WORKFLOWS = {
+    ".py": "`command: [python, FILE.py]`, or a function of modules/NAME.py by `module: NAME`",
+    ".ipynb": "`command: [jupyter, execute, FILE.ipynb]`",
+    ".sh": "`command: [bash, FILE.sh]`",
+}
+"""Files that users name instead of a workflow, and how a stage runs them."""
+
+
 def read_text(path: Path, what: str = "workflow") -> str:
     """The text of a file that should hold a workflow, or what `what` says.
 
@@ -388,6 +396,9 @@ def read_text(path: Path, what: str = "workflow") -> str:
             raise refused("this is a directory", f"name the {what} file in it")
         if not stat.S_ISREG(mode):
             raise refused("this is not an ordinary file", f"write the {what} into a file first")
+        if path.suffix in _NO_WORKFLOWS:
+            other = f"a stage runs it: {_NO_WORKFLOWS[path.suffix]}; `diel init` makes an example"
+            raise refused(f"this is a {path.suffix} file, and the {what} is a YAML file", other)
         data = read_file(path, MAX_BYTES)
     except FileNotFoundError:
         raise refused("no such file", _nearby(path)) from None

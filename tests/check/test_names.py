@@ -58,7 +58,7 @@ def test_names_that_are_there_are_read(folder: Path, over: str, text: str) -> No
     ("over", "text", "message", "hint"),
     [
         ("a", "b", "no name 'b' here", "there are: a"),
-        ("", "a", "no name 'a' here", ""),
+        ("", "a", "'a' is an axis, and 's' does not run over it", ""),
         ("pair", "pair", "'pair' is not a value itself", "write which one: pair.x"),
         ("pair", "pair.z", "no 'z' in 'pair'", "'pair' has: x, y"),
         ("", "hp.rat", "no 'rat' in 'hp'", "did you mean 'rate'?"),

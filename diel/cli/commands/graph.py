@@ -18,16 +18,27 @@ from diel.drawing import (
     axis_text,
     draw_dot,
     draw_mermaid,
+    draw_picture,
     draw_svg,
     draw_text,
     make_drawing,
 )
+from diel.errors import UsageError
 from diel.project.runs import find_run
 from diel.results import Recorded
 from diel.spec import Stage, Workflow
 
 DRAWERS = {"mermaid": draw_mermaid, "dot": draw_dot, "svg": draw_svg}
-ENDINGS = {".svg": "svg", ".dot": "dot", ".gv": "dot", ".mmd": "mermaid", ".mermaid": "mermaid"}
+ENDINGS = {
+    ".svg": "svg",
+    ".dot": "dot",
+    ".gv": "dot",
+    ".mmd": "mermaid",
+    ".mermaid": "mermaid",
+    **dict.fromkeys(("", ".txt", ".text"), "text"),
+}
+PICTURES = ("png", "pdf")
+"""Made by graphviz, into a file only."""
 OTHERS = ("failed", "skipped", "cancelled", "running")
 COLOURS = {"done": "green", "failed": "red", "running": "cyan", "skipped": "yellow", "cancelled": "yellow"}
 
@@ -37,7 +48,7 @@ COLOURS = {"done": "green", "failed": "red", "running": "cyan", "skipped": "yell
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["text", *DRAWERS]),
+    type=click.Choice(["text", *DRAWERS, *PICTURES]),
     help="Format; if not given, by the suffix of -o, else text.",
 )
 @output_option
@@ -47,9 +58,16 @@ def command(target: str, form: str | None, output: Path | None, runs: Path) -> i
     `match` reads the task at the same point, `gather` all tasks along an axis, `broadcast` gives the same
     to every task, `pick` takes one.
     """
+    ending = "" if output is None else output.suffix.lower()
+    picture = form or ending[1:]
+    if form is None and ending not in ENDINGS and picture not in PICTURES:
+        known = ", ".join([*filter(None, ENDINGS), *(f".{one}" for one in PICTURES)])
+        raise UsageError(f"{output}: no format ends in {ending}; there are {known}, or give --format")
+    if picture in PICTURES and output is None:
+        raise UsageError(f"{picture} is no text: name a file, -o graph.{picture}")
     drawing = _of_file(Path(target), runs) if is_file(target) else _of_run(Recorded(find_run(runs, target)))
-    by_ending = ENDINGS.get(output.suffix, "text") if output is not None else "text"
-    put(_draw(drawing, form or by_ending, output), output)
+    drawn = draw_picture(drawing, picture) if picture in PICTURES else None
+    put(drawn or _draw(drawing, form or ENDINGS[ending], output), output)
     return 0
 
 

@@ -48,7 +48,7 @@ def command(as_json: bool, with_scripts: bool, home: Home | None, **asked: Unpac
     if as_json:
         click.echo(json.dumps(_document(plan, asked["runs"], with_scripts=with_scripts)))
     else:
-        click.echo("\n".join(_script_lines(plan, asked["runs"]) if with_scripts else _lines(plan)))
+        click.echo("\n".join(_script_lines(plan, asked["runs"]) if with_scripts else lines_of(plan)))
     return 0
 
 
@@ -90,7 +90,7 @@ def _script_lines(plan: Plan, runs: Path) -> Iterator[str]:
         yield script.text.rstrip("\n")
 
 
-def _lines(plan: Plan) -> Iterator[str]:
+def lines_of(plan: Plan) -> Iterator[str]:
     about = f": {plan.workflow.description}" if plan.workflow.description else ""
     yield f"{plan.workflow.name}{about}"
     yield ""

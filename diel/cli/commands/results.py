@@ -104,6 +104,9 @@ def report(run: str, output: Path | None, runs: Path) -> int:
     """Its state and stages, the best trial or the Pareto front of each search, the course of each loop, what
     failed, and where the results are. It goes to stdout if no file is named.
     """
+    if output is not None and output.suffix.lower() not in ("", ".md", ".markdown", ".txt"):
+        other = "-o report.md; programs such as pandoc make other formats of it"
+        raise UsageError(f"{output}: a report is Markdown, and not {output.suffix}: {other}")
     paths = find_run(runs, run)
     put(write_report(Recorded(paths)).removesuffix("\n"), output)
     if output is not None:

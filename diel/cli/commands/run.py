@@ -16,9 +16,15 @@ from diel.terminal.progress import drive
 @click.command("run")
 @workflow_options("Where to run; `local` if neither this nor DIEL_SITE is given.")
 @anew_options
+@click.option("-n", "--dry-run", is_flag=True, help="Only show what would run, as `diel plan` does.")
 @click.option("-q", "--quiet", is_flag=True, help="Show no progress, only failures and the end.")
-def command(begin_at: str | None, no_cache: bool, quiet: bool, **asked: Unpack[Asked]) -> int:
+def command(begin_at: str | None, no_cache: bool, quiet: bool, dry_run: bool, **asked: Unpack[Asked]) -> int:
     """Results of earlier runs are reused if nothing that they depend on has changed."""
+    if dry_run:
+        from diel.cli.commands.plan import lines_of  # which a run does not need
+
+        click.echo("\n".join(lines_of(prepare(**asked))))
+        return 0
     fresh = not asked["runs"].exists()
     controller = start(prepare(**asked), asked["runs"], use_cache=not no_cache, begin_at=begin_at)
     try:

@@ -89,6 +89,10 @@ def command(
 ) -> int:
     """Shows a row for each stage, and what failed. With STAGE, shows the states of its tasks."""
     paths, rest = run_and_rest(runs, words)
+    if any("/" in word or "=" in word for word in rest):
+        task = " ".join(rest)
+        steps = f"`diel explain {paths.run_id} {task}` tells the state of a task, `diel logs` what it printed"
+        raise UsageError(f"status is of a run or a stage; {steps}")
     if len(rest) > 1:
         raise UsageError(f"expected a run and a stage, found {len(words)} words: {' '.join(words)}")
     stage = rest[0] if rest else None
