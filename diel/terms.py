@@ -38,6 +38,7 @@ LIBRARIES = {
     **dict.fromkeys((".extxyz", ".xyz"), ("ase", "ase")),
 }
 """The library that reads such files, and the extra of diel that installs it."""
+_PLACE = re.compile(r"(?is)(.+\.(?:h5|hdf5|nc|nc4|zarr)):(/.*)")
 _PART = re.compile(r"(?:^|\.)([^.\[\]]+)|\[(-?\d+)\]")
 ABOUT = {"columns": "table", "dtype": "array", "shape": "array", "json": "json", "files": "files"}
 """What a key of a contract is about."""
@@ -76,6 +77,12 @@ def suffix_of(path: str) -> str:
     """The end of a file's name, from its last point on, in small letters; empty without one."""
     name = path.rpartition("/")[2]
     return name[name.rfind(".") :].lower() if "." in name else ""
+
+
+def split_place(path: str) -> tuple[str, str | None]:
+    """A file, and the place inside it that its path may name: `run.h5:/group/data`."""
+    match = _PLACE.fullmatch(path)
+    return (path, None) if match is None else (match[1], match[2])
 
 
 def lacking(path: str) -> str:

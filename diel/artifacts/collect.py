@@ -14,7 +14,7 @@ from diel.artifacts.artifact import Artifacts, Breach, Way, describe, written
 from diel.artifacts.promise import Sizes, check_array, check_number, check_path, check_value
 from diel.artifacts.values import Values, check_size, plain
 from diel.errors import ModuleError
-from diel.terms import RESULT
+from diel.terms import LIBRARIES, RESULT, suffix_of
 
 if TYPE_CHECKING:
     from diel.spec import Output
@@ -221,10 +221,21 @@ def _keep_file(
     if promise is None:
         return describe(path, task, run)
     entry = describe(path, task, run, promise.digest)
-    check_path(name, f"{run}/{entry['path']}", promise, sizes)
+    _hold(name, f"{run}/{entry['path']}", promise, sizes)
     if promise.inside is not None:
         entry["inside"] = promise.inside
     return entry
+
+
+def _hold(name: str, path: str, promise: Output, sizes: Sizes) -> None:
+    if suffix_of(path) not in LIBRARIES:
+        return check_path(name, path, promise, sizes)
+    if promise.inside is not None or set(promise.promises) - {"units"}:
+        from diel.artifacts.contents import (
+            check_contents,  # here: it needs the libraries that read such files
+        )
+
+        check_contents(name, path, promise, sizes)
 
 
 def _keep_files(

@@ -94,7 +94,7 @@ def _check_array_file(name: str, path: str, contract: Output, sizes: Sizes) -> N
     shape, dtype = header.shape, header.dtype
     if dtype.hasobject:
         raise Breach(f"{file} holds pickled Python objects, which no stage can read")
-    _check_kind(name, file, shape, dtype, contract, sizes)
+    check_kind(name, file, shape, dtype, contract, sizes)
     items: int = math.prod(shape)
     wanted = header.offset + items * dtype.itemsize
     size = os.path.getsize(path)
@@ -109,14 +109,15 @@ def check_array(name: str, array: numpy.ndarray[Any, Any], contract: Output, siz
 
     Its numbers are looked at where it is written.
     """
-    _check_kind(name, "the array", array.shape, array.dtype, contract, sizes)
+    check_kind(name, "the array", array.shape, array.dtype, contract, sizes)
 
 
-def _check_kind(
+def check_kind(
     name: str, what: str, shape: tuple[int, ...], dtype: numpy.dtype[Any], contract: Output, sizes: Sizes
 ) -> None:
+    """Holds the kind of an array to its contract. Raises Breach with what was found."""
     _refuse_other(what, contract, "array", "an array")
-    found = "str" if dtype.kind in "US" else dtype.name
+    found = "str" if dtype.kind in "USTO" else dtype.name
     if contract.dtype is not None and found != contract.dtype:
         raise Breach(f"{what} is {found}; expected {contract.dtype}")
     if contract.rows is not None:

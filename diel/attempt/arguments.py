@@ -156,11 +156,11 @@ def _loaded(name: str, kind: str, value: Artifact, rule: Any) -> Any:
 
         found = open_array(name, value)
         return found if rule is None else rule.apply(found)
-    from diel.formats.node import BadData  # here: only data of this kind needs it
-    from diel.formats.objects import converted, load
+    from diel.formats.node import BadData  # here: only data of the field needs them
+    from diel.formats.objects import load
 
     try:
         found = load(kind, value, value.inside)
-        return found if rule is None else converted(found, rule)
-    except BadData as error:
+        return found if rule is None else rule.apply(found)
+    except (BadData, KeyError) as error:
         raise ModuleError(f"input '{name}': {error}") from error

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from diel.check.flaws import Check
 from diel.check.names import visible_names
 from diel.check.outputs import known_outputs
+from diel.check.units import not_converted, unit_flaws
 from diel.errors import did_you_mean
 from diel.graph import Edge, Key
 from diel.modules.annotations import OBJECTS
@@ -16,7 +17,7 @@ from diel.modules.parameter import Parameter
 from diel.spec import Output, Stage
 from diel.spec.contract import Expected
 from diel.spec.model import found as shown
-from diel.terms import ABOUT, FITS, format_of, shown_shape
+from diel.terms import ABOUT, FITS, format_of, lacking, shown_shape
 
 
 def check_contracts(found: Check) -> None:
@@ -25,6 +26,7 @@ def check_contracts(found: Check) -> None:
         if name in found.modules:
             _check_returned(found, name, stage, found.modules[name])
         _check_kept(found, name, stage)
+        _check_readable(found, name, stage)
     sizes: dict[str, dict[str, tuple[int, str]]] = {}
     for edge in found.graph.edges:
         if edge.output and edge.name and not edge.published and not edge.stream:
@@ -59,6 +61,19 @@ _MAY_BE = {"array": {"array"}, "dict": {"json"}, "file": {*_ABOUT}}
 """What a promise can be about, by what a module returns."""
 
 
+def _check_readable(found: Check, name: str, stage: Stage) -> None:
+    """Checks that the libraries are there that read what is promised, and what axes are made of."""
+    axes = {edge.output for edge in found.graph.out_of(name) if edge.axis is not None}
+    for label, output in stage.outputs.items():
+        missing = "" if output.path is None else lacking(output.path)
+        if missing and (label in axes or output.inside or set(output.promises) - {"units"}):
+            why = "as an axis needs it" if label in axes else "to hold it to its contract"
+            message = (
+                f"{shown(output.path)} cannot be read {why}: {missing.partition(':')[0]} is not installed"
+            )
+            found.add(("stages", name, "outputs", label), message, missing.partition(": ")[2])
+
+
 def _check_kept(found: Check, name: str, stage: Stage) -> None:
     """Checks that a stage reads what is not kept, and no axis does: its points are read again later."""
     for label in (label for label, output in stage.outputs.items() if not output.keep):
@@ -87,7 +102,11 @@ def _check_expected(found: Check, edge: Edge, sizes: dict[str, tuple[int, str]])
         if promised is None or getattr(promised, name) is None:
             found.add(key, *_not_promised(edge, name, getattr(given, name), maker, promised))
         else:
-            for message, hint in _disagreements(name, given, promised, source):
+            if name == "units":
+                flaws = _unit_flaws(found, edge, given, promised, source)
+            else:
+                flaws = _disagreements(name, given, promised, source)
+            for message, hint in flaws:
                 found.add(key, message, hint)
     if promised is not None and given.shape is not None and promised.shape is not None:
         _check_sizes(found, edge, given.shape, promised.shape, sizes)
@@ -121,6 +140,16 @@ def _disagreements(name: str, given: Expected, promised: Expected, source: str) 
     elif wanted != made:
         hint = f"change one of the two ends, or convert it in a stage between them: {name}: {made}"
         yield f"{source} has {name} {shown(made)}; expected {shown(wanted)}", hint
+
+
+def _unit_flaws(
+    found: Check, edge: Edge, given: Expected, promised: Expected, source: str
+) -> Iterator[tuple[str, str]]:
+    made, wanted, kind = promised.units, given.units, _kind_of(found, edge)
+    if made is None or wanted is None or made == wanted:
+        return iter(())
+    module, word = found.modules.get(edge.downstream), None if kind is None else kind.word
+    return unit_flaws(source, made, wanted, not_converted(module, str(edge.name), word, made))
 
 
 def _columns(wanted: Mapping[str, str], made: Mapping[str, str], source: str) -> Iterator[tuple[str, str]]:
@@ -260,7 +289,7 @@ def _advice(edge: Edge, kind: Kind, parameter: Parameter) -> str:
     plural = takes & {"list", "paths", "arrays"}
     item = {"array": "numpy.ndarray", "file": "Path", "files": "Path"}.get(kind.word, kind.word)
     if edge.gathered and not plural:
-        axes = ", ".join(edge.gathered)
+        axes, item = ", ".join(edge.gathered), parameter.annotation if takes & {*OBJECTS} else item
         return f"annotate it with list[{item}]; or run over {axes} too, or pick a point with `at`"
     if kind.word == "file" and takes & {*OBJECTS, *(f"{one}s" for one in OBJECTS)}:
         return "make a file that has such data; or annotate it with Path, and read the file"

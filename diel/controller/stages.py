@@ -124,7 +124,8 @@ class Stages:
     def _made_work(self, ask: Ask, name: str) -> Work:
         stage, module, site = ask.spec, self._plan.modules.get(name), self._plan.site
         inner = environments_of_stage(stage, self._ledger.paths) if stage.environment is not None else None
-        return work_of(name, stage, module, ask.launcher, ask.shape, site, inner)
+        work = work_of(name, stage, module, ask.launcher, ask.shape, site, inner)
+        return work._replace(conversions=self.recipes[name].sources.conversions or None)
 
     def work_of(self, stage: StageRun, index: int) -> Work:
         """What a worker must know of a stage, with what one of its tasks asks for."""

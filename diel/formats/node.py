@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from diel.terms import lacking, suffix_of
+from diel.terms import format_of, lacking, suffix_of
 
 if TYPE_CHECKING:
     import numpy  # here: only data of this kind needs it
@@ -112,13 +112,19 @@ def rows_of(path: str, inside: str | None, columns: tuple[str, ...] | None) -> l
     with opened(path, inside) as content:
         if isinstance(content, FileArray):
             return plain_items(content.values())
-        taken = {name: at(content, name) for name in columns or content}
+        taken = {name: at(content, name) for name in columns or _columns_of(content, format_of(path))}
         lengths = {name: node.shape[0] if node.shape else 0 for name, node in taken.items()}
         if len(set(lengths.values())) > 1 or any(len(node.shape) != 1 for node in taken.values()):
             has = ", ".join(f"{name} {list(node.shape)}" for name, node in taken.items())
             raise BadData(f"its arrays are no columns of one table: {has}; name the `columns` to use")
         lists = [plain_items(node.values()) for node in taken.values()]
         return [dict(zip(taken, row, strict=True)) for row in zip(*lists, strict=True)]
+
+
+def _columns_of(content: Mapping[str, FileArray], form: str | None) -> list[str]:
+    """The arrays that are columns: those with one size; of frames, which come first, one number for each."""
+    flat = [name for name, array in content.items() if len(array.shape) == 1]
+    return [name for name in flat if form != "frames" or content[name].shape == content[flat[0]].shape]
 
 
 def plain_items(array: Any) -> list[Any]:

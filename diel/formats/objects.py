@@ -6,7 +6,6 @@ A library is imported only where a function asks for its objects; one that retur
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
 from typing import Any
 
 from diel.formats.node import BadData, FileArray, opened
@@ -154,7 +153,7 @@ def save(kind: str, value: Any, path: str) -> str:
 
 def _write_frame(value: Any, path: str) -> str:
     frame = value.to_frame() if hasattr(value, "to_frame") else value
-    if frame.index.names != [None] or not (frame.index == range(len(frame))).all():
+    if type(frame.index).__name__ != "RangeIndex" or frame.index.name is not None:
         frame = frame.reset_index()  # an index with meaning becomes columns
     frame = frame.rename(columns=str)
     if lacking(".parquet"):
@@ -193,18 +192,3 @@ _WRITERS = {
     "structure": _write_structures,
     "structures": _write_structures,
 }
-
-
-def converted(value: Any, rule: Any) -> Any:
-    """An array or table in other units: `rule` has `apply`, or one for each of some columns.
-
-    Raises BadData where there is nothing to convert.
-    """
-    if not isinstance(rule, Mapping):
-        if not hasattr(value, "__array__") or hasattr(value, "columns"):
-            raise BadData(f"a {type(value).__name__} has no numbers of one unit to convert")
-        return rule.apply(value)
-    found = value.copy()
-    for name, one in rule.items():
-        found[name] = one.apply(found[name])
-    return found

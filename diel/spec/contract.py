@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
 
 from diel.errors import did_you_mean
-from diel.spec.model import Flaw, Items, SpecModel, Text, found, optional, refuse
-from diel.terms import ABOUT, COUNT, format_of
+from diel.spec.model import Flaw, Items, SpecModel, found, optional, refuse
+from diel.terms import ABOUT, COUNT, FITS, format_of
 
 DTYPES = (
     "bool",
@@ -68,10 +68,23 @@ def _some(what: str, example: str) -> AfterValidator:
     return AfterValidator(check)
 
 
-def _units(text: str) -> str:
-    if not text.strip():
-        raise refuse("empty units", "write them as in K or eV/atom, and 1 for a plain number")
-    return text.strip()
+def _units(given: Any) -> Any:
+    """Units of all numbers, or of columns by name."""
+    if isinstance(given, dict) and given:
+        return {name: _one_unit(one) for name, one in given.items()}
+    return _one_unit(given)
+
+
+def _one_unit(given: Any) -> str:
+    text = str(given).strip() if isinstance(given, str) or given == 1 else ""
+    if not text:
+        message = (
+            "empty units"
+            if given == {} or isinstance(given, str)
+            else f"expected units, found {found(given)}"
+        )
+        raise refuse(message, "write them as in K or eV/atom, 1 for a plain number, {COLUMN: K} for a table")
+    return text
 
 
 Count = Annotated[
@@ -93,8 +106,8 @@ class Expected(SpecModel):
     shape: Items[Size] | None = optional(
         'Sizes of an array: a number, "*" for any, or a name, which is the same size everywhere.'
     )
-    units: Annotated[Text, AfterValidator(_units)] | None = optional(
-        "Units of the numbers, as text that both ends of an edge agree on."
+    units: Annotated[str | dict[str, str], BeforeValidator(_units)] | None = optional(
+        "Units of the numbers, or of columns by name. What differs at the two ends of an edge is converted."
     )
 
     @property
@@ -124,8 +137,8 @@ class Contract(Expected):
 
 
 _WRITTEN = {
-    "table": "a table is a .csv, .tsv, .jsonl or .ndjson file",
-    "array": "an array is a .npy file",
+    "table": "a table is a .csv, .tsv, .jsonl, .parquet, .h5, .nc, .zarr or .extxyz file",
+    "array": "an array is a .npy file, or inside an .h5, .nc or .zarr file",
     "json": "JSON is a .json file, or `value: dict`",
     "files": "`files` counts those of a directory or glob",
 }
@@ -159,6 +172,8 @@ def _value_flaws(contract: Contract, value: str) -> Iterator[Flaw]:
         "finite": ("float", "list", "dict"),
         "json": ("dict",),
     }
+    if isinstance(contract.units, dict):
+        yield Flaw("a value has no columns", "write the units of its numbers, as text", ("units",))
     for name in contract.promises:
         if name not in fitting:
             hint = "drop it, or write a file and declare its `path`"
@@ -177,7 +192,7 @@ def _path_flaws(contract: Contract, path: str) -> Iterator[Flaw]:
             if kind is not None:
                 hint = "drop it, or give the path of a directory"
                 yield Flaw(f"{found(path)} is one file; {_WRITTEN['files']}", hint, (name,))
-        elif wanted is not None and kind != wanted and not open_end:
+        elif wanted is not None and kind not in FITS.get(wanted, {wanted}) and not open_end:
             hint = f"{_WRITTEN[wanted]}: give the path that suffix, or drop `{name}`"
             yield Flaw(f"`{name}` cannot be read from {found(path)}", hint, (name,))
         elif wanted is None and name != "units" and not open_end and kind in (None, *_DUMB.get(name, ())):

@@ -10,7 +10,7 @@ from diel.spec.contract import Contract, Expected, contract_flaws
 from diel.spec.extraction import Extracted, extraction_flaws
 from diel.spec.model import Flaw, Json, Later, SpecModel, Text, found, optional, refuse, written_as
 from diel.spec.stream import Stream
-from diel.terms import format_of
+from diel.terms import format_of, split_place
 
 
 class Sharding(SpecModel):
@@ -68,9 +68,6 @@ class Input(Expected):
             hint = "drop it: a hyperparameter has its type and bounds in the registry"
             for name in self.expectations:
                 yield Flaw(f"`{name}` is about what a stage makes", hint, (name,))
-
-
-_PLACE = re.compile(r"(?is)(.+\.(?:h5|hdf5|nc|nc4|zarr)):(/.*)")
 
 
 def _inside(place: str) -> str:
@@ -161,10 +158,10 @@ class Output(Extracted, Contract):
     def _split(cls, value: Any) -> Any:
         """`run.h5:/group/data` is a file, and a place inside it."""
         path = value.get("path") if isinstance(value, dict) else value
-        match = _PLACE.fullmatch(path) if isinstance(path, str) else None
-        if match is None:
+        file, inside = split_place(path) if isinstance(path, str) else (path, None)
+        if inside is None:
             return value
-        return {"inside": match[2], **(value if isinstance(value, dict) else {}), "path": match[1]}
+        return {"inside": inside, **(value if isinstance(value, dict) else {}), "path": file}
 
     def flaws(self) -> Iterator[Flaw]:
         given = [name for name in _FORMS if getattr(self, name) is not None]

@@ -366,6 +366,7 @@ def _shared_paths(outputs: dict[str, Output]) -> Iterator[Flaw]:
     for name, output in outputs.items():
         if output.path is not None:
             path = "/".join(part for part in output.path.split("/") if part not in ("", "."))
+            path += f":{output.inside}" if output.inside else ""
             if (owner := owners.setdefault(path, name)) != name:
                 message = f"'{owner}' and '{name}' are the same file {found(output.path)}"
                 yield Flaw(message, "give each output a file of its own", ("outputs", name))

@@ -100,7 +100,7 @@ class Axes:
             made = ", ".join(outputs_of(record)) or "nothing"
             raise UsageError(f"axis '{label}': {task} made no '{output}'; it made: {made}") from None
         if isinstance(value, Artifact):
-            return read_points(Path(value), label, axis.gives)
+            return read_points(Path(value), label, axis.gives, value.inside)
         if not isinstance(value, list):
             raise UsageError(
                 f"axis '{label}': {task}.{output} is {value!r}; expected a list, or a CSV or JSONL file"

@@ -226,6 +226,8 @@ class Recipe:
     def _reads(self, scope: Scope, shards: dict[str, Shard] | None) -> tuple[dict[str, Any], dict[str, Any]]:
         own: dict[str, Any] = {**scope.point, **(keyed(shards) if shards else {})}
         taken: dict[str, Any] = dict(scope["inputs"])
+        for name, rule in self.sources.conversions.items():
+            taken[f"units of {name}"] = rule
         for name, chain in self.chains.items():
             kept = own if self.sources.link_of(chain) is None else taken
             kept[name] = scope.read(chain)

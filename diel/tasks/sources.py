@@ -61,7 +61,9 @@ class Sources:
         self.inputs = {link.edge.name: link for link in data if link.edge.name is not None}
         self.made = {
             (link.edge.upstream, link.edge.output): link
-            for link in data
+            for link in sorted(
+                data, key=lambda link: link.edge.name is None
+            )  # as it was made, if both read it
             if not link.edge.axis and not link.edge.published
         }
         """What expressions read of other stages, by stage and output."""
@@ -72,6 +74,12 @@ class Sources:
             if given.source.startswith("hp.") and label not in self.inputs
         }
         """The inputs that are hyperparameters of the task itself, by label."""
+        self.conversions: Mapping[str, Any] = {}
+        """How inputs in other units are converted, by name."""
+        if any(given.units is not None for given in run.spec.inputs.values()):
+            from diel.tasks.units import conversions_of  # here: few workflows say units
+
+            self.conversions = conversions_of(run.spec, self.inputs.values())
         self._initially = {name: parse_tree(link.edge.initially) for name, link in self.inputs.items()}
         self._gathered: dict[Key, tuple[Group, list[Any]]] = {}
 
@@ -116,7 +124,9 @@ class Sources:
         assert output is not None
         record = self._results.made(link.edge.upstream, index)
         try:
-            return output_of(record, output, self.paths.root)
+            value = output_of(record, output, self.paths.root)
+            rule = self.conversions.get(str(link.edge.name)) if self.conversions else None
+            return value if rule is None else rule.apply(value)
         except KeyError:
             point = link.up.point(index)
             if output in point:

@@ -14,16 +14,26 @@ from diel.errors import UsageError, counted
 from diel.files import read_file, reason
 from diel.spec.forms.axis import Axis, Points, bare
 from diel.spec.model import Items, Label, SpecModel, Text, no_repeats, optional, written_as
+from diel.terms import LIBRARIES, split_place, suffix_of
 from diel.values import scalar
 
 MAX_BYTES = 2**31
 
 
-def read_points(path: Path, label: str, columns: Sequence[str] | None) -> Points:
-    """Reads one point from each row of a CSV (with a header) or JSONL file.
+def read_points(path: Path, label: str, columns: Sequence[str] | None, inside: str | None = None) -> Points:
+    """Reads one point from each row of a CSV (with a header) or JSONL file, a table or an array of other
+    files.
 
     Raises UsageError naming the file and the line.
     """
+    if suffix_of(path.name) in LIBRARIES:
+        from diel.formats.node import BadData, rows_of  # here: few axes are in such files
+
+        try:
+            rows = rows_of(str(path), inside, None if columns is None else tuple(columns))
+        except BadData as error:
+            raise UsageError(f"axis '{label}': {error}") from error
+        return rows_to_points(rows, label, columns, str(path))
     try:
         data = read_file(path, MAX_BYTES)
         text = data.decode("utf-8-sig")  # line ends in a cell stay as they are
@@ -134,7 +144,8 @@ class FileForm(SpecModel, Axis):
         return self.columns
 
     def listed(self, label: str, folder: Path) -> Points:
-        return read_points(folder / self.path, label, self.columns)
+        path, inside = split_place(self.path)
+        return read_points(folder / path, label, self.columns, inside)
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TypedDict
 
 import numpy as np
+import pandas
 from numpy.typing import NDArray
 
 import diel
@@ -37,3 +38,15 @@ def count(files: list[Path]) -> dict:
 @diel.module(kind="analysis")
 def scale(factor: float) -> dict:
     return {"scaled": 2 * factor}
+
+
+def of_path(path: Path) -> dict: ...
+
+
+def of_table(table: pandas.DataFrame) -> dict: ...
+
+
+def average(x: list[float]) -> float: ...
+
+
+def _hidden(): ...

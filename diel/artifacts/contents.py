@@ -1,0 +1,71 @@
+"""Holds files of the field to their contracts: Parquet, HDF5, NetCDF, Zarr, extended XYZ.
+
+What a file says about itself is read, and its numbers, piece by piece, only if they must be finite.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from diel.artifacts.arrays import first_not_finite
+from diel.artifacts.artifact import Breach
+from diel.artifacts.promise import Sizes, check_kind
+from diel.artifacts.values import listed
+from diel.errors import counted
+from diel.formats.node import BadData, FileArray, opened
+from diel.terms import count_words, fits_count, format_of
+
+if TYPE_CHECKING:
+    from diel.spec import Output
+
+
+def check_contents(name: str, path: str, contract: Output, sizes: Sizes) -> None:
+    """Holds a file, or what is at a place inside it, to its contract. Raises Breach with what was found."""
+    what = f"{os.path.basename(path)}{f':{contract.inside}' if contract.inside else ''}"
+    try:
+        with opened(path, contract.inside) as content:
+            if isinstance(content, FileArray):
+                check_kind(name, what, content.shape, content.dtype, contract, sizes)
+                if contract.finite:
+                    _check_finite(what, content)
+            else:
+                _check_columns(what, path, content, contract)
+    except BadData as error:
+        raise Breach(str(error)) from error
+
+
+def _check_columns(what: str, path: str, content: dict[str, FileArray], contract: Output) -> None:
+    if contract.dtype is not None or contract.shape is not None:
+        raise Breach(f"{what} has several arrays: {listed(content)}; name one in the path: {what}:/NAME")
+    wanted = contract.columns or {}
+    for column, kind in wanted.items():
+        if column not in content:
+            raise Breach(f"{what} has no column '{column}'; it has: {listed(content)}")
+        found = content[column].word
+        if found != kind and (found, kind) != ("int", "float"):
+            raise Breach(f"{what}: {column} is {found}; expected {kind}")
+    if contract.rows is not None:
+        counting = ["atoms"] if format_of(path) == "frames" else list(wanted) or list(content)
+        rows = {column: content[column].shape[0] for column in counting if content[column].shape}
+        if len(set(rows.values())) > 1:
+            has = listed(f"{column} {number}" for column, number in rows.items())
+            raise Breach(
+                f"{what}: its columns differ in length: {has}; name those that count under `columns`"
+            )
+        number = next(iter(rows.values()), 0)
+        if not fits_count(contract.rows, number):
+            raise Breach(f"{what} has {counted(number, 'row')}; expected {count_words(contract.rows)}")
+    if contract.finite:
+        for column, array in content.items():
+            _check_finite(f"{what}: {column}", array)
+
+
+def _check_finite(what: str, array: FileArray) -> None:
+    if array.dtype.kind not in "fc":
+        return
+    for start, piece in array.pieces():
+        odd = first_not_finite(piece)
+        if odd is not None:
+            place = [first + index for first, index in zip(start, odd[0], strict=True)]
+            raise Breach(f"{what}{place or ''} is {odd[1]}; expected a finite number")

@@ -1,0 +1,157 @@
+"""Units: whether numbers in one can be read in another, and how. By pint, loaded only where two differ."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from difflib import get_close_matches
+from fractions import Fraction
+from functools import lru_cache
+from importlib.util import find_spec
+from typing import Any, NamedTuple
+
+from diel.errors import HintedError, UsageError, did_you_mean
+
+Units = str | Mapping[str, str]
+"""As a workflow writes them: of all numbers, or of columns by name."""
+_USUAL = (
+    *("eV", "meV", "keV", "J", "kJ/mol", "kcal/mol", "hartree", "rydberg", "K", "degC", "angstrom", "nm"),
+    *("bohr", "fs", "ps", "ns", "s", "Pa", "GPa", "bar", "atm", "kg", "amu", "g/mol", "elementary_charge"),
+    *("debye", "tesla", "volt", "ampere", "kelvin", "electron_volt", "percent", "cm", "mm", "m", "Hz", "THz"),
+)
+
+
+class UnitsError(HintedError, UsageError):
+    """Units that nobody knows, or of which one cannot be converted into the other."""
+
+
+class Conversion(NamedTuple):
+    """Numbers in one unit become those in another: times a factor, plus an offset."""
+
+    factor: float = 1.0
+    offset: float = 0.0
+
+    def apply(self, value: Any) -> Any:
+        """A number, an array, or a list of numbers in the other unit; texts and the like stay as they are.
+
+        Raises UnitsError for a table.
+        """
+        if isinstance(value, list):
+            return [self.apply(item) for item in value]
+        if value is None or isinstance(value, bool | str | dict):
+            return value
+        if hasattr(value, "columns") or hasattr(value, "data_vars"):
+            raise UnitsError("a table has no one unit", "say which columns: units: {COLUMN: UNITS}")
+        return value * self.factor + self.offset if self.offset else value * self.factor
+
+
+class Columns(NamedTuple):
+    """The same for columns of tables, and variables of datasets, by name."""
+
+    rules: Mapping[str, Conversion]
+
+    def apply(self, value: Any) -> Any:
+        """A table or dataset in other units; lists item by item, and texts as they are. Raises UnitsError."""
+        if isinstance(value, list):
+            return [self.apply(item) for item in value]
+        if isinstance(value, str):
+            return value
+        if hasattr(value, "set_column"):  # pyarrow's
+            for name, rule in self.rules.items():
+                column = rule.apply(value.column(name).to_numpy())
+                value = value.set_column(value.column_names.index(name), name, [column])
+            return value
+        if not hasattr(value, "columns") and not hasattr(value, "data_vars"):
+            raise UnitsError(f"a {type(value).__name__} has no columns", "write units as one text")
+        found = value.copy()
+        for name, rule in self.rules.items():
+            found[name] = rule.apply(found[name])
+        return found
+
+
+Rule = Conversion | Columns
+
+
+def conversions(made: Units, wanted: Units) -> Rule | None:
+    """How to read in the wanted units what was made in others; None where nothing changes.
+
+    Raises UnitsError.
+    """
+    if isinstance(wanted, str) and isinstance(made, str):
+        found = conversion(made, wanted)
+        return None if found == Conversion() else found
+    if isinstance(wanted, str):
+        if set(made.values() if isinstance(made, Mapping) else ()) == {wanted}:
+            return None
+        raise UnitsError("its columns have units of their own", "write units: {COLUMN: UNITS} here too")
+    found_all: dict[str, Conversion] = {}
+    for column, units in wanted.items():
+        own = made if isinstance(made, str) else made.get(column)
+        if own is None:
+            hint = did_you_mean(column, made) or "add them where it is made"
+            raise UnitsError(f"no units are promised for its column '{column}'", hint)
+        found_all[column] = conversion(own, units)
+    rules = {name: one for name, one in found_all.items() if one != Conversion()}
+    return Columns(rules) if rules else None
+
+
+@lru_cache
+def conversion(made: str, wanted: str) -> Conversion:
+    """How numbers in one unit become those in another. Raises UnitsError.
+
+    An energy or a mass of one thing fits one of a mole of them: eV becomes kJ/mol by Avogadro's number.
+    """
+    if made == wanted:
+        return Conversion()
+    if find_spec("pint") is None:
+        raise UnitsError(
+            f"{made} and {wanted} differ, and to compare them takes pint",
+            "pip install 'diel[units]', or write the same units at both ends",
+        )
+    registry = _registry()
+    first, second = _parsed(made), _parsed(wanted)
+    moles = [any(word.endswith("mole") for word in str(unit).split()) for unit in (first, second)]
+    if first.dimensionality != second.dimensionality and moles[0] != moles[1]:
+        each = registry.parse_units("particle")
+        first, second = (first, second / each) if moles[0] else (first / each, second)
+    try:
+        none, one, two = (float(registry.convert(number, first, second)) for number in (0.0, 1.0, 2.0))
+    except Exception as error:
+        what = f"{made} ({first:P}) cannot be converted into {wanted} ({second:P})"
+        raise UnitsError(what, "fix the units of one end") from error
+    if none == 0 and math.isclose(two, 2 * one):
+        return Conversion(one)
+    factor = float(Fraction(one - none).limit_denominator(1000))  # 5/9, without rounding
+    if not math.isclose(two, none + 2 * factor):
+        raise UnitsError(f"{made} is no linear scale of {wanted}", "convert it in a function of your own")
+    return Conversion(factor, none)
+
+
+@lru_cache
+def _registry() -> Any:
+    import pint  # here: it takes a third of a second
+
+    registry = pint.UnitRegistry()
+    registry.define("atom = particle")
+    return registry
+
+
+def _parsed(text: str) -> Any:
+    """A unit by its text. Raises UnitsError with the nearest that is known."""
+    registry = _registry()
+    try:
+        return registry.parse_units(text)
+    except Exception as error:  # whatever its parser meets: it has no class for a bad text
+        names = getattr(error, "unit_names", None)
+        if not names:
+            hint = "write them as in eV, kJ/mol or m/s**2"
+            raise UnitsError(f"the units '{text}' cannot be read", hint) from error
+        word = names if isinstance(names, str) else names[0]
+        known = {name.lower(): name for name in (*dir(registry), *_USUAL)}
+        near = get_close_matches(word.lower(), [*(name.lower() for name in _USUAL), *known], n=1)
+        hint = (
+            f"did you mean '{known[near[0]]}'?"
+            if near
+            else "write a unit that pint knows, such as eV or kJ/mol"
+        )
+        raise UnitsError(f"the unit '{word}' is not known", hint) from error

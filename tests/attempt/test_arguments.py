@@ -1,0 +1,100 @@
+"""What a function is called with: by name and by place, files as what its annotations ask for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+
+from diel.artifacts import Artifact
+from diel.attempt.arguments import arguments
+from diel.context import Context
+from diel.errors import ModuleError
+from diel.modules.catalogue import find, load_function
+from diel.units import Conversion
+from tests.worker.bench import request
+
+HEAD = "from __future__ import annotations\nfrom pathlib import Path\nimport functools\nimport numpy as np\n"
+
+
+def called(
+    tmp_path: Path, reference: str, conversions: Any = None, **given: Any
+) -> tuple[list[Any], dict[str, Any]]:
+    module = find(reference, [tmp_path / "modules"])
+    told = request(0, **given)
+    context = Context(tmp_path, run_dir=tmp_path, params=told.params, inputs=told.inputs)
+    return arguments(load_function(module), module, told, context, None, conversions)
+
+
+def own(tmp_path: Path, text: str) -> None:
+    (tmp_path / "own.py").write_text(HEAD + text)
+
+
+@pytest.mark.parametrize(
+    ("reference", "params", "expected"),
+    [
+        ("statistics:mean", {"data": [1]}, ([], {"data": [1]})),
+        ("math:sqrt", {"x": 4}, ([4], {})),
+        ("math:hypot", {"a": 3, "b": 4}, ([3, 4], {})),
+        ("os.path:join", {"a": "x", "p": ["y", "z"]}, (["x", "y", "z"], {})),
+        ("own:wrapped", {"x": 1}, ([], {"x": 1})),
+        ("own:others", {"a": 1, "more": 2}, ([], {"a": 1, "more": 2})),
+        ("own:Made", {"depth": 2}, ([], {"depth": 2})),
+    ],
+)
+def test_each_parameter_is_passed_as_the_function_takes_it(
+    tmp_path: Path, reference: str, params: dict[str, Any], expected: Any
+) -> None:
+    own(
+        tmp_path,
+        "def keep(f):\n    return functools.wraps(f)(lambda *a, **k: f(*a, **k))\n"
+        "@keep\ndef wrapped(x): ...\ndef others(a, **rest): ...\n"
+        "class Made:\n    def __init__(self, depth): ...\n",
+    )
+    assert called(tmp_path, reference, params=params) == expected
+
+
+def test_what_a_decorator_hid_is_checked_when_it_is_called(tmp_path: Path) -> None:
+    own(
+        tmp_path,
+        "def keep(f):\n    return functools.wraps(f)(lambda *a, **k: f(*a, **k))\n@keep\ndef wrapped(x): ...\n",
+    )
+    with pytest.raises(ModuleError, match="'own:wrapped' has no parameter 'y'; it takes: x"):
+        called(tmp_path, "own:wrapped", params={"y": 1})
+
+
+FUNCTIONS = """
+def typed(x: np.ndarray, p: Path, t: pandas.DataFrame = None): ...
+def bare(x, filename, y: str): ...
+def several(xs: list[np.ndarray]): ...
+import pandas
+"""
+
+
+def test_files_arrive_as_annotated_and_else_as_what_was_returned(tmp_path: Path) -> None:
+    own(tmp_path, FUNCTIONS)
+    numpy.save(tmp_path / "a.npy", numpy.arange(3))
+    (tmp_path / "t.csv").write_text("a,b\n1,2\n")
+    array, table = Artifact(str(tmp_path / "a.npy"), "d"), Artifact(str(tmp_path / "t.csv"), "d")
+    _, found = called(tmp_path, "own:typed", inputs={"x": array, "p": array, "t": table})
+    assert (found["x"].tolist(), found["p"], found["t"]["b"].tolist()) == ([0, 1, 2], Path(array), [2])
+    _, found = called(tmp_path, "own:bare", inputs={"x": array, "filename": array, "y": array})
+    assert (found["x"].tolist(), found["filename"], found["y"]) == ([0, 1, 2], str(array), str(array))
+    _, found = called(tmp_path, "own:bare", inputs={"x": table})
+    assert found["x"] == str(table)
+    _, found = called(tmp_path, "own:several", inputs={"xs": [array, array]})
+    assert [one.sum() for one in found["xs"]] == [3, 3]
+
+
+def test_an_array_is_converted_and_a_path_cannot_be(tmp_path: Path) -> None:
+    own(tmp_path, FUNCTIONS)
+    numpy.save(tmp_path / "a.npy", numpy.arange(3.0))
+    array, rule = Artifact(str(tmp_path / "a.npy"), "d"), Conversion(10.0, 1.0)
+    _, found = called(tmp_path, "own:typed", {"x": rule}, inputs={"x": array})
+    assert found["x"].tolist() == [1.0, 11.0, 21.0]
+    with pytest.raises(
+        ModuleError, match="input 'p' is a file in other units, and the function takes its path"
+    ):
+        called(tmp_path, "own:typed", {"p": rule}, inputs={"p": array})

@@ -1,0 +1,96 @@
+"""Objects of the field's libraries: what a function takes is read from files, what it returns is written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from diel.formats.node import BadData
+from diel.formats.objects import kind_of, load, save
+from tests.formats.made import N, T, frame, make, numpy, pandas
+
+xarray = pytest.importorskip("xarray", reason="diel[data] is not installed")
+pyarrow = pytest.importorskip("pyarrow", reason="diel[data] is not installed")
+
+
+@pytest.mark.parametrize(
+    ("name", "inside"),
+    [("a.csv", None), ("a.tsv", None), ("a.jsonl", None), ("a.parquet", None), ("a.h5", "/group"), ("a.h5", "/table"),
+     ("a.nc", "/group"), ("a.zarr", "/group")],
+)  # fmt: skip
+@pytest.mark.parametrize("kind", ["frame", "arrow", "dataset"])
+def test_a_table_is_read_from_files_of_every_kind(
+    tmp_path: Path, name: str, inside: str | None, kind: str
+) -> None:
+    path, frame = tmp_path / name, pandas.DataFrame({"t": T, "n": N})
+    match path.suffix:
+        case ".csv" | ".tsv":
+            frame.to_csv(path, index=False, sep="\t" if path.suffix == ".tsv" else ",")
+        case ".jsonl":
+            frame.to_json(path, lines=True, orient="records")
+        case _:
+            make(tmp_path, name)
+    if (kind, path.suffix, inside) in (("dataset", ".h5", "/table"), ("dataset", ".zarr", "/group")):
+        pytest.skip("xarray reads no compound types of HDF5, and no Zarr without names of dimensions")
+    found = load(kind, str(path), inside)
+    assert (
+        type(found).__module__.partition(".")[0]
+        == {"frame": "pandas", "arrow": "pyarrow", "dataset": "xarray"}[kind]
+    )
+    column = found["t"]
+    assert (column.to_pylist() if kind == "arrow" else [float(one) for one in column]) == T
+
+
+OBJECTS: list[tuple[str, Any, str]] = [
+    ("frame", pandas.DataFrame({"t": T, 3: N}), ".parquet"),
+    ("frame", pandas.Series(T, name="t"), ".parquet"),
+    ("arrow", pyarrow.table({"t": T}), ".parquet"),
+    ("dataset", xarray.Dataset({"t": ("x", T)}), ".nc"),
+    ("dataset", xarray.DataArray(T, dims="x", name="t"), ".nc"),
+]
+
+
+@pytest.mark.parametrize(("kind", "value", "suffix"), OBJECTS)
+def test_what_is_written_is_read_again(tmp_path: Path, kind: str, value: Any, suffix: str) -> None:
+    assert kind_of(value) == kind
+    path = save(kind, value, str(tmp_path / "made"))
+    assert path == str(tmp_path / f"made{suffix}")
+    assert [float(one) for one in load("frame", path)["t"]] == T
+
+
+def test_an_index_that_means_something_is_kept_as_a_column(tmp_path: Path) -> None:
+    frame = pandas.DataFrame({"t": T}, index=pandas.Index(["a", "b", "c"], name="who"))
+    assert list(load("frame", save("frame", frame, str(tmp_path / "made")))["who"]) == ["a", "b", "c"]
+
+
+def test_atoms_are_kept_with_what_was_computed(tmp_path: Path) -> None:
+    frames = [frame(energy, number) for energy, number in zip(T, N, strict=True)]
+    assert (kind_of(frames), kind_of(frames[0]), kind_of([1]), kind_of([])) == (
+        "structures",
+        "structure",
+        None,
+        None,
+    )
+    path = save("structures", frames, str(tmp_path / "made"))
+    assert load("structure", path).get_potential_energy() == T[-1]
+    assert [one.info["n"] for one in load("structures", path)] == N
+
+
+def test_an_array_and_a_variable_are_read_by_their_place(tmp_path: Path) -> None:
+    path = str(make(tmp_path, "a.h5"))
+    grid = load("array", path, "/grid")
+    assert (grid.tolist(), grid.flags.writeable) == ([T, T], False)
+    assert load("dataarray", str(make(tmp_path, "a.nc")), "/grid").shape == (2, 3)
+    with pytest.raises(BadData, match="has several arrays: grid, table; name one: .*a.h5:/NAME"):
+        load("array", path)
+
+
+def test_a_file_that_is_none_is_told(tmp_path: Path) -> None:
+    (tmp_path / "a.parquet").write_text("text")
+    with pytest.raises(BadData, match="a.parquet is no pandas frame"):
+        load("frame", str(tmp_path / "a.parquet"))
+    with pytest.raises(BadData, match="a DataFrame cannot be written"):
+        save("frame", pandas.DataFrame({"t": [object()]}), str(tmp_path / "made"))
+    assert kind_of(numpy.arange(2)) is None
