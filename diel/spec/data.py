@@ -158,7 +158,7 @@ class Output(Extracted, Contract):
     def _split(cls, value: Any) -> Any:
         """`run.h5:/group/data` is a file, and a place inside it."""
         path = value.get("path") if isinstance(value, dict) else value
-        file, inside = split_place(path) if isinstance(path, str) else (path, None)
+        file, inside = split_place(path) if isinstance(path, str) and ":/" in path else (path, None)
         if inside is None:
             return value
         return {"inside": inside, **(value if isinstance(value, dict) else {}), "path": file}
