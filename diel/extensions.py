@@ -41,6 +41,12 @@ def names_in(group: str) -> tuple[str, ...]:
     return tuple(entry_points_of(group))
 
 
+def package_of(group: str, name: str) -> str:
+    """The package that brings an entry point; empty where there is no such entry point."""
+    point = entry_points_of(group).get(name)
+    return "" if point is None else _package(point)
+
+
 def class_named(group: str, name: str, base: type[Any]) -> Any:
     """The class behind an entry point: complete, and derived from `base`.
 

@@ -25,7 +25,7 @@ FEATURES = {
     "rendering": (r"rendered|rendering", {"rendering"}, 40),
     "gang": (r"gangs?", {"gang", "gangs"}, 26),
     "launcher": (r"\blaunches\b|AT_LAUNCHER|(with|check)_launcher|misplaced", {"launcher"}, 27),
-    "include": (r"\binclude[ds]?\b", {"include", "extends", "part", "composed", "packaged", "rename"}, 50),
+    "include": (r"\binclude[ds]?\b", {"include", "extends", "part", "composed", "packaged", "rename"}, 52),
 }
 
 

@@ -16,7 +16,9 @@ def definitions_of(document: Document, site: Site, folder: Path) -> Mapping[str,
 
     A site knows its machine: its definition replaces the workflow's.
     """
-    own = {name: (one.beside(folder), "the workflow") for name, one in document.spec.environments.items()}
+    homes = {name: document.home(("environments", name)) or folder for name in document.spec.environments}
+    known = document.spec.environments.items()
+    own = {name: (one.beside(homes[name]), "the workflow") for name, one in known}
     return own | {name: (one, f"site '{site.name}'") for name, one in site.environments.items()}
 
 

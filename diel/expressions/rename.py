@@ -7,7 +7,7 @@ in the new text has its place in the old one.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from diel.expressions.expression import Chain, Expression, ExpressionError, chain_of, operands
@@ -38,7 +38,7 @@ def renamed(text: str, names: Mapping[Chain, str], *, bare: bool = False) -> tup
     return text, [Edit(start, old, len(name)) for start, old, name in reversed(found)]
 
 
-def place_before(place: int, edits: list[Edit]) -> int:
+def place_before(place: int, edits: Iterable[Sequence[int]]) -> int:
     """Where a character of a renamed text was before; the beginning of its name if that was replaced."""
     shift = 0
     for start, old, new in edits:

@@ -46,6 +46,8 @@ M = TypeVar("M", bound=SpecModel)
 
 MAX_BYTES = 16 * 2**20
 EXAMPLE = "`diel init` writes an example"
+_PARTS = ("hyperparameters", "axes", "environments", "templates", "stages")
+"""The sections that workflows share with those that include them."""
 _STAGES: Verbatim = {"*": {"command": True, "env": True}}
 _VERBATIM: Verbatim = {
     "stages": _STAGES,
@@ -104,6 +106,11 @@ class Document(Source):
         """As every source tells it; what is wrong in a template is told at its place there."""
         whole = tuple(key)
         if (inside := self.template_at(whole)) is not None:
+            made = self._template(whole).filling.edits
+            if made and offset:
+                from diel.load.part import before  # only of what is included
+
+                offset = before(offset, made)
             return inside.at(offset or 0, whole[:-1], message, hint)
         return super().problem(whole, message, hint, offset=offset, at_key=at_key)
 
@@ -111,9 +118,14 @@ class Document(Source):
         """The text of a template, if the key stands for that."""
         if key[2:3] != ("files",) or key[4:] != (TEXT,):
             return None
+        given = self._template(key)
+        written = given.filling.written
+        return Source(self.path.parent / given.template, given.filling.text if written is None else written)
+
+    def _template(self, key: Key) -> Any:
         given = self.spec.stages[str(key[1])].files[str(key[3])]
         assert isinstance(given, Rendering)
-        return Source(self.path.parent / given.template, given.filling.text)
+        return given
 
 
 Settle = Callable[[Document], Mapping[str, Any]]
@@ -180,7 +192,7 @@ def _whole(
 ) -> tuple[Source, Flat, type[Workflow]]:
     """A workflow with what it includes and extends in place, and the model of such a one."""
     from diel.load.include import Inner, flattened  # here: few workflows include or extend
-    from diel.load.part import finder
+    from diel.load.part import Whereabouts
     from diel.spec.composed import Composed
 
     def opened(path: Path, text: str | None) -> Inner:
@@ -190,17 +202,16 @@ def _whole(
         return Inner(inner, held, wrong)
 
     flat = flattened(source, data, opened, included)
-    return replace(source, elsewhere=finder(flat.parts)), flat, Composed
+    return replace(source, elsewhere=Whereabouts(flat.parts)), flat, Composed
 
 
 def _without_sections(data: Any) -> Any:
     """An included workflow without its parts, which are checked with those of the other one."""
     if not isinstance(data, dict):
         return data
-    others = {k: v for k, v in data.items() if k not in ("hyperparameters", "axes", "templates", "include")}
-    wrong = {k: v for k, v in data.items() if not isinstance(v, dict) and k not in others}
+    others = {k: v for k, v in data.items() if k not in _PARTS or not isinstance(v, dict)}
     parts = isinstance(data.get("stages"), dict) or "include" in data or "templates" in data
-    return {**others, **wrong, **({"stages": {"any": {"command": ["true"]}}} if parts else {})}
+    return {**others, **({"stages": {"any": {"command": ["true"]}}} if parts else {})}
 
 
 # --- expressions in axes ---------------------------------------------------------------------------

@@ -26,7 +26,7 @@ from diel.spec.model import NAME_PATTERN, found
 Pieces = dict[tuple[str, str], Piece]
 """By section and name."""
 
-SECTIONS = ("hyperparameters", "axes", "templates", "stages")
+SECTIONS = ("hyperparameters", "axes", "environments", "templates", "stages")
 _MOST = 1000
 """The most workflows that one may include, with all that these include."""
 _PACKAGED = re.compile(r"[\w-]+:[\w-]+")
@@ -65,7 +65,7 @@ def _seen_from_outside(parts: Pieces) -> Renaming:
             chains["hp", *words] = f"hp.{joint}"
         elif section == "axes" and _names_itself(parts[section, name].data):
             chains[words] = words[-1]  # its parameter has the name that it has in its own file
-        elif section != "templates":
+        elif section == "stages" or section == "axes":
             chains[words] = joint
     return Renaming(chains=chains)
 
@@ -96,7 +96,11 @@ def _rename(section: str, part: Piece, names: Renaming) -> Piece:
             return renamed(text, names.chains, bare=True)
         return renamed(text, names.chains) if "${{" in text and key[-1:] != ("*",) else (text, [])
 
-    return part.changed(change)
+    made = part.changed(change)
+    if not names.chains or kind != "stages":
+        return made
+    places = {key: one._replace(names=(*one.names, names.chains)) for key, one in made.places.items()}
+    return Piece(made.data, places)
 
 
 def _reference(text: str, names: Renaming) -> str:
@@ -174,7 +178,7 @@ class _Reader:
                 inner = self._read(source, name, whole.get("file"), seen)
                 if inner is not None:
                     binding = _Binding(source, name, whole, {**own, **brought}, inner)
-                    self.problems += binding.problems
+                    self.problems += [*binding.problems, *_clashes(source, name, binding.made, brought, own)]
                     brought |= binding.made
                     changes += binding.changes
         names = _seen_from_outside(brought)
@@ -201,7 +205,8 @@ class _Reader:
 
     def _is_free(self, source: Source, name: str, own: Pieces) -> bool:
         """Whether something can be included under a name: no stage or the like has it."""
-        other = next((section for section in SECTIONS if (section, name) in own), None)
+        sections = (section for section in SECTIONS if section != "environments")
+        other = next((section for section in sections if (section, name) in own), None)
         if other is not None:
             noun = "an axis" if other == "axes" else f"a {other.removesuffix('s')}"
             message = f"'{name}' is {noun} too, and `{name}.x` would be two things"
@@ -258,6 +263,17 @@ class _Reader:
             return folder / word, word  # its package is gone, and the run goes on
 
 
+def _clashes(source: Source, name: str, made: Pieces, brought: Pieces, own: Pieces) -> Iterator[Problem]:
+    """Environments that two included workflows define, and not in the same file: which one would hold?"""
+    for key, part in made.items():
+        if key[0] == "environments" and key in brought and key not in own:
+            here, there = part.place(()).source.path, brought[key].place(()).source.path
+            if here != there:
+                message = f"environment '{key[1]}' is defined in {here.name} and in {there.name}"
+                hint = "define it under `environments` of this file: that one then holds"
+                yield source.problem(("include", name), message, hint, at_key=True)
+
+
 def _with_shell(parts: Pieces, inner: Inner) -> Pieces:
     """The parts of an included workflow, whose own shell runs its texts and not that of the other one."""
     made = dict(parts)
@@ -285,7 +301,8 @@ class _Binding:
         made: Pieces = {}
         for section, label in inner.parts:
             known = {"templates": "stages"}.get(section, section)
-            getattr(self._names, known)[label] = f"{name}.{label}"
+            if section != "environments":
+                getattr(self._names, known)[label] = f"{name}.{label}"
         for section, bind in (
             ("axes", self._bind_axis),
             ("hyperparameters", self._bind_hyperparameter),
@@ -299,7 +316,10 @@ class _Binding:
         self._names.prefix = "" if folder == "." else f"{folder}/"
         self._name_chains()
         for (section, label), part in self._inner.items():
-            made[section, f"{name}.{label}"] = _rename(section, part, self._names)
+            if section == "environments":  # whose names are the machine's words: a site has them too
+                made[section, label] = part
+            else:
+                made[section, f"{name}.{label}"] = _rename(section, part, self._names)
         self.made = made
 
     def _has(self, section: str, label: str, inner: Inner) -> bool:

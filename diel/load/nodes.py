@@ -10,11 +10,11 @@ from __future__ import annotations
 import math
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import yaml
 
@@ -291,7 +291,11 @@ def _scalar(node: Scalar, verbatim: Verbatim, complaints: list[Complaint], key: 
         return math.inf
 
 
-Elsewhere = Callable[[Key, int | None], "tuple[Source, Key, int | None] | None"]
+class Elsewhere(Protocol):
+    """Tells where keys are really written."""
+
+    def __call__(self, key: Key, offset: int | None) -> tuple[Source, Key, int | None] | None: ...
+    def renamed(self, key: Key, text: str) -> tuple[str, list[list[Any]]]: ...
 
 
 def descend(root: Node, key: Key) -> tuple[list[tuple[Scalar | None, Node]], Key]:

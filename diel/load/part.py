@@ -6,11 +6,12 @@ make such parts, and mistakes in them are told where they stand.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from diel.expressions.rename import Edit, place_before
+from diel.expressions.expression import Chain
+from diel.expressions.rename import Edit, place_before, renamed
 from diel.load.nodes import Key, Source
 
 
@@ -20,6 +21,8 @@ class Written(NamedTuple):
     source: Source
     key: Key
     edits: tuple[list[Edit], ...] = ()
+    names: tuple[Mapping[Chain, str], ...] = ()
+    """The names that its expressions got since, one set after the other."""
 
 
 @dataclass(frozen=True)
@@ -114,19 +117,34 @@ def _has(value: Any, key: Key) -> bool:
     return True
 
 
-def finder(
-    parts: Mapping[tuple[str, str], Piece],
-) -> Callable[[Key, int | None], tuple[Source, Key, int | None] | None]:
-    """Tells where a key of a whole file is written, and which character of a text was meant."""
+class Whereabouts:
+    """Tells where the keys of a whole file are written."""
 
-    def find(key: Key, offset: int | None) -> tuple[Source, Key, int | None] | None:
-        part = parts.get((str(key[0]), str(key[1]))) if len(key) > 1 else None
-        if part is None:
+    def __init__(self, parts: Mapping[tuple[str, str], Piece]) -> None:
+        self._parts = parts
+
+    def __call__(self, key: Key, offset: int | None) -> tuple[Source, Key, int | None] | None:
+        """The file and key, and which character of a text was meant; None where it is the file itself."""
+        written = self._written(key)
+        if written is None:
             return None
-        place = part.place(key[2:])
-        if offset is not None:
-            for edits in reversed(place.edits):
-                offset = place_before(offset, edits)
-        return place.source, place.key, offset
+        return written.source, written.key, offset and before(offset, written.edits)
 
-    return find
+    def renamed(self, key: Key, text: str) -> tuple[str, list[list[Edit]]]:
+        """The text of a file that a key names, with the names that a text at that key got."""
+        written, made = self._written(key), []
+        for names in () if written is None else written.names:
+            text, edits = renamed(text, names)
+            made.append(edits)
+        return text, made
+
+    def _written(self, key: Key) -> Written | None:
+        part = self._parts.get((str(key[0]), str(key[1]))) if len(key) > 1 else None
+        return None if part is None else part.place(key[2:])
+
+
+def before(offset: int, edits: Sequence[Sequence[Sequence[int]]]) -> int:
+    """The place of a character before several rounds of edits."""
+    for one in reversed(edits):
+        offset = place_before(offset, one)
+    return offset

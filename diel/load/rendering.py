@@ -50,15 +50,22 @@ def read_templates(document: Document, folder: Path) -> Iterator[Problem]:
         else:
             if (place := text.find("\0")) >= 0:
                 yield Source(shown, text).at(place, key, "a NUL character: this is no text", _AS_IT_IS)
-            given.fill(Filling(text, os.access(path, os.X_OK)))
+            executable = os.access(path, os.X_OK)
+            made, edits = document.elsewhere.renamed(key, text) if document.elsewhere else (text, [])
+            given.fill(Filling(made, executable, text, edits) if edits else Filling(text, executable))
 
 
 def fill_templates(spec: Workflow, kept: Mapping[str, Filling]) -> None:
     """Gives the templates of a run's workflow the texts that they had when the run was made."""
-    for _, given in renderings(spec):
-        given.fill(kept.get(given.template, given.filling))
+    for key, given in renderings(spec):
+        given.fill(kept.get(_kept_as(key, given), given.filling))
 
 
 def kept_templates(spec: Workflow) -> dict[str, Filling]:
     """What is in the templates, by their names, for the run to keep."""
-    return {given.template: given.filling for _, given in renderings(spec)}
+    return {_kept_as(key, given): given.filling for key, given in renderings(spec)}
+
+
+def _kept_as(key: Key, given: Rendering) -> str:
+    """The name of a template; with its stage's where that was included, for names in it may differ."""
+    return f"{key[1]}:{given.template}" if "." in str(key[1]) else given.template

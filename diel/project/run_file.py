@@ -38,8 +38,8 @@ class RunFile(SpecModel):
     use_cache: bool = True
     begin_at: str | None = None
     """The stage from which everything is computed again (`run --from`)."""
-    templates: Mapping[str, tuple[str, bool]] = Field(default_factory=dict)
-    """The templates of files as they were, each with whether it can be executed."""
+    templates: Mapping[str, tuple[Any, ...]] = Field(default_factory=dict)
+    """The templates of files as they were: the parts of a Filling."""
     created: float
     host: str
     user: str

@@ -1,6 +1,6 @@
 """A file that is made for each task: a template with expressions, filled in where the task runs."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, NamedTuple
 
 from pydantic import Field, PrivateAttr
@@ -17,6 +17,10 @@ class Filling(NamedTuple):
 
     text: str
     executable: bool = False
+    written: str | None = None
+    """The text as its file has it, where names in it are others here."""
+    edits: Sequence[Sequence[Sequence[int]]] = ()
+    """What was replaced since."""
 
 
 class Rendering(SpecModel):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from diel.load.nodes import Source
-from diel.load.part import Piece, Written, finder, joined, merged
+from diel.load.part import Piece, Whereabouts, Written, joined, merged
 
 LOW, HIGH = Source(Path("low.yaml"), ""), Source(Path("high.yaml"), "")
 
@@ -41,7 +41,7 @@ def test_each_key_keeps_its_place() -> None:
 
 
 def test_a_finder_knows_parts_and_leaves_the_rest_of_the_file_alone() -> None:
-    find = finder({("stages", "a"): part(LOW, {"x": 1}, "templates", "code")})
+    find = Whereabouts({("stages", "a"): part(LOW, {"x": 1}, "templates", "code")})
     assert find(("stages", "a", "x"), 3) == (LOW, ("templates", "code", "x"), 3)
     assert find(("stages", "b"), None) is None
     assert find(("name",), None) is None

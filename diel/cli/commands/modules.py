@@ -14,6 +14,7 @@ import click
 
 from diel.cli.options import json_option
 from diel.errors import Problem, UsageError
+from diel.extensions import MODULES, package_of
 from diel.modules.catalogue import Module, ModuleNotFound, every, find, search_path
 from diel.modules.signature import read_source
 from diel.status.columns import columns
@@ -60,8 +61,7 @@ def _list(found: list[Module | Problem], as_json: bool) -> int:
     elif modules:
         header = ("name", "kind", "from", "what it does")
         rows = [
-            (m.reference, m.signature.kind or "", ORIGINS[m.origin], _first_sentence(m.signature.doc))
-            for m in modules
+            (m.reference, m.signature.kind or "", _from(m), _first_sentence(m.signature.doc)) for m in modules
         ]
         click.echo("\n".join(render(Listing(header, rows, {}), width=100)))
         click.echo(f"\n`diel modules {modules[0].reference}` shows what it takes and returns")
@@ -70,6 +70,11 @@ def _list(found: list[Module | Problem], as_json: bool) -> int:
     for problem in problems:
         click.echo(str(problem), err=True)
     return 0
+
+
+def _from(module: Module) -> str:
+    """Where a module is from: diel, a folder, or the package that brings it."""
+    return package_of(MODULES, module.reference) or ORIGINS[module.origin]
 
 
 def _first_sentence(doc: str) -> str:
@@ -145,6 +150,7 @@ def _document(module: Module) -> dict[str, Any]:
         "kind": signature.kind,
         "doc": signature.doc,
         "origin": module.origin,
+        "package": package_of(MODULES, module.reference),
         "path": str(module.path),
         "line": signature.line,
         "function": module.function,
@@ -168,7 +174,7 @@ def _document(module: Module) -> dict[str, Any]:
 
 def _lines(module: Module) -> Iterator[str]:
     signature = module.signature
-    yield f"{module.reference}  ({signature.kind or 'no kind'}, from {ORIGINS[module.origin]})"
+    yield f"{module.reference}  ({signature.kind or 'no kind'}, from {_from(module)})"
     yield f"{short_path(str(module.path))}:{signature.line}"
     docs, paragraphs = _docs(module)
     for paragraph in paragraphs:

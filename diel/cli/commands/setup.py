@@ -11,11 +11,13 @@ from pathlib import Path
 import click
 from click.shell_completion import get_completion_class
 
+from diel.cli.gallery import NeededFile, entries, files_of, needs_of
 from diel.cli.options import output_option, put
-from diel.errors import UsageError
+from diel.errors import HintedError, UsageError
 
 STARTER = Path(__file__).parents[2] / "starter"
 """The project to copy: a workflow, a module, a page that says what to do."""
+FIRST = "workflow.yaml"
 INSTRUCTIONS = {
     "bash": 'add to ~/.bashrc:  eval "$(diel completion bash)"',
     "zsh": 'add to ~/.zshrc, after compinit:  eval "$(diel completion zsh)"',
@@ -25,30 +27,66 @@ INSTRUCTIONS = {
 
 @click.command("init")
 @click.argument("directory", default=".", type=click.Path(path_type=Path, file_okay=False), metavar="[DIR]")
-def init(directory: Path) -> None:
+@click.option("--from", "workflow", metavar="NAME", help="A workflow that ships, with its modules and files.")
+@click.option("--list", "listed", is_flag=True, help="Show what ships: what it does, needs, and takes.")
+def init(directory: Path, workflow: str | None, listed: bool) -> None:
     """Makes it in DIR, or here: a small sweep, a Python module of your own, a fit. No existing file is
     overwritten.
     """
-    files = sorted(
-        path.relative_to(STARTER)
-        for path in STARTER.rglob("*")
-        if path.is_file() and "__pycache__" not in path.parts
-    )
-    there = [file for file in files if os.path.lexists(directory / file)]
+    if listed:
+        click.echo(_listing())
+        return
+    files = _starter() if workflow is None else _shipped(workflow)
+    there = [file for file in files if _differs(directory / file.place, file.path)]
     if there:
         raise UsageError(
-            f"{directory / there[0]} already exists, and `diel init` overwrites nothing; name a new directory"
+            f"{directory / there[0].place} already exists, and `diel init` overwrites nothing; name a new "
+            "directory"
         )
     for file in files:
-        target = directory / file
+        target = directory / file.place
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(STARTER / file, target)
+            shutil.copyfile(file.path, target)
+            shutil.copymode(file.path, target)
         except OSError as error:
             raise UsageError(f"cannot write {target}: {error.strerror}") from error
         click.echo(f"  {target}")
     go_there = "" if directory.resolve() == Path.cwd() else f"cd {shlex.quote(str(directory))} && "
-    click.echo(f"\nNow: {go_there}diel run workflow.yaml")
+    needs = "" if workflow is None else needs_of(files[0].path)
+    click.echo(f"\nIt needs {needs}." if needs else "")
+    click.echo(f"Now: {go_there}diel run {files[0].place}")
+
+
+def _differs(there: Path, path: Path) -> bool:
+    """Whether something else than the file is there already."""
+    try:
+        return os.path.lexists(there) and there.read_bytes() != path.read_bytes()
+    except OSError:
+        return True
+
+
+def _starter() -> list[NeededFile]:
+    found = [path for path in STARTER.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+    found.sort(key=lambda path: (path.name != FIRST, path))
+    return [NeededFile(path, path.relative_to(STARTER)) for path in found]
+
+
+def _shipped(name: str) -> list[NeededFile]:
+    try:
+        return files_of(name)
+    except HintedError as error:
+        raise UsageError(str(error)) from None
+
+
+def _listing() -> str:
+    lines = []
+    for one in entries():
+        needs = f"needs {one.needs}" if one.needs else "needs nothing more"
+        told = "; ".join(filter(None, (needs, one.takes.lower())))
+        lines += [one.name, f"    {one.does}", f"    {told}", ""]
+    extras = "an extra is installed by `pip install 'diel[EXTRA]'`"
+    return "\n".join([*lines, f"`diel init --from NAME DIR` copies one with its modules and files; {extras}"])
 
 
 @click.command("schema")
