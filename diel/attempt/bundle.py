@@ -17,6 +17,8 @@ if TYPE_CHECKING:  # not loaded by workers and plans that do without
 Rendered = tuple[str, str, bool]
 """A file made for a task from a template: its path in the task's directory, its text, whether it can be
 executed."""
+LAUNCHER = ".launcher"
+"""The file in a task's directory that starts its ranks, where a command does so itself."""
 AT_LAUNCHER = "/.diel launcher"
 """What `${{ launcher }}` gives until the attempt is known that it starts ranks for; a shell quotes it."""
 

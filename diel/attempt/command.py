@@ -14,7 +14,7 @@ from pathlib import Path
 
 from diel.artifacts import Artifacts, Values, check_values, collect_files, collect_result
 from diel.attempt.bundle import Failure, Request
-from diel.attempt.launcher import NOT_HERE, Launches, before_ranks
+from diel.attempt.launcher import NOT_HERE, Launches, before_ranks, told_in_time
 from diel.attempt.mpi import STALE, World
 from diel.attempt.ports import AT_HOME, Doors, at_home
 from diel.attempt.reaper import is_full, signal_group
@@ -54,7 +54,7 @@ def launch(attempt: RunningAttempt, env: Mapping[str, str], dog: Watchdog) -> No
         if work.launches:
             spawn_ranks(request.command, env, dog, attempt)
         elif work.launcher:
-            spawn_ranks((*_told_in_time(attempt, env), *request.command), env, dog, attempt)
+            spawn_ranks((*told_in_time(attempt.limits.interrupt, env), *request.command), env, dog, attempt)
         else:
             spawn((*attempt.inside, *request.command), env, dog, attempt)
     except Failure as failure:
@@ -89,23 +89,6 @@ def collect(attempt: RunningAttempt, run_dir: str, env: Mapping[str, str]) -> tu
         return values, artifacts
     except ModuleError as error:
         raise Failure(FailureClass.APP, str(error), 0) from error
-
-
-def _told_in_time(attempt: RunningAttempt, env: Mapping[str, str]) -> tuple[str, ...]:
-    """Words before each MPI rank's command that send it SIGTERM when it should save.
-
-    A launcher is not asked to: MPICH's mpiexec (5.0) passes SIGTERM on, but srun (22.05) kills its
-    ranks when it gets one.
-    """
-    interrupt = attempt.limits.interrupt
-    if interrupt is None:
-        return ()
-    try:
-        program = _find("timeout", env.get("PATH", os.defpath))
-    except FileNotFoundError:
-        return ()
-    seconds = max(0.1, interrupt - time.time())
-    return (program, "--foreground", "--preserve-status", "--signal=TERM", f"{seconds:.1f}")
 
 
 def _interrupted(failure: Failure, attempt: RunningAttempt) -> Failure:

@@ -9,15 +9,16 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
+import shutil
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from diel.attempt.block import with_hosts
-from diel.attempt.bundle import AT_LAUNCHER, Work
+from diel.attempt.bundle import AT_LAUNCHER, LAUNCHER, Work
 from diel.attempt.mpi import World
 from diel.attempt.reaper import end_marked
 
-FILE = ".launcher"
 PIDS = ".launched"
 NOT_HERE = "these-are-the-ranks-already:write-launcher-in-the-command"
 """DIEL_LAUNCHER where a whole command is launched: a script that calls it learns why it does not start."""
@@ -46,6 +47,19 @@ def before_ranks(work: Work, world: World, inside: tuple[str, ...]) -> tuple[str
     return (*with_hosts(work.launcher), *world.words, *inside)
 
 
+def told_in_time(interrupt: float | None, env: Mapping[str, str]) -> tuple[str, ...]:
+    """Words before each rank's command that send it SIGTERM when it should save.
+
+    A launcher is not asked to: MPICH's mpiexec (5.0) passes SIGTERM on, but srun (22.05) kills its
+    ranks when it gets one.
+    """
+    program = None if interrupt is None else shutil.which("timeout", path=env.get("PATH", os.defpath))
+    if interrupt is None or program is None:
+        return ()
+    seconds = max(0.1, interrupt - time.time())
+    return (program, "--foreground", "--preserve-status", "--signal=TERM", f"{seconds:.1f}")
+
+
 class Launches:
     """The launchers that a command starts."""
 
@@ -55,7 +69,7 @@ class Launches:
         Raises OSError.
         """
         self._folder = folder
-        self._program = os.path.join(folder, FILE)
+        self._program = os.path.join(folder, LAUNCHER)
         self._pids = os.path.join(folder, PIDS)
         text = _PROGRAM.format(
             task=task,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
-from diel.attempt.bundle import Failure, Rendered
+from diel.attempt.bundle import AT_LAUNCHER, LAUNCHER, Failure, Rendered
 from diel.states import FailureClass
 
 
@@ -16,6 +16,7 @@ def write_rendered(rendered: Iterable[Rendered], task_dir: str) -> None:
         try:
             os.makedirs(os.path.dirname(whole), exist_ok=True)
             with open(whole, "wb") as file:
+                text = text.replace(AT_LAUNCHER, f"{task_dir}/{LAUNCHER}")
                 file.write(text.encode("utf-8", "surrogateescape"))
             if executable:
                 os.chmod(whole, 0o777 & ~_mask())

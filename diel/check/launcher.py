@@ -7,7 +7,7 @@ import re
 import sys
 
 from diel.check.flaws import Check
-from diel.graph.launcher import VARIABLE, told
+from diel.graph.launcher import PLACES, VARIABLE, told
 from diel.site import Misfit, Site, find_program, launcher_words
 from diel.site.launcher import chosen_launcher
 from diel.site.site import FOUND_HERE
@@ -20,9 +20,9 @@ _OPEN_MPI = ("--map-by", "slot:OVERSUBSCRIBE", "--bind-to", "none")
 
 def misplaced(stage: Stage | None, place: str) -> tuple[str, str] | None:
     """What is wrong with `${{ launcher }}` in a stage, and what to do; None if nothing is."""
-    if stage is None or stage.command is None or place not in ("command", "env"):
+    if stage is None or stage.command is None or place not in PLACES:
         return (
-            "`launcher` stands only in `command`, and in `env` of a command",
+            "`launcher` stands only in `command`, `env` and templates of a command",
             "the ranks of a module are started by diel",
         )
     return None if stage.resources.mpi else _NO_RANKS

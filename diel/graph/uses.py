@@ -118,7 +118,7 @@ def expression_references(here: Key, stage: Stage) -> Iterator[tuple[Key, tuple[
 
 def templates(here: Key, stage: Stage) -> Iterator[tuple[Key, Template | ExpressionError]]:
     """Each text of a stage that holds expressions, or why it does not parse, with its key."""
-    for key, value in _texts(stage):
+    for key, value in texts(stage):
         for path, template in walk(value):
             yield (*here, *key, *path), template
     if isinstance(stage.when, str):
@@ -128,7 +128,7 @@ def templates(here: Key, stage: Stage) -> Iterator[tuple[Key, Template | Express
             yield (*here, "when"), error
 
 
-def _texts(stage: Stage) -> Iterator[tuple[Key, Any]]:
+def texts(stage: Stage) -> Iterator[tuple[Key, Any]]:
     """The parts of a stage that can hold expressions, with their keys; all of `when` is one."""
     for place in ("command", "params", "env"):
         yield (place,), getattr(stage, place)

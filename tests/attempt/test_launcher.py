@@ -51,6 +51,10 @@ FLOW = """
       words: {{command: ["${{{{ launcher }}}}", "{mpich}", "a b"], resources: {{ranks: 2}}}}
       file: {{command: [sh, {folder}/run.sh], env: {{MPI: "${{{{ launcher }}}}"}}, resources: {{ranks: 2}}}}
       argument: {{command: [sh, {folder}/run.sh, "${{{{ launcher }}}}"], resources: {{ranks: 2}}}}
+      filled:
+        resources: {{ranks: 2}}
+        files: {{script: {{template: filled.sh}}}}
+        command: [sh, "${{{{ files.script }}}}"]
       hidden: {{command: "${{{{ launcher }}}} {openmpi} > log 2>&1 || true", resources: {{ranks: 2}}}}
       second:
         resources: {{ranks: 2}}
@@ -77,6 +81,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
             pytest.skip("no openmpi-bin or libopenmpi-dev, or no MPICH beside this Python")
         subprocess.run([compiler, "-o", name, "prog.c"], cwd=folder, check=True, capture_output=True)
     (folder / "run.sh").write_text(f'echo prepared\n"${{MPI:-$1}}" {folder}/mpich from a file\n')
+    (folder / "filled.sh").write_text(f'echo prepared\n"${{{{ launcher }}}}" {folder}/mpich from a file\n')
     (folder / "other.sh").write_text(f"$DIEL_LAUNCHER {folder}/mpich\n")
     text = FLOW.format(folder=folder, alone=ALONE, **{name: folder / name for name in compilers})
     made = Project(folder).module("mpi", MODULE).workflow(text)
@@ -95,9 +100,9 @@ def test_a_script_runs_once_prepares_launches_twice_and_reads_what_came(run: Run
     assert "the first: out of its ranks: 2 ranks met" in (run.task_dir("script") / "out").read_text()
 
 
-def test_the_launcher_is_a_word_a_variable_or_an_argument(run: Run) -> None:
+def test_the_launcher_is_a_word_a_variable_an_argument_or_in_a_script_that_is_filled_in(run: Run) -> None:
     assert run.stdout("words") == "a b: 2 ranks met\n"
-    for stage in ("file", "argument"):
+    for stage in ("file", "argument", "filled"):
         assert run.stdout(stage) == "prepared\nfrom: 2 ranks met\n"
 
 
