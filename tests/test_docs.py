@@ -207,6 +207,14 @@ def test_a_page_can_be_followed_from_top_to_bottom(root: Path, tmp_path: Path, p
         run_block(shell, block)
 
 
+def test_the_page_about_clusters_shows_what_is_printed(root: Path, tmp_path: Path) -> None:
+    """Here, where a run that was submitted has a controller of its own too."""
+    shell = Shell(tmp_path)
+    shown = [block for block in blocks(root, "docs/clusters.md") if block.language == "console"]
+    assert len(shown) == 1
+    run_block(shell, shown[0])
+
+
 def test_expected_output_is_compared_word_by_word() -> None:
     shown = ("walk-1 succeeded after 0.8s: 153 tasks done", "", "  10     8.5", "…")
     assert agrees(shown, "walk-1 succeeded after 1m02s: 153 tasks done\n 10  9\nmore\nand more\n")

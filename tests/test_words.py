@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -89,3 +90,38 @@ def test_without_graphviz_a_picture_is_refused(
     assert said.code == 1
     assert "PNG needs graphviz's program `dot`" in said.err
     assert not (workspace / "g.png").exists()
+
+
+@pytest.mark.parametrize(
+    ("command", "output", "warned"),
+    [
+        ("awk -f fit.awk > resutls.csv", "results.csv", "it names 'resutls.csv'"),
+        ("./solve --out result.csv", "results.csv", "it names 'result.csv'"),
+        ("awk -f fit.awk > results.csv", "results.csv", ""),
+        ("./solve ${{ outputs.table }}", "results.csv", ""),
+        ("./solve input.csv", "results.csv", ""),  # it may write to a place of its own
+        ("./join part1.csv", "part2.csv", ""),
+        ("./solve train.csv", "trace.csv", ""),
+    ],
+)
+def test_an_output_that_is_called_nearly_as_a_file_of_the_command_is_warned_of(
+    workspace: Path, capsys: Capture, command: str, output: str, warned: str
+) -> None:
+    Project(workspace).workflow(f"stages: {{a: {{command: '{command}', outputs: {{table: {output}}}}}}}")
+    said = call(capsys, "validate", "flow.yaml")
+    assert said.code == 0
+    assert (warned in said.err) if warned else said.err == ""
+    assert len(json.loads(call(capsys, "validate", "flow.yaml", "--json").out)["warnings"]) == bool(warned)
+
+
+def test_the_directory_of_an_output_is_there_before_the_command(tmp_path: Path) -> None:
+    project = Project(tmp_path).workflow("""
+        stages:
+          a:
+            files: {src: src}
+            command: "test ! -e case/sub/log.txt; cp -r ${{ files.src }} case; cp -r ${{ files.src }}/. case; touch case/sub/log.txt; ls case"
+            outputs: {log: case/sub/log.txt}
+        """)
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "in.txt").touch()
+    assert project.run().stdout("a").split() == ["in.txt", "src", "sub"]

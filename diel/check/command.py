@@ -6,7 +6,7 @@ import json
 import re
 import shlex
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from diel.check.flaws import Check
 from diel.errors import Problem
@@ -31,6 +31,9 @@ _HINTS = {
     **dict.fromkeys(("declare", "typeset", "local", "export", "readonly"), "compute inside ${{ }}"),
 }
 _GIVEN = "pass it as an argument: sh -c 'echo \"$@\"' sh ${{ ... }}"
+_FILE = re.compile(r"[\w.-]*\w\.\w+")
+_SHORT = 6
+"""Names of files that are no longer are like many others."""
 _PLAIN = re.compile(r"[A-Za-z0-9_./+-]+")
 
 
@@ -55,6 +58,34 @@ def check_command(found: Check, name: str) -> None:
             _check_list(found, key, [parse(w) if isinstance(w, str) else None for w in stage.command])
     except (ExpressionError, Unquotable):
         return  # which has its own message
+
+
+def mistyped_outputs(document: Document) -> Iterator[Problem]:
+    """Warnings: outputs whose file a command does not name, though it names one that is called nearly so."""
+    for name, stage in document.spec.stages.items():
+        words = (stage.command,) if isinstance(stage.command, str) else stage.command or ()
+        text = " ".join(word for word in words if isinstance(word, str))
+        paths = {label: output.path or output.file for label, output in stage.outputs.items()}
+        for label, path in paths.items():
+            file = (path or "").rpartition("/")[2]
+            if not file or "${{" in file or file in text or f"outputs.{label}" in text:
+                continue
+            others = {
+                one for one in _FILE.findall(text) if one not in (*paths.values(), *stage.files.values())
+            }
+            if near := _nearly(file, others):
+                message = f"the command does not name '{file}', but it names '{near}'"
+                hint = f"if it writes '{near}', write that here: a task without its output fails"
+                yield document.problem(("stages", name, "outputs", label), message, hint)
+
+
+def _nearly(file: str, others: Iterable[str]) -> str:
+    """The one of other files that is called nearly so, numbers apart; empty if none is."""
+    from difflib import get_close_matches  # only where a command does not name its output
+
+    numbers = re.findall(r"[0-9]+", file)
+    alike = [one for one in others if re.findall(r"[0-9]+", one) == numbers and len(one) > _SHORT]
+    return next(iter(get_close_matches(file, alike, n=1, cutoff=0.85)), "")
 
 
 def missing_shells(document: Document, site: Site) -> Iterator[Problem]:

@@ -7,6 +7,7 @@ from typing import Unpack
 import click
 
 from diel.blocks.script import NeverRuns
+from diel.check.command import mistyped_outputs
 from diel.cli.options import Asked, anew_options, workflow_options
 from diel.controller.start import discard, start
 from diel.plan import prepare
@@ -26,7 +27,10 @@ def command(begin_at: str | None, no_cache: bool, quiet: bool, dry_run: bool, **
         click.echo("\n".join(lines_of(prepare(**asked))))
         return 0
     fresh = not asked["runs"].exists()
-    controller = start(prepare(**asked), asked["runs"], use_cache=not no_cache, begin_at=begin_at)
+    plan = prepare(**asked)
+    for problem in mistyped_outputs(plan.checked.document):
+        click.echo(f"warning: {problem}", err=True)
+    controller = start(plan, asked["runs"], use_cache=not no_cache, begin_at=begin_at)
     try:
         return drive(controller, quiet=quiet)
     except NeverRuns:
