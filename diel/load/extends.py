@@ -60,7 +60,7 @@ class _Extended:
         if base is not None:
             part = overridden(self._make(base, (*line, key)), part)
         self.whole[key] = part
-        if isinstance(part.data, dict) and isinstance(part.data.get("extends"), str):
+        if isinstance(part.data, dict) and isinstance(part.data.get("extends") or None, str):
             whole = {name: value for name, value in part.data.items() if name != "extends"}
             if base is None and not {"module", "command"} & whole.keys():
                 whole["command"] = ["true"]  # what it lacks has been said

@@ -173,8 +173,8 @@ class _Reader:
         brought: Pieces = {}
         changes: list[tuple[str, Piece]] = []
         for name, entry in include.items() if isinstance(include, dict) else ():
-            whole = {"file": entry} if isinstance(entry, str) else entry
-            if self._is_free(source, name, own) and isinstance(whole, dict):
+            whole = entry if isinstance(entry, dict) else {"file": entry}
+            if self._is_free(source, name, own):
                 inner = self._read(source, name, whole.get("file"), seen)
                 if inner is not None:
                     binding = _Binding(source, name, whole, {**own, **brought}, inner)
@@ -219,7 +219,8 @@ class _Reader:
         """An included workflow; None where it cannot be read, and with a problem that says why."""
         key: Key = ("include", name, "file")
         if not isinstance(word, str) or not word:
-            return None  # the model says what is expected
+            self.lacking = True  # the model says what is expected
+            return None
         try:
             path, label = self._find(word, source.path.parent)
             if path.resolve() in [one.resolve() for one in seen]:
