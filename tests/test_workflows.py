@@ -109,6 +109,15 @@ def test_the_sweep_finds_where_chaos_begins(tmp_path: Path) -> None:
     assert len(value(tmp_path, "iterate.exponent")) == 17 * 4
 
 
+def test_lattice_constants_are_found_by_functions_of_ase(tmp_path: Path) -> None:
+    for library in ("ase", "pint"):
+        pytest.importorskip(library, reason="diel[ase] and diel[units] are not installed")
+    run("equation_of_state", tmp_path, {"linspace: [0.96, 1.04, 7]": "linspace: [0.97, 1.03, 5]"})
+    found, measured = value(tmp_path, "compare.lattice"), [4.05, 3.52, 3.61, 3.89, 4.09, 3.92, 4.08]
+    assert found == pytest.approx(measured, rel=0.015)
+    assert value(tmp_path, "stiffness.modulus")[2] == pytest.approx(134, rel=0.03)  # GPa, of copper
+
+
 FEWER_TEMPERATURES = {"linspace: [1.6, 3.2, 25]": "linspace: [1.6, 3.2, 13]", "keep: 10": "keep: 4"}
 FEWER_STATES = {
     "linspace: [1.4, 3.0, 8]": "linspace: [1.4, 3.0, 4]",

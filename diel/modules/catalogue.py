@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple, cast
 
 from diel.errors import HintedError, ModuleError, Problem, UsageError, did_you_mean
 from diel.extensions import MODULES, entry_points_of
-from diel.modules.definition import Absent, find_spec, follow, read_object
+from diel.modules.definition import Absent, find_spec, follow, method_of, read_object
 from diel.modules.signature import Signature, SignatureError, read_signature, read_source
 from diel.paths import shipped
 
@@ -131,7 +131,7 @@ def _digest(path: Path, modified: int, size: int) -> str:
 def _split(reference: str) -> tuple[str, str | None]:
     """The dotted name and the function of a reference. Raises ModuleNotFound if it has neither."""
     name, colon, function = reference.partition(":")
-    parts = [*name.split("."), *([function] if colon else [])]
+    parts = [*name.split("."), *(function.split(".") if colon else [])]
     if len(reference) > _MAX_REFERENCE or not all(part.isidentifier() for part in parts):
         shown = reference if len(reference) <= 80 else reference[:77] + "..."
         hint = "write it as simulation.ising, simulation.ising:function or package.module:function"
@@ -226,9 +226,11 @@ def _installed(reference: str, name: str, function: str | None) -> Module:
     digest = digest_of(path) if spec.has_location else blake2b(sys.version.encode()).hexdigest()
     try:
         if origin.endswith(".py"):
-            found = follow(name, function)
+            owner, dot, method = function.partition(".")
+            found = follow(name, owner)
             if found is not None:
-                return _usable(reference, *found, name, "installed")._replace(function=function)
+                defined = f"{found[1]}{dot}{method}"
+                return _usable(reference, found[0], defined, name, "installed")._replace(function=function)
             signature = Signature(function, loose=True)
         elif not origin:
             raise ModuleNotFound(
@@ -259,13 +261,20 @@ def load_function(module: Module) -> Callable[..., Any]:
 @lru_cache(maxsize=256)
 def _load(path: Path, function: str, import_name: str | None, digest: str) -> Callable[..., Any]:
     try:
-        found = getattr(_loaded(path, import_name, digest), function, None)
+        found = _attribute(_loaded(path, import_name, digest), function)
     except (Exception, SystemExit) as error:
         what = f"cannot be imported: {type(error).__name__}: {error}{_install_hint(error)}"
         raise ModuleError(f"{import_name or path} {what}") from error
     if not callable(found):
         raise ModuleError(f"{import_name or path} has no function '{function}'")
     return cast(Callable[..., Any], found)
+
+
+def _attribute(module: Any, name: str) -> Any:
+    """A function of a module, or a method of one of its classes."""
+    owner, dot, method = name.partition(".")
+    found = getattr(module, owner, None)
+    return method_of(found, method) if dot and found is not None else found
 
 
 def _loaded(path: Path, import_name: str | None, digest: str) -> Any:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from difflib import get_close_matches
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -160,3 +161,17 @@ def way_of(parameter: Any) -> Passed:
     if parameter.kind is parameter.POSITIONAL_ONLY:
         return "place"
     return "spread" if parameter.kind is parameter.VAR_POSITIONAL else "name"
+
+
+def method_of(owner: Any, name: str) -> Callable[..., Any] | None:
+    """A method as a function of `self`: an object, a mapping of what its class is made with, or left out."""
+    found = getattr(owner, name, None)
+    if not callable(found):
+        return None
+
+    @functools.wraps(found)
+    def call(*places: Any, self: Any = None, **named: Any) -> Any:
+        made = owner(**(self or {})) if self is None or isinstance(self, dict) else self
+        return getattr(made, name)(*places, **named)
+
+    return call

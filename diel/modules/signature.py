@@ -100,7 +100,8 @@ def read_signature(path: Path, function: str) -> Signature:
     hidden = any(names.full_name(outer_call(one)) not in _TRANSPARENT for one in node.decorator_list)
     hidden = hidden and mark is None
     made = node.returns if isinstance(node, ast.FunctionDef) and not hidden else None
-    called = node if isinstance(node, ast.FunctionDef) else _initializer(node)
+    inherited = "." in function and isinstance(node, ast.ClassDef)
+    called = node if isinstance(node, ast.FunctionDef) else None if inherited else _initializer(node)
     returns = _returns(source, made)
     types = returns or {}
     return Signature(
@@ -117,10 +118,16 @@ def read_signature(path: Path, function: str) -> Signature:
     )
 
 
-def _callable(source: PythonFile, name: str) -> ast.FunctionDef | ast.ClassDef:
-    found = source.functions.get(name) or source.classes.get(name)
+Definition = ast.FunctionDef | ast.ClassDef
+
+
+def _callable(source: PythonFile, name: str) -> Definition:
+    owner, _, method = name.partition(".")
+    found = source.functions.get(owner) or source.classes.get(owner)
     if found is None:
-        raise _no_function(source, name)
+        raise _no_function(source, owner)
+    if method:
+        return _method(source, found, method)
     waiting: list[ast.AST] = list(found.body) if isinstance(found, ast.FunctionDef) else []
     while waiting:  # the nodes of its body, without those of functions inside it
         node = waiting.pop()
@@ -130,6 +137,17 @@ def _callable(source: PythonFile, name: str) -> ast.FunctionDef | ast.ClassDef:
         if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
             waiting.extend(ast.iter_child_nodes(node))
     return found
+
+
+def _method(source: PythonFile, owner: Definition, name: str) -> Definition:
+    """A method of a class, or the class itself for one that only its bases can have."""
+    own = [one for one in owner.body if isinstance(one, ast.FunctionDef)]
+    found = next((one for one in own if one.name == name), None)
+    if isinstance(owner, ast.FunctionDef) or (found is None and not owner.bases):
+        known = [one.name for one in own if not one.name.startswith("_")]
+        hint = did_you_mean(name, known) or f"its methods: {', '.join(known) or 'none'}"
+        raise SignatureError(f"'{owner.name}' has no method '{name}'", owner.lineno, hint)
+    return found or owner
 
 
 def _initializer(node: ast.ClassDef) -> ast.FunctionDef | None:
@@ -176,7 +194,7 @@ def _parameters(names: Annotations, function: ast.FunctionDef, *, method: bool) 
     places = [*arguments.posonlyargs, *arguments.args]
     defaults = [None] * (len(places) - len(arguments.defaults)) + list(arguments.defaults)
     pairs: list[tuple[ast.arg, ast.expr | None, Passed]] = [
-        (one, default, "place" if one in arguments.posonlyargs else "name")
+        (one, default, "place" if one in arguments.posonlyargs and one.arg != "self" else "name")
         for one, default in zip(places, defaults, strict=True)
     ][method:]
     if arguments.vararg is not None:
@@ -187,7 +205,7 @@ def _parameters(names: Annotations, function: ast.FunctionDef, *, method: bool) 
         yield Parameter(
             name=argument.arg,
             annotation="" if node is None else ast.unparse(names.unquoted(node)),
-            required=default is None,
+            required=default is None and argument.arg != "self",
             default=None if default is None else _default(default),
             injected=None if node is None else names.injected(node),
             node=node,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from diel.modules.catalogue import ModuleNotFound, find
+from diel.modules.catalogue import ModuleNotFound, find, load_function
 from diel.modules.definition import Absent, follow
 
 PACKAGE = {
@@ -20,8 +20,17 @@ PACKAGE = {
         if fast:
             from .compiled import fast_fit
         """,
-    "core.py": "from ._impl import fit\nimport a_library_that_does_not_exist\ndef own(x, /, *rest): ...\nclass Model:\n    def __init__(self, depth=3): ...\n",
-    "_impl.py": "import functools\n@odd.decorator\ndef fit(x, y): ...\n@functools.cache\ndef plain(x): ...\n",
+    "core.py": """
+        from ._impl import fit
+        import a_library_that_does_not_exist
+        def own(x, /, *rest): ...
+        class Model:
+            def __init__(self, depth=3):
+                self.depth = depth
+            def learn(self, rate):
+                return self.depth * rate
+        """,
+    "_impl.py": "import functools\n@odd.decorator\ndef fit(x, y): ...\n@functools.cache\ndef plain(x): ...\nclass Based(Other): ...\n",
     "late.py": "def __getattr__(name): ...\nlazy = ['made']\n",
     "hidden.py": "for one in names:\n    globals()[one] = 1\ndef known(): ...\n",
 }
@@ -79,6 +88,7 @@ def test_a_name_that_is_nowhere_is_told_with_the_nearest(module: str, name: str,
         ("packaged:Model", [("depth", "name", False)]),
         ("packaged._impl:plain", [("x", "name", True)]),
         ("math:sqrt", [("x", "place", True)]),
+        ("packaged:Model.learn", [("self", "name", False), ("rate", "name", True)]),
         ("statistics:mean", [("data", "name", True)]),
     ],
 )
@@ -90,12 +100,31 @@ def test_the_signature_is_that_of_the_definition(
     assert not signature.loose
 
 
-@pytest.mark.parametrize("reference", ["packaged:fit", "packaged:helper", "math:hypot", "builtins:max"])
+@pytest.mark.parametrize(
+    "reference",
+    ["packaged:fit", "packaged:helper", "math:hypot", "builtins:max", "packaged._impl:Based.learn"],
+)
 def test_what_reading_cannot_show_is_not_checked(tmp_path: Path, reference: str) -> None:
     signature = find(reference, [tmp_path / "modules"]).signature
     assert signature.loose
     assert signature.returns is None
     assert signature.check({"whatever": 1}, ()) == []
+
+
+def test_a_method_is_a_function_of_what_it_is_called_on(package: Path, tmp_path: Path) -> None:
+    core = (
+        (package / "core.py")
+        .read_text()
+        .replace("from ._impl", "from math")
+        .replace("fit\nimport a_library", "sqrt # ")
+    )
+    package.rename(package.with_name("whole"))
+    (package.parent / "whole" / "__init__.py").write_text(core)
+    learn = load_function(find("whole:Model.learn", [tmp_path / "modules"]))
+    made = load_function(find("whole:Model", [tmp_path / "modules"]))(depth=5)
+    assert (learn(rate=2), learn(self={"depth": 4}, rate=2), learn(self=made, rate=2)) == (6, 8, 10)
+    with pytest.raises(ModuleNotFound, match="'Model' has no method 'lern'; did you mean 'learn'?"):
+        find("whole:Model.lern", [tmp_path / "modules"])
 
 
 def test_a_directory_without_code_is_no_module(package: Path, tmp_path: Path) -> None:
