@@ -22,7 +22,8 @@ from diel.attempt.bundle import Failure, Request, Staged, Staging, Work
 from diel.attempt.command import spawn
 from diel.attempt.reaper import is_full
 from diel.attempt.watchdog import RunningAttempt, Watchdog
-from diel.staging.bring import Brought, copy_file, fetch, no_check, note, read_notes, take_notes, tree
+from diel.copying import copy_file, no_check
+from diel.staging.bring import Brought, fetch, note, read_notes, take_notes, tree
 from diel.staging.disk import StagingError, local_folder, own_disk
 from diel.staging.item import Local, placed
 from diel.staging.shard import write_shards

@@ -71,12 +71,12 @@ def _missing(
     """The paths that cannot be read, each with its point, and how many were looked up."""
     when = parse_expression(stage.when) if isinstance(stage.when, str) else None
     read = template.references | (when.references if when is not None else frozenset())
-    axes = _axes_read(found, stage, read, names, later)
+    axes = axes_read(found, stage, read, names, later)
     missing: list[str] = []
     seen: set[str] = set()
     if axes is None or stage.when is False:
         return missing, 0
-    for scope in islice(_scopes(found, axes, values), _LOOKED_AT):
+    for scope in islice(scopes(found, axes, values), _LOOKED_AT):
         if when is not None and not when.value(scope):
             continue
         path = template.text_value(scope)
@@ -92,7 +92,7 @@ def _missing(
     return missing, len(seen)
 
 
-def _axes_read(
+def axes_read(
     found: Check, stage: Stage, read: Collection[tuple[str, ...]], names: Names, later: Collection[str]
 ) -> dict[str, set[str]] | None:
     """The parameters that are read, by axis; None if only the run will show them."""
@@ -110,16 +110,17 @@ def _axes_read(
     return axes
 
 
-def _scopes(found: Check, axes: Mapping[str, set[str]], values: Mapping[str, Any]) -> Iterator[Scope]:
+def scopes(found: Check, axes: Mapping[str, set[str]], values: Mapping[str, Any]) -> Iterator[Scope]:
     """What an expression can read, at each combination of the axis parameters that it reads."""
-    for rows in product(*(list(_distinct(found.points[axis], wanted)) for axis, wanted in axes.items())):
+    for rows in product(*(list(distinct(found.points[axis], wanted)) for axis, wanted in axes.items())):
         scope: Scope = {"hp": values}
         for axis, row in zip(axes, rows, strict=True):
             scope |= {axis: row, **row}
         yield scope
 
 
-def _distinct(points: Points, wanted: set[str]) -> Iterator[Scope]:
+def distinct(points: Points, wanted: set[str]) -> Iterator[Scope]:
+    """The different values of some parameters among the points of an axis."""
     columns = [place for place, name in enumerate(points.parameters) if name in wanted]
     names = [points.parameters[place] for place in columns]
     seen: set[str] = set()

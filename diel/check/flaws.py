@@ -52,6 +52,10 @@ class Check:
             name for label in self.workflow.stages[stage].over if label in axes for name in axes[label].sets
         }
 
+    def set_later(self, stage: str) -> set[str]:
+        """The hyperparameters of a stage that get their values during the run."""
+        return {*self.graph.handed_to(stage), *self.searched(stage)}
+
     def add(self, key: Key, message: str, hint: str = "", offset: int | None = None) -> None:
         """Adds a problem at a key, or inside its text. Raises SpecError once there are more than are
         shown."""

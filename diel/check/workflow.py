@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from diel.check.command import check_command
 from diel.check.contracts import check_contracts
+from diel.check.export import check_exports
 from diel.check.files import check_files
 from diel.check.flaws import Check, check_axes
 from diel.check.launcher import check_launcher
@@ -31,6 +32,7 @@ from diel.spec import Workflow
 from diel.spec.forms.axis import Points
 from diel.spec.rendering import Filling
 
+Counts = Mapping[str, int | None]
 NO_TEMPLATES: Mapping[str, Filling] = {}
 
 
@@ -107,7 +109,7 @@ def check(
         _check_stage(found, name, values, anew=kept is None)
     whens = any(given.when is not None for given in document.spec.hyperparameters.values())
     unclear = check_whens(found, values) if whens else ()
-    _check_data(found, whole=not flaws)
+    _check_data(found, counts, values, whole=not flaws)
     settled = {**dict.fromkeys(unclear), **values}
     unread: set[str] = set()
     if document.spec.adaptive:
@@ -126,13 +128,15 @@ def _check_stage(found: Check, name: str, values: Mapping[str, Any], *, anew: bo
         check_launcher(found, name)
     handed = found.graph.handed_to(name)
     if stage.files:
-        check_files(found, name, names, values, {*handed, *found.searched(name)}, anew=anew)
+        check_files(found, name, names, values, found.set_later(name), anew=anew)
     if name in found.modules:
         known = {label: value for label, value in values.items() if label not in handed}
         check_module(found, name, names, known)
 
 
-def _check_data(found: Check, *, whole: bool) -> None:
+def _check_data(
+    found: Check, counts: Mapping[str, int | None], values: Mapping[str, Any], *, whole: bool
+) -> None:
     workflow = found.workflow
     if workflow.adaptive:
         check_untils(found)
@@ -146,6 +150,8 @@ def _check_data(found: Check, *, whole: bool) -> None:
         check_staging(found)
     if workflow.any_stage(lambda stage: stage.surrogate):
         check_surrogates(found, whole=whole)
+    if workflow.any_stage(lambda stage: stage.exports):
+        check_exports(found, counts, values)
 
 
 def _resolve(

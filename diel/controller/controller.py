@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from itertools import chain
+from pathlib import Path
 from queue import Empty
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ from diel.blocks.block import Block, EngineLost, LetGo, Outlook
 from diel.blocks.blocks import Blocks
 from diel.blocks.dispatcher import Dispatcher, Sent
 from diel.blocks.local import ThisMachine
+from diel.controller.export import Exporter
 from diel.controller.finder import Finder
 from diel.controller.gang import Gangs
 from diel.controller.intake import Intake, Stillborn
@@ -81,6 +83,8 @@ class Controller:
         self._backend = self._make_backend()
         self._dispatcher = Dispatcher(plan, self._ledger, lease.epoch, self._backend)
         parts = (plan, self._ledger, self._stages, self._finder, self._dispatcher)
+        exports = plan.workflow.any_stage(lambda stage: stage.exports)
+        self._exporter = Exporter(plan.workflow, Path(run_file.source), paths) if exports else None
         self._gangs = Gangs(*parts) if self._stages.streams else None
         look = f"see {paths.blocks}, and `diel doctor --site {plan.site.name} --job`"
         stillborn = Stillborn(look) if plan.executor == "blocks" else Stillborn()
@@ -125,6 +129,8 @@ class Controller:
         try:
             self._backend.adopt(self._dispatcher.adopt)
             self._stages.open()
+            if self._exporter is not None:
+                self._exporter.begin(self._stages, self._ledger)
             if self._gangs is not None:
                 self._gangs.take_up()
             while not self._is_over():
@@ -149,6 +155,8 @@ class Controller:
                 self._ledger.trouble(str(error) or type(error).__name__)
             raise
         finally:
+            if self._exporter is not None:
+                self._exporter.close()
             leave(state)
             watch(self.history)
         return state
@@ -218,7 +226,7 @@ class Controller:
         if in_flight:
             return False
         if self._stages.complete:
-            return True
+            return self._exporter is None or not self._exporter.busy
         serving, stages = self._stages.serving, self._stages.runs.values()
         if not (serving is not None and serving.is_busy) and not any(map(self._finder.has_work, stages)):
             stuck = ", ".join(stage.name for stage in stages if not stage.complete)
@@ -332,6 +340,8 @@ class Controller:
                 self._take(*lost)
         if now - self._last_snapshot > SNAPSHOT_EVERY:
             self._last_snapshot = now
+            if self._exporter is not None:
+                self._exporter.tell()
             self._ledger.save()
 
     def _backlog(self) -> dict[str, float]:
@@ -374,6 +384,7 @@ class Controller:
         counts = [stage.history.counts() for stage in self._stages.runs.values()]
         may_have_failed = self._stages.adaptive or any(count["failed"] for count in counts)
         failed = may_have_failed and has_failed(self._stages, self._ledger)
-        if failed or any(stage.void for stage in self._stages.runs.values()):
+        unwritten = self._exporter is not None and self._exporter.failures
+        if failed or unwritten or any(stage.void for stage in self._stages.runs.values()):
             return RunState.FAILED
         return RunState.CANCELLED if any(c["cancelled"] for c in counts) else RunState.SUCCEEDED

@@ -20,6 +20,7 @@ from diel.journal.stage_history import Attempt, spread
 from diel.results import Recorded
 from diel.results.view import RunView
 from diel.states import RunState, TaskState
+from diel.status.export import unexported
 from diel.status.tasks import cause_of
 from diel.values import format_duration, task_text
 
@@ -43,7 +44,7 @@ def explain_run(run: Recorded, stage: str | None = None) -> Explanation:
     running = [task for name, known in stages.items() for task in _running(run, name, known.under_way)]
     lost = [task for name in stages for task in _running(run, name, run.lost(name))]
     computed = [reason for name in stages if (reason := _computed(view, name)) is not None]
-    trouble = history.trouble if run.state is not RunState.SUCCEEDED else ""
+    trouble = (history.trouble or unexported(history)) if run.state is not RunState.SUCCEEDED else ""
     document = {
         "run": run.paths.run_id,
         "workflow": run.run_file.workflow,

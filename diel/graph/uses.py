@@ -142,4 +142,5 @@ def texts(stage: Stage) -> Iterator[tuple[Key, Any]]:
             yield ("files", label, "path"), given_file.path
             yield ("files", label, TEXT), given_file.filling.text
     for label, output in stage.outputs.items():
+        yield ("outputs", label, "export"), output.export
         yield ("outputs", label) if output.file is None else ("outputs", label, "file"), output.place

@@ -62,6 +62,9 @@ class History:
     staging_told: dict[str, float] = field(default_factory=dict)
     """The time of the last such record of each worker: they are counted once."""
 
+    exports: dict[str, records.ExportFacts] = field(default_factory=dict)
+    """What was copied out of the run, by STAGE.OUTPUT."""
+
     def apply(self, record: records.Record, worker: str = "") -> None:
         """Folds one record in: the most frequent come first.
 
@@ -120,6 +123,9 @@ class History:
                 self.trouble = record["message"]
             case "adopted":
                 self._adopted(record)
+            case "exported":
+                facts: Any = {key: record[key] for key in ("files", "folder", "failed", "message")}
+                self.exports[record["output"]] = facts
             case "end":
                 self._end(record)
             case "handover":
@@ -138,6 +144,10 @@ class History:
         event: object = record["event"]
         if not isinstance(event, str):
             raise TypeError(event)
+
+    def has_exports(self) -> bool:
+        """Whether anything was to be copied out of the run."""
+        return bool(self.exports)
 
     def asks_first(self) -> bool:
         """Whether tasks of a stage ask a surrogate before they run."""

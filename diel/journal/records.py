@@ -60,6 +60,24 @@ class Trouble(_Stamped):
     message: str
 
 
+class ExportFacts(TypedDict):
+    """What was exported of an output so far."""
+
+    files: Count
+    folder: str
+    """The directory that has them all."""
+    failed: Count
+    message: str
+    """Why the first of these failed."""
+
+
+class ExportedRecord(ExportFacts, _Stamped):
+    event: Literal["exported"]
+    """How far the exports of an output are: all of it so far."""
+    output: str
+    """STAGE.OUTPUT"""
+
+
 class SchedulerRecord(_Stamped):
     event: Literal["scheduler"]
     """Why the scheduler does not answer; an empty message if it does again."""
@@ -452,5 +470,15 @@ OfCourse = (
 OfAxis = AxisRecord | OfCourse
 OfTasks = Queued | Release | Failed | Skipped | Cancelled
 OfStage = StageRecord | Tolerated | Fenced | Gone | Dropped
-OfRun = ControllerRecord | Handover | End | Trouble | SchedulerRecord | BlockRecord | Adopted | WorkerRecord
+OfRun = (
+    ControllerRecord
+    | Handover
+    | End
+    | Trouble
+    | SchedulerRecord
+    | BlockRecord
+    | Adopted
+    | WorkerRecord
+    | ExportedRecord
+)
 Record = OfTask | OfTasks | OfStage | OfAxis | OfRun

@@ -69,7 +69,7 @@ _PLAIN = (
 """Keys of an axis that take no expression."""
 _ELSEWHERE = (
     r"(.*\.)?description|hyperparameters\.[^.]*\.when|stages\.[^.]*\.(command|params|env|files|when)(\..*)?"
-    r"|stages\.[^.]*\.(inputs\.[^.]*\.initially(\..*)?|outputs\.[^.]*(\.path|\.glob|\.file)?)"
+    r"|stages\.[^.]*\.(inputs\.[^.]*\.initially(\..*)?|outputs\.[^.]*(\.path|\.glob|\.file|\.export)?)"
     r"|stages\.[^.]*\.(timeout|environment|(resources|retries)(\.[^.]*)?)"
 )
 """Keys outside the axes whose texts can hold expressions, evaluated task by task."""

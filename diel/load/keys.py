@@ -110,6 +110,7 @@ _KEYS: dict[str, str] = {
     "initially": "initial init default start first initial_value initial_values begin seed",
     "path": "file filename name location glob",
     "value": "type result parameter",
+    "export": "exports deliver copy_to copyto save_as link",
     "template": "source src from tmpl template_file jinja",
     "match": "regex regexp pattern re grep search",
     "column": "col field",

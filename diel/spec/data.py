@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from diel.spec.contract import Contract, Expected, contract_flaws
+from diel.spec.export import Exported, export_flaws
 from diel.spec.extraction import Extracted, extraction_flaws
 from diel.spec.model import Flaw, Json, Later, SpecModel, Text, found, optional, refuse, written_as
 from diel.spec.stream import Stream
@@ -103,7 +104,7 @@ def path_flaw(path: str) -> str:
     return ""
 
 
-class Output(Extracted, Contract):
+class Output(Exported, Extracted, Contract):
     """Exactly one of a file, files, a value and a stream; a text alone is short for `{path: TEXT}`.
 
     An output of a Python module has none of the four: the module returns it, and what stands here is
@@ -149,7 +150,7 @@ class Output(Extracted, Contract):
     @property
     def is_plain(self) -> bool:
         """Whether it is only a path or value."""
-        return self.model_fields_set <= {"path", "value", "drain"}
+        return self.model_fields_set <= {"path", "value", "drain", "export"}
 
     _short = written_as("a file name", "for instance `energy.csv`", text="path")
 
@@ -178,6 +179,7 @@ class Output(Extracted, Contract):
         elif not self.model_fields_set <= {"path", "value"}:
             yield from extraction_flaws(self, self.value, outside)
             yield from self._promise_flaws()
+            yield from export_flaws(self, self.form, kept=self.keep)
 
     def _promise_flaws(self) -> Iterator[Flaw]:
         if self.inside is not None and self.path is not None and format_of(self.path) != "store":

@@ -258,6 +258,11 @@ class Stage(SpecModel):
         return words if isinstance(self.command, str) else ()
 
     @property
+    def exports(self) -> bool:
+        """Whether any of its outputs is exported."""
+        return any(output.export is not None for output in self.outputs.values())
+
+    @property
     def rendered(self) -> dict[str, Rendering]:
         """The files that are made from templates."""
         return {name: given for name, given in self.files.items() if isinstance(given, Rendering)}

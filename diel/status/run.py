@@ -121,6 +121,9 @@ class Status:
     environments: Mapping[str, str] = field(default_factory=dict)
     """What its programs run in, by name, in a few words."""
 
+    exports: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """What was copied out of the run, by STAGE.OUTPUT."""
+
     @property
     def elapsed(self) -> float:
         """Seconds from the beginning to the end, or to now."""
@@ -183,6 +186,7 @@ class Status:
             "trouble": self.trouble,
             "staging": dict(self.staging),
             **({"environments": dict(self.environments)} if self.environments else {}),
+            **({"exports": dict(self.exports)} if self.exports else {}),
         }
 
 
@@ -265,6 +269,7 @@ def fold_status(paths: RunPaths, reader: Reader) -> Status:
         site=str(document.get("site") or ""),
         staging=history.staging,
         environments=environments_in(paths),
+        exports=history.exports,
         axes=axes_of(paths, history, now, driven=driven) if history.axes else (),
         streams=streams_of(paths) if paths.streams.exists() else {},
         services=services_of(paths, driven=driven) if paths.services.exists() else (),

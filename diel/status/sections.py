@@ -10,6 +10,7 @@ from diel.journal.history import History
 from diel.status.axis_lines import ROWS, axis_lines, axis_report
 from diel.status.blocks import WIDE, block_lines
 from diel.status.environment import environment_lines
+from diel.status.export import export_lines
 from diel.status.run import Status
 from diel.status.service import service_lines
 from diel.status.staging import staging_lines
@@ -67,5 +68,11 @@ SECTIONS = (
     Section(
         used=lambda status: status.staging,
         lines=lambda status, view: staging_lines(status.staging, show_all=view.show_all),
+    ),
+    Section(
+        used=lambda status: status.exports,
+        lines=lambda status, view: export_lines(status.exports),
+        report=lambda status: ("", *export_lines(status.exports)),
+        summary=(History.has_exports, lambda history: export_lines(history.exports)),
     ),
 )

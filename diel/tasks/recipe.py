@@ -26,7 +26,7 @@ from diel.tasks.staging import Sharing, copies, keyed, staging_of
 from diel.tasks.stream import StreamEnds
 from diel.tasks.surrogate import asking_of, surrogate_of
 
-APART = {"stream", "units", "digest", "keep", "drain"}
+APART = {"stream", "units", "digest", "keep", "drain", "export"}
 """Keys of an output that do not enter the cache key: they do not affect what is made."""
 
 

@@ -19,6 +19,7 @@ from diel.states import RunState, TaskState
 from diel.status import AxisStatus, axes_of, task_of
 from diel.status.blocks import is_hopeless, is_live
 from diel.status.columns import columns, one_line, paint, paint_state, printable, shorten
+from diel.status.export import unexported
 from diel.status.sections import SECTIONS
 from diel.status.tasks import count_text
 from diel.tasks.results import artifact_path
@@ -266,6 +267,8 @@ def _next_steps(controller: Controller, state: RunState) -> list[str]:
         steps.append((f"explain {run} {task}", "says why it failed"))
         steps.append((f"logs {run} {task}", "shows what it printed"))
         steps.append((f"resume {run}", "tries again what failed"))
+    elif unexported(controller.history):
+        steps.append((f"resume {run}", "tries again what was not exported"))
     else:  # a search or loop failed whose tasks are done: nothing to try again
         steps.append((f"explain {run}", "says why it failed"))
     return ["", *columns([[f"  diel {step}{where}", paint(why, dim=True)] for step, why in steps])]

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from diel import copying
 from diel.staging import bring as bringing
 from diel.staging.bring import Brought, bring, fetch
 from diel.staging.disk import Disk
@@ -45,9 +46,10 @@ def test_a_directory_is_copied_with_what_is_in_it(disk: Disk, tmp_path: Path) ->
 def test_a_large_file_is_copied_in_parts_by_whatever_the_system_has(
     disk: Disk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
+    monkeypatch.setattr(copying, "PART", 10_000)
     monkeypatch.setattr(bringing, "PART", 10_000)
-    monkeypatch.setattr(bringing, "STEP", 3_000)
-    monkeypatch.setattr(bringing, "_by_range", getattr(bringing, way))
+    monkeypatch.setattr(copying, "STEP", 3_000)
+    monkeypatch.setattr(copying, "_by_range", getattr(copying, way))
     item = item_of(str(tmp_path / "large"), "large")
     Path(item.source).write_bytes(os.urandom(123_457))
     assert bring(disk, [item]).bytes == 123_457
@@ -106,7 +108,7 @@ def test_a_full_disk_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     def full(read: int, write: int, start: int, count: int) -> int:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(bringing, "_by_range", full)
+    monkeypatch.setattr(copying, "_by_range", full)
     item = source(tmp_path, "a")
     brought, entries = fetch([item], Local(str(tmp_path / "disk")), {})
     assert entries == ""

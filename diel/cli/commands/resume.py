@@ -11,6 +11,7 @@ from diel.cli.commands.submit import patience, tell
 from diel.cli.options import json_option, runs_option
 from diel.cli.target import run_argument
 from diel.controller.again import Again, find_missing, find_outdated, write_again
+from diel.controller.export import export_again
 from diel.controller.home import choose_home, persist, refuse_homeless, submit
 from diel.controller.start import (
     find_site_again,
@@ -20,7 +21,7 @@ from diel.controller.start import (
     refuse_unrunnable,
     take_over,
 )
-from diel.errors import DielError, UsageError
+from diel.errors import DielError, UsageError, counted
 from diel.journal.snapshot import read_run
 from diel.journal.stage_history import ranges
 from diel.paths import RunPaths
@@ -70,8 +71,11 @@ def command(
         raise UsageError("--here means in the foreground, --home does not: give one of them")
     paths = find_run(runs, run)
     read_kept_workflow(paths)  # a damaged run is reported as such, even if nothing is left to do
-    if read_run(paths).history.state is RunState.SUCCEEDED:
-        click.echo(f"{paths.run_id} has succeeded: there is nothing to do", err=as_json)
+    history = read_run(paths).history
+    if history.state is RunState.SUCCEEDED:
+        again = export_again(Recorded(paths)) if history.exports else 0
+        what = f"{counted(again, 'export')} put in place again" if again else "there is nothing to do"
+        click.echo(f"{paths.run_id} has succeeded: {what}", err=as_json)
         return 0
     last = newest_submission(paths)
     foreground = in_foreground or (last is None and home is None)

@@ -1,0 +1,137 @@
+"""Checks of exports: no two tasks write the same file, and none writes over the workflow's own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from itertools import islice
+from math import prod
+from pathlib import Path
+from typing import Any
+
+from diel.check.files import axes_read, distinct, scopes
+from diel.check.flaws import Check
+from diel.check.names import visible_names
+from diel.errors import counted
+from diel.expressions import ExpressionError, Template, parse
+from diel.graph import Key
+from diel.spec import Stage, Workflow
+from diel.spec.forms.rows import FileForm
+from diel.spec.model import found as shown
+from diel.spec.rendering import Rendering
+
+_LOOKED_AT = 10_000
+"""The most paths to compare for one output; the others are compared as they are written."""
+_VALUES = ("int", "float", "str", "bool", "None", "list", "dict")
+
+
+def check_exports(found: Check, counts: Mapping[str, int | None], values: Mapping[str, Any]) -> None:
+    """Checks every `export`; `counts` are the points of axes, `values` the hyperparameters."""
+    own = own_files(found.workflow, found.folder / found.document.path.name)
+    owners: dict[str, str] = {}
+    for name, stage in found.workflow.stages.items():
+        for label, output in stage.outputs.items():
+            key: Key = ("stages", name, "outputs", label, "export")
+            if output.export is None or found.is_wrong(key):
+                continue
+            _check_kind(found, name, label, key)
+            try:
+                template = parse(output.export)
+                if not _check_axes(found, name, key, template, counts):
+                    _check_paths(found, f"{name}.{label}", key, template, values, own, owners)
+            except ExpressionError:
+                continue  # which has its own message
+
+
+def _check_kind(found: Check, name: str, label: str, key: Key) -> None:
+    """Checks that what a module returns there can be a file."""
+    module = found.modules.get(name)
+    returns = None if module is None else module.signature.returns
+    if module is None or returns is None or label not in returns or label in module.signature.artifacts:
+        return
+    if returns[label] in ("int", "float", "str", "bool", "None") or returns[label].startswith(
+        ("list", "dict")
+    ):
+        hint = "drop it: `diel results --csv` prints values as a table"
+        found.add(key, f"`export` is about files, and '{label}' is {returns[label]}", hint)
+
+
+def _check_axes(
+    found: Check, name: str, key: Key, template: Template, counts: Mapping[str, int | None]
+) -> bool:
+    """Tells of axes that the path does not read, so that several tasks would write one file."""
+    stage, names = found.workflow.stages[name], visible_names(found, name)
+    read = {chain[0] for chain in template.references}
+    if read & set(names.open_axes) or any(
+        c[:1] == ("task",) and c[1:2] != ("stage",) for c in template.references
+    ):
+        return False
+    read |= {names.parameters[one] for one in read if one in names.parameters}
+    apart = [axis for axis in stage.over if axis not in read and counts.get(axis) != 1]
+    if not apart:
+        return False
+    tasks = prod(counts.get(axis) or 0 for axis in apart)
+    who = counted(tasks, "task") if tasks else "several tasks"
+    wanted = [next((one for one, of in names.parameters.items() if of == axis), axis) for axis in apart]
+    found.add(key, f"{shown(template.text)} is written by {who}", _put(wanted))
+    return True
+
+
+def _put(names: Iterable[str]) -> str:
+    return f"put {' and '.join(f'${{{{ {name} }}}}' for name in names)} in it"
+
+
+def _check_paths(
+    found: Check,
+    place: str,
+    key: Key,
+    template: Template,
+    values: Mapping[str, Any],
+    own: Mapping[str, str],
+    owners: dict[str, str],
+) -> None:
+    """Looks at the paths that are known: twice the same, another output's, or the workflow's own file."""
+    name = str(key[1])
+    stage: Stage = found.workflow.stages[name]
+    axes = axes_read(found, stage, template.references, visible_names(found, name), found.set_later(name))
+    if axes is None:
+        return
+    for axis, wanted in axes.items():
+        points = found.points[axis]
+        if len(points) <= _LOOKED_AT and sum(1 for _ in distinct(points, wanted)) < len(points):
+            others = [one for one in points.parameters if one not in wanted]
+            message = f"{shown(template.text)} is written by several tasks: points of '{axis}' have the same"
+            found.add(key, f"{message} {' and '.join(sorted(wanted))}", _put(others) if others else "")
+            return
+    seen: dict[str, str] = {}
+    for scope in islice(scopes(found, axes, values), _LOOKED_AT):
+        text = template.text_value(scope)
+        path = os.path.normpath(found.folder / text) + ("/" if text.endswith("/") else "")
+        point = ", ".join(f"{one}={scope[one]}" for read in axes.values() for one in sorted(read))
+        real = os.path.realpath(path)
+        if path in seen:
+            hint = f"the values {point} and {seen[path]} give the same path"
+            found.add(key, f"{shown(text)} is written by several tasks", hint)
+        elif (other := owners.get(path)) is not None and not path.endswith("/"):
+            found.add(key, f"{shown(text)} is written by '{other}' too", "give each a path of its own")
+        elif (what := own.get(real) or own.get(os.path.dirname(real))) is not None:
+            found.add(key, f"{shown(text)} is {what}", "export to another path")
+        else:
+            seen[path] = point
+            continue
+        return
+    owners |= dict.fromkeys(seen, place)
+
+
+def own_files(workflow: Workflow, path: Path) -> dict[str, str]:
+    """The workflow's own files that are known by name, and what they are to it: nothing is exported there."""
+    found = {os.path.realpath(path): "the workflow file"}
+    for name, stage in workflow.stages.items():
+        for label, given in stage.files.items():
+            file = given.template if isinstance(given, Rendering) else given
+            if "${{" not in file:
+                found[os.path.realpath(path.parent / file)] = f"files.{label} of '{name}'"
+    for label, axis in workflow.axes.items():
+        if isinstance(axis, FileForm):
+            found[os.path.realpath(path.parent / axis.path)] = f"the file of axis '{label}'"
+    return found

@@ -1,0 +1,65 @@
+"""What the outputs of a task are exported as: its files in the run, and where they go."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from diel.artifacts import files_of
+from diel.errors import ModuleError
+from diel.expressions import parse
+from diel.spec import Stage
+from diel.tasks.results import artifact_path
+
+if TYPE_CHECKING:
+    from diel.journal.records import Made
+
+
+class Delivery(NamedTuple):
+    """A file or directory of a run, and where it is copied to; both absolute."""
+
+    output: str
+    source: str
+    target: str
+
+
+class Exports:
+    """The outputs of one stage that are exported."""
+
+    def __init__(self, stage: Stage, folder: Path, root: Path) -> None:
+        """`folder` is the workflow's, `root` that of the run."""
+        self._folder = folder
+        self._root = root
+        self._given = {
+            name: (parse(output.export), _bare(output.glob))
+            for name, output in stage.outputs.items()
+            if output.export is not None
+        }
+
+    def of(self, scope: Mapping[str, Any], record: Made) -> Iterator[Delivery]:
+        """What is copied where after a task succeeded.
+
+        Raises ExpressionError, what a scope raises, and ModuleError where an output is no file.
+        """
+        for name, (template, prefix) in self._given.items():
+            entry = record.get("artifacts", {}).get(name)
+            if entry is None:
+                what = "is a value" if name in record.get("values", {}) else "was not made"
+                raise ModuleError(f"'{name}' {what}: only files are exported")
+            text = template.text_value(scope)
+            place = os.path.join(self._folder, text)
+            for file in files_of(entry):
+                source = os.fspath(artifact_path(record, file["path"], self._root))
+                own = file["path"].split("/", 3)[-1]  # below tasks/STAGE/INDEX
+                inner = own.removeprefix(prefix) if prefix else os.path.basename(own)
+                whole = os.path.join(place, inner) if "files" in entry or text.endswith("/") else place
+                yield Delivery(name, source, os.path.normpath(whole))
+
+
+def _bare(glob: str | None) -> str:
+    """The directories before the first pattern of a glob: they are not repeated where its files go."""
+    parts = (glob or "").split("/")[:-1]
+    plain = next((place for place, part in enumerate(parts) if set(part) & set("*?[$")), len(parts))
+    return "".join(f"{part}/" for part in parts[:plain])

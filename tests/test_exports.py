@@ -1,0 +1,147 @@
+"""Results where people look: what is exported, when, over what, and what happens when that cannot be."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.throwaway import Project, wait_for
+
+FLOW = """
+axes: {m: {values: [si, ge]}}
+stages:
+  fit:
+    over: [m]
+    command: 'echo ${{ m }} > eos.csv; mkdir -p d/s; echo a > d/a; echo b > d/s/b; mkdir f; touch f/1.xyz f/2.xyz'
+    outputs:
+      eos: {path: eos.csv, export: "results/eos-${{ m }}.csv"}
+      tree: {path: d, export: "results/${{ m }}"}
+      frames: {glob: "f/*.xyz", export: "results/${{ m }}/frames"}
+      inner: {path: d/a, export: "../elsewhere/${{ m }}/"}
+"""
+PLACES = ["a", "frames/1.xyz", "frames/2.xyz", "s/b"]
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return Project(tmp_path / "here").workflow(FLOW)
+
+
+def below(folder: Path) -> list[str]:
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+
+
+def test_files_directories_and_patterns_are_put_beside_the_workflow(project: Project) -> None:
+    elsewhere = project.folder / "elsewhere"
+    elsewhere.mkdir()
+    project.end(project.start("run", "flow.yaml"))
+    results = project.folder / "results"
+    assert below(results) == sorted(
+        [*(f"{m}/{place}" for m in ("si", "ge") for place in PLACES), "eos-ge.csv", "eos-si.csv"]
+    )
+    assert (results / "eos-si.csv").read_text() == "si\n"
+    assert (project.folder.parent / "elsewhere" / "si" / "a").read_text() == "a\n"
+    assert "exported: 2 files of fit.eos to results" in project.diel("status")
+
+
+def test_an_export_that_is_edited_leaves_the_result_as_it_is(project: Project) -> None:
+    run = project.run()
+    (project.folder / "results" / "eos-si.csv").write_text("edited\n")
+    assert run.artifact("fit", "eos").read_text() == "si\n"
+    assert "2 cached" in project.diel("run", "flow.yaml")
+    assert (project.folder / "results" / "eos-si.csv").read_text() == "si\n"
+
+
+def test_what_came_from_the_cache_is_exported_and_the_path_is_not_in_the_key(project: Project) -> None:
+    project.run()
+    project.workflow(FLOW.replace("results/eos", "plots/eos"))
+    assert "2 cached" in project.diel("run", "flow.yaml")
+    assert below(project.folder / "plots") == ["eos-ge.csv", "eos-si.csv"]
+
+
+def test_resume_puts_back_what_was_removed(project: Project) -> None:
+    project.run()
+    (project.folder / "results" / "eos-si.csv").unlink()
+    assert "flow-1 has succeeded: 1 export put in place again" in project.diel("resume")
+    assert (project.folder / "results" / "eos-si.csv").read_text() == "si\n"
+    assert "there is nothing to do" in project.diel("resume")
+
+
+def test_a_controller_killed_before_it_exported_loses_nothing(project: Project) -> None:
+    part = project.folder / "results" / ".eos-si.csv.flow-1.part"
+    part.parent.mkdir()
+    os.mkfifo(part)  # the copy waits here for a reader
+    process = project.start("run", "flow.yaml")
+    wait_for(lambda: (project.folder / "results" / "eos-ge.csv").exists())
+    assert not (project.folder / "results" / "eos-si.csv").exists()
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    part.unlink()
+    said = project.diel("resume")
+    assert "flow-1 succeeded" in said
+    assert (project.folder / "results" / "eos-si.csv").read_text() == "si\n"
+    assert len(project.newest().records("done", "fit")) == 2
+    assert not part.exists()
+
+
+def test_what_cannot_be_written_loses_no_result_and_is_tried_again(project: Project) -> None:
+    blocked = project.folder / "results"
+    blocked.write_text("a file")
+    run = project.run(code=1)
+    assert run.counts("fit") == {"done": 2}
+    told = "eos-ge.csv cannot be written: not a directory; the result is "
+    assert told in project.diel("status")
+    assert "`diel resume flow-1` tries again" in project.diel("status")
+    assert told in project.diel("explain")
+    blocked.unlink()
+    assert "flow-1 succeeded" in project.diel("resume")
+    assert len(below(blocked)) == 10
+
+
+@pytest.mark.parametrize(
+    ("target", "told"),
+    [
+        ("points.csv", "is not written: it is the file of axis 'm'"),
+        ("data/x.csv", "is not written: it is files.data of 'fit'"),
+        ("runs/x.csv", "where the runs are"),
+        ("made", "made is a directory; write made/ to put the file into it"),
+    ],
+)
+def test_the_workflows_own_files_stay_as_they_are(project: Project, target: str, told: str) -> None:
+    for folder in ("data", "made"):
+        (project.folder / folder).mkdir()
+    (project.folder / "points.csv").write_text(f"m\n{target}\n")
+    project.workflow("""
+        axes: {m: {file: points.csv}}
+        stages:
+          fit:
+            over: [m]
+            files: {data: data}
+            command: 'echo x > x.csv; echo ${{ task.id }}'
+            outputs: {x: {path: x.csv, export: "${{ where.path }}"}}
+            inputs: {}
+          where: {over: [m], command: 'echo path=${{ m }}', outputs: {path: {value: str, match: 'path=(.*)'}}}
+        """)
+    project.run(code=1)
+    assert told in project.diel("status")
+    assert (project.folder / "points.csv").read_text() == f"m\n{target}\n"
+
+
+def test_a_module_exports_its_files_and_two_tasks_of_one_path_are_told(tmp_path: Path) -> None:
+    project = Project(tmp_path).module(
+        "m",
+        "from pathlib import Path\n@diel.module(kind='analysis')\ndef write(i: int) -> dict:\n"
+        "    Path('o.csv').write_text(str(i))\n    return {'o': Path('o.csv'), 'name': 'same'}\n",
+    )
+    flow = """
+        axes: {i: {range: 2}}
+        stages:
+          write: {module: "m:write", over: [i], outputs: {o: {export: "out/${{ i }}.csv"}}}
+        """
+    project.workflow(flow).run()
+    assert [(tmp_path / "out" / f"{i}.csv").read_text() for i in (0, 1)] == ["0", "1"]
+    project.workflow(flow.replace("${{ i }}", "${{ task.index // 2 }}")).run(code=1)
+    assert "is written by 'o' of write/0 and 'o' of write/1" in project.diel("status")
