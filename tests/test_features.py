@@ -24,6 +24,7 @@ FEATURES = {
     "extraction": (r"extract", {"extraction"}, 9),
     "rendering": (r"rendered|rendering", {"rendering"}, 42),
     "export": (r"exporter|exported|[._\"]exports?\b|Export[sF]", {"export"}, 66),
+    "headline": (r"headlines?", {"headline"}, 14),
     "gang": (r"gangs?", {"gang", "gangs"}, 26),
     "launcher": (r"\blaunches\b|AT_LAUNCHER|(with|check)_launcher|misplaced", {"launcher"}, 27),
     "include": (r"\binclude[ds]?\b", {"include", "extends", "part", "composed", "packaged", "rename"}, 52),

@@ -120,6 +120,8 @@ def test_tasks_are_cancelled_by_their_points(tmp_path: Path) -> None:
         """)
     process = project.start("run", "flow.yaml")
     wait_for((tmp_path / "runs/flow-1/begun").exists)
+    wait_for(lambda: "running: wait/3 (depth=2.5, seed=0)" in project.diel("status", "wait"))
+    assert "    wait/3 (depth=2.5, seed=0) for " in project.diel("explain")
     assert project.diel("cancel", "wait", "depth=2.5") == "wait depth=2.5: 3 of 3 tasks cancelled\n"
     assert "3 tasks done, 3 cancelled" in project.end(process, 3)
 

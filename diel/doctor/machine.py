@@ -34,6 +34,9 @@ EXTRAS = {
     "torch": ("torch", "numpy"),
     "serve": ("uvicorn", "starlette", "httptools", "uvloop", "numpy"),
     "tables": ("pandas", "pyarrow"),
+    "data": ("h5py", "netCDF4", "numpy", "xarray", "zarr"),
+    "ase": ("ase",),
+    "units": ("pint",),
 }
 LEAST_PYTHON = (3, 11)
 LEAST_SPACE = 1 << 30

@@ -6,9 +6,10 @@ import json
 import shutil
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -19,7 +20,7 @@ from diel.cli.target import complete_stage, run_and_rest
 from diel.errors import DielError, UsageError, counted
 from diel.journal.segment import Reader
 from diel.journal.snapshot import read_run
-from diel.journal.stage_history import ranges
+from diel.journal.stage_history import ranges, spread
 from diel.paths import RunPaths, here
 from diel.states import EXIT_CODES, RunState, TaskState
 from diel.status import Status, find_stage, read_status, task_of
@@ -272,6 +273,17 @@ def _failures(status: Status, paths: RunPaths, show_all: bool) -> list[str]:
     return lines
 
 
+def _named(paths: RunPaths, stage: str, indices: Sequence[int]) -> list[str]:
+    """Tasks by their points too, if the run's workflow can be read."""
+    from diel.results import Recorded  # reads the workflow: only where tasks run
+
+    run = Recorded(paths)
+    try:
+        return [run.named(f"{stage}/{index}") for index in indices]
+    except DielError:
+        return [f"{stage}/{index}" for index in indices]
+
+
 def _shared(paths: RunPaths, alike: list[Failed]) -> str:
     """What some failed tasks of a stage share, if the run's workflow can be read."""
     from diel.results import Recorded  # reads the workflow: only where several tasks failed alike
@@ -333,9 +345,13 @@ def _stage_view(
     for state, pairs in tasks.items():
         count = sum(last - first + 1 for first, last in pairs)
         rows.append([paint_state(state.label), f"{count:,}", tasks_text(pairs, limit)])
+    running = [*islice(spread(tasks.get(TaskState.RUNNING, ())), SHOWN_FAILURES)]
     if omitted:
         rows.append([paint("omitted", dim=True), f"{stage.never:,}", tasks_text(omitted, limit)])
     head = f"{paint(status.run, bold=True)} {name}: {counted(stage.expected, 'task')}"
     lines = [head, *columns(rows, right=(1,))]
+    if running:
+        of = len(running) < sum(last - first + 1 for first, last in tasks[TaskState.RUNNING])
+        lines += ["", f"running: {', '.join(_named(reader.paths, name, running))}{' …' if of else ''}"]
     lines += _failures(replace(status, failures=tuple(failures), stages=()), reader.paths, show_all)
     return "\n".join(lines)
