@@ -149,6 +149,46 @@ def test_derived_points_trials_and_rounds_choose_too(tmp_path: Path) -> None:
     assert picked_tasks(looped, "check", range(3), {"round": Typed("2")}) == [2]
 
 
+def test_what_was_typed_may_be_rounded(tmp_path: Path) -> None:
+    axes = "axes: {x: {linspace: [0, 1, 4]}, y: {values: [0.3333, 0.33334, 1]}}"
+    run = Handmade(tmp_path, f"{axes}\nstages: {{a: {{over: [x, y], command: x}}}}")
+    chosen = [
+        {at: picked_tasks(Recorded(run.paths), "a", range(12), {name: Typed(at)})}
+        for name, at in (
+            ("x", "0.333"),
+            ("x", "0.33"),
+            ("y", "0.333"),
+            ("y", "0.3333"),
+            ("y", "1.0"),
+            ("x", "1"),
+        )
+    ]
+    assert chosen == [
+        {"0.333": [3, 4, 5]},
+        {"0.33": []},  # two digits are no rounding
+        {"0.333": [0, 1, 3, 4, 6, 7, 9, 10]},
+        {"0.3333": [0, 3, 6, 9]},
+        {"1.0": [2, 5, 8, 11]},
+        {"1": [9, 10, 11]},
+    ]
+
+
+def test_failures_beyond_those_that_are_kept_prove_nothing(
+    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = Handmade(
+        tmp_path, "axes: {x: {range: 4}, y: {range: 600}}\nstages: {a: {over: [x, y], command: x}}"
+    ).stage("a", 2400)
+    for index in range(1200):
+        run.write("failed", stage="a", tasks=[[index, index]], message="exit code 3", **{"class": "app"})
+    run.end("failed")
+    for words in (["status"], ["status", "a"]):
+        said = call(capsys, *words).out
+        assert "a: all 600 with x=0; all 600 with x=1 failed" in said
+        assert "such tasks" not in said
+
+
 def test_failures_that_share_a_value_are_told_together(said: str, capsys: Capture) -> None:
     assert "simulate: all 4 with depth=2.5 failed" in said
     assert "and 3 more like it: simulate/5-7; all 4 with depth=2.5" in call(capsys, "status").out

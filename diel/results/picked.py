@@ -6,6 +6,7 @@ import contextlib
 import heapq
 import json
 import math
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice, product
 from typing import Any
@@ -14,9 +15,11 @@ from diel.axes.adaptive import Adaptive
 from diel.errors import UsageError, did_you_mean
 from diel.results.recorded import Recorded
 from diel.spec import Choice
-from diel.spec.forms.axis import near
+from diel.spec.forms.axis import Points, near
 from diel.values import scalar, value_text
 
+LEAST_DIGITS = 3
+"""A number with fewer digits means itself alone."""
 LOOKED_AT = 100_000
 """Values of a column among which the nearest are looked for, for a message."""
 
@@ -32,6 +35,13 @@ class Typed(str):
         if self[:1] in ("[", "{"):
             with contextlib.suppress(ValueError):
                 yield json.loads(self)
+
+    @property
+    def digits(self) -> int:
+        """How many digits of a float were typed, those that only place the point apart; 0 of other values."""
+        match = re.fullmatch(r"[-+]?0*\.?0*([0-9.]*?)(?:[eE][-+]?[0-9]+)?", self)
+        digits = "" if match is None or "." not in self else match[1].replace(".", "")
+        return len(digits) if isinstance(scalar(self), float) else 0
 
 
 def picked_tasks(run: Recorded, stage: str, indices: Collection[int], at: Mapping[str, Any]) -> list[int]:
@@ -94,10 +104,20 @@ def _at(run: Recorded, stage: str, wanted: Mapping[str, Any]) -> list[int]:
         points = run.points(axis)
         for name in points.parameters if points is not None else ():
             if points is not None and name in wanted:
-                found = {place for one in _meanings(wanted[name]) for place in points.places(name, one)}
+                found = _places(points, name, wanted[name])
                 places[axis] = found.intersection(places.get(axis, found))
     rows = (dict(zip(places, row, strict=True)) for row in product(*places.values()))
     return sorted(index for row in rows for index in domain.matching(row)) if domain is not None else []
+
+
+def _places(points: Points, name: str, value: Any) -> set[int]:
+    """The points at which a parameter has a value; if none has, those that round to what was typed."""
+    found = {place for one in _meanings(value) for place in points.places(name, one)}
+    if found or not (isinstance(value, Typed) and value.digits >= LEAST_DIGITS):
+        return found
+    column, number = points.columns[points.parameters.index(name)], float(value)
+    floats = ((place, column[place]) for place in near(column, number))
+    return {p for p, one in floats if isinstance(one, float) and float(f"{one:.{value.digits}g}") == number}
 
 
 def _nothing_at(run: Recorded, stage: str, at: Mapping[str, Any]) -> str:
@@ -107,7 +127,7 @@ def _nothing_at(run: Recorded, stage: str, at: Mapping[str, Any]) -> str:
             (p for a in run.workflow.stages[stage].over if (p := run.points(a)) and name in p.parameters),
             None,
         )
-        if points is not None and not any(points.places(name, one) for one in _meanings(value)):
+        if points is not None and not _places(points, name, value):
             column = points.columns[points.parameters.index(name)]
             nearest = ", ".join(f"{name}={value_text(one)}" for one in _nearest(column, _meanings(value)[0]))
             return f"no task of '{stage}' has {name}={value}; the nearest: {nearest}"

@@ -264,8 +264,13 @@ def _failures(status: Status, paths: RunPaths, show_all: bool) -> list[str]:
         if len(alike) > 1:
             more = tasks_text(ranges(record["tasks"][0][0] for record in alike[1:]))
             told = f"and {len(alike) - 1:,} more like it: {alike[0]['stage']}/{more}"
-            lines.append(paint("    " + "; ".join(filter(None, (told, _shared(paths, alike)))), dim=True))
+            known = len(status.failures) >= status.count(TaskState.FAILED)
+            share = _shared(paths, alike[0]["stage"], alike) if known else ""
+            lines.append(paint("    " + "; ".join(filter(None, (told, share))), dim=True))
     failed = status.count(TaskState.FAILED)
+    if failed > len(status.failures):  # the others are only counted, so that those known prove nothing
+        run = (stage for stage in status.stages if stage[TaskState.FAILED])
+        lines += [f"{stage.name}: {told} failed" for stage in run if (told := _shared(paths, stage.name))]
     if failed > shown:
         most = "all" if len(status.failures) == failed else f"the first {len(status.failures)}"
         how = f"; `diel status {status.run} --all{here(paths)}` shows {most}"
@@ -284,12 +289,15 @@ def _named(paths: RunPaths, stage: str, indices: Sequence[int]) -> list[str]:
         return [f"{stage}/{index}" for index in indices]
 
 
-def _shared(paths: RunPaths, alike: list[Failed]) -> str:
-    """What some failed tasks of a stage share, if the run's workflow can be read."""
+def _shared(paths: RunPaths, stage: str, alike: Sequence[Failed] | None = None) -> str:
+    """What these failed tasks of a stage share, or all that failed, if the run's workflow can be read."""
     from diel.results import Recorded  # reads the workflow: only where several tasks failed alike
 
+    run = Recorded(paths)
     try:
-        return Recorded(paths).shared(alike[0]["stage"], [record["tasks"][0][0] for record in alike])
+        states = enumerate(run.history.stage(stage).states if alike is None else ())
+        failed = [index for index, state in states if state == TaskState.FAILED]
+        return run.shared(stage, failed or [record["tasks"][0][0] for record in alike or ()])
     except DielError:
         return ""
 
@@ -353,5 +361,6 @@ def _stage_view(
     if running:
         of = len(running) < sum(last - first + 1 for first, last in tasks[TaskState.RUNNING])
         lines += ["", f"running: {', '.join(_named(reader.paths, name, running))}{' …' if of else ''}"]
-    lines += _failures(replace(status, failures=tuple(failures), stages=()), reader.paths, show_all)
+    mine = tuple(one for one in status.stages if one.name == name)
+    lines += _failures(replace(status, failures=tuple(failures), stages=mine), reader.paths, show_all)
     return "\n".join(lines)
