@@ -8,15 +8,16 @@ DEMO   := workflows/melt_surrogate.yaml
 PINS   := constraints.txt
 
 # Debian packages that tests use where they are there: dot draws the SVG of `diel graph`, Open MPI is the wrong one
-# beside MPICH, gcc and gfortran compile programs that use streams, the others are a real Slurm (tests/cluster). No service has to run; without /etc/slurm/slurm.conf none starts.
+# beside MPICH, gcc and gfortran compile programs that use streams, the others are a real Slurm (tests/cluster), a
+# runtime of containers with an image, and modules. No service has to run; without /etc/slurm/slurm.conf none starts.
 DEBIAN_PACKAGES := graphviz openmpi-bin libopenmpi-dev slurmctld slurmd slurm-client munge slurm-wlm-torque \
-                   gcc gfortran
+                   gcc gfortran charliecloud busybox-static lmod
 
 # Much of the suite waits for processes and schedulers, so that four do well on two cores.
 TEST_PROCESSES ?= 4
 
 DEMO_EXTRAS := examples
-TEST_EXTRAS := ase,data,dev,examples,sample,search,serve,tables,torch,units
+TEST_EXTRAS := ase,data,dev,examples,sample,search,serve,tables,torch,units,uv
 
 DEMO_READY := $(VENV)/.ready-demo
 TEST_READY := $(VENV)/.ready-test

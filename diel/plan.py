@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 from diel.check import Checked, check
 from diel.check.command import missing_shells
 from diel.check.demand import Range, range_of
-from diel.check.environment import missing_environments
+from diel.check.environment import check_environments
 from diel.check.gang import check_gang_room
 from diel.check.launcher import with_launcher, words_of
 from diel.check.service import check_room
@@ -19,7 +19,10 @@ from diel.graph import StageGraph
 from diel.graph.judge import judge_of
 from diel.modules.catalogue import Module
 from diel.site import Misfit, Shape, Site, ask_of, find_site, lacks, rooms
-from diel.spec import Axis, Resources, Workflow
+from diel.spec import Axis, Resources, Stage, Workflow
+
+DEMANDED = ("environment",)
+"""The key of an environment that an expression chooses."""
 
 
 class StagePlan(NamedTuple):
@@ -115,7 +118,7 @@ class Plan(NamedTuple):
     @property
     def uses_environments(self) -> bool:
         """Whether a stage names an environment."""
-        return self.workflow.any_stage(lambda stage: stage.environment)
+        return self.workflow.any_stage(lambda stage: stage.environment or DEMANDED in stage.demand)
 
     def fits(self, stage: str, wanted: Resources, pool: str = "") -> bool:
         """Whether a task of a stage fits its pool, the stage's if none is given, with these resources."""
@@ -184,12 +187,17 @@ class Plan(NamedTuple):
                     "cores": stage.cores,
                     "gpus": stage.gpus,
                     "launcher": list(stage.launcher),
+                    **_environment(self.workflow.stages[stage.name]),
                     "walltime_s": stage.seconds,
                     "core_hours": stage.core_hours,
                 }
                 for stage in self.stages.values()
             },
         }
+
+
+def _environment(stage: Stage) -> dict[str, str]:
+    return {} if stage.environment is None else {"environment": stage.environment}
 
 
 def prepare(
@@ -210,8 +218,8 @@ def prepare(
 def make_plan(checked: Checked, site: Site) -> Plan:
     """Places each stage in a pool. Raises SpecError if a stage fits none."""
     problems = list(missing_shells(checked.document, site))
-    if checked.workflow.any_stage(lambda stage: stage.environment):
-        problems += missing_environments(checked.document, site)
+    if checked.workflow.environments or checked.workflow.any_stage(lambda stage: stage.environment):
+        problems += check_environments(checked.document, site, checked.document.path.parent.absolute())
     stages: dict[str, StagePlan] = {}
     for name in checked.graph.order:
         try:

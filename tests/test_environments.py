@@ -293,3 +293,16 @@ def test_the_key_of_a_stage_without_an_environment_is_as_before(project: Project
     """)
     run = project.run()
     assert run.counts("a") == {"cached": 1}
+
+
+def test_an_expression_chooses_the_environment_of_each_task(project: Project) -> None:
+    text = """
+        axes: {code: {values: [one, two]}}
+        environments: {one: {variables: {WHO: first}}, two: {variables: {WHO: second}}}
+        stages: {a: {over: [code], environment: "${{ code }}", command: 'echo "$WHO"'}}
+    """
+    run = project.workflow(text).run()
+    assert [(run.root / f"tasks/a/{n}/stdout").read_text() for n in (0, 1)] == ["first\n", "second\n"]
+    run = project.workflow(text.replace("second", "third")).run()
+    assert run.counts("a") == {"cached": 1, "done": 1}
+    assert (run.root / "tasks/a/1/stdout").read_text() == "third\n"

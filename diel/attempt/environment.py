@@ -11,7 +11,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,7 +34,6 @@ done
 { printf '%s\0' "$diel_before" "$(diel_limits)"; command -p env -0; } >"$diel_told"
 """
 """Evaluates lines, and writes umask and limits before and after them, then all variables."""
-_FAILED = 97
 _LIMIT = re.compile(r"-(\w)\)\s+(\S+)$")
 _OF_TASK = re.compile(r"\bDIEL_")
 _SHELL_OWN = ("_", "SHLVL", "PWD", "OLDPWD")
@@ -42,6 +41,10 @@ _SAID = 500
 """The most characters of what a line said that a message shows."""
 GUEST = str(Path(__file__).parents[1] / "worker" / "guest.py")
 """Calls a function in a Python that has no diel of its own."""
+
+
+Run = Callable[[tuple[str, ...], Mapping[str, str]], None]
+"""Runs a program with these variables to its end; raises Failure unless it exits with 0."""
 
 
 class Evaluated(NamedTuple):
@@ -69,68 +72,90 @@ def surround(
     `base` are those of the worker, `own` what diel tells the task, `given` what its stage says, `disk` the
     node's own. Raises Failure (`launch`) where the environment cannot be entered.
     """
-    wanted = attempt.environment
+    wanted, module = attempt.environment, attempt.work.module
     assert wanted is not None
-    if wanted.prefix and not os.path.isdir(wanted.prefix):
-        message = (
-            f"environment '{wanted.name}': its packages are gone: {wanted.prefix}; resume makes them again"
+
+    def run(words: tuple[str, ...], env: Mapping[str, str]) -> None:
+        spawn(words, env, dog, attempt)
+        attempt.group = None
+        dog.begin(attempt)
+
+    of_task = any(_OF_TASK.search(line) for line in wanted.lines)
+    key = (wanted.folder, "\n".join(wanted.lines))
+    evaluated = None if of_task else _known.get(key)
+    if evaluated is None:
+        evaluated = evaluate(
+            wanted, attempt.task_dir, {**base, **own} if of_task else base, run, sys.stderr.write
         )
-        raise Failure(FailureClass.LAUNCH, message)
-    evaluated = _evaluated(wanted, attempt, {**base}, {**base, **own}, dog)
-    env = {**evaluated.variables}
-    if wanted.prefix:
-        env |= {"VIRTUAL_ENV": wanted.prefix, "PATH": f"{wanted.prefix}/bin:{env.get('PATH', os.defpath)}"}
-    env |= {**wanted.variables, **own, **given}
+        if not of_task:
+            _known[key] = evaluated
+    sees = [disk]
+    if module is not None:
+        sees += [str(Path(GUEST).parents[1]), *borrowed(), os.path.dirname(module.path)]
+    env, attempt.inside = enter(wanted, evaluated, attempt.task_dir, {**own, **given}, sees)
     attempt.caller = _caller(wanted, base, env)
     attempt.lent = borrowed() if GUEST in attempt.caller else ()
-    attempt.inside = evaluated.words
-    if wanted.container is not None:
-        attempt.inside += _container_words(wanted, attempt, env, disk)
     return env
 
 
-def _evaluated(
-    wanted: Prepared, attempt: RunningAttempt, base: Mapping[str, str], full: Mapping[str, str], dog: Watchdog
+def enter(
+    wanted: Prepared, evaluated: Evaluated, folder: str, given: Mapping[str, str], sees: Sequence[str] = ()
+) -> tuple[dict[str, str], tuple[str, ...]]:
+    """The variables of a program that runs in an environment, and the words before it.
+
+    `sees` are further directories for its container. Raises Failure (`launch`).
+    """
+    if wanted.prefix and not os.path.isdir(wanted.prefix):
+        gone = f"environment '{wanted.name}': its packages are gone: {wanted.prefix}"
+        raise Failure(FailureClass.LAUNCH, f"{gone}; `diel resume` makes them again")
+    env = {**evaluated.variables}
+    if wanted.prefix:
+        env |= {"VIRTUAL_ENV": wanted.prefix, "PATH": f"{wanted.prefix}/bin:{env.get('PATH', os.defpath)}"}
+    env |= {**wanted.variables, **given}
+    if wanted.container is None:
+        return env, evaluated.words
+    places = [place for place in (*wanted.sees, *sees, env.get("TMPDIR", "")) if os.path.isdir(place)]
+    try:
+        words = start_words(wanted.container, folder, places, env, wanted.variables)
+    except NoContainer as error:
+        raise Failure(FailureClass.LAUNCH, f"environment '{wanted.name}': {error}") from error
+    return env, (*evaluated.words, *words)
+
+
+def evaluate(
+    wanted: Prepared, folder: str, env: Mapping[str, str], run: Run, say: Callable[[str], object]
 ) -> Evaluated:
+    """What the lines of an environment leave behind; files for that are made in a folder.
+
+    `say` gets all that they said if one failed. Raises Failure (`launch`) with the line that failed.
+    """
     if not wanted.lines:
-        return Evaluated(base, ())
-    if any(_OF_TASK.search(line) for line in wanted.lines):
-        return _evaluate(wanted, attempt, full, dog)
-    key = (wanted.folder, "\n".join(wanted.lines))
-    if key not in _known:
-        _known[key] = _evaluate(wanted, attempt, base, dog)
-    return _known[key]
-
-
-def _evaluate(wanted: Prepared, attempt: RunningAttempt, env: Mapping[str, str], dog: Watchdog) -> Evaluated:
-    """Raises Failure (`launch`) with the line that failed, and with what it said."""
-    told = Path(attempt.task_dir) / ".environment"
+        return Evaluated(env, ())
+    told = Path(folder) / ".environment"
     said = told.with_name(".environment.said")
     try:
-        spawn(("bash", "-c", _EVALUATE, "diel", str(told), wanted.folder, *wanted.lines), env, dog, attempt)
+        run(("bash", "-c", _EVALUATE, "diel", str(told), wanted.folder, *wanted.lines), env)
         before, after, *variables = told.read_text("utf-8", "surrogateescape").split("\0")[:-1]
     except (Failure, OSError, ValueError) as error:
         if isinstance(error, Failure) and error.kind != FailureClass.APP:
             raise
-        raise Failure(FailureClass.LAUNCH, _why(wanted, said)) from error
+        raise Failure(FailureClass.LAUNCH, _why(wanted, said, say)) from error
     finally:
         for path in (told, said):
             path.unlink(missing_ok=True)
-    attempt.group = None
-    dog.begin(attempt)
     found = dict(entry.partition("=")[::2] for entry in variables)
     own = {name: env[name] for name in _SHELL_OWN if name in env}
     return Evaluated({n: v for n, v in found.items() if n not in _SHELL_OWN} | own, _limits(before, after))
 
 
-def _why(wanted: Prepared, said: Path) -> str:
+def _why(wanted: Prepared, said: Path, say: Callable[[str], object]) -> str:
     try:
         text = said.read_text("utf-8", "replace")
     except OSError:
         text = ""
     text, _, told = text.partition("\0")
     code, _, line = told.partition("\0")
-    sys.stderr.write(text)
+    say(text)
     tail = text.strip()[-_SAID:]
     because = f": {tail}" if tail else ""
     if not line:
@@ -157,28 +182,6 @@ def _caller(wanted: Prepared, base: Mapping[str, str], env: Mapping[str, str]) -
     if found is None or found == shutil.which("python3", path=base.get("PATH", os.defpath)):
         return (sys.executable, "-m", "diel.worker.called")
     return (found, GUEST)
-
-
-def _container_words(
-    wanted: Prepared, attempt: RunningAttempt, env: Mapping[str, str], disk: str
-) -> tuple[str, ...]:
-    assert wanted.container is not None
-    work = attempt.work
-    sees = [*wanted.sees]
-    if work.module is not None:
-        sees += [str(Path(GUEST).parents[1]), *borrowed(), *_folder_of(work.module.path)]
-    sees.append(disk)
-    if "TMPDIR" in env:
-        sees.append(env["TMPDIR"])
-    sees = [place for place in sees if os.path.isdir(place)]
-    try:
-        return start_words(wanted.container, attempt.task_dir, sees, env, wanted.variables)
-    except NoContainer as error:
-        raise Failure(FailureClass.LAUNCH, f"environment '{wanted.name}': {error}") from error
-
-
-def _folder_of(path: object) -> list[str]:
-    return [] if path is None else [os.path.dirname(str(path))]
 
 
 def borrowed() -> tuple[str, ...]:

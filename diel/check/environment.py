@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from diel.errors import Problem, did_you_mean
 from diel.load import Document
@@ -11,19 +13,46 @@ from diel.site import Site
 from diel.spec import Environment
 
 
-def definitions_of(document: Document, site: Site, folder: Path) -> Mapping[str, tuple[Environment, str]]:
-    """The environments by name with absolute paths, and who defines each.
+class Definition(NamedTuple):
+    """An environment with absolute paths, and where it comes from."""
+
+    environment: Environment
+    source: str
+    """Who defines it: the workflow, or a site."""
+    folder: Path
+    """Where its lines run: the directory of the file that defines it, or of the workflow for a site."""
+
+
+def definitions_of(document: Document | None, site: Site, folder: Path) -> Mapping[str, Definition]:
+    """The environments by name; `folder` is the workflow's.
 
     A site knows its machine: its definition replaces the workflow's.
     """
-    homes = {name: document.home(("environments", name)) or folder for name in document.spec.environments}
-    known = document.spec.environments.items()
-    own = {name: (one.beside(homes[name]), "the workflow") for name, one in known}
-    return own | {name: (one, f"site '{site.name}'") for name, one in site.environments.items()}
+    found: dict[str, Definition] = {}
+    for name, one in document.spec.environments.items() if document is not None else ():
+        home = (document and document.home(("environments", name))) or folder
+        found[name] = Definition(one.beside(home), "the workflow", home)
+    source = f"site '{site.name}'"
+    return found | {name: Definition(one, source, folder) for name, one in site.environments.items()}
 
 
-def missing_environments(document: Document, site: Site) -> Iterator[Problem]:
-    """Stages whose environment is defined neither by the workflow nor by the site."""
+def check_environments(document: Document, site: Site, folder: Path) -> Iterator[Problem]:
+    """Environments that stages name and nobody defines, and files of packages that are not there."""
+    yield from _missing(document, site)
+    for name, (place, source, home) in definitions_of(document, site, folder).items():
+        if source != "the workflow":
+            continue
+        files = {
+            ("python", "requirements"): place.python and place.python.requirements,
+            ("conda",): place.conda,
+        }
+        for key, file in files.items():
+            if file and not os.path.exists(file):
+                hint = f"it is looked for in {home}: {file}"
+                yield document.problem(("environments", name, *key), "no such file or directory", hint)
+
+
+def _missing(document: Document, site: Site) -> Iterator[Problem]:
     known = {**document.spec.environments, **site.environments}
     for name, stage in document.spec.stages.items():
         wanted = stage.environment

@@ -12,7 +12,7 @@ from diel.environments.prepared import Prepared, prepared_text, read_prepared
 from diel.errors import UsageError
 from diel.files import put
 from diel.paths import RunPaths, kept_environments
-from diel.plan import Plan
+from diel.plan import DEMANDED, Plan
 from diel.project.run_file import read_run_file
 from diel.site import Site
 
@@ -22,17 +22,20 @@ def make_environments(plan: Plan, runs: Path, folder: Path | None = None) -> dic
 
     `folder` is the workflow's: that of its file if absent.
     """
-    wanted = {stage.environment for stage in plan.workflow.stages.values()} - {None}
+    stages = plan.workflow.stages.values()
+    any_of_them = any(DEMANDED in stage.demand for stage in stages)
     folder = (folder or plan.checked.document.path.parent).resolve()
     known = definitions_of(plan.checked.document, plan.site, folder)
-    kept = kept_place(plan.site, runs)
+    wanted = {
+        name: definition
+        for name, definition in known.items()
+        if any_of_them or any(stage.environment == name for stage in stages)
+    }
+    kept, here = kept_place(plan.site, runs), not plan.site.scheduled
     try:
         return {
-            name: make(
-                name, definition, source, folder, runs.resolve(), kept, _tell, here=not plan.site.scheduled
-            )
-            for name, (definition, source) in known.items()
-            if name in wanted
+            name: make(name, one, source, home, runs.resolve(), kept, _tell, here=here).seeing(str(folder))
+            for name, (one, source, home) in wanted.items()
         }
     except OSError as error:
         raise UsageError(
@@ -51,9 +54,8 @@ def mend_environments(plan: Plan, paths: RunPaths) -> None:
     """Makes again what a run needs and somebody removed, or what another site defines otherwise."""
     folder = read_run_file(paths).folder
     found = read_prepared(paths.environments)
-    sources = {
-        name: source for name, (_, source) in definitions_of(plan.checked.document, plan.site, folder).items()
-    }
+    known = definitions_of(plan.checked.document, plan.site, folder)
+    sources = {name: definition.source for name, definition in known.items()}
     if any(not is_whole(one) or one.source != sources.get(name) for name, one in found.items()) or not found:
         made = make_environments(plan, paths.root.parent, folder)
         put(paths.environments, prepared_text({**found, **made}))

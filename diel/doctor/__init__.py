@@ -10,14 +10,16 @@ from diel.doctor.launcher import check_launchers
 from diel.doctor.machine import EXTRAS as EXTRAS
 from diel.doctor.machine import Finding as Finding
 from diel.errors import DielError
-from diel.site import find_site
+from diel.load import examine as examine_text
+from diel.load import read_text
+from diel.site import Site, find_site
 
 PROGRAMS = frozenset({"mpi ranks", "mpi launcher", "lmp", "dot"})
 """Checks of programs that not every workflow needs."""
 
 
-def examine(runs: Path, site: str | None, *, deep: bool) -> Iterator[Finding]:
-    """All checks, in turn; some start a program and take a second."""
+def examine(runs: Path, site: str | None, file: Path | None = None, *, deep: bool) -> Iterator[Finding]:
+    """All checks, in turn; some start a program and take a second. `file` is a workflow."""
     yield machine.check_python()
     yield from (machine.check_package(package, "", required=True) for package in machine.CORE)
     known = None
@@ -45,5 +47,20 @@ def examine(runs: Path, site: str | None, *, deep: bool) -> Iterator[Finding]:
         yield from check_launchers(known)
     yield programs.check_lammps()
     yield programs.check_dot()
+    yield from _check_environments(known, file, runs)
     if deep:
         yield programs.check_deep()
+
+
+def _check_environments(site: Site | None, file: Path | None, runs: Path) -> Iterator[Finding]:
+    try:
+        document = None if file is None else examine_text(read_text(file), file)[0]
+    except DielError as error:
+        yield Finding("workflow", False, str(error), "name a workflow file, or none")
+        return
+    if file is not None and document is None:
+        yield Finding("workflow", False, f"{file} cannot be read", f"`diel validate {file}` says why")
+    elif site is not None and (site.environments or (document and document.spec.environments)):
+        from diel.doctor.environment import check_environments  # here: few sites and workflows have any
+
+        yield from check_environments(site, document, runs)

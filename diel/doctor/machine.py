@@ -37,6 +37,7 @@ EXTRAS = {
     "data": ("h5py", "netCDF4", "numpy", "xarray", "zarr"),
     "ase": ("ase",),
     "units": ("pint",),
+    "uv": ("uv",),
 }
 LEAST_PYTHON = (3, 11)
 LEAST_SPACE = 1 << 30

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from diel.doctor.machine import Finding
@@ -23,12 +23,21 @@ stages: {nothing: {over: [number], command: ["true"]}}
 """
 
 
-def attempt(words: Sequence[str], folder: Path | None = None) -> tuple[int, str]:
+def attempt(
+    words: Sequence[str], folder: Path | None = None, env: Mapping[str, str] | None = None
+) -> tuple[int, str]:
     """Exit code and output of a program; one that does not start or end counts as failed."""
     try:
         out, none = subprocess.STDOUT, subprocess.DEVNULL
         done = subprocess.run(
-            words, cwd=folder, stdin=none, stdout=subprocess.PIPE, stderr=out, timeout=PATIENCE, check=False
+            words,
+            cwd=folder,
+            env=env,
+            stdin=none,
+            stdout=subprocess.PIPE,
+            stderr=out,
+            timeout=PATIENCE,
+            check=False,
         )
     except subprocess.TimeoutExpired:
         return 1, f"did not end within {PATIENCE:.0f} s"

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from diel.artifacts import digest_of
+from diel.errors import counted
 
 
 class Contained(NamedTuple):
@@ -38,6 +39,10 @@ class Prepared(NamedTuple):
     identity: Mapping[str, Any] = {}
     """What a result depends on, by the key of its definition: it enters the cache key."""
 
+    def seeing(self, place: str) -> Prepared:
+        """The same whose container sees one more directory."""
+        return self._replace(sees=tuple(dict.fromkeys((*self.sees, place))))
+
     @property
     def digest(self) -> str:
         """The digest of what a result depends on: a part of the cache key."""
@@ -49,9 +54,10 @@ class Prepared(NamedTuple):
         parts = [*self.identity.get("modules", ())]
         parts += [f"{key} {told}" for key in ("conda", "spack") if (told := self._told(key))]
         if "python" in self.identity:
-            packages = len(self.identity["python"]["packages"])
-            parts.append(f"Python {self.identity['python']['version']} with {packages} packages")
-        parts += [f"{len(self.identity[key])} lines of setup" for key in ("setup",) if key in self.identity]
+            packages = counted(len(self.identity["python"]["packages"]), "package")
+            parts.append(f"Python {self.identity['python']['version']} with {packages}")
+        if "setup" in self.identity:
+            parts.append(f"{counted(len(self.identity['setup']), 'line')} of setup")
         if self.container is not None:
             parts.append(f"container {self.container.image}")
         return f"{', '.join(parts) or 'variables alone'} (defined by {self.source})"

@@ -180,6 +180,8 @@ _VALUES: dict[str, str] = {
     "hyperband": "asha sha successive_halving",
     "median": "median_stopping",
     "none": "off no",
+    "podman": "docker",
+    "charliecloud": "ch-run charlie",
     "job": "batch",
     "login": "detached",
     "write": "rw",

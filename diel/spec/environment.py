@@ -38,6 +38,14 @@ def _module(name: str) -> str:
     return name
 
 
+def _lines(given: Any) -> Any:
+    if isinstance(given, str):
+        lines = [line.strip() for line in given.splitlines() if line.strip()]
+        hint = f"write each line as an item of its own: - {lines[0] if lines else 'export A=1'}"
+        raise refuse("expected a list of lines, found a text", hint)
+    return given
+
+
 def _spack(value: Any) -> Any:
     if isinstance(value, str | list | tuple) and value:
         return value
@@ -130,7 +138,9 @@ class Environment(SpecModel):
     modules: Items[Annotated[Text, AfterValidator(_module)]] = optional(
         "Modules to load, in this order: gcc/13, openmpi.", ()
     )
-    setup: Items[Line] = optional("Lines for bash; what they change of the environment holds.", ())
+    setup: Annotated[Items[Line], BeforeValidator(_lines)] = optional(
+        "Lines for bash; what they change of the environment holds.", ()
+    )
     conda: Annotated[Text, Field(min_length=1)] | None = optional(
         "Directory of a Conda environment, or an environment.yml of which one is made once."
     )
@@ -163,7 +173,7 @@ class Environment(SpecModel):
         held = [name for name in _HELD if getattr(self, name) is not None]
         if self.container is not None and held:
             hint = "install it in the image; `modules`, `setup` and `variables` go with a container"
-            yield Flaw(f"`{held[0]}` is on this side of the container, and not in it", hint, (held[0],))
+            yield Flaw(f"`{held[0]}` would be outside of the container", hint, (held[0],))
         elif "conda" in held and "python" in held:
             hint = "name the packages under `pip:` in environment.yml, or drop `conda`"
             yield Flaw("`conda` and `python` bring a Python each", hint, ("python",))

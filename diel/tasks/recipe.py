@@ -20,6 +20,7 @@ from diel.site import Shape, Site
 from diel.spec import Output, Stage
 from diel.spec.model import plain
 from diel.staging.item import Shard
+from diel.tasks.environment import choosing_of
 from diel.tasks.service import AskedServices
 from diel.tasks.sources import Scope, Sources
 from diel.tasks.staging import Sharing, copies, keyed, staging_of
@@ -148,6 +149,7 @@ class Recipe:
         self._asked = AskedServices(sources.links) if stage.services else None
         self._asking = asking_of(stage, module, sources.links) if stage.asks else None
         self._at_node = tuple(name for name, given in stage.inputs.items() if given.stage is not None)
+        self._chosen = choosing_of(sources.run, sources.paths) if stage.demand else None
         signature = None if module is None or module.signature.variadic else module.signature
         self._accepted = None if signature is None else {p.name for p in signature.parameters}
 
@@ -172,6 +174,7 @@ class Recipe:
         question = None
         if self._asking is not None:
             question = self._asking(index, {**scope.point, **params}, key, parts)
+        stage = self.sources.run.spec
         return Request(
             index=index,
             attempt=0,
@@ -188,7 +191,7 @@ class Recipe:
             streams=None if self.streams is None else self.streams(index),
             question=question,
             rendered=self.sources.files.render(scope),
-            environment=self.sources.run.spec.environment,
+            environment=stage.environment if self._chosen is None else self._chosen.name(index),
         )
 
     def _params(self, scope: Scope) -> dict[str, Any]:
@@ -225,6 +228,8 @@ class Recipe:
 
     def _reads(self, scope: Scope, shards: dict[str, Shard] | None) -> tuple[dict[str, Any], dict[str, Any]]:
         own: dict[str, Any] = {**scope.point, **(keyed(shards) if shards else {})}
+        if self._chosen is not None:
+            own.update(self._chosen.keyed(scope.index))
         taken: dict[str, Any] = dict(scope["inputs"])
         for name, rule in self.sources.conversions.items():
             taken[f"units of {name}"] = rule

@@ -19,6 +19,7 @@ from diel.cli.target import complete_run
 from diel.controller.unneeded import drop, find_unneeded
 from diel.errors import DielError, UsageError, counted
 from diel.paths import RunPaths, here
+from diel.project.environment import remove_environment, unneeded_environments
 from diel.project.lease import driver, refuse_driven
 from diel.project.runs import all_runs, find_run, stillborn
 from diel.results import Recorded
@@ -69,6 +70,9 @@ class Listed:
 @click.option(
     "--intermediate", is_flag=True, help="Keep the run; delete files that its tasks no longer need."
 )
+@click.option(
+    "--environments", is_flag=True, help="Keep the runs; remove environments that none of them names."
+)
 @click.option("--force", is_flag=True, help="Also remove runs whose results later runs use.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 def command(
@@ -79,6 +83,7 @@ def command(
     older_than: float | None,
     keep: int | None,
     intermediate: bool,
+    environments: bool,
     force: bool,
     yes: bool,
 ) -> None:
@@ -90,6 +95,11 @@ def command(
     files that no stage reads; those that stages hand to each other go, where all that read them is done.
     """
     choosing = everything or failed or older_than is not None or keep is not None
+    if environments:
+        if choosing or intermediate or names:
+            raise UsageError("--environments stands alone: the runs stay")
+        _clean_environments(runs, yes=yes)
+        return
     if intermediate and choosing:
         raise UsageError("--intermediate is for named runs, or the last one")
     if intermediate:
@@ -184,6 +194,20 @@ def _choose(
         if not kept and not young and (bad or not failed):
             chosen.append(run)
     return chosen[::-1]
+
+
+def _clean_environments(runs: Path, *, yes: bool) -> None:
+    """Removes the kept environments that no run names. Raises UsageError."""
+    found = unneeded_environments(runs, all_runs(runs))
+    if not found:
+        click.echo(f"no environment to remove in {runs}: runs that are there name all of them")
+        return
+    sizes = [size_of(path.resolve())[0] for path in found]
+    click.echo("\n".join(columns([[p.name, format_size(s)] for p, s in zip(found, sizes, strict=True)])))
+    _ask(f"Remove {counted(len(found), 'environment')}, {format_size(sum(sizes))}?", "removed", yes=yes)
+    for path in found:
+        remove_environment(path)
+    click.echo(f"removed {counted(len(found), 'environment')}, freed {format_size(sum(sizes))}")
 
 
 # --- removing files that were handed on -----------------------------------------------------------

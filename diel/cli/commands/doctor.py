@@ -23,6 +23,7 @@ EXTRA_NAMES = frozenset({name for names in EXTRAS.values() for name in names} | 
 
 
 @click.command("doctor")
+@click.argument("file", type=click.Path(path_type=Path), required=False)
 @runs_option
 @json_option
 @click.option("--site", metavar="NAME", help="Also check this site; `local` if not given.")
@@ -35,6 +36,7 @@ EXTRA_NAMES = frozenset({name for names in EXTRAS.values() for name in names} | 
 @click.option("--pool", "pools", metavar="NAME", multiple=True, help="Submit it to this pool only.")
 @click.option("--wait", type=Duration(), metavar="TIME", default="5m", help="How long to wait for the jobs.")
 def command(
+    file: Path | None,
     runs: Path,
     as_json: bool,
     site: str | None,
@@ -45,6 +47,8 @@ def command(
 ) -> int:
     """Says what to do if they cannot. Exits with 0 if everything needed is there, with 1 otherwise; extras
     may be missing.
+
+    Environments of the site, and of the workflow FILE if one is given, are made and tried.
     """
     if pools and not job:
         raise UsageError("--pool says where the trial job goes; add --job")
@@ -56,7 +60,7 @@ def command(
             click.echo("\n".join(_lines(finding)))
 
     tried = _trial_site(site, pools) if job else None
-    for finding in examine(runs, site, deep=deep):
+    for finding in examine(runs, site, file, deep=deep):
         show(finding)
     if tried is not None:
         with _ended_by_signals():

@@ -1,0 +1,68 @@
+"""What is kept by content is made once, whole or not at all, whoever else makes it."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from diel.environments.kept import left_behind, made
+from diel.errors import UsageError
+
+
+def make(place: Path) -> None:
+    place.mkdir()
+    (place / "content").write_text("whole")
+
+
+def test_it_is_made_once(tmp_path: Path) -> None:
+    first = made(tmp_path / "kept", "d1", make)
+    assert (first / "content").read_text() == "whole"
+    assert made(tmp_path / "kept", "d1", lambda _: pytest.fail("made again")) == first
+
+
+def test_what_fails_leaves_nothing(tmp_path: Path) -> None:
+    def fail(place: Path) -> None:
+        make(place)
+        raise UsageError("no such package")
+
+    with pytest.raises(UsageError):
+        made(tmp_path, "d1", fail)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_of_two_who_make_the_same_one_wins_and_the_other_uses_that(tmp_path: Path) -> None:
+    def late(place: Path) -> None:
+        make(place)
+        (place / "content").write_text("late")
+        if not os.fork():
+            try:
+                made(tmp_path, "d1", make)
+            finally:
+                os._exit(0)
+        os.wait()
+
+    assert (made(tmp_path, "d1", late) / "content").read_text() == "whole"
+    assert len(list(tmp_path.iterdir())) == 2, "the link and what it names"
+
+
+def test_a_maker_that_is_killed_leaves_nothing_that_anyone_would_use(tmp_path: Path) -> None:
+    def killed(place: Path) -> None:
+        make(place)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    child = os.fork()
+    if not child:
+        made(tmp_path, "d1", killed)
+    os.waitpid(child, 0)
+    assert not (tmp_path / "d1").exists()
+    assert len(list(left_behind(tmp_path))) == 1
+    made(tmp_path, "d2", make)
+    assert not list(left_behind(tmp_path)), "the next maker clears it away"
+
+
+def test_a_link_to_nothing_is_made_again(tmp_path: Path) -> None:
+    (tmp_path / "d1").symlink_to("gone")
+    assert (made(tmp_path, "d1", make) / "content").read_text() == "whole"
