@@ -62,9 +62,8 @@ def _check_axes(
     """Tells of axes that the path does not read, so that several tasks would write one file."""
     stage, names = found.workflow.stages[name], visible_names(found, name)
     read = {chain[0] for chain in template.references}
-    if read & set(names.open_axes) or any(
-        c[:1] == ("task",) and c[1:2] != ("stage",) for c in template.references
-    ):
+    unknown = names.open_axes and any(one not in names.parameters and one not in names.keyed for one in read)
+    if unknown or {("task", "id"), ("task", "index")} & template.references:
         return False
     read |= {names.parameters[one] for one in read if one in names.parameters}
     apart = [axis for axis in stage.over if axis not in read and counts.get(axis) != 1]

@@ -155,9 +155,10 @@ class Controller:
                 self._ledger.trouble(str(error) or type(error).__name__)
             raise
         finally:
-            if self._exporter is not None:
-                self._exporter.close()
-            leave(state)
+            with contextlib.ExitStack() as last:
+                last.callback(leave, state)
+                if self._exporter is not None:
+                    self._exporter.close()
             watch(self.history)
         return state
 

@@ -1,0 +1,70 @@
+"""Exports: no two tasks or outputs write the same file, and none writes over the workflow's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.check.asking import checked, the_problem
+
+FLOW = """
+hyperparameters: {{k: {{type: int, default: 3}}}}
+axes:
+  m: {{values: [si, ge]}}
+  x: {{range: 2}}
+  z: {{zip: {{p: [1, 1], q: [2, 3]}}}}
+  one: {{values: [5]}}
+  late: {{from: first.rows}}
+stages:
+  first: {{command: [echo], outputs: {{rows: rows.csv}}}}
+  a: {{command: [echo], over: [{over}], files: {{own: own.txt}}, outputs: {{o: {{path: o.csv, export: "{path}"}}}}}}
+"""
+
+
+@pytest.fixture(autouse=True)
+def own(folder: Path) -> None:
+    (folder / "own.txt").touch()
+
+
+@pytest.mark.parametrize(
+    ("over", "path"),
+    [
+        ("m, x", "r/${{ m }}-${{ x }}.csv"),
+        ("m, x", "r/${{ m }}/${{ task.index }}"),
+        ("one", "r.csv"),
+        ("z", "${{ q + hp.k }}"),
+        ("late", "${{ name }}.csv"),
+        ("m", "../r/${{ m }}/"),
+    ],
+)
+def test_each_task_has_a_path_of_its_own(folder: Path, over: str, path: str) -> None:
+    checked(folder, FLOW.format(over=over, path=path))
+
+
+@pytest.mark.parametrize(
+    ("over", "path", "message", "hint"),
+    [
+        ("m, x", "r.csv", "'r.csv' is written by 4 tasks", "put ${{ m }} and ${{ x }} in it"),
+        ("m, x", "${{ m }}", "'${{ m }}' is written by 2 tasks", "put ${{ x }} in it"),
+        ("late", "r.csv", "'r.csv' is written by several tasks", "put ${{ late }} in it"),
+        (
+            "z",
+            "${{ p }}",
+            "'${{ p }}' is written by several tasks: points of 'z' have the same p",
+            "${{ q }}",
+        ),
+        (
+            "x",
+            "${{ x // 2 }}",
+            "'0' is written by several tasks",
+            "the values x=1 and x=0 give the same path",
+        ),
+        ("one", "own.txt", "'own.txt' is files.own of 'a'", "export to another path"),
+        ("m", "own.txt/${{ m }}", "'own.txt/si' is files.own of 'a'", "export to another path"),
+    ],
+)
+def test_a_path_that_is_taken_is_told(folder: Path, over: str, path: str, message: str, hint: str) -> None:
+    problem = the_problem(folder, FLOW.format(over=over, path=path))
+    assert problem.message == message
+    assert hint in problem.hint
