@@ -57,6 +57,8 @@ def schema() -> dict[str, Any]:
         # A command's words and variables are text as written, whatever YAML would make of them.
         _any_of(stage["command"], [_WORD, {"type": "array", "items": _WORD, "minItems": 1}])
         stage["env"]["additionalProperties"] = _WORD
+        for key, field in stage.items():
+            stage[key] = _or_null(field)
     definitions["Environment"]["properties"]["variables"]["additionalProperties"] = _WORD
     _tidy(made)
     return {
@@ -65,6 +67,14 @@ def schema() -> dict[str, Any]:
         "title": "diel workflow",
         **{key: value for key, value in made.items() if key != "title"},
     }
+
+
+def _or_null(field: dict[str, Any]) -> dict[str, Any]:
+    """Lets a key of a stage take null, by which one that extends another takes it away."""
+    said = {key: field[key] for key in ("description", "default") if key in field}
+    bare = {key: value for key, value in field.items() if key not in said}
+    branches = bare.get("anyOf", [bare])
+    return said | {"anyOf": [*branches, {"type": "null"}]}
 
 
 def _any_of(field: dict[str, Any], branches: list[dict[str, Any]]) -> None:

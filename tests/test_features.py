@@ -27,7 +27,11 @@ FEATURES = {
     "headline": (r"headlines?", {"headline"}, 14),
     "gang": (r"gangs?", {"gang", "gangs"}, 26),
     "launcher": (r"\blaunches\b|AT_LAUNCHER|(with|check)_launcher|misplaced", {"launcher"}, 27),
-    "include": (r"\binclude[ds]?\b", {"include", "extends", "part", "composed", "packaged", "rename"}, 52),
+    "include": (
+        r"(?<!#)\binclude[ds]?\b",
+        {"include", "extends", "part", "composed", "packaged", "rename"},
+        52,
+    ),
 }
 
 

@@ -182,7 +182,8 @@ def test_the_wheel_holds_nothing_but_diel(wheel: Path) -> None:
 
 def test_an_installed_wheel_finds_its_own_modules_and_workflows(unpacked: Path, workspace: Path) -> None:
     hello = unpacked / "diel" / "_shipped" / "workflows" / "hello.yaml"
-    for arguments in (["modules"], ["validate", str(hello)]):
+    copied = ["init", "--from", "tune", "study"], ["validate", "study/tune.yaml"]
+    for arguments in (["modules"], ["validate", str(hello)], ["init", "--list"], *copied):
         result = python(
             f"from diel.cli import main; main({arguments!r})",
             cwd=workspace,
@@ -191,6 +192,8 @@ def test_an_installed_wheel_finds_its_own_modules_and_workflows(unpacked: Path, 
         assert result.returncode == 0, result.stderr + result.stdout
         if arguments == ["modules"]:
             assert "simulation.ising" in result.stdout
+        assert arguments != ["init", "--list"] or "\ntune\n" in result.stdout
+    assert (workspace / "study" / "modules" / "simulation" / "ising.py").is_file()
 
 
 def test_the_version_has_its_place_in_the_changelog(root: Path) -> None:

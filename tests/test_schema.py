@@ -118,3 +118,24 @@ def test_expressions_fit_where_the_loader_evaluates_them() -> None:
 def test_what_the_loader_refuses_does_not_fit(change: dict[str, Any]) -> None:
     assert VALIDATOR.is_valid(HEAD)
     assert not VALIDATOR.is_valid({**HEAD, **change})
+
+
+REUSE = """
+diel: 1
+name: x
+templates: {code: {command: [echo, 1e-3], env: {A: true}, timeout: 1h}}
+include:
+  a: relax.yaml
+  b: {file: relax.yaml, axes: {m: [1, 2], n: size}, hyperparameters: {c: 4}, stages: {s: {timeout: null}}}
+stages:
+  s: {extends: code, timeout: null, resources: null}
+"""
+
+
+def test_reuse_fits_and_a_workflow_may_have_nothing_but_an_include() -> None:
+    whole = yaml.safe_load(REUSE)
+    assert [error.message for error in VALIDATOR.iter_errors(whole)] == []
+    del whole["stages"]
+    assert VALIDATOR.is_valid(whole)
+    del whole["include"]
+    assert not VALIDATOR.is_valid(whole)

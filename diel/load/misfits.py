@@ -115,7 +115,9 @@ def _misfits(errors: Iterable[Any], data: Any, root: type[SpecModel]) -> Iterato
     places: dict[Key, list[Any]] = {}
     for error in errors:
         keep = 1 if error["type"] in ("extra_forbidden", "missing") else 0
-        places.setdefault(_resolved(error["loc"], data, keep), []).append(error)
+        key = _resolved(error["loc"], data, keep)
+        if error["type"] != "missing" or not _is_partial(key):
+            places.setdefault(key, []).append(error)
     for key, refusals in places.items():
         sayings = [error for error in refusals if error["type"] not in _KINDS]
         if sayings:
@@ -123,6 +125,11 @@ def _misfits(errors: Iterable[Any], data: Any, root: type[SpecModel]) -> Iterato
             yield from _said(key, sayings[0], root)
         elif not any(len(other) > len(key) and other[: len(key)] == key for other in places):
             yield _wrong_kind(key, refusals)
+
+
+def _is_partial(key: Key) -> bool:
+    """Whether it is in part of a stage, where something else may have what is missing."""
+    return key[:1] == ("templates",) or (key[:1] == ("include",) and key[2:3] == ("stages",))
 
 
 def _resolved(loc: Sequence[str | int], data: Any, keep: int) -> Key:

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Iterator
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, GetCoreSchemaHandler, ValidationError, model_validator
+from pydantic_core.core_schema import CoreSchema, no_info_plain_validator_function
 
 from diel.spec.environment import Environment
 from diel.spec.forms import Axis, AxisForm
@@ -37,6 +38,26 @@ class PartialStage(Stage):
     def flaws(self) -> Iterator[Flaw]:
         yield from ()
 
+    @classmethod
+    def check(cls, value: Any) -> Any:
+        """Refuses what is wrong in it, whatever is missing."""
+        try:
+            return cls.model_validate(value)
+        except ValidationError as error:
+            if any(one["type"] != "missing" for one in error.errors()):
+                raise
+            return value
+
+
+class _Partial:
+    """Built once a file uses it, as with `Later`."""
+
+    def __get_pydantic_core_schema__(self, _: Any, __: GetCoreSchemaHandler) -> CoreSchema:
+        return no_info_plain_validator_function(PartialStage.check)
+
+
+Part = Annotated[PartialStage, _Partial()]
+
 
 class Include(SpecModel):
     """Another workflow, whose stages, axes and hyperparameters become part of this one under a name."""
@@ -52,7 +73,7 @@ class Include(SpecModel):
         default_factory=dict,
         description="Its hyperparameters: hp.NAME of one here, a default, or changed keys.",
     )
-    stages: dict[Label, Later[PartialStage]] = Field(
+    stages: dict[Label, Part] = Field(
         default_factory=dict, description="What its stages have otherwise than in its file, as by `extends`."
     )
 
@@ -76,7 +97,7 @@ class Workflow(SpecModel):
         default_factory=dict, description="Environments of programs, by name: modules, packages, containers."
     )
     stages: dict[Label, Stage] = Field(min_length=1, description="The nodes of the graph.")
-    templates: dict[Label, Later[PartialStage]] = Field(
+    templates: dict[Label, Part] = Field(
         default_factory=dict, description="Parts of stages, which stages extend."
     )
     include: dict[Label, Later[Include]] = Field(

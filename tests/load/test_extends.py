@@ -95,3 +95,17 @@ def test_a_long_chain_is_refused_and_not_followed_to_its_end() -> None:
     links = "".join(f"  s{number}: {{extends: s{number + 1}}}\n" for number in range(3000))
     with pytest.raises(SpecError, match="more than 100 stages extend one another"):
         workflow(f"stages:\n{links}  s3000: {{command: [echo]}}\n")
+
+
+def test_a_template_may_lack_what_the_stages_give_that_extend_it() -> None:
+    found = stage("""
+templates: {code: {inputs: {x: {min_success: 0.5}}, command: [echo]}}
+axes: {i: {range: 3}}
+stages:
+  a: {extends: code, inputs: {x: {from: b.y}}}
+  b: {over: [i], command: [echo], outputs: {y: y.txt}}
+""")
+    assert (found.inputs["x"].source, found.inputs["x"].min_success) == ("b.y", 0.5)
+    with pytest.raises(SpecError) as caught:
+        workflow("templates:\n  code: {inputs: {x: {at: 3}}}\nstages: {a: {command: [echo]}}\n")
+    assert [one.key for one in caught.value.problems] == ["templates.code.inputs.x.at"]
