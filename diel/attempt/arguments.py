@@ -108,14 +108,19 @@ def _passed(parameter: Parameter, value: Any, rule: Any, plain: bool) -> Any:
             return [Path(item) if isinstance(item, str) else item for item in value]
         return Path(value) if paths and isinstance(value, str) else value
     if isinstance(value, list):
-        kind = _kind(parameter, value[0], plain)
+        kind = _kind(parameter, value[0], plain, several=True)
         if kind == "array" and rule is None and all(str(one).endswith(".npy") for one in value):
             from diel.artifacts.arrays import open_arrays  # it loads NumPy: few modules take arrays
 
             return open_arrays(parameter.name, value)
-        several = [_passed(parameter, item, rule, plain) for item in value]
+        if isinstance(value[0], list):
+            return [_passed(parameter, item, rule, plain) for item in value]
+        several = [_of_file(parameter, item, rule, kind) for item in value]
         return [one for frames in several for one in frames] if kind == "structures" else several
-    kind = _kind(parameter, value, plain)
+    return _of_file(parameter, value, rule, _kind(parameter, value, plain))
+
+
+def _of_file(parameter: Parameter, value: Artifact, rule: Any, kind: str | None) -> Any:
     if kind is not None:
         return _loaded(parameter.name, kind, value, rule)
     if rule is not None:
@@ -130,7 +135,7 @@ def _holds_files(value: list[Any]) -> bool:
     )
 
 
-def _kind(parameter: Parameter, value: Any, plain: bool) -> str | None:
+def _kind(parameter: Parameter, value: Any, plain: bool, several: bool = False) -> str | None:
     """What a file becomes for a parameter: an array, a table, …; None for its path."""
     if isinstance(value, list):
         return None
@@ -143,7 +148,12 @@ def _kind(parameter: Parameter, value: Any, plain: bool) -> str | None:
     for kind in OBJECTS:
         if takes & {kind, f"{kind}s"} and (not parameter.takes_path or format_of(value) is not None):
             return kind
-    if plain and "any" in takes and not parameter.takes_path and not _OF_FILES.search(parameter.name):
+    if (
+        plain
+        and takes & {"any", "list" if several else "any"}
+        and not parameter.takes_path
+        and not _OF_FILES.search(parameter.name)
+    ):
         from diel.formats.objects import USUAL  # here: most modules say what they take
 
         return None if re.search("str|File|IO", parameter.annotation) else USUAL.get(suffix)
