@@ -25,7 +25,7 @@ FEATURES = {
     "rendering": (r"rendered|rendering", {"rendering"}, 42),
     "export": (r"exporter|exported|[._\"]exports?\b|Export[sF]", {"export"}, 66),
     "headline": (r"headlines?", {"headline"}, 14),
-    "units": (r"(?<![a-z])units(?![a-z])", {"units"}, 40),
+    "units": (r"conversions?", {"units"}, 14),
     "formats": (r"diel\.formats", {"formats"}, 9),
     "gang": (r"gangs?", {"gang", "gangs"}, 26),
     "launcher": (r"\blaunches\b|AT_LAUNCHER|(with|check)_launcher|misplaced", {"launcher"}, 27),
