@@ -30,6 +30,8 @@ def runs(workspace: Path) -> Path:
         (["graph", "--format", "png"], "png is no text: name a file, -o graph.png"),
         (["report", "-o", "r.png"], "a report is Markdown, and not .png: -o report.md"),
         (["report", "-o", "r.html"], "a report is Markdown, and not .html"),
+        (["logs", "a", "5"], "write a/5, with a slash"),
+        (["logs", "a"], "choose one, or its point: a NAME=VALUE"),
         (["help"], "`diel COMMAND --help` explains one"),
         (["version"], "`diel --version` says which this is"),
         (["stop"], "`diel cancel [RUN]` stops a run"),
@@ -56,12 +58,20 @@ def test_help_is_there_in_groups_too(capsys: Capture, words: list[str]) -> None:
     assert (said.code, said.out[:6]) == (0, "Usage:")
 
 
-@pytest.mark.parametrize("option", ["-n", "--dry-run"])
-def test_a_dry_run_is_the_plan(workspace: Path, capsys: Capture, option: str) -> None:
+@pytest.mark.parametrize(("command", "option"), [("run", "-n"), ("run", "--dry-run"), ("submit", "-n")])
+def test_a_dry_run_is_the_plan(
+    workspace: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch, command: str, option: str
+) -> None:
+    monkeypatch.setenv("DIEL_SITE", "local")
     Project(workspace).workflow('stages: {a: {command: "touch made"}}')
-    dry = call(capsys, "run", option, "flow.yaml")
+    dry = call(capsys, command, option, "flow.yaml")
     assert (dry.code, dry.out) == (0, call(capsys, "plan", "flow.yaml").out)
     assert not (workspace / "runs").exists()
+
+
+def test_the_ending_of_a_workflow_is_told(workspace: Path, capsys: Capture) -> None:
+    Project(workspace).workflow('stages: {a: {command: "true"}}')
+    assert "did you mean 'flow.yaml'?" in call(capsys, "run", "flow").err
 
 
 @pytest.mark.parametrize("command", ["run", "validate", "plan", "submit"])

@@ -21,6 +21,8 @@ def one_task(reader: Reader, words: Sequence[str], usage: str) -> tuple[str, int
     Raises UsageError where it is none, and with the candidates where there are several.
     """
     groups = targets(words)
+    if len(groups) == 2 and groups[1].word.isdecimal():
+        raise UsageError(f"write {groups[0].word}/{groups[1].word}, with a slash: a task is STAGE/INDEX")
     if len(groups) != 1:
         said = f"{len(groups)} ({', '.join(map(str, groups))})" if groups else "none"
         raise UsageError(f"expected one task, found {said}: {usage}")

@@ -60,6 +60,9 @@ settings_options = stacked(
         help="YAML or JSON file with values of hyperparameters.",
     ),
 )
+dry_run_option: Decorator = click.option(
+    "-n", "--dry-run", is_flag=True, help="Only show what would run, as `diel plan` does."
+)
 anew_options = stacked(
     click.option("--from", "begin_at", metavar="STAGE", help="Compute this stage and all after it again."),
     click.option("--no-cache", is_flag=True, help="Use no result of an earlier run."),

@@ -431,6 +431,8 @@ def _nearby(path: Path) -> str:
         names = [name for name in os.listdir(path.parent) if name.endswith((".yaml", ".yml"))]
     except OSError:
         return "check the path"
+    if (full := next((name for name in names if name.startswith(f"{path.name}.")), None)) is not None:
+        return f"did you mean '{full}'?"
     here = f"workflows here: {', '.join(sorted(names)[:5])}" if names else EXAMPLE
     return did_you_mean(path.name, names) or here
 

@@ -56,7 +56,7 @@ def find_task(reader: Reader, task: str) -> tuple[str, int]:
     if not slash:
         if stage.total != 1:
             known = f"{stage.total} tasks, {name}/0 to {name}/{last}" if stage.total else "no tasks yet"
-            raise UsageError(f"{run}: '{name}' has {known}; choose one")
+            raise UsageError(f"{run}: '{name}' has {known}; choose one, or its point: {name} NAME=VALUE")
         return name, 0
     if not (text.isascii() and text.isdigit() and len(text) < 19):
         raise UsageError(f"'{task}' is not a task; write STAGE/INDEX, for instance {name}/0")

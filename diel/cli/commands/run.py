@@ -8,7 +8,7 @@ import click
 
 from diel.blocks.script import NeverRuns
 from diel.check.command import mistyped_outputs
-from diel.cli.options import Asked, anew_options, workflow_options
+from diel.cli.options import Asked, anew_options, dry_run_option, workflow_options
 from diel.controller.start import discard, start
 from diel.plan import prepare
 from diel.terminal.progress import drive
@@ -17,7 +17,7 @@ from diel.terminal.progress import drive
 @click.command("run")
 @workflow_options("Where to run; `local` if neither this nor DIEL_SITE is given.")
 @anew_options
-@click.option("-n", "--dry-run", is_flag=True, help="Only show what would run, as `diel plan` does.")
+@dry_run_option
 @click.option("-q", "--quiet", is_flag=True, help="Show no progress, only failures and the end.")
 def command(begin_at: str | None, no_cache: bool, quiet: bool, dry_run: bool, **asked: Unpack[Asked]) -> int:
     """Results of earlier runs are reused if nothing that they depend on has changed."""

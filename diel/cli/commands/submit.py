@@ -11,7 +11,7 @@ from typing import Any, Unpack, get_args
 
 import click
 
-from diel.cli.options import Asked, anew_options, json_option, workflow_options
+from diel.cli.options import Asked, anew_options, dry_run_option, json_option, workflow_options
 from diel.controller.home import Unanswered, has_come, submit_new
 from diel.errors import DielError
 from diel.paths import RunPaths, here
@@ -38,14 +38,25 @@ SOON = 3.0
     "allocation that also holds the workers.",
 )
 @json_option
+@dry_run_option
 def command(
-    begin_at: str | None, no_cache: bool, home: Home | None, as_json: bool, **asked: Unpack[Asked]
+    begin_at: str | None,
+    no_cache: bool,
+    home: Home | None,
+    as_json: bool,
+    dry_run: bool,
+    **asked: Unpack[Asked],
 ) -> int:
     """Its controller lives where the site says: as a process of its own on this host, in a small job, or
     in one allocation together with its workers.
     """
     asked["site"] = asked["site"] or os.environ.get("DIEL_SITE") or detect()
     plan = prepare(**asked)
+    if dry_run:
+        from diel.cli.commands.plan import lines_of  # which a submission does not need
+
+        click.echo("\n".join(lines_of(plan)))
+        return 0
     with patience(plan, as_json=as_json):
         paths, made = submit_new(plan, asked["runs"], home=home, use_cache=not no_cache, begin_at=begin_at)
     return tell(paths, plan, made, as_json=as_json)
