@@ -306,3 +306,65 @@ def test_an_expression_chooses_the_environment_of_each_task(project: Project) ->
     run = project.workflow(text.replace("second", "third")).run()
     assert run.counts("a") == {"cached": 1, "done": 1}
     assert (run.root / "tasks/a/1/stdout").read_text() == "third\n"
+
+
+@needs_box
+def test_services_run_in_an_environment_and_a_launcher_starts_ranks_in_its_container(
+    project: Project,
+) -> None:
+    image(project.folder)
+    project.module(
+        "serve",
+        """
+        import os
+        from http.server import BaseHTTPRequestHandler, HTTPServer
+        @diel.module(kind="inference")
+        def word():
+            class Answer(BaseHTTPRequestHandler):
+                def do_GET(self):
+                    self.send_response(200)
+                    self.end_headers()
+                    self.wfile.write(os.environ["WORD"].encode())
+            HTTPServer(("127.0.0.1", int(os.environ["DIEL_SERVICE_PORT"])), Answer).serve_forever()
+    """,
+    )
+    project.workflow("""
+        environments:
+          set: {setup: [export WORD=served]}
+          box: {container: image}
+        stages:
+          answers: {environment: set, module: "serve:word", service: {ready: {http: /}}}
+          ask:
+            services: [answers]
+            command: [python3, -c, "import os, urllib.request as u; print(u.urlopen(os.environ['DIEL_SERVICE_ANSWERS_URL']).read())"]
+          ranks:
+            environment: box
+            resources: {ranks: 2}
+            command: |
+              [ -x /bin/bash ] && echo outside
+              ${{ launcher }} sh -c '[ -x /bin/bash ] || echo inside $PMI_RANK'
+    """)
+    run = project.run()
+    assert (run.root / "tasks/ask/0/stdout").read_text() == "b'served'\n"
+    said = (run.root / "tasks/ranks/0/stdout").read_text().split("\n")
+    assert sorted(said) == ["", "inside 0", "inside 1", "outside"]
+
+
+@needs_uv
+def test_doctor_tries_environments_and_clean_removes_those_that_no_run_names(project: Project) -> None:
+    requirements(project.folder, "tiny<2")
+    project.workflow("""
+        environments:
+          good: {python: requirements.txt}
+          bad: {setup: [echo no license >&2; false]}
+        stages: {a: {environment: good, command: tiny}}
+    """)
+    said = project.diel("doctor", "flow.yaml", code=None)
+    assert "environment good Python 3" in said
+    assert "environment bad `echo no license >&2; false` failed (exit code 1): no license" in said
+    run = project.run()
+    assert "environment good: Python" in project.diel("status", "last")
+    assert "no environment to remove" in project.diel("clean", "--environments")
+    project.diel("clean", run.id, "--yes")
+    assert "removed 1 environment" in project.diel("clean", "--environments", "--yes")
+    assert [path.name for path in (project.folder / "runs/.environments").iterdir()] == ["locks"]

@@ -27,6 +27,11 @@ FEATURES = {
     "headline": (r"headlines?", {"headline"}, 14),
     "units": (r"conversions?", {"units"}, 14),
     "formats": (r"diel\.formats", {"formats"}, 9),
+    "environment": (
+        r"(?<!virtual )(?<!own )(?<!')\benvironments?\b(?! variable|\()",
+        {"environment", "environments"},
+        118,
+    ),
     "gang": (r"gangs?", {"gang", "gangs"}, 26),
     "launcher": (r"\blaunches\b|AT_LAUNCHER|(with|check)_launcher|misplaced", {"launcher"}, 27),
     "include": (
