@@ -19,12 +19,17 @@ FEATURES = {
         {"stream", "streams"},
         97,
     ),
+    "stopping": (
+        r"\.stopping import|self\._stopping(?=\.| is|: S)|(?<!_)max_failures|fail_fast|(ask|is)_anyway",
+        {"stopping"},
+        59,
+    ),
     "staging": (r"staging|staged", {"staging"}, 64),
     "publishing": (r"publish", {"publishing"}, 43),
     "extraction": (r"extract", {"extraction"}, 9),
     "rendering": (r"rendered|rendering", {"rendering"}, 42),
     "export": (r"exporter|exported|[._\"]exports?\b|Export[sF]", {"export"}, 66),
-    "headline": (r"headlines?", {"headline"}, 14),
+    "headline": (r"headlines?", {"headline"}, 15),
     "units": (r"conversions?", {"units"}, 14),
     "formats": (r"diel\.formats", {"formats"}, 9),
     "environment": (

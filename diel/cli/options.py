@@ -67,6 +67,9 @@ anew_options = stacked(
     click.option("--from", "begin_at", metavar="STAGE", help="Compute this stage and all after it again."),
     click.option("--no-cache", is_flag=True, help="Use no result of an earlier run."),
 )
+fail_fast_option = click.option(
+    "--fail-fast", is_flag=True, help="Begin nothing more after the first failure; what runs may end."
+)
 
 
 class Asked(TypedDict):

@@ -47,7 +47,8 @@ from diel.tasks.stage_run import StageRun
 
 if TYPE_CHECKING:
     from diel.attempt.bundle import Request
-    from diel.journal.records import WorkerFacts
+    from diel.controller.stopping import Stopping
+    from diel.journal.records import Said, WorkerFacts
 
 LOOK_SECONDS = 0.1
 """Longest time to look for ready tasks before finished ones are handled."""
@@ -89,6 +90,8 @@ class Controller:
         look = f"see {paths.blocks}, and `diel doctor --site {plan.site.name} --job`"
         stillborn = Stillborn(look) if plan.executor == "blocks" else Stillborn()
         self._intake = Intake(self._stages, self._ledger, self._dispatcher, plan.fits, stillborn)
+        self._stopping: Stopping | None = None
+        """Decides whether failures stop a stage or the run."""
         self._limbo: list[tuple[int, Future[bytes], float]] = []
         self._cancelling_since: float | None = None
         self._requests_seen = 0.0
@@ -131,6 +134,7 @@ class Controller:
             self._stages.open()
             if self._exporter is not None:
                 self._exporter.begin(self._stages, self._ledger)
+            self._ledger.on_failure = self._note_failure
             if self._gangs is not None:
                 self._gangs.take_up()
             while not self._is_over():
@@ -220,10 +224,22 @@ class Controller:
                 blame = block.blame(self._dispatcher.in_flight[name, index].adopted)
                 self._intake.lose(self._stages.runs[name], index, blame, block.told, worker["node"])
 
+    def _note_failure(self, stage: StageRun, index: int, said: Said) -> None:
+        if self._stopping is None:
+            from diel.controller.stopping import Stopping  # only once something failed
+
+            parts = (self._stages, self._ledger, self._finder, self._dispatcher)
+            self._stopping = Stopping(*parts, fail_fast=self.run_file.fail_fast)
+        self._stopping.note(stage, index, said)
+
     def _is_over(self) -> bool:
         in_flight = bool(self._dispatcher.in_flight)
         if self._cancelling_since is not None:
             return not in_flight or time.monotonic() - self._cancelling_since > STOP_SECONDS
+        if self._stopping is not None and self._stopping.over:
+            return self._stopping.is_over()
+        if self._stopping is not None and self._stopping.give_up():
+            return False
         if in_flight:
             return False
         if self._stages.complete:
@@ -236,7 +252,7 @@ class Controller:
 
     def _fill(self) -> None:
         """Hands out bundles while there is room; later stages go first."""
-        if self._cancelling_since is not None:
+        if self._cancelling_since is not None or (self._stopping is not None and self._stopping.over):
             return
         until = time.monotonic() + LOOK_SECONDS
         while time.monotonic() < until and self._hand_out_one(until):
@@ -375,6 +391,8 @@ class Controller:
             self._cancelling_since = self._cancelling_since or time.monotonic()
         else:
             self._finder.cancel(cancels)
+        if self._stopping is not None:
+            self._stopping.release()
 
     def _end_state(self) -> RunState:
         if self._cancelling_since is not None:
@@ -382,10 +400,13 @@ class Controller:
                 left = (i for i in range(stage.size) if not stage.history.state(i).ended)
                 self._ledger.cancel(stage, ranges(left))
             return RunState.CANCELLED
+        if self._stopping is not None and self._stopping.over:
+            self._stopping.leave_all()
         counts = [stage.history.counts() for stage in self._stages.runs.values()]
         may_have_failed = self._stages.adaptive or any(count["failed"] for count in counts)
         failed = may_have_failed and has_failed(self._stages, self._ledger)
         unwritten = self._exporter is not None and self._exporter.failures
-        if failed or unwritten or any(stage.void for stage in self._stages.runs.values()):
+        stages = self._stages.runs.values()
+        if failed or unwritten or any(stage.void or stage.history.held for stage in stages):
             return RunState.FAILED
         return RunState.CANCELLED if any(c["cancelled"] for c in counts) else RunState.SUCCEEDED

@@ -117,9 +117,11 @@ class Finder:
         return ((name, index) for name, tasks in self._held.items() for index in tasks)
 
     def _is_closed(self, stage: StageRun, index: int) -> bool:
-        """Whether a task's point will never come, as when its trial was pruned; then it is left out."""
+        """Whether a task will never begin, as when its trial was pruned; then it is left out."""
         serving = self._stages.serving
-        if stage.standing(index) is Standing.CLOSED:
+        if stage.stopped:
+            self._note_skip(stage, index, stage.stopped, "")
+        elif stage.standing(index) is Standing.CLOSED:
             self._omit(stage, index, "", "axis")
         elif serving is not None and serving.is_over(stage, index):
             if serving.was_up(stage, index):
@@ -137,15 +139,29 @@ class Finder:
         for stage in self._stages.runs.values():
             if not any(cancel.touches(stage.name) for cancel in cancels):
                 continue
-            held = self._held.pop(stage.name, {})
-            stage.look_at(held)
-            for index in held:
-                stage.history.set(index, TaskState.WAITING)
+            self.put_back(stage)
             waiting = (i for i in range(stage.size) if stage.history.state(i) == TaskState.WAITING)
             found = [i for i in waiting if any(cancel.covers(stage.name, i) for cancel in cancels)]
             self._ledger.cancel(stage, ranges(found))
             for index in found:
                 self._stages.note_end(stage, index)
+
+    def put_back(self, stage: StageRun) -> None:
+        """Makes tasks that wait for room wait to be looked at again."""
+        held = self._held.pop(stage.name, {})
+        stage.look_at(held)
+        for index in held:
+            stage.history.set(index, TaskState.WAITING)
+
+    def leave(self, stage: StageRun, rule: str) -> None:
+        """Skips all tasks of a stage that are not handed out, and those that come back."""
+        self.put_back(stage)
+        stage.held, stage.stopped = False, rule
+        waiting = [i for i in range(stage.size) if stage.history.state(i) == TaskState.WAITING]
+        if waiting:
+            self._ledger.skip(stage, ranges(waiting), rule, "")
+        for index in waiting:
+            self._stages.note_end(stage, index)
 
     def flush(self) -> None:
         """Records what was skipped: a million tasks with one cause are one line."""

@@ -126,6 +126,7 @@ def submit_new(
     home: Home | None = None,
     use_cache: bool = True,
     begin_at: str | None = None,
+    fail_fast: bool = False,
 ) -> tuple[RunPaths, Submission]:
     """Makes a new run and requests its controller; if that is refused, nothing is left of the run.
 
@@ -135,7 +136,7 @@ def submit_new(
     where = choose_home(plan.site, home)
     refuse_homeless(plan, where)
     jobs = () if where == "inside" else block_jobs(plan, runs)
-    paths = create(plan, runs, use_cache=use_cache, begin_at=begin_at, jobs=jobs)
+    paths = create(plan, runs, use_cache=use_cache, begin_at=begin_at, fail_fast=fail_fast, jobs=jobs)
     try:
         made = submit(paths, plan, where)
         if where == "login" and plan.site.scheduled:

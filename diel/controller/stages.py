@@ -74,7 +74,7 @@ class Stages:
         self._links = [link for links in self.into.values() for link in links]
         uses = plan.workflow.any_stage
         joined = uses(lambda stage: stage.joined)
-        self.streams = ends_of(plan.graph, self.into, self.out_of) if joined else {}
+        self.streams = self.together = ends_of(plan.graph, self.into, self.out_of) if joined else {}
         """By stage, what its tasks put and get while they run; only for stages that run together."""
         self.recipes = {name: self._recipe(stage, run_file) for name, stage in self.runs.items()}
         self._work = {name: self._planned_work(name) for name in self.runs}

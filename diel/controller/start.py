@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from diel.attempt.reaper import kill_marked
 from diel.blocks.block import EngineLost
@@ -43,10 +43,12 @@ TIMES = 5
 Outcome = TypeVar("Outcome")
 
 
-def start(plan: Plan, runs: Path, *, use_cache: bool = True, begin_at: str | None = None) -> Controller:
+def start(
+    plan: Plan, runs: Path, *, use_cache: bool = True, begin_at: str | None = None, fail_fast: bool = False
+) -> Controller:
     """Makes a new run and its controller. Raises UsageError, before anything is made, if it cannot run."""
     jobs = block_jobs(plan, runs) if plan.site.scheduled else ()
-    paths = create(plan, runs, use_cache=use_cache, begin_at=begin_at, jobs=jobs)
+    paths = create(plan, runs, use_cache=use_cache, begin_at=begin_at, fail_fast=fail_fast, jobs=jobs)
     try:
         lease, segment = take(paths)
     except OSError as error:
@@ -69,6 +71,7 @@ def create(
     *,
     use_cache: bool = True,
     begin_at: str | None = None,
+    fail_fast: bool = False,
     jobs: Iterable[tuple[str, Job]] = (),
 ) -> RunPaths:
     """Makes a new run that no controller has taken yet.
@@ -109,6 +112,7 @@ def create(
             use_cache=use_cache,
             begin_at=begin_at,
             templates=templates,
+            fail_fast=fail_fast,
             created=time.time(),
             host=socket.gethostname(),
             user=user,
@@ -212,14 +216,26 @@ def find_site_again(paths: RunPaths, name: str) -> Site:
 
 def keep_site(paths: RunPaths, site: Site) -> None:
     """Makes a site the one on which a run continues. Raises UsageError if it cannot be written."""
-    run_file = read_run_file(paths).model_copy(update={"site": site.name})
     try:
         put(paths.site, site.model_dump_json(indent=1))
+    except OSError as error:
+        raise UsageError(f"{paths.run_id}: cannot write there: {error.strerror}") from error
+    _change_run_file(paths, site=site.name)
+
+
+def _change_run_file(paths: RunPaths, **changes: Any) -> None:
+    run_file = read_run_file(paths).model_copy(update=changes)
+    try:
         made = paths.run_file.stat().st_mtime_ns
         put(paths.run_file, run_file.model_dump_json(indent=1))
         os.utime(paths.run_file, ns=(made, made))  # its place among the runs must not change
     except OSError as error:
         raise UsageError(f"{paths.run_id}: cannot write there: {error.strerror}") from error
+
+
+def keep_fail_fast(paths: RunPaths) -> None:
+    """Makes a run stop at its first failure from now on. Raises UsageError if it cannot be written."""
+    _change_run_file(paths, fail_fast=True)
 
 
 def read_kept_site(paths: RunPaths) -> Site:

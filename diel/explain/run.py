@@ -14,6 +14,7 @@ from diel.explain.axis import VARYING, explain_axis, points_awaited, points_neve
 from diel.explain.block import awaited_text, blocks_shown, ended_blocks, place_of, wait_for_block
 from diel.explain.cause import because, why_computed
 from diel.explain.gang import partners_awaited, room_awaited
+from diel.explain.stopping import stopped_by
 from diel.explain.text import Explanation, documents, tail
 from diel.explain.wait import SHOWN, roots, waits_of_stage
 from diel.journal.stage_history import Attempt, spread
@@ -170,6 +171,8 @@ def _skip(view: RunView, stage: str, reason: str, cause: str, indices: list[int]
                 if cause
                 else "left out: `when` does not hold"
             )
+        case "hold" | "max_failures" | "fail_fast":
+            said = f"not tried: {stopped_by(view.run.history, stage, reason)}"
         case _:
             said = f"skipped: '{cause}', which they read, has no result"
             said += f" (it began with {', '.join(map(view.run.named, begins))})" if begins else ""
@@ -199,6 +202,8 @@ def _waiting(view: RunView, stage: str) -> Explanation | None:
         text = "; ".join(f"axis '{axis}' is known when '{maker}' is done" for axis, maker in axes)
     elif waits:
         text = "; ".join(f"waits for {wait}" for wait in waits)
+    elif view.run.history.stage(stage).held:
+        text = f"it is held: {stopped_by(run.history, stage, 'hold')}"
     elif points := _points_awaited(view, stage) if known else []:
         text = "; ".join(points)
     elif run.state == RunState.PENDING and (coming := awaited_text(run)):

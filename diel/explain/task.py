@@ -16,6 +16,7 @@ from diel.explain.block import BlockWait, awaited_text, ended_block, place_of, w
 from diel.explain.cause import Difference, because, why_computed
 from diel.explain.environment import environment_entry
 from diel.explain.gang import partners_awaited, room_awaited
+from diel.explain.stopping import stopped_by
 from diel.explain.surrogate import asked_lines
 from diel.explain.text import WIDE, Explanation, section, tail
 from diel.explain.wait import SHOWN, Wait, culprits, roots, rule_of, waits_of_task
@@ -196,6 +197,9 @@ def _skipped(view: RunView, stage: str, index: int) -> list[str]:
             return point_never_came(view, stage, index) or ["its point never came"]
         case "service":
             return ["none of the tasks that ask the service needed it"]
+        case "hold" | "max_failures" | "fail_fast" as rule:
+            run = view.run.paths.run_id
+            return [f"it was not tried: {stopped_by(view.run.history, stage, rule)}: `diel resume {run}`"]
         case "when" if not cause:
             return [f"its `when` does not hold: {view.run.workflow.stages[stage].when}"]
         case "when":

@@ -126,6 +126,10 @@ class Serving:
         self._adopted: list[tuple[StageRun, int]] = []
         """Replicas that an earlier controller left: there may be newer inputs that it did not send."""
 
+    def are_others(self, tasks: Iterable[tuple[str, int]]) -> bool:
+        """Whether any of these tasks is no service's."""
+        return any(name not in self._asked for name, _ in tasks)
+
     @property
     def is_busy(self) -> bool:
         """Whether a service is up or starting: the next look sees what that means for others."""

@@ -98,6 +98,9 @@ class History:
                 self._stage(record)
             case "tolerated":
                 self._tolerated(record)
+            case "held":
+                why = [record["rule"], record["why"]] if record["why"] else []
+                self.stage(record["stage"]).held = why
             case "fenced":
                 self._fenced(record)
             case "gone":
@@ -152,6 +155,10 @@ class History:
     def asks_first(self) -> bool:
         """Whether tasks of a stage ask a surrogate before they run."""
         return any(stage.surrogate is not None for stage in self.stages.values())
+
+    def is_held(self) -> bool:
+        """Whether a stage was given up before all its tasks were tried."""
+        return any(stage.held for stage in self.stages.values())
 
     def stage(self, name: str) -> StageHistory:
         return self.stages.setdefault(name, StageHistory("analysis", 0, bytearray()))

@@ -199,7 +199,7 @@ class Cause(TypedDict, total=False):
     """Why tasks are not run."""
 
     reason: str
-    """`upstream`, `when`, `axis` or `service`."""
+    """`upstream`, `when`, `axis` or `service`, or what stopped the stage: see `HeldRecord`."""
     cause: str
     """The stage that it comes from; empty if the task's own `when` says so."""
 
@@ -218,6 +218,15 @@ class Tolerated(_Verdict):
     event: Literal["tolerated"]
     """Failed tasks that others went on without, and what allows that."""
     cause: str
+
+
+class HeldRecord(_Stamped):
+    event: Literal["held"]
+    """No more tasks of a stage are begun, and why; with an empty `why` they are again."""
+    stage: str
+    rule: str
+    """`hold`, `max_failures` or `fail_fast`."""
+    why: str
 
 
 class Fenced(_Stamped):
@@ -469,7 +478,7 @@ OfCourse = (
 )
 OfAxis = AxisRecord | OfCourse
 OfTasks = Queued | Release | Failed | Skipped | Cancelled
-OfStage = StageRecord | Tolerated | Fenced | Gone | Dropped
+OfStage = StageRecord | Tolerated | HeldRecord | Fenced | Gone | Dropped
 OfRun = (
     ControllerRecord
     | Handover

@@ -61,6 +61,8 @@ class StageHistory:
     total: int
     states: bytearray
     parts: dict[str, str] = field(default_factory=dict)
+    held: list[str] = field(default_factory=list)
+    """By which rule no more of its tasks are begun, and why; empty if they are."""
     void: str = ""
     """Why its tasks will never be known; empty if they are, or can be."""
     under_way: dict[int, Attempt] = field(default_factory=dict)
@@ -178,6 +180,7 @@ class StageHistory:
         if verdicts:
             self.left_out.clear()
             self.tolerated.clear()
+            self.held = []
 
 
 def _to_waiting(*gone: TaskState) -> bytes:

@@ -52,6 +52,15 @@ def ask_stop(paths: RunPaths, targets: Sequence[str]) -> Path:
     return ask_cancel(paths, targets, kind="stop")
 
 
+def ask_anyway(paths: RunPaths) -> Path:
+    """Asks that no stage of the run is held: its present controller, and those after it."""
+    return ask_cancel(paths, kind="anyway")
+
+
+def is_anyway(paths: RunPaths) -> bool:
+    return bool(_named(paths, "anyway-"))
+
+
 def read_cancels(paths: RunPaths) -> list[Cancel]:
     """Users' requests to the present controller, oldest first."""
     return _read(paths, "cancel-")

@@ -40,6 +40,8 @@ class RunFile(SpecModel):
     """The stage from which everything is computed again (`run --from`)."""
     templates: Mapping[str, tuple[Any, ...]] = Field(default_factory=dict)
     """The templates of files as they were: the parts of a Filling."""
+    fail_fast: bool = False
+    """Whether nothing more is begun after the first failure (`run --fail-fast`)."""
     created: float
     host: str
     user: str

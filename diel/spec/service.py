@@ -92,7 +92,7 @@ class Service(SpecModel):
 
 def service_flaws(stage: SpecModel, *, beside: bool, mpi: bool) -> Iterator[Flaw]:
     """What a stage says that does not go with a service."""
-    for key in ("outputs", "publishes", "timeout", "checkpoint", "surrogate"):
+    for key in ("outputs", "publishes", "max_failures", "timeout", "checkpoint", "surrogate"):
         if getattr(stage, key):
             message = "a service has no result: it stays up until its consumers have ended"
             yield Flaw(message, "drop it, or drop `service`", (key,))

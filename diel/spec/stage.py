@@ -38,6 +38,7 @@ from diel.spec.policy import Policies, Rule, default_rule, policy_flaws
 from diel.spec.rendering import Rendering, rendering_flaws
 from diel.spec.resources import Resources
 from diel.spec.service import Service, service_flaws
+from diel.spec.stopping import MostFailures
 from diel.spec.surrogate import Surrogate
 from diel.states import FailureClass
 from diel.values import format_duration
@@ -207,6 +208,12 @@ class Stage(SpecModel):
     )
     on: Later[Policies] = optional(
         "What happens after each class of failure: retries, more memory.", Policies.model_construct()
+    )
+    max_failures: MostFailures = optional(
+        "Failed tasks (5, or 10% of them) after which no more of the stage is begun, and the run fails."
+    )
+    hold: bool = optional(
+        "Whether a stage whose first tasks all fail the same way waits for an answer.", True
     )
     timeout: Limit | None = optional("Longest run time of an attempt; it is killed after it.")
     checkpoint: bool = optional("Whether a task that is interrupted continues from what it saved.", False)

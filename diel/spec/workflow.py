@@ -24,6 +24,7 @@ from diel.spec.model import (
     written_as,
 )
 from diel.spec.stage import Shell, Stage
+from diel.spec.stopping import share_flaws
 
 
 def _version(value: Any) -> Any:
@@ -122,6 +123,9 @@ class Workflow(SpecModel):
                 if name in self.stages and name != label:
                     message = f"axis '{label}' gives a parameter '{name}', and '{name}' is a stage"
                     yield Flaw(message, hint.format(name), ("axes", label))
+        for name, stage in self.stages.items():
+            if stage.max_failures is not None:
+                yield from share_flaws(name, stage.over, self.axes)
         for label, axis in self.axes.items():
             for flaw in axis.registry_flaws(self.hyperparameters):
                 yield flaw._replace(key=("axes", label, axis.word, *flaw.key))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -46,6 +46,8 @@ class StageStatus:
     """Mean run time of the attempts that were committed."""
     void: str = ""
     """Why the stage will have no tasks, if one of its axes could not be made."""
+    held: Sequence[str] = ()
+    """By which rule no more of its tasks are begun, and why; empty if they are."""
     omitted: int = 0
     """Tasks at points that never came: of rounds after a loop's last, of pruned trials."""
     tolerated: int = 0
@@ -72,6 +74,7 @@ class StageStatus:
             "tolerated": self.tolerated,
             "mean_seconds": self.mean_seconds,
             **({"void": self.void} if self.void else {}),
+            **({"held": {"rule": self.held[0], "why": self.held[1]}} if self.held else {}),
             **({"dropped": dict(self.dropped)} if self.dropped else {}),
             **({} if self.surrogate is None else {"surrogate": self.surrogate.document()}),
         }
@@ -339,6 +342,7 @@ def _stage_status(name: str, stage: StageHistory, state: RunState, history: Hist
         counts=counts,
         mean_seconds=round(stage.seconds / stage.timed, 6) if stage.timed else None,
         void=stage.void,
+        held=stage.held,
         omitted=stage.never,
         tolerated=len(stage.tolerated),
         dropped={output: len(tasks) for output, tasks in stage.dropped.items()},

@@ -14,6 +14,7 @@ from diel.status.export import export_lines
 from diel.status.run import Status
 from diel.status.service import service_lines
 from diel.status.staging import staging_lines
+from diel.status.stopping import answers, stopped_lines, stopped_of, stopped_stages
 from diel.status.stream import stream_lines
 from diel.status.surrogate import surrogate_lines, surrogate_report, surrogates_of
 
@@ -56,6 +57,12 @@ SECTIONS = (
         used=lambda status: status.environments,
         lines=lambda status, view: [] if view.brief else environment_lines(status.environments),
         report=lambda status: environment_lines(status.environments),
+    ),
+    Section(
+        used=lambda status: any(stage.held for stage in status.stages),
+        lines=lambda status, view: [*stopped_lines(stopped_of(status)), *answers(status)],
+        report=lambda status: [f"- {line}" for line in stopped_lines(stopped_of(status))],
+        summary=(History.is_held, lambda history: stopped_lines(stopped_stages(history))),
     ),
     Section(used=lambda status: status.services, lines=lambda status, view: service_lines(status.services)),
     Section(used=lambda status: status.streams, lines=lambda status, view: stream_lines(status.streams)),

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from diel.journal.records import Failed, Ranges, Record, Result, Said
 
 Seen = Callable[[str, int, "Record"], None]
+Failing = Callable[[StageRun, int, "Said"], None]
 
 
 class Ledger:
@@ -29,6 +30,8 @@ class Ledger:
         self.reader = Reader(paths, History())
         self.history = self.reader.history
         self.results = Results(paths)
+        self.on_failure: Failing | None = None
+        """Told of each verdict that a task failed for good."""
 
     def read_all(self) -> None:
         """Folds the records of earlier controllers and their workers."""
@@ -104,6 +107,8 @@ class Ledger:
         if "headline" in said:
             record["headline"] = said["headline"]
         self.append(record)
+        if self.on_failure is not None:
+            self.on_failure(stage, index, said)
 
     def commit(self, stage: StageRun, index: int, segment: str, offset: int, record: Result) -> None:
         self.history.apply(record, segment)

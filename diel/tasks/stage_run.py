@@ -49,6 +49,10 @@ class StageRun:
     """What a task asks for at an attempt, if expressions say it. Raises Misfit."""
     asked: dict[int, tuple[int, Ask]] = field(default_factory=dict)
     """By task that has not ended: what it asks for at its latest attempt, with the attempt's number."""
+    held: bool = False
+    """Whether its tasks are not to be begun for now."""
+    stopped: str = ""
+    """The rule by which none of its tasks will be begun any more; empty if they are."""
     omitted: set[int] = field(default_factory=set)
     """Tasks that `when` left out: they have not failed."""
     _pending: deque[Iterator[int]] = field(default_factory=deque)
@@ -191,7 +195,7 @@ class StageRun:
         heapq.heappush(self._delayed, (when, index))
 
     def next_wake(self) -> float | None:
-        return self._delayed[0][0] if self._delayed else None
+        return self._delayed[0][0] if self._delayed and not self.held else None
 
     def candidates(self, now: float) -> Iterator[int]:
         """Queued tasks that have not begun, one at a time."""
@@ -207,8 +211,8 @@ class StageRun:
 
     @property
     def has_pending(self) -> bool:
-        return bool(self._pending)
+        return bool(self._pending) and not self.held
 
     @property
     def in_line(self) -> bool:
-        return bool(self._pending or self._delayed)
+        return bool(self._pending or self._delayed) and not self.held

@@ -21,6 +21,7 @@ from diel.status.blocks import is_hopeless, is_live
 from diel.status.columns import columns, one_line, paint, paint_state, printable, shorten
 from diel.status.export import unexported
 from diel.status.sections import SECTIONS
+from diel.status.stopping import stopped_stages, stopped_steps
 from diel.status.tasks import count_text
 from diel.tasks.results import artifact_path
 from diel.values import format_duration
@@ -258,6 +259,7 @@ def _next_steps(controller: Controller, state: RunState) -> list[str]:
     failures = controller.history.failures
     run, where = controller.paths.run_id, here(controller.paths)
     steps: list[tuple[str, str]] = []
+    stopped = stopped_stages(controller.history) if state is RunState.FAILED else []
     if state is RunState.SUCCEEDED:
         steps.append((f"results {run} {_example(controller)}", "prints results as a table"))
     elif state is not RunState.FAILED:
@@ -266,7 +268,7 @@ def _next_steps(controller: Controller, state: RunState) -> list[str]:
         task = task_of(next(iter(failures.values())))
         steps.append((f"explain {run} {task}", "says why it failed"))
         steps.append((f"logs {run} {task}", "shows what it printed"))
-        steps.append((f"resume {run}", "tries again what failed"))
+        steps += stopped_steps(run, stopped) or [(f"resume {run}", "tries again what failed")]
     elif unexported(controller.history):
         steps.append((f"resume {run}", "tries again what was not exported"))
     else:  # a search or loop failed whose tasks are done: nothing to try again

@@ -124,6 +124,9 @@ class Worker:
             ended = self._run_attempt(bundle.work, request)
             if ended is not None:
                 records.append(ended)
+                if len(records) == 1 and ended[1]["event"] == "fail":
+                    self._release_rest()  # it may fail as well: the controller sees this first, and decides
+                    break
         records += [copied.result() for copied in self._draining]
         self._draining.clear()
         told, self._told = self._told, []

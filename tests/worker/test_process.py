@@ -178,11 +178,17 @@ def test_tasks_that_leave_nothing_leave_no_directory(bench: Bench) -> None:
 
 
 def test_a_timeout_in_a_bundle_stops_that_task_alone(bench: Bench) -> None:
-    requests = [request(0, "sleep", "600"), request(1, "true")]
+    requests = [request(0, "true"), request(1, "sleep", "600"), request(2, "true")]
     began = time.monotonic()
     records = [record for _, record in bench.run(requests, timeout=0.5).records]
-    assert [(r["event"], r.get("class")) for r in records] == [("fail", "timeout"), ("done", None)]
+    ended = [(r["event"], r.get("class")) for r in records]
+    assert ended == [("done", None), ("fail", "timeout"), ("done", None)]
     assert time.monotonic() - began < 60
+
+
+def test_a_bundle_whose_first_task_fails_hands_the_rest_back(bench: Bench) -> None:
+    report = bench.run([request(0, "false"), request(1, "true"), request(2, "true")])
+    assert [record["event"] for _, record in report.records] == ["fail"]
 
 
 def test_outputs_and_values_are_in_the_record(bench: Bench) -> None:

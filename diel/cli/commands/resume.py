@@ -8,13 +8,14 @@ from typing import get_args
 import click
 
 from diel.cli.commands.submit import patience, tell
-from diel.cli.options import json_option, runs_option
+from diel.cli.options import fail_fast_option, json_option, runs_option
 from diel.cli.target import run_argument
 from diel.controller.again import Again, find_missing, find_outdated, write_again
 from diel.controller.export import export_again
 from diel.controller.home import choose_home, persist, refuse_homeless, submit
 from diel.controller.start import (
     find_site_again,
+    keep_fail_fast,
     keep_site,
     plan_again,
     read_kept_site,
@@ -26,6 +27,7 @@ from diel.journal.snapshot import read_run
 from diel.journal.stage_history import ranges
 from diel.paths import RunPaths
 from diel.project.lease import refuse_driven
+from diel.project.requests import ask_anyway
 from diel.project.run_file import read_kept_workflow
 from diel.project.runs import find_run, mend_run
 from diel.project.submission import Home, awaited, job_name, newest_submission, withdraw
@@ -33,6 +35,7 @@ from diel.results import Recorded
 from diel.results.view import RunView
 from diel.scheduler import scheduler_named
 from diel.states import RunState
+from diel.status.run import standing
 from diel.status.tasks import tasks_text
 from diel.terminal.progress import drive
 
@@ -51,6 +54,8 @@ from diel.terminal.progress import drive
 @click.option(
     "--site", metavar="NAME", help="Read this site's file again: the same one, corrected, or another."
 )
+@click.option("--anyway", is_flag=True, help="Hold no stage whose first tasks fail alike; a running run too.")
+@fail_fast_option
 @click.option("-q", "--quiet", is_flag=True, help="In the foreground: show only failures and the end.")
 @json_option
 def command(
@@ -59,6 +64,8 @@ def command(
     in_foreground: bool,
     home: Home | None,
     site: str | None,
+    anyway: bool,
+    fail_fast: bool,
     quiet: bool,
     as_json: bool,
 ) -> int:
@@ -81,7 +88,14 @@ def command(
     foreground = in_foreground or (last is None and home is None)
     if foreground and as_json:
         raise UsageError("--json says how a run was submitted: give --home, or leave --json out")
+    if anyway:
+        ask_anyway(paths)
+        if standing(paths, read_run(paths).history).alive:
+            click.echo(f"{paths.run_id}: what was held goes on, and nothing more of the run will be held")
+            return 0
     refuse_driven(paths)
+    if fail_fast:
+        keep_fail_fast(paths)
     mend_run(paths)
     if foreground and site is None:
         _take_back(paths, forced=in_foreground)

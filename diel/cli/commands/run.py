@@ -8,7 +8,7 @@ import click
 
 from diel.blocks.script import NeverRuns
 from diel.check.command import mistyped_outputs
-from diel.cli.options import Asked, anew_options, dry_run_option, workflow_options
+from diel.cli.options import Asked, anew_options, dry_run_option, fail_fast_option, workflow_options
 from diel.controller.start import discard, start
 from diel.plan import prepare
 from diel.terminal.progress import drive
@@ -17,9 +17,17 @@ from diel.terminal.progress import drive
 @click.command("run")
 @workflow_options("Where to run; `local` if neither this nor DIEL_SITE is given.")
 @anew_options
+@fail_fast_option
 @dry_run_option
 @click.option("-q", "--quiet", is_flag=True, help="Show no progress, only failures and the end.")
-def command(begin_at: str | None, no_cache: bool, quiet: bool, dry_run: bool, **asked: Unpack[Asked]) -> int:
+def command(
+    begin_at: str | None,
+    no_cache: bool,
+    fail_fast: bool,
+    quiet: bool,
+    dry_run: bool,
+    **asked: Unpack[Asked],
+) -> int:
     """Results of earlier runs are reused if nothing that they depend on has changed."""
     if dry_run:
         from diel.cli.commands.plan import lines_of  # which a run does not need
@@ -30,7 +38,7 @@ def command(begin_at: str | None, no_cache: bool, quiet: bool, dry_run: bool, **
     plan = prepare(**asked)
     for problem in mistyped_outputs(plan.checked.document):
         click.echo(f"warning: {problem}", err=True)
-    controller = start(plan, asked["runs"], use_cache=not no_cache, begin_at=begin_at)
+    controller = start(plan, asked["runs"], use_cache=not no_cache, begin_at=begin_at, fail_fast=fail_fast)
     try:
         return drive(controller, quiet=quiet)
     except NeverRuns:

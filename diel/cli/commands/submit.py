@@ -11,7 +11,14 @@ from typing import Any, Unpack, get_args
 
 import click
 
-from diel.cli.options import Asked, anew_options, dry_run_option, json_option, workflow_options
+from diel.cli.options import (
+    Asked,
+    anew_options,
+    dry_run_option,
+    fail_fast_option,
+    json_option,
+    workflow_options,
+)
 from diel.controller.home import Unanswered, has_come, submit_new
 from diel.errors import DielError
 from diel.paths import RunPaths, here
@@ -31,6 +38,7 @@ SOON = 3.0
 @click.command("submit")
 @workflow_options("Where to run; if not given, DIEL_SITE, or what is found here.")
 @anew_options
+@fail_fast_option
 @click.option(
     "--home",
     type=click.Choice(get_args(Home)),
@@ -42,6 +50,7 @@ SOON = 3.0
 def command(
     begin_at: str | None,
     no_cache: bool,
+    fail_fast: bool,
     home: Home | None,
     as_json: bool,
     dry_run: bool,
@@ -58,7 +67,14 @@ def command(
         click.echo("\n".join(lines_of(plan)))
         return 0
     with patience(plan, as_json=as_json):
-        paths, made = submit_new(plan, asked["runs"], home=home, use_cache=not no_cache, begin_at=begin_at)
+        paths, made = submit_new(
+            plan,
+            asked["runs"],
+            home=home,
+            use_cache=not no_cache,
+            begin_at=begin_at,
+            fail_fast=fail_fast,
+        )
     return tell(paths, plan, made, as_json=as_json)
 
 

@@ -1,0 +1,153 @@
+"""Stops early: a stage after `max_failures`, a run with `--fail-fast`, and one whose first tasks fail alike.
+
+The last is held, not stopped: while other stages go on, a user may let it go on; when nothing else is left to
+do, its tasks are left out, so that the run ends and can be resumed. What waits is skipped by a verdict like
+any other, which the next controller drops: `resume` begins to count anew.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from diel.blocks.dispatcher import Dispatcher
+from diel.controller.finder import Finder
+from diel.controller.stages import Stages
+from diel.errors import counted
+from diel.journal.stage_history import ranges
+from diel.project.requests import is_anyway
+from diel.spec.stopping import most_failures
+from diel.states import TaskState
+from diel.tasks.ledger import Ledger
+from diel.tasks.stage_run import StageRun
+
+if TYPE_CHECKING:
+    from diel.journal.records import Said
+
+FEW = 4
+"""A stage is not held for fewer tasks than this, nor for fewer than twice those that failed."""
+VARYING = re.compile(r"0x[0-9a-fA-F]+|\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|/[\w./-]+")
+"""What differs between messages of failures that are alike."""
+
+
+class Stopping:
+    """Made at the first failure of a controller."""
+
+    def __init__(
+        self, stages: Stages, ledger: Ledger, finder: Finder, dispatcher: Dispatcher, *, fail_fast: bool
+    ) -> None:
+        self._stages = stages
+        self._ledger = ledger
+        self._finder = finder
+        self._dispatcher = dispatcher
+        self._fail_fast = fail_fast
+        self.over = False
+        """Whether nothing more of the run is begun."""
+        self._alike: dict[str, tuple[str, int]] = {}
+        """By stage, how its first task failed, and how many failed so; empty once one did otherwise."""
+        self._beside: dict[str, int] = {}
+
+    def note(self, stage: StageRun, index: int, said: Said) -> None:
+        """A task failed for good."""
+        if self.over:
+            return
+        if self._fail_fast and not self._may_be_tolerated(stage):
+            self.over = True
+            self._tell(stage, "fail_fast", f"{stage.task(index)} failed, and the run was to stop at that")
+            return
+        if stage.adaptive or stage.stopped:
+            return
+        most = most_failures(stage.spec.max_failures, stage.size)
+        failed = stage.history.states.count(TaskState.FAILED) - len(stage.history.tolerated)
+        if most is not None and failed > most:
+            given = stage.spec.max_failures
+            self._tell(
+                stage, "max_failures", f"{counted(failed, 'task')} failed, and `max_failures` is {given}"
+            )
+            self._finder.leave(stage, "max_failures")
+        elif not stage.held and self._are_all_alike(stage, said) and not is_anyway(self._ledger.paths):
+            count = self._alike[stage.name][1]
+            self._tell(
+                stage, "hold", f"its first {count:,} tasks failed alike ({said['class']}): {_way(said)}"
+            )
+            self._finder.put_back(stage)
+            stage.held = True
+
+    def _tell(self, stage: StageRun, rule: str, why: str) -> None:
+        self._ledger.append({"event": "held", "stage": stage.name, "rule": rule, "why": why})
+
+    def _may_be_tolerated(self, stage: StageRun) -> bool:
+        """Whether a search, a loop or a `min_success` decides what a failure means."""
+        return bool(stage.adaptive) or any(
+            link.edge.min_success < 1 for link in self._stages.out_of[stage.name]
+        )
+
+    def _are_all_alike(self, stage: StageRun, said: Said) -> bool:
+        """Whether as many have failed as ran side by side, all of them alike, and enough are left."""
+        if not stage.spec.hold or stage.name in self._stages.together:
+            return False
+        how = f"{said['class']} {said.get('exit_code')} {VARYING.sub('#', _way(said))}"
+        first, count = self._alike.get(stage.name, (how, 0))
+        states = stage.history.states
+        good = states.count(TaskState.DONE) + states.count(TaskState.CACHED) if first else 0
+        if good or how != first:
+            self._alike[stage.name] = "", 0
+            return False
+        self._alike[stage.name] = how, count + 1
+        bundles = self._bundles(
+            stage
+        )  # each runs its tasks one by one, and hands back those it did not begin
+        beside = self._beside[stage.name] = max(self._beside.get(stage.name, 2), 1 + bundles)
+        left = stage.size - stage.ended - 1 - bundles
+        return count + 1 >= beside and left >= max(FEW, 2 * (count + 1))
+
+    def _bundles(self, stage: StageRun) -> int:
+        """How many bundles of a stage are handed out."""
+        tasks = self._dispatcher.in_flight.items()
+        return len({task.bundle or index for (name, index), task in tasks if name == stage.name})
+
+    # --- what was held ------------------------------------------------------------------------------
+
+    @property
+    def held(self) -> list[StageRun]:
+        return [stage for stage in self._stages.runs.values() if stage.held]
+
+    def release(self) -> None:
+        """Lets held stages go on, if a user asked for that."""
+        if self.held and is_anyway(self._ledger.paths):
+            for stage in self.held:
+                stage.held = False
+                self._tell(stage, "hold", "")
+
+    def give_up(self) -> bool:
+        """Leaves out what is held once nothing else can be done; returns whether there was anything."""
+        held = self.held
+        waits = not held or self._works(self._dispatcher.in_flight)
+        if waits or any(map(self._finder.has_work, self._stages.runs.values())):
+            return False
+        for stage in held:
+            self._finder.leave(stage, "hold")
+        return True
+
+    def is_over(self) -> bool:
+        """Whether nothing more is begun, and what was begun has ended, but for what others ask."""
+        return self.over and not self._works(self._dispatcher.in_flight)
+
+    def _works(self, tasks: Collection[tuple[str, int]]) -> bool:
+        """Whether any of these tasks ends by itself."""
+        serving = self._stages.serving
+        return bool(tasks) and (serving is None or serving.are_others(tasks))
+
+    def leave_all(self) -> None:
+        """Leaves out what was not begun."""
+        for stage in self._stages.runs.values():
+            left = ranges(i for i in range(stage.size) if not stage.history.state(i).ended)
+            if left:
+                self._ledger.skip(stage, left, "fail_fast", "")
+
+
+def _way(said: Said) -> str:
+    """How a task failed, in a line."""
+    cause = said.get("headline", "")
+    return f"{said['message']}: {cause}" if cause and cause not in said["message"] else said["message"]

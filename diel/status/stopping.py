@@ -1,0 +1,56 @@
+"""Stages that were held or stopped before all their tasks were tried: why, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from diel.errors import counted
+from diel.journal.history import History
+from diel.states import TaskState
+from diel.status.run import LIVE, Status
+
+Stopped = tuple[str, Sequence[str], int]
+"""A stage, by which rule it was stopped and why, and how many of its tasks were not tried."""
+
+
+_UNTRIED = (TaskState.WAITING, TaskState.READY, TaskState.SKIPPED)
+
+
+def stopped_stages(history: History) -> list[Stopped]:
+    found = ((name, stage.held, stage.counts()) for name, stage in history.stages.items() if stage.held)
+    return [(name, held, sum(counts[state.label] for state in _UNTRIED)) for name, held, counts in found]
+
+
+def stopped_of(status: Status) -> list[Stopped]:
+    held = (stage for stage in status.stages if stage.held)
+    return [(stage.name, stage.held, sum(stage[state] for state in _UNTRIED)) for stage in held]
+
+
+def stopped_lines(stages: Iterable[Stopped]) -> list[str]:
+    """`simulate is held: its first 8 tasks failed alike (app): …; 76 tasks not tried`."""
+    lines = []
+    for name, (rule, why), left in stages:
+        how = "is held" if rule == "hold" else "was stopped"
+        lines.append(f"{name} {how}: {' '.join(why.split())}; {counted(left, 'task')} not tried")
+    return lines
+
+
+def answers(status: Status) -> list[str]:
+    """The question that a held stage asks, as commands: while the run goes on, and when it has ended."""
+    if not any(stage.held and stage.held[0] == "hold" for stage in status.stages):
+        return []
+    anyway = f"`diel resume {status.run} --anyway`"
+    if status.state in LIVE:
+        return [
+            f"    go on with it? {anyway}; without an answer the run ends when nothing else is left to do"
+        ]
+    return [f"    mend the cause and `diel resume {status.run}`, or go on all the same: {anyway}"]
+
+
+def stopped_steps(run: str, stages: Iterable[Stopped]) -> list[tuple[str, str]]:
+    """What to do next: commands, and what each is for."""
+    rules = {rule for _, (rule, _), _ in stages}
+    steps = [(f"resume {run}", "tries again what failed or was not tried, once the cause is mended")]
+    if "hold" in rules:
+        steps.append((f"resume {run} --anyway", "tries the rest all the same, whatever fails"))
+    return steps if rules else []

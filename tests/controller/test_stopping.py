@@ -1,0 +1,187 @@
+"""Stages that are given up before all of their tasks were tried, and runs that end at the first failure."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.throwaway import Project, Run
+
+ALIKE = """
+    axes: {seed: {range: 40}}
+    stages:
+      simulate:
+        over: [seed]
+        command: 'test -e ../../../../../mended || { echo "seed $RANDOM: no input file" >&2; exit 3; }'
+      other: {over: [seed], command: "true"}
+      report: {after: [simulate], command: [echo, done]}
+"""
+"""Every simulation fails in the same way until the file `mended` is there."""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return Project(tmp_path / "project").machine("two", 2)
+
+
+def counts(run: Run, project: Project, stage: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(project.diel("status", run.id, "--json"))["stages"][stage]
+    return found
+
+
+def test_a_stage_whose_first_tasks_fail_alike_is_held_and_the_rest_of_the_run_goes_on(
+    project: Project,
+) -> None:
+    project.workflow(ALIKE)
+    run = project.run("--site", "two", code=1)
+    held = counts(run, project, "simulate")
+    assert held["held"]["rule"] == "hold"
+    assert "tasks failed alike (app): exit code 3: seed" in held["held"]["why"]
+    assert held["failed"] < 20
+    assert held["failed"] + held["skipped"] == 40
+    assert counts(run, project, "other")["done"] == 40
+    assert counts(run, project, "report")["skipped"] == 1
+    said = project.diel("status", run.id)
+    assert "simulate is held: its first" in said
+    assert (
+        f"mend the cause and `diel resume {run.id}`, or go on all the same: `diel resume {run.id} --anyway`"
+        in said
+    )
+    assert "it was not tried: its first" in project.diel("explain", run.id, "simulate/39")
+    assert "tasks not tried: its first" in project.diel("explain", run.id)
+    assert "held" in project.diel("resume", run.id, code=1)  # the cause is there still
+    (project.folder / "mended").touch()
+    project.diel("resume", run.id)
+    assert counts(run, project, "simulate")["done"] == 40
+    assert "held" not in counts(run, project, "simulate")
+
+
+def test_a_held_stage_goes_on_all_the_same_if_a_user_says_so(project: Project) -> None:
+    project.workflow(ALIKE)
+    run = project.run("--site", "two", code=1)
+    project.diel("resume", run.id, "--anyway", code=1)
+    assert counts(run, project, "simulate")["failed"] == 40
+
+
+def test_a_held_stage_of_a_run_that_goes_on_is_let_go_by_the_same_command(project: Project) -> None:
+    project.workflow(
+        ALIKE + "      waits: {command: 'until test -e ../../../../../enough; do sleep 0.02; done'}\n"
+    )
+    running = project.start("run", "flow.yaml", "--site", "two")
+    until = time.monotonic() + 30
+    while not (project.folder / "runs").exists() or "is held" not in project.diel("status", code=None):
+        assert time.monotonic() < until
+    said = project.diel("status")
+    assert "go on with it? `diel resume flow-1 --anyway`" in said
+    assert "it is held: its first" in project.diel("explain", "flow-1")
+    assert "goes on" in project.diel("resume", "flow-1", "--anyway")
+    run = project.newest()
+    while counts(run, project, "simulate")["failed"] < 40:
+        assert time.monotonic() < until
+    (project.folder / "enough").touch()
+    project.end(running, code=1)
+    assert counts(run, project, "report")["skipped"] == 1
+
+
+def test_a_killed_controller_forgets_what_it_held_and_the_next_one_finds_it_again(project: Project) -> None:
+    project.workflow(
+        ALIKE + "      waits: {command: 'until test -e ../../../../../enough; do sleep 0.02; done'}\n"
+    )
+    running = project.start("run", "flow.yaml", "--site", "two")
+    until = time.monotonic() + 30
+    while not (project.folder / "runs").exists() or "is held" not in project.diel("status", code=None):
+        assert time.monotonic() < until
+    os.kill(running.pid, signal.SIGKILL)
+    running.communicate()
+    (project.folder / "enough").touch()
+    (project.folder / "mended").touch()
+    project.diel("resume", "flow-1")
+    run = project.newest()
+    assert counts(run, project, "simulate")["done"] == 40
+    assert len({(one["index"]) for one in run.records("done", "simulate")}) == 40
+
+
+@pytest.mark.parametrize(
+    "stage",
+    [
+        "{over: [seed], hold: false, command: 'exit 3'}",
+        "{over: [seed], command: 'exit ${{ 1 + seed % 2 }}'}",  # not alike
+        "{over: [seed], command: 'test ${{ seed }} -lt 1'}",  # one was good
+        "{over: [few], command: 'exit 3'}",
+    ],
+)
+def test_a_stage_is_not_held_where_failures_differ_or_some_are_good_or_few_are_left(
+    project: Project, stage: str
+) -> None:
+    project.workflow(f"axes: {{seed: {{range: 30}}, few: {{range: 6}}}}\nstages:\n  simulate: {stage}\n")
+    run = project.run("--site", "two", code=1)
+    found = counts(run, project, "simulate")
+    assert "held" not in found
+    assert found["skipped"] == 0
+
+
+def test_more_failures_than_a_stage_may_have_stop_it_and_resume_tries_the_rest(project: Project) -> None:
+    project.workflow("""
+        axes: {seed: {range: 40}}
+        stages:
+          simulate:
+            over: [seed]
+            max_failures: 10%
+            retries: {limit: 1, backoff: 0s}
+            command: 'test ${{ seed % 2 }} = 0 || test -e ../../../../../mended'
+          other: {command: "true"}
+    """)
+    run = project.run("--site", "two", code=1)
+    found = counts(run, project, "simulate")
+    assert found["held"] == {"rule": "max_failures", "why": "5 tasks failed, and `max_failures` is 10%"}
+    assert 5 <= found["failed"] < 20
+    assert found["skipped"] > 0
+    assert "simulate was stopped: 5 tasks failed" in project.diel("status", run.id)
+    assert "it was not tried: 5 tasks failed" in project.diel("explain", run.id, "simulate/39")
+    assert "--anyway" not in project.diel("status", run.id)
+    (project.folder / "mended").touch()
+    project.diel("resume", run.id)
+    assert counts(run, project, "simulate")["done"] == 40
+
+
+def test_a_run_that_lost_more_than_it_may_has_failed_though_readers_went_on(project: Project) -> None:
+    project.workflow("""
+        axes: {seed: {range: 40}}
+        stages:
+          simulate:
+            over: [seed]
+            max_failures: 0
+            command: 'test ${{ seed }} != 39; echo "{\\"x\\": 1}" > $DIEL_RESULT'
+            outputs: {x: {value: float}}
+          report: {command: [echo, done], inputs: {x: {from: simulate.x, min_success: 0.5}}}
+    """)
+    run = project.run("--site", "two", code=1)
+    assert counts(run, project, "report")["done"] == 1
+    assert counts(run, project, "simulate")["done"] == 39
+
+
+def test_a_run_with_fail_fast_begins_nothing_after_the_first_failure(project: Project) -> None:
+    project.workflow("""
+        axes: {seed: {range: 40}}
+        stages:
+          first: {command: 'test -e ../../../../../mended'}
+          simulate: {over: [seed], command: "sleep 0.05"}
+          report: {after: [simulate], command: [echo, done]}
+    """)
+    said = project.diel("run", "flow.yaml", "--site", "two", "--fail-fast", code=1)
+    run = project.newest()
+    assert "first was stopped: first/0 failed, and the run was to stop at that" in said
+    found = counts(run, project, "simulate")
+    assert found["skipped"] > 0
+    assert found["skipped"] + found["done"] == 40
+    assert counts(run, project, "report")["skipped"] == 1
+    assert "it was not tried: first/0 failed" in project.diel("explain", run.id, "simulate/39")
+    (project.folder / "mended").touch()
+    project.diel("resume", run.id)
+    assert counts(run, project, "simulate")["done"] == 40
