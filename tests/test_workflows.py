@@ -25,9 +25,17 @@ Changes = dict[str, str]
 """Texts of a workflow file, and what stands in their place."""
 
 
-def run(name: str, folder: Path, changes: Changes | None = None) -> tuple[float, str]:
-    """Runs a shipped workflow in an empty directory; returns the seconds it took and what it said."""
+def run(
+    name: str, folder: Path, changes: Changes | None = None, copied: tuple[str, ...] = ()
+) -> tuple[float, str]:
+    """Runs a shipped workflow in an empty directory; returns the seconds it took and what it said.
+
+    It is there with the files in `copied` if it has any, as it has to be where it exports something.
+    """
     file = shipped("workflows") / f"{name}.yaml"
+    for other in copied:
+        file = folder / f"{name}.yaml"
+        shutil.copy(shipped("workflows") / other, folder)
     if changes:
         file = changed(file, folder, changes)
     began = time.monotonic()
@@ -261,17 +269,28 @@ def test_two_coupled_solvers_equal_the_undivided_one(tmp_path: Path) -> None:
     assert float(difference[1]) < 1e-15  # C's exp is not NumPy's in every bit
 
 
+RELAX = ("relax.yaml", "relax.c", "relax.in")
 LACKING = " and ".join(name for name in ("mpicc.openmpi", "mpirun.openmpi") if shutil.which(name) is None)
 
 
 @pytest.mark.skipif(bool(LACKING), reason=f"no {LACKING}: install openmpi-bin and libopenmpi-dev")
 def test_clusters_are_relaxed_to_their_known_energies_under_another_mpi(tmp_path: Path) -> None:
-    run("relax", tmp_path)
+    run("relax", tmp_path, copied=RELAX)
     assert value(tmp_path, "compare.reduced") == pytest.approx(
         [-44.326801, -279.248470, -876.461207], abs=1e-5
     )
     assert max(value(tmp_path, "relax.force")) < 1e-8
     assert "13 atoms, 2 ranks" in logged(tmp_path, "relax/0")
+
+
+@pytest.mark.skipif(bool(LACKING), reason=f"no {LACKING}: install openmpi-bin and libopenmpi-dev")
+def test_a_workflow_that_is_included_twice_gives_each_its_own(tmp_path: Path) -> None:
+    run("corresponding_states", tmp_path, copied=("corresponding_states.yaml", *RELAX))
+    argon, xenon = (value(tmp_path, f"{element}.relax.energy") for element in ("argon", "xenon"))
+    assert [x / a for a, x in zip(argon, xenon, strict=True)] == pytest.approx([0.0200 / 0.0104] * 2)
+    assert "55 atoms: argon -279.24" in logged(tmp_path, "same/1")
+    exported = {path.name for path in (tmp_path / "results").iterdir()}
+    assert exported == {"argon-13.xyz", "argon-55.xyz", "xenon-13.xyz", "xenon-55.xyz"}
 
 
 @pytest.mark.parametrize("name", ["online_training", "coupled_solvers"])

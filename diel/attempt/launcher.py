@@ -17,7 +17,7 @@ from pathlib import Path
 from diel.attempt.block import with_hosts
 from diel.attempt.bundle import AT_LAUNCHER, LAUNCHER, Work
 from diel.attempt.mpi import World
-from diel.attempt.reaper import end_marked
+from diel.attempt.reaper import end_marked, kill_marked
 
 PIDS = ".launched"
 NOT_HERE = "these-are-the-ranks-already:write-launcher-in-the-command"
@@ -101,5 +101,6 @@ class Launches:
 
     def end(self) -> None:
         """Ends what the command left running: a launcher ends its ranks, which may be on other nodes."""
-        end_marked("DIEL_TASK_DIR", self._folder, PATIENCE)
+        if end_marked("DIEL_TASK_DIR", self._folder, PATIENCE):
+            kill_marked("DIEL_TASK_DIR", self._folder)  # what they started meanwhile
         Path(self._pids).unlink(missing_ok=True)
