@@ -56,13 +56,19 @@ class Columns(NamedTuple):
             return [self.apply(item) for item in value]
         if isinstance(value, str):
             return value
+        if not any(hasattr(value, one) for one in ("columns", "data_vars", "column_names")):
+            raise UnitsError(f"a {type(value).__name__} has no columns", "write units as one text")
+        if type(value).__module__.startswith("xarray"):
+            has = [str(name) for name in value.variables]
+        else:
+            has = [str(name) for name in getattr(value, "column_names", None) or value.columns]
+        if missing := [name for name in self.rules if name not in has]:
+            raise UnitsError(f"it has no column '{missing[0]}' to convert", f"it has: {', '.join(has)}")
         if hasattr(value, "set_column"):  # pyarrow's
             for name, rule in self.rules.items():
                 column = rule.apply(value.column(name).to_numpy())
                 value = value.set_column(value.column_names.index(name), name, [column])
             return value
-        if not hasattr(value, "columns") and not hasattr(value, "data_vars"):
-            raise UnitsError(f"a {type(value).__name__} has no columns", "write units as one text")
         found = value.copy()
         for name, rule in self.rules.items():
             found[name] = rule.apply(found[name])

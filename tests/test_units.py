@@ -62,6 +62,15 @@ def test_columns_have_units_of_their_own() -> None:
         conversions({"e": "eV"}, "meV")
 
 
+def test_a_column_that_is_not_there_is_told() -> None:
+    pandas = pytest.importorskip("pandas", reason="diel[tables] is not installed")
+    table, rule = pandas.DataFrame({"e": [1.0], "n": [3]}), Columns({"e": Conversion(2.0)})
+    assert rule.apply(table).to_dict("list") == {"e": [2.0], "n": [3]}
+    assert table["e"][0] == 1.0
+    with pytest.raises(UnitsError, match="it has no column 'x' to convert; it has: e, n"):
+        Columns({"x": Conversion(2.0)}).apply(table)
+
+
 def test_lists_are_converted_item_by_item_and_texts_stay() -> None:
     assert Conversion(2.0, 1.0).apply([1, [2.0], "a", None, True]) == [3.0, [5.0], "a", None, True]
     with pytest.raises(UnitsError, match="has no columns"):

@@ -12,7 +12,7 @@ from typing import Any
 from diel.artifacts import Artifact
 from diel.attempt.bundle import Request
 from diel.context import Context
-from diel.errors import ModuleError
+from diel.errors import HintedError, ModuleError
 from diel.modules.annotations import OBJECTS
 from diel.modules.catalogue import Module
 from diel.modules.definition import way_of
@@ -172,5 +172,5 @@ def _loaded(name: str, kind: str, value: Artifact, rule: Any) -> Any:
     try:
         found = load(kind, value, value.inside)
         return found if rule is None else rule.apply(found)
-    except (BadData, KeyError) as error:
+    except (BadData, HintedError) as error:
         raise ModuleError(f"input '{name}': {error}") from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -168,10 +169,11 @@ def _resolve(
 def _find_modules(found: Check, folder: Path, cwd: Path) -> None:
     named = {name: stage.module for name, stage in found.workflow.stages.items() if stage.module is not None}
     folders = search_path(folder, cwd) if named else ()
+    seek = cache(find)  # many stages may run one function
     for name, module in named.items():
         home = found.document.home(("stages", name, "module"))
         try:
-            made = find(module, folders if home is None else (home / "modules", *folders))
+            made = seek(module, folders if home is None else (home / "modules", *folders))
             outputs = found.workflow.stages[name].outputs
             declared = [label for label, output in outputs.items() if output.form is None]
             found.modules[name] = made._replace(signature=made.signature.named(declared))

@@ -99,16 +99,18 @@ def _dataarray(path: str, inside: str | None) -> Any:
     return next(iter(found.data_vars.values()))
 
 
-def _structure(path: str, inside: str | None) -> Any:
+def _structure(path: str, inside: str | None, frames: Any = -1) -> Any:
     from ase.io import read  # here: ASE loads slowly
+    from ase.io.formats import UnknownFileTypeError
 
-    return read(path)
+    try:
+        return read(path, index=frames)
+    except UnknownFileTypeError as error:
+        raise BadData(f"{path} is of no format of atoms that ASE knows") from error
 
 
 def _structures(path: str, inside: str | None) -> Any:
-    from ase.io import read  # here: ASE loads slowly
-
-    return read(path, index=":")
+    return _structure(path, inside, ":")
 
 
 _LOADERS = {
