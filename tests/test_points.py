@@ -149,6 +149,26 @@ def test_derived_points_trials_and_rounds_choose_too(tmp_path: Path) -> None:
     assert picked_tasks(looped, "check", range(3), {"round": Typed("2")}) == [2]
 
 
+@pytest.mark.parametrize(
+    ("typed", "index"),
+    [
+        ("a b", 0),
+        ("", 1),
+        ("007", 2),
+        ("x=y", 3),
+        ("true", 4),
+        ("null", 5),
+        ("[1,2]", 6),
+        ('{"k": 1}', 7),
+        ("7", 8),
+    ],
+)
+def test_texts_lists_and_words_of_yaml_choose_too(tmp_path: Path, typed: str, index: int) -> None:
+    values = '["a b", "", "007", "x=y", true, null, [1, 2], {k: 1}, 7]'
+    run = Handmade(tmp_path, f"axes: {{n: {{values: {values}}}}}\nstages: {{a: {{over: [n], command: x}}}}")
+    assert picked_tasks(Recorded(run.paths), "a", range(9), {"n": Typed(typed)}) == [index]
+
+
 def test_what_was_typed_may_be_rounded(tmp_path: Path) -> None:
     axes = "axes: {x: {linspace: [0, 1, 4]}, y: {values: [0.3333, 0.33334, 1]}}"
     run = Handmade(tmp_path, f"{axes}\nstages: {{a: {{over: [x, y], command: x}}}}")

@@ -33,7 +33,7 @@ from diel.project.submission import Submission, make_submission, refuse_unwanted
 from diel.scheduler import SchedulerBusy, scheduler_named
 from diel.scheduler.inside import END, KEPT
 from diel.states import EXIT_CODES, RunState
-from diel.status.tasks import named_task
+from diel.values import task_text
 
 AHEAD = 30.0
 """Seconds before a controller lets go of its run at which it asks for its successor."""
@@ -127,7 +127,9 @@ class Signals:
             self.successor.look()
         if len(history.failures) != len(self._told):
             for key in history.failures.keys() - self._told:
-                say(f"{named_task(history.failures[key])} failed: {history.failures[key].get('message', '')}")
+                record = history.failures[key]
+                task = task_text("{}/{}".format(*key), record.get("point"))
+                say(f"{task} failed: {record.get('message', '')}")
             self._told = set(history.failures)
 
 

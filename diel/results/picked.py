@@ -30,7 +30,8 @@ class Typed(str):
     @property
     def meanings(self) -> Iterator[Any]:
         """What it can mean, the plainest first."""
-        yield scalar(self)
+        if self:
+            yield scalar(self)
         yield str(self)
         if self[:1] in ("[", "{"):
             with contextlib.suppress(ValueError):
@@ -113,9 +114,12 @@ def _at(run: Recorded, stage: str, wanted: Mapping[str, Any]) -> list[int]:
 def _places(points: Points, name: str, value: Any) -> set[int]:
     """The points at which a parameter has a value; if none has, those that round to what was typed."""
     found = {place for one in _meanings(value) for place in points.places(name, one)}
+    column = points.columns[points.parameters.index(name)]
+    if isinstance(value, Typed) and len(found) > 1:  # `007` is the text before it is the number 7
+        found = {place for place in found if value_text(column[place]) == value} or found
     if found or not (isinstance(value, Typed) and value.digits >= LEAST_DIGITS):
         return found
-    column, number = points.columns[points.parameters.index(name)], float(value)
+    number = float(value)
     floats = ((place, column[place]) for place in near(column, number))
     return {p for p, one in floats if isinstance(one, float) and float(f"{one:.{value.digits}g}") == number}
 
