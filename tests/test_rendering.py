@@ -131,3 +131,15 @@ def test_a_module_gets_the_path_and_what_is_missing_in_a_value_is_told_with_its_
     run = project.run(code=1)
     assert run.results("read")[1]["values"] == {"text": "# 1\nx = 1.0\n"}
     assert run.failure("read", 0)["message"].startswith("deck.in:2: division by zero")
+
+
+def test_a_template_has_the_paths_of_inputs_that_are_staged(project: Project) -> None:
+    disk = project.folder / "disk"
+    project.machine("mine", 2, f"local: {{dir: {disk}}}")
+    project.workflow(
+        FLOW.replace("inputs: {mesh: mesh.mesh}", "inputs: {mesh: {from: mesh.mesh, stage: node}}")
+    )
+    place = project.run("--site", "mine").stdout("solve", 1).splitlines()[1].split()[1]
+    assert Path(place).is_relative_to(disk)
+    assert Path(place).read_text() == "ge\n"
+    assert "4 tasks done (4 cached)" in project.diel("run", "flow.yaml")

@@ -15,7 +15,7 @@ from diel.check.names import visible_names
 from diel.errors import counted
 from diel.expressions import ExpressionError, Template, parse
 from diel.graph import Key
-from diel.spec import Stage, Workflow
+from diel.spec import Output, Stage, Workflow
 from diel.spec.forms.rows import FileForm
 from diel.spec.model import found as shown
 from diel.spec.rendering import Rendering
@@ -36,11 +36,20 @@ def check_exports(found: Check, counts: Mapping[str, int | None], values: Mappin
                 continue
             _check_kind(found, name, label, key)
             try:
-                template = parse(output.export)
-                if not _check_axes(found, name, key, template, counts):
+                template = parse(_whole(output))
+                sure = stage.when is None  # else it may leave out what would be the same
+                if not (sure and _check_axes(found, name, key, template, counts)):
                     _check_paths(found, f"{name}.{label}", key, template, values, own, owners)
             except ExpressionError:
                 continue  # which has its own message
+
+
+def _whole(output: Output) -> str:
+    """The path with what is put below it: a file under its own name, those of a pattern."""
+    export = str(output.export)
+    if output.glob is not None:
+        return f"{export}/{output.glob}"
+    return export + (output.path or "").rpartition("/")[2] if export.endswith("/") else export
 
 
 def _check_kind(found: Check, name: str, label: str, key: Key) -> None:
@@ -49,9 +58,7 @@ def _check_kind(found: Check, name: str, label: str, key: Key) -> None:
     returns = None if module is None else module.signature.returns
     if module is None or returns is None or label not in returns or label in module.signature.artifacts:
         return
-    if returns[label] in ("int", "float", "str", "bool", "None") or returns[label].startswith(
-        ("list", "dict")
-    ):
+    if returns[label].partition("[")[0].strip() in _VALUES:
         hint = "drop it: `diel results --csv` prints values as a table"
         found.add(key, f"`export` is about files, and '{label}' is {returns[label]}", hint)
 
@@ -95,7 +102,7 @@ def _check_paths(
     axes = axes_read(found, stage, template.references, visible_names(found, name), found.set_later(name))
     if axes is None:
         return
-    for axis, wanted in axes.items():
+    for axis, wanted in axes.items() if stage.when is None else ():
         points = found.points[axis]
         if len(points) <= _LOOKED_AT and sum(1 for _ in distinct(points, wanted)) < len(points):
             others = [one for one in points.parameters if one not in wanted]
@@ -105,13 +112,15 @@ def _check_paths(
     seen: dict[str, str] = {}
     for scope in islice(scopes(found, axes, values), _LOOKED_AT):
         text = template.text_value(scope)
-        path = os.path.normpath(found.folder / text) + ("/" if text.endswith("/") else "")
+        path = os.path.normpath(found.folder / text)
         point = ", ".join(f"{one}={scope[one]}" for read in axes.values() for one in sorted(read))
         real = os.path.realpath(path)
+        if path in seen and stage.when is not None:
+            continue
         if path in seen:
             hint = f"the values {point} and {seen[path]} give the same path"
             found.add(key, f"{shown(text)} is written by several tasks", hint)
-        elif (other := owners.get(path)) is not None and not path.endswith("/"):
+        elif (other := owners.get(path)) is not None:
             found.add(key, f"{shown(text)} is written by '{other}' too", "give each a path of its own")
         elif (what := own.get(real) or own.get(os.path.dirname(real))) is not None:
             found.add(key, f"{shown(text)} is {what}", "export to another path")

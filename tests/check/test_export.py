@@ -68,3 +68,22 @@ def test_a_path_that_is_taken_is_told(folder: Path, over: str, path: str, messag
     problem = the_problem(folder, FLOW.format(over=over, path=path))
     assert problem.message == message
     assert hint in problem.hint
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        '{path: "${{ m }}.csv", export: r/}',
+        '{glob: "${{ m }}-*.xyz", export: r}',
+        '{path: o.csv, export: "r/${{ m == \'si\' }}"}}, when: "${{ x == 1 }}", env: {A: B',
+    ],
+)
+def test_names_may_tell_files_apart_and_conditions_leave_tasks_out(folder: Path, output: str) -> None:
+    over = "m, x" if "when" in output else "m"
+    checked(
+        folder,
+        f"""
+        axes: {{m: {{values: [si, ge]}}, x: {{range: 2}}}}
+        stages: {{a: {{command: [echo], over: [{over}], outputs: {{o: {output}}}}}}}
+        """,
+    )
