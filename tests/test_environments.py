@@ -265,7 +265,7 @@ def test_a_site_knows_its_machine_and_beats_the_workflow(project: Project) -> No
         environments: {it: {variables: {WHO: workflow}}}
         stages: {a: {environment: it, command: 'echo "$WHO $TOO"'}}
     """)
-    for site, said in {"local": "workflow", "base": "base base", "mine": "mine base"}.items():
+    for site, said in {"base": "base base", "mine": "mine base"}.items():
         run = project.run("--site", site)
         assert (run.root / "tasks/a/0/stdout").read_text().strip() == said
         assert run.counts("a") == {"done": 1}
