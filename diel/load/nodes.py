@@ -353,8 +353,10 @@ class Source:
         whole = tuple(key)
         moved = None if self.elsewhere is None else self.elsewhere(whole, offset)
         if moved is not None:
-            source, whole, offset = moved
-            return source.problem(whole, message, hint, offset=offset, at_key=at_key)
+            source, written, offset = moved
+            if source.path != self.path:
+                message, hint = (_without(str(whole[1]), text) for text in (message, hint))
+            return source.problem(written, message, hint, offset=offset, at_key=at_key)
         if self.root is None:
             return self.at(0, whole, message, hint)
         trail, rest = descend(self.root, whole)
@@ -382,6 +384,12 @@ class Source:
             before = "" if each.first is None else f"the first is at line {line}, column {column}; "
             problems.append(self.at(each.at, each.key, each.message, before + each.hint))
         return problems
+
+
+def _without(label: str, text: str) -> str:
+    """What is said of a key of another file, in the names of that file."""
+    before = label.rpartition(".")[0]
+    return re.sub(rf"(?<![\w./]){re.escape(before)}[.{JOINT}](?=\w)", "", text) if before else text
 
 
 def _dotted(key: Key) -> str:

@@ -216,3 +216,13 @@ def test_many_includes_of_includes_are_refused_soon(folder: Folder) -> None:
     folder.write("l30.yaml", "diel: 1\nname: l\nstages: {s: {command: [echo]}}\n")
     problems = folder.problems("include: {l: l0.yaml}\n")
     assert any("more than 1000 workflows are included" in one for one in problems)
+
+
+def test_what_is_said_of_an_included_file_has_the_names_of_that_file(folder: Folder) -> None:
+    folder.write(
+        "sub/wrong.yaml", RELAX.replace("hp.cutoff }}", "hp.cutof }}").replace("fit.error }}", "fat.error }}")
+    )
+    problems = folder.problems("include: {one: sub/wrong.yaml, two: sub/wrong.yaml}\n")
+    told = "\n".join(problems)
+    assert "run, scf, fit" in told
+    assert "one." not in told
