@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
-from itertools import islice, product
+from itertools import chain, compress, islice, product
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -30,6 +30,8 @@ FEW = 2_000
 LOOKED_AT = 1_000_000
 """The most points to look at for the one that is wrong."""
 CHUNK = 20_000
+SOME = 4
+"""Values to tell apart one after the other, which is quicker for so few."""
 MOST_ASKS = 10_000
 """The most different demands to place; others are placed when their tasks could begin."""
 _SHADES = ("memory", "walltime", "timeout", "backoff")
@@ -118,7 +120,7 @@ class _Known:
             when = parse_expression(self.stage.when)
             self.templates |= {_WHEN: when} if self.axes_of(when) is not None else {}
         self._reads_files = any(
-            chain[0] in ("files", "params") for one in self.templates.values() for chain in one.references
+            read[0] in ("files", "params") for one in self.templates.values() for read in one.references
         )
 
     @property
@@ -129,65 +131,59 @@ class _Known:
     def axes_of(self, template: Template) -> dict[str, tuple[str, ...]] | None:
         """The axes that a template reads, with the parameters; None if it reads what only a run shows."""
         found: dict[str, set[str]] = {}
-        for chain in self._chains(template.references):
-            label = self._owners.get(chain[0], chain[0])
+        for read in self._names(template.references):
+            label = self._owners.get(read[0], read[0])
             if label in self._points:
                 known = self._points[label].parameters
-                own = chain[0] if chain[0] in known else chain[1] if len(chain) > 1 else ""
+                own = read[0] if read[0] in known else read[1] if len(read) > 1 else ""
                 found.setdefault(label, set()).update({own} & {*known} or known)
-            elif chain[:2] == ("task", "index") and len(self._points) == len(self.stage.over):
+            elif read[:2] == ("task", "index") and len(self._points) == len(self.stage.over):
                 found["task"] = {"index"}
                 for label, points in self._points.items():  # all, so that tasks are numbered
                     found[label] = {*points.parameters}
-            elif chain[:2] not in (("task", "attempt"), ("task", "stage")) and (
-                chain[0] != "hp" or len(chain) < 2 or chain[1] not in self._hp
+            elif read[:2] not in (("task", "attempt"), ("task", "stage")) and (
+                read[0] != "hp" or len(read) < 2 or read[1] not in self._hp
             ):
                 return None
         order = sorted(found, key=lambda label: label != "task" and 1 + self.stage.over.index(label))
         return {label: tuple(sorted(found[label])) for label in order}
 
-    def _chains(self, references: Iterable[tuple[str, ...]]) -> Iterator[tuple[str, ...]]:
+    def _names(self, references: Iterable[tuple[str, ...]]) -> Iterator[tuple[str, ...]]:
         """The names that are read, but those of files that are there; for `params` what these read."""
-        for chain in references:
-            if chain[0] == "files" and chain[1:] and chain[1] in self._files:
+        for read in references:
+            if read[0] == "files" and read[1:] and read[1] in self._files:
                 continue
-            if chain[0] == "params" and chain[1:] and chain[1] in self.stage.params:
-                yield from parse_tree(self.stage.params[chain[1]]).references
+            if read[0] == "params" and read[1:] and read[1] in self.stage.params:
+                yield from parse_tree(self.stage.params[read[1]]).references
             else:
-                yield chain
+                yield read
 
     def count(self, axes: Axes) -> int:
         return prod(len(self._points[label]) for label in axes if label != "task")
 
     def rows(self, axes: Axes) -> Iterator[Row]:
         """The values of the parameters that are read, at each combination of points."""
-        columns = [self._rows_of(label, names) for label, names in axes.items() if label != "task"]
-        if len(columns) == 1 and "task" not in axes:
-            yield from columns[0]
-            return
-        for index, parts in enumerate(product(*columns)):
-            row = tuple(value for part in parts for value in part)
-            yield (index, *row) if "task" in axes else row
+        points = {label: names for label, names in axes.items() if label != "task"}
+        if len(points) == 1:
+            found = next(self._rows_of(label, names) for label, names in points.items())
+        elif all(len(names) == 1 for names in points.values()):
+            found = product(*(self._column(label, name) for label, (name,) in points.items()))
+        else:
+            parts = product(*(self._rows_of(label, names) for label, names in points.items()))
+            found = (tuple(chain.from_iterable(row)) for row in parts)
+        return ((index, *row) for index, row in enumerate(found)) if "task" in axes else found
 
     def _rows_of(self, label: str, names: tuple[str, ...]) -> Iterator[Row]:
+        return zip(*(self._column(label, name) for name in names), strict=True)
+
+    def _column(self, label: str, name: str) -> Sequence[Any]:
         points = self._points[label]
-        return zip(*(points.columns[points.parameters.index(name)] for name in names), strict=True)
+        return points.columns[points.parameters.index(name)]
 
     def are_numbers(self, axes: Axes) -> bool:
         """Whether all that is read at the points are plain numbers."""
-        for label, names in axes.items():
-            columns = (
-                []
-                if label == "task"
-                else [
-                    self._points[label].columns[self._points[label].parameters.index(name)] for name in names
-                ]
-            )
-            if not all(
-                isinstance(column, range) or {*map(type, column)} <= {int, float} for column in columns
-            ):
-                return False
-        return True
+        columns = [self._column(label, name) for label, name in _read(axes) if label != "task"]
+        return all(isinstance(one, range) or {*map(type, one)} <= {int, float} for one in columns)
 
     def scope(self, axes: Axes, row: Row) -> dict[str, Any]:
         """What an expression can read at a point."""
@@ -240,6 +236,8 @@ class _Known:
         try:
             yield from list(self._placed())
         except (Misfit, ExpressionError, ArithmeticError, TypeError, ValueError) as error:
+            if isinstance(error, Misfit) and error.place:
+                raise
             # At which point? Or is none as bad as the extremes together?
             yield from islice(self._each(), LOOKED_AT)
             if prod(self.count(axes) for _, axes in self._parts) > LOOKED_AT:
@@ -259,11 +257,16 @@ class _Known:
     def _placed(self) -> Iterator[Ask]:
         order = [key for keys, _ in self._parts for key in keys if key != _WHEN]
         places = [order.index(key) for key in self.demand.templates]
-        found = [_different(self, keys, axes) for keys, axes in self._parts]
+        axes = {label: names for _, part in self._parts for label, names in part.items()}
+        found = [_different(self, keys, own) for keys, own in self._parts]
         every = ((one,) for one in found[0]) if len(found) == 1 else product(*found)
         for combination in islice(every, MOST_ASKS):
-            flat = [value for values in combination for value in values]
-            yield self.demand.ask([flat[place] for place in places])
+            flat = [value for values, _ in combination for value in values]
+            try:
+                yield self.demand.ask([flat[place] for place in places])
+            except Misfit:
+                self.demand.of(self.scope(axes, tuple(value for _, row in combination for value in row)))
+                raise  # that point is not as bad as the extremes together
 
 
 class _Lazily(Mapping[str, Any]):
@@ -285,55 +288,85 @@ class _Lazily(Mapping[str, Any]):
 # --- many points ----------------------------------------------------------------------------------
 
 
-def _different(known: _Known, keys: Sequence[Place], axes: Axes) -> Iterator[Row]:
-    """The different values of some expressions, as a file would write them; of shades the least and the most.
+def _different(known: _Known, keys: Sequence[Place], axes: Axes) -> Iterator[tuple[Row, Row]]:
+    """The different values of some expressions, as a file would write them, each with a point that has them.
 
-    Chunk by chunk, so that what is wrong at the first points is found soon.
+    Of shades the least and the most, which can be those of several points. Chunk by chunk, so that what is
+    wrong at the first points is found soon.
     """
     functions = {key: _function(known, key, axes) for key in keys}
     wanted = functions.pop(_WHEN, None)
     shades = [key for key, made in functions.items() if key[-1] in _SHADES and made.unit is not None]
     others = [key for key in functions if key not in shades]
-    bounds: dict[Row, tuple[Row, Row]] = {}
-    rows = known.rows(axes)
+    found: dict[Row, list[tuple[Row, Row]]] = {}
 
     def written(kind: Row, corner: Row) -> Row:
         given = dict(zip([*others, *shades], [*kind, *corner], strict=True))
         return tuple(plain_value(key, made.whole(given[key])) for key, made in functions.items())
 
+    rows = known.rows(axes)
     while chunk := list(islice(rows, CHUNK)):
-        chunk = chunk if wanted is None else [row for row in chunk if wanted.function(*row)]
-        columns = {key: [made.function(*row) for row in chunk] for key, made in functions.items()}
-        kinds = list(zip(*(columns[key] for key in others), strict=True)) if others else [()] * len(chunk)
-        for kind, alike in _grouped(kinds).items():
-            parts = [
-                columns[key] if len(alike) == len(chunk) else [columns[key][i] for i in alike]
-                for key in shades
-            ]
-            least, most = tuple(map(min, parts)), tuple(map(max, parts))
-            if kind not in bounds:
-                yield written(kind, least)
-            low, high = bounds.get(kind, (least, most))
-            bounds[kind] = tuple(map(min, low, least)), tuple(map(max, high, most))
-    for kind, corners in bounds.items() if shades else ():
-        yield from (written(kind, corner) for corner in corners)
+        if wanted is not None and not (chunk := list(compress(chunk, _values(wanted, chunk)))):
+            continue
+        columns = {key: _values(made, chunk) for key, made in functions.items()}
+        kinds = list(zip(*(columns[key] for key in others), strict=True)) or [()] * len(chunk)
+        for kind, places in _grouped(kinds).items():
+            corners = [_corner(pick, [columns[key] for key in shades], places, chunk) for pick in (min, max)]
+            if kind not in found:
+                yield written(kind, corners[0][0]), corners[0][1]
+            before = found.setdefault(kind, corners)
+            found[kind] = [_further(*both) for both in zip((min, max), before, corners, strict=True)]
+    for kind, corners in found.items() if shades else ():
+        yield from ((written(kind, corner), row) for corner, row in corners)
 
 
-def _grouped(kinds: Sequence[Row]) -> dict[Row, Sequence[int]]:
+def _values(made: Compiled, rows: Sequence[Row]) -> list[Any]:
+    arguments = list(zip(*rows, strict=True))
+    return list(map(made.function, *arguments)) if arguments else [made.function() for _ in rows]
+
+
+def _grouped(kinds: Sequence[Row]) -> Mapping[Row, Sequence[int]]:
     """The places of each kind."""
-    if len({*kinds}) == 1:
+    different = {*kinds}
+    if len(different) == 1:
         return {kinds[0]: range(len(kinds))}
+    if len(different) <= SOME:
+        return {one: [place for place, kind in enumerate(kinds) if kind == one] for one in different}
     found: dict[Row, list[int]] = {}
     for place, kind in enumerate(kinds):
         found.setdefault(kind, []).append(place)
-    return {**found}
+    return found
+
+
+def _corner(
+    pick: Callable[..., Any], columns: Sequence[Sequence[Any]], places: Sequence[int], rows: Sequence[Row]
+) -> tuple[Row, Row]:
+    """The least or the most of each column at some places, and a row that has that of the first column."""
+    parts = [
+        column if len(places) == len(rows) else [column[place] for place in places] for column in columns
+    ]
+    corner = tuple(map(pick, parts))
+    return corner, rows[places[parts[0].index(corner[0])] if parts else places[0]]
+
+
+def _further(pick: Callable[..., Any], before: tuple[Row, Row], now: tuple[Row, Row]) -> tuple[Row, Row]:
+    corner = tuple(map(pick, before[0], now[0]))
+    return corner, before[1] if corner == before[0] else now[1]
 
 
 def _function(known: _Known, key: Place, axes: Axes) -> Compiled:
     template = known.templates[key]
-    names = [name for names in axes.values() for name in names]
-    if known.are_numbers(axes) and "task" not in axes:
-        made = compiled(template, names, known.scope({}, ()))
+    if known.are_numbers(axes):
+        named = {(label, name): f"x{at}" for at, (label, name) in enumerate(_read(axes))}
+        made = compiled(
+            template,
+            named | {(one,): x for (label, one), x in named.items() if label != "task"},
+            known.scope({}, ()),
+        )
         if made is not None:
             return made
     return Compiled(lambda *row: template.value(known.scope(axes, row)), None)
+
+
+def _read(axes: Axes) -> Iterator[tuple[str, str]]:
+    return ((label, name) for label, names in axes.items() for name in names)

@@ -7,7 +7,7 @@ gives what `Expression.value` gives; an expression with anything else in it is n
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from diel.expressions.expression import chain_of
@@ -38,15 +38,18 @@ class _Unfit(Exception):
     """The expression holds something that is no plain computation."""
 
 
-def compiled(template: Template, parameters: Sequence[str], scope: Mapping[str, Any]) -> Compiled | None:
+def compiled(
+    template: Template, parameters: Mapping[tuple[str, ...], str], scope: Mapping[str, Any]
+) -> Compiled | None:
     """A template as a function of parameters that are numbers; None where it cannot be one.
 
-    Other names have the values of `scope`.
+    `parameters` gives the arguments by the dotted names that they stand for; other names have the values of
+    `scope`.
     """
     whole = template.whole
     if whole is None:
         return None
-    arguments = ", ".join(parameters)
+    arguments = ", ".join(dict.fromkeys(parameters.values()))
     tree = ast.parse(".".join(whole.chain), mode="eval").body if whole.tree is None else whole.tree
     compiler = _Compiler(parameters, scope)
     try:
@@ -63,15 +66,15 @@ def compiled(template: Template, parameters: Sequence[str], scope: Mapping[str, 
 
 
 class _Compiler:
-    def __init__(self, parameters: Sequence[str], scope: Mapping[str, Any]) -> None:
-        self._parameters = frozenset(parameters)
+    def __init__(self, parameters: Mapping[tuple[str, ...], str], scope: Mapping[str, Any]) -> None:
+        self._parameters = parameters
         self._scope = scope
 
     def take(self, node: ast.expr) -> tuple[Unit, ast.expr]:
         """The unit of a node, and the node with plain numbers. Raises _Unfit."""
         chain = chain_of(node)
         if chain is not None:
-            return self._name(node, chain)
+            return self._name(chain)
         match node:
             case ast.Constant(value=value):
                 return _constant(value)
@@ -87,11 +90,9 @@ class _Compiler:
                 return self._call(name, [self.take(one) for one in args])
         raise _Unfit
 
-    def _name(self, node: ast.expr, chain: tuple[str, ...]) -> tuple[Unit, ast.expr]:
-        if chain[0] in self._parameters:
-            if len(chain) > 1:
-                raise _Unfit
-            return _NONE, node
+    def _name(self, chain: tuple[str, ...]) -> tuple[Unit, ast.expr]:
+        if chain in self._parameters:
+            return _NONE, ast.Name(self._parameters[chain], ast.Load())
         value: Any = self._scope
         for name in chain:
             if not isinstance(value, Mapping) or name not in value:
