@@ -185,6 +185,7 @@ class Plan(NamedTuple):
                     "pool": stage.pool,
                     "shape": stage.shape.label,
                     "cores": stage.cores,
+                    "asks": None if stage.demand is None else stage.demand.document(),
                     "gpus": stage.gpus,
                     "launcher": list(stage.launcher),
                     **_environment(self.workflow.stages[stage.name]),

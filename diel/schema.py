@@ -47,6 +47,14 @@ def schema() -> dict[str, Any]:
     for name in _SIZES:
         for key, field in definitions[name]["properties"].items():
             definitions[name]["properties"][key] = _or_expression(field)
+    for name in ("Resources", "Retries"):  # what a task asks for
+        whole = next(
+            one for one in definitions[name].get("anyOf", [definitions[name]]) if "properties" in one
+        )
+        whole["properties"] = {key: _or_text(field) for key, field in whole["properties"].items()}
+    definitions["Retries"]["anyOf"].append(_EXPRESSION)
+    for stage in (definitions["Stage"]["properties"], definitions["PartialStage"]["properties"]):
+        stage |= {key: _or_text(stage[key]) for key in ("timeout", "environment")}
     one = [{"required": ["module"]}, {"required": ["command"]}]
     definitions["Stage"]["anyOf"] = [{"required": ["extends"]}, {"oneOf": one}]
     made["required"].remove("stages")
@@ -81,6 +89,12 @@ def _any_of(field: dict[str, Any], branches: list[dict[str, Any]]) -> None:
     for key in ("type", "anyOf", "items"):
         field.pop(key, None)
     field["anyOf"] = branches
+
+
+def _or_text(field: dict[str, Any]) -> dict[str, Any]:
+    """Lets a field take an expression instead of its value."""
+    said: dict[str, Any] = {key: field.pop(key) for key in ("description", "default") if key in field}
+    return {**said, "anyOf": [*field.get("anyOf", [field]), _EXPRESSION]}
 
 
 def _or_expression(field: dict[str, Any]) -> dict[str, Any]:

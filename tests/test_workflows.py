@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import re
@@ -124,6 +125,18 @@ def test_lattice_constants_are_found_by_functions_of_ase(tmp_path: Path) -> None
     found, measured = value(tmp_path, "compare.lattice"), [4.05, 3.52, 3.61, 3.89, 4.09, 3.92, 4.08]
     assert found == pytest.approx(measured, rel=0.015)
     assert value(tmp_path, "stiffness.modulus")[2] == pytest.approx(134, rel=0.03)  # GPa, of copper
+
+
+def test_strong_and_weak_scaling_are_measured_on_as_many_ranks_as_the_points_say(tmp_path: Path) -> None:
+    run("scaling", tmp_path, {"default: 150": "default: 20", "values: [64, 128]": "values: [32]"})
+    table = list(csv.DictReader(Path(value(tmp_path, "report.table")).read_text("utf-8").splitlines()))
+    assert [(row["kind"], row["ranks"]) for row in table] == [
+        *(("strong", "1"), ("strong", "2"), ("weak", "1"), ("weak", "2"))
+    ]
+    assert all(0 < float(row["efficiency"]) < 8 for row in table)
+    energies = value(tmp_path, "strong.energy")
+    assert energies[0] == energies[1], "the same lattices on one rank and on two"
+    assert 0 <= min(value(tmp_path, "report.amdahl")) <= max(value(tmp_path, "report.amdahl")) <= 1
 
 
 FEWER_TEMPERATURES = {"linspace: [1.6, 3.2, 25]": "linspace: [1.6, 3.2, 13]", "keep: 10": "keep: 4"}

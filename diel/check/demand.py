@@ -16,11 +16,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from diel.artifacts import File
 from diel.check.launcher import words_of
+from diel.errors import Problem
 from diel.expressions import ExpressionError, Template, parse_expression, parse_tree
 from diel.expressions.compiled import Compiled, compiled
 from diel.site import Ask, Misfit, Shape, Site
 from diel.site.demand import Demand, plain_value
 from diel.spec.demand import Place
+from diel.values import format_size
 
 if TYPE_CHECKING:
     from diel.check.workflow import Checked
@@ -59,6 +61,19 @@ class Range(NamedTuple):
     partial: bool
     """Whether the run will show others."""
 
+    def document(self) -> dict[str, Any]:
+        """The least and the most of each key, as JSON."""
+        spans = {key: {"least": least, "most": most} for key, (least, most) in self.spans.items()}
+        return {**spans, "known": not self.partial}
+
+    def words(self, key: str) -> str:
+        """A key in words: `ranks 1–64`, `memory 2.0–16.0 GiB`; `ranks …` if only the run shows it."""
+        least, most = self.spans.get(key, ("…", "…"))
+        if key == "memory" and key in self.spans:
+            least, most = format_size(least), format_size(most)
+            least = least.removesuffix(most[-4:]) if least != most else least
+        return f"{key} {most}" if least == most else f"{key} {least}–{most}"
+
 
 def range_of(checked: Checked, site: Site, name: str) -> Range:
     """What the tasks of a stage ask for at all known points. Raises Misfit for the first that is wrong."""
@@ -75,6 +90,20 @@ def range_of(checked: Checked, site: Site, name: str) -> Range:
     return _folded([], few=True, partial=True)
 
 
+def shared_room_flaws(checked: Checked, site: Site, names: Iterable[str]) -> Iterator[Problem]:
+    """Stages whose room others share, but only the run shows what they ask for."""
+    for name in names:
+        if not checked.workflow.stages[name].demand:
+            continue
+        known = _Known(checked, site, name)
+        for key, template in known.demand.templates.items():
+            if key[0] == "resources" and known.axes_of(template) is None:
+                message = "others run beside these tasks: what they ask for must be known before the run"
+                hint = "read axis parameters that are listed, hp.NAME or task.attempt"
+                offset = template.expressions[0].offset
+                yield checked.document.problem(("stages", name, *key), message, hint, offset=offset)
+
+
 def _folded(asks: Iterable[Ask], *, few: bool, partial: bool) -> Range:
     spans: dict[str, tuple[Any, Any]] = {}
     shapes: dict[Shape, None] = {}
@@ -82,7 +111,7 @@ def _folded(asks: Iterable[Ask], *, few: bool, partial: bool) -> Range:
     longest, spent, most, count = 0.0, 0.0, 0.0, 0
     for ask in asks:
         count += 1
-        for key, value in ask.own.items():
+        for key, value in {**ask.own, "cores": ask.cores, "gpus": ask.spec.resources.gpus}.items():
             if isinstance(value, int | float):
                 low, high = spans.get(key, (value, value))
                 spans[key] = min(low, value), max(high, value)
@@ -137,7 +166,7 @@ class _Known:
                 known = self._points[label].parameters
                 own = read[0] if read[0] in known else read[1] if len(read) > 1 else ""
                 found.setdefault(label, set()).update({own} & {*known} or known)
-            elif read[:2] == ("task", "index") and len(self._points) == len(self.stage.over):
+            elif read[:2] == ("task", "index") and self._is_numbered:
                 found["task"] = {"index"}
                 for label, points in self._points.items():  # all, so that tasks are numbered
                     found[label] = {*points.parameters}
@@ -147,6 +176,11 @@ class _Known:
                 return None
         order = sorted(found, key=lambda label: label != "task" and 1 + self.stage.over.index(label))
         return {label: tuple(sorted(found[label])) for label in order}
+
+    @property
+    def _is_numbered(self) -> bool:
+        """Whether the points are known that give tasks their numbers."""
+        return len(self._points) == len(self.stage.over) and self.stage.replicas == 1
 
     def _names(self, references: Iterable[tuple[str, ...]]) -> Iterator[tuple[str, ...]]:
         """The names that are read, but those of files that are there; for `params` what these read."""

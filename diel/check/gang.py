@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from math import ceil, prod
 
+from diel.check.demand import shared_room_flaws
 from diel.check.workflow import Checked
 from diel.errors import Problem, counted
 from diel.graph import Gang, Key, gangs
@@ -18,6 +19,7 @@ def check_gang_room(
     """Gangs that could never run. `placed` gives a task's pool and cores by stage, `shapes` its shape."""
     problems: list[Problem] = []
     for gang in gangs(checked.graph):
+        problems += shared_room_flaws(checked, site, gang.stages)
         counts = {name: _at_once(checked, gang, name) for name in gang.stages}
         for pool, room in rooms(site).items():
             here = [n for n in gang.stages if not site.scheduled or placed[n][0] == pool]

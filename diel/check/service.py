@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from diel.check.demand import shared_room_flaws
 from diel.errors import Problem, counted
 from diel.site import Site, rooms
 
@@ -20,8 +21,10 @@ def check_room(
     `placed` gives the pool and the cores of a task by stage, `shapes` its resource shape. Both would wait
     for ever: the services are up as long as their consumers wait, and these wait for cores.
     """
-    problems = []
-    for name, stage in checked.workflow.stages.items():
+    stages = checked.workflow.stages
+    sharing = [name for name, stage in stages.items() if stage.service is not None or stage.asks]
+    problems = list(shared_room_flaws(checked, site, sharing))
+    for name, stage in stages.items():
         if stage.service is not None or not stage.asks:
             continue
         needed = list(dict.fromkeys(_needed(checked, name)))

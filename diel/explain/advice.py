@@ -18,7 +18,7 @@ def again_step(run: Recorded, task: str) -> str:
 def next_step(run: Recorded, task: str, kind: str, exit_code: int | None) -> str:
     """One or two sentences: where to look, what to change, how to continue."""
     stage, name = task.partition("/")[0], run.paths.run_id
-    spec = run.workflow.stages[stage]
+    spec = run.workflow.stages[stage].bare
     again = f"then `diel resume {name}`; or change the workflow and `diel run` it: what is done is kept"
     match next((known for known in FailureClass if known == kind), FailureClass.APP):
         case FailureClass.TIMEOUT:

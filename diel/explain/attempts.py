@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from diel.errors import UsageError, counted
 from diel.explain.block import Location, ended_block, job_text, never_step, place_of, says
+from diel.explain.demand import asked_by, words
 from diel.explain.text import Explanation, section, tail
 from diel.journal.segment import read_segment
 from diel.results import Recorded
@@ -61,6 +62,8 @@ class Tried:
     stderr_tail: str = ""
     memory: int | None = None
     walltime: float | None = None
+    asked: dict[str, Any] = field(default_factory=dict)
+    """What expressions gave for it."""
     place: Location = field(default_factory=Location)
     block_end: BlockFacts | None = None
     """Its block, if the block's end may be to blame."""
@@ -94,6 +97,7 @@ class Tried:
             "staging": [_some(record, staging) for record in self.staging],
             **asdict(self.place),
             "resources": {"memory": self.memory, "walltime": self.walltime},
+            "asked": self.asked,
             "block_end": None if self.block_end is None else _some(self.block_end, end),
         }
 
@@ -119,6 +123,8 @@ class Tried:
         walltime = "" if self.walltime is None else f"{format_duration(self.walltime)} of walltime"
         if where := ", ".join(filter(None, (str(self.place), memory, walltime))):
             yield f"        {where}"
+        if self.asked:
+            yield f"        asked for {words(self.asked)}"
         yield f"        {self.dir}"
         yield from (f"        {printable(_staged(record))}" for record in self.staging)
         if self.block_end is not None:
@@ -153,9 +159,12 @@ def attempts_of(run: Recorded, stage: str, index: int) -> list[Tried]:
         found.setdefault(number, Tried(stage, index, number, worker, str(folder))).take(record, worker)
     attempts = [found[number] for number in sorted(found)]
     changed = _changed_resources(run, stage, index) if len(attempts) > 1 else {}
+    own = asked_by(run, stage, index)
     for tried in attempts:
-        resources = run.workflow.stages[stage].resources.changed(changed.get(tried.attempt, {}))
-        tried.memory, tried.walltime = resources.memory, resources.walltime
+        resources = run.workflow.stages[stage].bare.resources
+        tried.asked = own.get(tried.attempt, {})
+        granted = resources.changed({**tried.asked, **changed.get(tried.attempt, {})})
+        tried.memory, tried.walltime = granted.memory, granted.walltime
         tried.place = place_of(run, tried.worker)
         if tried.state == "lost" or tried.failure in LOST:
             tried.block_end = ended_block(run, tried.place.block)

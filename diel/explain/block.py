@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from diel.explain.demand import wanted_by
 from diel.explain.text import tail
 from diel.project.submission import awaited
 from diel.results import Recorded
@@ -163,9 +164,11 @@ def _site(run: Recorded) -> Site | None:
 
 def _shape(run: Recorded, site: Site, stage: str, index: int | None) -> Shape | None:
     """What a task needs: as its stage says, or more where earlier attempts had too little."""
-    spec = run.workflow.stages[stage]
+    wanted = run.workflow.stages[stage].resources
     changed = {} if index is None else run.history.stage(stage).resources.get(index, {})
+    if run.workflow.stages[stage].demand:
+        wanted = wanted_by(run, stage, index)
     for name, pool in site.pools.items():
-        if spec.resources.pool in (None, name) and not lacks(pool, spec.resources, scheduled=True):
-            return shape_of(name, spec.resources.changed(changed))
+        if wanted.pool in (None, name) and not lacks(pool, wanted, scheduled=True):
+            return shape_of(name, wanted.changed(changed))
     return None

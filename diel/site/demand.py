@@ -141,8 +141,10 @@ def plain_value(key: Place, value: Any) -> Any:
     unit = _UNITS.get(key[-1])
     if isinstance(value, Quantity):
         if unit is None or (value.size, value.time) != unit[2]:
-            wanted = "a whole number" if unit is None else unit[0]
-            raise Misfit(f"expected {wanted}, found {value}", "divide it, as in x / 1GiB", key)
+            wanted, hint = ("a whole number", "divide it, as in x / 1GiB") if unit is None else unit[:2]
+            raise Misfit(
+                f"expected {wanted}, found {value}", hint if unit is None else f"for instance {hint}", key
+            )
         return value.text
     if isinstance(value, bool | list | dict):  # alike or unlike others as keys of what is known
         raise Misfit(
@@ -150,6 +152,10 @@ def plain_value(key: Place, value: Any) -> Any:
         )
     if isinstance(value, float) and value.is_integer():
         value = int(value)
+    if unit is None and isinstance(value, float):
+        raise Misfit(
+            f"expected a whole number, found {found(value)}", "round it: ceil(x), floor(x) or x // 2", key
+        )
     if unit is not None and isinstance(value, int | float):
         hint = f"multiply it by a unit, as in ${{{{ {unit[1]} * x }}}}"
         raise Misfit(f"expected {unit[0]}, found {found(value)} without a unit", hint, key)

@@ -245,9 +245,11 @@ class Stage(SpecModel):
 
     @property
     def bare(self) -> Self:
-        """The stage without the least that stands in place of its expressions for durations."""
-        walltime = None if ("resources", "walltime") in self.demand else self.resources.walltime
-        resources = self.resources.model_copy(update={"walltime": walltime})
+        """The stage without what stands in place of its expressions for sizes and durations."""
+        if not self.demand:
+            return self
+        left_out = {key: None for key in ("memory", "walltime") if ("resources", key) in self.demand}
+        resources = self.resources.model_copy(update=left_out)
         timeout = None if ("timeout",) in self.demand else self.timeout
         return self.model_copy(update={"resources": resources, "timeout": timeout})
 

@@ -6,6 +6,7 @@ J/k_B and energies in J; the lattice orders below T_c = 2 / ln(1 + √2) = 2.269
 
 simulation.ising            averages at one temperature
 simulation.ising:walk       many temperatures at once, streamed sample by sample while the simulation goes on
+simulation.ising:timed      how long an ensemble takes on so many MPI ranks
 """
 
 from __future__ import annotations
@@ -58,6 +59,15 @@ class Walk(TypedDict):
     items: int
     rows: int
     """Samples: one a walker in each item."""
+
+
+class Timed(TypedDict):
+    """How long an ensemble took."""
+
+    seconds: float
+    """Of the slowest rank, in the quickest repetition."""
+    energy: float
+    """Per site at the end, averaged over the ensemble: the same on any number of ranks."""
 
 
 @dataclass
@@ -186,6 +196,53 @@ def walk(
             }
         )
     return {"items": items * ranks, "rows": items * walkers}
+
+
+@diel.module(kind="simulation")
+def timed(
+    comm: MPI.Comm | None = None,
+    temperature: Annotated[float, Field(gt=0)] = 2.5,
+    size: Annotated[int, Field(ge=4, le=4096)] = 64,
+    sweeps: Annotated[int, Field(ge=10)] = 200,
+    replicas: Annotated[int, Field(ge=1)] = 8,
+    repeats: Annotated[int, Field(ge=1)] = 3,
+    seed: Annotated[int, Field(ge=0)] = 0,
+) -> Timed:
+    """Times an ensemble of lattices by Metropolis, whose replicas the MPI ranks share out.
+
+    temperature: in units of J/k_B
+    size: sites along a side of the periodic lattice; even
+    sweeps: of each replica, from the state of all spins up
+    replicas: independent simulations; rank r of R runs replicas r, r + R, …
+    repeats: times that all is done; the quickest counts, as others shared the machine with something else
+    seed: with it, the energy is the same on any number of ranks
+
+    Ranks begin together (a barrier), and the time ends when the energies of all are known on each: the
+    slowest rank and the exchange count. Raises ValueError for an odd size and for fewer replicas than ranks.
+    """
+    _check(temperature, size, sweeps, 1, "metropolis", replicas)
+    rank, ranks = (comm.Get_rank(), comm.Get_size()) if comm is not None else (0, 1)
+    if replicas < ranks:
+        raise ValueError(f"expected at least one replica for each of {ranks} ranks; found {replicas}")
+    neighbours = _neighbours(size)
+    sweep = _metropolis(temperature, neighbours)
+    times, shares = [], [[0.0]]
+    for _ in range(repeats):
+        if comm is not None:
+            comm.Barrier()
+        began = time.perf_counter()
+        mine = []
+        for number in range(rank, replicas, ranks):
+            replica = _start("metropolis", size, 0, (seed, number))
+            for _ in range(sweeps):
+                sweep(replica)
+            mine.append(_energy(replica.spins, neighbours))
+        shares = comm.allgather(mine) if comm is not None else [mine]
+        times.append(time.perf_counter() - began)
+    slowest = [max(each) for each in zip(*comm.allgather(times), strict=True)] if comm is not None else times
+    # back into their own order, so that the sum does not depend on the number of ranks
+    energies = [shares[number % ranks][number // ranks] for number in range(replicas)]
+    return {"seconds": min(slowest), "energy": sum(energies) / replicas}
 
 
 def _sample(replica: Replica, sweep: Sweep, sweeps: int, neighbours: NDArray[np.intp]) -> tuple[float, float]:

@@ -171,7 +171,14 @@ def _count(count: int | None, *, bound: bool) -> str:
 
 
 def _resources(plan: Plan, stage: StagePlan) -> str:
-    wanted = plan.workflow.stages[stage.name].resources
+    wanted, demand = plan.workflow.stages[stage.name].resources, stage.demand
+    if demand is not None:
+        given = [key for key in ("nodes", "ranks", "memory") if getattr(wanted, key) is not None]
+        gpus = ["gpus"] if demand.spans.get("gpus", (0, 0))[1] else []
+        own = {key[-1] for key in plan.workflow.stages[stage.name].demand} | {"cores", "gpus"}
+        static = {"nodes": counted(wanted.nodes or 0, "node"), "ranks": counted(wanted.ranks or 0, "rank")}
+        static["memory"] = format_size(wanted.memory or 0)
+        return ", ".join(demand.words(key) if key in own else static[key] for key in (*given, "cores", *gpus))
     words = [
         counted(wanted.nodes, "node") if wanted.nodes is not None else "",
         counted(wanted.ranks, "rank") if wanted.ranks is not None else "",
@@ -192,5 +199,6 @@ def _cost(plan: Plan) -> str:
     without = [stage.name for stage in plan.stages.values() if stage.seconds is None]
     if without:
         have = "has" if len(without) == 1 else "have"
-        return f"no bound: {', '.join(without)} {have} no `walltime` or `timeout`"
+        known = " that is known before the run" if any(plan.stages[name].demand for name in without) else ""
+        return f"no bound: {', '.join(without)} {have} no `walltime` or `timeout`{known}"
     return "no bound: the number of tasks is not known before the run"

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.special import ellipk
 
 import diel
-from modules.simulation.ising import ising, walk
+from modules.simulation.ising import ising, timed, walk
 
 CRITICAL = 2 / np.log(1 + np.sqrt(2))
 
@@ -208,3 +208,22 @@ def test_a_walk_that_makes_no_sense_is_refused(tmp_path: Path) -> None:
         walked(tmp_path, 0, 4, walkers=3)
     with pytest.raises(ValueError, match="size must be even"):
         walked(tmp_path, size=9)
+
+
+def test_a_timed_ensemble_ends_alike_on_any_number_of_ranks(on_ranks: Callable[[int, str], str]) -> None:
+    printed = on_ranks(
+        2,
+        "from mpi4py import MPI\n"
+        "from modules.simulation.ising import timed\n"
+        "result = timed(MPI.COMM_WORLD, size=8, sweeps=20, replicas=3, repeats=2)\n"
+        "if MPI.COMM_WORLD.rank == 0: print(repr(result['energy']), result['seconds'] > 0)\n",
+    )
+    alone = timed(size=8, sweeps=20, replicas=3, repeats=1)
+    assert printed.split() == [repr(alone["energy"]), "True"]
+    assert -2.0 <= alone["energy"] < -0.5
+
+
+def test_a_rank_without_a_replica_is_refused() -> None:
+    comm: Any = SimpleNamespace(Get_rank=lambda: 0, Get_size=lambda: 4)
+    with pytest.raises(ValueError, match="at least one replica for each of 4 ranks; found 3"):
+        timed(comm, size=8, replicas=3)

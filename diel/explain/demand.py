@@ -1,0 +1,42 @@
+"""What the attempts of a task asked for, where expressions of its stage say it: as the journal has it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from diel.results import Recorded
+from diel.spec import Resources
+from diel.values import format_duration, format_size
+
+_DURATIONS = ("walltime", "timeout", "backoff")
+
+
+def asked_by(run: Recorded, stage: str, index: int) -> dict[int, dict[str, Any]]:
+    """What each attempt of a task asked for, by its number; sizes in bytes, durations in seconds."""
+    found: dict[int, dict[str, Any]] = {}
+    needles = (b'"event":"queued"', b'"stage":"%s"' % stage.encode(), b'"asked":')
+    for _, record in run.events(*needles) if run.workflow.stages[stage].demand else ():
+        if record["event"] == "queued" and record["stage"] == stage and index in record["tasks"]:
+            numbers = record.get("attempts") or [1] * len(record["tasks"])
+            found[numbers[record["tasks"].index(index)]] = record["asked"]
+    return found
+
+
+def wanted_by(run: Recorded, stage: str, index: int | None) -> Resources:
+    """What a task asked for at last, or what its stage says where the journal has nothing."""
+    attempts = {} if index is None else asked_by(run, stage, index)
+    last = attempts[max(attempts)] if attempts else {}
+    wanted = run.workflow.stages[stage].bare.resources
+    return wanted.model_copy(update={key: last[key] for key in last if key in type(wanted).model_fields})
+
+
+def words(asked: Mapping[str, Any]) -> str:
+    """`ranks 4, memory 2.0 GiB, timeout 10m00s`."""
+    return ", ".join(f"{key} {_shown(key, value)}" for key, value in asked.items() if value is not None)
+
+
+def _shown(key: str, value: Any) -> str:
+    if key == "memory":
+        return format_size(value)
+    return format_duration(value) if key in _DURATIONS else str(value)

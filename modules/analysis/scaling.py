@@ -1,0 +1,99 @@
+"""Strong and weak scaling: efficiency beside the laws of Amdahl and Gustafson, from measured times."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TypedDict
+
+import diel
+
+
+class Scaling(TypedDict):
+    """What was measured, and the fits to it."""
+
+    table: Path
+    """CSV with a row for each kind (strong or weak), size and number of ranks: times in seconds, speedup,
+    efficiency, and the speedup of the fitted law."""
+    amdahl: list[float]
+    """Serial fraction of the work by size, fitted to strong scaling."""
+    gustafson: list[float]
+    """Serial fraction of the time by size, fitted to weak scaling."""
+
+
+@diel.module(kind="analysis")
+def scaling(
+    context: diel.Context, size: list[int], ranks: list[int], strong: list[float], weak: list[float]
+) -> Scaling:
+    """Compares times on several numbers of ranks, and prints them beside the fitted laws.
+
+    size: problem size of each measurement
+    ranks: its MPI ranks; each size has a measurement on the fewest ranks, to compare with
+    strong: its seconds for the same work on any number of ranks
+    weak: its seconds for work that grows with the ranks
+
+    Raises ValueError where the lists differ in length.
+    """
+    if not len(size) == len(ranks) == len(strong) == len(weak):
+        found = f"{len(ranks)}, {len(strong)} and {len(weak)}"
+        raise ValueError(f"expected lists of {len(size)} values; found {found}")
+    rows: list[tuple[str, int, int, float, float, float, float]] = []
+    result: Scaling = {"table": context.task_dir / "scaling.csv", "amdahl": [], "gustafson": []}
+    for one in sorted({*size}):
+        places = sorted((place for place, other in enumerate(size) if other == one), key=ranks.__getitem__)
+        counts = [ranks[place] for place in places]
+        for kind, times, fits in (("strong", strong, result["amdahl"]), ("weak", weak, result["gustafson"])):
+            seconds = [times[place] for place in places]
+            speedups = [_speedup(kind, counts, seconds, at) for at in range(len(counts))]
+            steps = [count / counts[0] for count in counts]
+            serial = amdahl(steps, speedups) if kind == "strong" else gustafson(steps, speedups)
+            fits.append(serial)
+            for count, step, time, speedup in zip(counts, steps, seconds, speedups, strict=True):
+                law = 1 / (serial + (1 - serial) / step) if kind == "strong" else step + (1 - step) * serial
+                rows.append((kind, one, count, time, speedup, speedup / step, law))
+    heads = ("kind", "size", "ranks", "seconds", "speedup", "efficiency", "law")
+    with open(result["table"], "w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([heads, *rows])
+    lines = ["kind     size  ranks   seconds  speedup  efficiency  law"]
+    lines += [f"{k:6} {n:6d} {r:6d} {t:9.4f} {s:8.2f} {e:10.0%} {w:6.2f}" for k, n, r, t, s, e, w in rows]
+    strongly, weakly = _shown(result["amdahl"]), _shown(result["gustafson"])
+    lines.append(f"serial fraction by size: Amdahl {strongly}, Gustafson {weakly}")
+    sys.stdout.write("\n".join(lines) + "\n")
+    return result
+
+
+def _speedup(kind: str, ranks: Sequence[int], seconds: Sequence[float], at: int) -> float:
+    """How much more work a second than on the fewest ranks."""
+    work = 1.0 if kind == "strong" else ranks[at] / ranks[0]
+    return work * seconds[0] / seconds[at]
+
+
+def amdahl(steps: Sequence[float], speedups: Sequence[float]) -> float:
+    """The serial fraction f of Amdahl's law, S(n) = 1 / (f + (1 - f) / n), by least squares in 1 / S.
+
+    n are the ranks over the fewest, S the speedups. With y = 1 / S, y - 1/n = f (1 - 1/n): linear in f.
+    Source: G. M. Amdahl, AFIPS Conference Proceedings 30, 483 (1967). Clipped to 0…1; 0 with one measurement.
+    """
+    pairs = [(1 - 1 / n, 1 / s - 1 / n) for n, s in zip(steps, speedups, strict=True)]
+    return _slope(pairs)
+
+
+def gustafson(steps: Sequence[float], speedups: Sequence[float]) -> float:
+    """The serial fraction s of Gustafson's law, S(n) = n + (1 - n) s, by least squares.
+
+    n are the ranks over the fewest, S the scaled speedups. Source: J. L. Gustafson, Communications of the
+    ACM 31, 532 (1988). Clipped to 0…1; 0 with one measurement.
+    """
+    return _slope([(n - 1, n - s) for n, s in zip(steps, speedups, strict=True)])
+
+
+def _slope(pairs: Sequence[tuple[float, float]]) -> float:
+    """The a of y = a x that fits best, between 0 and 1."""
+    square = sum(x * x for x, _ in pairs)
+    return min(1.0, max(0.0, sum(x * y for x, y in pairs) / square)) if square else 0.0
+
+
+def _shown(fractions: Sequence[float]) -> str:
+    return ", ".join(f"{one:.1%}" for one in fractions)
