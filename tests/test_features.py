@@ -12,6 +12,7 @@ DIEL = Path(__file__).parents[1] / "diel"
 # By feature: the word for it, the files and rooms of its own, and the most lines of others that may name it.
 # A ceiling is what was reached, or a few above; it may only fall.
 FEATURES = {
+    "demand": (r"(?<!on )demand(?!ed)", {"demand"}, 58),
     "surrogate": (r"surrogate(?!escape)", {"surrogate"}, 42),
     "service": (r"(?<!No )services?", {"service", "services"}, 127),
     "stream": (
