@@ -238,7 +238,7 @@ def modules(tmp_path_factory: pytest.TempPathFactory) -> Run:
     project = Project(tmp_path_factory.mktemp("modules")).workflow(f"    stages:\n{stages}{broken}")
     project.module("ways", WAYS)
     function = '\n@diel.module(kind="analysis")\ndef {0}() -> dict:\n    return {{}}\n'
-    project.module("breaks", "import no_such_package\n" + function.format("breaks"))
+    project.module("breaks", "__import__('no_such_package')\n" + function.format("breaks"))
     project.module("leaves", "raise SystemExit(3)\n" + function.format("leaves"))
     return project.run(code=1)
 

@@ -18,6 +18,7 @@ from diel.attempt.reaper import kill_marked
 from diel.blocks.block import EngineLost
 from diel.blocks.script import block_jobs, try_out
 from diel.check import check
+from diel.check.imports import refuse_missing
 from diel.controller.controller import Controller
 from diel.environments.prepared import prepared_text
 from diel.errors import DielError, UsageError
@@ -271,6 +272,8 @@ def refuse_unrunnable(plan: Plan) -> None:
     if lacking := missing(plan.site):
         raise UsageError("\n".join(lacking))
     refuse_unreachable(plan.site)
+    if plan.checked.modules and not plan.site.scheduled:
+        refuse_missing(plan.checked)
     for stage in plan.stages.values():
         if not plan.site.scheduled and stage.launcher and find_program(stage.launcher[0]) is None:
             raise UsageError(

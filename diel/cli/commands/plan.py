@@ -10,6 +10,7 @@ from typing import Any, Unpack
 
 import click
 
+from diel.check.imports import refuse_missing
 from diel.cli.commands.validate import tasks_text
 from diel.cli.options import Asked, json_option, workflow_options
 from diel.errors import counted
@@ -45,6 +46,8 @@ WIDTH = 72
 def command(as_json: bool, with_scripts: bool, home: Home | None, **asked: Unpack[Asked]) -> int:
     """Nothing is run. Core-hours are a bound: every task at its longest, by `walltime` or `timeout`."""
     plan = _at_home(prepare(**asked), home)
+    if plan.checked.modules and not plan.site.scheduled:
+        refuse_missing(plan.checked)
     if as_json:
         click.echo(json.dumps(_document(plan, asked["runs"], with_scripts=with_scripts)))
     else:
