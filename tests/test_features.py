@@ -39,7 +39,7 @@ FEATURES = {
         118,
     ),
     "gang": (r"gangs?", {"gang", "gangs"}, 26),
-    "launcher": (r"\blaunches\b|AT_LAUNCHER|(with|check)_launcher|misplaced", {"launcher"}, 27),
+    "launcher": (r"\blaunches\b|AT_LAUNCHER|(with|check)_launcher|misplaced", {"launcher"}, 30),
     "include": (
         r"(?<!#)\binclude[ds]?\b",
         {"include", "extends", "part", "composed", "packaged", "rename"},

@@ -7,13 +7,15 @@ import re
 import sys
 
 from diel.check.flaws import Check
-from diel.graph.launcher import PLACES, VARIABLE, told
+from diel.graph.launcher import PLACES, VARIABLE, launches, told
 from diel.site import Misfit, Site, find_program, launcher_words
 from diel.site.launcher import chosen_launcher
 from diel.site.site import FOUND_HERE
 from diel.spec import Resources, Stage
 
 _NO_RANKS = ("a launcher starts ranks, and the stage has none", "write resources: {ranks: 4}")
+_OTHER = re.compile(r"^\s*(?:\S*/)?(mpirun|mpiexec|srun|orterun|jsrun|aprun)(?:\.\w+)?(?=\s|$)", re.MULTILINE)
+"""A launcher as the first word of a command, or of a line of it."""
 _OPEN_MPI = ("--map-by", "slot:OVERSUBSCRIBE", "--bind-to", "none")
 """Open MPI counts cores without their threads, and binds the ranks of each task to the same first cores."""
 
@@ -29,10 +31,22 @@ def misplaced(stage: Stage | None, place: str) -> tuple[str, str] | None:
 
 
 def check_launcher(found: Check, name: str) -> None:
-    """A command names DIEL_LAUNCHER only where there is one, and `${{ launcher }}` as a word of its own."""
+    """A command names DIEL_LAUNCHER only where there is one, `${{ launcher }}` as a word of its own, and no
+    other launcher where diel launches the command.
+    """
     stage, key = found.workflow.stages[name], ("stages", name, "command")
     if not stage.resources.mpi and any(VARIABLE in text for text in told(stage)):
         found.add(key, *_NO_RANKS)
+    text = stage.command if isinstance(stage.command, str) else str((stage.command or [""])[0])
+    other = _OTHER.search(text) if stage.resources.mpi and not launches(stage) else None
+    if other is not None:
+        message = f"each rank would run {other[1]}: with `ranks` diel launches the command on all of them"
+        found.add(
+            key if text == stage.command else (*key, 0),
+            message,
+            f"write ${{{{ launcher }}}} in place of {other[1]} and its options",
+            other.start(1),
+        )
     for place, word in enumerate(stage.command if isinstance(stage.command, tuple) else ()):
         if isinstance(word, str) and re.search(r"\$\{\{\s*launcher\s*\}\}\s*\S", word):
             message = "`${{ launcher }}` with more behind it is one word here: no program has that name"

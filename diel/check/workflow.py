@@ -125,7 +125,7 @@ def _check_stage(found: Check, name: str, values: Mapping[str, Any], *, anew: bo
     names = visible_names(found, name)
     check_expressions(found, name, names)
     check_command(found, name)
-    if "launcher" in str(stage.command).lower():  # DIEL_LAUNCHER too
+    if stage.resources.mpi or "launcher" in str(stage.command).lower():  # DIEL_LAUNCHER too
         check_launcher(found, name)
     handed = found.graph.handed_to(name)
     if stage.files:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, assert_never
 
-from diel.attempt.bundle import Request
+from diel.attempt.bundle import AT_LAUNCHER, Request
 from diel.errors import DielError, UsageError
 from diel.explain.advice import again_step, next_step
 from diel.explain.attempts import Tried, attempts_of
@@ -144,6 +144,8 @@ def _check(view: RunView, stage: str, index: int) -> None:
 def _command(words: Sequence[str]) -> Iterator[str]:
     """A command as one could type it: the text for a shell, or the words, quoted if needed."""
     yield from ("", "command")
+    for token in (shlex.quote(AT_LAUNCHER), AT_LAUNCHER):  # a path that is known only where it runs
+        words = [word.replace(token, "${{ launcher }}") for word in words]
     text = words[-1] if tuple(words[:-1]) in SHELLS.values() else shlex.join(words)
     yield from (f"    {printable(line)[:1000]}" for line in text.rstrip().splitlines()[:COMMAND_LINES])
 

@@ -65,7 +65,7 @@ FLOW = """
       option: {{command: "${{{{ launcher }}}} -n 1 {mpich}", resources: {{ranks: 2}}}}
       lasting:
         resources: {{ranks: 2}}
-        command: "setsid ${{{{ launcher }}}} sleep 654 & sleep 0.5; ${{{{ launcher }}}} sleep 655 & sleep 0.5"
+        command: "setsid ${{{{ launcher }}}} sleep 654 & ${{{{ launcher }}}} sleep 655 & sleep 0.1"
       killed: {{command: "${{{{ launcher }}}} sleep 656", timeout: 1s, resources: {{ranks: 2}}}}
 """
 
