@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -10,11 +10,11 @@ from typing import Any, Literal, NamedTuple
 from diel.check import Checked, check
 from diel.check.command import missing_shells
 from diel.check.demand import Range, range_of
-from diel.check.environment import check_environments
+from diel.check.environment import missing_environments, missing_files
 from diel.check.gang import check_gang_room
 from diel.check.launcher import with_launcher, words_of
 from diel.check.service import check_room
-from diel.errors import SpecError
+from diel.errors import Problem, SpecError
 from diel.graph import StageGraph
 from diel.graph.judge import judge_of
 from diel.modules.catalogue import Module
@@ -213,14 +213,20 @@ def prepare(
     Raises SpecError and UsageError.
     """
     checked = check(file, settings, params_files, runs=runs)
-    return make_plan(checked, find_site(site, file.parent))
+    found = find_site(site, file.parent)
+    lacking = (
+        missing_files(checked.document, found, file.parent.absolute())
+        if checked.workflow.environments
+        else ()
+    )
+    return make_plan(checked, found, lacking)
 
 
-def make_plan(checked: Checked, site: Site) -> Plan:
-    """Places each stage in a pool. Raises SpecError if a stage fits none."""
-    problems = list(missing_shells(checked.document, site))
-    if checked.workflow.environments or checked.workflow.any_stage(lambda stage: stage.environment):
-        problems += check_environments(checked.document, site, checked.document.path.parent.absolute())
+def make_plan(checked: Checked, site: Site, known: Iterable[Problem] = ()) -> Plan:
+    """Places each stage in a pool. Raises SpecError if a stage fits none, with the problems known so far."""
+    problems = [*known, *missing_shells(checked.document, site)]
+    if checked.workflow.any_stage(lambda stage: stage.environment):
+        problems += missing_environments(checked.document, site)
     stages: dict[str, StagePlan] = {}
     for name in checked.graph.order:
         try:

@@ -205,6 +205,9 @@ def test_resume_makes_again_what_was_removed(project: Project) -> None:
     """).run(code=1)
     shutil.rmtree(project.folder / "runs" / ".environments")
     (project.folder / "on").touch()
+    (project.folder / "requirements.txt").rename(project.folder / "gone.txt")
+    assert "cannot read" in project.diel("resume", "last", code=2), "there is nothing to make it of"
+    (project.folder / "gone.txt").rename(project.folder / "requirements.txt")
     project.diel("resume", "last")
     assert project.newest().counts("a") == {"done": 1}
 

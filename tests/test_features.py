@@ -36,7 +36,7 @@ FEATURES = {
     "environment": (
         r"(?<!virtual )(?<!own )(?<!')\benvironments?\b(?! variable|\()",
         {"environment", "environments"},
-        118,
+        120,
     ),
     "gang": (r"gangs?", {"gang", "gangs"}, 26),
     "launcher": (r"\blaunches\b|AT_LAUNCHER|(with|check)_launcher|misplaced", {"launcher"}, 30),

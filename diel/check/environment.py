@@ -36,9 +36,8 @@ def definitions_of(document: Document | None, site: Site, folder: Path) -> Mappi
     return found | {name: Definition(one, source, folder) for name, one in site.environments.items()}
 
 
-def check_environments(document: Document, site: Site, folder: Path) -> Iterator[Problem]:
-    """Environments that stages name and nobody defines, and files of packages that are not there."""
-    yield from _missing(document, site)
+def missing_files(document: Document, site: Site, folder: Path) -> Iterator[Problem]:
+    """Files of packages that are not there; a run that goes on has what was made of them."""
     for name, (place, source, home) in definitions_of(document, site, folder).items():
         if source != "the workflow":
             continue
@@ -52,7 +51,8 @@ def check_environments(document: Document, site: Site, folder: Path) -> Iterator
                 yield document.problem(("environments", name, *key), "no such file or directory", hint)
 
 
-def _missing(document: Document, site: Site) -> Iterator[Problem]:
+def missing_environments(document: Document, site: Site) -> Iterator[Problem]:
+    """Stages whose environment is defined neither by the workflow nor by the site."""
     known = {**document.spec.environments, **site.environments}
     for name, stage in document.spec.stages.items():
         wanted = stage.environment
