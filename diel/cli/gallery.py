@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from diel.errors import UsageError
 from diel.expressions import texts_in
 from diel.load import Document, load
 from diel.load.packaged import workflow_of, workflows
@@ -69,7 +68,7 @@ def _head(text: str) -> tuple[str, str]:
 def files_of(word: str) -> list[NeededFile]:
     """The file of a workflow and all that it reads: the first is its own.
 
-    Raises UsageError where no package has it, SpecError where it is wrong.
+    Raises HintedError where no package has it, SpecError where it is wrong.
     """
     path = workflow_of(word if ":" in word else f"{_OWN}{word}")
     document, folder = load(path), path.parent
@@ -90,8 +89,8 @@ def _modules(document: Document, folder: Path) -> Iterator[NeededFile]:
         home = document.home(("stages", name, "module")) or folder
         try:
             module = find(stage.module, search_path(home, home))
-        except ModuleNotFound as error:
-            raise UsageError(f"{document.path}: stages.{name}.module: {error}") from error
+        except ModuleNotFound:
+            continue  # of a package that is still to be installed
         if module.path.is_relative_to(home):
             yield NeededFile(module.path, module.path.relative_to(folder))
         elif module.path.is_relative_to(shipped("modules")):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -95,4 +96,7 @@ def test_what_ships_is_listed_in_the_words_of_its_files_and_copied_whole(
         assert "extra" not in needs or words & extras, f"{name}: {needs}"
         assert call(capsys, "init", "--from", name, "copies").code == 0
     for name in names:
+        own = next(one for one in listed if one.startswith(f"{name}\n"))
+        if "extras ase" in own and find_spec("ase") is None:
+            continue  # `validate` looks its functions up
         check(workspace / "copies" / f"{name}.yaml", cwd=workspace)

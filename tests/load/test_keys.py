@@ -36,7 +36,7 @@ PLACES = {
         *(("stage", word, "after") for word in ("depends", "depends_on", "needs", "requires")),
         *(("stage", word, "over") for word in ("foreach", "matrix", "sweep", "axes")),
         *(("stage", word, "params") for word in ("parameters", "args", "parms")),
-        *(("stage", word, "env") for word in ("environment", "vars")),
+        *(("stage", word, "env") for word in ("vars",)),
         ("stage", "retry", "retries"),
         *(("top", word, "hyperparameters") for word in ("hparams", "params", "variables")),
         *(("axis", word, "linspace") for word in ("linspcae", "linear")),
