@@ -85,7 +85,7 @@ def test_stages_and_tasks_can_be_stopped_alone(tmp_path: Path) -> None:
     wait_for(lambda: running(run, "stage"))
     project.diel("cancel", run.id, "stage")
     wait_for(lambda: run.attempts("tasks", 0) and run.attempts("tasks", 1))
-    assert project.diel("cancel", run.id, "tasks/0") == "tasks/0 cancelled\n"
+    assert project.diel("cancel", run.id, "tasks/0") == "tasks/0 (n=0) cancelled\n"
     wait_for(lambda: run.counts("tasks").get("cancelled") == 1)
     assert process.poll() is None
     project.diel("cancel", run.id, "tasks/1")
