@@ -159,8 +159,9 @@ class Recorded:
         rows: list[tuple[int, ...]] = []
         for index, record in sorted(self.records(axis.maker).items()):
             value = output_of(record, output, self.paths.root)
-            made = len(read_points(Path(value), label, axis.gives)) if type(value) is Artifact else len(value)
-            rows += [tuple(domain.coordinates(index).values())] * made
+            if type(value) is Artifact:
+                value = read_points(Path(value), label, axis.gives, value.inside)
+            rows += [tuple(domain.coordinates(index).values())] * len(value)
         if len(rows) != len(points):
             wrong = f"the points of axis '{label}' are not those that {axis.maker} made"
             raise DielError(f"{self.paths.run_id}: {wrong}")

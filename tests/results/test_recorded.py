@@ -8,6 +8,7 @@ import pytest
 
 from diel.errors import UsageError
 from diel.results import Recorded
+from diel.spec.forms.axis import Points, keep
 from diel.states import RunState
 from tests.handmade import Handmade
 
@@ -62,3 +63,34 @@ def test_a_workflow_that_was_changed_since_is_refused_with_its_place(run: Handma
     run.paths.workflow.write_text("diel: 1\nname: w\nstages: {sim: {commando: [x]}}\n", encoding="utf-8")
     with pytest.raises(UsageError, match=r"w-1: its workflow cannot be read \(this is another diel\): .*:3:"):
         _ = Recorded(run.paths).workflow
+
+
+def test_points_at_a_place_inside_a_file_are_joined_with_where_they_were_made(tmp_path: Path) -> None:
+    h5py = pytest.importorskip("h5py", reason="diel[data] is not installed")
+    run = Handmade(
+        tmp_path,
+        """
+        axes:
+          t: {values: [10, 20]}
+          part: {from: sim.parts}
+        stages:
+          sim: {over: [t], command: [x], outputs: {parts: "run.h5:/group/data"}}
+          fit: {over: [t, part], command: [x]}
+        """,
+    ).stage("sim", 2)
+    for index in range(2):
+        folder = run.paths.task_dir("sim", index, 1)
+        folder.mkdir(parents=True)
+        with h5py.File(folder / "run.h5", "w") as file:
+            file["group/data"] = [3 * index, 3 * index + 1, 3 * index + 2][: index + 1]
+            file["group/other"] = file["other"] = [0.0] * 7
+        path = str((folder / "run.h5").relative_to(run.paths.root))
+        entry = {"path": path, "size": 1, "digest": "d", "inside": "/group/data"}
+        run.work("done", "sim", index, seconds=1.0, key="k", values={}, artifacts={"parts": entry})
+    keep(Points.of_rows(("part",), [(0,), (3,), (4,)]), run.paths.axis("part"))
+    recorded = Recorded(run.paths)
+    assert [recorded.point("fit", index) for index in range(3)] == [
+        {"t": 10, "part": 0},
+        {"t": 20, "part": 3},
+        {"t": 20, "part": 4},
+    ]
