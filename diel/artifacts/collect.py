@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from diel.artifacts.artifact import Artifacts, Breach, Way, describe, written
-from diel.artifacts.promise import Sizes, check_array, check_number, check_path, check_value
+from diel.artifacts.promise import Sizes, check_array, check_path, check_value, hold_count
 from diel.artifacts.values import Values, check_size, plain
 from diel.errors import ModuleError
 from diel.terms import LIBRARIES, RESULT, suffix_of
@@ -245,7 +245,7 @@ def _keep_files(
     way = "content" if promise is None else promise.digest
     found = [describe(path, task, run, way) for path in paths]
     if promise is not None and promise.files is not None:
-        check_number(pattern or "the list", len(found), promise)
+        hold_count(promise.files, pattern or "the list", len(found), "file")
     elif not found:
         raise Breach(f"no file matches '{pattern}'; the task wrote {written(task)}")
     return {"files": found, "size": sum(one["size"] for one in found)}

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING
 
 from diel.artifacts.arrays import first_not_finite
 from diel.artifacts.artifact import Breach
-from diel.artifacts.promise import Sizes, check_kind
+from diel.artifacts.promise import Sizes, check_kind, hold_count
 from diel.artifacts.values import listed
-from diel.errors import counted
 from diel.formats.node import BadData, FileArray, opened
-from diel.terms import count_words, fits_count, format_of
+from diel.terms import format_of
 
 if TYPE_CHECKING:
     from diel.spec import Output
@@ -53,9 +52,7 @@ def _check_columns(what: str, path: str, content: dict[str, FileArray], contract
             raise Breach(
                 f"{what}: its columns differ in length: {has}; name those that count under `columns`"
             )
-        number = next(iter(rows.values()), 0)
-        if not fits_count(contract.rows, number):
-            raise Breach(f"{what} has {counted(number, 'row')}; expected {count_words(contract.rows)}")
+        hold_count(contract.rows, what, next(iter(rows.values()), 0), "row")
     if contract.finite:
         for column, array in content.items():
             _check_finite(f"{what}: {column}", array)

@@ -36,7 +36,7 @@ def check_path(name: str, path: str, contract: Output, sizes: Sizes) -> None:
     if os.path.isdir(path):
         if contract.files is None:
             raise Breach(f"{file} is a directory; its contract is about a file")
-        check_number(file, len(files_below(path)), contract)
+        hold_count(contract.files, file, len(files_below(path)), "file")
         return
     if contract.files is not None:
         raise Breach(f"{file} is a file; expected a directory of files")
@@ -73,10 +73,10 @@ def _other(contract: Contract, fitting: str) -> str | None:
     return None if wanted == fitting else _WORDS[wanted]
 
 
-def check_number(what: str, number: int, contract: Contract) -> None:
-    """Checks a number of files against the promise."""
-    if contract.files is not None and not fits_count(contract.files, number):
-        raise Breach(f"{what} has {counted(number, 'file')}; expected {count_words(contract.files)}")
+def hold_count(wanted: str | None, what: str, number: int, noun: str, also: str = "") -> None:
+    """Holds a number of files or rows to what is promised. Raises Breach."""
+    if wanted is not None and not fits_count(wanted, number):
+        raise Breach(f"{what} has {counted(number, noun)}{also}; expected {count_words(wanted)}")
 
 
 def _check_array_file(name: str, path: str, contract: Output, sizes: Sizes) -> None:
@@ -120,11 +120,8 @@ def check_kind(
     found = "str" if dtype.kind in "USTO" else dtype.name
     if contract.dtype is not None and found != contract.dtype:
         raise Breach(f"{what} is {found}; expected {contract.dtype}")
-    if contract.rows is not None:
-        rows = shape[0] if shape else 0
-        if not fits_count(contract.rows, rows):
-            found_rows = f"{what} has {counted(rows, 'row')} (shape {shown_shape(shape)})"
-            raise Breach(f"{found_rows}; expected {count_words(contract.rows)}")
+    rows = shape[0] if shape else 0
+    hold_count(contract.rows, what, rows, "row", f" (shape {shown_shape(shape)})")
     if contract.shape is not None:
         _check_shape(name, what, shape, contract.shape, sizes)
 
@@ -190,8 +187,7 @@ def check_table(path: str, contract: Contract) -> None:
         raise Breach(f"{file}{breach}") from None
     except (csv.Error, UnicodeDecodeError) as error:
         raise Breach(f"{file} cannot be read as a table: {error}") from error
-    if contract.rows is not None and not fits_count(contract.rows, rows):
-        raise Breach(f"{file} has {counted(rows, 'row')}; expected {count_words(contract.rows)}")
+    hold_count(contract.rows, file, rows, "row")
 
 
 def _csv_rows(path: str, contract: Contract) -> int:

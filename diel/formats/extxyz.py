@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy
@@ -25,12 +26,12 @@ def open_frames(path: str, inside: str) -> Iterator[Content]:
     for key in shared:
         if key != "Properties":
             items = numpy.array([frame[key] for frame in frames])
-            found[key] = FileArray(items.shape, items.dtype, _Whole(items))
+            found[key] = FileArray(items.shape, items.dtype, partial(_whole, items))
     properties = str(frames[0].get("Properties", "species:S:1:pos:R:3")).split(":") if frames else []
     for name, kind, width in zip(properties[::3], properties[1::3], properties[2::3], strict=True):
         sizes = () if width == "1" else (int(width),)
         atoms = sum(int(frame["atoms"]) for frame in frames)
-        found[name] = FileArray((atoms, *sizes), numpy.dtype(_KINDS[kind]), _OfAtoms(path, name))
+        found[name] = FileArray((atoms, *sizes), numpy.dtype(_KINDS[kind]), partial(_of_atoms, path, name))
     yield found
 
 
@@ -50,31 +51,22 @@ def _frames(path: str) -> Iterator[dict[str, Any]]:
             yield {"atoms": atoms, **key_val_str_to_dict(said)}
 
 
-class _Whole:
-    def __init__(self, items: Any) -> None:
-        self._items = items
-
-    def __call__(self) -> Iterator[tuple[tuple[int, ...], Any]]:
-        yield (0,) * self._items.ndim, self._items
+def _whole(items: Any) -> Iterator[tuple[tuple[int, ...], Any]]:
+    yield (0,) * items.ndim, items
 
 
-class _OfAtoms:
+def _of_atoms(path: str, name: str) -> Iterator[tuple[tuple[int, ...], Any]]:
     """The rows of all atoms, frame by frame."""
+    from ase.io import iread  # here: ASE loads slowly
 
-    def __init__(self, path: str, name: str) -> None:
-        self._path = path
-        self._name = {"species": "symbols", "pos": "positions"}.get(name, name)
-
-    def __call__(self) -> Iterator[tuple[tuple[int, ...], Any]]:
-        from ase.io import iread  # here: ASE loads slowly
-
-        start = 0
-        for atoms in iread(self._path, format="extxyz"):
-            if self._name == "symbols":
-                items = numpy.array(atoms.get_chemical_symbols())
-            elif self._name in atoms.arrays:
-                items = atoms.arrays[self._name]
-            else:
-                items = atoms.calc.results[self._name]
-            yield (start,) + (0,) * (items.ndim - 1), items
-            start += len(items)
+    name = "positions" if name == "pos" else name
+    start = 0
+    for atoms in iread(path, format="extxyz"):
+        if name in ("species", "symbols"):
+            items = numpy.array(atoms.get_chemical_symbols())
+        elif name in atoms.arrays:
+            items = atoms.arrays[name]
+        else:
+            items = atoms.calc.results[name]
+        yield (start,) + (0,) * (items.ndim - 1), items
+        start += len(items)

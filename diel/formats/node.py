@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from diel.terms import format_of, lacking, suffix_of
+from diel.terms import LIBRARIES, format_of, lacking, suffix_of
 
 if TYPE_CHECKING:
     import numpy  # here: only data of this kind needs it
@@ -72,15 +72,6 @@ def _read_within(read: Callable[[Any], Any], place: int, rest: tuple[Any, ...]) 
     return read((place, *rest))
 
 
-_READERS = {
-    **dict.fromkeys((".parquet", ".pq"), ("parquet", "open_parquet")),
-    **dict.fromkeys((".h5", ".hdf5"), ("store", "open_hdf5")),
-    **dict.fromkeys((".nc", ".nc4"), ("store", "open_netcdf")),
-    ".zarr": ("store", "open_zarr"),
-    **dict.fromkeys((".extxyz", ".xyz"), ("extxyz", "open_frames")),
-}
-
-
 @contextlib.contextmanager
 def opened(path: str, inside: str | None = None) -> Iterator[Content]:
     """What is in a file, or at a place inside it (`/group/data`).
@@ -90,7 +81,7 @@ def opened(path: str, inside: str | None = None) -> Iterator[Content]:
     file = os.path.basename(path)
     if missing := lacking(path):
         raise BadData(f"to read {file} takes {missing}")
-    room, reader = _READERS[suffix_of(path)]
+    _, _, room, reader = LIBRARIES[suffix_of(path)]
     try:
         with getattr(importlib.import_module(f"diel.formats.{room}"), reader)(path, inside or "/") as content:
             yield content

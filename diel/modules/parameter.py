@@ -21,15 +21,15 @@ class Parameter:
     """A parameter of a module's function."""
 
     name: str
-    annotation: str
+    annotation: str = ""
     """Its type as written; empty if it has none."""
-    required: bool
-    default: Any
+    required: bool = False
+    default: Any = None
     """The default; as text in angle brackets if it is not a literal; None if required."""
-    injected: Injected | None
+    injected: Injected | None = None
     """What diel fills in for it; None if the workflow gives its value."""
-    node: ast.expr | None = field(compare=False, repr=False)
-    names: Annotations | None = field(compare=False, repr=False)
+    node: ast.expr | None = field(default=None, compare=False, repr=False)
+    names: Annotations | None = field(default=None, compare=False, repr=False)
     passed: Passed = "name"
     """How a call gives it: by its name, by its place, or as all further arguments, one an item."""
     takes: frozenset[str] = frozenset()
