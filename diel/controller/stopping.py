@@ -85,7 +85,8 @@ class Stopping:
 
     def _are_all_alike(self, stage: StageRun, said: Said) -> bool:
         """Whether as many have failed as ran side by side, all of them alike, and enough are left."""
-        if not stage.spec.hold or stage.name in self._stages.together:
+        ends = self._works([(stage.name, 0)])
+        if not stage.spec.hold or not ends or stage.name in self._stages.together:
             return False
         how = f"{said['class']} {said.get('exit_code')} {VARYING.sub('#', _way(said))}"
         first, count = self._alike.get(stage.name, (how, 0))
@@ -95,9 +96,7 @@ class Stopping:
             self._alike[stage.name] = "", 0
             return False
         self._alike[stage.name] = how, count + 1
-        bundles = self._bundles(
-            stage
-        )  # each runs its tasks one by one, and hands back those it did not begin
+        bundles = self._bundles(stage)  # each runs its tasks in turn, and hands back those not begun
         beside = self._beside[stage.name] = max(self._beside.get(stage.name, 2), 1 + bundles)
         left = stage.size - stage.ended - 1 - bundles
         return count + 1 >= beside and left >= max(FEW, 2 * (count + 1))

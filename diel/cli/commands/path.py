@@ -14,8 +14,6 @@ from diel.errors import DielError, UsageError, did_you_mean
 from diel.journal.snapshot import read_run
 from diel.paths import RunPaths
 
-WORDS = "[RUN] TASK [NAME=VALUE]... [OUTPUT]"
-
 
 @click.command("path")
 @click.argument(

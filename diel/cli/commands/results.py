@@ -20,8 +20,6 @@ from diel.results.rows import stage_and_output
 from diel.table import Listing, render, write_csv, write_parquet
 from diel.values import json_value
 
-WORDS = "[RUN] [STAGE.VALUE]... [NAME=VALUE]..."
-
 
 @click.command("results")
 @click.argument(

@@ -197,7 +197,7 @@ def _feed(consumer: Consumer, words: tuple[str, ...], show: Callable[[IO[str]], 
         try:
             short = show(program.pipe)
         except BrokenPipeError:
-            pass  # it wants no more items items items items
+            pass  # it wants no more items
         except StreamError as error:
             if isinstance(error, StreamBroken) or not program.has_ended:
                 raise
