@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from diel.cli.target import FIRST, Target, targets
@@ -42,14 +42,15 @@ def stage_of(run: Recorded, name: str) -> str:
     return name
 
 
-def named_task(paths: RunPaths, stage: str, index: int) -> str:
-    """A task by its point too, if the run's workflow can be read."""
+def named_tasks(paths: RunPaths, stage: str, indices: Iterable[int]) -> list[str]:
+    """Tasks by their points too, if the run's workflow can be read."""
     from diel.results import Recorded  # reads the workflow
 
+    tasks = [f"{stage}/{index}" for index in indices]
     try:
-        return Recorded(paths).named(f"{stage}/{index}")
+        return list(map(Recorded(paths).named, tasks))
     except DielError:
-        return f"{stage}/{index}"
+        return tasks
 
 
 def tasks_of(run: Recorded, target: Target) -> tuple[str, Sequence[int]]:

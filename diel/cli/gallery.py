@@ -29,13 +29,6 @@ class ShippedWorkflow(NamedTuple):
     takes: str
 
 
-class NeededFile(NamedTuple):
-    """A file that a workflow consists of, and where it is in a project that has the workflow."""
-
-    path: Path
-    place: Path
-
-
 def entries() -> list[ShippedWorkflow]:
     """All workflows that packages bring."""
     found = []
@@ -65,8 +58,8 @@ def _head(text: str) -> tuple[str, str]:
     return needs.replace("`", ""), said[-1] if _TIME.search(said[-1]) else ""
 
 
-def files_of(word: str) -> list[NeededFile]:
-    """The file of a workflow and all that it reads: the first is its own.
+def files_of(word: str) -> dict[Path, Path]:
+    """The file of a workflow and all that it reads, by their place in a project: the first is its own.
 
     Raises HintedError where no package has it, SpecError where it is wrong.
     """
@@ -76,12 +69,12 @@ def files_of(word: str) -> list[NeededFile]:
     for name in document.included:
         if ":" not in name:  # what a package brings stays there
             found[Path(name).relative_to(folder)] = Path(name)
-    for file in (*_modules(document, folder), *_data(document, folder)):
-        found.setdefault(file.place, file.path)
-    return [NeededFile(path, place) for place, path in found.items()]
+    for place, path in (*_modules(document, folder), *_data(document, folder)):
+        found.setdefault(place, path)
+    return found
 
 
-def _modules(document: Document, folder: Path) -> Iterator[NeededFile]:
+def _modules(document: Document, folder: Path) -> Iterator[tuple[Path, Path]]:
     """The files of its modules that are beside it, or that diel ships."""
     for name, stage in document.spec.stages.items():
         if stage.module is None:
@@ -92,12 +85,12 @@ def _modules(document: Document, folder: Path) -> Iterator[NeededFile]:
         except ModuleNotFound:
             continue  # of a package that is still to be installed
         if module.path.is_relative_to(home):
-            yield NeededFile(module.path, module.path.relative_to(folder))
+            yield module.path.relative_to(folder), module.path
         elif module.path.is_relative_to(shipped("modules")):
-            yield NeededFile(module.path, Path("modules") / module.path.relative_to(shipped("modules")))
+            yield Path("modules") / module.path.relative_to(shipped("modules")), module.path
 
 
-def _data(document: Document, folder: Path) -> Iterator[NeededFile]:
+def _data(document: Document, folder: Path) -> Iterator[tuple[Path, Path]]:
     """The files that it names: of stages, axes and environments; those of single points by a pattern."""
     spec = document.spec
     named = [each for stage in spec.stages.values() for each in stage.files.values()]
@@ -111,4 +104,4 @@ def _data(document: Document, folder: Path) -> Iterator[NeededFile]:
         for top in folder.glob(pattern):
             for path in sorted(top.rglob("*")) if top.is_dir() else (top,):
                 if path.is_file():
-                    yield NeededFile(path, path.relative_to(folder))
+                    yield path.relative_to(folder), path

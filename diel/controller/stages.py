@@ -77,8 +77,7 @@ class Stages:
         self.streams = self.together = ends_of(plan.graph, self.into, self.out_of) if joined else {}
         """By stage, what its tasks put and get while they run; only for stages that run together."""
         self.recipes = {name: self._recipe(stage, run_file) for name, stage in self.runs.items()}
-        self._work = {name: self._planned_work(name) for name in self.runs}
-        self._work_asked: dict[str, tuple[Ask, Work]] = {}
+        self._work: dict[str, tuple[Ask | None, Work]] = {}
         for name, stage in self.runs.items():
             if stage.spec.demand:
                 stage.demand = asking(plan.checked.document, plan.site, words_of, self.recipes[name].sources)
@@ -117,11 +116,10 @@ class Stages:
             parts |= environment_part(stage.spec, self._ledger.paths)
         return Recipe(sources, module, parts, self.streams.get(stage.name))
 
-    def _planned_work(self, name: str) -> Work:
-        stage, planned = self._plan.workflow.stages[name], self._plan.stages[name]
-        return self._made_work(Ask(stage, planned.shape, planned.cores, planned.launcher), name)
-
-    def _made_work(self, ask: Ask, name: str) -> Work:
+    def _made_work(self, name: str, ask: Ask | None) -> Work:
+        if ask is None:
+            planned = self._plan.stages[name]
+            ask = Ask(self.runs[name].spec, planned.shape, planned.cores, planned.launcher)
         stage, module, site = ask.spec, self._plan.modules.get(name), self._plan.site
         inner = environments_of_stage(stage, self._ledger.paths) if stage.environment is not None else None
         work = work_of(name, stage, module, ask.launcher, ask.shape, site, inner)
@@ -130,11 +128,9 @@ class Stages:
     def work_of(self, stage: StageRun, index: int) -> Work:
         """What a worker must know of a stage, with what one of its tasks asks for."""
         ask = stage.ask_of(index)
-        if ask is None:
-            return self._work[stage.name]
-        known = self._work_asked.get(stage.name)
+        known = self._work.get(stage.name)
         if known is None or known[0] is not ask:
-            known = self._work_asked[stage.name] = ask, self._made_work(ask, stage.name)
+            known = self._work[stage.name] = ask, self._made_work(stage.name, ask)
         return known[1]
 
     @property

@@ -93,7 +93,11 @@ def create(
     document, given = plan.checked.document, plan.checked.hyperparameters
     has_templates = plan.workflow.any_stage(lambda stage: stage.rendered)
     templates = kept_templates(plan.workflow) if has_templates else {}
-    environments = _environments(plan, runs) if plan.uses_environments else ""
+    environments = ""
+    if plan.uses_environments:
+        from diel.controller.environment import make_environments  # here: most runs have none
+
+        environments = prepared_text(make_environments(plan, runs))
     paths = create_run(runs, plan.workflow.name)
     try:
         put(paths.workflow, document.text)
@@ -130,19 +134,6 @@ def create(
     return paths
 
 
-def _environments(plan: Plan, runs: Path) -> str:
-    """The text of the file with the environments of a run, which are made. Raises UsageError."""
-    from diel.controller.environment import make_environments  # here: most runs have none
-
-    return prepared_text(make_environments(plan, runs))
-
-
-def _mend(plan: Plan, paths: RunPaths) -> None:
-    from diel.controller.environment import mend_environments  # as above
-
-    mend_environments(plan, paths)
-
-
 def take_over(paths: RunPaths) -> Controller:
     """Makes this process the controller of a run: its first, or the next one after another is gone.
 
@@ -152,7 +143,9 @@ def take_over(paths: RunPaths) -> Controller:
     plan = plan_again(paths)
     refuse_unrunnable(plan)
     if plan.uses_environments:
-        _mend(plan, paths)
+        from diel.controller.environment import mend_environments  # here: most runs have none
+
+        mend_environments(plan, paths)
     mend_run(paths)
     lease, segment = take(paths)
     if lease.epoch > 1:

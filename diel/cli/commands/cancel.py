@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from diel.cli.chosen import named_task, tasks_of
+from diel.cli.chosen import named_tasks, tasks_of
 from diel.cli.options import runs_option
 from diel.cli.target import Target, complete_stage, run_and_rest, targets
 from diel.errors import UsageError, counted
@@ -108,7 +108,7 @@ def _check(reader: Reader, named: Sequence[Target]) -> list[Part]:
         else:
             stage, index = find_task(reader, target.word)
             tasks = (index,)
-        text = str(target) if len(tasks) > 1 else named_task(reader.paths, stage, tasks[0])
+        text = str(target) if len(tasks) > 1 else named_tasks(reader.paths, stage, tasks)[0]
         wanted.append(Part(text, stage, tasks))
     return wanted
 

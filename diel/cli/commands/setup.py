@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 from click.shell_completion import get_completion_class
 
-from diel.cli.gallery import NeededFile, entries, files_of, needs_of
+from diel.cli.gallery import entries, files_of, needs_of
 from diel.cli.options import output_option, put
 from diel.errors import HintedError, UsageError
 
@@ -37,25 +37,25 @@ def init(directory: Path, workflow: str | None, listed: bool) -> None:
         click.echo(_listing())
         return
     files = _starter() if workflow is None else _shipped(workflow)
-    there = [file for file in files if _differs(directory / file.place, file.path)]
+    there = [place for place, path in files.items() if _differs(directory / place, path)]
     if there:
         raise UsageError(
-            f"{directory / there[0].place} already exists, and `diel init` overwrites nothing; name a new "
-            "directory"
+            f"{directory / there[0]} already exists, and `diel init` overwrites nothing; name a new directory"
         )
-    for file in files:
-        target = directory / file.place
+    for place, path in files.items():
+        target = directory / place
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(file.path, target)
-            shutil.copymode(file.path, target)
+            shutil.copyfile(path, target)
+            shutil.copymode(path, target)
         except OSError as error:
             raise UsageError(f"cannot write {target}: {error.strerror}") from error
         click.echo(f"  {target}")
     go_there = "" if directory.resolve() == Path.cwd() else f"cd {shlex.quote(str(directory))} && "
-    needs = "" if workflow is None else needs_of(files[0].path)
+    first, path = next(iter(files.items()))
+    needs = "" if workflow is None else needs_of(path)
     click.echo(f"\nIt needs {needs}." if needs else "")
-    click.echo(f"Now: {go_there}diel run {files[0].place}")
+    click.echo(f"Now: {go_there}diel run {first}")
 
 
 def _differs(there: Path, path: Path) -> bool:
@@ -66,13 +66,13 @@ def _differs(there: Path, path: Path) -> bool:
         return True
 
 
-def _starter() -> list[NeededFile]:
+def _starter() -> dict[Path, Path]:
     found = [path for path in STARTER.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
     found.sort(key=lambda path: (path.name != FIRST, path))
-    return [NeededFile(path, path.relative_to(STARTER)) for path in found]
+    return {path.relative_to(STARTER): path for path in found}
 
 
-def _shipped(name: str) -> list[NeededFile]:
+def _shipped(name: str) -> dict[Path, Path]:
     try:
         return files_of(name)
     except HintedError as error:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import click
 
+from diel.cli.chosen import named_tasks
 from diel.cli.options import Duration, json_option, runs_option
 from diel.cli.target import complete_stage, run_and_rest
 from diel.errors import DielError, UsageError, counted
@@ -278,17 +279,6 @@ def _failures(status: Status, paths: RunPaths, show_all: bool) -> list[str]:
     return lines
 
 
-def _named(paths: RunPaths, stage: str, indices: Sequence[int]) -> list[str]:
-    """Tasks by their points too, if the run's workflow can be read."""
-    from diel.results import Recorded  # reads the workflow: only where tasks run
-
-    run = Recorded(paths)
-    try:
-        return [run.named(f"{stage}/{index}") for index in indices]
-    except DielError:
-        return [f"{stage}/{index}" for index in indices]
-
-
 def _shared(paths: RunPaths, stage: str, alike: Sequence[Failed] | None = None) -> str:
     """What these failed tasks of a stage share, or all that failed, if the run's workflow can be read."""
     from diel.results import Recorded  # reads the workflow: only where several tasks failed alike
@@ -360,7 +350,7 @@ def _stage_view(
     lines = [head, *columns(rows, right=(1,))]
     if running:
         of = len(running) < sum(last - first + 1 for first, last in tasks[TaskState.RUNNING])
-        lines += ["", f"running: {', '.join(_named(reader.paths, name, running))}{' …' if of else ''}"]
+        lines += ["", f"running: {', '.join(named_tasks(reader.paths, name, running))}{' …' if of else ''}"]
     mine = tuple(one for one in status.stages if one.name == name)
     lines += _failures(replace(status, failures=tuple(failures), stages=mine), reader.paths, show_all)
     return "\n".join(lines)
