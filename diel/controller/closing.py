@@ -38,11 +38,7 @@ def close(paths: RunPaths, reader: Reader, status: Status) -> Leftovers | None:
 
 
 def end_left_jobs(
-    paths: RunPaths,
-    reader: Reader,
-    *,
-    patience: float,
-    tend: Callable[[], None] = lambda: None,
+    paths: RunPaths, reader: Reader, *, patience: float, tend: Callable[[], None] = lambda: None
 ) -> Leftovers | None:
     """Ends the jobs of a run on a site with a scheduler; None without one."""
     if not paths.site.exists():

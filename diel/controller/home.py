@@ -242,12 +242,7 @@ def _start(paths: RunPaths, made: Submission) -> Submission:
 
 
 def queue(
-    paths: RunPaths,
-    plan: Plan,
-    made: Submission,
-    *,
-    after: str | None = None,
-    patience: float | None = None,
+    paths: RunPaths, plan: Plan, made: Submission, *, after: str | None = None, patience: float | None = None
 ) -> Submission:
     """Queues the job of a submission. Raises SchedulerRefused and SchedulerBusy."""
     scheduler = scheduler_named(plan.site.scheduler)

@@ -56,12 +56,7 @@ class Intake:
     """Decides whether a task is done, tried again, or failed for good."""
 
     def __init__(
-        self,
-        stages: Stages,
-        ledger: Ledger,
-        dispatcher: Dispatcher,
-        fits: Fits,
-        stillborn: Stillborn,
+        self, stages: Stages, ledger: Ledger, dispatcher: Dispatcher, fits: Fits, stillborn: Stillborn
     ) -> None:
         """`fits` bounds what a retry can ask for, `stillborn` how often workers may fail to begin."""
         self._stages = stages

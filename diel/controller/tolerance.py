@@ -96,10 +96,7 @@ class _Tolerance:
         return self._finding(outer, coordinates, self._choosing(axis, coordinates))
 
     def _finding(
-        self,
-        axes: Iterable[Adaptive],
-        coordinates: Mapping[str, int],
-        reading: Iterable[tuple[Link, int]],
+        self, axes: Iterable[Adaptive], coordinates: Mapping[str, int], reading: Iterable[tuple[Link, int]]
     ) -> Finding:
         """What tolerates a loss at a point of some searches and loops, which is read along some edges."""
         by_readers = yield from self._by_readers(reading)

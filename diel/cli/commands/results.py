@@ -31,12 +31,7 @@ from diel.values import json_value
 @click.option("--parquet", type=click.Path(path_type=Path), metavar="FILE", help="Write a Parquet file.")
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Only the first N rows.")
 def command(
-    words: tuple[str, ...],
-    runs: Path,
-    as_csv: bool,
-    as_json: bool,
-    parquet: Path | None,
-    limit: int | None,
+    words: tuple[str, ...], runs: Path, as_csv: bool, as_json: bool, parquet: Path | None, limit: int | None
 ) -> int:
     """Each axis parameter and each output is a column.
 

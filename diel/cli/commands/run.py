@@ -21,12 +21,7 @@ from diel.terminal.progress import drive
 @dry_run_option
 @click.option("-q", "--quiet", is_flag=True, help="Show no progress, only failures and the end.")
 def command(
-    begin_at: str | None,
-    no_cache: bool,
-    fail_fast: bool,
-    quiet: bool,
-    dry_run: bool,
-    **asked: Unpack[Asked],
+    begin_at: str | None, no_cache: bool, fail_fast: bool, quiet: bool, dry_run: bool, **asked: Unpack[Asked]
 ) -> int:
     """Results of earlier runs are reused if nothing that they depend on has changed."""
     if dry_run:

@@ -68,12 +68,7 @@ def command(
         return 0
     with patience(plan, as_json=as_json):
         paths, made = submit_new(
-            plan,
-            asked["runs"],
-            home=home,
-            use_cache=not no_cache,
-            begin_at=begin_at,
-            fail_fast=fail_fast,
+            plan, asked["runs"], home=home, use_cache=not no_cache, begin_at=begin_at, fail_fast=fail_fast
         )
     return tell(paths, plan, made, as_json=as_json)
 
