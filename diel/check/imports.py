@@ -11,6 +11,7 @@ from pathlib import Path
 from diel.check.workflow import Checked
 from diel.errors import Problem, SpecError
 from diel.modules.catalogue import Module
+from diel.modules.signature import read_source
 from diel.terms import EXTRAS
 
 _NAMES = {"PIL": "pillow", "cv2": "opencv-python", "skimage": "scikit-image", "yaml": "pyyaml"}
@@ -44,12 +45,11 @@ def _problems(checked: Checked) -> Iterator[Problem]:
 
 
 def _missing(module: Module, folder: Path) -> Iterator[str]:
-    text = module.path.read_bytes()
-    if b"sys.path" in text:
+    if b"sys.path" in module.path.read_bytes():
         return
     places = {folder, *list(module.path.parents)[:3]}  # modules/simulation/heat.py: also what lies beside
     names: dict[str, None] = {}
-    for node in ast.parse(text).body:
+    for node in read_source(module.path).tree.body:
         if isinstance(node, ast.Import):
             names.update(dict.fromkeys(alias.name.partition(".")[0] for alias in node.names))
         elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
