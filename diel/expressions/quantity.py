@@ -28,7 +28,7 @@ class Undefined(HintedError):
 
 
 @total_ordering
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Quantity:
     """A size, a duration, or what became of them: a rate, an area."""
 
@@ -88,14 +88,8 @@ class Quantity:
     def __rsub__(self, other: Any) -> Any:
         return self._with(_alike(self, other).number - self.number)
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Quantity) and self._key == other._key
-
     def __lt__(self, other: Any) -> bool:
         return self.number < _alike(self, other).number
-
-    def __hash__(self) -> int:
-        return hash(self._key)
 
     def __bool__(self) -> bool:
         return bool(self.number)
@@ -122,10 +116,6 @@ class Quantity:
         raise Undefined(f"{self} is no plain number", f"divide it first: {_example(self)}")
 
     __int__ = __index__ = __float__
-
-    @property
-    def _key(self) -> tuple[float, int, int]:
-        return self.number, self.size, self.time
 
     def _with(self, number: float) -> Quantity:
         return Quantity(number, self.size, self.time)
