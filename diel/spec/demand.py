@@ -42,15 +42,7 @@ def demand_in(stage: Any, keys: Mapping[str, Collection[str]]) -> dict[Place, st
 
 def without_demand(stage: Mapping[str, Any], demand: Mapping[Place, str]) -> dict[str, Any]:
     """What a file says of a stage, with the least in place of its expressions."""
-    static = {**stage}
-    for place in {key[0] for key in demand if len(key) > 1}:
-        static[str(place)] = {**stage[str(place)]}
-    for key in demand:
-        part = static if len(key) == 1 else static[str(key[0])]
-        if key in _LEAST:
-            part[key[-1]] = _LEAST[key]
-        else:
-            del part[key[-1]]
+    static = with_values(stage, {key: _LEAST.get(key) for key in demand})
     given = static.get("resources")
     if isinstance(given, dict) and any(key[-1] in _TOGETHER for key in demand):
         given |= {name: 1 for name in _TOGETHER if isinstance(given.get(name), int)}
@@ -58,7 +50,7 @@ def without_demand(stage: Mapping[str, Any], demand: Mapping[Place, str]) -> dic
 
 
 def with_values(said: Mapping[str, Any], values: Mapping[Place, Any]) -> dict[str, Any]:
-    """What a file says of the demand, with values in place of its expressions; null leaves a key out."""
+    """What a file says, with values in place of the expressions of a demand; null leaves a key out."""
     filled = {place: {**value} if isinstance(value, dict) else value for place, value in said.items()}
     for key, value in values.items():
         part = filled if len(key) == 1 else filled[str(key[0])]
