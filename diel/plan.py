@@ -21,9 +21,6 @@ from diel.modules.catalogue import Module
 from diel.site import Misfit, Shape, Site, ask_of, find_site, lacks, rooms
 from diel.spec import Axis, Resources, Stage, Workflow
 
-DEMANDED = ("environment",)
-"""The key of an environment that an expression chooses."""
-
 
 class StagePlan(NamedTuple):
     """How one stage will run."""
@@ -118,7 +115,7 @@ class Plan(NamedTuple):
     @property
     def uses_environments(self) -> bool:
         """Whether a stage names an environment."""
-        return self.workflow.any_stage(lambda stage: stage.environment or DEMANDED in stage.demand)
+        return self.workflow.any_stage(lambda stage: stage.environment or stage.chooses_environment)
 
     def fits(self, stage: str, wanted: Resources, pool: str = "") -> bool:
         """Whether a task of a stage fits its pool, the stage's if none is given, with these resources."""
@@ -214,12 +211,7 @@ def prepare(
     """
     checked = check(file, settings, params_files, runs=runs)
     found = find_site(site, file.parent)
-    lacking = (
-        missing_files(checked.document, found, file.parent.absolute())
-        if checked.workflow.environments
-        else ()
-    )
-    return make_plan(checked, found, lacking)
+    return make_plan(checked, found, missing_files(checked.document, found, file.parent.absolute()))
 
 
 def make_plan(checked: Checked, site: Site, known: Iterable[Problem] = ()) -> Plan:

@@ -12,7 +12,7 @@ from diel.environments.prepared import Prepared, prepared_text, read_prepared
 from diel.errors import UsageError
 from diel.files import put
 from diel.paths import RunPaths, kept_environments
-from diel.plan import DEMANDED, Plan
+from diel.plan import Plan
 from diel.project.run_file import read_run_file
 from diel.site import Site
 
@@ -23,7 +23,7 @@ def make_environments(plan: Plan, runs: Path, folder: Path | None = None) -> dic
     `folder` is the workflow's: that of its file if absent.
     """
     stages = plan.workflow.stages.values()
-    any_of_them = any(DEMANDED in stage.demand for stage in stages)
+    any_of_them = any(stage.chooses_environment for stage in stages)
     folder = (folder or plan.checked.document.path.parent).resolve()
     known = definitions_of(plan.checked.document, plan.site, folder)
     wanted = {

@@ -244,6 +244,11 @@ class Stage(SpecModel):
         return self._demand
 
     @property
+    def chooses_environment(self) -> bool:
+        """Whether an expression says where each of its tasks runs."""
+        return ("environment",) in self.demand
+
+    @property
     def bare(self) -> Self:
         """The stage without what stands in place of its expressions for sizes and durations."""
         if not self.demand:

@@ -9,12 +9,10 @@ from diel.paths import RunPaths
 from diel.spec import Stage
 from diel.tasks.stage_run import StageRun
 
-_KEY = ("environment",)
-
 
 def environments_of_stage(stage: Stage, paths: RunPaths) -> Mapping[str, Prepared] | None:
     """Those that its tasks may name; None if they name none."""
-    demanded = _KEY in stage.demand
+    demanded = stage.chooses_environment
     if stage.environment is None and not demanded:
         return None
     made = read_prepared(paths.environments)
@@ -23,7 +21,7 @@ def environments_of_stage(stage: Stage, paths: RunPaths) -> Mapping[str, Prepare
 
 def environment_part(stage: Stage, paths: RunPaths) -> dict[str, str]:
     """The part of the cache key that all tasks of a stage share; none if each has its own."""
-    if stage.environment is None or _KEY in stage.demand:
+    if stage.environment is None or stage.chooses_environment:
         return {}
     made = environments_of_stage(stage, paths) or {}
     return {"environment": made[stage.environment].digest} if made else {}
@@ -52,4 +50,4 @@ class Choosing:
 
 def choosing_of(run: StageRun, paths: RunPaths) -> Choosing | None:
     """What chooses the environment of its tasks; None if all have the same."""
-    return Choosing(run, paths) if _KEY in run.spec.demand else None
+    return Choosing(run, paths) if run.spec.chooses_environment else None
