@@ -84,11 +84,16 @@ def find_tool(*names: str) -> str | None:
     return next((found for name in names if (found := shutil.which(name, path=path))), None)
 
 
-def output_of(words: Sequence[str], said: str, folder: Path | None = None) -> str:
-    """What a program prints. Raises UsageError with `said` and its own words where it fails."""
+def output_of(
+    words: Sequence[str], said: str, folder: Path | None = None, timeout: float | None = None
+) -> str:
+    """What a program prints. Raises UsageError with `said` and its own words where it fails, and
+    TimeoutExpired.
+    """
+    nothing = subprocess.DEVNULL
     try:
         done = subprocess.run(
-            words, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, cwd=folder
+            words, stdin=nothing, capture_output=True, text=True, check=False, cwd=folder, timeout=timeout
         )
     except OSError as error:
         raise UsageError(f"{said}: {words[0]}: {error.strerror}") from error

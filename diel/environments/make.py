@@ -3,18 +3,34 @@
 from __future__ import annotations
 
 import os
+import platform
+import shlex
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from diel.environments.conda import make_conda
-from diel.environments.image import version_of_image
-from diel.environments.kept import Tell
-from diel.environments.lines import MODULE_COMMAND, conda_lines, module_lines, spack_lines, uses_modules
+from diel.artifacts import digest_of
+from diel.environments.kept import LOCK, Tell, find_tool, made, output_of
 from diel.environments.prepared import Contained, Prepared
 from diel.environments.python import make_python
-from diel.environments.runtime import NoContainer, find_runtime
+from diel.environments.runtime import NoContainer, find_runtime, version_of_image
 from diel.errors import UsageError
+from diel.files import put
 from diel.spec import Environment
+
+_PLACES = (
+    '"$LMOD_PKG/init/bash" "$MODULESHOME/init/bash" /usr/share/lmod/lmod/init/bash '
+    "/opt/cray/pe/lmod/lmod/init/bash /usr/share/Modules/init/bash /usr/share/modules/init/bash "
+    "/etc/profile.d/lmod.sh /etc/profile.d/z00_lmod.sh /etc/profile.d/modules.sh"
+)
+_MODULE_COMMAND = (
+    f"type module >/dev/null 2>&1 || for diel_file in {_PLACES}; do "
+    'if [ -r "$diel_file" ]; then . "$diel_file"; type module >/dev/null 2>&1 && break; fi; done; '
+    "type module >/dev/null 2>&1 || { echo 'neither Lmod nor Environment Modules is on this node'; false; }"
+)
+"""Defines `module`: non-interactive shells often lack it."""
+_WORDS = ("module", "ml")
+_TOOLS = ("micromamba", "mamba", "conda")
 
 
 def make(
@@ -32,18 +48,18 @@ def make(
 
     Raises UsageError where it cannot be made.
     """
-    lines: list[str] = [MODULE_COMMAND] if uses_modules(given.modules, given.setup) else []
-    lines += [*module_lines(given.modules), *given.setup]
+    lines: list[str] = [_MODULE_COMMAND] if _uses_modules(given.modules, given.setup) else []
+    lines += [*_module_lines(given.modules), *given.setup]
     identity: dict[str, Any] = {
         key: list(found) for key in ("modules", "setup") if (found := getattr(given, key))
     }
     prefix = ""
     if given.conda is not None:
-        place, identity["conda"] = make_conda(name, given.conda, kept, tell)
-        lines += conda_lines(place)
+        place, identity["conda"] = _make_conda(name, given.conda, kept, tell)
+        lines += _conda_lines(place)
     if given.spack is not None:
         identity["spack"] = given.spack if isinstance(given.spack, str) else list(given.spack)
-        lines += spack_lines(given.spack)
+        lines += _spack_lines(given.spack)
     if given.python is not None:
         place, identity["python"] = make_python(name, given.python, kept, tell)
         prefix = str(place)
@@ -78,6 +94,65 @@ def _refuse_unstartable(name: str, contained: Contained, lines: list[str]) -> No
         raise UsageError(f"environment '{name}': {error}") from error
 
 
-def is_whole(made: Prepared) -> bool:
+def is_whole(one: Prepared) -> bool:
     """Whether what was made for it is still there."""
-    return not made.prefix or os.path.isdir(made.prefix)
+    return not one.prefix or os.path.isdir(one.prefix)
+
+
+def _uses_modules(modules: Sequence[str], setup: Sequence[str]) -> bool:
+    return bool(modules) or any(line.split(maxsplit=1)[:1] in ([word] for word in _WORDS) for line in setup)
+
+
+def _module_lines(modules: Sequence[str]) -> Iterator[str]:
+    return (f"module load {shlex.quote(module)}" for module in modules)
+
+
+def _conda_lines(prefix: Path) -> Iterator[str]:
+    """What `conda activate` does, without Conda."""
+    place = shlex.quote(str(prefix))
+    yield f"export CONDA_PREFIX={place} CONDA_DEFAULT_ENV={place} CONDA_SHLVL=1 PATH={place}/bin:$PATH"
+    scripts = f"{place}/etc/conda/activate.d/*.sh"
+    yield f'for diel_file in {scripts}; do [ ! -r "$diel_file" ] || . "$diel_file"; done'
+
+
+def _spack_lines(given: str | Sequence[str]) -> Iterator[str]:
+    """What `spack load SPEC…` or `spack env activate NAME` does."""
+    if isinstance(given, str):
+        words = f"env activate --sh {shlex.quote(given)}"
+    else:
+        words = f"load --sh {shlex.join(given)}"
+    yield '[ -z "$SPACK_ROOT" ] || PATH=$SPACK_ROOT/bin:$PATH'
+    yield f'diel_said=$(spack {words}) && eval "$diel_said"'
+
+
+def _make_conda(name: str, given: str, kept: Path, tell: Tell) -> tuple[Path, dict[str, Any]]:
+    """The directory of a Conda environment, made if it is not there yet, and what enters a cache key.
+
+    Raises UsageError where there is none and none can be made.
+    """
+    path, said = Path(given), f"environment '{name}': {given}"
+    if path.suffix not in (".yml", ".yaml"):
+        if not (path / "conda-meta").is_dir():
+            raise UsageError(f"{said} is no Conda environment: it has no directory conda-meta")
+        return path, {"from": given, "packages": _packages(path)}
+    try:
+        text = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{said}: cannot be read: {error}") from error
+
+    def create(place: Path) -> None:
+        tool = find_tool(*_TOOLS)
+        if tool is None:
+            raise UsageError(f"{said}: {', '.join(_TOOLS)}: none of them is here; name a directory instead")
+        tell(f"environment '{name}': making it with {Path(tool).name} …")
+        env = [] if Path(tool).name == "micromamba" else ["env"]
+        output_of([tool, *env, "create", "--yes", "--prefix", str(place), "--file", str(path)], said)
+        put(place / LOCK, "\n".join([*_packages(place), ""]))
+
+    place = made(kept, digest_of(["conda", platform.machine(), text])[:24], create)
+    return place, {"from": path.name, "packages": (place / LOCK).read_text("utf-8").split()}
+
+
+def _packages(place: Path) -> list[str]:
+    """The packages in an environment, each with its version and build."""
+    return sorted(path.stem for path in (place / "conda-meta").glob("*.json"))

@@ -9,21 +9,27 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from subprocess import TimeoutExpired
 from typing import NamedTuple
 
+from diel.artifacts import content
+from diel.environments.kept import find_tool, output_of
 from diel.environments.prepared import Contained
+from diel.errors import UsageError
 
-PROGRAMS = {
-    "apptainer": "apptainer",
-    "singularity": "singularity",
-    "charliecloud": "ch-run",
-    "podman-hpc": "podman-hpc",
-    "podman": "podman",
-    "shifter": "shifter",
-}
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _NVIDIA, _AMD = "/dev/nvidiactl", "/dev/kfd"
+_QUESTIONS: dict[str, Callable[[str], tuple[str, ...]]] = {
+    "podman": lambda image: ("image", "inspect", "--format", "{{.Digest}}", image),
+    "podman-hpc": lambda image: ("image", "inspect", "--format", "{{.Digest}}", image),
+    "shifter": lambda image: ("lookup", image.removeprefix("docker:")),
+}
+"""What a runtime is asked, without a network, for the digest of an image that it knows by name."""
+_ASKED = {"shifter": "shifterimg"}
+PATIENCE = 20.0
+"""Seconds that it may take to answer."""
 
 
 class NoContainer(Exception):
@@ -67,12 +73,16 @@ def find_runtime(contained: Contained, path: str) -> tuple[str, str]:
     """
     names = [contained.runtime] if contained.runtime else _fitting(contained.image)
     for name in names:
-        program = shutil.which(PROGRAMS[name], path=path)
+        program = shutil.which(_program(name), path=path)
         if program is not None:
             return name, program
-    looked = ", ".join(PROGRAMS[name] for name in names)
+    looked = ", ".join(map(_program, names))
     hint = "install one, load it by `modules`, or name another `runtime`"
     raise NoContainer(f"no runtime for the container: looked for {looked} on PATH; {hint}")
+
+
+def _program(runtime: str) -> str:
+    return {"charliecloud": "ch-run"}.get(runtime, runtime)
 
 
 def _fitting(image: str) -> list[str]:
@@ -141,18 +151,20 @@ def _podman_hpc(box: Box) -> tuple[str, ...]:
 
 
 def _podman_run(box: Box, gpus: Sequence[str]) -> tuple[str, ...]:
-    mounts = [f"--volume={m if ':' in m else f'{m}:{m}'}" for m in ("/tmp", *box.mounts)]
-    given = [f"--env={name}={value}" for name, value in box.variables.items()]
     share = ("--network=host", "--ipc=host", "--pid=host", "--env-host", "--entrypoint=")
-    start = (box.program, "run", "--rm", *share, *gpus)
-    return (*start, *mounts, *given, f"--workdir={box.folder}", box.image)
+    return (box.program, "run", "--rm", *share, *gpus, *_options(box, "/tmp"), box.image)
 
 
 def _shifter(box: Box) -> tuple[str, ...]:
-    mounts = [f"--volume={m if ':' in m else f'{m}:{m}'}" for m in box.mounts]
-    given = [f"--env={name}={value}" for name, value in box.variables.items()]
     gpus = ["--module=gpu"] if box.nvidia else []
-    return (box.program, f"--image={box.image}", *gpus, *mounts, *given, f"--workdir={box.folder}")
+    return (box.program, f"--image={box.image}", *gpus, *_options(box))
+
+
+def _options(box: Box, *more: str) -> Iterator[str]:
+    """Mounts, with `more` of them, variables and the directory, as Docker's options name them."""
+    yield from (f"--volume={m if ':' in m else f'{m}:{m}'}" for m in (*more, *box.mounts))
+    yield from (f"--env={name}={value}" for name, value in box.variables.items())
+    yield f"--workdir={box.folder}"
 
 
 _WORDS: dict[str, Callable[[Box], tuple[str, ...]]] = {
@@ -163,3 +175,34 @@ _WORDS: dict[str, Callable[[Box], tuple[str, ...]]] = {
     "podman": _podman,
     "shifter": _shifter,
 }
+
+
+def version_of_image(name: str, image: str, runtime: str, *, here: bool) -> str:
+    """What tells the versions of an image apart: the digest of a file's content, of what a directory lists
+    (names, sizes and times of its files), or what the runtime says of a name; at worst the name.
+
+    `here` says whether programs run on this machine, so that the image must be here. Raises UsageError
+    where it is not.
+    """
+    if image.startswith("/"):
+        if os.path.isdir(image):
+            return content(image, "stat")[1]
+        try:
+            return content(image)[1]
+        except OSError as error:
+            if not here:
+                return image
+            raise UsageError(f"environment '{name}': no image {image}: {error.strerror}") from error
+    if "@sha256:" in image:
+        return image
+    for known in [runtime] if runtime else _QUESTIONS:
+        program = find_tool(_ASKED.get(known) or _program(known))
+        if program is not None and known in _QUESTIONS and (told := _answer(program, known, image)):
+            return told
+    return image
+
+
+def _answer(program: str, runtime: str, image: str) -> str:
+    with suppress(UsageError, TimeoutExpired):
+        return output_of([program, *_QUESTIONS[runtime](image)], "", timeout=PATIENCE).strip()[:200]
+    return ""

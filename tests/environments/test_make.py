@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from diel.environments.image import version_of_image
 from diel.environments.make import make
 from diel.environments.prepared import Prepared, prepared_text, read_prepared
+from diel.environments.runtime import version_of_image
 from diel.errors import UsageError
 from diel.spec import Environment
 from tests.surrounded import stand_in
