@@ -11,6 +11,7 @@ from typing import Any
 
 from diel.errors import SpecError, UsageError, did_you_mean
 from diel.load import Source, fit, parse, read_text
+from diel.load.part import merged
 from diel.paths import site_folders
 from diel.site.environment import anchored
 from diel.site.site import LOCAL, Site, job_word
@@ -107,16 +108,7 @@ def _extended(
         raise SpecError([source.problem(("extends",), "sites extend each other in a circle", hint)])
     below = _read(found, folder, seen)[1]
     # The site is the file's own: it does not pass for the one that it extends.
-    return _merged({**below, "name": re.sub(r"\W", "_", seen[-1].stem)}, data)
-
-
-def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
-    """The keys of two site files: mappings are joined, all else is from the upper one."""
-    found = dict(below)
-    for key, value in above.items():
-        known = found.get(key)
-        found[key] = _merged(known, value) if isinstance(known, dict) and isinstance(value, dict) else value
-    return found
+    return merged({**below, "name": re.sub(r"\W", "_", seen[-1].stem)}, data, nulls=True)
 
 
 def detect() -> str:
