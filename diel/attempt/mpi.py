@@ -154,11 +154,7 @@ def _output(*words: str) -> str:
     """The output of a program; empty if it does not start or end."""
     try:
         done = subprocess.run(
-            words,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=_PATIENCE,
-            check=False,
+            words, stdin=subprocess.DEVNULL, capture_output=True, timeout=_PATIENCE, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
         return ""

@@ -258,33 +258,28 @@ class _Provider(ExecutionProvider):
 
 def _packed(label: str, workers: Workers, provider: _Provider) -> HighThroughputExecutor:
     return HighThroughputExecutor(
-        label=label,
-        address=NO_QUESTION,
-        provider=provider,
         max_workers_per_node=workers.slots,
         cores_per_worker=1e-6,  # how many fit is worked out by the plan
         available_accelerators=list(workers.gpus),
         prefetch_capacity=0,  # a bundle must not wait behind a long one while another node is idle
-        heartbeat_period=workers.beat,
-        heartbeat_threshold=workers.silence,
-        drain_period=workers.drain,
-        poll_period=10,
-        block_error_handler=False,
-        encrypted=True,
+        **_common(label, workers, provider),
     )
 
 
 def _mpi(label: str, workers: Workers, provider: _Provider) -> HighThroughputExecutor:
     provider.nodes = workers.mpi_nodes
-    return MPIExecutor(
-        label=label,
-        address=NO_QUESTION,
-        provider=provider,
-        max_workers_per_block=workers.slots,
-        heartbeat_period=workers.beat,
-        heartbeat_threshold=workers.silence,
-        drain_period=workers.drain,
-        poll_period=10,
-        block_error_handler=False,
-        encrypted=True,
-    )
+    return MPIExecutor(max_workers_per_block=workers.slots, **_common(label, workers, provider))
+
+
+def _common(label: str, workers: Workers, provider: _Provider) -> dict[str, Any]:
+    return {
+        "label": label,
+        "address": NO_QUESTION,
+        "provider": provider,
+        "heartbeat_period": workers.beat,
+        "heartbeat_threshold": workers.silence,
+        "drain_period": workers.drain,
+        "poll_period": 10,
+        "block_error_handler": False,
+        "encrypted": True,
+    }
