@@ -62,8 +62,6 @@ class Work(NamedTuple):
     """Whether it is warned of its `timeout` too."""
     promises: Mapping[str, Output] = {}
     """Outputs that promise more than a path or the type of a value; of a module, all that are declared."""
-    takes: frozenset[str] = frozenset()
-    """Values among them that are taken out of files."""
     conversions: Mapping[str, Any] | None = None
     """Inputs whose files are in other units than the module reads; None if there are none."""
     staging: Staging | None = None

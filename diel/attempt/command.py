@@ -77,11 +77,12 @@ def collect(attempt: RunningAttempt, run_dir: str, env: Mapping[str, str]) -> tu
     try:
         values = collect_result(env["DIEL_RESULT"], work.values)
         artifacts: Artifacts = {}
-        if work.takes:
+        taken = [name for name, output in work.promises.items() if output.way is not None]
+        if taken:
             from diel.attempt.extraction import extract  # only where it is used: it loads csv
 
             values |= extract(work.promises, outputs, attempt.task_dir, values)
-            outputs = {name: path for name, path in outputs.items() if name not in work.takes}
+            outputs = {name: path for name, path in outputs.items() if name not in taken}
         if outputs:
             artifacts = collect_files(outputs, Path(attempt.task_dir), Path(run_dir), work.promises)
         if work.promises:

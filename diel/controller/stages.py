@@ -18,16 +18,16 @@ from diel.project.run_file import RunFile
 from diel.search.decider import Decider, Deciding, Looping
 from diel.search.search import Searching
 from diel.site import Ask
+from diel.site.demand import Demand
 from diel.states import FailureClass
 from diel.tasks.axes import Axes
-from diel.tasks.demand import asking
 from diel.tasks.environment import environment_part, environments_of_stage
 from diel.tasks.keeping import Keeping
 from diel.tasks.ledger import Ledger
 from diel.tasks.link import Link
 from diel.tasks.publishing import Publishing
 from diel.tasks.recipe import Recipe, family_parts, work_of
-from diel.tasks.sources import Sources, link_of
+from diel.tasks.sources import Scope, Sources, link_of
 from diel.tasks.stage_run import StageRun
 from diel.tasks.stream import ends_of
 from diel.tasks.surrogate import name_teachers
@@ -80,7 +80,7 @@ class Stages:
         self._work: dict[str, tuple[Ask | None, Work]] = {}
         for name, stage in self.runs.items():
             if stage.spec.demand:
-                stage.demand = asking(plan.checked.document, plan.site, words_of, self.recipes[name].sources)
+                stage.demand = self._asking(name)
         served = uses(lambda stage: stage.service is not None)
         self.serving = Serving(plan, ledger, self.runs, self.into, self.recipes) if served else None
         """What is up while others ask it."""
@@ -115,6 +115,12 @@ class Stages:
         if stage.spec.environment is not None:
             parts |= environment_part(stage.spec, self._ledger.paths)
         return Recipe(sources, module, parts, self.streams.get(stage.name))
+
+    def _asking(self, name: str) -> Callable[[int, int], Ask]:
+        """What a task asks for, by its index and the number of its attempt. It raises Misfit."""
+        asked = Demand(self._plan.checked.document, self._plan.site, name, words_of)
+        sources = self.recipes[name].sources
+        return lambda index, attempt: asked.of(Scope(sources, index, attempt=attempt))
 
     def _made_work(self, name: str, ask: Ask | None) -> Work:
         if ask is None:

@@ -13,11 +13,10 @@ def rendered_changes(new: Recipe, old: Recipe, tasks: tuple[int, int]) -> Iterat
     Raises what a scope raises where something that they read is gone.
     """
     now, then = (recipe.sources.files.rendered for recipe in (new, old))
-    if now is None:
+    if not now:
         return
-    texts = now.texts(new.scope(tasks[0]))
-    before = {} if then is None else then.texts(old.scope(tasks[1]))
-    for name, made in texts.items():
+    before = then.texts(old.scope(tasks[1]))
+    for name, made in now.texts(new.scope(tasks[0])).items():
         was = before.get(name, ("", "", False))
         if made != was:
             yield name, "\n".join(map(str, was)), "\n".join(map(str, made))

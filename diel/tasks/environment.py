@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from diel.environments.prepared import Prepared, read_prepared
 from diel.paths import RunPaths
@@ -27,27 +27,20 @@ def environment_part(stage: Stage, paths: RunPaths) -> dict[str, str]:
     return {"environment": made[stage.environment].digest} if made else {}
 
 
-class Choosing:
-    """The environment of each task of a stage, where an expression chooses it."""
+def keyed_by_task(run: StageRun, paths: RunPaths) -> Callable[[int], dict[str, str]] | None:
+    """What gives the environment's part of a task's key, where an expression chooses one: its name, for
+    people, and the digest of what it is. None if all tasks have the same.
 
-    def __init__(self, run: StageRun, paths: RunPaths) -> None:
-        self._run = run
-        self._paths = paths
-        self._made: Mapping[str, Prepared] = {}
+    It raises Misfit where the expression gives no name that is known.
+    """
+    if not run.spec.chooses_environment:
+        return None
+    made = read_prepared(paths.environments)
 
-    def name(self, index: int) -> str | None:
-        """Raises Misfit where the expression gives no name that is known."""
-        return self._run.spec_of(index).environment
-
-    def keyed(self, index: int) -> dict[str, str]:
-        """What enters a task's key: the name, for people, and the digest of what it is."""
-        name = self.name(index)
+    def keyed(index: int) -> dict[str, str]:
+        name = run.spec_of(index).environment
         if name is None:
             return {}
-        self._made = self._made or read_prepared(self._paths.environments)
-        return {"environment": f"{name} {self._made[name].digest}" if name in self._made else name}
+        return {"environment": f"{name} {made[name].digest}" if name in made else name}
 
-
-def choosing_of(run: StageRun, paths: RunPaths) -> Choosing | None:
-    """What chooses the environment of its tasks; None if all have the same."""
-    return Choosing(run, paths) if run.spec.chooses_environment else None
+    return keyed

@@ -20,7 +20,7 @@ from diel.site import Shape, Site
 from diel.spec import Output, Stage
 from diel.spec.model import plain
 from diel.staging.item import Shard
-from diel.tasks.environment import choosing_of
+from diel.tasks.environment import keyed_by_task
 from diel.tasks.service import AskedServices
 from diel.tasks.sources import Scope, Sources
 from diel.tasks.staging import Sharing, copies, keyed, staging_of
@@ -64,7 +64,6 @@ def work_of(
             if output.stream is None and (module is not None or not output.is_plain)
         },
         launches=launches(stage) if launcher else False,
-        takes=frozenset(n for n, o in stage.outputs.items() if o.way is not None),
     )
 
 
@@ -149,7 +148,7 @@ class Recipe:
         self._asked = AskedServices(sources.links) if stage.services else None
         self._asking = asking_of(stage, module, sources.links) if stage.asks else None
         self._at_node = tuple(name for name, given in stage.inputs.items() if given.stage is not None)
-        self._chosen = choosing_of(sources.run, sources.paths) if stage.demand else None
+        self._chosen = keyed_by_task(sources.run, sources.paths) if stage.demand else None
         signature = None if module is None or module.signature.variadic else module.signature
         self._accepted = None if signature is None else {p.name for p in signature.parameters}
 
@@ -165,7 +164,7 @@ class Recipe:
 
         Raises ExpressionError, MissingInput and ModuleError.
         """
-        scope = self.scope(index)
+        scope, run = self.scope(index), self.sources.run
         params = self._params(scope)
         outputs = self._texts.paths(scope)
         env = self._texts.env(scope)
@@ -174,7 +173,6 @@ class Recipe:
         question = None
         if self._asking is not None:
             question = self._asking(index, {**scope.point, **params}, key, parts)
-        stage = self.sources.run.spec
         return Request(
             index=index,
             attempt=0,
@@ -190,8 +188,8 @@ class Recipe:
             services=None if self._asked is None else self._asked.replicas(index),
             streams=None if self.streams is None else self.streams(index),
             question=question,
-            rendered=self.sources.files.render(scope),
-            environment=stage.environment if self._chosen is None else self._chosen.name(index),
+            rendered=self.sources.files.rendered.render(scope),
+            environment=(run.spec if self._chosen is None else run.spec_of(index)).environment,
         )
 
     def _params(self, scope: Scope) -> dict[str, Any]:
@@ -211,7 +209,7 @@ class Recipe:
             return None
         again = Scope(self.sources, scope.index, inputs)
         env, command = self._texts.env(again), self._texts.command(again)
-        rendered = self.sources.files.render(again)
+        rendered = self.sources.files.rendered.render(again)
         return Staged(items, self._params(again), inputs, command, env, rendered)
 
     def own_files(self, index: int) -> dict[str, str]:
@@ -229,7 +227,7 @@ class Recipe:
     def _reads(self, scope: Scope, shards: dict[str, Shard] | None) -> tuple[dict[str, Any], dict[str, Any]]:
         own: dict[str, Any] = {**scope.point, **(keyed(shards) if shards else {})}
         if self._chosen is not None:
-            own.update(self._chosen.keyed(scope.index))
+            own.update(self._chosen(scope.index))
         taken: dict[str, Any] = dict(scope["inputs"])
         for name, rule in self.sources.conversions.items():
             taken[f"units of {name}"] = rule

@@ -138,10 +138,13 @@ class Sources:
 class Scope(Mapping[str, Any]):
     """The names that the expressions of one task can read."""
 
-    def __init__(self, sources: Sources, index: int, inputs: Mapping[str, Any] | None = None) -> None:
-        """`inputs`, if given, replace what the task reads."""
+    def __init__(
+        self, sources: Sources, index: int, inputs: Mapping[str, Any] | None = None, attempt: int = 0
+    ) -> None:
+        """`inputs`, if given, replace what the task reads; `attempt` is the next one if 0."""
         self.sources = sources
         self.index = index
+        self._attempt = attempt
         self.point = sources.run.point(index)
         self._known: dict[str, Any] = {} if inputs is None else {"inputs": inputs}
 
@@ -188,7 +191,7 @@ class Scope(Mapping[str, Any]):
                 return {key: template.text_value(self) for key, template in sources.texts.outputs.items()}
             case "task":
                 stage = sources.run.name
-                attempt = sources.run.history.attempts.get(self.index, 0) + 1
+                attempt = self._attempt or sources.run.history.attempts.get(self.index, 0) + 1
                 task = f"{stage}/{self.index}"
                 return {"id": task, "index": self.index, "attempt": attempt, "stage": stage}
             case "launcher":

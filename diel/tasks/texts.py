@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from diel.artifacts import File, content
-from diel.attempt.bundle import Rendered
 from diel.errors import ModuleError
 from diel.expressions import Template, Tree, parse, parse_expression, parse_tree
 from diel.files import flaw_of, reason
@@ -81,7 +80,7 @@ class Files:
     def __init__(self, stage: Stage, folder: Path) -> None:
         self._folder = folder
         templates = {name: parse(text) for name, text in stage.files.items() if isinstance(text, str)}
-        self.rendered = Renderings(stage) if stage.rendered else None
+        self.rendered = Renderings(stage)
         self.shared = {name: self._place(t.text_value({})) for name, t in templates.items() if t.constant}
         """Absolute paths."""
         self._known: dict[str, tuple[tuple[int, ...], str]] = {}
@@ -91,23 +90,18 @@ class Files:
     def paths(self, scope: Mapping[str, Any]) -> dict[str, str]:
         """The absolute path of each file of a task. Raises ExpressionError."""
         own = {name: self._place(template.text_value(scope)) for name, template in self._own.items()}
-        made = {} if self.rendered is None else self.rendered.paths(scope)
-        return {**self.shared, **own, **made}
+        return {**self.shared, **own, **self.rendered.paths(scope)}
 
     def digests(self, scope: Mapping[str, Any]) -> dict[str, str]:
         """The content of a task's own files, as it enters its key.
 
         Raises ModuleError for one that cannot be read.
         """
-        if not self._own and self.rendered is None:
+        if not self._own and not self.rendered:
             return {}
         paths = scope["files"]
         own = {f"files.{name}": self._content(name, paths[name]) for name in self._own}
-        return own if self.rendered is None else {**own, **self.rendered.digests(scope)}
-
-    def render(self, scope: Mapping[str, Any]) -> tuple[Rendered, ...]:
-        """The files that are made for a task. Raises as `Renderings.render` does."""
-        return () if self.rendered is None else self.rendered.render(scope)
+        return {**own, **self.rendered.digests(scope)}
 
     def own(self, scope: Mapping[str, Any]) -> dict[str, str]:
         return {name: scope["files"][name] for name in self._own}
