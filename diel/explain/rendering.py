@@ -13,10 +13,11 @@ def rendered_changes(new: Recipe, old: Recipe, tasks: tuple[int, int]) -> Iterat
     Raises what a scope raises where something that they read is gone.
     """
     now, then = (recipe.sources.files.rendered for recipe in (new, old))
-    if not now:
+    if now is None:
         return
-    before = then.texts(old.scope(tasks[1]))
-    for name, made in now.texts(new.scope(tasks[0])).items():
+    texts = now.texts(new.scope(tasks[0]))
+    before = {} if then is None else then.texts(old.scope(tasks[1]))
+    for name, made in texts.items():
         was = before.get(name, ("", "", False))
         if made != was:
             yield name, "\n".join(map(str, was)), "\n".join(map(str, made))

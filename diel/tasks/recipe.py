@@ -188,7 +188,7 @@ class Recipe:
             services=None if self._asked is None else self._asked.replicas(index),
             streams=None if self.streams is None else self.streams(index),
             question=question,
-            rendered=self.sources.files.rendered.render(scope),
+            rendered=self.sources.files.render(scope),
             environment=(run.spec if self._chosen is None else run.spec_of(index)).environment,
         )
 
@@ -209,7 +209,7 @@ class Recipe:
             return None
         again = Scope(self.sources, scope.index, inputs)
         env, command = self._texts.env(again), self._texts.command(again)
-        rendered = self.sources.files.rendered.render(again)
+        rendered = self.sources.files.render(again)
         return Staged(items, self._params(again), inputs, command, env, rendered)
 
     def own_files(self, index: int) -> dict[str, str]:

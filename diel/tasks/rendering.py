@@ -25,9 +25,6 @@ class Renderings:
             for name, one in stage.rendered.items()
         }
 
-    def __bool__(self) -> bool:
-        return bool(self._templates)
-
     def paths(self, scope: Scope) -> dict[str, str]:
         """Where they are written, relative to the task's directory."""
         return {name: target.text_value(scope) for name, (_, target, _, _) in self._templates.items()}

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from diel.artifacts import File, content
+from diel.attempt.bundle import Rendered
 from diel.errors import ModuleError
 from diel.expressions import Template, Tree, parse, parse_expression, parse_tree
 from diel.files import flaw_of, reason
@@ -80,7 +81,7 @@ class Files:
     def __init__(self, stage: Stage, folder: Path) -> None:
         self._folder = folder
         templates = {name: parse(text) for name, text in stage.files.items() if isinstance(text, str)}
-        self.rendered = Renderings(stage)
+        self.rendered = Renderings(stage) if stage.rendered else None
         self.shared = {name: self._place(t.text_value({})) for name, t in templates.items() if t.constant}
         """Absolute paths."""
         self._known: dict[str, tuple[tuple[int, ...], str]] = {}
@@ -90,18 +91,23 @@ class Files:
     def paths(self, scope: Mapping[str, Any]) -> dict[str, str]:
         """The absolute path of each file of a task. Raises ExpressionError."""
         own = {name: self._place(template.text_value(scope)) for name, template in self._own.items()}
-        return {**self.shared, **own, **self.rendered.paths(scope)}
+        made = {} if self.rendered is None else self.rendered.paths(scope)
+        return {**self.shared, **own, **made}
 
     def digests(self, scope: Mapping[str, Any]) -> dict[str, str]:
         """The content of a task's own files, as it enters its key.
 
         Raises ModuleError for one that cannot be read.
         """
-        if not self._own and not self.rendered:
+        if not self._own and self.rendered is None:
             return {}
         paths = scope["files"]
         own = {f"files.{name}": self._content(name, paths[name]) for name in self._own}
-        return {**own, **self.rendered.digests(scope)}
+        return own if self.rendered is None else {**own, **self.rendered.digests(scope)}
+
+    def render(self, scope: Mapping[str, Any]) -> tuple[Rendered, ...]:
+        """The files that are made for a task. Raises as `Renderings.render` does."""
+        return () if self.rendered is None else self.rendered.render(scope)
 
     def own(self, scope: Mapping[str, Any]) -> dict[str, str]:
         return {name: scope["files"][name] for name in self._own}
