@@ -81,19 +81,34 @@ def marked(variable: str, value: str, without: str | None = None) -> Iterator[ps
 
     `without` names a variable that spares the processes which have it.
     """
-    wanted = os.fsencode(f"{variable}={value}")
     mine = {os.getpid()}
-    for pid in psutil.pids():
+    for pid in _showing(os.fsencode(f"{variable}={value}")):
         with contextlib.suppress(psutil.Error, OSError):
-            with open(f"/proc/{pid}/environ", "rb") as file:  # psutil takes ten times as long for each
-                if wanted not in file.read():
-                    continue
             if len(mine) == 1:
                 mine |= {parent.pid for parent in psutil.Process().parents()}
             process = psutil.Process(pid)
             environ = {} if pid in mine else process.environ()
             if environ.get(variable) == value and (without is None or without not in environ):
                 yield process
+
+
+def _showing(text: bytes) -> Iterator[int]:
+    """The processes that have this in their environments.
+
+    One that is just beginning another program shows no environment for a moment: it is looked at again.
+    """
+    pids = psutil.pids()
+    for pause in (0.005, 0.0):
+        bare = []
+        for pid in pids:
+            with contextlib.suppress(OSError), open(f"/proc/{pid}/environ", "rb") as file:
+                shown = file.read()  # psutil takes ten times as long for each
+                if text in shown:
+                    yield pid
+                elif not shown:
+                    bare.append(pid)
+        time.sleep(pause if bare else 0.0)
+        pids = bare
 
 
 def end_marked(variable: str, value: str, grace: float = GRACE) -> int:

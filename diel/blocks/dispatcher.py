@@ -62,7 +62,7 @@ class Sent:
     stage: StageRun
     requests: tuple[Request, ...]
     since: float
-    cores: int = 1
+    cores: int
     """Of each of its tasks."""
 
     @property

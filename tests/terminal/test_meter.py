@@ -120,8 +120,11 @@ def test_only_as_many_tasks_run_as_there_are_cores(
     clock: Clock, tmp_path: Path, cores: int, running: int
 ) -> None:
     run = Run(tmp_path, ONE.replace("[x]", f"[x], resources: {{cores_per_rank: {cores}}}"))
+    stage = run.controller.stages["a"]
     for number in range(8):
-        run.controller._dispatcher.sent[number] = Sent(run.controller.stages["a"], (), 0.0)
+        run.controller._dispatcher.sent[number] = Sent(
+            stage, (), 0.0, run.controller._dispatcher.cores(stage)
+        )
     (row,) = Meter(run.controller).rows(run.history)
     assert row.running == running
 
