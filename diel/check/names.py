@@ -181,15 +181,15 @@ def _missing(chain: tuple[str, ...], names: Names, place: str) -> tuple[str, str
 
 def _unknown(first: str, names: Names, place: str) -> tuple[str, str] | None:
     """What to say of a name that is none here; None if it may be one, or if another message says it."""
-    for label, axis in names.axes.items():
+    for label, axis in names.axes.items():  # an open axis may give the name too: checked once known
         runs = names.stage is None or label in names.stage.over
         if not runs and first in (label, *(axis.parameters_of(label) or ())):
-            return _outside(first, label, names)
+            return None if names.open_axes else _outside(first, label, names)
     known = [*names.parameters, *names.open_axes, *(name for name in names.keyed if name != names.own)]
     known += [LAUNCHER] if misplaced(names.stage, place) is None else []
     near = did_you_mean(first, known)
     if names.open_axes and not near:
-        return None  # the axis may give it: checked once known
+        return None
     return f"no name '{first}' here", near or f"there are: {', '.join(known)}"
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,6 +15,12 @@ from tests.streams.served import Served
 
 HERE = Path(__file__).parent
 Compile = Callable[[str], Path]
+
+
+@pytest.fixture(autouse=True)
+def diel_on_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`$(diel client)` finds the `diel` that is tested, as in a shell whose environment is activated."""
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
 
 
 @pytest.fixture(scope="session")
