@@ -211,7 +211,10 @@ def prepare(
     """
     checked = check(file, settings, params_files, runs=runs)
     found = find_site(site, file.parent)
-    return make_plan(checked, found, missing_files(checked.document, found, file.parent.absolute()))
+    missing: Iterable[Problem] = ()
+    if checked.workflow.environments:
+        missing = missing_files(checked.document, found, file.parent.absolute())
+    return make_plan(checked, found, missing)
 
 
 def make_plan(checked: Checked, site: Site, known: Iterable[Problem] = ()) -> Plan:

@@ -56,6 +56,11 @@ class RunState(StrEnum):
     def ended(self) -> bool:
         return self in (RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED)
 
+    @property
+    def live(self) -> bool:
+        """Whether the run continues on its own."""
+        return self in (RunState.PENDING, RunState.RUNNING)
+
 
 EXIT_CODES = {
     RunState.PENDING: 4,

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from diel.blocks.dispatcher import InFlight
-from diel.controller.intake import Intake, Stillborn
+from diel.controller.intake import Intake
 from diel.spec import Resources
 from diel.states import FailureClass
 from tests.controller.bench import Bench
@@ -236,7 +236,7 @@ class Losses:
     def __init__(self, folder: Path) -> None:
         self.bench = Bench(folder, LOSSES)
         self.handed = Handed()
-        self.intake = Intake(self.bench.stages, self.bench.ledger, self.handed, self.fits, Stillborn())  # type: ignore[arg-type]
+        self.intake = Intake(self.bench.stages, self.bench.ledger, self.handed, self.fits)  # type: ignore[arg-type]
 
     def fits(self, _: str, wanted: Resources) -> bool:
         return (wanted.memory or 0) <= 3 * 2**30 and (wanted.walltime or 0) <= 1200

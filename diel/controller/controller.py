@@ -24,7 +24,7 @@ from diel.blocks.local import ThisMachine
 from diel.controller.export import Exporter
 from diel.controller.finder import Finder
 from diel.controller.gang import Gangs
-from diel.controller.intake import Intake, Stillborn
+from diel.controller.intake import Intake
 from diel.controller.stages import Stages
 from diel.controller.tolerance import has_failed
 from diel.errors import DielError
@@ -88,8 +88,8 @@ class Controller:
         self._exporter = Exporter(plan.workflow, Path(run_file.source), paths) if exports else None
         self._gangs = Gangs(*parts) if self._stages.streams else None
         look = f"see {paths.blocks}, and `diel doctor --site {plan.site.name} --job`"
-        stillborn = Stillborn(look) if plan.executor == "blocks" else Stillborn()
-        self._intake = Intake(self._stages, self._ledger, self._dispatcher, plan.fits, stillborn)
+        advice = look if plan.executor == "blocks" else ""
+        self._intake = Intake(self._stages, self._ledger, self._dispatcher, plan.fits, advice)
         self._stopping: Stopping | None = None
         """Decides whether failures stop a stage or the run."""
         self._limbo: list[tuple[int, Future[bytes], float]] = []

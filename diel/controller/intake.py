@@ -16,7 +16,8 @@ from diel.axes.adaptive import Standing
 from diel.blocks.dispatcher import Dispatcher, Sent, reset
 from diel.controller.escalation import Fits, escalated, exhausted
 from diel.controller.stages import Stages
-from diel.errors import DielError, NotBegun, WorkerLost
+from diel.controller.stillborn import Stillborn
+from diel.errors import WorkerLost
 from diel.journal.stage_history import Attempt
 from diel.site import Misfit
 from diel.states import FailureClass, TaskState
@@ -35,25 +36,21 @@ HASTE = 1.0
 """An attempt that is interrupted before so many seconds did no work."""
 MAX_HASTY = 20
 """After so many such attempts in a row a task counts as failed."""
-TRIES = 5
-"""After so many workers in a row that could not begin, the run ends."""
-DIED = WorkerLost.__name__
-"""Parsl's exception has the same name, and is not imported here. It says that a worker ended under a bundle,
-not that its node or block did."""
 
 
 class Intake:
     """Decides whether a task is done, tried again, or failed for good."""
 
     def __init__(
-        self, stages: Stages, ledger: Ledger, dispatcher: Dispatcher, fits: Fits, stillborn: Stillborn
+        self, stages: Stages, ledger: Ledger, dispatcher: Dispatcher, fits: Fits, advice: str = ""
     ) -> None:
-        """`fits` bounds what a retry can ask for, `stillborn` how often workers may fail to begin."""
+        """`fits` bounds what a retry can ask for; `advice` is given where workers cannot begin."""
         self._stages = stages
         self._ledger = ledger
         self._dispatcher = dispatcher
         self._fits = fits
-        self._stillborn = stillborn
+        self._advice = advice
+        self._stillborn: Stillborn | None = None
         self._kills = RecentOomKills()
         self.excluded: set[str] = set()
         """Nodes that further blocks should avoid: tasks were lost on them."""
@@ -70,7 +67,7 @@ class Intake:
         if error is not None:
             self._take_lost(number, sent, error)
             return
-        self._stillborn.forget()
+        self._stillborn = None
         report: BundleReport = pickle.loads(future.result())  # from our own worker
         for offset, record in report.records:
             self._take_record(report.segment, offset, record)
@@ -167,9 +164,10 @@ class Intake:
             else:
                 self._dispatcher.take_back(stage, number, [index])
         if begun:
-            self._stillborn.forget()
+            self._stillborn = None
         else:
-            self._stillborn.count(error, sent.since)
+            self._stillborn = stillborn = self._stillborn or Stillborn(self._advice)
+            stillborn.count(error, sent.since)
 
     def _give_up(self, stage: StageRun, indices: Iterable[int]) -> bool:
         """Fences the workers in blocks that run these tasks; returns whether there are any."""
@@ -308,31 +306,3 @@ class Intake:
         record["message"] = message or record["message"]
         self._ledger.fail(stage, index, record, record["attempt"])
         self._stages.note_end(stage, index)
-
-
-class Stillborn:
-    """Workers that ended before they could run anything; those of one moment count once."""
-
-    def __init__(self, advice: str = "`diel doctor` checks this machine") -> None:
-        """`advice` is for whoever reads why the run ended."""
-        self._advice = advice
-        self._tries = 0
-        self._last = 0.0
-
-    def count(self, error: BaseException, handed_out: float) -> None:
-        """Counts a worker that got its bundle at that moment (monotonic seconds) and began no task of it.
-
-        Raises DielError after some tries.
-        """
-        if handed_out < self._last or not (isinstance(error, NotBegun) or type(error).__name__ == DIED):
-            return
-        self._last = time.monotonic()
-        self._tries += 1
-        if self._tries >= TRIES:
-            raise DielError(
-                f"no worker can begin, {TRIES} tries in a row: {error};\n"
-                f"{self._advice}; `diel resume` then continues"
-            )
-
-    def forget(self) -> None:
-        self._tries = 0

@@ -9,9 +9,7 @@ from diel.status.columns import printable
 
 
 def environments_in(paths: RunPaths) -> dict[str, str]:
-    """The environments of a run in a few words, by name; none for most runs."""
-    if not paths.environments.is_file():
-        return {}
+    """The environments of a run in a few words, by name."""
     from diel.environments.prepared import read_prepared  # here: it loads what digests are made with
 
     return {name: made.text for name, made in read_prepared(paths.environments).items()}

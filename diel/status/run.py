@@ -4,80 +4,27 @@ from __future__ import annotations
 
 import json
 import time
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from diel.journal.history import History
-from diel.journal.segment import Reader, decode
+from diel.journal.segment import Reader
 from diel.journal.snapshot import read_run
-from diel.journal.stage_history import StageHistory
 from diel.paths import RunPaths
 from diel.project.lease import Lease, is_alive, is_being_taken, last_word, read_lease
 from diel.project.submission import Submission, awaited, newest_submission, submission_of
 from diel.states import RunState, TaskState
 from diel.status.axis import AxisStatus, axes_of
+from diel.status.blocks import blocks_of, silent_since
 from diel.status.environment import environments_in
 from diel.status.service import ServiceStatus, services_of
+from diel.status.stage import StageStatus, stages_in
 from diel.status.stream import streams_of
-from diel.status.surrogate import SurrogateStatus, surrogate_of
-from diel.status.tasks import UNDER_WAY, failure_document, stage_names
+from diel.status.tasks import failure_document
 
 if TYPE_CHECKING:
-    from diel.journal.records import BlockFacts, BlockNow, Failed
-
-LIVE = (RunState.PENDING, RunState.RUNNING)
-"""The states of a run that continues on its own."""
-
-
-@dataclass(frozen=True)
-class StageStatus:
-    """One stage: how many of its tasks are in each state."""
-
-    name: str
-    kind: str
-    total: int | None
-    """None until the run shows it; tasks that will never come do not count."""
-    counts: Mapping[str, int]
-    """Tasks by the label of their state."""
-    mean_seconds: float | None
-    """Mean run time of the attempts that were committed."""
-    void: str = ""
-    """Why the stage will have no tasks, if one of its axes could not be made."""
-    held: Sequence[str] = ()
-    """By which rule no more of its tasks are begun, and why; empty if they are."""
-    omitted: int = 0
-    """Tasks at points that never came: of rounds after a loop's last, of pruned trials."""
-    tolerated: int = 0
-    """Failed tasks that others went on without, as a search or `min_success` allows."""
-    dropped: Mapping[str, int] = field(default_factory=dict)
-    """By output, how many tasks' artifacts were deleted after use."""
-    surrogate: SurrogateStatus | None = None
-    """If its tasks ask before they run."""
-
-    def __getitem__(self, state: TaskState) -> int:
-        return self.counts[state.label]
-
-    @property
-    def good(self) -> int:
-        """Tasks with a result, cached ones included."""
-        return self[TaskState.DONE] + self[TaskState.CACHED]
-
-    def document(self) -> dict[str, Any]:
-        return {
-            "kind": self.kind,
-            "total": self.total,
-            **self.counts,
-            "omitted": self.omitted,
-            "tolerated": self.tolerated,
-            "mean_seconds": self.mean_seconds,
-            **({"void": self.void} if self.void else {}),
-            **({"held": {"rule": self.held[0], "why": self.held[1]}} if self.held else {}),
-            **({"dropped": dict(self.dropped)} if self.dropped else {}),
-            **({} if self.surrogate is None else {"surrogate": self.surrogate.document()}),
-        }
+    from diel.journal.records import BlockNow, Failed
 
 
 @dataclass(frozen=True)
@@ -136,11 +83,6 @@ class Status:
     def count(self, state: TaskState) -> int:
         """Tasks in a state, over all stages."""
         return sum(stage[state] for stage in self.stages)
-
-    @property
-    def asks_first(self) -> dict[str, SurrogateStatus]:
-        """What was answered, by the stage that asks."""
-        return {stage.name: stage.surrogate for stage in self.stages if stage.surrogate is not None}
 
     @property
     def tolerated(self) -> int:
@@ -229,7 +171,7 @@ def standing(paths: RunPaths, history: History) -> Driving:
     state = history.state
     if coming is not None:
         state = RunState.PENDING
-    elif state in LIVE and not alive:
+    elif state.live and not alive:
         taken = held is not None or newest_submission(paths) is not None
         state = RunState.INTERRUPTED if taken else RunState.PENDING
     if state is RunState.INTERRUPTED and taking:
@@ -255,23 +197,23 @@ def fold_status(paths: RunPaths, reader: Reader) -> Status:
         workflow=workflow if isinstance(workflow, str) else paths.run_id.rpartition("-")[0],
         state=state,
         lease=lease,
-        alive=found.alive and state in LIVE,
+        alive=found.alive and state.live,
         heartbeat_age=age,
         began=history.began or None,
-        ended=None if state in LIVE else heard if history.ended is None else history.ended,
+        ended=None if state.live else heard if history.ended is None else history.ended,
         now=now,
-        stages=tuple(_stages(paths, reader, state)),
+        stages=tuple(stages_in(paths, reader, state)),
         failures=tuple(sorted(verdicts, key=lambda one: (order.get(one["stage"], 0), one["tasks"][0][0]))),
         uses=tuple(sorted(history.uses)),
         submission=found.coming or submission_of(paths, 0 if lease is None else lease.epoch),
         awaited=found.coming is not None,
-        blocks=tuple(blocks_of(history)),
+        blocks=tuple(blocks_of(history)) if history.blocks else (),
         silent=history.silent,
-        silent_since=_silent_since(paths, history) if history.silent else None,
+        silent_since=silent_since(paths, history) if history.silent else None,
         trouble=history.trouble,
         site=str(document.get("site") or ""),
         staging=history.staging,
-        environments=environments_in(paths),
+        environments=environments_in(paths) if paths.environments.exists() else {},
         exports=history.exports,
         axes=axes_of(paths, history, now, driven=driven) if history.axes else (),
         streams=streams_of(paths) if paths.streams.exists() else {},
@@ -286,65 +228,3 @@ def _run_document(paths: RunPaths) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return document if isinstance(document, dict) else {}
-
-
-def blocks_of(history: History) -> list[BlockNow]:
-    """The run's allocations, oldest first, each with the number of tasks known to run in it."""
-    at = {
-        (name, index): attempt.worker
-        for name, stage in history.stages.items()
-        for index, attempt in stage.under_way.items()
-        if attempt.state == TaskState.RUNNING
-    }
-    at |= {task: attempt.worker for task, attempt in history.left.items()}
-    running = Counter(history.workers[worker]["block"] for worker in at.values() if worker in history.workers)
-    found = sorted(history.blocks.items(), key=lambda item: item[1]["asked"])
-    return [_now(block, running[name]) for name, block in found]
-
-
-def _now(block: BlockFacts, running: int) -> BlockNow:
-    facts = {key: value for key, value in block.items() if key not in ("event", "time")}
-    return cast("BlockNow", {**facts, "running": running})
-
-
-def _silent_since(paths: RunPaths, history: History) -> float | None:
-    """When the scheduler stopped answering, as the controller recorded it."""
-    since = None
-    with suppress(FileNotFoundError), open(paths.controller_segment(history.epoch), "rb") as file:
-        for line in file:
-            record = decode(line) if b'"event":"scheduler"' in line and line.endswith(b"\n") else None
-            if record is not None and record["event"] == "scheduler":
-                since = (since or record["time"]) if record["message"] else None
-    return since
-
-
-def _stages(paths: RunPaths, reader: Reader, state: RunState) -> Iterator[StageStatus]:
-    known = reader.history.stages
-    names = list(known)
-    if not known or not paths.snapshot.exists():  # its first snapshot names the stages that have yet to begin
-        written = stage_names(paths)
-        names = [*written, *(name for name in names if name not in written)] if written else names
-    for name in names:
-        stage = known.get(name) or StageHistory("analysis", 0, bytearray())
-        yield _stage_status(name, stage, state, reader.history)
-
-
-def _stage_status(name: str, stage: StageHistory, state: RunState, history: History) -> StageStatus:
-    counts = stage.counts()
-    if state not in LIVE:  # without a controller nothing is under way
-        for label in (s.label for s in UNDER_WAY):
-            counts["waiting"] += counts[label]
-            counts[label] = 0
-    return StageStatus(
-        name=name,
-        kind=stage.kind,
-        total=stage.expected if stage.total or stage.parts or stage.void else None,
-        counts=counts,
-        mean_seconds=round(stage.seconds / stage.timed, 6) if stage.timed else None,
-        void=stage.void,
-        held=stage.held,
-        omitted=stage.never,
-        tolerated=len(stage.tolerated),
-        dropped={output: len(tasks) for output, tasks in stage.dropped.items()},
-        surrogate=None if stage.surrogate is None else surrogate_of(history, stage.surrogate),
-    )

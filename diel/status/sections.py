@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from diel.journal.history import History
 from diel.status.axis_lines import ROWS, axis_lines, axis_report
-from diel.status.blocks import WIDE, block_lines
+from diel.status.block_lines import WIDE, block_lines
 from diel.status.environment import environment_lines
 from diel.status.export import export_lines
 from diel.status.run import Status
@@ -43,6 +43,11 @@ class Section(NamedTuple):
     """Of a run's end: whether it uses the feature, and its lines."""
 
 
+def _asked(status: Status) -> dict[str, Any]:
+    """What was answered instead of computed, by the stage that asks."""
+    return {stage.name: stage.surrogate for stage in status.stages if stage.surrogate is not None}
+
+
 SECTIONS = (
     Section(
         used=lambda status: status.axes,
@@ -67,9 +72,9 @@ SECTIONS = (
     Section(used=lambda status: status.services, lines=lambda status, view: service_lines(status.services)),
     Section(used=lambda status: status.streams, lines=lambda status, view: stream_lines(status.streams)),
     Section(
-        used=lambda status: status.asks_first,
-        lines=lambda status, view: surrogate_lines(status.asks_first),
-        report=lambda status: surrogate_report(status.asks_first),
+        used=_asked,
+        lines=lambda status, view: surrogate_lines(_asked(status)),
+        report=lambda status: surrogate_report(_asked(status)),
         summary=(History.asks_first, lambda history: surrogate_lines(surrogates_of(history))),
     ),
     Section(

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from diel.errors import counted
 from diel.journal.history import History
 from diel.states import TaskState
-from diel.status.run import LIVE, Status
+from diel.status.run import Status
 
 Stopped = tuple[str, Sequence[str], int]
 """A stage, by which rule it was stopped and why, and how many of its tasks were not tried."""
@@ -40,7 +40,7 @@ def answers(status: Status) -> list[str]:
     if not any(stage.held and stage.held[0] == "hold" for stage in status.stages):
         return []
     anyway = f"`diel resume {status.run} --anyway`"
-    if status.state in LIVE:
+    if status.state.live:
         return [
             f"    go on with it? {anyway}; without an answer the run ends when nothing else is left to do"
         ]

@@ -27,7 +27,7 @@ from diel.paths import here
 from diel.states import EXIT_CODES, RunState
 from diel.status import AxisStatus, task_of
 from diel.status.axis_lines import axis_lines, end_text
-from diel.status.blocks import WIDE
+from diel.status.block_lines import WIDE
 from diel.status.columns import one_line, paint, printable
 from diel.status.tasks import failure_lines
 from diel.terminal.meter import Meter, Row, blocks_text, start_line, summary

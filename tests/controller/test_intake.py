@@ -12,7 +12,7 @@ import pytest
 
 from diel.blocks.dispatcher import Dispatcher, InFlight, Sent
 from diel.blocks.local import ThisMachine
-from diel.controller.intake import Intake, Stillborn
+from diel.controller.intake import Intake
 from diel.errors import WorkerLost
 from diel.journal.segment import SegmentWriter
 from diel.states import TaskState
@@ -38,7 +38,7 @@ class Late:
         plan, ledger = self.bench.plan, self.bench.ledger
         self.dispatcher = Dispatcher(plan, ledger, 1, ThisMachine(plan, ledger))
         self.in_flight = self.dispatcher.in_flight
-        self.intake = Intake(self.bench.stages, ledger, self.dispatcher, lambda *_: True, Stillborn())
+        self.intake = Intake(self.bench.stages, ledger, self.dispatcher, lambda *_: True)
         self.worker = SegmentWriter(self.bench.paths.journal / "worker-0001-n1-7-1.jsonl")
         self.bench.ledger.append({"event": "queued", "stage": "work", "bundle": 1, "tasks": [0]})
         lost = {

@@ -19,7 +19,6 @@ from diel.journal.snapshot import read_run
 from diel.states import TaskState
 from diel.status import fold_status
 from diel.status.columns import paint, printable, shorten
-from diel.status.run import LIVE
 from diel.status.tasks import failure_lines
 
 PAUSE = 0.2
@@ -99,7 +98,7 @@ def _follow(
     output: AttemptOutput | None = None
     size = 0
     while True:
-        live = fold_status(reader.paths, reader).state in LIVE
+        live = fold_status(reader.paths, reader).state.live
         stage = reader.history.stage(name)
         state = stage.state(index)
         count = stage.attempts.get(index, 1 if state.good else 0)

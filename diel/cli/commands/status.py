@@ -25,10 +25,10 @@ from diel.journal.stage_history import ranges, spread
 from diel.paths import RunPaths, here
 from diel.states import EXIT_CODES, RunState, TaskState
 from diel.status import Status, find_stage, read_status, task_of
-from diel.status.blocks import WIDE, never_lines
+from diel.status.block_lines import WIDE, never_lines
 from diel.status.columns import columns, paint, paint_state, printable, width_of
-from diel.status.run import LIVE, StageStatus
 from diel.status.sections import SECTIONS, View
+from diel.status.stage import StageStatus
 from diel.status.tasks import (
     UNDER_WAY,
     count_text,
@@ -142,7 +142,7 @@ def _watch(read: Callable[[], Status], view: Drawn, interval: float, *, redraw: 
         elif now != shown:
             click.echo(view(status))
         shown = now
-        if status.state not in LIVE:
+        if not status.state.live:
             return status
         time.sleep(max(0.1, interval))
 
@@ -321,7 +321,7 @@ def _stage_view(
     status: Status, reader: Reader, name: str, wanted: str | None, as_json: bool, show_all: bool
 ) -> str:
     stage = find_stage(reader, name)
-    tasks = tasks_by_state(stage, under_way=status.state in LIVE)
+    tasks = tasks_by_state(stage, under_way=status.state.live)
     omitted = [] if wanted is not None else never_came(stage)
     if wanted is not None:
         tasks = {state: pairs for state, pairs in tasks.items() if state.label == wanted}

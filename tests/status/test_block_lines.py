@@ -14,7 +14,7 @@ from diel.cli.commands.status import _fit, _run_view
 from diel.journal.snapshot import read_run
 from diel.site import Shape
 from diel.status import Status, read_status
-from diel.status.blocks import block_lines
+from diel.status.block_lines import block_lines
 from diel.status.columns import width_of
 from tests.allocation import Node, block
 from tests.cli.call import call
