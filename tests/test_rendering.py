@@ -25,7 +25,7 @@ stages:
     command: 'cat ${{ files.deck }}; ./go.sh'
 """
 DECK = """&control prefix = ${{ fortran(material) }}, tol = ${{ fortran(hp.tol) }} /
-mesh ${{ inputs.mesh }} n ${{ mesh.n }} task ${{ task.id }} ${HOME} $((1+2)) $${{ x }}
+mesh ${{ inputs.mesh }} n ${{ mesh.n }} bytes ${{ size(inputs.mesh) }} task ${{ task.id }} ${HOME} $((1+2)) $${{ x }}
 """
 
 
@@ -42,7 +42,7 @@ def test_a_template_is_filled_in_for_each_task_and_a_script_can_be_run(project: 
     mesh = run.artifact("mesh", "mesh", 1)
     assert run.stdout("solve", 1).splitlines() == [
         "&control prefix = 'ge', tol = 1.0d-10 /",
-        f"mesh {mesh} n 7 task solve/1 ${{HOME}} $((1+2)) ${{{{ x }}}}",
+        f"mesh {mesh} n 7 bytes 3 task solve/1 ${{HOME}} $((1+2)) ${{{{ x }}}}",
         "go flow-1",
     ]
     assert (run.task_dir("solve", 0) / "in" / "si.in").is_file()
@@ -142,4 +142,5 @@ def test_a_template_has_the_paths_of_inputs_that_are_staged(project: Project) ->
     place = project.run("--site", "mine").stdout("solve", 1).splitlines()[1].split()[1]
     assert Path(place).is_relative_to(disk)
     assert Path(place).read_text() == "ge\n"
+    assert "bytes 3" in project.newest().stdout("solve", 1)
     assert "4 tasks done (4 cached)" in project.diel("run", "flow.yaml")

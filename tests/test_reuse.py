@@ -74,6 +74,47 @@ def test_a_task_is_the_same_work_as_in_its_own_workflow(project: Project) -> Non
     assert run.counts("two.scf") == {"done": 2}
 
 
+NAMES = """
+hyperparameters: {cutoff: {type: int, default: 1}}
+include: {one: sub/inner.yaml}
+stages: {b: {extends: one.a}, c: {command: ["true"], after: [one.a]}}
+"""
+
+
+def test_a_name_of_each_workflow_counts_though_they_are_alike(project: Project) -> None:
+    (project.folder / "sub" / "inner.yaml").write_text(
+        "diel: 1\nname: inner\nhyperparameters: {cutoff: {type: int, default: 7}}\n"
+        "stages: {a: {command: 'echo said $OUTER ${{ hp.cutoff }}'}}\n"
+    )
+
+    def said(env: str, *settings: str) -> str:
+        inner = f"one: {{file: sub/inner.yaml, stages: {{a: {{env: {{OUTER: '{env}'}}}}}}}}"
+        project.workflow(NAMES.replace("one: sub/inner.yaml", inner)).run(*settings)
+        return project.diel("logs", "last", "one.a/0")
+
+    assert "said 1 7" in said("${{ hp.cutoff }}")
+    assert "said 2 7" in said("${{ hp.cutoff }}", "--set", "hp.cutoff=2")
+    both = "--set", "hp.cutoff=2", "--set", "hp.one.cutoff=2"
+    assert "said 2:2 2" in said("${{ hp.one.cutoff }}:${{ hp.cutoff }}", *both)
+
+
+def test_a_template_has_the_names_of_each_stage_that_uses_it_when_its_run_goes_on(project: Project) -> None:
+    deck = RELAX.replace("    files: {pot: pot.dat}", "    files: {pot: {template: deck.in}}")
+    (project.folder / "sub" / "relax.yaml").write_text(deck)
+    (project.folder / "sub" / "deck.in").write_text("cutoff ${{ hp.cutoff }}\n")
+    project.workflow(f"""
+        include: {{one: sub/relax.yaml, two: {{file: sub/relax.yaml, hyperparameters: {{cutoff: 7}}}}}}
+        stages:
+          gate: {{command: test -e {project.folder}/now}}
+          a: {{extends: one.scf, after: [gate]}}
+          b: {{extends: two.scf, after: [gate]}}
+        """).run(code=1)
+    (project.folder / "now").touch()
+    project.diel("resume")
+    assert "cutoff 40" in project.diel("logs", "last", "a/0")
+    assert "cutoff 7" in project.diel("logs", "last", "b/0")
+
+
 def test_a_run_goes_on_as_it_was_when_what_it_includes_has_changed_or_is_gone(project: Project) -> None:
     inner = project.folder / "sub" / "relax.yaml"
     inner.write_text(

@@ -56,16 +56,15 @@ def read_templates(document: Document, folder: Path) -> Iterator[Problem]:
 
 
 def fill_templates(spec: Workflow, kept: Mapping[str, Filling]) -> None:
-    """Gives the templates of a run's workflow the texts that they had when the run was made."""
+    """Gives the templates of a run's workflow the texts that they had when the run was made.
+
+    Earlier versions of diel kept them by the names of the files.
+    """
     for key, given in renderings(spec):
-        given.fill(kept.get(_kept_as(key, given), given.filling))
+        earlier = f"{key[1]}:{given.template}" if "." in str(key[1]) else given.template
+        given.fill(kept.get(".".join(map(str, key)), kept.get(earlier, given.filling)))
 
 
 def kept_templates(spec: Workflow) -> dict[str, Filling]:
-    """What is in the templates, by their names, for the run to keep."""
-    return {_kept_as(key, given): given.filling for key, given in renderings(spec)}
-
-
-def _kept_as(key: Key, given: Rendering) -> str:
-    """The name of a template; with its stage's where that was included, for names in it may differ."""
-    return f"{key[1]}:{given.template}" if "." in str(key[1]) else given.template
+    """What is in the templates, by their keys, for the run to keep: each stage has its own names."""
+    return {".".join(map(str, key)): given.filling for key, given in renderings(spec)}

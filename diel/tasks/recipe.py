@@ -13,7 +13,6 @@ from typing import Any
 from diel.artifacts import Artifact, content, digest_of
 from diel.attempt.bundle import Request, Staged, Work
 from diel.environments.prepared import Prepared
-from diel.expressions import JOINT
 from diel.graph.launcher import launches
 from diel.modules.catalogue import Module
 from diel.site import Shape, Site
@@ -26,6 +25,7 @@ from diel.tasks.sources import Scope, Sources
 from diel.tasks.staging import Sharing, copies, keyed, staging_of
 from diel.tasks.stream import StreamEnds
 from diel.tasks.surrogate import asking_of, surrogate_of
+from diel.tasks.texts import OwnNames, Texts
 
 APART = {"stream", "units", "digest", "keep", "drain", "export"}
 """Keys of an output that do not enter the cache key: they do not affect what is made."""
@@ -74,7 +74,7 @@ def family_parts(
 
     A stage that was included, as its `name` shows, is the same work as in its own workflow.
     """
-    within = name.replace(".", JOINT).rpartition(JOINT)[0] + JOINT
+    own = OwnNames(name, Texts(stage).references if "." in name else ())
     reference = "" if module is None else f"{module.reference}:{module.function}"
     digest = "" if module is None else module.digest
     outputs = {name: _made(output) for name, output in stage.outputs.items()}
@@ -83,20 +83,11 @@ def family_parts(
         command = [*stage.interpreter, command]
     return {
         "module": digest_of([reference, digest])[:16],
-        "command": digest_of(_as_in_own_file([command, outputs], within))[:16],
-        "params": digest_of(_as_in_own_file([dict(stage.params)], within))[:16],
+        "command": digest_of(own.text([command, outputs]))[:16],
+        "params": digest_of(own.text([dict(stage.params)]))[:16],
         "files": digest_of([[name, content(Path(path))[1]] for name, path in files.items()])[:16],
-        "env": digest_of(_as_in_own_file([dict(stage.env)], within))[:16],
+        "env": digest_of(own.text([dict(stage.env)]))[:16],
     }
-
-
-def _as_in_own_file(value: Any, within: str) -> Any:
-    """A JSON value with the names in its expressions as they are without what `within` says."""
-    if isinstance(value, str):
-        return value if within == JOINT else value.replace(within, "")
-    if isinstance(value, dict):
-        return {key: _as_in_own_file(item, within) for key, item in value.items()}
-    return [_as_in_own_file(item, within) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _made(output: Output) -> list[Any]:
@@ -113,7 +104,7 @@ def digest_of_values(values: Mapping[str, Any]) -> str:
 
 def _keyed(value: Any) -> Any:
     if type(value) is Artifact:
-        return {"artifact": value.digest}
+        return {"artifact": value.digest, **({"inside": value.inside} if value.inside else {})}
     if isinstance(value, dict):
         return {key: _keyed(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -138,10 +129,7 @@ class Recipe:
         self.family = digest_of([parts])
         self.streams = streams
         self._texts = sources.texts
-        within = sources.run.name.rpartition(".")[0] + "."
-        self.chains = {
-            ".".join(part.removeprefix(within) for part in chain): chain for chain in sources.texts.references
-        }
+        self.chains = OwnNames(sources.run.name, sources.texts.references).chains
         """The dotted names that enter a task's key, as its own workflow has them."""
         shared_out = any(given.shard is not None for given in stage.inputs.values())
         self._sharing = Sharing(stage, sources.inputs) if shared_out else None

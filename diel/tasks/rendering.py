@@ -83,7 +83,7 @@ class _Keyed(Mapping[str, Any]):
 
 def _as_keyed(value: Any, depth: int) -> Any:
     if type(value) is Artifact:
-        return value.digest
+        return Artifact(value.digest, value.digest, size=value.bytes)
     if isinstance(value, Mapping):
         return _Keyed(value, depth)
     return [_as_keyed(item, depth) for item in value] if is_list(value) else value

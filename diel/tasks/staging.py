@@ -38,7 +38,7 @@ def _copied(value: Any, items: dict[str, Item]) -> Any:
     if type(value) is Artifact:
         item = item_of(value, value.digest)
         items[item.key] = item
-        return Artifact(item.below(AT_NODE), value.digest, value.inside)
+        return Artifact(item.below(AT_NODE), value.digest, value.inside, value.bytes)
     return [_copied(one, items) for one in value] if isinstance(value, list) else value
 
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 from diel.artifacts import File, content
 from diel.attempt.bundle import Rendered
 from diel.errors import ModuleError
-from diel.expressions import Template, Tree, parse, parse_expression, parse_tree
+from diel.expressions import JOINT, Template, Tree, parse, parse_expression, parse_tree
 from diel.files import flaw_of, reason
 from diel.spec import Stage
-from diel.spec.data import path_flaw
+from diel.spec.data import EXPRESSION, path_flaw
 from diel.tasks.rendering import Renderings
 
 Scope = Mapping[str, Any]
@@ -130,3 +130,30 @@ class Files:
             return known[1]
         except OSError as error:
             raise ModuleError(f"files.{name}: {path} cannot be read: {reason(error)}") from error
+
+
+class OwnNames:
+    """The names in a stage's expressions as they enter its key.
+
+    What was included is the same work as in its own workflow, where its names have nothing before them; but
+    they keep it in a stage that reads a name of the outer workflow which would then be the same.
+    """
+
+    def __init__(self, stage: str, references: Collection[tuple[str, ...]]) -> None:
+        """`references` are the dotted names that its tasks' keys have."""
+        before = stage.rpartition(".")[0]
+        within = f"{before}." if before else ""
+        self.chains = {".".join(part.removeprefix(within) for part in chain): chain for chain in references}
+        if len(self.chains) < len(references):
+            self.chains, within = {".".join(chain): chain for chain in references}, ""
+        self._within = within.replace(".", JOINT)
+
+    def text(self, value: Any) -> Any:
+        """A JSON value with these names in its expressions."""
+        if not self._within:
+            return value
+        if isinstance(value, str):
+            return EXPRESSION.sub(lambda found: found[0].replace(self._within, ""), value)
+        if isinstance(value, dict):
+            return {key: self.text(item) for key, item in value.items()}
+        return [self.text(item) for item in value] if isinstance(value, list | tuple) else value

@@ -276,6 +276,26 @@ def test_an_input_counts_by_its_value_and_a_file_by_its_content_wherever_it_lies
     assert key("tasks/up/0/digest-1", 2) != first
 
 
+def test_two_data_sets_of_one_file_are_two_inputs(folder: Path) -> None:
+    text = """
+    stages:
+      up: {command: 'run', outputs: {x: "f.h5:/x", y: "f.h5:/y", whole: f.h5}}
+      s: {module: m:free, inputs: {d: up.OUTPUT}}
+    """
+
+    def key(output: str) -> str:
+        bench = Bench(folder, text.replace("OUTPUT", output))
+        file = {"path": "tasks/up/0/f.h5", "size": 1, "digest": "one"}
+        made = {"x": {**file, "inside": "/x"}, "y": {**file, "inside": "/y"}, "whole": file}
+        bench.commit(
+            "up", 0, {"event": "done", "stage": "up", "index": 0, "key": "0" * 32, "artifacts": made}
+        )
+        return bench.resolve("s").key
+
+    assert key("x") == key("x")
+    assert len({key("x"), key("y"), key("whole")}) == 3
+
+
 def test_a_gathered_input_counts_with_all_its_members(folder: Path) -> None:
     def key(*values: int) -> str:
         bench = Bench(folder, EDGES)

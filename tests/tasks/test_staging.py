@@ -11,7 +11,7 @@ from tests.controller.bench import Bench
 
 
 def test_artifacts_that_are_to_be_near_are_replaced_by_what_stands_for_their_copies() -> None:
-    one, other = Artifact("/run/a.csv", "1"), Artifact("/run/b.csv", "2")
+    one, other = Artifact("/run/a.csv", "1", size=7), Artifact("/run/b.csv", "2")
     inputs = {"near": [one, [one, other]], "far": other, "n": 3}
     found, items = copies(inputs, {"near", "n"})
     assert [(item.source, item.key) for item in items] == [
@@ -21,7 +21,7 @@ def test_artifacts_that_are_to_be_near_are_replaced_by_what_stands_for_their_cop
     first, (again, second) = found["near"]
     assert first == again
     assert first.startswith(AT_NODE)
-    assert first.digest == "1"
+    assert (first.digest, first.bytes) == ("1", 7)
     assert second.endswith("b.csv")
     assert (found["far"], found["n"]) == (other, 3)
 
