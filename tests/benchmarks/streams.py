@@ -196,6 +196,29 @@ def seconds(kind: str, replay: bool = True, program: Path | None = None) -> floa
     return took
 
 
+def of_commands(words: list[str], lines: int) -> float:
+    """Seconds of `diel stream` with so many lines of standard input, in a task that puts into a stream."""
+    line = '{"do": "put", "stream": "samples", "item": {"step": 1}}' if "operate" in words else '{"step": 1}'
+    with broker() as run:
+        connection = connect(run)
+        connection.open("commands", groups={})
+        end = {"role": "put", "channel": "commands", "group": "", "member": "put/0", "attempt": 1}
+        about = {"DIEL_RUN_DIR": str(run), "DIEL_TASK_ID": "put/0", "DIEL_ATTEMPT": "1"}
+        environment = {**os.environ, **about, "DIEL_STREAMS": json.dumps({"samples": end})}
+        begun = time.monotonic()
+        subprocess.run(
+            [sys.executable, "-m", "diel", "stream", *words],
+            input=f"{line}\n" * lines,
+            env=environment,
+            stdout=subprocess.DEVNULL,
+            text=True,
+            check=True,
+        )
+        took = time.monotonic() - begun
+        connection.disconnect()
+    return took
+
+
 def raw_seconds(kind: str, mode: str) -> float:
     reader = End("raw_get", kind, mode)
     writer = End("raw_put", kind, mode, str(reader.hear()))
@@ -245,6 +268,13 @@ def _streams(runs: int, show: Callable[[str, str, str], None], program: Path) ->
             ">= 50 thousand/s" if kind == "small" else ">= 1 GB/s",
             f"{at['stream']:.3g} {unit} {spread['stream']}; both ends in C {at['in c']:.3g} {spread['in c']}; not kept for replay {at['passing']:.3g} "
             f"{spread['passing']}; raw PUSH/PULL {at['plain']:.3g}, encrypted {at['curve']:.3g}",
+        )
+    for words, many in ((["put", "samples"], 20_000), (["operate"], 20_000)):
+        one, all_ = (statistics.median(of_commands(words, lines) for _ in range(runs)) for lines in (1, many))
+        show(
+            f"`diel stream {words[0]}`, a process for {many:,} lines",
+            "",
+            f"{one:.2f} s for one line, {(many - 1) / (all_ - one) / 1e3:.3g} thousand/s for the rest",
         )
     each = [latencies() for _ in range(runs)]
     middle, most, worst = (statistics.median(one) * 1e3 for one in zip(*each, strict=True))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 BEGIN = (
     "exec 9>>OUT/locks/$DIEL_TASK_ID; "
@@ -226,6 +228,41 @@ STREAM = """
         after: [watch]
 """
 
+COMPILED = """
+    axes:
+      seed: {range: 2}
+      reader: {range: 2}
+    stages:
+      build:
+        command: |
+          BEGIN
+          cc -O1 -o flow $(PYTHON -m diel client) ${{ files.source }}
+        files: {source: HERE/flow.c}
+        outputs: {program: {path: flow}}
+      make:
+        over: [seed]
+        command: |
+          BEGIN
+          ${{ build.program }} make ${{ seed }} SIZE
+        outputs: {samples: {stream: {buffer: 50}}, made: {value: int}}
+        on: {node: {retries: 100}}
+      share:
+        over: [reader]
+        module: "ends:share"
+        inputs: {samples: {from: make.samples, share: true}}
+        on: {node: {retries: 100}}
+      watch:
+        command: |
+          BEGIN
+          ${{ build.program }} watch
+        inputs: {samples: {from: make.samples}}
+        outputs: {read: {value: int}}
+        on: {node: {retries: 100}}
+      add:
+        module: "ends:add"
+        params: {made: "${{ make.made }}", readers: "${{ share.reader }}"}
+        after: [watch]
+"""
 
 ALWAYS = ("controller", "worker", "workers", "pool", "everything")
 
@@ -247,6 +284,7 @@ class Flow:
     def workflow(self, kills: int, out: str) -> str:
         size = self.size(kills)
         text = self.text.replace("BEGIN", BEGIN).replace("OUT", out)
+        text = text.replace("HERE", str(Path(__file__).parent)).replace("PYTHON", sys.executable)
         return text.replace("SIZE", str(size)).replace("LAST", str(size - 1))
 
 
@@ -274,6 +312,13 @@ FLOWS = {
             STREAM,
             ("make", "share", "watch", "add"),
             (*ALWAYS, "broker"),
+            lambda kills: 100 + 80 * kills,
+        ),
+        Flow(
+            "compiled",
+            COMPILED,
+            ("build", "make", "share", "watch", "add"),
+            (*ALWAYS, "broker", "task"),
             lambda kills: 100 + 80 * kills,
         ),
     )

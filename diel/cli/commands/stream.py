@@ -268,7 +268,7 @@ def operate(rank: int | None) -> int:
         {"do": "put", "key": ["edge", 3], "value": 1.5}   {"done": true}
         {"do": "take", "key": ["edge", null]}             {"key": ["edge", 3], "value": 1.5}
 
-    One process for a whole task, where a call of its own for each operation would take a fifth of a second.
+    One process for a whole task, where a call of its own for each operation takes a tenth of a second.
     An operation that cannot be done is answered with {"error": WHY}; the exit code is 1 then, and the task
     has no result if it puts into a stream.
     """
