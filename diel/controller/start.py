@@ -227,9 +227,13 @@ def _change_run_file(paths: RunPaths, **changes: Any) -> None:
         raise UsageError(f"{paths.run_id}: cannot write there: {error.strerror}") from error
 
 
-def keep_fail_fast(paths: RunPaths) -> None:
-    """Makes a run stop at its first failure from now on. Raises UsageError if it cannot be written."""
-    _change_run_file(paths, fail_fast=True)
+def keep_fail_fast(paths: RunPaths, *, wanted: bool) -> None:
+    """Makes a run stop at its first failure or not, until a user resumes it again.
+
+    Raises UsageError if it cannot be written.
+    """
+    if wanted != read_run_file(paths).fail_fast:
+        _change_run_file(paths, fail_fast=wanted)
 
 
 def read_kept_site(paths: RunPaths) -> Site:

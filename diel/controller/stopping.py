@@ -8,7 +8,7 @@ any other, which the next controller drops: `resume` begins to count anew.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
 from diel.blocks.dispatcher import Dispatcher
@@ -86,13 +86,12 @@ class Stopping:
     def _are_all_alike(self, stage: StageRun, said: Said) -> bool:
         """Whether as many have failed as ran side by side, all of them alike, and enough are left."""
         ends = self._works([(stage.name, 0)])
-        if not stage.spec.hold or not ends or stage.name in self._stages.together:
+        began = "attempt" in said  # what could not even be made costs nothing, and fails alone
+        if not (stage.spec.hold and ends and began) or stage.name in self._stages.together:
             return False
         how = f"{said['class']} {said.get('exit_code')} {VARYING.sub('#', _way(said))}"
         first, count = self._alike.get(stage.name, (how, 0))
-        states = stage.history.states
-        good = states.count(TaskState.DONE) + states.count(TaskState.CACHED) if first else 0
-        if good or how != first:
+        if how != first or _is_good(stage):
             self._alike[stage.name] = "", 0
             return False
         self._alike[stage.name] = how, count + 1
@@ -115,12 +114,19 @@ class Stopping:
     def release(self) -> None:
         """Lets held stages go on, if a user asked for that."""
         if self.held and is_anyway(self._ledger.paths):
-            for stage in self.held:
-                stage.held = False
-                self._tell(stage, "hold", "")
+            self._let_go(self.held)
+
+    def _let_go(self, stages: Iterable[StageRun]) -> None:
+        for stage in stages:
+            stage.held = False
+            self._tell(stage, "hold", "")
 
     def give_up(self) -> bool:
-        """Leaves out what is held once nothing else can be done; returns whether there was anything."""
+        """Leaves out what is held once nothing else can be done; returns whether there was anything.
+
+        A stage goes on where one of its tasks was good that were under way when it was held.
+        """
+        self._let_go(filter(_is_good, self.held))
         held = self.held
         waits = not held or self._works(self._dispatcher.in_flight)
         if waits or any(map(self._finder.has_work, self._stages.runs.values())):
@@ -144,6 +150,11 @@ class Stopping:
             left = ranges(i for i in range(stage.size) if not stage.history.state(i).ended)
             if left:
                 self._ledger.skip(stage, left, "fail_fast", "")
+
+
+def _is_good(stage: StageRun) -> bool:
+    """Whether any of its tasks has a result."""
+    return any(map(stage.history.states.count, (TaskState.DONE, TaskState.CACHED)))
 
 
 def _way(said: Said) -> str:

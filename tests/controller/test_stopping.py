@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.throwaway import Project, Run
+from tests.throwaway import Project, Run, wait_for
 
 ALIKE = """
     axes: {seed: {range: 40}}
@@ -126,6 +126,48 @@ def test_a_stage_is_not_held_where_failures_differ_or_some_are_good_or_few_are_l
     assert found["skipped"] == 0
 
 
+def test_a_held_stage_goes_on_by_itself_once_a_task_that_was_under_way_is_good(project: Project) -> None:
+    project.workflow("""
+        axes: {seed: {range: 30}}
+        stages:
+          simulate:
+            over: [seed]
+            command: 'test ${{ seed }} = 0 && until test -e ../../../../../enough; do sleep 0.02; done'
+    """)
+    running = project.start("run", "flow.yaml", "--site", "two")
+    wait_for(lambda: (project.folder / "runs/flow-1").exists() and "is held" in project.diel("status"))
+    (project.folder / "enough").touch()
+    project.end(running, code=1)
+    found = counts(project.newest(), project, "simulate")
+    assert (found["done"], found["failed"]) == (1, 29)
+    assert "held" not in found
+
+
+def test_tasks_that_cannot_even_be_made_fail_alone(project: Project) -> None:
+    project.workflow("""
+        axes: {n: {values: [0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18]}}
+        stages:
+          first: {command: 'echo "{\\"x\\": 0}" > $DIEL_RESULT', outputs: {x: {value: int}}}
+          simulate: {over: [n], inputs: {x: first.x}, command: 'test ${{ 1 / (n + inputs.x) }}'}
+    """)
+    run = project.run("--site", "two", code=1)
+    found = counts(run, project, "simulate")
+    assert (found["failed"], found["done"]) == (6, 18)
+    assert not run.records("held")
+
+
+def test_services_that_all_fail_are_not_held(project: Project) -> None:
+    project.workflow("""
+        axes: {seed: {range: 8}}
+        stages:
+          serve: {over: [seed], command: 'exit 3', service: {restarts: 0}}
+          ask: {over: [seed], command: "true", services: [serve]}
+    """)
+    run = project.run("--site", "two", code=1)
+    assert counts(run, project, "serve")["failed"] == 8
+    assert not run.records("held")
+
+
 def test_more_failures_than_a_stage_may_have_stop_it_and_resume_tries_the_rest(project: Project) -> None:
     project.workflow("""
         axes: {seed: {range: 40}}
@@ -182,6 +224,5 @@ def test_a_run_with_fail_fast_begins_nothing_after_the_first_failure(project: Pr
     assert found["skipped"] + found["done"] == 40
     assert counts(run, project, "report")["skipped"] == 1
     assert "it was not tried: first/0 failed" in project.diel("explain", run.id, "simulate/39")
-    (project.folder / "mended").touch()
-    project.diel("resume", run.id)
+    project.diel("resume", run.id, code=1)  # which does not ask for that
     assert counts(run, project, "simulate")["done"] == 40

@@ -94,8 +94,7 @@ def command(
             click.echo(f"{paths.run_id}: what was held goes on, and nothing more of the run will be held")
             return 0
     refuse_driven(paths)
-    if fail_fast:
-        keep_fail_fast(paths)
+    keep_fail_fast(paths, wanted=fail_fast)
     mend_run(paths)
     if foreground and site is None:
         _take_back(paths, forced=in_foreground)
