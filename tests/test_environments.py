@@ -212,6 +212,66 @@ def test_resume_makes_again_what_was_removed(project: Project) -> None:
     assert project.newest().counts("a") == {"done": 1}
 
 
+@needs_uv
+def test_resume_follows_requirements_that_changed_and_does_without_those_that_are_gone(
+    project: Project,
+) -> None:
+    requirements(project.folder, "tiny<2")
+    run = project.workflow("""
+        environments: {small: {python: requirements.txt}}
+        stages: {a: {environment: small, command: "tiny; [ -e ../../../../../on ]"}}
+    """).run(code=1)
+    (project.folder / "requirements.txt").rename(project.folder / "gone.txt")
+    project.diel("resume", "last", code=1)
+    requirements(project.folder, "tiny")
+    (project.folder / "on").touch()
+    project.diel("resume", "last")
+    versions = [(run.root / f"tasks/a/{n}/stdout").read_text()[:3] for n in ("0", "0.2", "0.3")]
+    assert versions == ["1.0", "1.0", "2.0"]
+
+
+# --- Conda ----------------------------------------------------------------------------------------
+
+
+def prefix(folder: Path, version: str = "1.0") -> Path:
+    """The directory of a Conda environment with a program `which_one`."""
+    stand_in(folder / "bin", "which_one", f"echo {version}\n")
+    shutil.rmtree(folder / "conda-meta", ignore_errors=True)
+    (folder / "conda-meta").mkdir()
+    (folder / "conda-meta" / f"lib-{version}-0.json").touch()
+    return folder
+
+
+def test_a_conda_environment_that_is_lost_is_told_and_one_that_changed_is_another(project: Project) -> None:
+    place = prefix(project.folder / "mamba")
+    text = """
+        environments: {it: {conda: mamba}}
+        stages:
+          first: {environment: it, command: which_one}
+          loses: {after: [first], command: "mv ${{ run.dir }}/../../mamba ${{ run.dir }}/../../away"}
+          second: {environment: it, after: [loses], command: [which_one]}
+    """
+    run = project.workflow(text).run(code=1)
+    (failed,) = run.records("fail", "second")
+    assert failed["class"] == "launch"
+    assert failed["message"].startswith(
+        f"environment 'it': {place}/conda-meta is not on this node; `diel resume`"
+    )
+    said = project.diel("validate", "flow.yaml", code=2)
+    assert "environments.it.conda: no such file or directory" in said
+    assert "is no Conda environment" in project.diel("resume", "last", code=2)
+    prefix(place, "2.0")
+    project.diel("resume", "last")
+    assert (run.root / "tasks/second/0.2/stdout").read_text() == "2.0\n"
+    shutil.rmtree(project.folder / "away")
+    again = project.run(code=None)
+    assert again.counts("first") == {"done": 1}, "its result was of lib 1.0"
+    assert again.counts("second") == {"cached": 1}
+    prefix(place, "3.0")
+    project.run()
+    assert "environment 'it': conda: lib 2.0-0 → 3.0-0" in project.diel("explain", "last", "second/0")
+
+
 # --- containers -----------------------------------------------------------------------------------
 
 
@@ -227,14 +287,14 @@ def test_a_command_runs_in_a_container_and_writes_only_where_it_should(project: 
             files: {data: data.txt}
             command: [sh, -c, 'cat "$1"; echo "$WORD"; pwd; id -u; ! touch /x 2>/dev/null; echo made >out', sh, "${{ files.data }}"]
             outputs: {out: out}
-          b: {environment: box, command: [cat, "${{ a.out }}"]}
+          b: {environment: box, env: {WORD: own}, command: [sh, -c, 'cat "$1"; echo $WORD', sh, "${{ a.out }}"]}
           ranks: {environment: box, command: [sh, -c, 'cat /bin/../usr/bin/x; ls /usr'], resources: {ranks: 2}}
     """)
     (project.folder / "image/usr/bin/x").write_text("inside\n")
     run = project.run()
     told = (run.root / "tasks/a/0/stdout").read_text().splitlines()
     assert told == ["some data", "a $HOME b", str(run.root / "tasks/a/0"), str(os.getuid())]
-    assert (run.root / "tasks/b/0/stdout").read_text() == "made\n"
+    assert (run.root / "tasks/b/0/stdout").read_text() == "made\nown\n"
     assert (run.root / "tasks/ranks/0/stdout").read_text().count("inside") == 2
     assert not (project.folder / "image" / "x").exists()
     (project.folder / "image/usr/bin/x").write_text("inside too\n")
@@ -309,6 +369,64 @@ def test_an_expression_chooses_the_environment_of_each_task(project: Project) ->
     run = project.workflow(text.replace("second", "third")).run()
     assert run.counts("a") == {"cached": 1, "done": 1}
     assert (run.root / "tasks/a/1/stdout").read_text() == "third\n"
+
+
+def test_threads_are_those_of_the_environment_and_a_stage_beats_them(project: Project) -> None:
+    project.workflow("""
+        environments:
+          none: {setup: ['export MINE=$OMP_NUM_THREADS']}
+          line: {setup: [export OMP_NUM_THREADS=1]}
+          named: {variables: {OMP_NUM_THREADS: 7}}
+        axes: {where: {values: [none, line, named]}}
+        stages:
+          a:
+            over: [where]
+            environment: "${{ where }}"
+            resources: {cores_per_rank: 2}
+            command: 'echo $OMP_NUM_THREADS $MINE'
+          own: {environment: named, env: {OMP_NUM_THREADS: 5}, command: 'echo $OMP_NUM_THREADS'}
+    """)
+    project.machine("two", 2)
+    run = project.run("--site", "two")
+    assert [(run.root / f"tasks/a/{n}/stdout").read_text().strip() for n in range(3)] == ["2 2", "1", "7"]
+    assert (run.root / "tasks/own/0/stdout").read_text() == "5\n"
+
+
+def test_a_task_whose_expression_names_no_environment_fails_alone(project: Project) -> None:
+    project.workflow("""
+        environments: {one: {variables: {WHO: first}}}
+        axes: {place: {from: make.places}}
+        stages:
+          make:
+            command: |
+              echo '{"places": [{"name": "one"}, {"name": "won"}]}' >$DIEL_RESULT
+            outputs: {places: {value: list}}
+          a: {over: [place], environment: "${{ name }}", command: 'echo "$WHO"'}
+    """)
+    run = project.run(code=1)
+    assert run.counts("a") == {"done": 1, "failed": 1}
+    failed = run.failure("a", 1)
+    assert failed["class"] == "launch"
+    assert "no environment 'won'" in failed["message"]
+
+
+def test_imports_of_a_stage_whose_environment_is_chosen_are_not_looked_for_here(project: Project) -> None:
+    (project.folder / "lib").mkdir()
+    (project.folder / "lib" / "far_away.py").write_text("WORD = 'found'\n")
+    project.module(
+        "says",
+        """
+        import far_away
+        def word(where: str) -> str:
+            return far_away.WORD
+    """,
+    )
+    project.workflow("""
+        environments: {it: {setup: ["export PYTHONPATH=$PWD/lib"]}}
+        axes: {where: {values: [it]}}
+        stages: {a: {over: [where], environment: "${{ where }}", module: "says:word"}}
+    """)
+    assert project.run().values("a", "result") == ["found"]
 
 
 @needs_box

@@ -35,6 +35,8 @@ done
 """
 """Evaluates lines, and writes umask and limits before and after them, then all variables."""
 _LIMIT = re.compile(r"-(\w)\)\s+(\S+)$")
+_THREADS = "OMP_NUM_THREADS"
+"""What diel tells the lines, which may change it."""
 _OF_TASK = re.compile(r"\bDIEL_")
 _SHELL_OWN = ("_", "SHLVL", "PWD", "OLDPWD")
 _SAID = 500
@@ -55,8 +57,8 @@ class Evaluated(NamedTuple):
     """Words before a program that set umask and limits; none if these are as before."""
 
 
-_known: dict[tuple[str, str], Evaluated] = {}
-"""By folder and lines; a worker is of one run."""
+_known: dict[tuple[str, ...], Evaluated] = {}
+"""By folder, threads and lines; a worker is of one run."""
 
 
 def surround(
@@ -81,14 +83,14 @@ def surround(
         dog.begin(attempt)
 
     of_task = any(_OF_TASK.search(line) for line in wanted.lines)
-    key = (wanted.folder, "\n".join(wanted.lines))
+    key = (wanted.folder, own[_THREADS], *wanted.lines)
     evaluated = None if of_task else _known.get(key)
     if evaluated is None:
-        evaluated = evaluate(
-            wanted, attempt.task_dir, {**base, **own} if of_task else base, run, sys.stderr.write
-        )
+        start = {**base, **(own if of_task else {_THREADS: own[_THREADS]})}
+        evaluated = evaluate(wanted, attempt.task_dir, start, run, sys.stderr.write)
         if not of_task:
             _known[key] = evaluated
+    own = {name: value for name, value in own.items() if name != _THREADS}
     sees = [disk]
     if module is not None:
         sees += [str(Path(GUEST).parents[1]), *borrowed(), os.path.dirname(module.path)]
@@ -105,9 +107,9 @@ def enter(
 
     `sees` are further directories for its container. Raises Failure (`launch`).
     """
-    if wanted.prefix and not os.path.isdir(wanted.prefix):
-        gone = f"environment '{wanted.name}': its packages are gone: {wanted.prefix}"
-        raise Failure(FailureClass.LAUNCH, f"{gone}; `diel resume` makes them again")
+    if gone := wanted.gone:
+        hint = "`diel resume` makes again what diel made, once the rest is back"
+        raise Failure(FailureClass.LAUNCH, f"environment '{wanted.name}': {gone} is not on this node; {hint}")
     env = {**evaluated.variables}
     if wanted.prefix:
         env |= {"VIRTUAL_ENV": wanted.prefix, "PATH": f"{wanted.prefix}/bin:{env.get('PATH', os.defpath)}"}
@@ -116,7 +118,7 @@ def enter(
         return env, evaluated.words
     places = [place for place in (*wanted.sees, *sees, env.get("TMPDIR", "")) if os.path.isdir(place)]
     try:
-        words = start_words(wanted.container, folder, places, env, wanted.variables)
+        words = start_words(wanted.container, folder, places, env, {n: env[n] for n in wanted.variables})
     except NoContainer as error:
         raise Failure(FailureClass.LAUNCH, f"environment '{wanted.name}': {error}") from error
     return env, (*evaluated.words, *words)

@@ -37,13 +37,14 @@ def definitions_of(document: Document | None, site: Site, folder: Path) -> Mappi
 
 
 def missing_files(document: Document, site: Site, folder: Path) -> Iterator[Problem]:
-    """Files of packages that are not there; a run that goes on has what was made of them."""
+    """What packages are made of or lie in, if it is not there; a run that goes on has what was made of it."""
     for name, (place, source, home) in definitions_of(document, site, folder).items():
         if source != "the workflow":
             continue
+        prefix = place.prefix and ("" if site.scheduled else f"{place.prefix}/conda-meta")
         files = {
             ("python", "requirements"): place.python and place.python.requirements,
-            ("conda",): place.conda,
+            ("conda",): place.conda if prefix is None else prefix,
         }
         for key, file in files.items():
             if file and not os.path.exists(file):

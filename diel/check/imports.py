@@ -32,7 +32,12 @@ def _problems(checked: Checked) -> Iterator[Problem]:
     known: dict[Path, list[str]] = {}
     for name, module in checked.modules.items():
         stage = checked.workflow.stages[name]
-        if module.import_name is not None or stage.environment or "PYTHONPATH" in stage.env:
+        if (
+            module.import_name is not None
+            or stage.environment
+            or stage.chooses_environment
+            or "PYTHONPATH" in stage.env
+        ):
             continue  # a package brings what it needs; another Python or path has packages of its own
         if module.path not in known:
             known[module.path] = list(_missing(module, checked.document.path.parent))

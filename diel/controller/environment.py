@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from diel.check.environment import definitions_of
-from diel.environments.make import is_whole, make
+from diel.environments.make import make, stamp
 from diel.environments.prepared import Prepared, prepared_text, read_prepared
 from diel.errors import UsageError
 from diel.files import put
@@ -51,12 +51,21 @@ def kept_place(site: Site, runs: Path) -> Path:
 
 
 def mend_environments(plan: Plan, paths: RunPaths) -> None:
-    """Makes again what a run needs and somebody removed, or what another site defines otherwise."""
+    """Makes again what a run needs and somebody removed, changed, or defines otherwise on another site.
+
+    Where the files are gone of which one was made, what was made of them is still good.
+    """
     folder = read_run_file(paths).folder
     found = read_prepared(paths.environments)
     known = definitions_of(plan.checked.document, plan.site, folder)
-    sources = {name: definition.source for name, definition in known.items()}
-    if any(not is_whole(one) or one.source != sources.get(name) for name, one in found.items()) or not found:
+
+    def is_as_made(name: str, one: Prepared) -> bool:
+        now = known.get(name)
+        if now is None or now.source != one.source or one.gone:
+            return False
+        return stamp(now.environment) in (None, one.stamp)
+
+    if not found or not all(is_as_made(name, one) for name, one in found.items()):
         made = make_environments(plan, paths.root.parent, folder)
         put(paths.environments, prepared_text({**found, **made}))
 

@@ -197,9 +197,8 @@ class Finder:
                 self._omit(stage, index, "")
                 return None
             task = recipe.resolve(index)
-        except (ExpressionError, MissingInput, ModuleError) as error:
-            self._ledger.fail(stage, index, {"class": FailureClass.UPSTREAM, "message": str(error)})
-            self._stages.note_end(stage, index)
+        except (ExpressionError, MissingInput, ModuleError, Misfit) as error:
+            self._fail(stage, index, error)
             return None
         if self._find_cached(stage, index, recipe, task):
             return None
@@ -212,10 +211,14 @@ class Finder:
         try:
             stage.ask_of(index)
         except Misfit as error:
-            self._ledger.fail(stage, index, {"class": FailureClass.LAUNCH, "message": str(error)})
-            self._stages.note_end(stage, index)
+            self._fail(stage, index, error)
             return False
         return True
+
+    def _fail(self, stage: StageRun, index: int, error: Exception) -> None:
+        kind = FailureClass.LAUNCH if isinstance(error, Misfit) else FailureClass.UPSTREAM
+        self._ledger.fail(stage, index, {"class": kind, "message": str(error)})
+        self._stages.note_end(stage, index)
 
     def _find_cached(self, stage: StageRun, index: int, recipe: Recipe, task: Request) -> bool:
         if self._cache is None or stage.name in self._anew or stage.spec.service is not None:

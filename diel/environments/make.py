@@ -9,10 +9,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from diel.artifacts import digest_of
+from diel.artifacts import content, digest_of
 from diel.environments.kept import LOCK, Tell, find_tool, made, output_of
 from diel.environments.prepared import Contained, Prepared
-from diel.environments.python import make_python
+from diel.environments.python import files_of, make_python
 from diel.environments.runtime import NoContainer, find_runtime, version_of_image
 from diel.errors import UsageError
 from diel.files import put
@@ -53,10 +53,11 @@ def make(
     identity: dict[str, Any] = {
         key: list(found) for key in ("modules", "setup") if (found := getattr(given, key))
     }
-    prefix = ""
+    prefix = conda = ""
     if given.conda is not None:
-        place, identity["conda"] = _make_conda(name, given.conda, kept, tell)
+        place, identity["conda"] = _make_conda(name, given, kept, tell)
         lines += _conda_lines(place)
+        conda = str(place / "conda-meta")
     if given.spack is not None:
         identity["spack"] = given.spack if isinstance(given.spack, str) else list(given.spack)
         lines += _spack_lines(given.spack)
@@ -75,7 +76,37 @@ def make(
             _refuse_unstartable(name, Contained(box.image, box.runtime or ""), lines)
         identity["container"] = {"image": version, "mounts": list(box.mounts)}
         contained = Contained(box.image, box.runtime or "", box.mounts)
-    return Prepared(name, source, str(folder), tuple(lines), prefix, variables, contained, sees, identity)
+    return Prepared(
+        name,
+        source,
+        str(folder),
+        tuple(lines),
+        prefix,
+        variables,
+        contained,
+        sees,
+        identity,
+        conda,
+        stamp(given),
+    )
+
+
+def stamp(given: Environment) -> str | None:
+    """What tells, without a tool or a network, whether an environment must be made anew: its definition, and
+    the files that it names, as they are. None if one of them is gone.
+    """
+    found: list[Any] = [given.model_dump(mode="json")]
+    try:
+        if given.python is not None:
+            found += [content(path)[1] for path in files_of(Path(given.python.requirements), "")]
+        if given.conda is not None:
+            path = Path(given.conda)
+            found.append(_packages(path) if path.is_dir() else content(path)[1])
+        if given.container is not None and given.container.image.startswith("/"):
+            found.append(content(given.container.image, "stat")[1])
+    except (OSError, UsageError):
+        return None
+    return digest_of(found)
 
 
 def _refuse_unmountable(name: str, sees: tuple[str, ...]) -> None:
@@ -92,11 +123,6 @@ def _refuse_unstartable(name: str, contained: Contained, lines: list[str]) -> No
             find_runtime(contained, os.environ.get("PATH", os.defpath))
     except NoContainer as error:
         raise UsageError(f"environment '{name}': {error}") from error
-
-
-def is_whole(one: Prepared) -> bool:
-    """Whether what was made for it is still there."""
-    return not one.prefix or os.path.isdir(one.prefix)
 
 
 def _uses_modules(modules: Sequence[str], setup: Sequence[str]) -> bool:
@@ -125,16 +151,16 @@ def _spack_lines(given: str | Sequence[str]) -> Iterator[str]:
     yield f'diel_said=$(spack {words}) && eval "$diel_said"'
 
 
-def _make_conda(name: str, given: str, kept: Path, tell: Tell) -> tuple[Path, dict[str, Any]]:
+def _make_conda(name: str, given: Environment, kept: Path, tell: Tell) -> tuple[Path, dict[str, Any]]:
     """The directory of a Conda environment, made if it is not there yet, and what enters a cache key.
 
     Raises UsageError where there is none and none can be made.
     """
-    path, said = Path(given), f"environment '{name}': {given}"
-    if path.suffix not in (".yml", ".yaml"):
+    path, said = Path(str(given.conda)), f"environment '{name}': {given.conda}"
+    if given.prefix is not None:
         if not (path / "conda-meta").is_dir():
             raise UsageError(f"{said} is no Conda environment: it has no directory conda-meta")
-        return path, {"from": given, "packages": _packages(path)}
+        return path, {"from": given.prefix, "packages": _packages(path)}
     try:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -150,9 +176,12 @@ def _make_conda(name: str, given: str, kept: Path, tell: Tell) -> tuple[Path, di
         put(place / LOCK, "\n".join([*_packages(place), ""]))
 
     place = made(kept, digest_of(["conda", platform.machine(), text])[:24], create)
-    return place, {"from": path.name, "packages": (place / LOCK).read_text("utf-8").split()}
+    return place, {"from": path.name, "packages": _packages(place)}
 
 
 def _packages(place: Path) -> list[str]:
-    """The packages in an environment, each with its version and build."""
-    return sorted(path.stem for path in (place / "conda-meta").glob("*.json"))
+    """The packages in an environment: Conda's with version and build, those of pip with their version."""
+    notes = place.glob("lib/python3*/site-packages/*.dist-info/INSTALLER")
+    by_pip = (note.parent.stem for note in notes if note.read_text("utf-8").strip() != "conda")
+    conda = (path.stem for path in (place / "conda-meta").glob("*.json"))
+    return sorted([*conda, *(name.replace("-", "==", 1) for name in by_pip)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -38,10 +39,21 @@ class Prepared(NamedTuple):
     """Directories that its container sees besides the mounts: the runs, the workflow's."""
     identity: Mapping[str, Any] = {}
     """What a result depends on, by the key of its definition: it enters the cache key."""
+    conda: str = ""
+    """The directory in which its Conda environment lists its packages."""
+    stamp: str | None = None
+    """What told, when it was made, whether it must be made anew."""
 
     def seeing(self, place: str) -> Prepared:
         """The same whose container sees one more directory."""
         return self._replace(sees=tuple(dict.fromkeys((*self.sees, place))))
+
+    @property
+    def gone(self) -> str:
+        """A path that it needs and that is not here; empty if all are."""
+        image = "" if self.container is None else self.container.image
+        needed = (self.prefix, self.conda, image if image.startswith("/") else "")
+        return next((path for path in needed if path and not os.path.exists(path)), "")
 
     @property
     def digest(self) -> str:

@@ -105,7 +105,10 @@ def _expanded(mount: str, env: Mapping[str, str]) -> str:
 def _apptainer(box: Box) -> tuple[str, ...]:
     binds = [word for mount in box.mounts for word in ("--bind", mount)]
     gpus = [*(["--nv"] if box.nvidia else []), *(["--rocm"] if box.amd else [])]
-    return (box.program, "exec", *gpus, *binds, "--pwd", box.folder, box.image)
+    prefix = f"{os.path.basename(box.program).upper()}ENV_"  # what an image sets cannot beat these
+    given = [f"{prefix}{name}={value}" for name, value in box.variables.items()]
+    start = ("env", *given, box.program) if given else (box.program,)
+    return (*start, "exec", *gpus, *binds, "--pwd", box.folder, box.image)
 
 
 def _charliecloud(box: Box) -> tuple[str, ...]:

@@ -153,6 +153,11 @@ class Environment(SpecModel):
     )
     container: Later[Container] | None = optional("A container in which the programs run: its image.")
 
+    @property
+    def prefix(self) -> str | None:
+        """The directory of a Conda environment, if it names one."""
+        return None if (self.conda or ".yml").endswith((".yml", ".yaml")) else self.conda
+
     _mapping = written_as("a mapping", "for instance {modules: [gcc/13], setup: [export X=1]}")
 
     def beside(self, folder: Path) -> "Environment":

@@ -55,6 +55,8 @@ def test_a_program_is_started_as_the_manual_says(
     words = start_words(contained, "/runs/t", ["/runs", "/runs"], env, {"W": WORD})
     subprocess.run([*words, "prog", "two words"], check=True)
     assert (tmp_path / "said").read_text().splitlines() == [*EXPECTED[name], "prog", "two words"]
+    if name in ("apptainer", "singularity"):
+        assert words[:2] == ("env", f"{name.upper()}ENV_W={WORD}")
 
 
 def test_amd_devices_are_passed_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
