@@ -15,10 +15,11 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from diel.errors import UsageError
+from diel.paths import RunPaths, kept_environments
 
 OLD = 86400.0
 """Seconds after which a directory without a link counts as left behind, if its maker was on another host."""
@@ -76,6 +77,25 @@ def left_behind(kept: Path) -> Iterator[Path]:
             gone = time.time() - path.stat().st_mtime > OLD
         if gone:
             yield path
+
+
+def unneeded_environments(runs: Path, known: Iterable[RunPaths]) -> list[Path]:
+    """The kept environments of a project that none of these runs names, and what killed builds left."""
+    kept = kept_environments(runs)
+    named = ""
+    for paths in known:
+        with contextlib.suppress(OSError):
+            named += paths.environments.read_text("utf-8")
+    links = sorted(path for path in kept.glob("*") if path.is_symlink())
+    return [*(path for path in links if path.name not in named), *left_behind(kept)]
+
+
+def remove_environment(path: Path) -> None:
+    """Removes a kept environment: first the link, so that nobody finds half of it. Raises OSError."""
+    place = path.parent / os.readlink(path) if path.is_symlink() else path
+    if path.is_symlink():
+        path.unlink()
+    shutil.rmtree(place, ignore_errors=True)
 
 
 def find_tool(*names: str) -> str | None:

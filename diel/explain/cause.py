@@ -21,6 +21,7 @@ from diel.explain.environment import environment_changes
 from diel.explain.gang import gang_of
 from diel.explain.rendering import rendered_changes
 from diel.results import Recorded
+from diel.results.picked import all_at
 from diel.results.view import RunView
 from diel.spec import Stage
 from diel.states import TaskState
@@ -130,7 +131,7 @@ def _at_same_point(old: Recorded, run: Recorded, stage: str, index: int) -> tupl
         was, is_ = (", ".join(names) or "nothing" for names in (before, over))
         return f"'{stage}' ran over {was} in {name}, and runs over {is_}"
     point = run.point(stage, index)
-    found = old.find(stage, point)
+    found = next(iter(all_at(old, stage, point)), None)
     if found is None:
         where = ", ".join(f"{key} = {shown(value)}" for key, value in point.items())
         return f"a new point: {name} has no {where}"

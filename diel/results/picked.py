@@ -56,7 +56,7 @@ def picked_tasks(run: Recorded, stage: str, indices: Collection[int], at: Mappin
     at = {_parameter(run, stage, name): value for name, value in at.items()}
     choices = {name: choice for name, given in at.items() if (choice := _choice(run, name, given))}
     points = {name: value for name, value in at.items() if name not in choices and "." not in name}
-    found = [index for index in _at(run, stage, points) if index in indices] if points else sorted(indices)
+    found = [i for i in all_at(run, stage, points) if i in indices] if points else sorted(indices)
     for name in at.keys() - choices.keys() - points.keys():
         wanted = _meanings(at[name])
         set_ = ((index, run.hyperparameters(stage, index).get(name.removeprefix("hp."))) for index in found)
@@ -97,7 +97,7 @@ def _agrees(found: Any, wanted: Any) -> bool:
     return bool(found == wanted) or (numbers and math.isclose(found, wanted, rel_tol=1e-9))
 
 
-def _at(run: Recorded, stage: str, wanted: Mapping[str, Any]) -> list[int]:
+def all_at(run: Recorded, stage: str, wanted: Mapping[str, Any]) -> list[int]:
     """The tasks at these values, in order: found from the points of each axis, not one by one."""
     domain = run.domain(stage)
     places: dict[str, Collection[int]] = {}

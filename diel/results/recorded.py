@@ -208,22 +208,6 @@ class Recorded:
         known = (self.points(label) for label in self.workflow.stages[stage].over)
         return [name for points in known if points is not None for name in points.parameters]
 
-    def find(self, stage: str, point: Mapping[str, Any]) -> int | None:
-        """The task of a stage at a point; None if there is none."""
-        domain = self.domain(stage)
-        if domain is None:
-            return None
-        coordinates: dict[str, int] = {}
-        for axis in domain.axes:
-            points = self.points(axis)
-            if points is None or not set(points.parameters) <= point.keys():
-                return None
-            place = points.find({name: point[name] for name in points.parameters})
-            if place is None:
-                return None
-            coordinates[axis] = place
-        return domain.index(coordinates)
-
     def events(self, *needles: bytes) -> Iterator[tuple[str, Record]]:
         """The records whose lines hold all these bytes, with their segments.
 

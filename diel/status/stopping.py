@@ -2,34 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from diel.errors import counted
 from diel.journal.history import History
 from diel.states import TaskState
 from diel.status.run import Status
 
-Stopped = tuple[str, Sequence[str], int]
-"""A stage, by which rule it was stopped and why, and how many of its tasks were not tried."""
-
-
+Stopped = tuple[str, Sequence[str], Mapping[str, int]]
+"""A stage, by which rule it was stopped and why, and its tasks by the label of their state."""
 _UNTRIED = (TaskState.WAITING, TaskState.READY, TaskState.SKIPPED)
 
 
 def stopped_stages(history: History) -> list[Stopped]:
-    found = ((name, stage.held, stage.counts()) for name, stage in history.stages.items() if stage.held)
-    return [(name, held, sum(counts[state.label] for state in _UNTRIED)) for name, held, counts in found]
+    return [(name, stage.held, stage.counts()) for name, stage in history.stages.items() if stage.held]
 
 
 def stopped_of(status: Status) -> list[Stopped]:
-    held = (stage for stage in status.stages if stage.held)
-    return [(stage.name, stage.held, sum(stage[state] for state in _UNTRIED)) for stage in held]
+    return [(stage.name, stage.held, stage.counts) for stage in status.stages if stage.held]
 
 
 def stopped_lines(stages: Iterable[Stopped]) -> list[str]:
     """`simulate is held: its first 8 tasks failed alike (app): …; 76 tasks not tried`."""
     lines = []
-    for name, (rule, why), left in stages:
+    for name, (rule, why), counts in stages:
+        left = sum(counts[state.label] for state in _UNTRIED)
         how = "is held" if rule == "hold" else "was stopped"
         lines.append(f"{name} {how}: {' '.join(why.split())}; {counted(left, 'task')} not tried")
     return lines

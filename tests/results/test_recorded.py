@@ -8,6 +8,7 @@ import pytest
 
 from diel.errors import UsageError
 from diel.results import Recorded
+from diel.results.picked import all_at
 from diel.spec.forms.axis import Points, keep
 from diel.states import RunState
 from tests.handmade import Handmade
@@ -30,7 +31,7 @@ def run(tmp_path: Path) -> Handmade:
 
 def test_a_task_is_found_by_its_point_and_tells_it(run: Handmade) -> None:
     recorded = Recorded(run.paths)
-    assert (recorded.find("sim", {"t": 20}), recorded.find("sim", {"t": 30})) == (1, None)
+    assert (all_at(recorded, "sim", {"t": 20}), all_at(recorded, "sim", {"t": 30})) == ([1], [])
     assert recorded.point("sim", 1) == {"t": 20}
     assert recorded.parameters("sim") == ["t"]
     assert recorded.hyperparameters("sim", 1) == {}
@@ -38,7 +39,7 @@ def test_a_task_is_found_by_its_point_and_tells_it(run: Handmade) -> None:
 
 def test_an_axis_that_is_not_made_yet_is_not_known(run: Handmade) -> None:
     recorded = Recorded(run.paths)
-    assert (recorded.points("found"), recorded.domain("end"), recorded.find("end", {})) == (None, None, None)
+    assert (recorded.points("found"), recorded.domain("end"), all_at(recorded, "end", {})) == (None, None, [])
 
 
 def test_the_last_of_two_results_counts_and_none_that_was_given_up(run: Handmade) -> None:

@@ -17,9 +17,9 @@ from diel.cli.commands.list import size_of
 from diel.cli.options import Duration, runs_option
 from diel.cli.target import complete_run
 from diel.controller.unneeded import drop, find_unneeded
+from diel.environments.kept import remove_environment, unneeded_environments
 from diel.errors import DielError, UsageError, counted
 from diel.paths import RunPaths, here
-from diel.project.environment import remove_environment, unneeded_environments
 from diel.project.lease import driver, refuse_driven
 from diel.project.runs import all_runs, find_run, stillborn
 from diel.results import Recorded
