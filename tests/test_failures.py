@@ -16,6 +16,7 @@ COMMANDS = """
       many: {range: 30000}
     stages:
       code: {command: "echo to out; echo to err >&2; exit 42"}
+      in_a_file: {command: "echo 'Fatal error: the mesh is empty' > flow.out; echo MPI_ABORT was invoked >&2; exit 1"}
       above_128: {command: "exit 139"}
       far_above: {command: "exit 255"}
       signal: {command: [sh, -c, "kill -SEGV $$"]}
@@ -196,6 +197,10 @@ def test_the_failure_keeps_the_end_of_standard_error(commands: Run) -> None:
     assert commands.stdout("code") == "to out\n"
     assert commands.failure("noisy")["stderr_tail"] == "e" * 4096
     assert (commands.task_dir("noisy") / "stdout").stat().st_size == 50_000_000
+
+
+def test_the_cause_is_found_where_the_command_wrote_it(commands: Run) -> None:
+    assert commands.failure("in_a_file")["headline"] == "Fatal error: the mesh is empty"
 
 
 def test_what_cannot_start_is_tried_as_often_as_asked(commands: Run) -> None:

@@ -136,8 +136,9 @@ def _failure(
     more = f" and {len(indices) - SHOWN:,} more" if len(indices) > SHOWN else ""
     more += f"\n    {together}" if together else ""
     told = ": ".join(filter(None, (message, cause_of(first))))
+    shown = () if stderr.strip() == cause_of(first) else tail(stderr)
     head = f"{stage}: {counted(len(indices), 'task')} failed ({how}): {told}"
-    lines = [head, f"    {', '.join(map(run.named, tasks))}{more}", *tail(stderr), f"    next: {step}"]
+    lines = [head, f"    {', '.join(map(run.named, tasks))}{more}", *shown, f"    next: {step}"]
     return Explanation(document, lines)
 
 

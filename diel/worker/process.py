@@ -358,12 +358,13 @@ class Worker:
             if drain is not None:
                 failure = drain.blame(failure)
                 drain.close()
-            tail = self.capture.tail()
+            request, tail = attempt.request, self.capture.tail()
             kind, message = self._diagnose(attempt.work, failure, tail)
             record = fail_record(attempt, self._number, Failure(kind, message, failure.exit_code), tail)
-            from diel.attempt.headline import END, headline  # its table costs a start-up 20 ms
+            from diel.attempt.headline import END, headline, written  # its table costs a start-up 20 ms
 
-            if found := headline(self.capture.tail(2, END), self.capture.tail(1, END)):
+            texts = written(attempt.task_dir, request.command or (), request.outputs.values())
+            if found := headline(self.capture.tail(2, END), self.capture.tail(1, END), texts):
                 record["headline"] = found
             try:
                 self.capture.collect(attempt.task_dir)

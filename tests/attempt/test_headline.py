@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import pytest
 
-from diel.attempt.headline import END, headline
+from diel.attempt.headline import END, headline, written
 
 # What was written by: gcc 12, gfortran 12, GNU make 4.3, MPICH 5.0, Open MPI 4.1, LAMMPS 29Sep2021, QE 6.7, OpenJDK 17,
-# rustc, bash 5.2, CMake 3.25. Those of VASP, GROMACS, R, Julia, pip, conda, Slurm and torch were written after theirs.
+# LAMMPS 22Jul2025, bwa 0.7.17, samtools 1.16, perl 5.36, rustc, bash 5.2, CMake 3.25. Those of VASP, GROMACS, R, Julia, pip, conda, Slurm and torch were written after theirs.
 COMPILER = """\
 gcc -o a.out bad.c
 bad.c: In function ‘main’:
@@ -183,6 +184,74 @@ CMake Error at CMakeLists.txt:3 (find_package):
 -- Configuring incomplete, errors occurred!
 """
 RUST = "\nthread 'main' (1782) panicked at p.rs:1:12:\nno cells\nstack backtrace:\n   0: std::panicking\n"
+BWA = """\
+[E::bwa_idx_load_from_disk] fail to locate the index files
+samtools sort: failed to read header from "-"
+"""
+SAMTOOLS = """\
+[E::sam_parse1] CIGAR and query sequence are of different length
+samtools view: error reading file "reads.sam"
+"""
+ESPRESSO_NAMELIST = """\
+     Reading input from ../si.in
+
+ %%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%
+     Error in routine  read_namelists (1):
+      bad line in namelist &system: "  ecutwfcc = 16" (error could be in the previous line)
+ %%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%
+"""
+ESPRESSO_SCF = """\
+     End of self-consistent calculation
+
+     convergence NOT achieved after   1 iterations: stopping
+"""
+ORTE = (
+    "[vm:01950] [[27488,0],0] ORTE_ERROR_LOG: Out of resource in file ../orte/util/show_help.c at line 501\n"
+)
+LAMMPS_DATA = """\
+LAMMPS (22 Jul 2025 - Update 4)
+  using 1 OpenMP thread(s) per MPI task
+ERROR: Cannot open file box.data: No such file or directory (src/src/read_data.cpp:380)
+Last input line: read_data box.data
+                           ^^^^^^^^
+"""
+OPENMPI_SLOTS = """\
+--------------------------------------------------------------------------
+There are not enough slots available in the system to satisfy the 64
+slots that were requested by the application:
+
+  pw.x
+--------------------------------------------------------------------------
+"""
+OPENMPI_ROOT = """\
+--------------------------------------------------------------------------
+mpirun.openmpi has detected an attempt to run as root.
+
+We reiterate our advice against doing so - please proceed at your own risk.
+--------------------------------------------------------------------------
+"""
+OPENMPI_FAULT = """\
+[vm:11738] *** Process received signal ***
+[vm:11738] Signal: Segmentation fault (11)
+[vm:11738] [ 1] ./flow(+0x11b5)[0x564bc836a1b5]
+[vm:11738] *** End of error message ***
+"""
+PERL = """\
+Can't locate Mesh.pm in @INC (you may need to install the Mesh module) at run.pl line 1.
+BEGIN failed--compilation aborted at run.pl line 1.
+"""
+LUA = "lua: run.lua:1: no cells\nstack traceback:\n\t[C]: in function 'error'\n\t[C]: in ?\n"
+FORTRAN_HEAP = """\
+malloc(): corrupted top size
+
+Program received signal SIGABRT: Process abort signal.
+
+Backtrace for this error:
+#0  0x7fbe91e218c2 in ???
+"""
+HYDRA = """\
+[proxy:0@vm] HYDU_create_process (lib/utils/launch.c:73): execvp error on file ./flow (No such file or directory)
+"""
 ROUND = "step 1 error: 0.25\nstep 2 max error: 1e-3\n0 errors\nno more steps left\n"
 
 
@@ -197,7 +266,7 @@ ROUND = "step 1 error: 0.25\nstep 2 max error: 1e-3\n0 errors\nno more steps lef
             "",
             "run.f90:4: Fortran runtime error: Cannot open file 'missing.dat': No such file or directory",
         ),
-        (CPLUSPLUS, "", "what():  mesh has no cells"),
+        (CPLUSPLUS, "", "what(): mesh has no cells"),
         (OPENMPI, ESPRESSO, "Error in routine readpp (1): file /usr/share/espresso/pseudo/Si.UPF not found"),
         (OPENMPI, "", "MPI_ABORT was invoked on rank 0 in communicator MPI_COMM_WORLD"),
         (OPENMPI_RANK, "", "MPI_ERR_RANK: invalid rank"),
@@ -232,12 +301,12 @@ ROUND = "step 1 error: 0.25\nstep 2 max error: 1e-3\n0 errors\nno more steps lef
         (
             "bash: line 1: 32741 Segmentation fault      ./seg\nmake: *** [Makefile:2: run] Error 139\n",
             "",
-            "bash: line 1: 32741 Segmentation fault      ./seg",
+            "bash: line 1: 32741 Segmentation fault ./seg",
         ),
         (
             "make: *** No rule to make target 'mesh.bin', needed by 'all'.  Stop.\n",
             "",
-            "make: *** No rule to make target 'mesh.bin', needed by 'all'.  Stop.",
+            "make: *** No rule to make target 'mesh.bin', needed by 'all'. Stop.",
         ),
         (
             CMAKE,
@@ -262,6 +331,30 @@ ROUND = "step 1 error: 0.25\nstep 2 max error: 1e-3\n0 errors\nno more steps lef
             "",
             "2026-11-23 08:00:00 ERROR solver - diverged",
         ),
+        (BWA, "", "[E::bwa_idx_load_from_disk] fail to locate the index files"),
+        (SAMTOOLS, "", "[E::sam_parse1] CIGAR and query sequence are of different length"),
+        (
+            OPENMPI_SLOTS,
+            "",
+            "There are not enough slots available in the system to satisfy the 64 slots that were requested by the application:",
+        ),
+        (OPENMPI_ROOT, "", "mpirun.openmpi has detected an attempt to run as root."),
+        (OPENMPI_FAULT, "", "Signal: Segmentation fault (11)"),
+        (
+            PERL,
+            "",
+            "Can't locate Mesh.pm in @INC (you may need to install the Mesh module) at run.pl line 1.",
+        ),
+        (LUA, "", "lua: run.lua:1: no cells"),
+        (FORTRAN_HEAP, "", "malloc(): corrupted top size"),
+        (HYDRA, "", HYDRA.strip()),
+        (
+            "ls: unrecognized option '--depth'\nTry 'ls --help' for more information.\n",
+            "",
+            "ls: unrecognized option '--depth'",
+        ),
+        ("bash: line 1:  5469 Killed                  ./flow\n", "", "bash: line 1: 5469 Killed ./flow"),
+        ("could not find a GPU, using the CPU\nSegmentation fault\n", "", "Segmentation fault"),
         (ROUND, "", "no more steps left"),
         ("", LAMMPS_TABLE, ""),
         ("so\nthat is why\n   ^~~~\n-----\n", "", "that is why"),
@@ -269,6 +362,36 @@ ROUND = "step 1 error: 0.25\nstep 2 max error: 1e-3\n0 errors\nno more steps lef
 )
 def test_the_headline_names_the_cause(stderr: str, stdout: str, told: str) -> None:
     assert headline(stderr, stdout) == told
+
+
+@pytest.mark.parametrize(
+    ("stderr", "file", "told"),
+    [
+        (OPENMPI, ESPRESSO, "Error in routine readpp (1): file /usr/share/espresso/pseudo/Si.UPF not found"),
+        (
+            ORTE,
+            ESPRESSO_NAMELIST,
+            'Error in routine read_namelists (1): bad line in namelist &system: "  ecutwfcc = 16"'
+            " (error could be in the previous line)",
+        ),
+        ("STOP 2\n", ESPRESSO_SCF, "convergence NOT achieved after 1 iterations: stopping"),
+        (
+            "",
+            LAMMPS_DATA,
+            "ERROR: Cannot open file box.data: No such file or directory (src/src/read_data.cpp:380)",
+        ),
+        ("", "bash: line 1: pw.x: command not found\n", "bash: line 1: pw.x: command not found"),
+        ("STOP 2\n", "\0" + ESPRESSO, "STOP 2"),
+    ],
+)
+@pytest.mark.parametrize("command", ["pw.x > a.out", "pw.x 2>&1 >>a.out", "pw.x | tee a.out", "pw.x"])
+def test_what_a_command_wrote_to_a_file_is_looked_through_too(
+    tmp_path: Path, command: str, stderr: str, file: str, told: str
+) -> None:
+    (tmp_path / "a.out").write_text(file)
+    outputs = ["a.out", "not_made"] if command == "pw.x" else []
+    told = " ".join(told.split())
+    assert headline(stderr, "", written(str(tmp_path), ["bash", "-c", command], outputs)) == told
 
 
 def test_a_program_that_writes_much_costs_little() -> None:
