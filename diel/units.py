@@ -32,17 +32,22 @@ class Conversion(NamedTuple):
     offset: float = 0.0
 
     def apply(self, value: Any) -> Any:
-        """A number, an array, or a list of numbers in the other unit; texts and the like stay as they are.
+        """A number, an array, or a list of these in the other unit; what is missing stays so.
 
-        Raises UnitsError for a table.
+        Raises UnitsError for anything else.
         """
-        if isinstance(value, list):
-            return [self.apply(item) for item in value]
-        if value is None or isinstance(value, bool | str | dict):
-            return value
+        if value is None or isinstance(value, list):
+            return value if value is None else [self.apply(item) for item in value]
         if hasattr(value, "columns") or hasattr(value, "data_vars"):
             raise UnitsError("a table has no one unit", "say which columns: units: {COLUMN: UNITS}")
-        return value * self.factor + self.offset if self.offset else value * self.factor
+        try:
+            if isinstance(value, bool | str):
+                raise TypeError
+            return value * self.factor + self.offset if self.offset else value * self.factor
+        except (TypeError, OverflowError):
+            plain = isinstance(value, bool | int | str)
+            found = f"{value!r:.40}" if plain else f"a {type(value).__name__}"
+            raise UnitsError(f"{found} is nothing to convert: expected numbers") from None
 
 
 class Columns(NamedTuple):
@@ -51,13 +56,11 @@ class Columns(NamedTuple):
     rules: Mapping[str, Conversion]
 
     def apply(self, value: Any) -> Any:
-        """A table or dataset in other units; lists item by item, and texts as they are. Raises UnitsError."""
+        """A table or dataset in other units; lists item by item. Raises UnitsError."""
         if isinstance(value, list):
             return [self.apply(item) for item in value]
-        if isinstance(value, str):
-            return value
         if not any(hasattr(value, one) for one in ("columns", "data_vars", "column_names")):
-            raise UnitsError(f"a {type(value).__name__} has no columns", "write units as one text")
+            raise UnitsError(f"a {type(value).__name__} has no columns", "make a table, or convert it there")
         if type(value).__module__.startswith("xarray"):
             has = [str(name) for name in value.variables]
         else:
@@ -120,6 +123,9 @@ def conversion(made: str, wanted: str) -> Conversion:
     if first.dimensionality != second.dimensionality and moles[0] != moles[1]:
         each = registry.parse_units("particle")
         first, second = (first, second / each) if moles[0] else (first / each, second)
+    angles = ["radian" in str(registry.get_root_units(unit)[1]) for unit in (first, second)]
+    if angles[0] != angles[1] and first.dimensionality:  # else a turn would count as 2π hertz
+        raise UnitsError(f"only one of {made} and {wanted} has an angle", "write Hz, or rad/s, at both ends")
     try:
         none, one, two = (float(registry.convert(number, first, second)) for number in (0.0, 1.0, 2.0))
     except Exception as error:
@@ -139,6 +145,7 @@ def _registry() -> Any:
 
     registry = pint.UnitRegistry()
     registry.define("atom = particle")
+    registry.define("@alias hartree = Ha")
     return registry
 
 
@@ -146,7 +153,9 @@ def _parsed(text: str) -> Any:
     """A unit by its text. Raises UnitsError with the nearest that is known."""
     registry = _registry()
     try:
-        return registry.parse_units(text)
+        unit = registry.parse_units(text)
+        if "astronomical_unit" not in str(unit) or "astronomical" in text:
+            return unit
     except Exception as error:  # whatever its parser meets: it has no class for a bad text
         names = getattr(error, "unit_names", None)
         if not names:
@@ -161,3 +170,4 @@ def _parsed(text: str) -> Any:
             else "write a unit that pint knows, such as eV or kJ/mol"
         )
         raise UnitsError(f"the unit '{word}' is not known", hint) from error
+    raise UnitsError(f"'au' in '{text}' has two meanings", "write bohr, hartree, … or astronomical_unit")

@@ -122,3 +122,53 @@ def test_resources_are_no_part_of_the_key(tmp_path: Path) -> None:
     project.workflow(text.replace("R", '{memory: "${{ 1GiB * n }}"}')).run("--site", "two")
     second = project.workflow(text.replace("R", '{cores_per_rank: "${{ n }}"}')).run("--site", "two")
     assert second.counts("s") == {"cached": 2}
+
+
+HOSTILE = """
+    hyperparameters: {x: {type: float, low: 0, high: 1}}
+    axes:
+      later: {from: make.list}
+      trial: {search: {sampler: random, trials: 1, minimize: tried.y, parameters: [x], core_hours: 10}}
+    stages:
+      make:
+        command: |
+          mkdir -p d/e; printf 12345 > d/a; printf 123 > d/e/b; ln -s a d/link; : > empty
+          echo '{"list": [0, -1, 2.5, "text", null, true, [1], 1e300, 1], "null": null}' > $DIEL_RESULT
+        outputs: {d: d, files: {glob: "d/**"}, empty: empty, list: {value: list}}
+      sized:
+        command: ["true"]
+        inputs: {d: make.d, files: make.files}
+        resources: {memory: "${{ 1KiB * size(inputs.d) / 1B + 1MiB * size(inputs.files) / 1B }}"}
+      empty: {command: ["true"], inputs: {f: make.empty}, timeout: "${{ 1s * (1MB / size(inputs.f)) }}"}
+      missing: {command: ["true"], after: [make], resources: {memory: "${{ 1GiB * make.none }}"}}
+      cores: {over: [later], command: ["true"], resources: {cores_per_rank: "${{ later }}"}}
+      memory: {over: [later], command: ["true"], resources: {memory: "${{ 1GiB * 1e8 * later }}"}}
+      timeout: {over: [later], command: ["true"], timeout: "${{ 1s * later }}"}
+      retries: {over: [later], command: ["true"], retries: "${{ later }}"}
+      environment: {over: [later], command: ["true"], environment: "${{ later }}"}
+      tried:
+        over: [trial]
+        command: "test $DIEL_ATTEMPT = 2 && echo '{\\"y\\": ${{ hp.x }}}' > $DIEL_RESULT"
+        outputs: {y: {value: float}}
+        resources: {cores_per_rank: "${{ 1 if task.attempt < 3 else 4000 }}"}
+        retries: {limit: 1, backoff: 0s}
+"""
+
+
+def test_whatever_a_run_shows_only_its_own_task_fails_with_words(tmp_path: Path) -> None:
+    run = Project(tmp_path).workflow(HOSTILE).machine("two", 2).run("--site", "two", code=1)
+    good = {
+        s: n.get("done", 0)
+        for s in ("sized", "cores", "timeout", "retries", "tried")
+        for n in (run.counts(s),)
+    }
+    assert good == {"sized": 1, "cores": 2, "timeout": 2, "retries": 3, "tried": 1}
+    assert asked(run, "sized")[0] == [{"memory": 13 * 2**10 + 13 * 2**20}]
+    told = {(r["stage"], r["tasks"][0][0]): r["message"].partition(": ")[2] for r in run.records("failed")}
+    assert "division by zero" in told["empty", 0]
+    assert "made no 'none'" in told["missing", 0]
+    assert told["environment", 0] == "with later=0: expected the name of an environment, found 0"
+    assert "with later=-1: expected at least 1, found -1" in told["cores", 1]
+    assert "found 2.5; round it" in told["cores", 2]
+    assert "found 'text'" in told["retries", 3]
+    assert "with later=1e+300: the size or duration is inf" in told["memory", 7]

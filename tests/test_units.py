@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 import diel.units
 from diel.units import Columns, Conversion, UnitsError, conversion, conversions
+from tests.throwaway import Project
 
 pytest.importorskip("pint", reason="units that differ are compared by diel[units]")
 
@@ -28,6 +30,20 @@ pytest.importorskip("pint", reason="units that differ are compared by diel[units
         ("K", "degC", 0.0, -273.15),
         ("eV/angstrom**3", "GPa", 1.0, 160.21766),
         ("percent", "1", 50.0, 0.5),
+        ("Å", "bohr", 1.0, 1.8897261),
+        ("GPa", "bar", 1.0, 1e4),
+        ("Ha/bohr", "eV/angstrom", 1.0, 51.4220675),
+        ("kJ/mol/nm", "eV/Å", 1.0, 1.0364269656e-3),
+        ("amu", "kg", 1.0, 1.66053907e-27),
+        ("ps", "fs", 1.0, 1000.0),
+        ("dimensionless", "percent", 0.5, 50.0),
+        ("e*angstrom", "debye", 1.0, 4.80320471),
+        ("delta_degC", "K", 20.0, 20.0),
+        ("J/degC", "J/K", 2.0, 2.0),
+        ("degree", "rad", 180.0, 3.14159265),
+        ("rpm", "rad/s", 60.0, 6.28318531),
+        ("planck_constant*speed_of_light/cm", "meV", 8.0655439, 1.0),
+        ("boltzmann_constant*K", "eV", 11604.518, 1.0),
     ],
 )
 def test_numbers_are_converted(made: str, wanted: str, value: float, expected: float) -> None:
@@ -45,6 +61,12 @@ def test_numbers_are_converted(made: str, wanted: str, value: float, expected: f
         ("m s-1", "m/s", "the units 'm s-1' cannot be read"),
         ("10 eV", "J", "the units '10 eV' cannot be read"),
         ("dBm", "W", "is no linear scale of W"),
+        ("cm^-1", "eV", "1/centimeter.* cannot be converted into eV"),
+        ("A", "angstrom", "ampere"),
+        ("rad/s", "Hz", "only one of rad/s and Hz has an angle"),
+        ("Hz", "rpm", "has an angle"),
+        ("au", "angstrom", "'au' has two meanings; write bohr"),
+        ("1/fs", "au", "'au' has two meanings"),
     ],
 )
 def test_what_cannot_be_converted_is_refused(made: str, wanted: str, words: str) -> None:
@@ -71,10 +93,55 @@ def test_a_column_that_is_not_there_is_told() -> None:
         Columns({"x": Conversion(2.0)}).apply(table)
 
 
-def test_lists_are_converted_item_by_item_and_texts_stay() -> None:
-    assert Conversion(2.0, 1.0).apply([1, [2.0], "a", None, True]) == [3.0, [5.0], "a", None, True]
+def test_lists_are_converted_item_by_item_and_what_is_missing_stays() -> None:
+    assert Conversion(2.0, 1.0).apply([1, [2.0], None]) == [3.0, [5.0], None]
+
+
+@pytest.mark.parametrize(
+    ("value", "words"), [("1.5", "'1.5'"), (True, "True"), ({"e": 1.0}, "a dict"), ([10**400], "1000.*")]
+)
+def test_what_is_no_number_is_refused(value: object, words: str) -> None:
+    with pytest.raises(UnitsError, match=f"^{words} is nothing to convert: expected numbers"):
+        Conversion(2.0, 1.0).apply(value)
     with pytest.raises(UnitsError, match="has no columns"):
-        Columns({}).apply(1.0)
+        Columns({}).apply(value)
+
+
+UNTYPED = """
+    axes: {n: {range: 1}}
+    stages:
+      make:
+        module: "made:untyped"
+        outputs: {number: {units: eV}, array: {units: eV}, row: {units: eV}, rows: {units: {e: eV}}, huge: {units: eV}}
+      right: {command: [echo, "${{ inputs.x }}"], inputs: {x: {from: make.number, units: kJ/mol}}}
+      array: {command: [cat, "${{ inputs.x }}"], inputs: {x: {from: make.array, units: kJ/mol}}}
+      row: {command: [echo, "${{ inputs.x }}"], inputs: {x: {from: make.row, units: kJ/mol}}}
+      rows: {command: [echo, "${{ inputs.x }}"], inputs: {x: {from: make.rows, units: {e: kJ/mol}}}}
+      huge: {command: [echo, "${{ inputs.x }}"], inputs: {x: {from: make.huge, units: kJ/mol}}}
+      sharded: {over: [n], module: "made:take", inputs: {x: {from: make.array, units: kJ/mol, shard: task}}}
+"""
+MADE = """
+    import numpy
+
+    def untyped():
+        return {"number": 1.0, "array": numpy.ones(2), "row": {"e": 1.0}, "rows": [{"e": 1.0}], "huge": 10**400}
+
+    def take(x):
+        return {"sum": 1.0}
+"""
+
+
+def test_what_the_run_shows_is_converted_or_its_task_fails_alone(tmp_path: Path) -> None:
+    run = Project(tmp_path).workflow(UNTYPED).module("made", MADE).run(code=1)
+    told = {record["stage"]: record["message"] for record in run.records("failed")}
+    assert {stage: message.partition(" is in other units: ")[2][:30] for stage, message in told.items()} == {
+        "array": "nothing converts a file for a ",
+        "row": "a dict is nothing to convert: ",
+        "rows": "a dict has no columns; make a ",
+        "huge": "1000000000000000000000000000000"[:30],
+        "sharded": "nothing converts a file that i",
+    }
+    assert run.counts("right") == {"done": 1}
 
 
 def test_equal_units_load_no_library_and_others_say_which(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from diel.graph import Edge, Key
 from diel.modules.annotations import OBJECTS
 from diel.modules.catalogue import Module
 from diel.modules.parameter import Parameter
-from diel.spec import Output, Stage
+from diel.spec import Input, Output, Stage
 from diel.spec.contract import Expected
 from diel.spec.model import found as shown
 from diel.terms import ABOUT, FITS, format_of, lacking, shown_shape
@@ -143,13 +143,14 @@ def _disagreements(name: str, given: Expected, promised: Expected, source: str) 
 
 
 def _unit_flaws(
-    found: Check, edge: Edge, given: Expected, promised: Expected, source: str
+    found: Check, edge: Edge, given: Input, promised: Expected, source: str
 ) -> Iterator[tuple[str, str]]:
     made, wanted, kind = promised.units, given.units, _kind_of(found, edge)
     if made is None or wanted is None or made == wanted:
         return iter(())
     module, word = found.modules.get(edge.downstream), None if kind is None else kind.word
-    return unit_flaws(source, made, wanted, not_converted(module, str(edge.name), word, made))
+    why_not = not_converted(module, str(edge.name), word, made, split=given.shard is not None)
+    return unit_flaws(source, made, wanted, why_not)
 
 
 def _columns(wanted: Mapping[str, str], made: Mapping[str, str], source: str) -> Iterator[tuple[str, str]]:

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from diel.artifacts import File
 from diel.check.launcher import words_of
-from diel.errors import Problem
-from diel.expressions import ExpressionError, Template, parse_expression, parse_tree
+from diel.errors import HintedError, Problem
+from diel.expressions import Template, parse_expression, parse_tree
 from diel.expressions.compiled import Compiled, compiled
 from diel.site import Ask, Misfit, Shape, Site
 from diel.site.demand import Demand, plain_value
@@ -269,7 +269,7 @@ class _Known:
             return
         try:
             yield from list(self._placed())
-        except (Misfit, ExpressionError, ArithmeticError, TypeError, ValueError) as error:
+        except (HintedError, ArithmeticError, TypeError, ValueError) as error:
             if isinstance(error, Misfit) and error.place:
                 raise
             # At which point? Or is none as bad as the extremes together?

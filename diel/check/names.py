@@ -92,7 +92,7 @@ def _place(key: Key) -> str:
     """Where an expression stands, for what it may read there."""
     if key[4:5] == ("initially",) or (key[2] == "files" and key[4:5] == (TEXT,)):
         return str(key[4])
-    return str(key[2])
+    return str(key[-1] if key[-1] == "backoff" else key[2])
 
 
 def _look_up(
@@ -166,6 +166,8 @@ def _missing(chain: tuple[str, ...], names: Names, place: str) -> tuple[str, str
         return f"a path of `files` cannot read {first}", "read a parameter of an axis, hp.NAME or STAGE.VALUE"
     if first in ("inputs", "params", "outputs") and place == "initially":
         return f"`initially` cannot read {first}", "read STAGE.VALUE, hp.NAME, or a parameter of an axis"
+    if chain == ("task", "attempt") and place == "retries":
+        return "retries that grow with the attempts never end", "only `backoff` may read task.attempt"
     if first == "inputs" and place == "when":
         return None
     keys = names.keyed[first]

@@ -202,18 +202,12 @@ class Finder:
             return None
         if self._find_cached(stage, index, recipe, task):
             return None
-        if stage.demand is not None and not self._is_placed(stage, index):
-            return None
-        return task if serving is None or serving.ask(stage, index) else None
-
-    def _is_placed(self, stage: StageRun, index: int) -> bool:
-        """Whether what a task asks for is right, and fits a pool; else it fails alone."""
         try:
             stage.ask_of(index)
         except Misfit as error:
             self._fail(stage, index, error)
-            return False
-        return True
+            return None
+        return task if serving is None or serving.ask(stage, index) else None
 
     def _fail(self, stage: StageRun, index: int, error: Exception) -> None:
         kind = FailureClass.LAUNCH if isinstance(error, Misfit) else FailureClass.UPSTREAM

@@ -192,7 +192,7 @@ class Intake:
         self, stage: StageRun, index: int, attempt: Attempt, sent: Sent, error: BaseException
     ) -> tuple[FailureClass, str]:
         """Why a worker was lost with a task, as far as this host knows."""
-        limit = stage.spec_of(index, attempt.number).timeout
+        limit = stage.ran_as(index, attempt.number).timeout
         age = min(time.time() - attempt.time, time.monotonic() - sent.since)  # the clock can step
         if limit is not None and age >= limit:
             message = f"ran longer than its timeout of {limit:g} s, and let nothing else run"

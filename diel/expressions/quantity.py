@@ -39,6 +39,11 @@ class Quantity:
     time: int = 0
     """The power of seconds."""
 
+    def __post_init__(self) -> None:
+        """Raises Undefined for what is infinite or no number, and OverflowError for what no float holds."""
+        if not math.isfinite(self.number):
+            raise Undefined(f"the size or duration is {self.number}", "look at its divisors and factors")
+
     @property
     def text(self) -> str:
         """As a workflow file writes it: `512B`, `90.0s`."""
@@ -127,7 +132,8 @@ def _made(number: float, size: int, time: int) -> Any:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(f"cannot compute with {value!r} and a size or a duration")
+        found = "null" if value is None else repr(value)
+        raise TypeError(f"cannot compute with {found} and a size or a duration")
     return value
 
 

@@ -257,8 +257,9 @@ class Searching(Decider):
         """The core seconds of a task; none without a result, or with one of an earlier run."""
         if stage.history.state(index) != TaskState.DONE:
             return 0.0
-        seconds: float = self._ledger.results.record(stage.name, index).get("seconds", 0.0)
-        return seconds * stage.resources_of(index).cores
+        record = self._ledger.results.record(stage.name, index)
+        assert record["event"] == "done"
+        return record.get("seconds", 0.0) * stage.ran_as(index, record.get("attempt", 1)).resources.cores
 
     def tend(self) -> None:
         """Reads what running tasks have reported, and stops the trials that the pruner gives up."""
@@ -316,10 +317,14 @@ class Searching(Decider):
         """Prunes a trial: its running tasks are stopped, the rest never begins."""
         last = max(trial.reported)
         said = f"{self.search.watched} was {trial.reported[last]:g} at step {last}"
-        spent = sum(
-            max(0.0, self._now() - stage.history.under_way[index].time) * stage.resources_of(index).cores
+        running = [
+            (stage, index, stage.history.under_way[index])
             for stage, index in self._under_way(context, trial.number)
             if stage.history.state(index) == TaskState.RUNNING
+        ]
+        spent = sum(
+            max(0.0, self._now() - attempt.time) * stage.ran_as(index, attempt.number).resources.cores
+            for stage, index, attempt in running
         )
         pruned = replace(trial, state=TrialState.PRUNED, message=said, core_seconds=round(spent, 3))
         self._tell(context, pruned)

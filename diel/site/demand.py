@@ -16,6 +16,7 @@ from diel.site.site import Site
 from diel.spec import Resources, Stage
 from diel.spec.demand import PLACES, Place
 from diel.spec.model import found
+from diel.values import value_text
 
 Scope = Mapping[str, Any]
 Chain = tuple[str, ...]
@@ -173,10 +174,10 @@ def _word(chain: Chain, scope: Scope) -> str:
     try:
         for name in chain:
             value = value[name]
-    except (LookupError, TypeError):
+    except (LookupError, TypeError, DielError):
         return ""
     name = ".".join(chain)
     with suppress(OSError):
         if isinstance(size := getattr(value, "bytes", None), int):
             return f"size({name})={Quantity(size, 1)}"
-    return f"{name}={value}" if isinstance(value, str | int | float) else ""
+    return f"{name}={value_text(value)}" if isinstance(value, str | int | float | None) else ""

@@ -12,6 +12,7 @@ from typing import Any
 from diel.attempt.bundle import AT_LAUNCHER
 from diel.axes.adaptive import Adaptive
 from diel.axes.domain import Group
+from diel.errors import HintedError
 from diel.expressions import parse_tree
 from diel.graph import Edge, Key
 from diel.paths import RunPaths
@@ -126,13 +127,23 @@ class Sources:
         try:
             value = output_of(record, output, self.paths.root)
             rule = self.conversions.get(str(link.edge.name)) if self.conversions else None
-            return value if rule is None else rule.apply(value)
+            return value if rule is None else self._converted(link, index, rule, value)
         except KeyError:
             point = link.up.point(index)
             if output in point:
                 return point[output]
             made = ", ".join(outputs_of(record)) or "nothing"
             raise MissingInput(f"{link.up.task(index)} made no '{output}'; it made: {made}") from None
+
+    def _converted(self, link: Link, index: int, rule: Any, value: Any) -> Any:
+        """A value in other units; a file as it is, if the function that gets it converts its numbers."""
+        from diel.tasks.units import in_units  # here: few workflows say units
+
+        try:
+            return in_units(self.run.spec, str(link.edge.name), rule, value)
+        except HintedError as error:
+            task = f"{link.up.task(index)}.{link.edge.output}"
+            raise MissingInput(f"input '{link.edge.name}': {task} is in other units: {error}") from None
 
 
 class Scope(Mapping[str, Any]):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from diel.axes.adaptive import Adaptive, Standing
 from diel.axes.domain import UNKNOWN, Domain
 from diel.journal.stage_history import StageHistory
+from diel.site import Misfit
 from diel.spec import Resources, Stage
 from diel.spec.forms.axis import Points
 from diel.states import TaskState
@@ -102,6 +103,13 @@ class StageRun:
         """The stage with what one of its tasks asks for. Raises Misfit as `ask_of` does."""
         ask = self.ask_of(index, attempt)
         return self.spec if ask is None else ask.spec
+
+    def ran_as(self, index: int, attempt: int) -> Stage:
+        """The stage with what an attempt that began asked for; as written if that cannot be told any more."""
+        try:
+            return self.spec_of(index, attempt)
+        except Misfit:
+            return self.spec
 
     def resources_of(self, index: int, attempt: int | None = None) -> Resources:
         """What a task asks for at an attempt: what its stage says, or more after a failure.

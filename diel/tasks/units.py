@@ -3,10 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
+from diel.artifacts import Artifact
 from diel.spec import Stage
 from diel.tasks.link import Link
-from diel.units import Rule, conversions
+from diel.units import Rule, UnitsError, conversions
+
+
+def in_units(stage: Stage, name: str, rule: Rule, value: Any) -> Any:
+    """A value that is converted, or a file whose reader will. Raises UnitsError where there is none."""
+    if not _is_of_files(value):
+        return rule.apply(value)
+    if stage.module is None or stage.inputs[name].shard is not None:
+        why = "for a command" if stage.module is None else "that is read in shards"
+        raise UnitsError(f"nothing converts a file {why}", "drop `units`, and convert it in the program")
+    return value
+
+
+def _is_of_files(value: Any) -> bool:
+    return any(map(_is_of_files, value[:1])) if isinstance(value, list) else type(value) is Artifact
 
 
 def conversions_of(stage: Stage, links: Iterable[Link]) -> dict[str, Rule]:
