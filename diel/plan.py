@@ -16,10 +16,10 @@ from diel.check.launcher import with_launcher, words_of
 from diel.check.service import check_room
 from diel.errors import Problem, SpecError
 from diel.graph import StageGraph
-from diel.graph.judge import judge_of
+from diel.graph.judge import AxisPlan, judge_of
 from diel.modules.catalogue import Module
 from diel.site import Misfit, Shape, Site, ask_of, find_site, lacks, rooms
-from diel.spec import Axis, Resources, Stage, Workflow
+from diel.spec import Resources, Stage, Workflow
 
 
 class StagePlan(NamedTuple):
@@ -52,30 +52,6 @@ class StagePlan(NamedTuple):
             return None
         each = self.cores * self.seconds if self.demand is None else self.demand.core_seconds or 0.0
         return self.tasks * each / 3600
-
-
-class AxisPlan(NamedTuple):
-    """How many points a search or loop may have."""
-
-    axis: Axis
-    most: int | None
-    """None if it cannot be known."""
-    context: tuple[str, ...]
-    """The axes that it runs over, once for each combination of their points."""
-
-    def __str__(self) -> str:
-        """`up to 16 trials, 4 at a time, for each material`."""
-        each = f", for each {' × '.join(self.context)}" if self.context else ""
-        return self.axis.describe(self.most) + each
-
-    def document(self) -> dict[str, Any]:
-        return {
-            "kind": self.axis.word,
-            "most": self.most,
-            "parallel": self.axis.at_once(self.most),
-            "each": list(self.context),
-            "may_end_early": self.axis.may_end_early,
-        }
 
 
 class Plan(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from diel.errors import did_you_mean
 from diel.expressions import JOINT, names_in
@@ -24,6 +24,30 @@ class Judge(NamedTuple):
     """The stages whose values show how good a trial is, or whether `until` holds."""
     context: tuple[str, ...]
     """Their other axes."""
+
+
+class AxisPlan(NamedTuple):
+    """How many points a search or loop may have."""
+
+    axis: Axis
+    most: int | None
+    """None if it cannot be known."""
+    context: tuple[str, ...]
+    """The axes that it runs over, once for each combination of their points."""
+
+    def __str__(self) -> str:
+        """`up to 16 trials, 4 at a time, for each material`."""
+        each = f", for each {' × '.join(self.context)}" if self.context else ""
+        return self.axis.describe(self.most) + each
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "kind": self.axis.word,
+            "most": self.most,
+            "parallel": self.axis.at_once(self.most),
+            "each": list(self.context),
+            "may_end_early": self.axis.may_end_early,
+        }
 
 
 def judge_of(workflow: Workflow, label: str) -> Judge:

@@ -76,13 +76,13 @@ def put(
     Waits where the readers' buffer is full. Called again in the same task it continues after what it put
     before; a new attempt of the task puts the same items once more, and those that are known are dropped.
     """
-    words, end = program_of(ctx), _end(name, "put")
+    words = program_of(ctx)
     if lines and npy:
         raise UsageError("give only one of --lines and --npy")
     read = _texts if lines else _lines
     if words and (npy or ctx.get_parameter_source("file") is ParameterSource.COMMANDLINE):
         raise UsageError("give only one of a PROGRAM, FILE and --npy")
-    producer = _connect().producer(end["channel"], _member(end, rank), end["attempt"], go_on=True)
+    producer = _producer(rank, name)
     code = 0
     try:
         if words is not None:
@@ -172,11 +172,9 @@ def get(
     "shape", "data"}, bytes as {"base64"}. With --npy an item that is an array goes to a file of its own, and
     its path is printed.
     """
-    words, end = program_of(ctx), _end(name, "get")
+    words = program_of(ctx)
     signal.signal(signal.SIGTERM, _leave)
-    consumer = _connect().consumer(
-        end["channel"], end["group"], _member(end, rank), end["attempt"], most=count or 4096, leaves=True
-    )
+    consumer = _consumer(rank, name, most=count or 4096, leaves=True)
     show = partial(_print, consumer, count, partial(_shown, npy, lines), timeout)
     try:
         return show(sys.stdout) if words is None else _feed(consumer, words, show)
@@ -252,8 +250,7 @@ def _as_json(item: Any) -> Any:
 @rank_option
 def commit(name: str, rank: int | None) -> None:
     """Mark the items got from the stream NAME so far as done: a new attempt continues after them."""
-    end = _end(name, "get")
-    _connect().consumer(end["channel"], end["group"], _member(end, rank), end["attempt"]).commit()
+    _consumer(rank, name).commit()
 
 
 @command.command("operate")
@@ -273,17 +270,8 @@ def operate(rank: int | None) -> int:
     has no result if it puts into a stream.
     """
     signal.signal(signal.SIGTERM, _leave)
-
-    def producer(name: str) -> Producer:
-        end = _end(name, "put")
-        return _connect().producer(end["channel"], _member(end, rank), end["attempt"], go_on=True)
-
-    def consumer(name: str) -> Consumer:
-        end = _end(name, "get")
-        where = (end["channel"], end["group"], _member(end, rank), end["attempt"])
-        return _connect().consumer(*where, leaves=True)
-
-    return Operations(producer, consumer, partial(_space, rank)).serve(
+    ends = partial(_producer, rank), partial(_consumer, rank, leaves=True), partial(_space, rank)
+    return Operations(*ends).serve(
         sys.stdin, lambda answer: click.echo(json.dumps(_as_json(answer), ensure_ascii=False))
     )
 
@@ -377,6 +365,16 @@ def _end(name: str, role: str) -> End:
         meant = "an input: `diel stream get`" if role == "put" else "an output: `diel stream put`"
         raise UsageError(f"stream '{name}' of this task is {meant} it")
     return ends[name]
+
+
+def _producer(rank: int | None, name: str) -> Producer:
+    end = _end(name, "put")
+    return _connect().producer(end["channel"], _member(end, rank), end["attempt"], go_on=True)
+
+
+def _consumer(rank: int | None, name: str, **how: Any) -> Consumer:
+    end = _end(name, "get")
+    return _connect().consumer(end["channel"], end["group"], _member(end, rank), end["attempt"], **how)
 
 
 def _member(end: End, rank: int | None) -> str:
