@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from diel.artifacts import digest_of
+from diel.controller.export import THREADS
 from tests.throwaway import Project, wait_for
 
 FLOW = """
@@ -71,7 +73,8 @@ def test_resume_puts_back_what_was_removed(project: Project) -> None:
 
 
 def test_a_controller_killed_before_it_exported_loses_nothing(project: Project) -> None:
-    part = project.folder / "results" / ".eos-si.csv.flow-1.part"
+    whole = [str(project.folder / place) for place in ("runs/flow-1", "results/eos-si.csv")]
+    part = project.folder / "results" / f".{digest_of(whole)[:16]}.part"
     part.parent.mkdir()
     os.mkfifo(part)  # the copy waits here for a reader
     process = project.start("run", "flow.yaml")
@@ -85,6 +88,72 @@ def test_a_controller_killed_before_it_exported_loses_nothing(project: Project) 
     assert (project.folder / "results" / "eos-si.csv").read_text() == "si\n"
     assert len(project.newest().records("done", "fit")) == 2
     assert not part.exists()
+
+
+def test_paths_that_begin_alike_are_each_written_whole(tmp_path: Path) -> None:
+    name = "strong-scaling-of-a-model-with-a-long-name-on-this-machine"
+    project = Project(tmp_path).workflow(f"""
+        axes: {{i: {{range: 8}}}}
+        stages:
+          make:
+            over: [i]
+            command: 'head -c 3000000 /dev/zero | tr "\\0" ${{{{ i }}}} > o'
+            outputs: {{o: {{path: o, export: "{name}-${{{{ i }}}}.dat"}}}}
+        """)
+    project.run()
+    for i in range(8):
+        assert set((tmp_path / f"{name}-{i}.dat").read_text()) == {str(i)}
+
+
+def test_a_file_of_the_same_size_and_time_is_still_written_over(tmp_path: Path) -> None:
+    project = Project(tmp_path).workflow("""
+        axes: {text: {values: [AAA]}}
+        stages:
+          a:
+            over: [text]
+            command: printf ${{ text }} > o; touch -d 2020-01-01 o
+            outputs: {o: {path: o, export: out.txt}}
+        """)
+    project.run()
+    (tmp_path / "flow.yaml").write_text((tmp_path / "flow.yaml").read_text().replace("AAA", "BBB"))
+    project.run()
+    assert (tmp_path / "out.txt").read_text() == "BBB"
+
+
+@pytest.mark.parametrize("stop", ["--fail-fast", "cancel"])
+def test_what_a_run_that_is_stopped_had_committed_is_exported(tmp_path: Path, stop: str) -> None:
+    run, out = tmp_path / "runs" / "flow-1", tmp_path / "out"
+    out.mkdir()
+    blocked = [out / f".{digest_of([str(run), f'{out}/{number}'])[:16]}.part" for number in range(THREADS)]
+    for part in blocked:
+        os.mkfifo(part)  # each copy waits for a reader, and the last one for them
+    project = Project(tmp_path).workflow(f"""
+        stages:
+          a:
+            command: touch {" ".join(map(str, range(THREADS + 1)))}
+            outputs: {{{", ".join(f"o{n}: {{path: '{n}', export: 'out/{n}'}}" for n in range(THREADS + 1))}}}
+          b: {{command: 'touch begun; while [ ! -e {tmp_path}/go ]; do sleep 0.05; done; false', after: [a]}}
+          c: {{command: ["true"], after: [b]}}
+        """)
+    process = project.start("run", "flow.yaml", *([stop] if stop != "cancel" else []))
+    wait_for(lambda: (run / "tasks" / "b" / "0" / "begun").exists())
+    if stop == "cancel":
+        asked = project.start("cancel", "flow-1")
+        wait_for(lambda: project.newest().records("fail", "b"))
+    else:
+        (tmp_path / "go").touch()
+        wait_for(lambda: project.newest().records("held"))
+    readers = [os.open(part, os.O_RDONLY | os.O_NONBLOCK) for part in blocked]
+    project.end(process, code=None)
+    if stop == "cancel":
+        project.end(asked)
+    assert [path.name for path in out.glob("?")] == [str(THREADS)]
+    for part, reader in zip(blocked, readers, strict=True):
+        os.close(reader)
+        part.unlink()
+    (tmp_path / "go").touch()
+    project.diel("resume", code=1)
+    assert len(list(out.glob("?"))) == THREADS + 1
 
 
 def test_what_cannot_be_written_loses_no_result_and_is_tried_again(project: Project) -> None:

@@ -52,6 +52,18 @@ def missing_files(document: Document, site: Site, folder: Path) -> Iterator[Prob
                 yield document.problem(("environments", name, *key), "no such file or directory", hint)
 
 
+def own_places(document: Document, folder: Path) -> dict[str, str]:
+    """The files and directories that a workflow's environments are made of, and what each is for people."""
+    found = {}
+    for name, one in document.spec.environments.items():
+        made = one.beside(document.home(("environments", name)) or folder)
+        packages, image = made.python and made.python.requirements, made.container and made.container.image
+        for file in (packages, made.conda, made.spack, image):
+            if isinstance(file, str) and os.path.isabs(file):
+                found[os.path.realpath(file)] = f"what environment '{name}' is made of"
+    return found
+
+
 def missing_environments(document: Document, site: Site) -> Iterator[Problem]:
     """Stages whose environment is defined neither by the workflow nor by the site."""
     known = {**document.spec.environments, **site.environments}

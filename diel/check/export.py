@@ -9,13 +9,16 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+from diel.check.environment import own_places
 from diel.check.files import axes_read, distinct, scopes
 from diel.check.flaws import Check
 from diel.check.names import visible_names
 from diel.errors import counted
 from diel.expressions import ExpressionError, Template, parse
 from diel.graph import Key
-from diel.spec import Output, Stage, Workflow
+from diel.load import Document
+from diel.modules.catalogue import Module
+from diel.spec import Output, Stage
 from diel.spec.forms.rows import FileForm
 from diel.spec.model import found as shown
 from diel.spec.rendering import Rendering
@@ -27,7 +30,7 @@ _VALUES = ("int", "float", "str", "bool", "None", "list", "dict")
 
 def check_exports(found: Check, counts: Mapping[str, int | None], values: Mapping[str, Any]) -> None:
     """Checks every `export`; `counts` are the points of axes, `values` the hyperparameters."""
-    own = own_files(found.workflow, found.folder / found.document.path.name)
+    own = own_files(found.document, found.folder / found.document.path.name, found.modules)
     owners: dict[str, str] = {}
     for name, stage in found.workflow.stages.items():
         for label, output in stage.outputs.items():
@@ -122,7 +125,7 @@ def _check_paths(
             found.add(key, f"{shown(text)} is written by several tasks", hint)
         elif (other := owners.get(path)) is not None:
             found.add(key, f"{shown(text)} is written by '{other}' too", "give each a path of its own")
-        elif (what := own.get(real) or own.get(os.path.dirname(real))) is not None:
+        elif what := next((own[one] for one in (real, *map(str, Path(real).parents)) if one in own), ""):
             found.add(key, f"{shown(text)} is {what}", "export to another path")
         else:
             seen[path] = point
@@ -131,9 +134,15 @@ def _check_paths(
     owners |= dict.fromkeys(seen, place)
 
 
-def own_files(workflow: Workflow, path: Path) -> dict[str, str]:
-    """The workflow's own files that are known by name, and what they are to it: nothing is exported there."""
-    found = {os.path.realpath(path): "the workflow file"}
+def own_files(document: Document, path: Path, modules: Mapping[str, Module]) -> dict[str, str]:
+    """The workflow's own files that are known by name, and what they are to it: nothing is exported there.
+
+    `path` is the workflow file.
+    """
+    workflow, found = document.spec, {os.path.realpath(path): "the workflow file"}
+    found |= {os.path.realpath(one): "a workflow that this one reads" for one in document.included}
+    found |= {os.path.realpath(one.path): f"module '{one.reference}'" for one in modules.values()}
+    found |= own_places(document, path.parent.absolute())
     for name, stage in workflow.stages.items():
         for label, given in stage.files.items():
             file = given.template if isinstance(given, Rendering) else given

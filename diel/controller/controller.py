@@ -85,7 +85,7 @@ class Controller:
         self._dispatcher = Dispatcher(plan, self._ledger, lease.epoch, self._backend)
         parts = (plan, self._ledger, self._stages, self._finder, self._dispatcher)
         exports = plan.workflow.any_stage(lambda stage: stage.exports)
-        self._exporter = Exporter(plan.workflow, Path(run_file.source), paths) if exports else None
+        self._exporter = Exporter(plan.checked, Path(run_file.source), paths) if exports else None
         self._gangs = Gangs(*parts) if self._stages.streams else None
         look = f"see {paths.blocks}, and `diel doctor --site {plan.site.name} --job`"
         advice = look if plan.executor == "blocks" else ""
@@ -235,20 +235,22 @@ class Controller:
     def _is_over(self) -> bool:
         in_flight = bool(self._dispatcher.in_flight)
         if self._cancelling_since is not None:
-            return not in_flight or time.monotonic() - self._cancelling_since > STOP_SECONDS
+            too_long = time.monotonic() - self._cancelling_since > STOP_SECONDS
+            return too_long or not (in_flight or self._is_exporting())
         if self._stopping is not None and self._stopping.over:
-            return self._stopping.is_over()
-        if self._stopping is not None and self._stopping.give_up():
-            return False
-        if in_flight:
+            return self._stopping.is_over() and not self._is_exporting()
+        if (self._stopping is not None and self._stopping.give_up()) or in_flight:
             return False
         if self._stages.complete:
-            return self._exporter is None or not self._exporter.busy
+            return not self._is_exporting()
         serving, stages = self._stages.serving, self._stages.runs.values()
         if not (serving is not None and serving.is_busy) and not any(map(self._finder.has_work, stages)):
             stuck = ", ".join(stage.name for stage in stages if not stage.complete)
             raise DielError(f"nothing runs and nothing is ready, but not done: {stuck}")
         return False
+
+    def _is_exporting(self) -> bool:
+        return self._exporter is not None and self._exporter.busy
 
     def _fill(self) -> None:
         """Hands out bundles while there is room; later stages go first."""

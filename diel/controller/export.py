@@ -1,21 +1,24 @@
 """Copies what is exported out of the run, in threads beside the controller, once it is committed.
 
-What was copied is known by its size and time, so a controller that takes the run over looks at all results
-and copies what lacks. A failure loses nothing: the result stays in the run.
+A controller that takes the run over looks at all results, and copies those whose file is not there with their
+size, time and content, which is not read where the run recorded that they were copied. A failure loses
+nothing: the result stays in the run.
 """
 
 from __future__ import annotations
 
 import os
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from diel.artifacts.artifact import files_below
+from diel.artifacts.artifact import digest_of, files_below
 from diel.check.export import own_files
+from diel.check.workflow import Checked
 from diel.controller.stages import Stages
-from diel.copying import copy_file
+from diel.copying import STEP, copy_file
 from diel.errors import DielError
 from diel.files import reason
 from diel.paths import RunPaths
@@ -27,27 +30,34 @@ from diel.tasks.ledger import Ledger
 from diel.tasks.stage_run import StageRun
 
 THREADS = 4
-_NAME = 40
 
 
 class LeftUncopied(Exception):
     """The controller lets go of the run."""
 
 
+@dataclass
+class _Output:
+    """How far the exports of one output are."""
+
+    copied: int = 0
+    failed: list[str] = field(default_factory=list)
+    """Why something could not be copied."""
+    folder: str = ""
+    told: tuple[int, int] = (0, 0)
+
+
 class Exporter:
     """What a run exports. All methods are for the controller's thread."""
 
-    def __init__(self, workflow: Workflow, source: Path, paths: RunPaths) -> None:
+    def __init__(self, checked: Checked, source: Path, paths: RunPaths) -> None:
         """`source` is the workflow file."""
-        self._exports = _exports(workflow, source, paths)
-        self._copier = _Copier(own_files(workflow, source), paths)
+        self._exports = _exports(checked.workflow, source, paths)
+        self._copier = _Copier(own_files(checked.document, source, checked.modules), paths)
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="diel-export")
         self._owners: dict[str, tuple[str, int, str]] = {}
         self._open: dict[Future[int], str] = {}
-        self._copied: Counter[str] = Counter()
-        self._failed: dict[str, list[str]] = {}
-        self._folders: dict[str, str] = {}
-        self._told: dict[str, tuple[int, int]] = {}
+        self._outputs: defaultdict[str, _Output] = defaultdict(_Output)
 
     @property
     def busy(self) -> bool:
@@ -58,66 +68,70 @@ class Exporter:
     @property
     def failures(self) -> list[str]:
         """Why something could not be copied."""
-        return [message for told in self._failed.values() for message in told]
+        return [message for one in self._outputs.values() for message in one.failed]
 
     def begin(self, stages: Stages, ledger: Ledger) -> None:
         """Exports what earlier controllers of the run left, and each result from now on."""
         self._stages, self._ledger = stages, ledger
-        for name in self._exports:
-            stage = stages.runs[name]
-            for index in range(stage.size if stage.known else 0):
-                self._note_end(stage, index)
+        runs = [stages.runs[name] for name in self._exports]
+        left = [one for run in runs if run.known for index in range(run.size) for one in self._of(run, index)]
+        told = {name: one["files"] for name, one in ledger.history.exports.items()}
+        counts = Counter(name for name, _, _ in left)
+        for name, index, one in left:
+            self._take(name, index, one, known=told.get(name, 0) >= counts[name])
         stages.watch_ends(self._note_end)
 
     def _note_end(self, stage: StageRun, index: int) -> None:
+        for name, place, one in self._of(stage, index):
+            self._take(name, place, one)
+
+    def _of(self, stage: StageRun, index: int) -> Iterator[tuple[str, int, Delivery]]:
+        """What a task exports: the name of each output, the task's index, and what is copied where."""
         exports = self._exports.get(stage.name)
         if exports is None or not stage.history.is_good(index):
             return
         try:
-            scope, record = (
-                self._stages.recipes[stage.name].scope(index),
-                self._ledger.results.record(stage.name, index),
-            )
-            for one in exports.of(scope, record):
-                self._take(f"{stage.name}.{one.output}", (stage.name, index, one.output), one)
+            scope = self._stages.recipes[stage.name].scope(index)
+            for one in exports.of(scope, self._ledger.results.record(stage.name, index)):
+                yield f"{stage.name}.{one.output}", index, one
         except (DielError, KeyError) as error:
-            self._failed.setdefault(stage.name, []).append(f"{stage.task(index)}: {error}")
+            self._outputs[stage.name].failed.append(f"{stage.task(index)}: {error}")
 
-    def _take(self, name: str, owner: tuple[str, int, str], one: Delivery) -> None:
-        first = self._owners.setdefault(one.target, owner)
+    def _take(self, name: str, index: int, one: Delivery, *, known: bool = False) -> None:
+        owner = name.rpartition(".")[0], index, one.output
+        first, output = self._owners.setdefault(one.target, owner), self._outputs[name]
         if first != owner:
-            others = " and ".join(f"'{output}' of {stage}/{index}" for stage, index, output in (first, owner))
-            self._failed.setdefault(name, []).append(f"{one.target} is written by {others}")
+            others = " and ".join(f"'{label}' of {stage}/{task}" for stage, task, label in (first, owner))
+            output.failed.append(f"{one.target} is written by {others}")
             return
         folder = os.path.dirname(one.target)
-        self._folders[name] = os.path.commonpath([self._folders.get(name, folder), folder])
-        self._open[self._pool.submit(self._copier.deliver, one)] = name
+        output.folder = os.path.commonpath([output.folder or folder, folder])
+        self._open[self._pool.submit(self._copier.deliver, one, known=known)] = name
 
     def _settle(self) -> None:
         for future in [future for future in self._open if future.done()]:
-            name = self._open.pop(future)
-            error = None if future.cancelled() else future.exception()
+            output = self._outputs[self._open.pop(future)]
+            error = LeftUncopied() if future.cancelled() else future.exception()
             if error is None:
-                self._copied[name] += 1
+                output.copied += 1
             elif not isinstance(error, LeftUncopied):
-                self._failed.setdefault(name, []).append(str(error))
+                output.failed.append(str(error))
 
     def tell(self) -> None:
         """Records what was copied and what was not, where that has changed."""
         self._settle()
-        for name in sorted({*self._copied, *self._failed}):
-            failed = self._failed.get(name, [])
-            now = self._copied[name], len(failed)
-            if self._told.get(name) != now:
-                self._told[name] = now
+        for name, one in sorted(self._outputs.items()):
+            now = one.copied, len(one.failed)
+            if one.told != now:
+                one.told = now
                 self._ledger.append(
                     {
                         "event": "exported",
                         "output": name,
                         "files": now[0],
-                        "folder": self._folders.get(name, ""),
+                        "folder": one.folder,
                         "failed": now[1],
-                        "message": min(failed, default=""),
+                        "message": min(one.failed, default=""),
                     }
                 )
 
@@ -134,17 +148,19 @@ class _Copier:
     def __init__(self, own: Mapping[str, str], paths: RunPaths) -> None:
         self._own = own
         self._runs = os.path.realpath(paths.root.parent)
-        self._part = f".{paths.run_id}.part"
+        self._root = str(paths.root)
         self.stopped = False
 
-    def deliver(self, one: Delivery) -> int:
-        """Returns how many files it copied. Raises DielError, which names the target, where it cannot be
-        written."""
+    def deliver(self, one: Delivery, *, known: bool) -> int:
+        """Returns how many files it copied; `known` says that the run has recorded these as copied.
+
+        Raises DielError, which names the target, where it cannot be written.
+        """
         copied = 0
         for source, target in _files(one):
             try:
                 self._refuse(target)
-                copied += self._copy(source, target)
+                copied += self._copy(source, target, known=known)
             except (OSError, ValueError) as error:
                 message = f"{target} cannot be written: {reason(error)}; the result is {source}"
                 raise DielError(message) from error
@@ -161,19 +177,27 @@ class _Copier:
             if place == self._runs:
                 raise DielError(f"{target} is not written: it is in {self._runs}, where the runs are")
 
-    def _copy(self, source: str, target: str) -> bool:
+    def _copy(self, source: str, target: str, *, known: bool) -> bool:
         now = os.stat(source)
         try:
             there = os.stat(target)
-            if (there.st_size, there.st_mtime_ns) == (now.st_size, now.st_mtime_ns):
+            alike = (there.st_size, there.st_mtime_ns) == (now.st_size, now.st_mtime_ns)
+            if alike and (known or self._are_equal(source, target)):
                 return False
         except FileNotFoundError:
             os.makedirs(os.path.dirname(target), exist_ok=True)
-        folder, name = os.path.split(target)
-        part = f"{folder}/.{name[:_NAME]}{self._part}"
+        part = f"{os.path.dirname(target)}/.{digest_of([self._root, target])[:16]}.part"
         copy_file(source, part, self._check, shared=False)
         os.utime(part, ns=(now.st_atime_ns, now.st_mtime_ns))
         os.rename(part, target)
+        return True
+
+    def _are_equal(self, source: str, target: str) -> bool:
+        with open(source, "rb") as one, open(target, "rb") as other:
+            while chunk := one.read(STEP):
+                self._check()
+                if chunk != other.read(STEP):
+                    return False
         return True
 
     def _check(self) -> None:
@@ -192,12 +216,14 @@ def export_again(run: Recorded) -> int:
     Raises DielError where that cannot be done.
     """
     source, paths = Path(run.run_file.source), run.paths
-    view, copier = RunView(run), _Copier(own_files(run.workflow, source), paths)
+    view, document = RunView(run), run.document
+    modules = {name: module for name in run.workflow.stages if (module := view.module(name)) is not None}
+    copier = _Copier(own_files(document, source, modules), paths)
     copied = 0
     for name, exports in _exports(run.workflow, source, paths).items():
         for record in run.results(name):
             scope = view.recipe(name).scope(record["index"])
-            copied += sum(copier.deliver(one) for one in exports.of(scope, record))
+            copied += sum(copier.deliver(one, known=True) for one in exports.of(scope, record))
     return copied
 
 

@@ -1,7 +1,7 @@
 """PBS Pro and OpenPBS: qsub, qstat, qdel, qselect. Measured with OpenPBS 23.06.
 
 qstat is asked for delimited lines, not for JSON: asked for several jobs in JSON, OpenPBS's main branch
-prints the first one alone and exits with 0 (openpbs issue 2672), and an odd byte in a job's environment
+prints the first one alone and exits with 0 (openpbs issue 2672), and an odd byte in a job's variables
 can make JSON that no reader takes. A line a job is printed rightly by every version since 18.
 """
 

@@ -70,10 +70,7 @@ def work_of(
 def family_parts(
     stage: Stage, module: Module | None, files: Mapping[str, str], name: str = ""
 ) -> dict[str, str]:
-    """Digests of what all tasks of a stage share: all parts of the cache key except two.
-
-    A stage that was included, as its `name` shows, is the same work as in its own workflow.
-    """
+    """Digests of what all tasks of a stage share: all parts of the cache key except two."""
     own = OwnNames(name, Texts(stage).references if "." in name else ())
     reference = "" if module is None else f"{module.reference}:{module.function}"
     digest = "" if module is None else module.digest

@@ -71,6 +71,35 @@ def test_a_path_that_is_taken_is_told(folder: Path, over: str, path: str, messag
 
 
 @pytest.mark.parametrize(
+    ("path", "what"),
+    [
+        ("inner.yaml", "a workflow that this one reads"),
+        ("modules/m.py", "module 'm'"),
+        ("needs.txt", "what environment 'e' is made of"),
+        ("prefix/bin/tool", "what environment 'f' is made of"),
+        ("image.sif", "what environment 'g' is made of"),
+    ],
+)
+def test_nothing_is_written_over_what_a_workflow_is_made_of(folder: Path, path: str, what: str) -> None:
+    (folder / "inner.yaml").write_text("diel: 1\nname: inner\nstages: {s: {command: ['true']}}\n")
+    (folder / "modules").mkdir(exist_ok=True)
+    (folder / "modules" / "m.py").write_text(
+        "import diel\n@diel.module(kind='analysis')\ndef f():\n    return {}\n"
+    )
+    problem = the_problem(
+        folder,
+        f"""
+        include: {{i: inner.yaml}}
+        environments: {{e: {{python: needs.txt}}, f: {{conda: prefix}}, g: {{container: ./image.sif}}}}
+        stages:
+          a: {{command: [echo], outputs: {{o: {{path: o.csv, export: "{path}"}}}}}}
+          b: {{module: m}}
+        """,
+    )
+    assert (problem.message, problem.hint) == (f"'{path}' is {what}", "export to another path")
+
+
+@pytest.mark.parametrize(
     "output",
     [
         '{path: "${{ m }}.csv", export: r/}',
