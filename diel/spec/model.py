@@ -222,6 +222,9 @@ Name = Annotated[str, StringConstraints(pattern=NAME_PATTERN, max_length=64)]
 Label = Annotated[Name, AfterValidator(free_name)]
 """The name of an axis, a parameter of an axis, a stage or a hyperparameter: expressions read it bare."""
 
+InnerName = Annotated[str, StringConstraints(pattern=NAME_PATTERN[:-1] + r"(\.[A-Za-z][A-Za-z0-9_]*)*$")]
+"""A name in another workflow, which may have it from a third one: `scf`, `relax.scf`."""
+
 Text = Annotated[str, AfterValidator(_no_nul)]
 """Text that the operating system gets as a path, a word or a variable."""
 

@@ -11,6 +11,7 @@ from diel.spec.forms import Axis, AxisForm
 from diel.spec.hyperparameter import Hyperparameter
 from diel.spec.model import (
     Flaw,
+    InnerName,
     Json,
     Label,
     Later,
@@ -67,14 +68,14 @@ class Include(SpecModel):
         min_length=1,
         description="The workflow file, relative to this one, or PACKAGE:NAME of one that ships.",
     )
-    axes: dict[Label, Json] = Field(
+    axes: dict[InnerName, Json] = Field(
         default_factory=dict, description="Its axes: the name of an axis here, a list of values, or a form."
     )
-    hyperparameters: dict[Label, Json] = Field(
+    hyperparameters: dict[InnerName, Json] = Field(
         default_factory=dict,
         description="Its hyperparameters: hp.NAME of one here, a default, or changed keys.",
     )
-    stages: dict[Label, Part] = Field(
+    stages: dict[InnerName, Part] = Field(
         default_factory=dict, description="What its stages have otherwise than in its file, as by `extends`."
     )
 

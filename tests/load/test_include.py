@@ -155,6 +155,28 @@ stages:
     assert found.workflow.stages["m.inner.scf"].files == {"pot": "sub/pot.dat"}
 
 
+def test_what_an_included_one_includes_is_bound_by_its_name_there(folder: Folder) -> None:
+    folder.write(
+        "middle.yaml",
+        "diel: 1\nname: middle\ninclude: {inner: sub/relax.yaml}\nstages: {end: {command: ['true']}}\n",
+    )
+    found = folder.check(
+        """
+include:
+  m:
+    file: middle.yaml
+    axes: {inner.seed: [7]}
+    hyperparameters: {inner.cutoff: hp.cutoff, inner.steps: 9}
+    stages: {inner.fit: {retries: 2}}
+hyperparameters: {cutoff: {type: int, default: 50, low: 10, high: 99}}
+"""
+    )
+    assert found.hyperparameters.plain() == {"cutoff": 50, "m.inner.steps": 9}
+    assert found.counts["m.inner.seed"] == 1
+    assert found.workflow.stages["m.inner.fit"].retries.limit == 2
+    assert "m.inner.cutoff" not in found.workflow.hyperparameters
+
+
 MODULE = "import diel\n\n@diel.module(kind='simulation')\ndef shake(strain: float, n: int = {}) -> dict[str, float]:\n    return {{'x': strain}}\n"
 
 
