@@ -15,7 +15,7 @@ from diel.expressions.program import SHELLS, begin, evaluated, executed, printed
 from diel.expressions.shell import VALUE, Quotes, Unquotable, Word, commands, places
 from diel.load import Document
 from diel.site import Site
-from diel.spec.stage import reads_quotes
+from diel.spec.stage import reads_quotes, shell_name
 
 _LONGEST = 300
 """The longest command that a hint rewrites, in characters."""
@@ -51,9 +51,10 @@ def check_command(found: Check, name: str) -> None:
                     found.add(key, error.message, error.hint, error.offset)
                 _check_text(found, key, template)
             else:
-                message = f"a value cannot be quoted for {stage.interpreter[0]}, which is not a POSIX shell"
-                hint = "read it from the files DIEL_PARAMS and DIEL_INPUTS, or write the command as a list"
-                found.add(key, message, f"{hint} of words", template.expressions[0].offset)
+                program = shell_name(stage.interpreter)
+                message = f"a value cannot be quoted for {program}, which is not a POSIX shell"
+                hint = "put it under `params`, and read it there from the JSON file that DIEL_PARAMS names"
+                found.add(key, message, hint, template.expressions[0].offset)
         elif stage.command is not None:
             _check_list(found, key, [parse(w) if isinstance(w, str) else None for w in stage.command])
     except (ExpressionError, Unquotable):

@@ -12,6 +12,7 @@ from diel.terms import SIMULATED
 
 _SCRIPT = r"files\.|(?<=[\w.-])\.(?:py|sh|bash|R|jl|pl|rb|js|lua|m|exe)\b|(?:^|\s)\.{0,2}/"
 DECLARE = "declare a value that it writes to DIEL_RESULT: outputs: {{{0}: {{value: float}}}}"
+_DECLARE_ANY = "declare outputs: {{{0}: PATH}}, a file or folder that it makes, or {{{0}: {{value: float}}}}"
 _NO_NUMBERS = {
     "str": "a text",
     "list": "a list",
@@ -37,7 +38,12 @@ def check_outputs(found: Check) -> None:
         message = f"'{edge.upstream}' makes no output '{edge.output}'"
         made, inside = (*known, *names.parameters), found.document.template_at(edge.key)
         offset = None if inside is None else place_of_name(inside.text, f"{edge.upstream}.{edge.output}")
-        found.add(edge.key, message, _made_hint(found, edge.upstream, edge.output, made, "it has"), offset)
+        found.add(
+            edge.key,
+            message,
+            _made_hint(found, edge.upstream, edge.output, made, "it has", _DECLARE_ANY),
+            offset,
+        )
 
 
 def check_metrics(found: Check) -> None:
@@ -70,11 +76,13 @@ def _missing(found: Check, name: str, value: str) -> tuple[str, str] | None:
     return f"'{name}' makes no value '{value}'", _made_hint(found, name, value, known, "it makes")
 
 
-def _made_hint(found: Check, name: str, output: str, made: tuple[str, ...], it: str) -> str:
+def _made_hint(
+    found: Check, name: str, output: str, made: tuple[str, ...], it: str, declare: str = DECLARE
+) -> str:
     hint = did_you_mean(output, made) or (f"{it}: {', '.join(made)}" if made else "")
     if found.workflow.stages[name].module is not None:
         return hint
-    return "; or ".join(filter(None, (hint, DECLARE.format(output))))
+    return "; or ".join(filter(None, (hint, declare.format(output))))
 
 
 def _no_number(found: Check, name: str, value: str) -> tuple[str, str] | None:

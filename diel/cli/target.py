@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 import click
 
 from diel.cli.options import Decorator
-from diel.errors import DielError, UsageError
+from diel.errors import DielError, UsageError, did_you_mean
 from diel.journal.snapshot import read_run
 from diel.journal.stage_history import StageHistory
 from diel.paths import RunPaths, runs_dir
@@ -38,9 +39,22 @@ def run_and_rest(runs: Path, words: Sequence[str]) -> tuple[RunPaths, tuple[str,
         if words[0] == "last" or not stage.isidentifier():
             raise
         try:
-            return find_run(runs), tuple(words)
+            paths = find_run(runs)
         except UsageError:
             raise error from None
+        _refuse_unknown(paths, words[0], stage)
+        return paths, tuple(words)
+
+
+def _refuse_unknown(newest: RunPaths, word: str, stage: str) -> None:
+    """Raises UsageError for a word that is no run, and stands nowhere in the newest one's workflow."""
+    with suppress(OSError):  # whoever reads the run says what is wrong with it
+        if re.search(rf"\b{stage}\b", newest.workflow.read_text("utf-8", "replace")):
+            return
+        stages, runs = stage_names(newest), newest.root.parent
+        named = [*stages, *(paths.run_id for paths in all_runs(runs))]
+        hint = did_you_mean(stage, named) or f"its stages: {', '.join(stages)}; `diel list` shows the runs"
+        raise UsageError(f"no run '{word}' in {runs}, and {newest.run_id} has no stage '{stage}'; {hint}")
 
 
 class Target(NamedTuple):

@@ -143,7 +143,9 @@ def _axis_flaws(workflow: Workflow, name: str, stage: Stage) -> Iterator[Flaw]:
     for number, label in enumerate(stage.over):
         key: Key = ("stages", name, "over", number)
         if label not in workflow.axes:
-            hint = did_you_mean(label, workflow.axes) or f"axes: {', '.join(workflow.axes) or 'none'}"
+            owner = next((a for a, one in workflow.axes.items() if label in (one.parameters_of(a) or ())), "")
+            known = did_you_mean(label, workflow.axes) or f"axes: {', '.join(workflow.axes) or 'none'}"
+            hint = f"it is a parameter of axis '{owner}': write over: [{owner}]" if owner else known
             yield Flaw(f"no axis '{label}'", hint, key)
             continue
         for parameter in workflow.axes[label].parameters_of(label) or (bare(label),):

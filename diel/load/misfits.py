@@ -54,13 +54,13 @@ def check(data: dict[str, Any], model: type[M]) -> tuple[M | None, list[Flaw]]:
     """The model of plain data, and all that does not fit.
 
     Unknown keys hide nothing: each is taken for the one that was meant, or left out, and the rest
-    is checked again. The model is there where nothing else was wrong.
+    is checked again. Nor do names with a meaning of their own. There is a model where nothing else was wrong.
     """
     misfits: dict[tuple[Key, str], Flaw] = {}
     renamed: dict[Key, Key] = {}
-    for _ in range(_ROUNDS):
+    for told in range(_ROUNDS):
         try:
-            return model.model_validate(data), list(misfits.values())
+            return model.model_validate(data, context=told or None), list(misfits.values())
         except ValidationError as error:
             many = error.error_count() > _MOST
             errors = error.errors(include_url=False)[:_MOST]
@@ -73,7 +73,7 @@ def check(data: dict[str, Any], model: type[M]) -> tuple[M | None, list[Flaw]]:
         for misfit in _misfits(errors, data, model):
             key = _as_written(misfit.key, renamed)
             misfits.setdefault((key, misfit.message), misfit._replace(key=key))
-        if not unknown or many:
+        if many or (told and not unknown):
             break
         data = _repaired(data, unknown, renamed, model)
     return None, list(misfits.values())

@@ -19,6 +19,7 @@ from pydantic import (
     PlainSerializer,
     Strict,
     StringConstraints,
+    ValidationInfo,
     WithJsonSchema,
     model_validator,
 )
@@ -172,9 +173,9 @@ def found(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}…"
 
 
-def free_name(name: str) -> str:
-    """Refuses a name that has its own meaning in expressions."""
-    if name.rpartition(".")[2] in RESERVED_NAMES:
+def free_name(name: str, info: ValidationInfo) -> str:
+    """Refuses a name that has its own meaning in expressions, once: with a context it was told already."""
+    if info.context is None and name.rpartition(".")[2] in RESERVED_NAMES:
         raise refuse(f"'{name}' has its own meaning in expressions", f"choose another name, such as {name}_")
     return name
 

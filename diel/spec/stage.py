@@ -79,10 +79,15 @@ Shell = Annotated[Literal["bash", "sh"] | Items[Text] | None, BeforeValidator(_s
 
 def reads_quotes(words: tuple[str, ...]) -> bool:
     """Whether these words start a shell that lets values be quoted."""
-    if os.path.basename(words[0]) == "env":
-        words = tuple(word for word in words[1:] if not word.startswith("-") and "=" not in word)
-    names = [os.path.basename(word) for word in words[:2]]
-    return any(name in _POSIX for name in (names[1:] if names[:1] == ["busybox"] else names[:1]))
+    return shell_name(words) in _POSIX
+
+
+def shell_name(words: tuple[str, ...]) -> str:
+    """The program that reads a text behind these words, without the `env` or `busybox` that starts it."""
+    names = [os.path.basename(word) for word in words]
+    if names[0] == "env":
+        names = [name for name, word in zip(names, words, strict=True) if word[0] != "-" and "=" not in word]
+    return names[1] if names[0] in ("env", "busybox") and names[1:] else names[0]
 
 
 WORD = 131_071

@@ -41,10 +41,10 @@ def test_what_is_made_or_may_be_made_can_be_read(folder: Path, up: str, output: 
     ("up", "output", "hint"),
     [
         (DECLARED, "tabel", "did you mean 'table'?"),
-        (DECLARED, "x", "it has: table, energy; or declare a value"),
+        (DECLARED, "x", "it has: table, energy; or declare outputs: {x: PATH}"),
         (f"{DECLARED}, over: [open]", "enrgy", "did you mean 'energy'?"),
         (MODULE, "enery", "did you mean 'energy'?"),
-        ("command: [run]", "x", "declare a value that it writes to DIEL_RESULT"),
+        ("command: [run]", "x", "declare outputs: {x: PATH}"),
     ],
 )
 def test_what_is_not_made_is_told_with_what_is(folder: Path, up: str, output: str, hint: str) -> None:

@@ -17,6 +17,7 @@ def runs(tmp_path: Path) -> Path:
     found = tmp_path / "runs"
     many = {"stage": "simulate", "kind": "simulation", "total": 30, "parts": {"module": "m"}, "family": "h"}
     Written(found, "walk-1").write("stage", **many).end("succeeded")
+    (found / "walk-1" / "workflow.yaml").write_text("stages: {simulate: {module: m}}")
     return found
 
 
@@ -29,6 +30,12 @@ def test_a_run_may_be_left_out(runs: Path, words: tuple[str, ...]) -> None:
 def test_the_name_of_a_run_that_is_not_there_is_no_stage(runs: Path) -> None:
     with pytest.raises(UsageError, match="walk-2"):
         run_and_rest(runs, ("walk-2", "simulate"))
+
+
+@pytest.mark.parametrize(("word", "near"), [("codes", "its stages: simulate"), ("simulat/3", "'simulate'")])
+def test_a_word_that_is_no_run_and_no_stage_is_told_as_both(runs: Path, word: str, near: str) -> None:
+    with pytest.raises(UsageError, match=f"no run '{word}' in .*, and walk-1 has no stage '.*; .*{near}"):
+        run_and_rest(runs, (word,))
 
 
 def test_a_file_is_told_from_a_run_by_its_ending(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
