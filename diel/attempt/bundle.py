@@ -148,6 +148,8 @@ class Bundle(NamedTuple):
     """Seconds after which the worker hands back what it has not begun."""
     needed: float = 0.0
     """Seconds that each task must have left in its block, by the run times seen so far."""
+    imports: tuple[str, ...] = ()
+    """Packages to look for before any task: modules of the run import them in this pool."""
 
 
 class BundleReport(NamedTuple):
@@ -158,6 +160,10 @@ class BundleReport(NamedTuple):
     end: int
     """The length of the segment now."""
     records: tuple[tuple[int, Record], ...]
+    missing: tuple[str, ...] = ()
+    """Packages that are not there, so that no task was begun."""
+    python: str = ""
+    """The Python in which they were looked for."""
 
 
 class Failure(Exception):

@@ -18,6 +18,7 @@ from diel.attempt.bundle import Bundle
 from diel.blocks.agent import Agent
 from diel.blocks.asking import BlockAsking
 from diel.blocks.block import Adopt, Block, EngineLost, Outlook, is_idle, wants_block
+from diel.blocks.imports import Imports
 from diel.blocks.leftovers import adopt
 from diel.blocks.service import Holding
 from diel.blocks.watching import Watching
@@ -56,6 +57,7 @@ class Blocks:
         self._out: dict[str, dict[int, float]] = {}
         """Bundles that are out, by shape: when each was handed out (monotonic seconds)."""
         self._holding = Holding(plan)
+        self._imports = Imports(plan)
         self._refused_room: set[str] = set()
         self._backlog: Mapping[str, float] = {}
         self._needed: Mapping[str, float] = {}
@@ -112,7 +114,8 @@ class Blocks:
 
     def submit(self, shape: Shape, cores: int, bundle: Bundle) -> Future[bytes]:
         """Hands out a bundle; the future raises if its worker was lost."""
-        future = self._asking.submit(shape, cores, bundle)
+        future = self._asking.submit(shape, cores, self._imports.ask(shape.pool, bundle))
+        self._imports.note(shape.pool, future)
         self._out.setdefault(shape.label, {})[bundle.number] = time.monotonic()
         self._holding.take(bundle, shape, cores)
         self._renew(shape)

@@ -48,7 +48,7 @@ from diel.tasks.stage_run import StageRun
 if TYPE_CHECKING:
     from diel.attempt.bundle import Request
     from diel.controller.stopping import Stopping
-    from diel.journal.records import Said, WorkerFacts
+    from diel.journal.records import WorkerFacts
 
 LOOK_SECONDS = 0.1
 """Longest time to look for ready tasks before finished ones are handled."""
@@ -134,7 +134,7 @@ class Controller:
             self._stages.open()
             if self._exporter is not None:
                 self._exporter.begin(self._stages, self._ledger)
-            self._ledger.on_failure = self._note_failure
+            self._ledger.on_failure = lambda *failed: self._stop_early().note(*failed)
             if self._gangs is not None:
                 self._gangs.take_up()
             while not self._is_over():
@@ -224,22 +224,22 @@ class Controller:
                 blame = block.blame(self._dispatcher.in_flight[name, index].adopted)
                 self._intake.lose(self._stages.runs[name], index, blame, block.told, worker["node"])
 
-    def _note_failure(self, stage: StageRun, index: int, said: Said) -> None:
+    def _stop_early(self) -> Stopping:
         if self._stopping is None:
             from diel.controller.stopping import Stopping  # only once something failed
 
             parts = (self._stages, self._ledger, self._finder, self._dispatcher)
             self._stopping = Stopping(*parts, fail_fast=self.run_file.fail_fast)
-        self._stopping.note(stage, index, said)
+        return self._stopping
 
     def _is_over(self) -> bool:
         in_flight = bool(self._dispatcher.in_flight)
         if self._cancelling_since is not None:
             too_long = time.monotonic() - self._cancelling_since > STOP_SECONDS
             return too_long or not (in_flight or self._is_exporting())
-        if self._stopping is not None and self._stopping.over:
-            return self._stopping.is_over() and not self._is_exporting()
-        if (self._stopping is not None and self._stopping.give_up()) or in_flight:
+        if self._stopping is not None and (over := self._stopping.is_over()) is not None:
+            return over and not self._is_exporting()
+        if in_flight:
             return False
         if self._stages.complete:
             return not self._is_exporting()
@@ -314,7 +314,9 @@ class Controller:
         and why makes a difference.
         """
         if future.exception() is None or self._backend.knows(since):
-            self._intake.take(number, future)
+            report = self._intake.take(number, future)
+            if report is not None and report.missing:
+                self._stop_early().lack(self.plan, report)
         else:
             self._limbo.append((number, future, since))
 

@@ -55,18 +55,18 @@ class Intake:
         self.excluded: set[str] = set()
         """Nodes that further blocks should avoid: tasks were lost on them."""
 
-    def take(self, number: int, future: Future[bytes]) -> None:
-        """Handles a bundle that ended, or whose worker was lost.
+    def take(self, number: int, future: Future[bytes]) -> BundleReport | None:
+        """Handles a bundle that ended, or whose worker was lost; returns the report of the former.
 
         Raises DielError where workers cannot begin, again and again.
         """
         sent = self._dispatcher.pop(number)
         if sent is None:
-            return
+            return None
         error = future.exception()
         if error is not None:
             self._take_lost(number, sent, error)
-            return
+            return None
         self._stillborn = None
         report: BundleReport = pickle.loads(future.result())  # from our own worker
         for offset, record in report.records:
@@ -75,6 +75,7 @@ class Intake:
         # All that the bundle still has in flight was not begun: the report may come before the line
         # that releases it was read.
         self._dispatcher.take_back(sent.stage, number, sent.indices)
+        return report
 
     def read_news(self) -> bool:
         """Handles what workers wrote but have not reported; returns whether there was anything."""

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
 from diel.blocks.dispatcher import Dispatcher
+from diel.check.imports import missing
 from diel.controller.finder import Finder
 from diel.controller.stages import Stages
 from diel.errors import counted
@@ -23,7 +24,9 @@ from diel.tasks.ledger import Ledger
 from diel.tasks.stage_run import StageRun
 
 if TYPE_CHECKING:
+    from diel.attempt.bundle import BundleReport
     from diel.journal.records import Said
+    from diel.plan import Plan
 
 FEW = 4
 """A stage is not held for fewer tasks than this, nor for fewer than twice those that failed."""
@@ -42,8 +45,8 @@ class Stopping:
         self._finder = finder
         self._dispatcher = dispatcher
         self._fail_fast = fail_fast
-        self.over = False
-        """Whether nothing more of the run is begun."""
+        self.over = ""
+        """The rule by which nothing more of the run is begun; empty if there is more."""
         self._alike: dict[str, tuple[str, int]] = {}
         """By stage, how its first task failed, and how many failed so; empty once one did otherwise."""
         self._beside: dict[str, int] = {}
@@ -53,8 +56,8 @@ class Stopping:
         if self.over:
             return
         if self._fail_fast and not self._may_be_tolerated(stage):
-            self.over = True
-            self._tell(stage, "fail_fast", f"{stage.task(index)} failed, and the run was to stop at that")
+            self.over = "fail_fast"
+            self._tell(stage, self.over, f"{stage.task(index)} failed, and the run was to stop at that")
             return
         if stage.adaptive or stage.stopped:
             return
@@ -73,6 +76,20 @@ class Stopping:
             )
             self._finder.put_back(stage)
             stage.held = True
+
+    def lack(self, plan: Plan, report: BundleReport) -> None:
+        """A worker lacks packages that modules of its pool import: the run ends before it runs for them."""
+        history = self._ledger.history
+        worker = history.workers[report.segment]
+        pool = history.blocks[worker["block"]]["pool"]
+        there = [name for shape, names in plan.shapes.items() if shape.pool == pool for name in names]
+        found: dict[str, list[str]] = {}
+        for name, said, mend in missing(plan.checked, there, set(report.missing).intersection, report.python):
+            found.setdefault(name, []).append(f"{said} on {worker['node']}: `{mend}`")
+        for name, why in found.items():
+            if not self._stages.runs[name].complete:
+                self.over = self.over or "imports"
+                self._tell(self._stages.runs[name], "imports", "; ".join(dict.fromkeys(why)))
 
     def _tell(self, stage: StageRun, rule: str, why: str) -> None:
         self._ledger.append({"event": "held", "stage": stage.name, "rule": rule, "why": why})
@@ -121,7 +138,7 @@ class Stopping:
             stage.held = False
             self._tell(stage, "hold", "")
 
-    def give_up(self) -> bool:
+    def _give_up(self) -> bool:
         """Leaves out what is held once nothing else can be done; returns whether there was anything.
 
         A stage goes on where one of its tasks was good that were under way when it was held.
@@ -135,9 +152,11 @@ class Stopping:
             self._finder.leave(stage, "hold")
         return True
 
-    def is_over(self) -> bool:
-        """Whether nothing more is begun, and what was begun has ended, but for what others ask."""
-        return self.over and not self._works(self._dispatcher.in_flight)
+    def is_over(self) -> bool | None:
+        """Whether what was begun has ended, but for what others ask; None if there is more to begin."""
+        if self.over:
+            return not self._works(self._dispatcher.in_flight)
+        return False if self._give_up() else None
 
     def _works(self, tasks: Collection[tuple[str, int]]) -> bool:
         """Whether any of these tasks ends by itself."""
@@ -149,7 +168,7 @@ class Stopping:
         for stage in self._stages.runs.values():
             left = ranges(i for i in range(stage.size) if not stage.history.state(i).ended)
             if left:
-                self._ledger.skip(stage, left, "fail_fast", "")
+                self._ledger.skip(stage, left, self.over, "")
 
 
 def _is_good(stage: StageRun) -> bool:

@@ -172,7 +172,7 @@ def _skip(view: RunView, stage: str, reason: str, cause: str, indices: list[int]
                 if cause
                 else "left out: `when` does not hold"
             )
-        case "hold" | "max_failures" | "fail_fast":
+        case "hold" | "max_failures" | "fail_fast" | "imports":
             said = f"not tried: {stopped_by(view.run.history, stage, reason)}"
         case _:
             said = f"skipped: '{cause}', which they read, has no result"

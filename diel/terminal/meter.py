@@ -269,6 +269,8 @@ def _next_steps(controller: Controller, state: RunState) -> list[str]:
         steps.append((f"explain {run} {task}", "says why it failed"))
         steps.append((f"logs {run} {task}", "shows what it printed"))
         steps += stopped_steps(run, stopped) or [(f"resume {run}", "tries again what failed")]
+    elif stopped:
+        steps += stopped_steps(run, stopped)
     elif unexported(controller.history):
         steps.append((f"resume {run}", "tries again what was not exported"))
     else:  # a search or loop failed whose tasks are done: nothing to try again

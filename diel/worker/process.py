@@ -105,6 +105,11 @@ class Worker:
 
     def run(self, bundle: Bundle) -> BundleReport:
         """Runs a bundle's tasks until they are done, its time slice is over, or its controller is gone."""
+        if bundle.imports:
+            from diel.modules.imports import absent  # only the first workers of a pool are asked
+
+            if missing := absent(bundle.imports):
+                return BundleReport(self.segment.name, self.segment.size, (), missing, sys.executable)
         self._rest = deque(bundle.requests)
         self._bundle = bundle
         self.dog.look_again()

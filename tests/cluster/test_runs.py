@@ -252,3 +252,43 @@ def comparable(found: dict[tuple[str, int], Any]) -> dict[tuple[str, int], Any]:
         task: {name: value for name, value in one.items() if "seconds" not in name}
         for task, one in found.items()
     }
+
+
+LACKING = """
+    axes: {i: {range: 40}}
+    stages:
+      simulate: {over: [i], command: "true", resources: {pool: small}}
+      train: {module: "train:fit", after: [simulate], resources: {pool: small}}
+"""
+
+
+def test_a_package_that_nodes_lack_is_told_before_anything_runs_for_it(
+    project: OnCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed = tmp_path / "installed"
+    installed.mkdir()
+    monkeypatch.setenv("PYTHONPATH", str(installed))
+    project.workflow(LACKING)
+    project.module(
+        "train",
+        """
+        import no_such_package
+
+        @diel.module(kind="training")
+        def fit() -> dict[str, float]:
+            return {"y": no_such_package.Y}
+    """,
+    )
+    said = project.diel("run", "flow.yaml", "--site", "mine", code=1)
+    run = project.newest()
+    assert "train was stopped: train.py imports 'no_such_package', which is not installed on " in said
+    assert "python -m pip install 'no_such_package'`; 1 task not tried" in said
+    assert not run.records("start")
+    assert run.counts("simulate") == {"skipped": 40}
+    assert "it was not tried: train.py imports" in project.diel("explain", run.id, "simulate/3")
+    assert f"next: `diel resume {run.id}` tries what was not tried" in project.diel("status", run.id)
+    (installed / "no_such_package.py").write_text("Y = 1.0")
+    project.diel("resume", run.id)
+    assert run.counts("simulate") == {"done": 40}
+    assert run.attempts("simulate", 3) == [1]
+    assert run.value("train", "y") == 1.0

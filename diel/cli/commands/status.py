@@ -302,6 +302,8 @@ def _next_step(status: Status, where: str) -> list[str]:
         step = ", ".join(f"`diel {step}{where}`" for step in steps)
     elif status.state is RunState.FAILED and any(one["failed"] for one in status.exports.values()):
         step = f"`diel resume {run}{where}` tries again what was not exported"
+    elif status.state is RunState.FAILED and any(stage.held for stage in status.stages):
+        step = f"`diel resume {run}{where}` tries what was not tried, once the cause is mended"
     elif status.state is RunState.FAILED:  # of a search or loop whose tasks are done
         step = "fix the workflow and `diel run` it again: what is done is kept"
     elif status.state is RunState.INTERRUPTED and "refuse" in status.trouble:
