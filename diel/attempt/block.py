@@ -114,7 +114,7 @@ def limits_of(work: Work, began: float, block: BlockHere | None) -> Limits:
     walltime = None if work.walltime is None or block is None else began + work.walltime
     end = None if block is None else block.end
     stops = [stop for stop in (walltime, end) if stop is not None]
-    if timeout is not None and work.asks:
+    if timeout is not None and work.rehearses:
         stops.append(timeout)
     interrupt = None
     if work.checkpoint and stops:

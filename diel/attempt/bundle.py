@@ -58,7 +58,7 @@ class Work(NamedTuple):
     """Whether a task that is interrupted continues as another attempt."""
     grace: float = 60.0
     """Seconds between the warning to such a task and its end."""
-    asks: bool = False
+    rehearses: bool = False
     """Whether it is warned of its `timeout` too."""
     promises: Mapping[str, Output] = {}
     """Outputs that promise more than a path or the type of a value; of a module, all that are declared."""

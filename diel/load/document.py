@@ -38,16 +38,15 @@ from diel.load.syntax import complaint
 from diel.spec import Hyperparameter, SpecModel, Workflow
 from diel.spec.model import Flaw, found
 from diel.spec.rendering import TEXT, Rendering
+from diel.spec.workflow import SECTIONS
 
 if TYPE_CHECKING:
-    from diel.load.include import Flat
+    from diel.load.include import Composition
 
 M = TypeVar("M", bound=SpecModel)
 
 MAX_BYTES = 16 * 2**20
 EXAMPLE = "`diel init` writes an example"
-_PARTS = ("hyperparameters", "axes", "environments", "templates", "stages")
-"""The sections that workflows share with those that include them."""
 _STAGES: Verbatim = {"*": {"command": True, "env": True}}
 _VERBATIM: Verbatim = {
     "stages": _STAGES,
@@ -165,9 +164,9 @@ def examine(
     notes: dict[tuple[str, int, int], str] = {}
     complete, model, texts = True, Workflow, dict[str, str]()
     if isinstance(data, dict) and ("include" in data or "templates" in data or "extends" in text):
-        source, flat, model = _whole(source, data, included)
-        problems += flat.problems
-        complete, data, texts = flat.complete, flat.data, flat.texts
+        source, whole, model = _composed(source, data, included)
+        problems += whole.problems
+        complete, data, texts = whole.complete, whole.data, whole.texts
     if isinstance(data, dict) and (texts or "${{" in text or "\\" in text):
         data, notes = _settled(source, data, model, settle, problems)
     spec, wrong = fit(source, data, model)
@@ -187,11 +186,11 @@ def examine(
 # --- reuse -----------------------------------------------------------------------------------------
 
 
-def _whole(
+def _composed(
     source: Source, data: dict[str, Any], included: Mapping[str, str] | None
-) -> tuple[Source, Flat, type[Workflow]]:
+) -> tuple[Source, Composition, type[Workflow]]:
     """A workflow with what it includes and extends in place, and the model of such a one."""
-    from diel.load.include import Inner, flattened  # here: few workflows include or extend
+    from diel.load.include import Inner, composed  # here: few workflows include or extend
     from diel.load.part import Whereabouts
     from diel.spec.composed import Composed
 
@@ -201,15 +200,15 @@ def _whole(
             wrong += fit(inner, _without_sections(held), Workflow)[1]
         return Inner(inner, held, wrong)
 
-    flat = flattened(source, data, opened, included)
-    return replace(source, elsewhere=Whereabouts(flat.parts)), flat, Composed
+    whole = composed(source, data, opened, included)
+    return replace(source, elsewhere=Whereabouts(whole.parts)), whole, Composed
 
 
 def _without_sections(data: Any) -> Any:
     """An included workflow without its parts, which are checked with those of the other one."""
     if not isinstance(data, dict):
         return data
-    others = {k: v for k, v in data.items() if k not in _PARTS or not isinstance(v, dict)}
+    others = {k: v for k, v in data.items() if k not in SECTIONS or not isinstance(v, dict)}
     parts = isinstance(data.get("stages"), dict) or "include" in data or "templates" in data
     return {**others, **({"stages": {"any": {"command": ["true"]}}} if parts else {})}
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from diel.errors import Problem, did_you_mean
-from diel.load.part import Piece, joined
+from diel.load.part import Part, joined
 
-Named = dict[tuple[str, str], Piece]
+Named = dict[tuple[str, str], Part]
 """Stages and templates, by section and name."""
 
 _RUNS = {"module": ("command", "shell"), "command": ("module",)}
@@ -18,7 +18,7 @@ _LONGEST = 100
 """The longest chain."""
 
 
-def overridden(below: Piece, above: Piece) -> Piece:
+def overridden(below: Part, above: Part) -> Part:
     """A stage with the keys of another one where it has none; it alone says what runs, if it does."""
     if not isinstance(below.data, dict) or not isinstance(above.data, dict):
         return above
@@ -26,10 +26,10 @@ def overridden(below: Piece, above: Piece) -> Piece:
     if isinstance(above.data.get("command"), list):
         gone.append("shell")
     kept = {key: value for key, value in below.data.items() if key not in {*gone, "extends"}}
-    return joined(Piece(kept, below.places), above, VALUES)
+    return joined(Part(kept, below.places), above, VALUES)
 
 
-def extended(parts: Mapping[tuple[str, str], Piece]) -> tuple[Named, list[Problem]]:
+def extended(parts: Mapping[tuple[str, str], Part]) -> tuple[Named, list[Problem]]:
     """The parts of a workflow with whole stages and templates, and what is wrong with how these extend
     each other."""
     made = _Extended(parts)
@@ -37,7 +37,7 @@ def extended(parts: Mapping[tuple[str, str], Piece]) -> tuple[Named, list[Proble
 
 
 class _Extended:
-    def __init__(self, parts: Mapping[tuple[str, str], Piece]) -> None:
+    def __init__(self, parts: Mapping[tuple[str, str], Part]) -> None:
         self.problems: list[Problem] = []
         self.whole: Named = {}
         self._parts = parts = {key: part for key, part in parts.items() if key[0] in ("stages", "templates")}
@@ -52,7 +52,7 @@ class _Extended:
         for key in parts:
             self._make(key, ())
 
-    def _make(self, key: tuple[str, str], line: tuple[tuple[str, str], ...]) -> Piece:
+    def _make(self, key: tuple[str, str], line: tuple[tuple[str, str], ...]) -> Part:
         """A stage or template with all that it extends; `line` has what extends it."""
         if key in self.whole:
             return self.whole[key]
@@ -64,7 +64,7 @@ class _Extended:
             whole = {name: value for name, value in part.data.items() if name != "extends"}
             if base is None and not {"module", "command"} & whole.keys():
                 whole["command"] = ["true"]  # what it lacks has been said
-            self.whole[key] = part = Piece(whole, part.places)
+            self.whole[key] = part = Part(whole, part.places)
         return part
 
     def _base(self, key: tuple[str, str], line: tuple[tuple[str, str], ...]) -> tuple[str, str] | None:

@@ -20,13 +20,13 @@ from diel.expressions.expression import Chain
 from diel.expressions.rename import Edit, renamed
 from diel.load.extends import extended, overridden
 from diel.load.nodes import Key, Source
-from diel.load.part import Piece, Written, joined
+from diel.load.part import Part, Written, joined
 from diel.spec.model import NAME_PATTERN, found
+from diel.spec.workflow import SECTIONS
 
-Pieces = dict[tuple[str, str], Piece]
+Parts = dict[tuple[str, str], Part]
 """By section and name."""
 
-SECTIONS = ("hyperparameters", "axes", "environments", "templates", "stages")
 _MOST = 1000
 """The most workflows that one may include, with all that these include."""
 _PACKAGED = re.compile(r"[\w-]+:[\w-]+")
@@ -56,7 +56,7 @@ class Renaming:
     """The folder of its files, from that of the other workflow."""
 
 
-def _seen_from_outside(parts: Pieces) -> Renaming:
+def _seen_from_outside(parts: Parts) -> Renaming:
     """What to write for the names of included parts: `relax.scf` is two words to a parser, and one name."""
     chains: dict[Chain, str] = {}
     for section, name in parts:
@@ -75,7 +75,7 @@ def _names_itself(axis: Any) -> bool:
     return isinstance(axis, dict) and not {"zip", "sample", "columns", "file"} & axis.keys()
 
 
-def _rename(section: str, part: Piece, names: Renaming) -> Piece:
+def _rename(section: str, part: Part, names: Renaming) -> Part:
     """Part of a workflow with the names that its expressions and references have in another one."""
 
     kind = "stages" if section == "templates" else section
@@ -100,7 +100,7 @@ def _rename(section: str, part: Piece, names: Renaming) -> Piece:
     if not names.chains or kind != "stages":
         return made
     places = {key: one._replace(names=(*one.names, names.chains)) for key, one in made.places.items()}
-    return Piece(made.data, places)
+    return Part(made.data, places)
 
 
 def _reference(text: str, names: Renaming) -> str:
@@ -117,18 +117,18 @@ class Inner(NamedTuple):
     source: Source
     data: Any
     problems: list[Problem]
-    parts: Mapping[tuple[str, str], Piece] = MappingProxyType({})
+    parts: Mapping[tuple[str, str], Part] = MappingProxyType({})
 
 
 Opened = Callable[[Path, str | None], Inner]
 """Reads a workflow file, or its text as it was, and checks the keys of the whole file."""
 
 
-class Flat(NamedTuple):
+class Composition(NamedTuple):
     """A workflow with all that it includes and extends in place."""
 
     data: dict[str, Any]
-    parts: Pieces
+    parts: Parts
     problems: list[Problem]
     texts: dict[str, str]
     """What was included: the texts by the words and files that name them."""
@@ -136,7 +136,9 @@ class Flat(NamedTuple):
     """Whether all could be read."""
 
 
-def flattened(source: Source, data: dict[str, Any], opened: Opened, kept: Mapping[str, str] | None) -> Flat:
+def composed(
+    source: Source, data: dict[str, Any], opened: Opened, kept: Mapping[str, str] | None
+) -> Composition:
     """A workflow as if it had been written without `include` and `extends`.
 
     `opened` reads one; `kept` has the texts of the included ones as they were, for a run of an earlier time.
@@ -150,7 +152,7 @@ def flattened(source: Source, data: dict[str, Any], opened: Opened, kept: Mappin
     whole = {section: value for section, value in made.items() if isinstance(data.get(section, {}), dict)}
     if reader.lacking and "stages" not in {**data, **whole}:
         whole["stages"] = {"any": {"command": ["true"]}}
-    return Flat({**data, **whole}, parts, reader.problems, reader.texts, not reader.lacking)
+    return Composition({**data, **whole}, parts, reader.problems, reader.texts, not reader.lacking)
 
 
 class _Reader:
@@ -166,12 +168,12 @@ class _Reader:
         self._kept = kept
         self._count = 0
 
-    def whole(self, source: Source, data: dict[str, Any], seen: tuple[Path, ...]) -> Pieces:
+    def whole(self, source: Source, data: dict[str, Any], seen: tuple[Path, ...]) -> Parts:
         """The parts of a workflow, with those that it includes, and with what each extends."""
         own = dict(self._own(source, data))
         include = data.get("include")
-        brought: Pieces = {}
-        changes: list[tuple[str, Piece]] = []
+        brought: Parts = {}
+        changes: list[tuple[str, Part]] = []
         for name, entry in include.items() if isinstance(include, dict) else ():
             whole = entry if isinstance(entry, dict) else {"file": entry}
             if self._is_free(source, name, own):
@@ -190,7 +192,7 @@ class _Reader:
         self.problems += [p for p in problems if p.key.rpartition(".")[2] != "extends" or not self.lacking]
         return parts
 
-    def _own(self, source: Source, data: dict[str, Any]) -> Iterator[tuple[tuple[str, str], Piece]]:
+    def _own(self, source: Source, data: dict[str, Any]) -> Iterator[tuple[tuple[str, str], Part]]:
         for section in SECTIONS:
             written = data.get(section)
             for name, value in written.items() if isinstance(written, dict) else ():
@@ -201,9 +203,9 @@ class _Reader:
                         source.problem(key, f"{found(name)} is not a name", hint, at_key=True)
                     )
                 else:
-                    yield key, Piece(value, {(): Written(source, key)})
+                    yield key, Part(value, {(): Written(source, key)})
 
-    def _is_free(self, source: Source, name: str, own: Pieces) -> bool:
+    def _is_free(self, source: Source, name: str, own: Parts) -> bool:
         """Whether something can be included under a name: no stage or the like has it."""
         sections = (section for section in SECTIONS if section != "environments")
         other = next((section for section in sections if (section, name) in own), None)
@@ -264,7 +266,7 @@ class _Reader:
             return folder / word, word  # its package is gone, and the run goes on
 
 
-def _clashes(source: Source, name: str, made: Pieces, brought: Pieces, own: Pieces) -> Iterator[Problem]:
+def _clashes(source: Source, name: str, made: Parts, brought: Parts, own: Parts) -> Iterator[Problem]:
     """Environments that two included workflows define, and not in the same file: which one would hold?"""
     for key, part in made.items():
         if key[0] == "environments" and key in brought and key not in own:
@@ -275,7 +277,7 @@ def _clashes(source: Source, name: str, made: Pieces, brought: Pieces, own: Piec
                 yield source.problem(("include", name), message, hint, at_key=True)
 
 
-def _with_shell(parts: Pieces, inner: Inner) -> Pieces:
+def _with_shell(parts: Parts, inner: Inner) -> Parts:
     """The parts of an included workflow, whose own shell runs its texts and not that of the other one."""
     made = dict(parts)
     for (section, name), part in parts.items():
@@ -283,23 +285,21 @@ def _with_shell(parts: Pieces, inner: Inner) -> Pieces:
         if section == "stages" and texts and "shell" not in part.data:
             shell = inner.data.get("shell") or "bash"
             places = {**part.places, ("shell",): Written(inner.source, ("shell",))}
-            made[section, name] = Piece({**part.data, "shell": shell}, places)
+            made[section, name] = Part({**part.data, "shell": shell}, places)
     return made
 
 
 class _Binding:
     """What an included workflow is in one that includes it: its parts under new names, some bound."""
 
-    def __init__(
-        self, source: Source, name: str, entry: dict[str, Any], around: Pieces, inner: Inner
-    ) -> None:
+    def __init__(self, source: Source, name: str, entry: dict[str, Any], around: Parts, inner: Inner) -> None:
         self.problems: list[Problem] = []
-        self.changes: list[tuple[str, Piece]] = []
+        self.changes: list[tuple[str, Part]] = []
         """What its stages have otherwise, in names of the workflow that includes it."""
         self._source, self._name, self._around = source, name, around
         self._inner = dict(inner.parts)
         self._names = Renaming()
-        made: Pieces = {}
+        made: Parts = {}
         for section, label in inner.parts:
             known = {"templates": "stages"}.get(section, section)
             if section != "environments":
@@ -337,7 +337,7 @@ class _Binding:
         if not isinstance(value, str):
             listed = isinstance(value, list)
             places: dict[Key, Written] = {(): place, ("values",): place} if listed else {(): place}
-            self._inner["axes", label] = Piece({"values": value} if listed else value, places)
+            self._inner["axes", label] = Part({"values": value} if listed else value, places)
         elif self._is_around("axes", value, place):
             bound = self._around["axes", value].data
             own, here = label.rpartition(".")[2], value.rpartition(".")[2]
@@ -353,7 +353,7 @@ class _Binding:
         for (section, name), part in self._inner.items():
             if section == "stages" and _takes(part, label, own):
                 given = {**part.data.get("params", {}), own: f"${{{{ {own} }}}}"}
-                self._inner[section, name] = Piece({**part.data, "params": given}, part.places)
+                self._inner[section, name] = Part({**part.data, "params": given}, part.places)
 
     def _bind_hyperparameter(self, label: str, value: Any, place: Written) -> None:
         name = value.removeprefix("hp.") if isinstance(value, str) else ""
@@ -363,7 +363,7 @@ class _Binding:
                 del self._inner["hyperparameters", label]
             return
         given = value if isinstance(value, dict) else {"default": value}
-        above = Piece(given, {(): place} if given is value else {(): place, ("default",): place})
+        above = Part(given, {(): place} if given is value else {(): place, ("default",): place})
         below = self._inner["hyperparameters", label]
         self._inner["hyperparameters", label] = (
             joined(below, above) if isinstance(below.data, dict) else above
@@ -379,7 +379,7 @@ class _Binding:
 
     def _change(self, label: str, value: Any, place: Written) -> None:
         if isinstance(value, dict):
-            self.changes.append((f"{self._name}.{label}", Piece(value, {(): place})))
+            self.changes.append((f"{self._name}.{label}", Part(value, {(): place})))
 
     def _name_chains(self) -> None:
         """What to write for its names in expressions: a parameter keeps its name, where it is not bound."""
@@ -393,7 +393,7 @@ class _Binding:
                 self._names.chains[(label,)] = new.replace(".", JOINT)
 
 
-def _takes(part: Piece, label: str, parameter: str) -> bool:
+def _takes(part: Part, label: str, parameter: str) -> bool:
     """Whether a stage over an axis has a module that takes a parameter, and does not give it itself."""
     data = part.data if isinstance(part.data, dict) else {}
     params, over, module = data.get("params", {}), data.get("over"), data.get("module")

@@ -26,7 +26,7 @@ class Written(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Piece:
+class Part:
     """Plain values, and the places of keys below it: where a key has none, that of the key above counts."""
 
     data: Any
@@ -40,13 +40,13 @@ class Piece:
                 return above._replace(key=(*above.key, *key[length:])) if key[length:] else above
         raise KeyError(key)
 
-    def changed(self, change: Callable[[Key, str], tuple[str, list[Edit]]]) -> Piece:
+    def changed(self, change: Callable[[Key, str], tuple[str, list[Edit]]]) -> Part:
         """The same with other texts: `change` gets each with its key, and says what was replaced in it.
 
         A name in a mapping is such a text too, with `*` at the end of the mapping's key.
         """
         places = dict(self.places)
-        return Piece(self._changed(self.data, (), (), change, places), places)
+        return Part(self._changed(self.data, (), (), change, places), places)
 
     def _changed(self, value: Any, key: Key, now: Key, change: Any, places: dict[Key, Written]) -> Any:
         if isinstance(value, str):
@@ -87,14 +87,14 @@ def merged(
     return found
 
 
-def joined(below: Piece, above: Piece, values: tuple[str, ...] = ()) -> Piece:
+def joined(below: Part, above: Part, values: tuple[str, ...] = ()) -> Part:
     """Two parts as `merged` joins their data; each key keeps its place."""
     data = merged(below.data, above.data, values)
     places: dict[Key, Written] = {}
     for key in _keys(data):
         owner = above if _has(above.data, key) else below
         places[key] = owner.place(key)
-    return Piece(data, places)
+    return Part(data, places)
 
 
 def _keys(value: Any, key: Key = ()) -> Iterator[Key]:
@@ -120,7 +120,7 @@ def _has(value: Any, key: Key) -> bool:
 class Whereabouts:
     """Tells where the keys of a whole file are written."""
 
-    def __init__(self, parts: Mapping[tuple[str, str], Piece]) -> None:
+    def __init__(self, parts: Mapping[tuple[str, str], Part]) -> None:
         self._parts = parts
 
     def __call__(self, key: Key, offset: int | None) -> tuple[Source, Key, int | None] | None:

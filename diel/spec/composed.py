@@ -8,7 +8,7 @@ from diel.spec.forms import Axis, AxisForm
 from diel.spec.hyperparameter import Hyperparameter
 from diel.spec.model import Later, WrittenAs, free_name
 from diel.spec.stage import Stage
-from diel.spec.workflow import Part, Workflow
+from diel.spec.workflow import Workflow, WrittenStage
 
 Dotted = Annotated[
     str,
@@ -24,4 +24,4 @@ class Composed(Workflow):
     hyperparameters: dict[Dotted, Later[Hyperparameter]] = Field(default_factory=dict)
     axes: dict[Dotted, Annotated[Axis, WrittenAs(AxisForm, "axis")]] = Field(default_factory=dict)
     stages: dict[Dotted, Stage] = Field(min_length=1)
-    templates: dict[Dotted, Part] = Field(default_factory=dict)
+    templates: dict[Dotted, WrittenStage] = Field(default_factory=dict)

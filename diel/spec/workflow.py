@@ -58,7 +58,9 @@ class _Partial:
         return no_info_plain_validator_function(PartialStage.check)
 
 
-Part = Annotated[PartialStage, _Partial()]
+WrittenStage = Annotated[PartialStage, _Partial()]
+SECTIONS = ("hyperparameters", "axes", "environments", "templates", "stages")
+"""The keys that a workflow shares with those that include it."""
 
 
 class Include(SpecModel):
@@ -75,7 +77,7 @@ class Include(SpecModel):
         default_factory=dict,
         description="Its hyperparameters: hp.NAME of one here, a default, or changed keys.",
     )
-    stages: dict[InnerName, Part] = Field(
+    stages: dict[InnerName, WrittenStage] = Field(
         default_factory=dict, description="What its stages have otherwise than in its file, as by `extends`."
     )
 
@@ -99,7 +101,7 @@ class Workflow(SpecModel):
         default_factory=dict, description="Environments of programs, by name: modules, packages, containers."
     )
     stages: dict[Label, Stage] = Field(min_length=1, description="The nodes of the graph.")
-    templates: dict[Label, Part] = Field(
+    templates: dict[Label, WrittenStage] = Field(
         default_factory=dict, description="Parts of stages, which stages extend."
     )
     include: dict[Label, Later[Include]] = Field(

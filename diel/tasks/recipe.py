@@ -53,7 +53,7 @@ def work_of(
         walltime=stage.resources.walltime,
         checkpoint=stage.checkpoint,
         grace=site.grace if stage.grace is None else stage.grace,
-        asks=stage.grace is not None,
+        rehearses=stage.grace is not None,
         staging=staging_of(site, stage, shape) if stage.moves_data else None,
         service=plain(stage.service),
         surrogate=plain(surrogate_of(stage, module)) if stage.surrogate else None,

@@ -39,9 +39,9 @@ BLOCK = BlockHere("1-0", 1000.0)
         ({"checkpoint": True, "walltime": 300.0, "grace": 20.0}, BLOCK, 400, 380),
         ({"checkpoint": True, "walltime": 40.0}, BLOCK, 140, 120),
         ({"checkpoint": True, "timeout": 20.0}, None, 120, None),
-        ({"checkpoint": True, "timeout": 20.0, "grace": 5.0, "asks": True}, None, 120, 115),
-        ({"checkpoint": True, "timeout": 20.0, "grace": 5.0, "asks": True}, BLOCK, 120, 115),
-        ({"checkpoint": True, "timeout": 2000.0, "grace": 5.0, "asks": True}, BLOCK, 1000, 995),
+        ({"checkpoint": True, "timeout": 20.0, "grace": 5.0, "rehearses": True}, None, 120, 115),
+        ({"checkpoint": True, "timeout": 20.0, "grace": 5.0, "rehearses": True}, BLOCK, 120, 115),
+        ({"checkpoint": True, "timeout": 2000.0, "grace": 5.0, "rehearses": True}, BLOCK, 1000, 995),
     ],
 )
 def test_the_earliest_limit_is_the_deadline_and_the_grace_comes_before_it(

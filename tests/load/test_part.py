@@ -1,11 +1,11 @@
-"""Pieces of files are joined key by key, and each key keeps the place where it is written."""
+"""Parts of files are joined key by key, and each key keeps the place where it is written."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from diel.load.nodes import Source
-from diel.load.part import Piece, Whereabouts, Written, joined, merged
+from diel.load.part import Part, Whereabouts, Written, joined, merged
 
 LOW, HIGH = Source(Path("low.yaml"), ""), Source(Path("high.yaml"), "")
 
@@ -24,8 +24,8 @@ def test_null_takes_a_key_away_where_it_is_no_value() -> None:
     assert merged(below, above, ("params",)) == expected
 
 
-def part(source: Source, data: object, *key: str) -> Piece:
-    return Piece(data, {(): Written(source, key)})
+def part(source: Source, data: object, *key: str) -> Part:
+    return Part(data, {(): Written(source, key)})
 
 
 def test_each_key_keeps_its_place() -> None:

@@ -31,7 +31,7 @@ CLEAR = 20.0
 PAUSE = 0.1
 
 
-class Part(NamedTuple):
+class ToStop(NamedTuple):
     """A stage, or some of its tasks, to be stopped."""
 
     text: str
@@ -93,13 +93,13 @@ def command(words: tuple[str, ...], runs: Path, no_wait: bool) -> int:
     return _close(paths, reader, status)
 
 
-def _check(reader: Reader, named: Sequence[Target]) -> list[Part]:
+def _check(reader: Reader, named: Sequence[Target]) -> list[ToStop]:
     """Finds each stage and task in the run. Raises UsageError with the nearest name or value."""
     wanted = []
     for target in named:
         if "/" not in target.word and not target.at:
             find_stage(reader, target.word)
-            wanted.append(Part(target.word, target.word))
+            wanted.append(ToStop(target.word, target.word))
             continue
         from diel.results import Recorded  # reads the workflow, for the points
 
@@ -109,11 +109,11 @@ def _check(reader: Reader, named: Sequence[Target]) -> list[Part]:
             stage, index = find_task(reader, target.word)
             tasks = (index,)
         text = str(target) if len(tasks) > 1 else named_tasks(reader.paths, stage, tasks)[0]
-        wanted.append(Part(text, stage, tasks))
+        wanted.append(ToStop(text, stage, tasks))
     return wanted
 
 
-def _ask(paths: RunPaths, reader: Reader, wanted: list[Part], *, no_wait: bool) -> None:
+def _ask(paths: RunPaths, reader: Reader, wanted: list[ToStop], *, no_wait: bool) -> None:
     what = ", ".join(one.text for one in wanted) or paths.run_id
     try:
         ask_cancel(paths, [word for one in wanted for word in one.asked])
