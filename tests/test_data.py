@@ -24,6 +24,9 @@ def read(t: pd.DataFrame) -> dict:
 def read_store(x: np.ndarray, rows: pd.DataFrame) -> dict:
     return {"x": x.tolist(), "n": rows.n.tolist()}
 
+def samples() -> np.ndarray:
+    return np.array([[0.25, 2.0], [0.75, 4.0]])
+
 def tables(ts: list[pd.DataFrame]) -> int:
     return sum(len(t) for t in ts)
 """
@@ -32,6 +35,7 @@ axes:
   i: {range: 2}
   row: {from: store.rows}
   pair: {from: table.result, columns: [t]}
+  draw: {from: samples.result, columns: [X0, X1]}
 stages:
   make:
     over: [i]
@@ -55,6 +59,8 @@ stages:
   use: {module: "own:read_store", inputs: {x: store.x, rows: store.rows}}
   each: {over: [row], command: "echo ${{ n }} ${{ x }}"}
   pairs: {over: [pair], command: "echo ${{ t }}"}
+  samples: {module: "own:samples", outputs: {result: {shape: [2, 2]}}}
+  drawn: {over: [draw], command: "echo ${{ X0 }} ${{ X1 }}"}
   many: {over: [i], module: "own:table"}
   all: {module: "own:tables", inputs: {ts: many.result}}
 """
@@ -84,6 +90,7 @@ def test_units_are_converted_and_files_read_where_a_function_takes_them(project:
     assert (run.value("use", "x"), run.value("use", "n")) == ([1.5, 2.5], [7, 8])
     assert project.diel("logs", "last", "each/1") == "8 2.5\n"
     assert project.diel("logs", "last", "pairs/0") == "300\n"
+    assert project.diel("logs", "last", "drawn/1") == "0.75 4.0\n"
     assert run.value("all", "result") == 4
 
     # another unit is another result, of all that read it in that unit and of nothing else

@@ -228,7 +228,7 @@ def _keep_file(
 
 
 def _hold(name: str, path: str, promise: Output, sizes: Sizes) -> None:
-    if suffix_of(path) not in LIBRARIES:
+    if LIBRARIES.get(suffix_of(path), ("array",))[0] == "array":  # or what takes no library
         return check_path(name, path, promise, sizes)
     if promise.inside is not None or set(promise.promises) - {"units"}:
         from diel.artifacts.contents import (

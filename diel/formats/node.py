@@ -6,6 +6,8 @@ import contextlib
 import importlib
 import os
 from collections.abc import Callable, Iterator, Mapping
+from datetime import date, time
+from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -85,6 +87,8 @@ def opened(path: str, inside: str | None = None) -> Iterator[Content]:
     try:
         with getattr(importlib.import_module(f"diel.formats.{room}"), reader)(path, inside or "/") as content:
             yield content
+    except BadData as error:
+        raise BadData(f"{file}: {error}") from error
     except (OSError, ValueError, KeyError, RuntimeError) as error:
         raise BadData(f"{file} cannot be read: {error}") from error
 
@@ -102,13 +106,15 @@ def rows_of(path: str, inside: str | None, columns: tuple[str, ...] | None) -> l
     """The rows of a table, or the items of an array, as JSON values. Raises BadData."""
     with opened(path, inside) as content:
         if isinstance(content, FileArray):
-            return plain_items(content.values())
+            return _items("it", content.values())
         taken = {name: at(content, name) for name in columns or _columns_of(content, format_of(path))}
         lengths = {name: node.shape[0] if node.shape else 0 for name, node in taken.items()}
         if len(set(lengths.values())) > 1 or any(len(node.shape) != 1 for node in taken.values()):
             has = ", ".join(f"{name} {list(node.shape)}" for name, node in taken.items())
             raise BadData(f"its arrays are no columns of one table: {has}; name the `columns` to use")
-        lists = [plain_items(node.values()) for node in taken.values()]
+        if not taken and format_of(path) != "frames":
+            raise BadData("there are no columns in it; name a place with an array or columns: FILE:/PLACE")
+        lists = [_items(name, node.values()) for name, node in taken.items()]
         return [dict(zip(taken, row, strict=True)) for row in zip(*lists, strict=True)]
 
 
@@ -118,7 +124,36 @@ def _columns_of(content: Mapping[str, FileArray], form: str | None) -> list[str]
     return [name for name in flat if form != "frames" or content[name].shape == content[flat[0]].shape]
 
 
-def plain_items(array: Any) -> list[Any]:
-    """The items of an array as JSON values."""
-    items: list[Any] = array.tolist()
-    return [item.decode() if isinstance(item, bytes) else item for item in items]
+def _items(name: str, array: Any) -> list[Any]:
+    """The items of an array as JSON values. Raises BadData."""
+    if not array.shape:
+        raise BadData(f"{name} is one item, {array!s:.40}; expected a list of them")
+    if array.dtype.kind == "M":
+        import numpy  # here: it is loaded
+
+        return [None if text == "NaT" else text for text in numpy.datetime_as_string(array).tolist()]
+    found = array.tolist() if array.dtype.kind != "m" else list(array)
+    try:
+        return [_plain(item) for item in found]
+    except TypeError as error:
+        raise BadData(f"{name} holds {error}; expected numbers, texts or dates") from None
+
+
+def _plain(item: Any) -> Any:
+    """An item as a JSON value. Raises TypeError, with the item, for what cannot be one."""
+    match item:
+        case None | bool() | int() | float() | str():
+            return item
+        case bytes() if "�" not in (text := item.decode(errors="replace")):
+            return text
+        case Decimal():
+            return int(item) if item == int(item) else float(item)
+        case date() | time():
+            return item.isoformat()
+        case list() | tuple():
+            return [_plain(one) for one in item]
+        case dict():
+            return {str(key): _plain(one) for key, one in item.items()}
+    if getattr(item, "shape", ()):  # an array of its own length
+        return [_plain(one) for one in item.tolist()]
+    raise TypeError(f"{item!r:.60}")

@@ -29,8 +29,17 @@ def _column(file: Any, name: str) -> Iterator[tuple[tuple[int, ...], Any]]:
     start = 0
     for batch in file.iter_batches(columns=[name]):
         items = batch.column(0)
-        yield (start,), items.to_numpy(zero_copy_only=False)
+        yield (start,), _array(items)
         start += len(items)
+
+
+def _array(items: Any) -> Any:
+    """Numbers as such; as Python's objects what may be missing, or is none."""
+    kind, types = items.type, arrow.types
+    whole = items.null_count == 0 and (types.is_integer(kind) or types.is_boolean(kind))
+    if whole or types.is_floating(kind):
+        return items.to_numpy(zero_copy_only=False)
+    return numpy.fromiter(items.to_pylist(), object, len(items))
 
 
 def _dtype(kind: Any) -> numpy.dtype[Any]:
@@ -38,5 +47,8 @@ def _dtype(kind: Any) -> numpy.dtype[Any]:
         return numpy.dtype("U")
     if arrow.types.is_dictionary(kind):
         return _dtype(kind.value_type)
-    found: numpy.dtype[Any] = numpy.dtype(kind.to_pandas_dtype())
+    try:
+        found: numpy.dtype[Any] = numpy.dtype(kind.to_pandas_dtype())
+    except (NotImplementedError, TypeError):  # of times, zones and structures
+        return numpy.dtype(object)
     return found

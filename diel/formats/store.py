@@ -1,10 +1,11 @@
-"""Arrays in HDF5, NetCDF and Zarr files, alone or in a group."""
+"""Arrays in HDF5, NetCDF, Zarr and NumPy's files, alone or in a group."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy
 
@@ -68,6 +69,8 @@ def _netcdf(variable: Any) -> FileArray:
     def read(place: Any) -> Any:
         piece = variable[place or ...]
         if isinstance(piece, numpy.ma.MaskedArray):
+            if piece.dtype.kind in "iu" and piece.mask.any():
+                piece = piece.astype("f8")
             return piece.filled(numpy.nan) if piece.dtype.kind == "f" else piece.data
         return piece
 
@@ -88,9 +91,26 @@ def open_zarr(path: str, inside: str) -> Iterator[Content]:
         yield {name: _node(one.shape, one.dtype, one.__getitem__) for name, one in found.arrays()}
 
 
+@contextlib.contextmanager
+def open_numpy(path: str, inside: str) -> Iterator[Content]:
+    """The array of a `.npy` file, the fields of a structured one, or the arrays of a `.npz` file."""
+    try:
+        found: Any = numpy.load(path, allow_pickle=False)
+        if not isinstance(found, numpy.ndarray):
+            found = {name: found[name] for name in found.files}
+    except (EOFError, BadZipFile) as error:
+        raise BadData(f"it holds no array: {error}") from error
+    found = found if inside == "/" else at(found, inside.strip("/"))
+    names = found if isinstance(found, dict) else found.dtype.names
+    if names is None:
+        yield _node(found.shape, found.dtype, found.__getitem__)
+    else:
+        yield {name: _node(found[name].shape, found[name].dtype, found[name].__getitem__) for name in names}
+
+
 def _node(shape: tuple[int, ...], dtype: Any, read: Any) -> FileArray:
     def pieces() -> Iterator[tuple[tuple[int, ...], Any]]:
-        for start, piece in sliced(shape, dtype.itemsize or 8, read):
+        for start, piece in sliced(shape or (), dtype.itemsize or 8, read):
             yield start, numpy.asarray(piece, _TEXT if dtype.kind in "TU" else None)
 
-    return FileArray(tuple(shape), dtype, pieces)
+    return FileArray(tuple(shape or ()), dtype, pieces)

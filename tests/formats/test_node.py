@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +11,7 @@ import pytest
 
 import diel.formats.node
 from diel.formats.node import BadData, FileArray, opened, rows_of, sliced
-from tests.formats.made import N, T, make, numpy
+from tests.formats.made import N, T, make, netCDF4, numpy
 
 ROWS = [{"t": t, "n": n} for t, n in zip(T, N, strict=True)]
 
@@ -85,3 +87,81 @@ def test_a_large_array_is_read_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -
     assert numpy.concatenate([piece.ravel() for _, piece in pieces]).tolist() == whole.ravel().tolist()
     for start, piece in pieces:
         assert whole[start] == piece.ravel()[0]
+
+
+def test_what_is_no_number_becomes_text_or_null_in_rows(tmp_path: Path) -> None:
+    arrow = pytest.importorskip("pyarrow", reason="diel[tables] is not installed")
+    from pyarrow import parquet
+
+    day, moment = date(2020, 1, 31), datetime.fromisoformat("2020-01-31T12:30")
+    columns = {
+        "whole": ([7, None], None, [7, None]),
+        "truth": ([True, None], None, [True, None]),
+        "text": (["a", None], None, ["a", None]),
+        "day": ([day, None], None, ["2020-01-31", None]),
+        "us": ([moment, None], arrow.timestamp("us"), ["2020-01-31T12:30:00", None]),
+        "ns": ([moment, None], arrow.timestamp("ns"), ["2020-01-31T12:30:00", None]),
+        "zone": ([moment, None], arrow.timestamp("s", "UTC"), ["2020-01-31T12:30:00+00:00", None]),
+        "clock": ([time(4, 5), None], None, ["04:05:00", None]),
+        "decimal": ([Decimal("0.10"), Decimal("2.00")], None, [0.1, 2]),
+        "bytes": ([b"ab", "é".encode()], None, ["ab", "é"]),
+        "list": ([[day], []], None, [["2020-01-31"], []]),
+        "none": ([None, None], None, [None, None]),
+    }
+    table = arrow.table({name: arrow.array(items, kind) for name, (items, kind, _) in columns.items()})
+    parquet.write_table(table, tmp_path / "a.parquet")
+    rows = rows_of(str(tmp_path / "a.parquet"), None, None)
+    assert {name: [row[name] for row in rows] for name in columns} == {n: c[2] for n, c in columns.items()}
+
+
+@pytest.mark.parametrize("bad", [[b"\xff\x00"], [timedelta(1)]])
+def test_what_no_axis_can_hold_is_told_with_its_column(tmp_path: Path, bad: Any) -> None:
+    arrow = pytest.importorskip("pyarrow", reason="diel[tables] is not installed")
+    from pyarrow import parquet
+
+    parquet.write_table(arrow.table({"x": bad}), tmp_path / "a.parquet")
+    with pytest.raises(BadData, match=r"^a.parquet: x holds .*; expected numbers, texts or dates$"):
+        rows_of(str(tmp_path / "a.parquet"), None, None)
+
+
+@pytest.mark.parametrize(
+    ("array", "rows"),
+    [
+        (numpy.arange(2), [0, 1]),
+        (numpy.array([[1, 2], [3, 4]], order="F"), [[1, 2], [3, 4]]),
+        (numpy.array([(1, b"x")], dtype=[("n", "i4"), ("s", "S2")]), [{"n": 1, "s": "x"}]),
+        (numpy.array(["2020-01-31", "NaT"], dtype="M8[ns]"), ["2020-01-31T00:00:00.000000000", None]),
+        (numpy.zeros((0, 2)), []),
+        (numpy.array(3.0), "it is one item, 3.0; expected a list of them"),
+        (numpy.array([1j]), "it holds 1j; expected numbers"),
+        (numpy.array([1], dtype="m8[ns]"), "it holds .*timedelta64"),
+        (b"", "it holds no array"),
+        (b"1 2 3", "cannot be read"),
+    ],
+)
+def test_arrays_of_numpy_give_their_rows(tmp_path: Path, array: Any, rows: Any) -> None:
+    path = tmp_path / "a.npy"
+    _ = path.write_bytes(array) if isinstance(array, bytes) else numpy.save(path, array)
+    if isinstance(rows, list):
+        assert rows_of(str(path), None, None) == rows
+        return
+    with pytest.raises(BadData, match=f"^a.npy.* ?{rows}"):
+        rows_of(str(path), None, None)
+
+
+def test_arrays_saved_together_are_columns(tmp_path: Path) -> None:
+    numpy.savez(tmp_path / "a.npz", t=T, n=N)
+    assert rows_of(str(tmp_path / "a.npz"), None, None) == ROWS
+    assert rows_of(str(tmp_path / "a.npz"), "/n", None) == N
+
+
+def test_missing_whole_numbers_are_no_numbers_and_no_columns_are_no_axis_without_points(
+    tmp_path: Path,
+) -> None:
+    with netCDF4.Dataset(tmp_path / "a.nc", "w") as file:
+        file.createDimension("row", 2)
+        file.createVariable("n", "i4", ("row",))[:] = numpy.ma.array([1, 2], mask=[False, True])
+        file.createGroup("empty")
+    assert numpy.isnan(rows_of(str(tmp_path / "a.nc"), "/n", None)).tolist() == [False, True]
+    with pytest.raises(BadData, match="there are no columns in it; name a place"):
+        rows_of(str(tmp_path / "a.nc"), "/empty", None)

@@ -67,7 +67,7 @@ def _jsonl(text: str, path: Path) -> list[Any]:
 
 
 def _csv(text: str, path: Path) -> list[Any]:
-    reader = csv.reader(io.StringIO(text, newline=""))
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter="\t" if path.suffix == ".tsv" else ",")
     try:
         header = next(reader, None)
         if not header:
@@ -99,10 +99,16 @@ def rows_to_points(items: Iterable[Any], label: str, columns: Sequence[str] | No
     items, own = list(items), (bare(label),)
     if not items:
         return Points(tuple(columns or own), ((),) * len(columns or own))
+    if columns is not None and isinstance(items[0], list) and tuple(columns) != own:
+        fits = (isinstance(item, list) and len(item) == len(columns) for item in items)
+        if (odd := next((place for place, good in enumerate(fits) if not good), None)) is not None:
+            expected = f"expected {counted(len(columns), 'item')}, for {', '.join(columns)}"
+            raise UsageError(f"axis '{label}': {source}: point {odd} is {items[odd]!r:.60}; {expected}")
+        return Points.of_rows(tuple(columns), [tuple(item) for item in items])
     if not isinstance(items[0], Mapping):
-        if columns is not None and tuple(columns) != own:
+        if columns is not None and len(columns) > 1:
             raise UsageError(f"axis '{label}': {source} gives plain values, not columns {', '.join(columns)}")
-        return Points(own, (items,))
+        return Points(tuple(columns or own), (items,))
     names = tuple(columns) if columns is not None else tuple(items[0])
     bad = [name for name in names if not isinstance(name, str) or not name.isidentifier()]
     if bad or not names:

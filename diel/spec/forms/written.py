@@ -252,7 +252,7 @@ class AxisForm(StaticForm):
         "Several parameters that vary together; all of the same length."
     )
     file: Later[FileForm] | None = optional(
-        "A CSV or JSONL file: one point in each row, one parameter in each column."
+        "A CSV, JSONL, NumPy or other table: one point in each row, one parameter in each column."
     )
     sample: Later[Sample] | None = optional("Points drawn from ranges.")
     source: str | None = optional(

@@ -97,6 +97,16 @@ def test_plain_values_have_no_columns_to_choose_from() -> None:
     with pytest.raises(UsageError, match="gives plain values, not columns a, b"):
         rows_to_points([1, 2], "x", ("a", "b"), "make.points")
     assert rows_to_points([1, 2], "x", ("x",), "make.points").parameters == ("x",)
+    assert rows_to_points([1, 2], "x", ("a",), "make.points").parameters == ("a",)
+
+
+def test_lists_give_columns_by_position(tmp_path: Path) -> None:
+    found = rows_to_points([[1, 2], [3, 4]], "x", ("a", "b"), "make.points")
+    assert (found.parameters, rows(found)) == (("a", "b"), [(1, 2), (3, 4)])
+    assert rows(rows_to_points([[1, 2]], "x", None, "make.points")) == [([1, 2],)]
+    with pytest.raises(UsageError, match=r"make.points: point 1 is \[3\]; expected 2 items, for a, b"):
+        rows_to_points([[1, 2], [3]], "x", ("a", "b"), "make.points")
+    assert rows(read(tmp_path, "p.tsv", "a\tb\n1\t2\n")) == [(1, 2)]
 
 
 def test_no_rows_keep_the_columns_that_were_declared() -> None:
