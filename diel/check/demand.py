@@ -22,6 +22,8 @@ from diel.expressions.compiled import Compiled, compiled
 from diel.site import Ask, Misfit, Shape, Site
 from diel.site.demand import Demand, plain_value
 from diel.spec.demand import Place
+from diel.spec.forms.axis import Points
+from diel.spec.forms.sample import Sample
 from diel.values import format_size
 
 if TYPE_CHECKING:
@@ -31,6 +33,8 @@ FEW = 2_000
 """Points up to which the demand of each is worked out as its task will do it."""
 LOOKED_AT = 1_000_000
 """The most points to look at for the one that is wrong."""
+DRAWN = 20_000
+"""The most points of a design that are drawn to look at them."""
 CHUNK = 20_000
 SOME = 4
 """Values to tell apart one after the other, which is quicker for so few."""
@@ -129,13 +133,25 @@ def _folded(asks: Iterable[Ask], *, few: bool, partial: bool) -> Range:
     return Range(spans, tuple(shapes), widest, longest, spent / count if few else most, partial)
 
 
+def _points_of(checked: Checked, label: str) -> Points | None:
+    """The points of an axis. Those of a design are not listed: as few as a glance takes are drawn for it.
+
+    Raises DielError where the package that draws them is missing.
+    """
+    axis = checked.workflow.axes[label]
+    if label in checked.points or not isinstance(axis, Sample) or axis.points > DRAWN:
+        return checked.points.get(label)
+    return axis.points_of(label, checked.workflow.hyperparameters, checked.document.path.parent)
+
+
 class _Known:
     """The points of a stage's axes, as far as they are known, for its demand."""
 
     def __init__(self, checked: Checked, site: Site, name: str) -> None:
         self.demand = Demand(checked.document, site, name, words_of)
         self.stage = checked.workflow.stages[name]
-        self._points = {label: checked.points[label] for label in self.stage.over if label in checked.points}
+        found = ((label, _points_of(checked, label)) for label in self.stage.over)
+        self._points = {label: points for label, points in found if points is not None}
         self._owners = {one: label for label, points in self._points.items() for one in points.parameters}
         folder = checked.document.path.parent
         paths = {label: folder / path for label, path in self.stage.files.items() if isinstance(path, str)}
