@@ -135,7 +135,8 @@ def test_a_million_tasks_are_checked_in_a_moment(
     words = [sys.executable, "-m", "diel", "validate", "w.yaml", "--site", "two"]
     process = subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
-    said = process.stdout.read()
+    with process.stdout:
+        said = process.stdout.read()
     _, status, used = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     assert process.returncode == 0
