@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+import diel
+from diel.attempt.environment import borrowed
 from tests.surrounded import image, needs_box, needs_lmod, needs_uv, requirements, stand_in
 from tests.throwaway import Project, wait_for
 
@@ -300,6 +302,37 @@ def test_a_command_runs_in_a_container_and_writes_only_where_it_should(project: 
     (project.folder / "image/usr/bin/x").write_text("inside too\n")
     assert project.run().counts("ranks") == {"done": 1}, "the image is part of the key"
     assert "environment 'box': container: another image" in project.diel("explain", "last", "ranks/0")
+
+
+@needs_box
+def test_a_function_is_called_by_the_python_of_the_image_on_each_rank_of_one_world(project: Project) -> None:
+    python = Path(sys.executable)
+    places = {Path(place).parts[1] for place in (python, sys.base_prefix, diel.__file__, *borrowed())}
+    mounts = ["/lib", "/lib64", "/usr/lib", *(f"/{place}" for place in places)]
+    made = image(project.folder, *(mount[1:] for mount in mounts))
+    text = """
+        environments: {box: {container: {image: image, mounts: MOUNTS}}}
+        stages:
+          a: {environment: box, module: "says:told", resources: {ranks: 2}}
+          b: {environment: box, module: "says:told", params: {word: b}}
+    """
+    project.workflow(text.replace("MOUNTS", str(mounts)))
+    project.module(
+        "says",
+        """
+        import os
+        def told(comm: "mpi4py.MPI.Comm" = None, word: str = "") -> dict:
+            return {"box": not os.path.exists("/etc/debian_version"), "ranks": comm and comm.allreduce(1)}
+    """,
+    )
+    run = project.run(code=1)
+    for stage in "ab":
+        assert run.failure(stage)["class"] == "launch"
+        assert "python3 does not start in its image" in run.failure(stage)["message"]
+    stand_in(made / "bin", "python3", f'exec {python} "$@"\n')
+    run = project.run()
+    assert (run.value("a", "ranks"), run.value("b", "ranks")) == (2, None)
+    assert [run.value(stage, "box") for stage in "ab"] == [True, True]
 
 
 @needs_box

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -184,6 +185,19 @@ def _caller(wanted: Prepared, base: Mapping[str, str], env: Mapping[str, str]) -
     if found is None or found == shutil.which("python3", path=base.get("PATH", os.defpath)):
         return (sys.executable, "-m", "diel.worker.called")
     return (found, GUEST)
+
+
+def lacks_python(attempt: RunningAttempt, env: Mapping[str, str]) -> Failure | None:
+    """Why a function that ended without a word was not called, if that is what its container lacks."""
+    wanted = attempt.environment
+    if wanted is None or wanted.container is None:
+        return None
+    tried = subprocess.run((*attempt.inside, "python3", "-c", ""), env=env, capture_output=True, check=False)
+    if not tried.returncode:
+        return None
+    what = f"environment '{wanted.name}': python3 does not start in its image {wanted.container.image}"
+    hint = "functions need Python 3.11 or newer there, with psutil and xxhash; or write a `command`"
+    return Failure(FailureClass.LAUNCH, f"{what}; {hint}")
 
 
 def borrowed() -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from diel.artifacts import Artifacts, Values, collect_returned
 from diel.attempt.arguments import arguments
 from diel.attempt.bundle import Failure, Request, Work
 from diel.attempt.command import spawn, spawn_ranks
+from diel.attempt.environment import lacks_python
 from diel.attempt.stream import class_of, close_streams
 from diel.attempt.watchdog import RunningAttempt, Watchdog
 from diel.context import Context
@@ -95,7 +96,7 @@ def call_apart(
         else:
             spawn((*attempt.inside, *words), env, dog, attempt)
     except Failure as failure:
-        raise _told_by_rank(return_file, failure) from failure
+        raise _told_by_rank(return_file, failure) or lacks_python(attempt, env) or failure from failure
     finally:
         call_file.unlink(missing_ok=True)
     try:
@@ -122,8 +123,8 @@ def read_call(path: str) -> tuple[Work, Request, Context]:
     return told
 
 
-def _told_by_rank(path: Path, failure: Failure) -> Failure:
-    """The failure that a rank wrote before it ended, if that says more than an exit code."""
+def _told_by_rank(path: Path, failure: Failure) -> Failure | None:
+    """What says more than an exit code: the failure that a rank wrote before it ended, or the watchdog's."""
     if failure.kind not in (FailureClass.APP, FailureClass.INTERRUPTED):
         return failure
     said = []
@@ -132,7 +133,7 @@ def _told_by_rank(path: Path, failure: Failure) -> Failure:
             said.append(json.loads(file.read_text(encoding="utf-8")))
         file.unlink(missing_ok=True)
     if not said:
-        return failure
+        return None
     # One rank's error beats the interruption that others met.
     kind, message = min(said, key=lambda one: bool(one[0] == FailureClass.INTERRUPTED))
     return Failure(kind, message, failure.exit_code)
