@@ -91,7 +91,7 @@ class Plan(NamedTuple):
     @property
     def uses_environments(self) -> bool:
         """Whether a stage names an environment."""
-        return self.workflow.any_stage(lambda stage: stage.environment or stage.chooses_environment)
+        return self.workflow.any_stage(lambda stage: stage.is_surrounded)
 
     def fits(self, stage: str, wanted: Resources, pool: str = "") -> bool:
         """Whether a task of a stage fits its pool, the stage's if none is given, with these resources."""

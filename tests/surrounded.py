@@ -26,7 +26,8 @@ def wheel(folder: Path, version: str, text: str = "") -> None:
     """A package `tiny` with a program `tiny`, which says its version and where it is."""
     folder.mkdir(parents=True, exist_ok=True)
     info = f"tiny-{version}.dist-info"
-    code = f"import sys\nVERSION = '{version}'\ndef main(): print(VERSION, sys.prefix)\n{text}"
+    code = f"import sys\nVERSION = '{version}'\ndef main(): print(VERSION, sys.prefix)\n"
+    code += f"def scaled(x, by={version}): return x * by\n{text}"
     files = {
         "tiny.py": code,
         f"{info}/METADATA": f"Metadata-Version: 2.1\nName: tiny\nVersion: {version}\n",

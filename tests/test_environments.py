@@ -156,6 +156,37 @@ def test_python_packages_are_installed_once_and_functions_are_called_by_their_in
     assert project.newest().counts("f") == {"cached": 2}
 
 
+FUNCTION = """
+    axes: {x: {range: 2}}
+    environments: {small: {python: requirements.txt}}
+    stages: {a: {over: [x], environment: small, module: "tiny:scaled", params: {x: "${{ x }}"}}}
+"""
+
+
+@needs_uv
+def test_a_function_of_a_package_that_only_the_environment_has_is_a_module(project: Project) -> None:
+    requirements(project.folder, "tiny<2")
+    project.workflow(FUNCTION)
+    assert "read only where their packages are: tiny:scaled" in project.diel("validate", "flow.yaml")
+    assert project.run().values("a", "result") == [0.0, 1.0]
+    requirements(project.folder, "tiny")
+    assert project.run().values("a", "result") == [0.0, 2.0]
+    run = project.workflow(FUNCTION.replace('{x: "', '{y: "')).run(code=1)
+    assert "'tiny:scaled' has no parameter 'y'; it takes: x, by" in run.failure("a")["message"]
+
+
+@needs_uv
+def test_a_function_that_its_environment_lacks_too_is_refused(project: Project) -> None:
+    requirements(project.folder, "tiny<2")
+    said = project.workflow(FUNCTION.replace("tiny:", "tinny:")).diel("run", "flow.yaml", code=2)
+    assert "flow.yaml:6:53: stages.a.module: environment 'small' has no package 'tinny'" in said
+    assert not list((project.folder / "runs").glob("flow-*"))
+    project.module("says", "def word(x: int) -> int: return x")
+    for name, told in {"says:wrod": "did you mean 'word'?", "math:sqrtt": "did you mean 'sqrt'?"}.items():
+        wrong = project.workflow(FUNCTION.replace("tiny:scaled", name))
+        assert told in wrong.diel("validate", "flow.yaml", code=2)
+
+
 @needs_uv
 def test_another_version_is_another_key_and_explain_names_it(project: Project) -> None:
     requirements(project.folder, "tiny<2")
@@ -307,7 +338,7 @@ def test_a_command_runs_in_a_container_and_writes_only_where_it_should(project: 
 @needs_box
 def test_a_function_is_called_by_the_python_of_the_image_on_each_rank_of_one_world(project: Project) -> None:
     python = Path(sys.executable)
-    places = {Path(place).parts[1] for place in (python, sys.base_prefix, diel.__file__, *borrowed())}
+    places = {Path(str(place)).parts[1] for place in (python, sys.base_prefix, diel.__file__, *borrowed())}
     mounts = ["/lib", "/lib64", "/usr/lib", *(f"/{place}" for place in places)]
     made = image(project.folder, *(mount[1:] for mount in mounts))
     text = """
@@ -328,7 +359,7 @@ def test_a_function_is_called_by_the_python_of_the_image_on_each_rank_of_one_wor
     run = project.run(code=1)
     for stage in "ab":
         assert run.failure(stage)["class"] == "launch"
-        assert "python3 does not start in its image" in run.failure(stage)["message"]
+        assert "python3 does not start in its container" in run.failure(stage)["message"]
     stand_in(made / "bin", "python3", f'exec {python} "$@"\n')
     run = project.run()
     assert (run.value("a", "ranks"), run.value("b", "ranks")) == (2, None)

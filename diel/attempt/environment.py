@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -94,7 +93,8 @@ def surround(
     own = {name: value for name, value in own.items() if name != _THREADS}
     sees = [disk]
     if module is not None:
-        sees += [str(Path(GUEST).parents[1]), *borrowed(), os.path.dirname(module.path)]
+        sees += [str(Path(GUEST).parents[1]), *borrowed()]
+        sees += [os.path.dirname(module.path)] if module.import_name is None else []
     env, attempt.inside = enter(wanted, evaluated, attempt.task_dir, {**own, **given}, sees)
     attempt.caller = _caller(wanted, base, env)
     attempt.lent = borrowed() if GUEST in attempt.caller else ()
@@ -185,19 +185,6 @@ def _caller(wanted: Prepared, base: Mapping[str, str], env: Mapping[str, str]) -
     if found is None or found == shutil.which("python3", path=base.get("PATH", os.defpath)):
         return (sys.executable, "-m", "diel.worker.called")
     return (found, GUEST)
-
-
-def lacks_python(attempt: RunningAttempt, env: Mapping[str, str]) -> Failure | None:
-    """Why a function that ended without a word was not called, if that is what its container lacks."""
-    wanted = attempt.environment
-    if wanted is None or wanted.container is None:
-        return None
-    tried = subprocess.run((*attempt.inside, "python3", "-c", ""), env=env, capture_output=True, check=False)
-    if not tried.returncode:
-        return None
-    what = f"environment '{wanted.name}': python3 does not start in its image {wanted.container.image}"
-    hint = "functions need Python 3.11 or newer there, with psutil and xxhash; or write a `command`"
-    return Failure(FailureClass.LAUNCH, f"{what}; {hint}")
 
 
 def borrowed() -> tuple[str, ...]:

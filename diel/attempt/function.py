@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import pickle
+import subprocess
 import sys
 import traceback
 from collections.abc import Mapping
@@ -16,7 +17,6 @@ from diel.artifacts import Artifacts, Values, collect_returned
 from diel.attempt.arguments import arguments
 from diel.attempt.bundle import Failure, Request, Work
 from diel.attempt.command import spawn, spawn_ranks
-from diel.attempt.environment import lacks_python
 from diel.attempt.stream import class_of, close_streams
 from diel.attempt.watchdog import RunningAttempt, Watchdog
 from diel.context import Context
@@ -96,7 +96,7 @@ def call_apart(
         else:
             spawn((*attempt.inside, *words), env, dog, attempt)
     except Failure as failure:
-        raise _told_by_rank(return_file, failure) or lacks_python(attempt, env) or failure from failure
+        raise _told_by_rank(return_file, failure) or _not_callable(attempt, env) or failure from failure
     finally:
         call_file.unlink(missing_ok=True)
     try:
@@ -105,6 +105,17 @@ def call_apart(
         raise Failure(FailureClass.APP, f"it left no result: {error}") from error
     return_file.unlink(missing_ok=True)
     return values, artifacts
+
+
+def _not_callable(attempt: RunningAttempt, env: Mapping[str, str]) -> Failure | None:
+    """Why a function that ended without a word was not called, if that is what its container lacks."""
+    python = attempt.caller[0]
+    if os.path.isabs(python):  # not one of a container
+        return None
+    tried = subprocess.run((*attempt.inside, python, "-c", ""), env=env, capture_output=True, check=False)
+    what = f"{python} does not start in its container: functions need Python 3.11 or newer in the image, with"
+    told = Failure(FailureClass.LAUNCH, f"{what} psutil and xxhash; or make the stage a `command`")
+    return told if tried.returncode else None
 
 
 def write_call(attempt: RunningAttempt, context: Context) -> Path:

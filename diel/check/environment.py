@@ -10,7 +10,7 @@ from typing import NamedTuple
 from diel.errors import Problem, did_you_mean
 from diel.load import Document
 from diel.site import Site
-from diel.spec import Environment
+from diel.spec import Environment, Stage, Workflow
 
 
 class Definition(NamedTuple):
@@ -62,6 +62,12 @@ def own_places(document: Document, folder: Path) -> dict[str, str]:
             if isinstance(file, str) and os.path.isabs(file):
                 found[os.path.realpath(file)] = f"what environment '{name}' is made of"
     return found
+
+
+def brings_packages(workflow: Workflow, stage: Stage) -> bool:
+    """Whether a stage's environment has packages of its own, whatever is installed here."""
+    own = workflow.environments.get(stage.environment or "")
+    return own is not None and any((own.python, own.conda, own.container))
 
 
 def missing_environments(document: Document, site: Site) -> Iterator[Problem]:

@@ -45,7 +45,7 @@ def imported(checked: Checked, stages: Iterable[str]) -> Iterator[tuple[str, Pat
         module, stage = checked.modules.get(name), checked.workflow.stages[name]
         if module is None or module.import_name is not None:
             continue  # a package brings what it needs
-        if stage.environment or stage.chooses_environment or "PYTHONPATH" in stage.env:
+        if stage.is_surrounded or "PYTHONPATH" in stage.env:
             continue  # another Python or path has packages of its own
         if module.path not in known:
             known[module.path] = imports(module.path, checked.document.path.parent)

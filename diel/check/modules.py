@@ -1,21 +1,44 @@
-"""Checks of a stage with a Python module: its parameters fit the function's signature."""
+"""Checks of stages with Python modules: these are there, and parameters fit their signatures."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
 from typing import Any
 
+from diel.check.environment import brings_packages
 from diel.check.flaws import Check
 from diel.check.names import Names
 from diel.expressions import ExpressionError, parse_tree
 from diel.graph import Key
 from diel.graph.stream import stream_inputs
-from diel.modules.catalogue import Module
+from diel.modules.catalogue import Module, ModuleNotFound, NotInstalled, find, search_path, unread
 from diel.spec import Hyperparameter
 from diel.spec.model import found as shown
 
 _CHOICES = 100
 """The most choices to compare with a parameter's type."""
+
+
+def find_modules(found: Check, folder: Path, cwd: Path) -> None:
+    """Finds the module of each stage; `folder` is the workflow's."""
+    named = {name: stage.module for name, stage in found.workflow.stages.items() if stage.module is not None}
+    folders = search_path(folder, cwd) if named else ()
+    seek = cache(find)  # many stages may run one function
+    for name, module in named.items():
+        home, stage = found.document.home(("stages", name, "module")), found.workflow.stages[name]
+        try:
+            made = seek(module, folders if home is None else (home / "modules", *folders))
+            if made.packaged and brings_packages(found.workflow, stage):
+                made = unread(module)
+        except ModuleNotFound as error:
+            if not (stage.is_surrounded and isinstance(error, NotInstalled)):
+                found.add(("stages", name, "module"), error.message, error.hint)
+                continue
+            made = unread(module)
+        declared = [label for label, output in stage.outputs.items() if output.form is None]
+        found.modules[name] = made._replace(signature=made.signature.named(declared))
 
 
 def check_module(found: Check, name: str, names: Names, hyperparameters: Mapping[str, Any]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,7 +13,7 @@ from diel.check.export import check_exports
 from diel.check.files import check_files
 from diel.check.flaws import Check, check_axes
 from diel.check.launcher import check_launcher
-from diel.check.modules import check_module
+from diel.check.modules import check_module, find_modules
 from diel.check.names import check_expressions, check_untils, check_values, visible_names
 from diel.check.outputs import check_metrics, check_outputs
 from diel.check.publishing import check_published
@@ -26,7 +25,7 @@ from diel.files import flaw_of
 from diel.graph import StageGraph, build
 from diel.load import Document, examine, read_text
 from diel.load.rendering import fill_templates, read_templates
-from diel.modules.catalogue import Module, ModuleNotFound, find, search_path
+from diel.modules.catalogue import Module
 from diel.paths import registry_dir, runs_dir
 from diel.registry import Hyperparameters, read_current, resolve
 from diel.spec import Workflow
@@ -104,7 +103,7 @@ def check(
     found = Check(document, folder, graph, problems)
     found.stop_at(MAX_PROBLEMS)
     counts = check_axes(found)
-    _find_modules(found, folder, cwd or Path.cwd())
+    find_modules(found, folder, cwd or Path.cwd())
     values = hyperparameters.plain()
     for name in document.spec.stages:
         _check_stage(found, name, values, anew=kept is None)
@@ -164,18 +163,3 @@ def _resolve(
     project = {} if flaw_of(registry_dir(runs)) == "is not there" else read_current(runs)[0]
     elsewhere = "" if runs.resolve() == runs_dir().resolve() else f" --runs {shlex.quote(str(runs))}"
     return resolve(document, settings, params_files, project, elsewhere)
-
-
-def _find_modules(found: Check, folder: Path, cwd: Path) -> None:
-    named = {name: stage.module for name, stage in found.workflow.stages.items() if stage.module is not None}
-    folders = search_path(folder, cwd) if named else ()
-    seek = cache(find)  # many stages may run one function
-    for name, module in named.items():
-        home = found.document.home(("stages", name, "module"))
-        try:
-            made = seek(module, folders if home is None else (home / "modules", *folders))
-            outputs = found.workflow.stages[name].outputs
-            declared = [label for label, output in outputs.items() if output.form is None]
-            found.modules[name] = made._replace(signature=made.signature.named(declared))
-        except ModuleNotFound as error:
-            found.add(("stages", name, "module"), error.message, error.hint)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from diel.check.environment import definitions_of
+from diel.environments.kept import output_of
 from diel.environments.make import make, stamp
 from diel.environments.prepared import Prepared, prepared_text, read_prepared
-from diel.errors import UsageError
+from diel.errors import Problem, SpecError, UsageError
 from diel.files import put
 from diel.paths import RunPaths, kept_environments
 from diel.plan import Plan
@@ -33,7 +35,7 @@ def make_environments(plan: Plan, runs: Path, folder: Path | None = None) -> dic
     }
     kept, here = kept_place(plan.site, runs), not plan.site.scheduled
     try:
-        return {
+        made = {
             name: make(name, one, source, home, runs.resolve(), kept, _tell, here=here).seeing(str(folder))
             for name, (one, source, home) in wanted.items()
         }
@@ -41,6 +43,24 @@ def make_environments(plan: Plan, runs: Path, folder: Path | None = None) -> dic
         raise UsageError(
             f"cannot make an environment in {kept}: {error.strerror}: {error.filename}"
         ) from error
+    if problems := list(_lacking(plan, made)):
+        raise SpecError(problems)
+    return made
+
+
+def _lacking(plan: Plan, made: Mapping[str, Prepared]) -> Iterator[Problem]:
+    """Stages whose functions are in no package of their environment. Nothing is imported."""
+    ask = "import sys; from importlib.util import find_spec; print(find_spec(sys.argv[1]) and 1)"
+    for stage, module in plan.checked.modules.items():
+        one = made.get(plan.workflow.stages[stage].environment or "")
+        python = f"{one.prefix or os.path.dirname(one.conda)}/bin/python3" if one is not None else ""
+        package = module.reference.partition(":")[0].partition(".")[0]
+        if one is None or module.digest or not os.path.isfile(python):
+            continue
+        if output_of([python, "-c", ask, package], f"environment '{one.name}'").strip() != "1":
+            message = f"environment '{one.name}' has no package '{package}'"
+            hint = "correct the name, or add what brings it to the packages of that environment"
+            yield plan.checked.document.problem(("stages", stage, "module"), message, hint)
 
 
 def kept_place(site: Site, runs: Path) -> Path:

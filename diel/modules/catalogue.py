@@ -32,6 +32,10 @@ class ModuleNotFound(HintedError, UsageError):
     """No module has this name, or the one that has it cannot be used."""
 
 
+class NotInstalled(ModuleNotFound):
+    """The packages of this Python lack it; those of another may have it."""
+
+
 class Module(NamedTuple):
     """A Python function that a stage may run."""
 
@@ -44,9 +48,14 @@ class Module(NamedTuple):
     """Its import name; None for a file in a `modules/` folder."""
     origin: Origin
     digest: str
-    """BLAKE2b of the file's bytes: a cached result holds for this version only."""
+    """BLAKE2b of the file's bytes: a cached result holds for this version only. Empty if it was not read."""
     folder: Path | None = None
     """The workflow's own, from which a file beside it imports others; None for all else."""
+
+    @property
+    def packaged(self) -> bool:
+        """Whether it is named by its place in a package that is installed, and not Python's own."""
+        return self.origin == "installed" and ":" in self.reference and not _is_pythons(self.reference)
 
 
 def search_path(workflow_dir: Path, cwd: Path) -> tuple[Path, ...]:
@@ -76,6 +85,17 @@ def find(reference: str, folders: Sequence[Path]) -> Module:
     raise _not_found(reference, name, function, folders)
 
 
+def unread(reference: str) -> Module:
+    """A function of a package that is not here: what it takes is seen when it is called."""
+    name, function = _split(reference)
+    signature = Signature(str(function), loose=True)
+    return Module(reference, Path(sys.executable), str(function), signature, name, "installed", "")
+
+
+def _is_pythons(name: str) -> bool:
+    return name.partition(":")[0].partition(".")[0] in sys.stdlib_module_names
+
+
 def _beside(reference: str, name: str, function: str, folder: Path) -> Module | None:
     """A function of a file or package beside the workflow file."""
     below = folder.joinpath(*name.split("."))
@@ -87,6 +107,8 @@ def _beside(reference: str, name: str, function: str, folder: Path) -> Module | 
     sys.path.insert(0, str(folder))
     try:
         found = _installed(reference, name, function)
+    except NotInstalled as error:
+        raise ModuleNotFound(error.message, error.hint) from None
     finally:
         sys.path.remove(str(folder))
     alone = "." not in name and found.path == path == places[0]
@@ -148,7 +170,8 @@ def _not_found(reference: str, name: str, function: str | None, folders: Sequenc
     looked = f"looked in {places} and the entry points {MODULES}"
     if function:
         looked += f", and for a package '{name.partition('.')[0]}' (is it installed, or on PYTHONPATH?)"
-    return ModuleNotFound(f"no module '{reference}'", f"{near} {looked}".strip())
+    kind = NotInstalled if function else ModuleNotFound
+    return kind(f"no module '{reference}'", f"{near} {looked}".strip())
 
 
 def _origin(folder: Path, folders: Sequence[Path]) -> Origin:
@@ -237,13 +260,14 @@ def _installed(reference: str, name: str, function: str | None) -> Module:
             raise ModuleNotFound(
                 f"module '{reference}': '{name}' is a directory without code", "name a file in it"
             )
-        elif name.partition(".")[0] in sys.stdlib_module_names:
+        elif _is_pythons(name):
             signature = read_object(importlib.import_module(name), function)
         else:
             signature = Signature(function, loose=True)
     except Absent as error:
         near = did_you_mean(function, error.known) or "see what the package documents"
-        raise ModuleNotFound(f"module '{reference}': '{name}' has no function '{function}'", near) from None
+        kind = ModuleNotFound if _is_pythons(name) else NotInstalled
+        raise kind(f"module '{reference}': '{name}' has no function '{function}'", near) from None
     return Module(reference, path, function, signature, name, "installed", digest)
 
 

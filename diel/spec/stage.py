@@ -254,6 +254,11 @@ class Stage(SpecModel):
         return ("environment",) in self.demand
 
     @property
+    def is_surrounded(self) -> bool:
+        """Whether it names an environment, or an expression chooses one."""
+        return self.environment is not None or self.chooses_environment
+
+    @property
     def bare(self) -> Self:
         """The stage without what stands in place of its expressions for sizes and durations."""
         if not self.demand:

@@ -32,7 +32,7 @@ def main() -> None:
 
 
 def _run_alone(work: Work, request: Request, context: Context) -> None:
-    """Calls the module in this process, which an environment is around."""
+    """Calls the module in this process."""
     try:
         result = call(work, request, context)
     except Failure as failure:

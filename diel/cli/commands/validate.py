@@ -34,6 +34,9 @@ def command(as_json: bool, **asked: Unpack[Asked]) -> int:
     stages, known = len(plan.stages), {"tasks": plan.tasks, "tasks_known": _known_tasks(plan)}
     document = {"valid": True, "file": file, "problems": [], "workflow": plan.workflow.name, "stages": stages}
     said = f"{file}: good: {counted(stages, 'stage')}, {tasks_text(plan)}"
+    unread = sorted({module.reference for module in plan.modules.values() if not module.digest})
+    if unread:
+        said += f"\n    read only where their packages are: {', '.join(unread)}"
     if as_json:
         told = [problem._asdict() for problem in warnings]
         click.echo(json.dumps(document | known | {"warnings": told}))
