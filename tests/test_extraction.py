@@ -33,9 +33,10 @@ def test_a_task_in_which_nothing_is_found_fails_alone_with_the_end_of_its_file(t
     project = Project(tmp_path).workflow(FLOW)
     run = project.run(code=1)
     failure = run.failure("a", 1)
-    told = "output 'e': nothing in a-2.out matches 'E = (.*)'; it ends with:\n    died"
+    told = "output 'e': nothing in a-2.out matches 'E = (.*)'\n    it ends with:\n      died"
     assert (failure["class"], failure["message"]) == ("app", told)
     assert "died" in project.diel("explain", "a/1")
+    assert "matches 'E = (.*)'\n    it ends with:\n      died\n" in project.diel("status")
     assert run.counts("b") == {"done": 1, "skipped": 1}
 
 

@@ -163,7 +163,7 @@ def collect_files(
         promise = promises.get(name)
         with _named(name):
             if promise is not None and promise.glob is not None:
-                artifacts[name] = _keep_files(_matching(path, task), task, run, promise, path)
+                artifacts[name] = _keep_files(matching(path, task), task, run, promise, path)
             else:
                 artifacts[name] = _keep_file(name, path, task, run, promise, sizes)
     _mark_passing(promises, artifacts)
@@ -194,7 +194,8 @@ def _named(name: str) -> Iterator[None]:
         raise ModuleError(f"output '{name}': {breach}") from breach.__cause__
 
 
-def _matching(pattern: str, task: str) -> list[str]:
+def matching(pattern: str, task: str) -> list[str]:
+    """The files of a task that a pattern matches, in the order of their names."""
     found = set(_expanded(pattern.split("/"), task))
     return sorted(name for name in found if not os.path.isdir(f"{task}/{name}"))
 

@@ -39,7 +39,7 @@ def run_command(
     output (`app`), or was ended by the watchdog (its verdict).
     """
     launch(attempt, env, dog)
-    return collect(attempt, run_dir, env)
+    return made_values(attempt, env), made_files(attempt, run_dir)
 
 
 def launch(attempt: RunningAttempt, env: Mapping[str, str], dog: Watchdog) -> None:
@@ -71,23 +71,29 @@ def write_given(request: Request, env: Mapping[str, str]) -> None:
                 file.truncate()
 
 
-def collect(attempt: RunningAttempt, run_dir: str, env: Mapping[str, str]) -> tuple[Values, Artifacts]:
-    """What a command that succeeded has made. Raises Failure if an output is missing."""
-    work, outputs = attempt.work, attempt.request.outputs
+def made_values(attempt: RunningAttempt, env: Mapping[str, str]) -> Values:
+    """The values that a command has made. For the main thread. Raises Failure if one is missing or wrong."""
+    work = attempt.work
     try:
         values = collect_result(env["DIEL_RESULT"], work.values)
-        artifacts: Artifacts = {}
-        taken = [name for name, output in work.promises.items() if output.way is not None]
-        if taken:
+        if any(output.way is not None for output in work.promises.values()):
             from diel.attempt.extraction import extract  # only where it is used: it loads csv
 
-            values |= extract(work.promises, outputs, attempt.task_dir, values)
-            outputs = {name: path for name, path in outputs.items() if name not in taken}
-        if outputs:
-            artifacts = collect_files(outputs, Path(attempt.task_dir), Path(run_dir), work.promises)
+            values |= extract(work.promises, attempt.request.outputs, attempt.task_dir, values)
         if work.promises:
             check_values(values, work.promises)
-        return values, artifacts
+        return values
+    except ModuleError as error:
+        raise Failure(FailureClass.APP, str(error), 0) from error
+
+
+def made_files(attempt: RunningAttempt, run_dir: str) -> Artifacts:
+    """The files that a command has made. Raises Failure if one is missing or wrong."""
+    promises = attempt.work.promises
+    taken = {name for name, output in promises.items() if output.way is not None}
+    outputs = {name: path for name, path in attempt.request.outputs.items() if name not in taken}
+    try:
+        return collect_files(outputs, Path(attempt.task_dir), Path(run_dir), promises) if outputs else {}
     except ModuleError as error:
         raise Failure(FailureClass.APP, str(error), 0) from error
 

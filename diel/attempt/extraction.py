@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import csv
-import glob
 import json
 import os
 import re
 import signal
-import threading
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, islice
@@ -20,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from diel.artifacts import Values
 from diel.artifacts.artifact import Breach, written
+from diel.artifacts.collect import matching
 from diel.artifacts.values import check_size, is_of, listed, shown
 from diel.attempt.capture import PRINTED
 from diel.errors import ModuleError
@@ -38,10 +37,11 @@ _MOST = 100_000
 _END, _LAST_LINES = 2000, 8
 _JSON_LINES = (".jsonl", ".ndjson")
 _NUMBER = re.compile(
-    r"([+-]?(?:\d+\.?\d*|\.\d+))(?:[eEdDqQ]([+-]?\d+)|([+-]\d{3}))?|[+-]?(?:nan|inf(?:inity)?)", re.IGNORECASE
+    r"([+-]?(?!\d+[+-])(?:\d+\.?\d*|\.\d+))(?:[eEdDqQ]([+-]?\d+)|([+-]\d{3}))?|[+-]?(?:nan|inf(?:inity)?)",
+    re.IGNORECASE,
 )
 """A number as C, Fortran and Python write it: `-.5`, `1.0D-03`, and `0.1-102`, where an exponent left no room
-for its letter."""
+for its letter. `10-200` is none: a range of atoms or residues."""
 _TRUTHS = {
     **dict.fromkeys(("true", "t", ".true.", "yes", "1"), True),
     **dict.fromkeys(("false", "f", ".false.", "no", "0"), False),
@@ -101,10 +101,11 @@ def _files(file: str, task_dir: str) -> list[str]:
     for number, name in PRINTED.items():
         if file == name and not os.path.lexists(whole):
             return [f"/dev/fd/{number}"]
-    paths = sorted(glob.glob(whole, recursive=True)) if glob.has_magic(file) else [whole]
-    if not paths or not os.path.isfile(paths[0]):
+    if os.path.isfile(whole):  # also one whose name could be a pattern, as `Al[fcc].out`
+        return [whole]
+    if not (found := matching(file, task_dir)):
         raise Breach(f"no file '{file}'; the task wrote {written(task_dir)}")
-    return paths
+    return [os.path.join(task_dir, name) for name in found]
 
 
 def _called(path: str, task_dir: str) -> str:
@@ -114,13 +115,13 @@ def _called(path: str, task_dir: str) -> str:
 @contextlib.contextmanager
 def _bounded(how: Output) -> Iterator[None]:
     """Ends a search that takes too long: Python's engine of patterns looks for signals while it works."""
-    if how.match is None or threading.current_thread() is not threading.main_thread():
+    if how.match is None:
         yield
         return
 
     def end(*_: object) -> NoReturn:
         hint = "do not nest `+` and `*`, as in (a+)+"
-        raise Breach(f"the pattern {shown(how.match)} takes more than {PATIENCE:g} s; {hint}")
+        raise Breach(f"the pattern {_written(how.match)} takes more than {PATIENCE:g} s; {hint}")
 
     before = signal.signal(signal.SIGVTALRM, end)
     try:
@@ -149,14 +150,22 @@ def _lines(path: str) -> Iterator[str]:
 
 def _nothing(how: Output, file: str, path: str) -> Breach:
     wanted = {
-        "match": f"nothing in {file} matches {how.match!r}",
+        "match": f"nothing in {file} matches {_written(how.match)}",
         "column": f"{file} has no rows",
         "key": f"no line of {file} has {how.key!r}",
     }[str(how.way)]
     with open(path, "rb") as opened:
         opened.seek(max(0, os.fstat(opened.fileno()).st_size - _END))
         end = opened.read(_END).decode("utf-8", "replace").splitlines()[-_LAST_LINES:]
-    return Breach("\n    ".join([f"{wanted}; it ends with:", *end]) if end else f"{wanted}; it is empty")
+    shown = ("".join(c if c.isprintable() else " " if c == "\t" else "\ufffd" for c in line) for line in end)
+    return Breach(
+        "\n      ".join([f"{wanted}\n    it ends with:", *shown]) if end else f"{wanted}; it is empty"
+    )
+
+
+def _written(pattern: str | None) -> str:
+    """A pattern as it is in single quotes of the workflow file."""
+    return "'" + str(pattern).replace("'", "''").replace("\n", "\\n") + "'"
 
 
 # --- the three ways ---------------------------------------------------------------------------------

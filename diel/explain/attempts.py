@@ -114,9 +114,10 @@ class Tried:
     def lines(self) -> Iterator[str]:
         """The first line says how it went, the others where, with what, and why it was lost."""
         took = f" after {format_duration(self.seconds)}" if self.seconds is not None else ""
-        reason = f" ({self.failure}): {self.message}" if self.state == "failed" else ""
+        message = self.message.partition("\n")[0]  # the story of the task has all of it
+        reason = f" ({self.failure}): {message}" if self.state == "failed" else ""
         if self.state == "interrupted":
-            reason = f": {self.message}"
+            reason = f": {message}"
         began = f", {clock(self.began)}" if self.began else ""
         yield f"    attempt {self.attempt}: {self.state}{took}{reason}{began}, {self.worker}"
         memory = "" if self.memory is None else format_size(self.memory)

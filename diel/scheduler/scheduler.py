@@ -173,7 +173,7 @@ class Scheduler(ABC):
     spread: Sequence[str] = ()
     """Words that start a program once on each node of a job, with {nodes} to be filled in.
 
-    They need not hand on environment and folder. Without them blocks of several nodes need a site's `spread`.
+    They need not hand on variables and folder. Without them blocks of several nodes need a site's `spread`.
     """
     hosts: str = ""
     """Shell text that prints the names of its job's nodes: for tasks that span them, and `home: inside`."""

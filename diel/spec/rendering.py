@@ -1,5 +1,6 @@
 """A file that is made for each task: a template with expressions, filled in where the task runs."""
 
+import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, NamedTuple
 
@@ -8,8 +9,18 @@ from pydantic import Field, PrivateAttr
 from diel.spec.data import EXPRESSION, path_flaw
 from diel.spec.model import Flaw, SpecModel, Text, found, optional
 
+_OWN = {"stdout", "stderr", ".call.pickle", ".return.json", ".stage.pickle", ".shards.json", ".drain.part"}
+_OWN |= {".params.json", ".inputs.json", ".result.json", ".metrics.jsonl", ".launcher", ".launched", ".world"}
+_OWN |= {".environment", ".environment.said"}
+"""What diel itself writes in a task's directory."""
 TEXT = "text"
 """Stands in the key of a mistake for the text of the template, which is in a file of its own."""
+
+
+def target_flaw(path: str) -> str:
+    """Why nothing can be written there; as `path_flaw`, to be asked twice."""
+    first = posixpath.normpath(path).partition("/")[0]
+    return path_flaw(path) or (f"diel itself writes {first} in the task's directory" if first in _OWN else "")
 
 
 class Filling(NamedTuple):
@@ -48,12 +59,12 @@ class Rendering(SpecModel):
         self._filling = filling
 
     def flaws(self) -> Iterator[Flaw]:
-        flaw = path_flaw(EXPRESSION.sub("x", self.target))
+        flaw = target_flaw(EXPRESSION.sub("x", self.target))
         if "${{" in self.template:
             hint = "write one stage for each, or put the choice into the template"
             yield Flaw("the name of a template takes no expressions", hint, ("template",))
         elif flaw:
-            hint = "write a path relative to the task's directory"
+            hint = "write another path, relative to the task's directory"
             yield Flaw(f"{flaw}: {found(self.target)}", hint, ("path",))
 
 
@@ -61,6 +72,6 @@ def rendering_flaws(files: Mapping[str, Rendering]) -> Iterator[Flaw]:
     """Templates that would be written to the same file."""
     owners: dict[str, str] = {}
     for name, given in files.items():
-        if (owner := owners.setdefault(given.target, name)) != name:
+        if (owner := owners.setdefault(posixpath.normpath(given.target), name)) != name:
             message = f"'{owner}' and '{name}' are written to the same file {found(given.target)}"
             yield Flaw(message, "give one of them another `path`", ("files", name))

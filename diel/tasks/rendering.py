@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -11,7 +12,7 @@ from diel.errors import ModuleError
 from diel.expressions import ExpressionError, Template, parse
 from diel.expressions.functions import is_list
 from diel.spec import Stage
-from diel.spec.data import path_flaw
+from diel.spec.rendering import target_flaw
 
 Scope = Mapping[str, Any]
 
@@ -31,11 +32,15 @@ class Renderings:
 
     def render(self, scope: Scope) -> tuple[Rendered, ...]:
         """The files of a task. Raises ModuleError for one outside its directory."""
-        rendered = []
+        rendered: list[Rendered] = []
+        places: dict[str, str] = {}
         for name, (template, _, text, executable) in self._templates.items():
             path = scope["files"][name]
-            if flaw := path_flaw(path):
+            if flaw := target_flaw(path):
                 raise ModuleError(f"files.{name}: {flaw}: {path!r}")
+            if (place := posixpath.normpath(path)) in places:
+                raise ModuleError(f"files.{name}: files.{places[place]} is written to {path!r} too")
+            places[place] = name
             rendered.append((path, _filled(template, text, scope), executable))
         return tuple(rendered)
 

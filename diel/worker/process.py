@@ -22,7 +22,7 @@ from diel.artifacts import Artifacts, Values
 from diel.attempt.block import limits_of, own_block, own_node, pin_gpus
 from diel.attempt.bundle import Bundle, BundleReport, Failure, Request, Work
 from diel.attempt.capture import Capture
-from diel.attempt.command import collect, launch, run_command
+from diel.attempt.command import launch, made_files, made_values, run_command
 from diel.attempt.environment import surround
 from diel.attempt.function import call, call_apart
 from diel.attempt.line import is_cut
@@ -236,7 +236,7 @@ class Worker:
             self.dog.end()
             drain, self._drain = self._drain, None
             if drain is not None:
-                self._copy_drain(attempt, drain, asked)
+                self._copy_drain(attempt, drain, values, asked)
                 return None
             record = done_record(attempt, values, artifacts, asked)
             if self._tidy(attempt):
@@ -260,17 +260,18 @@ class Worker:
             self._tell_staging(attempt, Brought(warning=str(error)))
             return None
 
-    def _copy_drain(self, attempt: RunningAttempt, drain: Drain, asked: Consulted | None) -> None:
+    def _copy_drain(
+        self, attempt: RunningAttempt, drain: Drain, values: Values, asked: Consulted | None
+    ) -> None:
         """Copies and commits in a thread, while this one continues with the next task of the bundle."""
         tail = self.capture.tail()
         wrote = self._tidy(attempt)
-        env = self._surroundings.variables(attempt)
         bundle = self._number
 
         def copied() -> records.Done | records.Fail:
             try:
                 drain.copy()
-                record = done_record(attempt, *collect(attempt, self._root, env), asked)
+                record = done_record(attempt, values, made_files(attempt, self._root), asked)
             except Failure as failure:
                 return fail_record(attempt, bundle, failure, tail)
             except (OSError, DielError) as error:
@@ -340,7 +341,7 @@ class Worker:
                 self._drain = self._open_drain(attempt)
         if self._drain is not None:
             launch(attempt, {**env, "DIEL_DRAIN_DIR": self._drain.folder}, self.dog)
-            return {}, {}
+            return made_values(attempt, env), {}
         if work.module is None:
             return run_command(attempt, self._root, env, self.dog)
         return call_apart(attempt, self._surroundings.context(attempt), env, self.dog)

@@ -56,6 +56,8 @@ def test_a_pattern_is_searched_in_each_line(tmp_path: Path, how: dict[str, Any],
         ("-.5", -0.5),
         ("5.", 5.0),
         ("0.1-102", 1e-103),
+        ("-.5+101", -5e100),
+        ("10e-2", 0.1),
         ("+1d+2", 100.0),
         ("-Infinity", -1e999),
     ],
@@ -107,7 +109,13 @@ def test_a_key_leads_into_json_and_through_its_lines(tmp_path: Path) -> None:
         ("n = 1.5\n", {"match": "n = (.*)", "value": "int"}, "line 1: '1.5'; expected a whole number"),
         ("2024-01\n", {"match": ".+"}, "'2024-01'; expected a number"),
         ("", {"match": "E"}, "nothing in x.out matches 'E'; it is empty"),
-        ("a\nb\n", {"match": "E = "}, "nothing in x.out matches 'E = '; it ends with:\n    a\n    b"),
+        ("a\nb\n", {"match": "E = "}, "nothing in x.out matches 'E = '\n    it ends with:\n      a\n      b"),
+        (
+            "\x1b[1mx",
+            {"match": r"!\s'+"},
+            r"nothing in x.out matches '!\s''+'" + "\n    it ends with:\n      \ufffd[1mx",
+        ),
+        ("atoms 10-200\n", {"match": r"atoms (\S+)"}, "'10-200'; expected a number"),
         ("a\n", {"match": "E = ", "pick": "all"}, "nothing in x.out matches"),
         ("step e\n1 2\n", {"column": "f"}, "x.out has no column 'f'; it has: step, e"),
         ("step e\n1 2\n3\n", {"column": "e"}, "line 3: it has 1 cells, and none for column e"),
@@ -135,6 +143,19 @@ def test_files_of_a_pattern_are_read_in_the_order_of_their_names(tmp_path: Path)
     assert extract({"e": output}, {"e": "run*.out"}, str(tmp_path), {}) == {"e": [1, 2]}
     with pytest.raises(ModuleError, match=r"no file 'walk\*'; the task wrote run1.out, run2.out"):
         extract({"e": output}, {"e": "walk*"}, str(tmp_path), {})
+
+
+def test_a_name_that_could_be_a_pattern_is_one_file_and_so_is_a_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "ru[ns] *"
+    folder.mkdir()
+    assert take(folder, "E=1\n", file="Al[fcc].out", match=r"E=(\d)") == 1
+    assert take(folder, "E=2\n", file="Al?.out", match=r"E=(\d)") == 2
+    (folder / "Al?.out").rename(folder / "Alx.out")
+    (folder / "Al.out").mkdir()
+    output = plain(
+        Output.model_validate({"value": "int", "file": "Al*.out", "match": r"E=(\d)", "pick": "all"})
+    )
+    assert extract({"e": output}, {"e": "Al*.out"}, str(folder), {}) == {"e": [1, 2]}
 
 
 def test_a_value_that_the_command_wrote_itself_is_not_found_as_well(tmp_path: Path) -> None:

@@ -11,12 +11,14 @@ from typing import Any
 
 import pytest
 
+from diel.attempt import extraction
 from diel.attempt.bundle import Bundle, Request, Staged, Staging, Work
 from diel.attempt.staging import Drain, open_drain
 from diel.attempt.watchdog import RunningAttempt
 from diel.errors import JournalError
 from diel.journal.segment import SegmentWriter
 from diel.spec import Output
+from diel.spec.model import plain
 from diel.staging.item import Local
 from diel.worker.process import Worker, run_bundle
 from tests.record import as_record
@@ -87,6 +89,26 @@ def test_the_next_task_runs_while_the_outputs_of_one_are_copied(bench: Bench, tm
     ]
     assert events[:3] == [("start", 0), ("start", 1), ("start", 2)]
     assert sorted(events[3:]) == [("done", 0), ("done", 1), ("done", 2)]
+
+
+def test_a_value_in_what_is_drained_is_found_and_its_pattern_has_an_end(bench: Bench, tmp_path: Path) -> None:
+    how = Output.model_validate({"value": "str", "file": "out.bin", "match": "(?:a+)+b|E=7"})
+    tasks = [
+        writes(index, f"echo {text} > out.bin", outputs={"out": "out.bin", "e": "out.bin"})
+        for index, text in enumerate(("E=7", "a" * 60))
+    ]
+
+    def work() -> None:
+        extraction.PATIENCE = 0.05
+        given = Work(**WORK, staging=draining(tmp_path), promises={"e": plain(how)})
+        Worker(str(bench.paths.root), 1).run(Bundle(1, str(bench.paths.root), 1, given, tuple(tasks), 60))
+        os._exit(0)
+
+    assert in_another_process(work) == 0
+    (good,), (bad,) = bench.records("done"), bench.records("fail")
+    assert good["values"] == {"e": "E=7"}
+    assert (bench.paths.tasks / "s" / "0" / "out.bin").read_text() == "E=7\n"
+    assert "the pattern '(?:a+)+b|E=7' takes more than 0.05 s" in bad["message"]
 
 
 def test_a_worker_that_is_killed_before_the_copy_is_there_has_committed_nothing(

@@ -60,3 +60,12 @@ def test_where_a_value_is_missing_the_line_of_the_template_is_told() -> None:
         of("\n${{ x.y }}").render(scope())
     with pytest.raises(ModuleError, match="leaves the task's directory"):
         of("a").render(scope(path="/d.in"))
+
+
+def test_a_path_that_diel_or_another_template_has_is_refused_once_it_is_known() -> None:
+    with pytest.raises(ModuleError, match="diel itself writes stdout in the task's directory"):
+        of("a").render(scope(path="./stdout"))
+    two = {name: {"template": "d.in", "path": f"${{{{ {name} }}}}"} for name in ("x", "y")}
+    given = Renderings(Stage.model_validate({"command": ["true"], "files": two}))
+    with pytest.raises(ModuleError, match=r"files.y: files.x is written to './in' too"):
+        given.render({"files": {"x": "in", "y": "./in"}})
