@@ -24,7 +24,7 @@ _CHOICES = 100
 def find_modules(found: Check, folder: Path, cwd: Path) -> None:
     """Finds the module of each stage; `folder` is the workflow's."""
     named = {name: stage.module for name, stage in found.workflow.stages.items() if stage.module is not None}
-    folders = search_path(folder, cwd) if named else ()
+    folders = search_path(folder, cwd)
     seek = cache(find)  # many stages may run one function
     for name, module in named.items():
         home, stage = found.document.home(("stages", name, "module")), found.workflow.stages[name]

@@ -103,7 +103,8 @@ def check(
     found = Check(document, folder, graph, problems)
     found.stop_at(MAX_PROBLEMS)
     counts = check_axes(found)
-    find_modules(found, folder, cwd or Path.cwd())
+    if document.spec.any_stage(lambda stage: stage.module):
+        find_modules(found, folder, cwd or Path.cwd())
     values = hyperparameters.plain()
     for name in document.spec.stages:
         _check_stage(found, name, values, anew=kept is None)

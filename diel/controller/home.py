@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, Unpack
 
 from diel.attempt.block import MARGIN
 from diel.blocks.script import REFUSED, NeverRuns, block_jobs, exports, is_answered, refuse_hopeless
@@ -20,7 +20,7 @@ from diel.journal.segment import Reader
 from diel.paths import RunPaths
 from diel.plan import Plan
 from diel.project.lease import newest_epoch, read_lease, refuse_driven
-from diel.project.run_file import read_run_file
+from diel.project.run_file import Manner, read_run_file
 from diel.project.submission import (
     Home,
     Submission,
@@ -120,13 +120,7 @@ def refuse_homeless(plan: Plan, home: Home) -> None:
 
 
 def submit_new(
-    plan: Plan,
-    runs: Path,
-    *,
-    home: Home | None = None,
-    use_cache: bool = True,
-    begin_at: str | None = None,
-    fail_fast: bool = False,
+    plan: Plan, runs: Path, *, home: Home | None = None, **manner: Unpack[Manner]
 ) -> tuple[RunPaths, Submission]:
     """Makes a new run and requests its controller; if that is refused, nothing is left of the run.
 
@@ -136,7 +130,7 @@ def submit_new(
     where = choose_home(plan.site, home)
     refuse_homeless(plan, where)
     jobs = () if where == "inside" else block_jobs(plan, runs)
-    paths = create(plan, runs, use_cache=use_cache, begin_at=begin_at, fail_fast=fail_fast, jobs=jobs)
+    paths = create(plan, runs, jobs, **manner)
     try:
         made = submit(paths, plan, where)
         if where == "login" and plan.site.scheduled:

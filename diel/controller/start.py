@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
 from diel.attempt.reaper import kill_marked
 from diel.blocks.block import EngineLost
@@ -29,7 +29,7 @@ from diel.paths import RunPaths
 from diel.plan import Plan, make_plan
 from diel.project.lease import take
 from diel.project.requests import set_aside
-from diel.project.run_file import RunFile, read_kept_workflow, read_run_file, reason
+from diel.project.run_file import Manner, RunFile, read_kept_workflow, read_run_file, reason
 from diel.project.runs import create_run, make_newest, mend_run
 from diel.registry import kept_values
 from diel.scheduler import Job, JobState, scheduler_named
@@ -44,12 +44,10 @@ TIMES = 5
 Outcome = TypeVar("Outcome")
 
 
-def start(
-    plan: Plan, runs: Path, *, use_cache: bool = True, begin_at: str | None = None, fail_fast: bool = False
-) -> Controller:
+def start(plan: Plan, runs: Path, **manner: Unpack[Manner]) -> Controller:
     """Makes a new run and its controller. Raises UsageError, before anything is made, if it cannot run."""
     jobs = block_jobs(plan, runs) if plan.site.scheduled else ()
-    paths = create(plan, runs, use_cache=use_cache, begin_at=begin_at, fail_fast=fail_fast, jobs=jobs)
+    paths = create(plan, runs, jobs, **manner)
     try:
         lease, segment = take(paths)
     except OSError as error:
@@ -69,11 +67,8 @@ def discard(paths: RunPaths, *, fresh: bool) -> None:
 def create(
     plan: Plan,
     runs: Path,
-    *,
-    use_cache: bool = True,
-    begin_at: str | None = None,
-    fail_fast: bool = False,
     jobs: Iterable[tuple[str, Job]] = (),
+    **manner: Unpack[Manner],
 ) -> RunPaths:
     """Makes a new run that no controller has taken yet.
 
@@ -82,6 +77,7 @@ def create(
     Raises UsageError where it cannot run, or the scheduler takes no such job, before anything is made.
     """
     refuse_unrunnable(plan)
+    begin_at = manner.get("begin_at")
     if begin_at is not None and begin_at not in plan.workflow.stages:
         raise UsageError(f"no stage '{begin_at}'; stages: {', '.join(plan.workflow.stages)}")
     if plan.site.scheduled:
@@ -114,10 +110,8 @@ def create(
             settings=given.said,
             params_files=tuple(str(file.absolute()) for file in given.files),
             included=dict(document.included),
-            use_cache=use_cache,
-            begin_at=begin_at,
             templates=templates,
-            fail_fast=fail_fast,
+            **manner,
             created=time.time(),
             host=socket.gethostname(),
             user=user,

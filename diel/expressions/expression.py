@@ -88,16 +88,10 @@ class Expression:
 
     def references(self) -> Iterator[Chain]:
         """The dotted names that are read; `x["a"]` counts as `x.a`."""
-        waiting: list[ast.AST] = [] if self.tree is None else [self.tree]
         if self.tree is None:
             yield self.chain
-        while waiting:
-            node = waiting.pop()
-            chain = chain_of(node)
-            if chain is None:
-                waiting += operands(node)
-            elif chain[0] not in _LITERALS:
-                yield chain
+        else:
+            yield from (chain for _, chain in chains_in(self.tree) if chain[0] not in _LITERALS)
 
     def _computed(self, tree: ast.expr, scope: Scope) -> Any:
         try:
@@ -285,6 +279,18 @@ def chain_of(node: ast.AST) -> Chain | None:
             return None
         node = node.value
     return _dotted((node.id, *reversed(names))) if isinstance(node, ast.Name) else None
+
+
+def chains_in(tree: ast.AST) -> Iterator[tuple[ast.AST, Chain]]:
+    """The dotted names in a tree, each with its node."""
+    waiting: list[ast.AST] = [tree]
+    while waiting:
+        node = waiting.pop()
+        chain = chain_of(node)
+        if chain is None:
+            waiting += operands(node)
+        else:
+            yield node, chain
 
 
 def _dotted(parts: Iterable[str]) -> Chain:

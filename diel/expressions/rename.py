@@ -10,7 +10,7 @@ import ast
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from diel.expressions.expression import Chain, Expression, ExpressionError, chain_of, operands
+from diel.expressions.expression import Chain, Expression, ExpressionError, chains_in
 from diel.expressions.template import parse, parse_expression
 
 
@@ -57,13 +57,7 @@ def _places(one: Expression, names: Mapping[Chain, str]) -> Iterator[tuple[int, 
         if count:
             yield one.offset, len(".".join(one.chain[:count])), name
         return
-    waiting: list[ast.AST] = [one.tree]
-    while waiting:
-        node = waiting.pop()
-        chain = chain_of(node)
-        if chain is None:
-            waiting += operands(node)
-            continue
+    for node, chain in chains_in(one.tree):
         name, count = _new_name(chain, names)
         if count:
             for _ in range(len(chain) - count):

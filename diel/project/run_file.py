@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from pydantic import Field, ValidationError
 
@@ -15,6 +15,14 @@ from diel.paths import RunPaths
 from diel.spec import SpecModel
 
 MAX_WORKFLOW = 2**26
+
+
+class Manner(TypedDict, total=False):
+    """What a user can ask of a run, besides its plan."""
+
+    use_cache: bool
+    begin_at: str | None
+    fail_fast: bool
 
 
 class RunFile(SpecModel):
