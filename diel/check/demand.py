@@ -356,9 +356,9 @@ def _different(known: _Known, keys: Sequence[Place], axes: Axes) -> Iterator[tup
 
     rows = known.rows(axes)
     while chunk := list(islice(rows, CHUNK)):
-        if wanted is not None and not (chunk := list(compress(chunk, _values(wanted, chunk)))):
+        if wanted is not None and not (chunk := list(compress(chunk, wanted.function(chunk)))):
             continue
-        columns = {key: _values(made, chunk) for key, made in functions.items()}
+        columns = {key: made.function(chunk) for key, made in functions.items()}
         kinds = list(zip(*(columns[key] for key in others), strict=True)) or [()] * len(chunk)
         for kind, places in _grouped(kinds).items():
             corners = [_corner(pick, [columns[key] for key in shades], places, chunk) for pick in (min, max)]
@@ -368,11 +368,6 @@ def _different(known: _Known, keys: Sequence[Place], axes: Axes) -> Iterator[tup
             found[kind] = [_further(*both) for both in zip((min, max), before, corners, strict=True)]
     for kind, corners in found.items() if shades else ():
         yield from ((written(kind, corner), row) for corner, row in corners)
-
-
-def _values(made: Compiled, rows: Sequence[Row]) -> list[Any]:
-    arguments = list(zip(*rows, strict=True))
-    return list(map(made.function, *arguments)) if arguments else [made.function() for _ in rows]
 
 
 def _grouped(kinds: Sequence[Row]) -> Mapping[Row, Sequence[int]]:
@@ -415,7 +410,7 @@ def _function(known: _Known, key: Place, axes: Axes) -> Compiled:
         )
         if made is not None:
             return made
-    return Compiled(lambda *row: template.value(known.scope(axes, row)), None)
+    return Compiled(lambda rows: [template.value(known.scope(axes, row)) for row in rows], None)
 
 
 def _read(axes: Axes) -> Iterator[tuple[str, str]]:

@@ -7,7 +7,7 @@ gives what `Expression.value` gives; an expression with anything else in it is n
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from diel.expressions.expression import chain_of
@@ -23,9 +23,9 @@ _BARE = ("exp", "float", "int", "log", "log10", "log2", "round", "sqrt")
 
 
 class Compiled(NamedTuple):
-    """A function of some parameters, and the unit of what it gives."""
+    """A function of rows of parameters, which gives a value for each, and the unit of these."""
 
-    function: Callable[..., Any]
+    function: Callable[[Iterable[tuple[Any, ...]]], list[Any]]
     unit: Unit | None
     """None for a function that gives values as expressions have them."""
 
@@ -41,15 +41,15 @@ class _Unfit(Exception):
 def compiled(
     template: Template, parameters: Mapping[tuple[str, ...], str], scope: Mapping[str, Any]
 ) -> Compiled | None:
-    """A template as a function of parameters that are numbers; None where it cannot be one.
+    """A template as a function of rows of numbers; None where it cannot be one.
 
-    `parameters` gives the arguments by the dotted names that they stand for; other names have the values of
-    `scope`.
+    `parameters` gives the places in a row, as x0, x1, …, by the dotted names that they stand for; other names
+    have the values of `scope`.
     """
     whole = template.whole
     if whole is None:
         return None
-    arguments = ", ".join(dict.fromkeys(parameters.values()))
+    row = "".join(f"{one}, " for one in dict.fromkeys(parameters.values()))
     tree = ast.parse(".".join(whole.chain), mode="eval").body if whole.tree is None else whole.tree
     compiler = _Compiler(parameters, scope)
     try:
@@ -61,7 +61,7 @@ def compiled(
         return None
     # From nodes that were checked one by one: numbers, the parameters, operators and these functions.
     functions = {**FUNCTIONS, "_power": OPERATORS[ast.Pow], "__builtins__": {}}
-    text = f"lambda {arguments}: {ast.unparse(body)}"
+    text = f"lambda rows: [{ast.unparse(body)} for ({row}) in rows]"
     return Compiled(eval(text, functions), unit)  # noqa: S307 - see above
 
 
