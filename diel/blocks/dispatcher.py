@@ -77,7 +77,7 @@ class Dispatcher:
         self._plan = plan
         self._ledger = ledger
         self._epoch = epoch
-        self._backend = backend
+        self.backend = backend
         self.in_flight: dict[tuple[str, int], InFlight] = {}
         self.sent: dict[int, Sent] = {}
         self.finished: SimpleQueue[tuple[int, Future[bytes]]] = SimpleQueue()
@@ -114,32 +114,32 @@ class Dispatcher:
 
     def has_room(self, stage: StageRun, shape: Shape, index: int | None = None) -> bool:
         """Whether a task of a stage can be handed out."""
-        return self._backend.has_room(shape, self.cores(stage, index))
+        return self.backend.has_room(shape, self.cores(stage, index))
 
     def has_room_for(self, tasks: Sequence[tuple[StageRun, int]]) -> bool:
         """Whether all of these can run at the same time, beside running tasks."""
-        return self._backend.has_room_for(self._with_cores(tasks))
+        return self.backend.has_room_for(self._with_cores(tasks))
 
     def could_hold(self, tasks: Sequence[tuple[StageRun, int]]) -> bool:
         """Whether all of these could run at the same time, beside what stays up.
 
         If not, they wait for one of these to end; others, who may need it, must not wait for them.
         """
-        return self._backend.could_hold(self._with_cores(tasks))
+        return self.backend.could_hold(self._with_cores(tasks))
 
     def _with_cores(self, tasks: Sequence[tuple[StageRun, int]]) -> list[tuple[Shape, int]]:
         return [(self.shape(stage, index), self.cores(stage, index)) for stage, index in tasks]
 
     def line(self, shape: Shape) -> str:
         """The queue of tasks of a shape."""
-        return self._backend.line(shape)
+        return self.backend.line(shape)
 
     def bundle_size(self, stage: StageRun, shape: Shape) -> int:
         """How many tasks to hand out at once: a fraction of a second's work, and a fair share."""
-        if stage.spec.service is not None or not self._backend.bundles(shape):
+        if stage.spec.service is not None or not self.backend.bundles(shape):
             return 1
         at_once = stage.at_once
-        fair = max(1, min(stage.size - stage.ended, at_once) // (2 * self._backend.width(shape)))
+        fair = max(1, min(stage.size - stage.ended, at_once) // (2 * self.backend.width(shape)))
         if any(output.drain for output in stage.spec.outputs.values()):
             return min(DRAINED, fair)
         if stage.mean_seconds is None:
@@ -173,7 +173,7 @@ class Dispatcher:
         self.sent[number] = Sent(stage, requests, time.monotonic(), cores)
         root = str(self._ledger.paths.root)
         bundle = Bundle(number, root, self._epoch, work, requests, 2 * BUNDLE_SECONDS, stage.needed_seconds)
-        future = self._backend.submit(shape, cores, bundle)
+        future = self.backend.submit(shape, cores, bundle)
         future.add_done_callback(lambda done: self.finished.put((number, done)))
 
     def adopt(self, stage: str, index: int, attempt: int) -> None:
@@ -184,7 +184,7 @@ class Dispatcher:
         """A bundle ended: its room is free."""
         sent = self.sent.pop(number, None)
         if sent is not None:
-            self._backend.ended(number)
+            self.backend.ended(number)
         return sent
 
     def is_out(self, stage: StageRun, index: int, bundle: int) -> bool:

@@ -69,7 +69,7 @@ class Stopping:
                 stage, "max_failures", f"{counted(failed, 'task')} failed, and `max_failures` is {given}"
             )
             self._finder.leave(stage, "max_failures")
-        elif not stage.held and self._are_all_alike(stage, said) and not is_anyway(self._ledger.paths):
+        elif self._are_all_alike(stage, said) and not (stage.held or is_anyway(self._ledger.paths)):
             count = self._alike[stage.name][1]
             self._tell(
                 stage, "hold", f"its first {count:,} tasks failed alike ({said['class']}): {_way(said)}"
@@ -110,10 +110,12 @@ class Stopping:
         first, count = self._alike.get(stage.name, (how, 0))
         if how != first or _is_good(stage):
             self._alike[stage.name] = "", 0
+            self._let_go([stage] if stage.held else [])
             return False
         self._alike[stage.name] = how, count + 1
         bundles = self._bundles(stage)  # each runs its tasks in turn, and hands back those not begun
-        beside = self._beside[stage.name] = max(self._beside.get(stage.name, 2), 1 + bundles)
+        width = self._dispatcher.backend.width(self._dispatcher.shape(stage))
+        beside = self._beside[stage.name] = max(self._beside.get(stage.name, 2), min(1 + bundles, width))
         left = stage.size - stage.ended - 1 - bundles
         return count + 1 >= beside and left >= max(FEW, 2 * (count + 1))
 

@@ -41,7 +41,8 @@ def answers(status: Status) -> list[str]:
         return [
             f"    go on with it? {anyway}; without an answer the run ends when nothing else is left to do"
         ]
-    return [f"    mend the cause and `diel resume {status.run}`, or go on all the same: {anyway}"]
+    again = f"mend the cause and `diel resume {status.run}` (a changed workflow: `diel run` it again)"
+    return [f"    {again}, or go on all the same: {anyway}"]
 
 
 def stopped_steps(run: str, stages: Iterable[Stopped]) -> list[tuple[str, str]]:
