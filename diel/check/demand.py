@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from diel.artifacts import File
 from diel.check.launcher import words_of
 from diel.errors import HintedError, Problem
-from diel.expressions import Template, parse_expression, parse_tree
+from diel.expressions import Template, parse, parse_expression, parse_tree
 from diel.expressions.compiled import Compiled, compiled
 from diel.site import Ask, Misfit, Shape, Site
 from diel.site.demand import Demand, plain_value
-from diel.spec.demand import Place
+from diel.spec.demand import TOGETHER, Place
 from diel.spec.forms.axis import Points
 from diel.spec.forms.sample import Sample
 from diel.values import format_size
@@ -43,6 +43,11 @@ MOST_ASKS = 10_000
 _SHADES = ("memory", "walltime", "timeout", "backoff")
 """Keys of which less fits where more does."""
 _WHEN: Place = ("when",)
+_MADE = {
+    "cores": (*TOGETHER, "cores_per_rank"),
+    "gpus": (*TOGETHER, "gpus_per_rank"),
+}
+"""What follows from some keys."""
 
 Axes = Mapping[str, tuple[str, ...]]
 """Parameters that are read, by axis; `task` stands for the index."""
@@ -56,8 +61,10 @@ class Range(NamedTuple):
     """The least and the most by key."""
     shapes: tuple[Shape, ...]
     """Those with the fewest nodes and cores first."""
+    narrowest: Ask | None
+    """That with the fewest cores; None if only the run shows these."""
     widest: Ask | None
-    """That with the most cores; None if only the run shows any."""
+    """That with the most."""
     seconds: float | None
     """The longest that a task may run; None without a bound."""
     core_seconds: float | None
@@ -82,16 +89,10 @@ class Range(NamedTuple):
 def range_of(checked: Checked, site: Site, name: str) -> Range:
     """What the tasks of a stage ask for at all known points. Raises Misfit for the first that is wrong."""
     known = _Known(checked, site, name)
-    templates = known.demand.templates
-    later = [key for key, template in templates.items() if known.axes_of(template) is None]
-    if not later:
-        return _folded(known.asks(), few=known.few, partial=known.grows)
-    for key in templates:
-        if key not in later:
-            axes = known.axes_of(templates[key]) or {}
-            for row in islice(known.rows(axes), MOST_ASKS):
-                known.demand.check_alone(key, known.scope(axes, row))
-    return _folded([], few=True, partial=True)
+    for key, axes in known.apart.items():
+        for row in islice(known.rows(axes), MOST_ASKS):
+            known.demand.check_alone(key, known.scope(axes, row))
+    return _folded(known.asks(), known)
 
 
 def shared_room_flaws(checked: Checked, site: Site, names: Iterable[str]) -> Iterator[Problem]:
@@ -99,27 +100,30 @@ def shared_room_flaws(checked: Checked, site: Site, names: Iterable[str]) -> Ite
     for name in names:
         if not checked.workflow.stages[name].demand:
             continue
-        known = _Known(checked, site, name)
-        for key, template in known.demand.templates.items():
-            if key[0] == "resources" and known.axes_of(template) is None:
+        for key, template in _Known(checked, site, name).shown_by_the_run.items():
+            if key[0] == "resources":
                 message = "others run beside these tasks: what they ask for must be known before the run"
                 hint = "read axis parameters that are listed, hp.NAME or task.attempt"
                 offset = template.expressions[0].offset
                 yield checked.document.problem(("stages", name, *key), message, hint, offset=offset)
 
 
-def _folded(asks: Iterable[Ask], *, few: bool, partial: bool) -> Range:
+def _folded(asks: Iterable[Ask], known: _Known) -> Range:
+    """What is asked for at the points that are known, without the keys that the run will show."""
+    hidden = {key[-1] for key in known.later} | {one for one in _MADE if known.hides(*_MADE[one])}
     spans: dict[str, tuple[Any, Any]] = {}
     shapes: dict[Shape, None] = {}
+    narrowest: Ask | None = None
     widest: Ask | None = None
     longest, spent, most, count = 0.0, 0.0, 0.0, 0
     for ask in asks:
         count += 1
         for key, value in {**ask.own, "cores": ask.cores, "gpus": ask.spec.resources.gpus}.items():
-            if isinstance(value, int | float):
+            if isinstance(value, int | float) and key not in hidden:
                 low, high = spans.get(key, (value, value))
                 spans[key] = min(low, value), max(high, value)
         shapes[ask.shape] = None
+        narrowest = ask if narrowest is None or ask.cores < narrowest.cores else narrowest
         widest = ask if widest is None or ask.cores > widest.cores else widest
         seconds = math.inf if ask.seconds is None else ask.seconds
         longest, spent, most = (
@@ -128,9 +132,14 @@ def _folded(asks: Iterable[Ask], *, few: bool, partial: bool) -> Range:
             max(most, ask.cores * seconds),
         )
     shapes = dict.fromkeys(sorted(shapes, key=lambda shape: (shape.nodes, shape.cores, *shape)))
-    if not count or math.isinf(longest):
-        return Range(spans, tuple(shapes), widest, None, None, partial)
-    return Range(spans, tuple(shapes), widest, longest, spent / count if few else most, partial)
+    shown = () if known.later else tuple(shapes)
+    some = Range(spans, shown, narrowest, widest, None, None, bool(known.later) or known.grows)
+    if "cores" in hidden:
+        some = some._replace(narrowest=None, widest=None)
+    if not count or math.isinf(longest) or known.hides("walltime", "timeout"):
+        return some
+    each = spent / count if known.few else most
+    return some._replace(seconds=longest, core_seconds=None if "cores" in hidden else each)
 
 
 def _points_of(checked: Checked, label: str) -> Points | None:
@@ -148,7 +157,6 @@ class _Known:
     """The points of a stage's axes, as far as they are known, for its demand."""
 
     def __init__(self, checked: Checked, site: Site, name: str) -> None:
-        self.demand = Demand(checked.document, site, name, words_of)
         self.stage = checked.workflow.stages[name]
         found = ((label, _points_of(checked, label)) for label in self.stage.over)
         self._points = {label: points for label, points in found if points is not None}
@@ -160,6 +168,15 @@ class _Known:
         later |= {one for label in self.stage.over for one in checked.workflow.axes[label].sets}
         given = checked.hyperparameters.plain()
         self._hp = {label: value for label, value in given.items() if label not in later}
+        demand = {key: parse(text) for key, text in self.stage.demand.items()}
+        self.shown_by_the_run = {key: one for key, one in demand.items() if self.axes_of(one) is None}
+        self.later = {*self.shown_by_the_run}
+        if self.hides(*TOGETHER):
+            self.later |= {key for key in demand if key[-1] in TOGETHER}
+        known = {key: self.axes_of(demand[key]) for key in self.later}
+        self.apart = {key: axes for key, axes in known.items() if axes is not None}
+        """The axes of what is known, but must agree with what is not."""
+        self.demand = Demand(checked.document, site, name, words_of, self.later)
         self.templates = {**self.demand.templates}
         if isinstance(self.stage.when, str):
             when = parse_expression(self.stage.when)
@@ -167,6 +184,10 @@ class _Known:
         self._reads_files = any(
             read[0] in ("files", "params") for one in self.templates.values() for read in one.references
         )
+
+    def hides(self, *names: str) -> bool:
+        """Whether only the run shows one of these keys."""
+        return any(key[-1] in names for key in self.later)
 
     @property
     def grows(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -30,8 +30,6 @@ _UNITS: dict[str | int, tuple[str, str, tuple[int, int]]] = {
 }
 _CAUSES = (("memory", ("memory",)), ("walltime", ("walltime",)), ("GPU", ("gpus_per_rank",)))
 """The keys that are to blame for what a pool lacks, by a word of its message; else those of ranks."""
-_ALONE = ("memory", "walltime", "cores_per_rank", "gpus_per_rank")
-"""Keys that can be too much whatever the others are."""
 
 
 class Demand:
@@ -40,14 +38,21 @@ class Demand:
     Its methods raise Misfit, and ExpressionError where the demand cannot be parsed.
     """
 
-    def __init__(self, document: Document, site: Site, name: str, words: Words) -> None:
-        """`words` gives those that start a task's ranks, by site and pool; it raises Misfit."""
+    def __init__(
+        self, document: Document, site: Site, name: str, words: Words, later: Collection[Place] = ()
+    ) -> None:
+        """`words` gives those that start a task's ranks, by site and pool; it raises Misfit.
+
+        Of the keys `later` nothing is known yet: they are left out, or have their least value.
+        """
         self._words = words
         self._document = document
         self._site = site
         self.name = name
         self.stage: Stage = document.spec.stages[name]
-        self.templates: dict[Place, Template] = {key: parse(text) for key, text in self.stage.demand.items()}
+        self._later = later
+        self._all: dict[Place, Template] = {key: parse(text) for key, text in self.stage.demand.items()}
+        self.templates = {key: template for key, template in self._all.items() if key not in later}
         self._known: dict[tuple[Any, ...], Ask] = {}
 
     def of(self, scope: Scope) -> Ask:
@@ -62,8 +67,8 @@ class Demand:
             yield
         except Misfit as error:
             fits = [key for key in self.templates if key[0] == "resources"]
-            keys = fits if error.unfit else [error.key]
-            point = _point((self.templates[key] for key in keys), scope)
+            keys = [error.key] if error.key in self._all and not error.unfit else fits
+            point = _point((self._all[key] for key in keys), scope)
             message = f"with {point}: {error.message}" if point else error.message
             whole = ("stages", self.name, *error.key)
             problem = self._document.problem(whole, message, error.hint, offset=error.offset)
@@ -82,18 +87,10 @@ class Demand:
     def check_alone(self, key: Place, scope: Scope) -> None:
         """Checks one value of a task whose others are not known yet."""
         with self._at(scope):
-            value = self._value(key, self.templates[key], scope)
-            if value is None or (isinstance(value, str) and key[-1] not in _UNITS):
-                return
-            given = value if len(key) == 1 else {key[1]: value}
-            made, flaws = check({"command": ("true",), key[0]: given}, Stage)
-            for flaw in flaws:
+            value = self._value(key, self._all[key], scope)
+            given = {} if value is None else {key[-1]: value}
+            for flaw in check({"command": ("true",), "resources": given}, Stage)[1]:
                 raise Misfit(flaw.message, flaw.hint, key)
-            if made is not None and key[-1] in _ALONE:
-                try:
-                    ask_of(self._site, made)
-                except Misfit as error:
-                    raise self._blamed(error, [key]) from None
 
     def ask(self, values: Sequence[Any]) -> Ask:
         """What a task with these values asks for, in the order of the demand. `Misfit.key` is a key of it."""
@@ -106,7 +103,7 @@ class Demand:
         return known
 
     def _asked(self, values: Mapping[Place, Any]) -> Ask:
-        made, flaws = check(self.stage.as_asked(values), Stage)
+        made, flaws = check(self.stage.as_asked(values, self._later), Stage)
         if made is None or flaws:
             at = flaws[0].key
             near = sorted(values, key=lambda key: (key[: len(at)] != at[: len(key)], key[:1] != at[:1]))
@@ -116,6 +113,7 @@ class Demand:
         if made.environment is not None and made.environment not in known:
             hint = did_you_mean(made.environment, known) or f"environments: {', '.join(known) or 'none'}"
             raise Misfit(f"no environment '{made.environment}'", hint, ("environment",))
+        made = made.without(self._later)
         update = {place: getattr(made, place) for place in PLACES if place in Stage.model_fields}
         try:
             ask = ask_of(self._site, self.stage.model_copy(update=update))

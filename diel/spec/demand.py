@@ -24,7 +24,7 @@ _LEAST: dict[Place, Any] = {
     ("retries", "backoff"): "0s",
 }
 """What stands in place of an expression; a name is left out. (A walltime is compared with `grace`.)"""
-_TOGETHER = {"nodes", "ranks", "ranks_per_node"}
+TOGETHER = {"nodes", "ranks", "ranks_per_node"}
 """Keys that must agree with each other: one expression leaves all three to the tasks."""
 
 
@@ -40,12 +40,12 @@ def demand_in(stage: Any, keys: Mapping[str, Collection[str]]) -> dict[Place, st
     return {key: text for key, text in found.items() if isinstance(text, str) and "${{" in text}
 
 
-def without_demand(stage: Mapping[str, Any], demand: Mapping[Place, str]) -> dict[str, Any]:
+def without_demand(stage: Mapping[str, Any], demand: Collection[Place]) -> dict[str, Any]:
     """What a file says of a stage, with the least in place of its expressions."""
     static = with_values(stage, {key: _LEAST.get(key) for key in demand})
     given = static.get("resources")
-    if isinstance(given, dict) and any(key[-1] in _TOGETHER for key in demand):
-        given |= {name: 1 for name in _TOGETHER if isinstance(given.get(name), int)}
+    if isinstance(given, dict) and any(key[-1] in TOGETHER for key in demand):
+        given |= {name: 1 for name in TOGETHER if isinstance(given.get(name), int)}
     return static
 
 

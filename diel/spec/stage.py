@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Annotated, Any, Literal, Self
 
@@ -261,18 +261,25 @@ class Stage(SpecModel):
     @property
     def bare(self) -> Self:
         """The stage without what stands in place of its expressions for sizes and durations."""
-        if not self.demand:
+        return self.without(self.demand)
+
+    def without(self, keys: Collection[Place]) -> Self:
+        """The stage without the sizes and durations among some keys."""
+        if not keys:
             return self
-        left_out = {key: None for key in ("memory", "walltime") if ("resources", key) in self.demand}
+        left_out = {key: None for key in ("memory", "walltime") if ("resources", key) in keys}
         resources = self.resources.model_copy(update=left_out)
-        timeout = None if ("timeout",) in self.demand else self.timeout
+        timeout = None if ("timeout",) in keys else self.timeout
         return self.model_copy(update={"resources": resources, "timeout": timeout})
 
-    def as_asked(self, values: Mapping[Place, Any]) -> dict[str, Any]:
-        """As a file would write a stage that asks for these values; null leaves a key out."""
+    def as_asked(self, values: Mapping[Place, Any], later: Collection[Place] = ()) -> dict[str, Any]:
+        """As a file would write a stage that asks for these values; null leaves a key out.
+
+        In place of what only the run shows, by the keys `later`, stands the least that is valid.
+        """
         own = {"command": ("true",), "checkpoint": self.checkpoint}
         grace = {} if self.grace is None else {"grace": f"{self.grace}s"}
-        return {**own, **grace, **with_values(self._said, values)}
+        return {**own, **grace, **with_values(without_demand(self._said, later), values)}
 
     @property
     def interpreter(self) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from diel.check import check
+from diel.cli.commands.plan import lines_of
 from diel.errors import SpecError
 from diel.plan import Plan, make_plan
 from diel.site import Pool, Site
@@ -114,6 +116,36 @@ def test_what_only_the_run_shows_is_left_to_it_and_the_rest_is_checked(tmp_path:
     demand = make_plan(check(tmp_path / "w.yaml", text=good), SITE).stages["s"].demand
     assert demand is not None
     assert (demand.partial, demand.widest, demand.words("ranks")) == (True, None, "ranks …")
+
+
+LATER = """
+diel: 1
+name: w
+axes: {{n: {{values: [1, 2, {most}]}}}}
+stages:
+  make: {{command: [echo], outputs: {{mesh: mesh.bin}}}}
+  s:
+    over: [n]
+    command: [echo]
+    inputs: {{mesh: make.mesh}}
+    resources: {{ranks: "${{{{ {ranks} }}}}", memory: "${{{{ {memory} }}}}"}}
+    timeout: "${{{{ 2h / n }}}}"
+"""
+
+
+def test_what_is_known_is_checked_and_shown_beside_what_only_the_run_shows(tmp_path: Path) -> None:
+    def plan(**said: object) -> Plan:
+        return make_plan(check(tmp_path / "w.yaml", text=LATER.format(**said)), SITE)
+
+    sized = {"memory": "256MiB * ceil(size(inputs.mesh) / 1MB)"}
+    with pytest.raises(SpecError, match="resources.ranks: with n=64: fits no pool"):
+        plan(most=64, ranks="n", **sized)
+    told = "\n".join(lines_of(plan(most=4, ranks="n", **sized)))
+    assert re.search(r"ranks 1–4, memory …, cores 1–4 +2h00m +6\n", told)
+    assert re.search(r"launcher +s: \S*mpiexec -n 1–4$", told)
+    told = "\n".join(lines_of(plan(most=4, ranks="ceil(size(inputs.mesh) / 1MB)", memory="1GiB * n")))
+    assert "ranks …, memory 1.0–4.0 GiB, cores …  2h00m" in told
+    assert re.search(r"launcher +s: \S*mpiexec …$", told)
 
 
 @pytest.mark.parametrize(

@@ -118,9 +118,19 @@ def lines_of(plan: Plan) -> Iterator[str]:
         yield f"controller     {home}: {HOMES[home]}"
     for stage in plan.stages.values():
         if stage.launcher:
-            yield f"launcher       {stage.name}: {' '.join(stage.launcher)}"
+            yield f"launcher       {stage.name}: {_launcher(stage)}"
     for lack in missing(plan.site):
         yield f"still needed   {lack}"
+
+
+def _launcher(stage: StagePlan) -> str:
+    """The words that start its ranks; `1–64` where they are a range, `…` where only the run shows them."""
+    least = most = stage.launcher
+    if stage.demand is not None:
+        least = stage.demand.narrowest.launcher if stage.demand.narrowest else most[:1]
+    if len(least) < len(most):
+        return f"{most[0]} …"
+    return " ".join(one if one == two else f"{one}–{two}" for one, two in zip(least, most, strict=True))
 
 
 # --- blocks ---------------------------------------------------------------------------------------
