@@ -77,9 +77,13 @@ def test_a_line_that_fails_is_told_with_what_it_said_and_the_command_does_not_ru
         environments:
           broken: {setup: ["true", "echo no license >&2; (exit 3)", "touch after"]}
           gone: {setup: [exit 0]}
+          unset: {setup: [set -u, 'export A=$NOT_SET']}
+          spack: {setup: [set -u], spack: [gromacs]}
         stages:
           a: {environment: broken, command: [touch, "${{ run.dir }}/ran"]}
           b: {environment: gone, command: ["true"]}
+          c: {environment: unset, command: ["true"]}
+          d: {environment: spack, command: ["true"]}
     """)
     run = project.run(code=1)
     (failed,) = run.records("fail", "a")
@@ -88,7 +92,9 @@ def test_a_line_that_fails_is_told_with_what_it_said_and_the_command_does_not_ru
         "environment 'broken': `echo no license >&2; (exit 3)` failed (exit code 3): no license"
     )
     assert not list(project.folder.rglob("ran")) + list(project.folder.rglob("after"))
-    assert run.records("fail", "b")[0]["message"] == "environment 'gone': its lines ended the shell"
+    assert run.records("fail", "b")[0]["message"] == "environment 'gone': `exit 0` ended the shell"
+    assert "'unset': `export A=$NOT_SET` failed (exit code 1" in run.records("fail", "c")[0]["message"]
+    assert "'spack': spack is not on this node: neither" in run.records("fail", "d")[0]["message"]
 
 
 @needs_lmod

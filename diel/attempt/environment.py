@@ -28,9 +28,11 @@ exec >"$diel_told.said" 2>&1
 diel_limits() { umask; ulimit -S -a; }
 diel_before=$(diel_limits)
 cd "$diel_folder" || exit 97
+trap 'printf "\0%s\0%s" "$?" "$diel_line"' EXIT
 for diel_line in "$@"; do
-  eval "$diel_line" || { diel_code=$?; printf '\0%s\0%s' "$diel_code" "$diel_line"; exit 97; }
+  eval "$diel_line" || exit
 done
+trap - EXIT
 { printf '%s\0' "$diel_before" "$(diel_limits)"; command -p env -0; } >"$diel_told"
 """
 """Evaluates lines, and writes umask and limits before and after them, then all variables."""
@@ -161,9 +163,11 @@ def _why(wanted: Prepared, said: Path, say: Callable[[str], object]) -> str:
     say(text)
     tail = text.strip()[-_SAID:]
     because = f": {tail}" if tail else ""
-    if not line:
-        return f"environment '{wanted.name}': its lines ended the shell{because}"
-    return f"environment '{wanted.name}': `{line[:200]}` failed (exit code {code}){because}"
+    what = f"`{line[:200]}`" if line else "its lines"
+    if "diel_" in line and tail:  # not of the user's
+        return f"environment '{wanted.name}': {tail}"
+    how = "ended the shell" if code in ("", "0") else f"failed (exit code {code})"
+    return f"environment '{wanted.name}': {what} {how}{because}"
 
 
 def _limits(before: str, after: str) -> tuple[str, ...]:

@@ -147,7 +147,9 @@ def _spack_lines(given: str | Sequence[str]) -> Iterator[str]:
         words = f"env activate --sh {shlex.quote(given)}"
     else:
         words = f"load --sh {shlex.join(given)}"
-    yield '[ -z "$SPACK_ROOT" ] || PATH=$SPACK_ROOT/bin:$PATH'
+    yield '[ -z "${SPACK_ROOT:-}" ] || PATH=$SPACK_ROOT/bin:$PATH'
+    lacks = "echo 'spack is not on this node: neither on PATH nor in SPACK_ROOT'"
+    yield f"type spack >/dev/null 2>&1 || {{ {lacks}; diel_found=no; false; }}"
     yield f'diel_said=$(spack {words}) && eval "$diel_said"'
 
 
