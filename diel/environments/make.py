@@ -12,7 +12,7 @@ from typing import Any
 from diel.artifacts import content, digest_of
 from diel.environments.kept import LOCK, Tell, find_tool, made, output_of
 from diel.environments.prepared import Contained, Prepared
-from diel.environments.python import files_of, make_python
+from diel.environments.python import asked_of, make_python
 from diel.environments.runtime import NoContainer, find_runtime, version_of_image
 from diel.errors import UsageError
 from diel.files import put
@@ -98,7 +98,7 @@ def stamp(given: Environment) -> str | None:
     found: list[Any] = [given.model_dump(mode="json")]
     try:
         if given.python is not None:
-            found += [content(path)[1] for path in files_of(Path(given.python.requirements), "")]
+            found += asked_of(Path(given.python.requirements))
         if given.conda is not None:
             path = Path(given.conda)
             found.append(_packages(path) if path.is_dir() else content(path)[1])

@@ -35,7 +35,7 @@ def make_python(name: str, asked: PythonPackages, kept: Path, tell: Tell) -> tup
     """
     file = Path(asked.requirements)
     said = f"environment '{name}': {file}"
-    texts = {str(path): path.read_text("utf-8") for path in files_of(file, said)}
+    texts = {str(path): path.read_text("utf-8") for path in _files(file, said)}
     if any(_EDITABLE.match(line) for text in texts.values() for line in text.splitlines()):
         hint = "its content has no version that a cache key could hold: name a wheel, or a version"
         raise UsageError(f"{said}: an editable package\n    {hint}")
@@ -87,7 +87,7 @@ def _minor(version: str) -> list[str]:
     return version.split(".")[:2]
 
 
-def files_of(file: Path, said: str, seen: frozenset[Path] = frozenset()) -> Iterator[Path]:
+def _files(file: Path, said: str, seen: frozenset[Path] = frozenset()) -> Iterator[Path]:
     """A file of requirements, and those that it names. Raises UsageError for one that cannot be read."""
     try:
         text = file.read_text("utf-8")
@@ -98,7 +98,18 @@ def files_of(file: Path, said: str, seen: frozenset[Path] = frozenset()) -> Iter
     for line in text.splitlines():
         other = _OTHER_FILE.match(line)
         if other is not None and (path := file.parent / other[1]) not in seen:
-            yield from files_of(path, said, seen | {path})
+            yield from _files(path, said, seen | {path})
+
+
+def asked_of(file: Path) -> list[str]:
+    """What a file of requirements asks for, with the content of the files that it names. Raises OSError and
+    UsageError.
+    """
+    return [
+        _with_content(line, path.parent, "")
+        for path in _files(file, "")
+        for line in path.read_text("utf-8").splitlines()
+    ]
 
 
 def _with_content(line: str, folder: Path, said: str) -> str:

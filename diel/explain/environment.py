@@ -17,7 +17,7 @@ SHOWN = 5
 
 def environment_entry(made: Prepared | None) -> dict[str, str]:
     """A task's environment for people, by its name."""
-    return {} if made is None else {made.name: made.text}
+    return {} if made is None else {made.name: f"{made.text}, digest {made.digest}"}
 
 
 def environment_changes(old: Prepared | None, new: Prepared | None) -> Iterator[tuple[str, str, Any, Any]]:
@@ -54,7 +54,9 @@ def _told(key: str, before: Any, after: Any) -> Iterator[tuple[str, str]]:
 
 def _packages(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
     """The packages that differ: `numpy 1.26.4 → 2.0.1, scipy is new`."""
-    was, now = (dict(_parts(line) for line in one["packages"]) for one in (before, after))
+    was, now = (
+        {"Python": one.get("version"), **dict(map(_parts, one["packages"]))} for one in (before, after)
+    )
     changed = [
         f"{name} {was[name]} → {now[name]}"
         if name in was and name in now
@@ -62,9 +64,6 @@ def _packages(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
         for name in sorted({*was, *now})
         if was.get(name) != now.get(name)
     ]
-    versions = [one.get("version", "") for one in (before, after)]
-    if versions[0] != versions[1]:
-        changed.insert(0, f"Python {versions[0]} → {versions[1]}")
     more = f" and {len(changed) - SHOWN} more" if len(changed) > SHOWN else ""
     return ", ".join(changed[:SHOWN]) + more or "it is made anew"
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from diel.environments.make import make
+from diel.environments.make import make, stamp
 from diel.environments.prepared import Prepared, prepared_text, read_prepared
 from diel.environments.runtime import version_of_image
 from diel.errors import UsageError
@@ -126,3 +126,24 @@ def test_a_container_cannot_see_a_path_with_a_colon(tmp_path: Path) -> None:
     folder.mkdir()
     with pytest.raises(UsageError, match="cannot see a path with a colon"):
         made(folder, container="docker://x")
+
+
+def test_what_an_environment_is_made_of_is_seen_to_change_without_a_tool(tmp_path: Path) -> None:
+    def told(**keys: Any) -> str | None:
+        return stamp(Environment.model_validate(keys).beside(tmp_path))
+
+    wheel, site = tmp_path / "own.whl", tmp_path / "mamba/lib/python3.12/site-packages"
+    (tmp_path / "more.txt").write_text("./own.whl\n")
+    (tmp_path / "requirements.txt").write_text("numpy\n-r more.txt\n")
+    wheel.write_text("one")
+    (tmp_path / "mamba/conda-meta").mkdir(parents=True)
+    seen = {told(python="requirements.txt"), told(conda="mamba"), told(setup=["umask 0"]), told()}
+    wheel.write_text("two")
+    for name, tool in {"by_pip-1.0.dist-info": "pip", "by_conda-1.0.dist-info": "conda"}.items():
+        (site / name).mkdir(parents=True)
+        (site / name / "INSTALLER").write_text(f"{tool}\n")
+    now = {told(python="requirements.txt"), told(conda="mamba"), told(setup=["umask 7"])}
+    assert len(seen | now) == 7
+    assert made(tmp_path, conda="mamba").identity["conda"]["packages"] == ["by_pip==1.0"]
+    (tmp_path / "more.txt").unlink()
+    assert told(python="requirements.txt") is None
