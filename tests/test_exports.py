@@ -214,3 +214,16 @@ def test_a_module_exports_its_files_and_two_tasks_of_one_path_are_told(tmp_path:
     assert [(tmp_path / "out" / f"{i}.csv").read_text() for i in (0, 1)] == ["0", "1"]
     project.workflow(flow.replace("${{ i }}", "${{ task.index // 2 }}")).run(code=1)
     assert "is written by 'o' of write/0 and 'o' of write/1" in project.diel("status")
+
+
+def test_a_file_of_a_directory_that_another_output_is_put_into_is_told(tmp_path: Path) -> None:
+    project = Project(tmp_path).workflow("""
+        stages:
+          tree: {command: mkdir d; echo a > d/a; echo b > d/b, outputs: {d: {path: d, export: out}}}
+          one: {command: echo one | tee p > o, outputs: {o: {path: o, export: out/a}, p: {path: p, export: out/c}}}
+        """)
+    project.run(code=1)
+    assert f"not exported: {tmp_path}/out/a is written by 'd' of tree/0 and 'o' of one/0" in project.diel(
+        "status"
+    )
+    assert below(tmp_path / "out") == ["a", "b", "c"]

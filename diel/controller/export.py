@@ -55,7 +55,6 @@ class Exporter:
         self._exports = _exports(checked.workflow, source, paths)
         self._copier = _Copier(own_files(checked.document, source, checked.modules), paths)
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="diel-export")
-        self._owners: dict[str, tuple[str, int, str]] = {}
         self._open: dict[Future[int], str] = {}
         self._outputs: defaultdict[str, _Output] = defaultdict(_Output)
 
@@ -77,36 +76,30 @@ class Exporter:
         left = [one for run in runs if run.known for index in range(run.size) for one in self._of(run, index)]
         told = {name: one["files"] for name, one in ledger.history.exports.items()}
         counts = Counter(name for name, _, _ in left)
-        for name, index, one in left:
-            self._take(name, index, one, known=told.get(name, 0) >= counts[name])
+        for name, owner, one in left:
+            self._take(name, owner, one, known=told.get(name, 0) >= counts[name])
         stages.watch_ends(self._note_end)
 
     def _note_end(self, stage: StageRun, index: int) -> None:
-        for name, place, one in self._of(stage, index):
-            self._take(name, place, one)
+        for name, owner, one in self._of(stage, index):
+            self._take(name, owner, one)
 
-    def _of(self, stage: StageRun, index: int) -> Iterator[tuple[str, int, Delivery]]:
-        """What a task exports: the name of each output, the task's index, and what is copied where."""
+    def _of(self, stage: StageRun, index: int) -> Iterator[tuple[str, str, Delivery]]:
+        """What a task exports: the name of each output, whose it is, and what is copied where."""
         exports = self._exports.get(stage.name)
         if exports is None or not stage.history.is_good(index):
             return
         try:
             scope = self._stages.recipes[stage.name].scope(index)
             for one in exports.of(scope, self._ledger.results.record(stage.name, index)):
-                yield f"{stage.name}.{one.output}", index, one
+                yield f"{stage.name}.{one.output}", f"'{one.output}' of {stage.name}/{index}", one
         except (DielError, KeyError) as error:
             self._outputs[stage.name].failed.append(f"{stage.task(index)}: {error}")
 
-    def _take(self, name: str, index: int, one: Delivery, *, known: bool = False) -> None:
-        owner = name.rpartition(".")[0], index, one.output
-        first, output = self._owners.setdefault(one.target, owner), self._outputs[name]
-        if first != owner:
-            others = " and ".join(f"'{label}' of {stage}/{task}" for stage, task, label in (first, owner))
-            output.failed.append(f"{one.target} is written by {others}")
-            return
-        folder = os.path.dirname(one.target)
+    def _take(self, name: str, owner: str, one: Delivery, *, known: bool = False) -> None:
+        folder, output = os.path.dirname(one.target), self._outputs[name]
         output.folder = os.path.commonpath([output.folder or folder, folder])
-        self._open[self._pool.submit(self._copier.deliver, one, known=known)] = name
+        self._open[self._pool.submit(self._copier.deliver, one, owner, known=known)] = name
 
     def _settle(self) -> None:
         for future in [future for future in self._open if future.done()]:
@@ -149,21 +142,29 @@ class _Copier:
         self._own = own
         self._runs = os.path.realpath(paths.root.parent)
         self._root = str(paths.root)
+        self._owners: dict[str, str] = {}
+
         self.stopped = False
 
-    def deliver(self, one: Delivery, *, known: bool) -> int:
+    def deliver(self, one: Delivery, owner: str, *, known: bool) -> int:
         """Returns how many files it copied; `known` says that the run has recorded these as copied.
 
         Raises DielError, which names the target, where it cannot be written.
         """
-        copied = 0
+        copied, clash = 0, ""
         for source, target in _files(one):
+            first = self._owners.setdefault(target, owner)
+            if first != owner:
+                clash = f"{target} is written by {' and '.join(sorted((first, owner)))}"
+                continue
             try:
                 self._refuse(target)
                 copied += self._copy(source, target, known=known)
             except (OSError, ValueError) as error:
                 message = f"{target} cannot be written: {reason(error)}; the result is {source}"
                 raise DielError(message) from error
+        if clash:
+            raise DielError(clash)
         return copied
 
     def _refuse(self, target: str) -> None:
@@ -223,7 +224,8 @@ def export_again(run: Recorded) -> int:
     for name, exports in _exports(run.workflow, source, paths).items():
         for record in run.results(name):
             scope = view.recipe(name).scope(record["index"])
-            copied += sum(copier.deliver(one, known=True) for one in exports.of(scope, record))
+            for one in exports.of(scope, record):
+                copied += copier.deliver(one, f"'{one.output}' of {name}/{record['index']}", known=True)
     return copied
 
 

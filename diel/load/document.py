@@ -73,10 +73,14 @@ _ELSEWHERE = (
 )
 """Keys outside the axes whose texts can hold expressions, evaluated task by task."""
 _STRAY = (
-    "an expression where none is evaluated",
     "expressions belong in command, params, env, files, outputs, when, initially, resources, timeout and "
-    "retries, and hp.NAME in axes",
+    "retries, and hp.NAME in axes"
 )
+_STRAY_IN = {
+    "match": r"it is one pattern for all tasks: write \S+ for what differs, and choose by `pick`",
+    **dict.fromkeys(("column", "key"), "it is the same for all tasks; `file` may hold expressions"),
+}
+"""What to do instead, where that depends on the key."""
 
 
 @dataclass(frozen=True)
@@ -225,7 +229,8 @@ def _settled(
 ) -> tuple[dict[str, Any], dict[tuple[str, int, int], str]]:
     """The data with the axes' expressions evaluated, and the value of each by its place."""
     texts, stray = _expressions(data)
-    problems += [source.problem(key, *_STRAY) for key in stray]
+    where = "an expression where none is evaluated"
+    problems += [source.problem(key, where, _STRAY_IN.get(str(key[-1]), _STRAY)) for key in stray]
     notes: dict[tuple[str, int, int], str] = {}
     if not texts:
         return data, notes

@@ -61,7 +61,7 @@ class Rendering(SpecModel):
     def flaws(self) -> Iterator[Flaw]:
         flaw = target_flaw(EXPRESSION.sub("x", self.target))
         if "${{" in self.template:
-            hint = "write one stage for each, or put the choice into the template"
+            hint = "write one stage for each, as `extends` makes short, or put the choice into the template"
             yield Flaw("the name of a template takes no expressions", hint, ("template",))
         elif flaw:
             hint = "write another path, relative to the task's directory"
