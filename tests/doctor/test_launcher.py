@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -10,29 +10,11 @@ import pytest
 from diel.doctor import launcher
 from diel.doctor.launcher import check_launcher, check_ranks
 from diel.site import Site
+from tests.doctor.conftest import Install
 
-Install = Callable[[str, str], Path]
 LAUNCHER = ["mpiexec", "-n", "{ranks}"]
 POOLS = {"all": {"cores": 2}}
 SITE = Site.model_validate({"name": "here", "scheduler": "local", "launcher": LAUNCHER, "pools": POOLS})
-
-
-@pytest.fixture
-def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
-    """Makes shell scripts, which are all the launcher that are found."""
-
-    def find(name: str) -> str | None:
-        return str(tmp_path / name) if (tmp_path / name).exists() else None
-
-    def make(name: str, script: str) -> Path:
-        path = tmp_path / name
-        path.write_text(f"#!/bin/sh\n{script}\n")
-        path.chmod(0o755)
-        return path
-
-    monkeypatch.setattr(launcher, "find_program", find)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    return make
 
 
 def test_a_launcher_that_is_not_here_is_named_with_the_site(install: Install) -> None:

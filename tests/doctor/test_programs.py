@@ -2,33 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from diel.doctor import programs
 from diel.doctor.programs import attempt, check_dot, check_lammps, last
-
-Install = Callable[[str, str], Path]
-
-
-@pytest.fixture
-def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
-    """Makes shell scripts, which are all the programs that are found."""
-
-    def find(name: str) -> str | None:
-        return str(tmp_path / name) if (tmp_path / name).exists() else None
-
-    def make(name: str, script: str) -> Path:
-        path = tmp_path / name
-        path.write_text(f"#!/bin/sh\n{script}\n")
-        path.chmod(0o755)
-        return path
-
-    monkeypatch.setattr(programs, "find_program", find)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    return make
+from tests.doctor.conftest import Install
 
 
 def test_a_program_is_tried_with_its_output_and_what_does_not_start_has_failed(
