@@ -17,6 +17,7 @@ Each message says what is wrong, where, what was expected and what to do next.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 from itertools import islice
@@ -146,6 +147,11 @@ def first_problems(problems: Iterable[Problem]) -> list[Problem]:
 def counted(number: int, word: str) -> str:
     """A number of things: "1 task", "2,000 tasks"."""
     return f"{number:,} {word}{'' if number == 1 else 's'}"
+
+
+def likeness(message: str) -> str:
+    """A message without numbers and paths: what says the same about several tasks then is the same."""
+    return re.sub(r"0x[0-9a-fA-F]+|\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|/[\w./-]+", "#", message)
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

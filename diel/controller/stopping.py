@@ -7,7 +7,6 @@ any other, which the next controller drops: `resume` begins to count anew.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
@@ -15,7 +14,7 @@ from diel.blocks.dispatcher import Dispatcher
 from diel.check.imports import missing
 from diel.controller.finder import Finder
 from diel.controller.stages import Stages
-from diel.errors import counted
+from diel.errors import counted, likeness
 from diel.journal.stage_history import ranges
 from diel.project.requests import is_anyway
 from diel.spec.stopping import most_failures
@@ -30,8 +29,6 @@ if TYPE_CHECKING:
 
 FEW = 4
 """A stage is not held for fewer tasks than this, nor for fewer than twice those that failed."""
-VARYING = re.compile(r"0x[0-9a-fA-F]+|\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|/[\w./-]+")
-"""What differs between messages of failures that are alike."""
 
 
 class Stopping:
@@ -106,7 +103,7 @@ class Stopping:
         began = "attempt" in said  # what could not even be made costs nothing, and fails alone
         if not (stage.spec.hold and ends and began) or stage.name in self._stages.together:
             return False
-        how = f"{said['class']} {said.get('exit_code')} {VARYING.sub('#', _way(said))}"
+        how = f"{said['class']} {said.get('exit_code')} {likeness(_way(said))}"
         first, count = self._alike.get(stage.name, (how, 0))
         if how != first or _is_good(stage):
             self._alike[stage.name] = "", 0

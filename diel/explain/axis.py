@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from statistics import median
 
 from diel.axes.adaptive import NOT_BEGUN, Adaptive, Standing
-from diel.errors import counted
+from diel.errors import counted, likeness
 from diel.explain.text import Explanation
 from diel.journal.axis_history import Course, Trial
 from diel.results.view import RunView
@@ -21,8 +20,6 @@ from diel.tasks.link import Link
 
 SHOWN = 5
 """The most courses of one axis, picked points, or reasons to list."""
-VARYING = re.compile(r"0x[0-9a-fA-F]+|\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|/[\w./-]+")
-"""The parts that differ between messages about the same problem: numbers and paths."""
 
 
 def explain_axis(axis: AxisStatus) -> Explanation:
@@ -108,7 +105,7 @@ def points_never_came(view: RunView, stage: str, indices: Iterable[int]) -> list
                 pruned.setdefault(axis.label, f"{stage}/{index}")
             else:
                 reason = _never(view, axis, place)
-                found.setdefault(VARYING.sub("#", reason), reason)
+                found.setdefault(likeness(reason), reason)
     run = view.run.paths.run_id
     trials = [
         f"pruned with their {each}; `diel explain {run} {task}` tells why" for each, task in pruned.items()

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from diel.errors import counted
+from diel.errors import counted, likeness
 from diel.explain.advice import again_step, next_step
-from diel.explain.axis import VARYING, explain_axis, points_awaited, points_never_came
+from diel.explain.axis import explain_axis, points_awaited, points_never_came
 from diel.explain.block import awaited_text, blocks_shown, ended_blocks, place_of, wait_for_block
 from diel.explain.cause import because, why_computed
 from diel.explain.gang import partners_awaited, room_awaited
@@ -103,7 +103,7 @@ def _failures(run: Recorded, stage: str) -> Iterator[Explanation]:
     groups: dict[tuple[str, str, str], list[int]] = {}
     for index in sorted(last):
         record = last[index]
-        message = VARYING.sub("#", f"{record.get('message', '')} {record.get('headline', '')}")
+        message = likeness(f"{record.get('message', '')} {record.get('headline', '')}")
         sort = (record.get("class", "app"), message, history.tolerated.get(index, ""))
         groups.setdefault(sort, []).append(index)
     for (kind, _, tolerated), indices in groups.items():
