@@ -14,7 +14,9 @@ from diel.expressions import ExpressionError, Template, parse
 from diel.expressions.program import SHELLS, begin, evaluated, executed, printed
 from diel.expressions.shell import VALUE, Quotes, Unquotable, Word, commands, places
 from diel.load import Document
+from diel.load.nodes import Key
 from diel.site import Site
+from diel.spec.forms.axis import bare
 from diel.spec.stage import reads_quotes, shell_name
 
 _LONGEST = 300
@@ -32,6 +34,8 @@ _HINTS = {
 }
 _GIVEN = "pass it as an argument: sh -c 'echo \"$@\"' sh ${{ ... }}"
 _FILE = re.compile(r"[\w.-]*\w\.\w+")
+_MAESTRO = re.compile(r"\$\((\w+)\)")
+_SNAKEMAKE = re.compile(r"(?<!\{)\{(\w+)\}")
 _SHORT = 6
 """Names of files that are no longer are like many others."""
 _PLAIN = re.compile(r"[A-Za-z0-9_./+-]+")
@@ -61,8 +65,34 @@ def check_command(found: Check, name: str) -> None:
         return  # which has its own message
 
 
-def mistyped_outputs(document: Document) -> Iterator[Problem]:
-    """Warnings: outputs whose file a command does not name, though it names one that is called nearly so."""
+def remarks(document: Document) -> Iterator[Problem]:
+    """Warnings: what is right, and hardly meant."""
+    yield from _foreign_parameters(document)
+    yield from _mistyped_outputs(document)
+
+
+def _foreign_parameters(document: Document) -> Iterator[Problem]:
+    """Parameters as other tools write them, which a shell or a path takes as they are."""
+    for name, stage in document.spec.stages.items():
+        axes = {label: document.spec.axes[label] for label in stage.over}
+        known = {one for label, axis in axes.items() for one in axis.parameters_of(label) or (bare(label),)}
+        texts: list[tuple[Key, re.Pattern[str], str]] = [
+            (("outputs", label), _SNAKEMAKE, output.path or output.file or "")
+            for label, output in stage.outputs.items()
+        ]
+        if isinstance(stage.command, str):
+            texts.insert(0, (("command",), _MAESTRO, stage.command))
+        for key, pattern, text in texts:
+            for match in pattern.finditer(text):
+                if match[1] in known or match[1] == "LAUNCHER":
+                    right = match[1] if match[1] in known else "launcher"
+                    message = f"'{match[0]}' is taken as it is, and not as an expression"
+                    hint = f"write ${{{{ {right} }}}}"
+                    yield document.problem(("stages", name, *key), message, hint)
+
+
+def _mistyped_outputs(document: Document) -> Iterator[Problem]:
+    """Outputs whose file a command does not name, though it names one that is called nearly so."""
     for name, stage in document.spec.stages.items():
         words = (stage.command,) if isinstance(stage.command, str) else stage.command or ()
         text = " ".join(word for word in words if isinstance(word, str))

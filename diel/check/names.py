@@ -22,11 +22,11 @@ from diel.spec.rendering import TEXT
 _TASK = ("id", "index", "attempt", "stage")
 _RUN = ("id", "dir")
 _CORES = "a command reads how many cores each process has from $OMP_NUM_THREADS"
-_ELSEWHERE = {
+_IN_COMMAND = {
     **dict.fromkeys(("resources", "threads", "cores", "cpus"), _CORES),
     "env": "a command reads such variables itself: $HOME",
-    "wildcards": "write the axis parameter alone",
 }
+_ELSEWHERE = {"wildcards": "write the axis parameter alone", "attempt": "write task.attempt"}
 """Where what other tools name so is found."""
 
 
@@ -196,7 +196,8 @@ def _unknown(first: str, names: Names, place: str) -> tuple[str, str] | None:
             return None if names.open_axes else _outside(first, label, names)
     known = [*names.parameters, *names.open_axes, *(name for name in names.keyed if name != names.own)]
     known += [LAUNCHER] if misplaced(names.stage, place) is None else []
-    near = did_you_mean(first, known) or (_ELSEWHERE.get(first, "") if place == "command" else "")
+    near = did_you_mean(first, known) or _ELSEWHERE.get(first, "")
+    near = near or (_IN_COMMAND.get(first, "") if place == "command" else "")
     if names.open_axes and not near:
         return None
     return f"no name '{first}' here", near or f"there are: {', '.join(known)}"

@@ -207,7 +207,7 @@ _ALLOWED = (*_NODES, *OPERATORS, ast.And, ast.Or)
 _COMPREHENSION = "comprehensions are not allowed; compute it in a module"
 _REFUSED: dict[type[ast.AST], str] = {
     ast.JoinedStr: "f-strings are not allowed; put several ${{ }} into the text",
-    ast.Lambda: "functions cannot be made in an expression",
+    ast.Lambda: "functions cannot be made in an expression; the attempt is task.attempt",
     **dict.fromkeys((ast.ListComp, ast.GeneratorExp, ast.DictComp, ast.SetComp), _COMPREHENSION),
     ast.Is: "`is` is not allowed; write ==",
     ast.IsNot: "`is not` is not allowed; write !=",
@@ -396,7 +396,8 @@ def _missing(chain: Chain, scope: Any) -> tuple[str, str]:
             message = f"'{before}' has no '{name}'" if before else f"unknown name '{name}'"
             return message, did_you_mean(name, _names(value))
         except TypeError:
-            return f"'{before}' is {noun(value)} and has no '{name}'", ""
+            hint = f"write size({before})" if name == "size" else ""
+            return f"'{before}' is {noun(value)} and has no '{name}'", hint
     return f"'{'.'.join(chain)}' cannot be read", ""
 
 

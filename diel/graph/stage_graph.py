@@ -17,7 +17,7 @@ _SHORT = 1e-9
 
 
 class Published(NamedTuple):
-    """A hyperparameter that is read as another stage published it."""
+    """A hyperparameter that is read with the value that another stage gave it."""
 
     name: str
     given: Hyperparameter

@@ -34,7 +34,8 @@ _KEYS: dict[str, str] = {
     "params": "parameters args arguments kwargs with config settings options params_",
     "env": "envs variables vars env_vars environ",
     "over": "foreach for_each matrix sweep axes axis with_items scatter expand each grid loop_over map",
-    "retries": "retry max_retries retry_limit attempts restarts retry_strategy max_attempts tries",
+    "retries": "retry max_retries maxretries retry_limit attempts restarts retry_strategy max_attempts tries "
+    "error_strategy errorstrategy",
     "inputs": "input in data consumes takes reads",
     "outputs": "output out produces artifacts writes results",
     "when": "if condition only_if run_if unless active_if active conditions depends_on parent",
@@ -50,6 +51,8 @@ _KEYS: dict[str, str] = {
     "environment": "container image conda venv virtualenv software runtime env_name",
     "environments": "envs containers software profiles",
     "python": "pip requirements venv virtualenv uv pip_requirements",
+    "container": "singularity apptainer charliecloud podman shifter docker",
+    "variables": "env envs vars environ exports",
     "modules": "module module_load envmodules lmod",
     "requirements": "file path packages",
     "image": "name file sif docker",
@@ -110,7 +113,7 @@ _KEYS: dict[str, str] = {
     "initially": "initial init default start first initial_value initial_values begin seed",
     "path": "file filename name location glob",
     "value": "type result parameter",
-    "export": "exports deliver copy_to copyto save_as link",
+    "export": "exports publish publishdir publish_dir deliver copy_to copyto save_as link",
     "template": "source src from tmpl template_file jinja",
     "match": "regex regexp pattern re grep search",
     "column": "col field",
@@ -128,7 +131,7 @@ _KEYS: dict[str, str] = {
     "columns": "cols fields parameters names header",
     # site files: what schedulers, Parsl, Nextflow, Snakemake and others call it
     "scheduler": "provider system resource_manager batch_system workload_manager lrms type kind",
-    "extends": "extend base inherits inherit parent from include like",
+    "extends": "extend base inherits inherit parent from include like template templates",
     "pools": "pool partitions partition queues queue executors executor nodes node_types machines hosts",
     "account": "project allocation bank charge_account account_name accounting project_name charge",
     "account_required": "requires_account needs_account",
@@ -188,6 +191,14 @@ _VALUES: dict[str, str] = {
     "read": "ro read-only readonly",
 }
 
+_FAR = {
+    "launcher": "a stage or a pool of a site chooses one: stages: {NAME: {resources: {launcher: …}}}",
+    "launchers": "their words go into a site file: schedulers/NAME.yaml",
+}
+"""Where keys of a whole file go that are neither its own nor one level down."""
+
+_OF_ENVIRONMENT = ("conda", "container", "modules", "setup", "spack")
+
 KEYS: dict[str, tuple[str, ...]] = {}
 for _word, _others in _KEYS.items():
     for _other in _others.split():
@@ -198,12 +209,16 @@ VALUES = {other: word for word, others in _VALUES.items() for other in others.sp
 def unknown_hint(key: Key, root: type[SpecModel]) -> str:
     """What to do about an unknown key: the one that was meant, where it belongs, or the known keys."""
     word, models = str(key[-1]), models_at(key[:-1], root)
+    if key[0] == "stages" and len(key) == 3 and word in _OF_ENVIRONMENT:
+        return f"write environments: {{NAME: {{{word}: …}}}} in the file, and environment: NAME here"
     meant = meant_key(word, models, near=False)
     if meant:
         return f"did you mean '{meant}'?"
     below = _home_below(word, models)
     if below:
         return below
+    if len(key) == 1 and word in _FAR:
+        return _FAR[word]
     meant = meant_key(word, models)
     return f"did you mean '{meant}'?" if meant else f"keys here: {', '.join(_keys(models))}"
 

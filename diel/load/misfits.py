@@ -124,7 +124,7 @@ def _misfits(errors: Iterable[Any], data: Any, root: type[SpecModel]) -> Iterato
             # A branch of a union that says more than that the type is wrong.
             yield from _said(key, sayings[0], root)
         elif not any(len(other) > len(key) and other[: len(key)] == key for other in places):
-            yield _wrong_kind(key, refusals)
+            yield _wrong_kind(key, refusals, root)
 
 
 def _is_partial(key: Key) -> bool:
@@ -173,13 +173,17 @@ def _said(key: Key, error: Any, root: type[SpecModel]) -> Iterator[Flaw]:
         yield Flaw(_bound(kind, context, error["input"]), hint, key, at_key=at_key)
 
 
-def _wrong_kind(key: Key, refusals: Sequence[Any]) -> Flaw:
+def _wrong_kind(key: Key, refusals: Sequence[Any], root: type[SpecModel]) -> Flaw:
     value = refusals[0]["input"]
     words = list(dict.fromkeys(_KINDS[error["type"]] for error in refusals))
     if "a number" in words:
         words = [word for word in words if word != "a whole number"]
     expected = words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
-    return Flaw(f"expected {expected}, found {found(value)}", _kind_hint(expected, value, key), key)
+    return Flaw(
+        f"expected {expected}, found {found(value)}",
+        _kind_hint(expected, value, key) or description(key, root),
+        key,
+    )
 
 
 def _kind_hint(expected: str, value: Any, key: Key) -> str:

@@ -25,7 +25,10 @@ def _located(path: str, folder: Path) -> str:
 def named(value: Any) -> Any:
     """A stage's `environment`, as written. Raises Flaws where it is no text."""
     if isinstance(value, dict):
-        raise refuse("expected the name of an environment, found a mapping", "variables go under `env`")
+        raise refuse(
+            "expected the name of an environment, found a mapping",
+            "define it under `environments`, and write its name here; variables alone go under `env`",
+        )
     if not isinstance(value, str) and value is not None:
         raise refuse(f"expected the name of an environment, found {found(value)}")
     return value

@@ -81,7 +81,7 @@ def _way_flaws(output: Extracted) -> Iterator[Flaw]:
     elif output.key is not None:
         file = output.file or "stdout"
         lines = "${{" in file or file in ("stdout", "stderr") or format_of(file) == "table"
-        if parts_of(output.key) is None:
+        if parts_of(output.key) is None or output.key.startswith("$"):
             hint = "write keys and indices as in energies.total or steps[-1].energy"
             yield Flaw(f"{found(output.key)} is no place in JSON", hint, ("key",))
         elif "pick" in output.model_fields_set and not lines:

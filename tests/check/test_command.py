@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from diel.check.command import remarks
 from diel.errors import SpecError
 from tests.check.asking import checked, problems
 
@@ -128,3 +129,20 @@ def test_what_is_shown_does_what_was_meant(folder: Path) -> None:
     done = subprocess.run(words, capture_output=True, text=True, check=True, cwd=folder)
     assert done.stdout == f"<{hostile}> {hostile}"
     assert not (folder / "pwned").exists()
+
+
+@pytest.mark.parametrize(
+    ("rest", "told"),
+    [
+        ('command: "run $(p) > a.out"', ["'$(p)' is taken as it is", "write ${{ p }}"]),
+        ('command: "$(LAUNCHER) run"', ["'$(LAUNCHER)' is taken as it is", "write ${{ launcher }}"]),
+        ('command: [run], outputs: {o: "a_{p}.out"}', ["'{p}' is taken as it is", "write ${{ p }}"]),
+        ('command: "run > result.dat", outputs: {o: reslt.dat}', ["it names 'result.dat'"]),
+        ('command: "run $(date) ${p} > a_$p.out", outputs: {o: "a_${{ p }}.out"}', []),
+    ],
+)
+def test_what_is_right_and_hardly_meant_is_remarked(folder: Path, rest: str, told: list[str]) -> None:
+    known = checked(folder, f"axes: {{p: {{values: [1]}}}}\nstages:\n  s: {{over: [p], {rest}}}\n")
+    said = "\n".join(map(str, remarks(known.document)))
+    assert [one for one in told if one not in said] == []
+    assert bool(said) == bool(told)

@@ -7,7 +7,7 @@ from typing import Unpack
 import click
 
 from diel.blocks.script import NeverRuns
-from diel.check.command import mistyped_outputs
+from diel.check.command import remarks
 from diel.cli.options import Asked, anew_options, dry_run_option, fail_fast_option, workflow_options
 from diel.controller.start import discard, start
 from diel.plan import prepare
@@ -31,7 +31,7 @@ def command(
         return 0
     fresh = not asked["runs"].exists()
     plan = prepare(**asked)
-    for problem in mistyped_outputs(plan.checked.document):
+    for problem in remarks(plan.checked.document):
         click.echo(f"warning: {problem}", err=True)
     controller = start(plan, asked["runs"], use_cache=not no_cache, begin_at=begin_at, fail_fast=fail_fast)
     try:

@@ -7,7 +7,7 @@ from typing import Unpack
 
 import click
 
-from diel.check.command import mistyped_outputs
+from diel.check.command import remarks
 from diel.cli.options import Asked, json_option, workflow_options
 from diel.errors import Problem, SpecError, UsageError, counted
 from diel.plan import Plan, prepare
@@ -30,7 +30,7 @@ def command(as_json: bool, **asked: Unpack[Asked]) -> int:
         wrong = [problem._asdict() for problem in problems]
         click.echo(json.dumps({"valid": False, "file": file, "problems": wrong}))
         return error.exit_code
-    warnings = list(mistyped_outputs(plan.checked.document))
+    warnings = list(remarks(plan.checked.document))
     stages, known = len(plan.stages), {"tasks": plan.tasks, "tasks_known": _known_tasks(plan)}
     document = {"valid": True, "file": file, "problems": [], "workflow": plan.workflow.name, "stages": stages}
     said = f"{file}: good: {counted(stages, 'stage')}, {tasks_text(plan)}"
