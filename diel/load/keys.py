@@ -52,7 +52,7 @@ _KEYS: dict[str, str] = {
     "environments": "envs containers software profiles",
     "python": "pip requirements venv virtualenv uv pip_requirements",
     "container": "singularity apptainer charliecloud podman shifter docker",
-    "variables": "env envs vars environ exports",
+    "variables": "env envs vars environ",
     "modules": "module module_load envmodules lmod",
     "requirements": "file path packages",
     "image": "name file sif docker",

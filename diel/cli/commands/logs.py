@@ -11,7 +11,7 @@ from typing import BinaryIO
 import click
 
 from diel.cli.attempt import PRINTED, AttemptOutput, find_output
-from diel.cli.chosen import one_task
+from diel.cli.chosen import named_tasks, one_task
 from diel.cli.options import runs_option
 from diel.cli.target import complete_task, run_and_rest
 from diel.journal.segment import Reader
@@ -54,7 +54,7 @@ def command(words: tuple[str, ...], runs: Path, attempt: int | None, kind: str |
                 what = "reported no metrics" if kind == "metrics" else "printed nothing to "
                 what += "" if kind == "metrics" else " or ".join(wanted)
                 more = " so far; --follow waits for more" if output.state is TaskState.RUNNING else ""
-                _tell(f"{output.task} {what}{more}")
+                _tell(f"{named_tasks(paths, task[0], [task[1]])[0]} {what}{more}")
     finally:
         _close(files)
     if output is not None and output.state is TaskState.FAILED:  # what a reader wants to know first
