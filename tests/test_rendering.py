@@ -21,17 +21,18 @@ stages:
   solve:
     over: [material]
     inputs: {mesh: mesh.mesh}
-    files: {deck: {template: deck.in, path: "in/${{ material }}.in"}, go: {template: go.sh}}
+    files: {pot: pot.dat, deck: {template: deck.in, path: "in/${{ material }}.in"}, go: {template: go.sh}}
     command: 'cat ${{ files.deck }}; ./go.sh'
 """
 DECK = """&control prefix = ${{ fortran(material) }}, tol = ${{ fortran(hp.tol) }} /
-mesh ${{ inputs.mesh }} n ${{ mesh.n }} bytes ${{ size(inputs.mesh) }} task ${{ task.id }} ${HOME} $((1+2)) $${{ x }}
+mesh ${{ inputs.mesh }} n ${{ mesh.n }} bytes ${{ size(inputs.mesh) }} ${{ size(files.pot) }} task ${{ task.id }} ${HOME} $((1+2)) $${{ x }}
 """
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
     (tmp_path / "deck.in").write_text(DECK)
+    (tmp_path / "pot.dat").write_text("12345")
     (tmp_path / "go.sh").write_text("#!/bin/sh\necho go ${{ run.id }}\n")
     os.chmod(tmp_path / "go.sh", 0o755)
     return Project(tmp_path).workflow(FLOW)
@@ -42,7 +43,7 @@ def test_a_template_is_filled_in_for_each_task_and_a_script_can_be_run(project: 
     mesh = run.artifact("mesh", "mesh", 1)
     assert run.stdout("solve", 1).splitlines() == [
         "&control prefix = 'ge', tol = 1.0d-10 /",
-        f"mesh {mesh} n 7 bytes 3 task solve/1 ${{HOME}} $((1+2)) ${{{{ x }}}}",
+        f"mesh {mesh} n 7 bytes 3 5 task solve/1 ${{HOME}} $((1+2)) ${{{{ x }}}}",
         "go flow-1",
     ]
     assert (run.task_dir("solve", 0) / "in" / "si.in").is_file()
@@ -50,6 +51,7 @@ def test_a_template_is_filled_in_for_each_task_and_a_script_can_be_run(project: 
 
 def test_what_is_filled_in_is_the_key_and_not_where_it_lies(project: Project) -> None:
     project.run()
+    assert "4 cached" in project.diel("run", "flow.yaml")
     (project.folder / "other.in").write_text(DECK.replace("hp.tol", "1e-10"))
     project.workflow(FLOW.replace("deck.in", "other.in").replace("| tee", "| cat | tee"))
     assert "4 tasks done (2 cached)" in project.diel("run", "flow.yaml")  # another mesh of the same content

@@ -6,7 +6,7 @@ import posixpath
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from diel.artifacts import Artifact, digest_of
+from diel.artifacts import Artifact, File, digest_of
 from diel.attempt.bundle import Rendered
 from diel.errors import ModuleError
 from diel.expressions import ExpressionError, Template, parse
@@ -73,7 +73,7 @@ class _Keyed(Mapping[str, Any]):
 
     def __getitem__(self, name: str) -> Any:
         if self._depth == 0 and name in ("run", "files"):
-            return dict.fromkeys(self._inner[name], name)
+            return _Named(self._inner[name], name)
         value = self._inner[name]
         if self._depth == 0 and name == "task":
             return {**value, "attempt": 0}
@@ -84,6 +84,18 @@ class _Keyed(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return len(self._inner)
+
+
+class _Named(_Keyed):
+    """A mapping of paths in which each is its name; files know their size."""
+
+    def __init__(self, inner: Mapping[str, Any], name: str) -> None:
+        super().__init__(inner, 1)
+        self._name = name
+
+    def __getitem__(self, name: str) -> str:
+        text, path = f"{self._name}.{name}", self._inner[name]
+        return Artifact(text, text, size=path.bytes) if isinstance(path, File) else text
 
 
 def _as_keyed(value: Any, depth: int) -> Any:

@@ -49,6 +49,14 @@ def test_two_templates_that_give_the_same_have_one_key_unless_it_is_written_else
     assert of("a").digests(scope(path="e.in")) != of("a").digests(scope())
 
 
+def test_the_name_of_another_file_is_in_the_key_and_not_its_place() -> None:
+    def key(name: str, folder: str) -> dict[str, str]:
+        files = {"deck": "d.in", "a": f"{folder}/a.dat", "b": f"{folder}/b.dat"}
+        return of(f"${{{{ files.{name} }}}}").digests(scope(files=files))
+
+    assert key("a", "/one") == key("a", "/two") != key("b", "/one")
+
+
 def test_the_attempt_is_not_in_the_key() -> None:
     text = "${{ task.attempt }}"
     assert of(text).digests(scope(task={"attempt": 2})) == of(text).digests(scope())
