@@ -103,9 +103,10 @@ def _files(file: str, task_dir: str) -> list[str]:
             return [f"/dev/fd/{number}"]
     if os.path.isfile(whole):  # also one whose name could be a pattern, as `Al[fcc].out`
         return [whole]
-    if not (found := matching(file, task_dir)):
+    paths = [os.path.join(task_dir, name) for name in matching(file, task_dir)]
+    if not (files := [*filter(os.path.isfile, paths)]):  # a pipe would be read for ever
         raise Breach(f"no file '{file}'; the task wrote {written(task_dir)}")
-    return [os.path.join(task_dir, name) for name in found]
+    return files
 
 
 def _called(path: str, task_dir: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -152,6 +153,14 @@ def test_a_name_that_could_be_a_pattern_is_one_file_and_so_is_a_folder(tmp_path:
     assert take(folder, "E=2\n", file="Al?.out", match=r"E=(\d)") == 2
     (folder / "Al?.out").rename(folder / "Alx.out")
     (folder / "Al.out").mkdir()
+    os.mkfifo(folder / "Al-.out")
+    with pytest.raises(ModuleError, match=r"no file 'Al-\.out'"):
+        extract(
+            {"e": plain(Output.model_validate({"value": "int", "file": "Al-.out", "match": "E"}))},
+            {"e": "Al-.out"},
+            str(folder),
+            {},
+        )
     output = plain(
         Output.model_validate({"value": "int", "file": "Al*.out", "match": r"E=(\d)", "pick": "all"})
     )
