@@ -439,6 +439,22 @@ def test_an_expression_chooses_the_environment_of_each_task(project: Project) ->
     run = project.workflow(text.replace("second", "third")).run()
     assert run.counts("a") == {"cached": 1, "done": 1}
     assert (run.root / "tasks/a/1/stdout").read_text() == "third\n"
+    assert "why: its environment: two" in project.diel("explain", "last", "a/1")
+
+
+def test_an_axis_may_be_named_as_what_it_chooses(project: Project) -> None:
+    text = """
+        axes: {environment: {values: [one, two]}}
+        environments: {one: {variables: {WHO: first}}, two: {variables: {WHO: second}}}
+        stages:
+          a: {over: [environment], environment: "${{ environment }}", command: 'echo "$WHO ${{ environment }}"'}
+          b: {over: [environment], environment: "${{ environment and 'one' }}", module: "says:it"}
+    """
+    project.module("says", "def it(environment: str) -> str: return environment")
+    assert project.workflow(text).run().values("b", "result") == ["one", "two"]
+    run = project.workflow(text.replace("second", "third")).run()
+    assert (run.root / "tasks/a/1/stdout").read_text() == "third two\n"
+    assert run.values("b", "result") == ["one", "two"]
 
 
 def test_threads_are_those_of_the_environment_and_a_stage_beats_them(project: Project) -> None:

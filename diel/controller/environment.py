@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 from diel.check.environment import definitions_of
@@ -51,16 +52,19 @@ def make_environments(plan: Plan, runs: Path, folder: Path | None = None) -> dic
 def _lacking(plan: Plan, made: Mapping[str, Prepared]) -> Iterator[Problem]:
     """Stages whose functions are in no package of their environment. Nothing is imported."""
     ask = "import sys; from importlib.util import find_spec; print(find_spec(sys.argv[1]) and 1)"
-    for stage, module in plan.checked.modules.items():
-        one = made.get(plan.workflow.stages[stage].environment or "")
-        python = f"{one.prefix or os.path.dirname(one.conda)}/bin/python3" if one is not None else ""
+    known = cache(lambda python, package: output_of([python, "-c", ask, package], python).strip() == "1")
+    for name, module in plan.checked.modules.items():
+        stage = plan.workflow.stages[name]
+        one = made.get(stage.environment or "")
+        if one is None or module.digest or {"modules", "setup"} & one.identity.keys():
+            continue  # lines can say where more packages are
+        python = f"{one.prefix or os.path.dirname(one.conda)}/bin/python3"
         package = module.reference.partition(":")[0].partition(".")[0]
-        if one is None or module.digest or not os.path.isfile(python):
-            continue
-        if output_of([python, "-c", ask, package], f"environment '{one.name}'").strip() != "1":
+        named = "PYTHONPATH" in {*stage.env, *one.variables}
+        if not named and os.path.isfile(python) and not known(python, package):
             message = f"environment '{one.name}' has no package '{package}'"
             hint = "correct the name, or add what brings it to the packages of that environment"
-            yield plan.checked.document.problem(("stages", stage, "module"), message, hint)
+            yield plan.checked.document.problem(("stages", name, "module"), message, hint)
 
 
 def kept_place(site: Site, runs: Path) -> Path:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from diel.environments.prepared import Prepared, read_prepared
+from diel.expressions import parse
 from diel.paths import RunPaths
 from diel.spec import Stage
-from diel.tasks.stage_run import StageRun
 
 
 def environments_of_stage(stage: Stage, paths: RunPaths) -> Mapping[str, Prepared] | None:
@@ -27,20 +28,17 @@ def environment_part(stage: Stage, paths: RunPaths) -> dict[str, str]:
     return {"environment": made[stage.environment].digest} if made else {}
 
 
-def keyed_by_task(run: StageRun, paths: RunPaths) -> Callable[[int], dict[str, str]] | None:
-    """What gives the environment's part of a task's key, where an expression chooses one: its name, for
-    people, and the digest of what it is. None if all tasks have the same.
-
-    It raises Misfit where the expression gives no name that is known.
+def keyed_by_task(stage: Stage, paths: RunPaths) -> Callable[[Mapping[str, Any]], dict[str, str]] | None:
+    """What gives the environment's part of a task's key from its scope, where an expression chooses one: its
+    name, for people, and the digest of what it is. None if all tasks have the same.
     """
-    if not run.spec.chooses_environment:
+    if not stage.chooses_environment:
         return None
-    made = read_prepared(paths.environments)
+    made, chosen = read_prepared(paths.environments), parse(stage.demand[("environment",)])
 
-    def keyed(index: int) -> dict[str, str]:
-        name = run.spec_of(index).environment
-        if name is None:
-            return {}
-        return {"environment": f"{name} {made[name].digest}" if name in made else name}
+    def keyed(scope: Mapping[str, Any]) -> dict[str, str]:
+        name = str(chosen.value(scope))
+        digest = f"{name} {made[name].digest}" if name in made else name
+        return {"its environment": digest}  # no axis has this name
 
     return keyed

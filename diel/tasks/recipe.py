@@ -133,7 +133,7 @@ class Recipe:
         self._asked = AskedServices(sources.links) if stage.services else None
         self._asking = asking_of(stage, module, sources.links) if stage.asks else None
         self._at_node = tuple(name for name, given in stage.inputs.items() if given.stage is not None)
-        self._chosen = keyed_by_task(sources.run, sources.paths) if stage.demand else None
+        self._chosen = keyed_by_task(stage, sources.paths) if stage.demand else None
         signature = None if module is None or module.signature.variadic else module.signature
         self._accepted = None if signature is None else {p.name for p in signature.parameters}
 
@@ -150,6 +150,7 @@ class Recipe:
         Raises ExpressionError, MissingInput and ModuleError.
         """
         scope, run = self.scope(index), self.sources.run
+        spec = run.spec if self._chosen is None else run.spec_of(index)
         params = self._params(scope)
         outputs = self._texts.paths(scope)
         env = self._texts.env(scope)
@@ -174,7 +175,7 @@ class Recipe:
             streams=None if self.streams is None else self.streams(index),
             question=question,
             rendered=self.sources.files.render(scope),
-            environment=(run.spec if self._chosen is None else run.spec_of(index)).environment,
+            environment=spec.environment,
         )
 
     def _params(self, scope: Scope) -> dict[str, Any]:
@@ -212,7 +213,7 @@ class Recipe:
     def _reads(self, scope: Scope, shards: dict[str, Shard] | None) -> tuple[dict[str, Any], dict[str, Any]]:
         own: dict[str, Any] = {**scope.point, **(keyed(shards) if shards else {})}
         if self._chosen is not None:
-            own.update(self._chosen(scope.index))
+            own.update(self._chosen(scope))
         taken: dict[str, Any] = dict(scope["inputs"])
         for name, rule in self.sources.conversions.items():
             taken[f"units of {name}"] = rule
