@@ -5,22 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 from diel.errors import Problem, did_you_mean
 from diel.load import Document
 from diel.site import Site
-from diel.spec import Environment, Stage, Workflow
-
-
-class Definition(NamedTuple):
-    """An environment with absolute paths, and where it comes from."""
-
-    environment: Environment
-    source: str
-    """Who defines it: the workflow, or a site."""
-    folder: Path
-    """Where its lines run: the directory of the file that defines it, or of the workflow for a site."""
+from diel.spec import Stage, Workflow
+from diel.spec.environment import Definition
 
 
 def definitions_of(document: Document | None, site: Site, folder: Path) -> Mapping[str, Definition]:

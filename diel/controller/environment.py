@@ -37,8 +37,8 @@ def make_environments(plan: Plan, runs: Path, folder: Path | None = None) -> dic
     kept, here = kept_place(plan.site, runs), not plan.site.scheduled
     try:
         made = {
-            name: make(name, one, source, home, runs.resolve(), kept, _tell, here=here).seeing(str(folder))
-            for name, (one, source, home) in wanted.items()
+            name: make(name, one, runs.resolve(), kept, _tell, here=here).seeing(str(folder))
+            for name, one in wanted.items()
         }
     except OSError as error:
         raise UsageError(

@@ -23,19 +23,10 @@ from diel.states import FailureClass
 def check_environments(site: Site, document: Document | None, runs: Path) -> Iterator[Finding]:
     """Whether programs start in the environments of a site and of a workflow, if one is given."""
     folder = (Path.cwd() if document is None else document.path.parent).resolve()
-    for name, (definition, source, home) in definitions_of(document, site, folder).items():
+    for name, one in definitions_of(document, site, folder).items():
         label, where = f"environment {name}", kept_place(site, runs)
         try:
-            made = make(
-                name,
-                definition,
-                source,
-                home,
-                runs.resolve(),
-                where,
-                lambda _: None,
-                here=not site.scheduled,
-            )
+            made = make(name, one, runs.resolve(), where, lambda _: None, here=not site.scheduled)
             with tempfile.TemporaryDirectory(prefix="diel-doctor-") as trial:
                 evaluated = evaluate(made, trial, {**os.environ}, _run, lambda _: None)
                 env, words = enter(made, evaluated, trial, {})
@@ -43,7 +34,7 @@ def check_environments(site: Site, document: Document | None, runs: Path) -> Ite
         except (DielError, Failure, OSError) as error:
             told = str(error).removeprefix(f"environment '{name}': ")
             elsewhere = "; nodes may have what this host lacks" if site.scheduled else ""
-            fix = f"correct it where it is defined, by {source}{elsewhere}"
+            fix = f"correct it where it is defined, by {one.source}{elsewhere}"
             yield Finding(label, False, told, fix, required=not site.scheduled)
         else:
             yield Finding(label, True, made.text)

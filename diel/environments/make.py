@@ -17,6 +17,7 @@ from diel.environments.runtime import NoContainer, find_runtime, version_of_imag
 from diel.errors import UsageError
 from diel.files import put
 from diel.spec import Environment
+from diel.spec.environment import Definition
 
 _PLACES = (
     '"$LMOD_PKG/init/bash" "$MODULESHOME/init/bash" /usr/share/lmod/lmod/init/bash '
@@ -33,21 +34,12 @@ _WORDS = ("module", "ml")
 _TOOLS = ("micromamba", "mamba", "conda")
 
 
-def make(
-    name: str,
-    given: Environment,
-    source: str,
-    folder: Path,
-    runs: Path,
-    kept: Path,
-    tell: Tell,
-    *,
-    here: bool,
-) -> Prepared:
-    """An environment for use. `given` has absolute paths; `here` says whether programs run on this machine.
+def make(name: str, defined: Definition, runs: Path, kept: Path, tell: Tell, *, here: bool) -> Prepared:
+    """An environment for use; `here` says whether programs run on this machine.
 
     Raises UsageError where it cannot be made.
     """
+    given, source, folder = defined
     lines: list[str] = [_MODULE_COMMAND] if _uses_modules(given.modules, given.setup) else []
     lines += [*_module_lines(given.modules), *given.setup]
     identity: dict[str, Any] = {

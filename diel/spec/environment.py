@@ -4,7 +4,7 @@ import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
@@ -185,3 +185,13 @@ class Environment(SpecModel):
         elif "conda" in held and "python" in held:
             hint = "name the packages under `pip:` in environment.yml, or drop `conda`"
             yield Flaw("`conda` and `python` bring a Python each", hint, ("python",))
+
+
+class Definition(NamedTuple):
+    """An environment with absolute paths, and where it comes from."""
+
+    environment: Environment
+    source: str
+    """Who defines it: the workflow, or a site."""
+    folder: Path
+    """Where its lines run: the directory of the file that defines it, or of the workflow for a site."""

@@ -14,6 +14,7 @@ from diel.environments.prepared import Prepared, prepared_text, read_prepared
 from diel.environments.runtime import version_of_image
 from diel.errors import UsageError
 from diel.spec import Environment
+from diel.spec.environment import Definition
 from tests.surrounded import stand_in
 
 MAMBA = """
@@ -26,7 +27,9 @@ echo 'export ACTIVATED="$CONDA_PREFIX"' >"$4/etc/conda/activate.d/x.sh"
 
 def made(folder: Path, **keys: Any) -> Prepared:
     given = Environment.model_validate(keys).beside(folder)
-    return make("it", given, "the workflow", folder, folder, folder / "kept", lambda _: None, here=True)
+    return make(
+        "it", Definition(given, "the workflow", folder), folder, folder / "kept", lambda _: None, here=True
+    )
 
 
 def after(folder: Path, lines: tuple[str, ...], told: str) -> str:
