@@ -84,6 +84,7 @@ SIGNS = (
         1, r"Segmentation fault|SIG(SEGV|FPE|BUS|ABRT)|Floating point exception|Bus error|core dumped|Aborted"
     ),
     Sign(1, r"^Abort\(|MPI_ABORT was invoked|BAD TERMINATION|srun: error: |exited (on signal|with)|^Killed"),
+    Sign(1, r"An error occurred in MPI_\w+"),
     Sign(1, r"^make(\[\d+\])?: \*\*\*|terminate called after|CalledProcessError|ChildFailedError"),
 )
 """What is looked for: a sign that is heavier than all before it in both outputs is the headline."""

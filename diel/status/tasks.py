@@ -16,6 +16,8 @@ from diel.values import format_duration, task_text
 if TYPE_CHECKING:
     from diel.journal.records import Failed, Said
 
+LONGEST = 600
+"""Characters of a line of a failure: what to do stands at its end."""
 LINES = 10
 """The most lines of a failure's message that are shown."""
 UNDER_WAY = (TaskState.READY, TaskState.QUEUED, TaskState.RUNNING)
@@ -148,8 +150,8 @@ def failure_document(record: Failed) -> dict[str, Any]:
 
 def failure_lines(record: Failed) -> list[str]:
     """A failure in a few lines: the task, its class and message, what its output names as the cause."""
-    told = str(record.get("message", "")).strip().splitlines() or [""]
-    message, *more = (shorten(printable(line), 300) for line in told[:LINES])
+    told = [line for line in str(record.get("message", "")).splitlines() if line.strip()] or [""]
+    message, *more = (shorten(printable(line), LONGEST) for line in told[:LINES])
     tolerated = f" (tolerated by {record['tolerated']})" if record.get("tolerated") else ""
     lines = [f"{paint(named_task(record), fg='red')}  {record.get('class')}: {message}{tolerated}", *more]
     if cause := cause_of(record):

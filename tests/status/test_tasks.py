@@ -71,6 +71,9 @@ def test_a_failure_is_one_line_and_the_last_word_of_its_errors(monkeypatch: pyte
         "a/3  app: exit code 1",
         "    that is why",
     ]
+    far = "a long reason, " * 30 + "and what to do"
+    told = failure_lines(record | {"message": f"{far}\n\n  \nso"})
+    assert told == [f"a/3  app: {far}", "so"]
     assert failure_lines(record | {"tolerated": "min_success"}) == [
         "a/3  app: exit code 1 (tolerated by min_success)"
     ]

@@ -18,7 +18,7 @@ from diel.journal.segment import Reader
 from diel.journal.snapshot import read_run
 from diel.states import TaskState
 from diel.status import fold_status
-from diel.status.columns import paint, printable, shorten
+from diel.status.columns import paint, printable
 from diel.status.tasks import failure_lines
 
 PAUSE = 0.2
@@ -61,7 +61,7 @@ def command(words: tuple[str, ...], runs: Path, attempt: int | None, kind: str |
         stage, _, index = output.task.partition("/")
         record = reader.history.failures.get((stage, int(index)))
         if record is not None:
-            _tell(shorten(failure_lines(record)[0], 400))
+            _tell(failure_lines(record)[0])
     return 0
 
 
