@@ -36,7 +36,8 @@ def check_contents(name: str, path: str, contract: Output, sizes: Sizes) -> None
 
 def _check_columns(what: str, path: str, content: dict[str, FileArray], contract: Output) -> None:
     if contract.dtype is not None or contract.shape is not None:
-        raise Breach(f"{what} has several arrays: {listed(content)}; name one in the path: {what}:/NAME")
+        place = f"{what}{'' if contract.inside else ':'}/NAME"
+        raise Breach(f"{what} has several arrays: {listed(content)}; name one in the path: {place}")
     wanted = contract.columns or {}
     for column, kind in wanted.items():
         if column not in content:
@@ -46,7 +47,11 @@ def _check_columns(what: str, path: str, content: dict[str, FileArray], contract
             raise Breach(f"{what}: {column} is {found}; expected {kind}")
     if contract.rows is not None:
         counting = ["atoms"] if format_of(path) == "frames" else list(wanted) or list(content)
-        rows = {column: content[column].shape[0] for column in counting if content[column].shape}
+        rows = {
+            column: content[column].shape[0]
+            for column in counting
+            if column in content and content[column].shape
+        }
         if len(set(rows.values())) > 1:
             has = listed(f"{column} {number}" for column, number in rows.items())
             raise Breach(

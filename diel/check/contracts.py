@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
@@ -203,7 +204,10 @@ def _check_annotated(found: Check, edge: Edge) -> None:
     kind = _kind_of(found, edge)
     if parameter is None or parameter.injected or kind is None or "any" in parameter.takes:
         return
-    if parameter.takes & _fitting(kind, gathered=bool(edge.gathered)):
+    fitting = _fitting(kind, gathered=bool(edge.gathered))
+    if kind.word in ("file", "files", "array") and _OF_VALUES.search(parameter.annotation):
+        fitting -= {"list"}
+    if parameter.takes & fitting:
         return
     what = f"a list of all ({kind.shown} each)" if edge.gathered else kind.shown
     message = f"{edge.upstream}.{edge.output} is {what}; '{edge.name}' of '{module.reference}' is annotated "
@@ -263,6 +267,8 @@ def _promised(output: Output) -> Kind | None:
     return Kind("file", "a table", objects=_OBJECTS["store"]) if output.columns is not None else None
 
 
+_OF_VALUES = re.compile(r"\[\s*(int|float|bool|complex|dict)\b")
+"""Lists of these are no lists of files."""
 _LISTS = {"list", "paths", "arrays", "array"}
 _FITTING = {
     "int": {"int", "float"},
@@ -289,16 +295,18 @@ def _advice(edge: Edge, kind: Kind, parameter: Parameter) -> str:
     takes = parameter.takes
     plural = takes & {"list", "paths", "arrays"}
     item = {"array": "numpy.ndarray", "file": "Path", "files": "Path"}.get(kind.word, kind.word)
+    if takes & {*OBJECTS} and (edge.gathered or kind.word == "files"):
+        item = parameter.annotation.removesuffix(" | None")
     if edge.gathered and not plural:
-        axes, item = ", ".join(edge.gathered), parameter.annotation if takes & {*OBJECTS} else item
+        axes = ", ".join(edge.gathered)
         return f"annotate it with list[{item}]; or run over {axes} too, or pick a point with `at`"
+    if edge.gathered or kind.word == "files":
+        return f"annotate it with list[{item}]"
     if kind.word == "file" and takes & {*OBJECTS, *(f"{one}s" for one in OBJECTS)}:
         return "make a file that has such data; or annotate it with Path, and read the file"
     if kind.word in ("file", "array") and plural:
         tasks = f"run '{edge.upstream}' over an axis, and read what all its tasks made"
         return f"annotate it with {item}; or {tasks}"
-    if kind.word == "files" and not plural:
-        return "annotate it with list[Path]"
     if kind.word == "file" and takes & {"array", "arrays"}:
         return "an array is read from a .npy file: write one, or annotate it with Path and read the file"
     if kind.word in ("file", "array"):

@@ -83,6 +83,11 @@ def opened(path: str, inside: str | None = None) -> Iterator[Content]:
     file = os.path.basename(path)
     if missing := lacking(path):
         raise BadData(f"to read {file} takes {missing}")
+    if suffix_of(path) not in LIBRARIES:
+        parts = "is a directory: declare the files in it with `glob`, and read a list of them"
+        raise BadData(
+            f"{file} {parts if os.path.isdir(path) else 'has the suffix of no data that diel reads'}"
+        )
     _, _, room, reader = LIBRARIES[suffix_of(path)]
     try:
         with getattr(importlib.import_module(f"diel.formats.{room}"), reader)(path, inside or "/") as content:

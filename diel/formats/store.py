@@ -100,6 +100,10 @@ def open_numpy(path: str, inside: str) -> Iterator[Content]:
             found = {name: found[name] for name in found.files}
     except (EOFError, BadZipFile) as error:
         raise BadData(f"it holds no array: {error}") from error
+    except ValueError as error:
+        if "pickle" not in str(error):  # NumPy takes all that it does not know for such objects
+            raise
+        raise BadData("it is no file of NumPy's, or holds pickled Python objects") from error
     found = found if inside == "/" else at(found, inside.strip("/"))
     names = found if isinstance(found, dict) else found.dtype.names
     if names is None:

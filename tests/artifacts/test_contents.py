@@ -54,6 +54,8 @@ def test_a_kept_promise_is_kept(task_dir: Path, run_dir: Path, name: str, promis
         ("a.h5", {"inside": "/grid", "dtype": "float64"}, "a.h5:/grid is float32; expected float64"),
         ("a.h5", {"inside": "/grid", "finite": True}, r"a.h5:/grid\[0, 2\] is nan; expected a finite number"),
         ("a.h5", {"shape": [2]}, "a.h5 has several arrays: grid, table; name one in the path: a.h5:/NAME"),
+        ("a.h5", {"inside": "/group", "dtype": "float64"}, "name one in the path: a.h5:/group/NAME$"),
+        ("none.extxyz", {"rows": 3}, "none.extxyz has 0 rows; expected 3"),
         ("a.h5", {"inside": "/gird"}, "there is no 'gird' in it; it has: grid, group, table"),
         (
             "a.nc",

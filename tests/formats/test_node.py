@@ -11,6 +11,7 @@ import pytest
 
 import diel.formats.node
 from diel.formats.node import BadData, FileArray, opened, rows_of, sliced
+from diel.formats.objects import load
 from tests.formats.made import N, T, make, netCDF4, numpy
 
 ROWS = [{"t": t, "n": n} for t, n in zip(T, N, strict=True)]
@@ -136,7 +137,7 @@ def test_what_no_axis_can_hold_is_told_with_its_column(tmp_path: Path, bad: Any)
         (numpy.array([1j]), "it holds 1j; expected numbers"),
         (numpy.array([1], dtype="m8[ns]"), "it holds .*timedelta64"),
         (b"", "it holds no array"),
-        (b"1 2 3", "cannot be read"),
+        (b"1 2 3", "it is no file of NumPy's, or holds pickled"),
     ],
 )
 def test_arrays_of_numpy_give_their_rows(tmp_path: Path, array: Any, rows: Any) -> None:
@@ -165,3 +166,11 @@ def test_missing_whole_numbers_are_no_numbers_and_no_columns_are_no_axis_without
     assert numpy.isnan(rows_of(str(tmp_path / "a.nc"), "/n", None)).tolist() == [False, True]
     with pytest.raises(BadData, match="there are no columns in it; name a place"):
         rows_of(str(tmp_path / "a.nc"), "/empty", None)
+
+
+def test_what_is_read_from_no_library_is_told(tmp_path: Path) -> None:
+    (tmp_path / "parts").mkdir()
+    with pytest.raises(BadData, match="parts is a directory: declare the files in it with `glob`"):
+        load("frame", str(tmp_path / "parts"))
+    with pytest.raises(BadData, match="a.dat has the suffix of no data"):
+        load("dataarray", str(tmp_path / "a.dat"), "/x")

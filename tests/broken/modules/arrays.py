@@ -43,6 +43,9 @@ def scale(factor: float) -> dict:
 def of_path(path: Path) -> dict: ...
 
 
+def of_rows(rows: list[dict]) -> dict: ...
+
+
 def of_table(table: pandas.DataFrame) -> dict: ...
 
 
