@@ -105,7 +105,8 @@ def _files(file: str, task_dir: str) -> list[str]:
         return [whole]
     paths = [os.path.join(task_dir, name) for name in matching(file, task_dir)]
     if not (files := [*filter(os.path.isfile, paths)]):  # a pipe would be read for ever
-        raise Breach(f"no file '{file}'; the task wrote {written(task_dir)}")
+        what = "no ordinary file" if os.path.exists(whole) else "no file"
+        raise Breach(f"{what} '{file}'; the task wrote {written(task_dir)}")
     return files
 
 

@@ -154,7 +154,7 @@ def test_a_name_that_could_be_a_pattern_is_one_file_and_so_is_a_folder(tmp_path:
     (folder / "Al?.out").rename(folder / "Alx.out")
     (folder / "Al.out").mkdir()
     os.mkfifo(folder / "Al-.out")
-    with pytest.raises(ModuleError, match=r"no file 'Al-\.out'"):
+    with pytest.raises(ModuleError, match=r"no ordinary file 'Al-\.out'"):
         extract(
             {"e": plain(Output.model_validate({"value": "int", "file": "Al-.out", "match": "E"}))},
             {"e": "Al-.out"},
