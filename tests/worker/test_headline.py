@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from diel.attempt.headline import END, headline, written
+from diel.worker.headline import END, headline, written
 
 # What was written by: gcc 12, gfortran 12, GNU make 4.3, MPICH 5.0, Open MPI 4.1, LAMMPS 29Sep2021, QE 6.7, OpenJDK 17,
 # LAMMPS 22Jul2025, bwa 0.7.17, samtools 1.16, perl 5.36, rustc, bash 5.2, CMake 3.25. Those of VASP, GROMACS, R, Julia, pip, conda, Slurm and torch were written after theirs.
