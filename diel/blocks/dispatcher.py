@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from diel.attempt.bundle import Bundle, Request, Work
 from diel.plan import Plan
-from diel.site import Shape, shape_of
+from diel.site import Shape, shape_of, shared_shape
 from diel.states import TaskState
 from diel.tasks.ledger import Ledger
 from diel.tasks.stage_run import StageRun
@@ -89,7 +89,10 @@ class Dispatcher:
             return self.shapes(stage)[0]
         ask = stage.ask_of(index)
         shape = self._plan.stages[stage.name].shape if ask is None else ask.shape
-        return shape_of(shape.pool, stage.resources_of(index)) if stage.escalated else shape
+        if not stage.escalated:
+            return shape
+        grown = shape_of(shape.pool, stage.resources_of(index))
+        return grown if ask is None else shared_shape(grown, self._plan.site.pools[shape.pool])
 
     def shapes(self, stage: StageRun) -> tuple[Shape, ...]:
         """What the stage's tasks need, as far as the plan shows it; the least first."""

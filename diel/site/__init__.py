@@ -16,6 +16,7 @@ from diel.site.shape import nodes_of as nodes_of
 from diel.site.shape import nodes_that_fit as nodes_that_fit
 from diel.site.shape import rooms as rooms
 from diel.site.shape import shape_of as shape_of
+from diel.site.shape import shared_shape as shared_shape
 from diel.site.shape import within as within
 from diel.site.site import ControllerHome as ControllerHome
 from diel.site.site import FileSystem as FileSystem

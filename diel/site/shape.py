@@ -12,6 +12,10 @@ from diel.spec import Resources, Stage
 from diel.spec.demand import Place
 from diel.values import format_duration, format_size
 
+_MINUTES = (1, 2, 3, 5, 7.5, 10, 15, 20, 30, 45, 60, 90, 120, 180, 240, 360, 480, 720, 1080, 1440)
+_STEPS = (0.0, *(60.0 * minutes for minutes in _MINUTES))
+"""Walltimes that tasks with demands of their own share, in seconds; longer ones are rarely many."""
+
 
 class Shape(NamedTuple):
     """What one task needs of a pool. Tasks of one shape run on the same workers, one executor each."""
@@ -61,6 +65,20 @@ class Shape(NamedTuple):
     def block_walltime(self, pool: Pool, grace: float) -> float:
         """Seconds of a block: the pool's, or more if a task needs it and the queue allows it."""
         return min(max(pool.walltime, self.walltime + grace), pool.longest)
+
+
+def shared_shape(shape: Shape, pool: Pool) -> Shape:
+    """The shape whose blocks a task uses where each task has demands of its own: as few as do.
+
+    Memory counts as far as it says how many tasks a node holds; a walltime is rounded up to a usual one.
+    """
+    workers = shape.workers(pool)
+    plenty = shape.nodes or shape._replace(memory=0).workers(pool) == workers
+    walltime = next((step for step in _STEPS if step >= shape.walltime), shape.walltime)
+    return shape._replace(
+        memory=0 if plenty else memory_of(pool) // workers,
+        walltime=max(shape.walltime, min(walltime, pool.longest)),
+    )
 
 
 class Ask(NamedTuple):
@@ -202,7 +220,10 @@ def ask_of(site: Site, stage: Stage) -> Ask:
     """What a task of a stage asks for, in the first pool that it fits, without a launcher. Raises Misfit."""
     wanted = stage.resources
     shares = stage.service is not None and stage.service.shared_cores and not site.scheduled
-    shape = shape_of(_pool_of(site, wanted), wanted)
+    pool = _pool_of(site, wanted)
+    shape = shape_of(pool, wanted)
+    if stage.demand:
+        shape = shared_shape(shape, site.pools[pool])
     return Ask(stage, shape, 0 if shares else wanted.cores)
 
 

@@ -41,12 +41,7 @@ def test_all_that_follows_from_its_resources_is_the_task_s_own() -> None:
         """
     )
     ask = given.of({"n": 4})
-    assert (ask.cores, ask.launcher, ask.shape.memory, ask.shape.walltime) == (
-        8,
-        ("run", "4"),
-        4 * 2**30,
-        900.0,
-    )
+    assert (ask.cores, ask.launcher, ask.shape.cores, ask.shape.walltime) == (8, ("run", "4"), 8, 900.0)
     assert (ask.spec.timeout, ask.spec.retries.limit, ask.spec.retries.backoff) == (600.0, 4, 4.0)
     assert ask.own["memory"] == 4 * 2**30
     assert given.of({"n": 1}).spec.timeout is None

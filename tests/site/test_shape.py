@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from diel.site import Pool, Shape, cores_of, lacks, memory_of, nodes_that_fit, shape_of
+from diel.site import Pool, Shape, cores_of, lacks, memory_of, nodes_that_fit, shape_of, shared_shape
 from diel.spec import Resources
 
 
@@ -107,6 +107,28 @@ def test_a_pool_lacks_what_is_asked_beyond_what_it_has(resources: dict[str, Any]
     told = lacks(pool, asked(**resources))
     assert len(told) == len(missing)
     assert all(line.startswith(start) for line, start in zip(told, missing, strict=True))
+
+
+@given(wanted(), st.integers(1, 40), st.integers(1, 90_000))
+def test_as_many_tasks_fit_a_node_in_the_shape_that_they_share_and_each_has_its_time(
+    resources: Resources, memory: int, walltime: int
+) -> None:
+    pool = Pool.model_validate(
+        {"nodes": 9, "cores": 8, "gpus": 4, "memory": "32GiB", "walltime": "2h", "max_walltime": "25h"}
+    )
+    own = shape_of("p", resources)._replace(memory=memory * 2**30, walltime=float(walltime))
+    shape = shared_shape(own, pool)
+    assert shape.workers(pool) == own.workers(pool)
+    assert own.walltime <= shape.walltime <= pool.longest
+    assert shared_shape(shape, pool) == shape
+
+
+def test_a_thousand_different_demands_share_few_shapes() -> None:
+    pool = Pool.model_validate({"cores": 16, "memory": "64GiB", "walltime": "4h"})
+    demands = (Shape("p", 0, 4, 0, 2**20 * (64 + 64 * n), 61.0 + 11 * n) for n in range(1000))
+    shapes = {shared_shape(shape, pool) for shape in demands}
+    assert len({shape.memory for shape in shapes}) == 4, "none that counts, or 3, 2 or one task on a node"
+    assert len({shape.walltime for shape in shapes}) == 14, "of two minutes to four hours"
 
 
 def test_a_pool_that_does_not_say_has_this_machines_cores_and_memory() -> None:
