@@ -79,7 +79,7 @@ def mend_environments(plan: Plan, paths: RunPaths) -> None:
 
     Where the files are gone of which one was made, what was made of them is still good.
     """
-    folder = read_run_file(paths).folder
+    folder = read_run_file(paths).folder.resolve()
     found = read_prepared(paths.environments)
     known = definitions_of(plan.checked.document, plan.site, folder)
 

@@ -163,7 +163,8 @@ def _make_conda(name: str, given: Environment, kept: Path, tell: Tell) -> tuple[
     def create(place: Path) -> None:
         tool = find_tool(*_TOOLS)
         if tool is None:
-            raise UsageError(f"{said}: {', '.join(_TOOLS)}: none of them is here; name a directory instead")
+            hint = "install one, or name the directory of an environment"
+            raise UsageError(f"{said}: {', '.join(_TOOLS)}: none of them is here; {hint}")
         tell(f"environment '{name}': making it with {Path(tool).name} …")
         env = [] if Path(tool).name == "micromamba" else ["env"]
         output_of([tool, *env, "create", "--yes", "--prefix", str(place), "--file", str(path)], said)
