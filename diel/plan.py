@@ -203,8 +203,9 @@ def make_plan(checked: Checked, site: Site, known: Iterable[Problem] = ()) -> Pl
         try:
             site, stages[name] = _stage_plan(checked, site, name)
         except Misfit as error:
-            place = ("stages", name, *error.key)
-            problems.append(checked.document.problem(place, error.message, error.hint, offset=error.offset))
+            for one in (error, *error.others):
+                place = ("stages", name, *one.key)
+                problems.append(checked.document.problem(place, one.message, one.hint, offset=one.offset))
     if not problems:
         held = {name: (stage.pool, stage.cores) for name, stage in stages.items()}
         shapes = {name: stage.shape for name, stage in stages.items()}

@@ -8,7 +8,7 @@ fits with less.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from itertools import chain, compress, islice, product
 from math import prod
@@ -87,12 +87,28 @@ class Range(NamedTuple):
 
 
 def range_of(checked: Checked, site: Site, name: str) -> Range:
-    """What the tasks of a stage ask for at all known points. Raises Misfit for the first that is wrong."""
-    known = _Known(checked, site, name)
-    for key, axes in known.apart.items():
-        for row in islice(known.rows(axes), MOST_ASKS):
-            known.demand.check_alone(key, known.scope(axes, row))
-    return _folded(known.asks(), known)
+    """What the tasks of a stage ask for at all known points.
+
+    Raises Misfit for the first key that is wrong, with the `others`: each is found without those before it.
+    """
+    wrong: dict[Place, Misfit] = {}
+    while True:
+        known = _Known(checked, site, name, wrong)
+        try:
+            for key, axes in known.apart.items():
+                for row in islice(known.rows(axes), MOST_ASKS):
+                    known.demand.check_alone(key, known.scope(axes, row))
+            found = _folded(known.asks(), known)
+        except Misfit as error:
+            if error.key not in wrong and error.key in checked.workflow.stages[name].demand:
+                wrong[error.key] = error
+                continue
+            wrong = wrong or {error.key: error}
+        if not wrong:
+            return found
+        first, *others = wrong.values()
+        first.others = tuple(others)
+        raise first
 
 
 def shared_room_flaws(checked: Checked, site: Site, names: Iterable[str]) -> Iterator[Problem]:
@@ -156,7 +172,8 @@ def _points_of(checked: Checked, label: str) -> Points | None:
 class _Known:
     """The points of a stage's axes, as far as they are known, for its demand."""
 
-    def __init__(self, checked: Checked, site: Site, name: str) -> None:
+    def __init__(self, checked: Checked, site: Site, name: str, wrong: Collection[Place] = ()) -> None:
+        """The keys `wrong` are left out, as those that only the run shows."""
         self.stage = checked.workflow.stages[name]
         found = ((label, _points_of(checked, label)) for label in self.stage.over)
         self._points = {label: points for label, points in found if points is not None}
@@ -170,11 +187,11 @@ class _Known:
         self._hp = {label: value for label, value in given.items() if label not in later}
         demand = {key: parse(text) for key, text in self.stage.demand.items()}
         self.shown_by_the_run = {key: one for key, one in demand.items() if self.axes_of(one) is None}
-        self.later = {*self.shown_by_the_run}
+        self.later = {*self.shown_by_the_run, *wrong}
         if self.hides(*TOGETHER):
             self.later |= {key for key in demand if key[-1] in TOGETHER}
         known = {key: self.axes_of(demand[key]) for key in self.later}
-        self.apart = {key: axes for key, axes in known.items() if axes is not None}
+        self.apart = {key: axes for key, axes in known.items() if axes is not None and key not in wrong}
         """The axes of what is known, but must agree with what is not."""
         self.demand = Demand(checked.document, site, name, words_of, self.later)
         self.templates = {**self.demand.templates}

@@ -112,6 +112,9 @@ class Ask(NamedTuple):
 class Misfit(HintedError):
     """A demand that is wrong, or fits no pool; `place` is `file:line:column` of the expression."""
 
+    others: tuple[Misfit, ...] = ()
+    """What else is wrong with the same stage."""
+
     def __init__(
         self,
         message: str,
