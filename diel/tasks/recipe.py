@@ -44,7 +44,7 @@ def work_of(
     return Work(
         stage=name,
         module=module,
-        values={n: o.value for n, o in stage.outputs.items() if o.value is not None and o.way is None},
+        values={n: o.value for n, o in stage.outputs.items() if o.value and (o.is_plain or not o.way)},
         timeout=stage.timeout,
         launcher=launcher,
         threads=stage.resources.cores_per_rank,
