@@ -428,6 +428,8 @@ def _corner(
     parts = [
         column if len(places) == len(rows) else [column[place] for place in places] for column in columns
     ]
+    if any(math.isnan(sum(part)) for part in parts):  # which compares with nothing
+        raise ValueError("a size or duration is no number")
     corner = tuple(map(pick, parts))
     return corner, rows[places[parts[0].index(corner[0])] if parts else places[0]]
 

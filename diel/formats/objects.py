@@ -55,16 +55,13 @@ def _frame(path: str, inside: str | None) -> Any:
             return pandas.read_json(path, lines=suffix != ".json")
         case ".parquet" | ".pq":
             return pandas.read_parquet(path)
-        case ".npy":
-            import numpy  # here: only data of this kind needs it
-
-            return pandas.DataFrame(numpy.load(path))
         case ".nc" | ".nc4" if not inside:
             return _dataset(path, inside).to_dataframe().reset_index()
     with opened(path, inside) as content:
         if isinstance(content, FileArray):
             name = (inside or "").rpartition("/")[2]
-            return pandas.DataFrame(content.values(), columns=[name] if len(content.shape) == 1 else None)
+            columns = [name] if name and len(content.shape) == 1 else None
+            return pandas.DataFrame(content.values(), columns=columns)
         return pandas.DataFrame({name: node.values() for name, node in content.items()})
 
 
