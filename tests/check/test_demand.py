@@ -152,6 +152,11 @@ def test_what_is_known_is_checked_and_shown_beside_what_only_the_run_shows(tmp_p
     told = "\n".join(lines_of(plan(most=4, ranks="n", **sized)))
     assert re.search(r"ranks 1–4, memory …, cores 1–4 +2h00m +6\n", told)
     assert re.search(r"launcher +s: \S*mpiexec -n 1–4$", told)
+    srun = SITE.model_copy(update={"launcher": ("srun", "--ntasks={ranks}")})
+    text = LATER.format(most=16, ranks="n", **sized)
+    assert list(lines_of(make_plan(check(tmp_path / "w.yaml", text=text), srun)))[-1].endswith(
+        "srun --ntasks=1–16"
+    )
     told = "\n".join(lines_of(plan(most=4, ranks="ceil(size(inputs.mesh) / 1MB)", memory="1GiB * n")))
     assert "ranks …, memory 1.0–4.0 GiB, cores …  2h00m" in told
     assert re.search(r"launcher +s: \S*mpiexec …$", told)

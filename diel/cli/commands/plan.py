@@ -130,7 +130,12 @@ def _launcher(stage: StagePlan) -> str:
         least = stage.demand.narrowest.launcher if stage.demand.narrowest else most[:1]
     if len(least) < len(most):
         return f"{most[0]} …"
-    return " ".join(one if one == two else f"{one}–{two}" for one, two in zip(least, most, strict=True))
+    return " ".join(map(_span, least, most))
+
+
+def _span(one: str, two: str) -> str:
+    """Two words as one: `--ntasks=1–64`."""
+    return one if one == two else f"{one}–{two.removeprefix(one.rstrip('0123456789'))}"
 
 
 # --- blocks ---------------------------------------------------------------------------------------
