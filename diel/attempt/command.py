@@ -18,6 +18,7 @@ from diel.attempt.launcher import NOT_HERE, Launches, before_ranks, told_in_time
 from diel.attempt.mpi import STALE, World
 from diel.attempt.ports import AT_HOME, Doors, at_home
 from diel.attempt.reaper import is_full, signal_group
+from diel.attempt.usage import counted
 from diel.attempt.watchdog import RunningAttempt, Watchdog
 from diel.errors import ModuleError
 from diel.states import FailureClass
@@ -144,7 +145,7 @@ def spawn(words: tuple[str, ...], env: Mapping[str, str], dog: Watchdog, attempt
     with dog.lock:
         dog.end()
         signal_group(child, signal.SIGKILL)  # what the command left running in its group
-        _, status = os.waitpid(child, 0)
+        status = attempt.usage.reap(child)
     if attempt.verdict is not None:
         raise attempt.verdict
     code = os.waitstatus_to_exitcode(status)
@@ -172,7 +173,7 @@ def spawn_ranks(
     if home:
         env = {**AT_HOME, **env}
     world = attempt.world = World(work, words, attempt.task_dir, env)
-    before = before_ranks(work, world, attempt.inside)
+    before = before_ranks(work, world, (*counted(attempt.task_dir), *attempt.inside))
     if work.launches:
         task = f"{work.stage}/{attempt.request.index}"
         attempt.launches = started = Launches(attempt.task_dir, task, before, attempt.limits.interrupt)
@@ -192,6 +193,7 @@ def spawn_ranks(
         if apart is None:
             raise
     finally:
+        attempt.usage.take_ranks(attempt.task_dir, work.ranks)
         world.close()
     if apart is not None:
         raise apart

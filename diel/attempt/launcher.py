@@ -18,6 +18,7 @@ from diel.attempt.block import with_hosts
 from diel.attempt.bundle import AT_LAUNCHER, LAUNCHER, Work
 from diel.attempt.mpi import World
 from diel.attempt.reaper import end_marked, kill_marked
+from diel.attempt.usage import in_launches
 
 PIDS = ".launched"
 NOT_HERE = "these-are-the-ranks-already:write-launcher-in-the-command"
@@ -75,7 +76,7 @@ class Launches:
             task=task,
             told="" if warning is None else _TOLD.format(end=int(warning)),
             pids=shlex.quote(self._pids),
-            before=shlex.join(before),
+            before=in_launches(shlex.join(before)),
         )
         Path(self._program).write_text(text, encoding="utf-8", errors="surrogateescape")
         os.chmod(self._program, 0o755)

@@ -20,8 +20,6 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-import psutil
-
 from diel.attempt.block import Limits
 from diel.attempt.bundle import Failure, Request, Work
 from diel.attempt.launcher import Launches
@@ -29,6 +27,7 @@ from diel.attempt.line import is_cut
 from diel.attempt.mpi import World
 from diel.attempt.ports import Doors
 from diel.attempt.reaper import GRACE, ask_group, ask_leader, end_marked, kill_children, signal_group
+from diel.attempt.usage import Usage, descendants, proportional, resident
 from diel.environments.prepared import Prepared
 from diel.errors import DielError
 from diel.paths import RunPaths
@@ -45,8 +44,7 @@ SHORT_GRACE = 0.5
 LATE = 3.0
 """Seconds beyond its timeout after which a function is ended that blocks even this thread."""
 SHARE = 0.02
-"""The most of a core's time that measuring memory may take: finding a task's processes means listing all."""
-PAGE = os.sysconf("SC_PAGE_SIZE")
+"""The most of a core's time that measuring memory may take."""
 EXIT_CODE = 70
 """Exit code of a worker that ended together with its task."""
 
@@ -85,7 +83,9 @@ class RunningAttempt:
     """Whether its inputs are on their way to the node: whoever copies them looks at the verdict."""
     verdict: Failure | None = None
     """Why it was ended, once it was."""
-    measure_at: float = 0.0
+    usage: Usage = field(default_factory=Usage)
+    """What it uses."""
+    measure_at: float = field(default_factory=lambda: time.monotonic() + TICK)
     """When its memory is measured again, in time.monotonic seconds."""
 
     @property
@@ -256,12 +256,14 @@ def _out_of_time(attempt: RunningAttempt, age: float) -> Failure | None:
 def _out_of_memory(attempt: RunningAttempt) -> Failure | None:
     memory = attempt.work.memory
     root = os.getpid() if attempt.in_process else attempt.group
-    if memory is None or root is None or time.monotonic() < attempt.measure_at:
+    if root is None or time.monotonic() < attempt.measure_at:
         return None
     began = time.thread_time()
-    used = memory_of(root, memory)
+    used = attempt.usage.look(root)
+    if memory is not None and used > memory:
+        used = memory_of(root, memory)
     attempt.measure_at = time.monotonic() + (time.thread_time() - began) / SHARE
-    if used <= memory:
+    if memory is None or used <= memory:
         return None
     own = ", its worker's own included" if attempt.in_process else ""
     return Failure(
@@ -275,31 +277,6 @@ def memory_of(root: int, limit: int) -> int:
     Resident memory counts pages that processes share once for each: before it is held against a limit, the
     shared ones are divided among those that share them.
     """
-    processes = [root]
-    try:
-        processes += (child.pid for child in psutil.Process(root).children(recursive=True))
-    except psutil.Error:
-        return 0
-    used = sum(map(_resident, processes))
-    return used if used <= limit else sum(map(_proportional, processes))
-
-
-def _resident(process: int) -> int:
-    """Resident bytes; 0 for a process that is gone."""
-    try:
-        with open(f"/proc/{process}/statm", "rb") as file:
-            return int(file.read().split()[1]) * PAGE
-    except (OSError, ValueError, IndexError):
-        return 0
-
-
-def _proportional(process: int) -> int:
-    """Resident bytes, shared ones in proportion; on an old Linux, all of them."""
-    try:
-        with open(f"/proc/{process}/smaps_rollup", "rb") as file:
-            for line in file:
-                if line.startswith(b"Pss:"):
-                    return int(line.split()[1]) * 1024
-    except (OSError, ValueError, IndexError):
-        pass
-    return _resident(process)
+    processes = [root, *descendants(root)]
+    used = sum(map(resident, processes))
+    return used if used <= limit else sum(map(proportional, processes))

@@ -17,6 +17,7 @@ from diel.states import FailureClass, RunState, TaskState
 from diel.status import blocks_of
 from diel.status.blocks import is_hopeless
 from diel.status.columns import printable
+from diel.status.usage import used_text
 from diel.values import clock, format_duration, format_size
 
 if TYPE_CHECKING:
@@ -62,6 +63,10 @@ class Tried:
     stderr_tail: str = ""
     memory: int | None = None
     walltime: float | None = None
+    cores: int = 1
+    nodes: int = 1
+    usage: dict[str, Any] = field(default_factory=dict)
+    """What it used, as far as it was measured."""
     asked: dict[str, Any] = field(default_factory=dict)
     """What expressions gave for it."""
     place: Location = field(default_factory=Location)
@@ -76,11 +81,13 @@ class Tried:
                 self.began, self.worker = record["time"], worker
             case "done":
                 self.state, self.ended, self.seconds = "done", record["time"], record.get("seconds")
+                self.usage = {**record.get("usage", {})}
             case "staging":
                 self.staging.append(record)
             case "fail":
                 self.state = "interrupted" if record["class"] == FailureClass.INTERRUPTED else "failed"
                 self.ended, self.seconds = record["time"], record.get("seconds")
+                self.usage = {**record.get("usage", {})}
                 self.failure, self.message = record["class"], record.get("message", "")
                 self.exit_code, self.stderr_tail = record.get("exit_code"), record.get("stderr_tail", "")
 
@@ -98,6 +105,7 @@ class Tried:
             **asdict(self.place),
             "resources": {"memory": self.memory, "walltime": self.walltime},
             "asked": self.asked,
+            "usage": self.usage,
             "block_end": None if self.block_end is None else _some(self.block_end, end),
         }
 
@@ -124,6 +132,8 @@ class Tried:
         walltime = "" if self.walltime is None else f"{format_duration(self.walltime)} of walltime"
         if where := ", ".join(filter(None, (str(self.place), memory, walltime))):
             yield f"        {where}"
+        if used := used_text(self.usage, self.seconds, self.cores, self.memory and self.memory * self.nodes):
+            yield f"        used {used}"
         if self.asked:
             yield f"        asked for {words(self.asked)}"
         yield f"        {self.dir}"
@@ -166,6 +176,7 @@ def attempts_of(run: Recorded, stage: str, index: int) -> list[Tried]:
         tried.asked = own.get(tried.attempt, {})
         granted = resources.changed({**tried.asked, **changed.get(tried.attempt, {})})
         tried.memory, tried.walltime = granted.memory, granted.walltime
+        tried.cores, tried.nodes = granted.cores, granted.nodes or 1
         tried.place = place_of(run, tried.worker)
         if tried.state == "lost" or tried.failure in LOST:
             tried.block_end = ended_block(run, tried.place.block)

@@ -14,6 +14,7 @@ from diel.explain.axis import explain_axis, points_awaited, points_never_came
 from diel.explain.block import awaited_text, blocks_shown, ended_blocks, place_of, wait_for_block
 from diel.explain.cause import because, why_computed
 from diel.explain.gang import partners_awaited, room_awaited
+from diel.explain.sizing import explain_sizes
 from diel.explain.stopping import stopped_by
 from diel.explain.text import Explanation, documents, tail
 from diel.explain.wait import SHOWN, roots, waits_of_stage
@@ -39,12 +40,13 @@ def explain_run(run: Recorded, stage: str | None = None) -> Explanation:
     counts = {name: {"total": known.expected, **known.counts()} for name, known in stages.items()}
     controller = awaited_text(run)
     axes = [explain_axis(axis) for axis in view.axes] if stage is None else []
-    failures = [failure for name in stages for failure in _failures(run, name)]
-    skipped = [skip for name in stages for skip in _skips(view, name)]
+    failures = [failure for name in stages for failure in failures_of(run, name)]
+    skipped = [skip for name in stages for skip in skips_of(view, name)]
     waiting = [wait for name in stages if (wait := _waiting(view, name)) is not None]
     running = [task for name, known in stages.items() for task in _running(run, name, known.under_way)]
     lost = [task for name in stages for task in _running(run, name, run.lost(name))]
     computed = [reason for name in stages if (reason := _computed(view, name)) is not None]
+    advice = [explain_sizes(run, stage)] if stage is not None else []
     trouble = (history.trouble or unexported(history)) if run.state is not RunState.SUCCEEDED else ""
     document = {
         "run": run.paths.run_id,
@@ -61,6 +63,7 @@ def explain_run(run: Recorded, stage: str | None = None) -> Explanation:
         "blocks": blocks_shown(run),
         "trouble": trouble,
         "computed": documents(computed),
+        **(advice[0].document if advice else {}),
     }
     totals: Counter[str] = Counter()
     for known in stages.values():
@@ -76,6 +79,7 @@ def explain_run(run: Recorded, stage: str | None = None) -> Explanation:
         *(["", f"trouble: {trouble}"] if trouble else []),
         *_apart(waiting),
         *_together(reason for reason in computed if reason.lines),
+        *_together(advice),
     ]
     return Explanation(document, lines)
 
@@ -90,7 +94,7 @@ def _together(parts: Iterable[Explanation]) -> list[str]:
     return ["", *lines] if lines else []
 
 
-def _failures(run: Recorded, stage: str) -> Iterator[Explanation]:
+def failures_of(run: Recorded, stage: str) -> Iterator[Explanation]:
     """The failures of a stage, grouped by kind."""
     history = run.history.stage(stage)
     if not history.states.count(TaskState.FAILED):
@@ -142,7 +146,8 @@ def _failure(
     return Explanation(document, lines)
 
 
-def _skips(view: RunView, stage: str) -> Iterator[Explanation]:
+def skips_of(view: RunView, stage: str) -> Iterator[Explanation]:
+    """The tasks of a stage that do not run, grouped by the reason."""
     history, void = view.run.history.stage(stage), view.run.void.get(stage)
     if void is not None and history.total == 0:
         known = {"count": 0, "reason": "void", "cause": void, "first": None, "roots": []}

@@ -41,14 +41,14 @@ class Trial:
 
 def ranked(trials: Iterable[Trial], small: bool) -> list[Trial]:
     """The complete trials of one objective, the best first; of two equal ones, the earlier first."""
-    complete = [trial for trial in trials if trial.state is TrialState.COMPLETE]
+    complete = [trial for trial in trials if trial.state is TrialState.COMPLETE and trial.values]
     sign = 1 if small else -1
     return sorted(complete, key=lambda trial: (sign * trial.values[0], trial.number))
 
 
 def front(trials: Iterable[Trial], small: Sequence[bool]) -> list[Trial]:
     """The Pareto front: the complete trials that no other dominates, by number."""
-    complete = [trial for trial in trials if trial.state is TrialState.COMPLETE]
+    complete = [trial for trial in trials if trial.state is TrialState.COMPLETE and trial.values]
     costs = {
         trial.number: tuple(v if s else -v for v, s in zip(trial.values, small, strict=True))
         for trial in complete

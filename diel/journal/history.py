@@ -19,13 +19,14 @@ from diel.journal.axis_history import AxisHistory, Trial
 from diel.journal.stage_history import Attempt, StageHistory, ranges, spread
 from diel.journal.staging import count_staging
 from diel.journal.surrogate import counting, knowing
+from diel.journal.usage import count_usage
 from diel.paths import epoch_of
 from diel.states import RunState, TaskState
 
 if TYPE_CHECKING:
     from diel.journal import records
 
-VERSION = 7
+VERSION = 8
 """The version of a snapshot's form: one of another version is ignored."""
 MAX_FAILURES = 1000
 """The most failures to keep with their messages; the rest are counted."""
@@ -153,7 +154,7 @@ class History:
         return bool(self.exports)
 
     def asks_first(self) -> bool:
-        """Whether tasks of a stage ask a surrogate before they run."""
+        """Whether tasks of a stage ask before they run."""
         return any(stage.surrogate is not None for stage in self.stages.values())
 
     def is_held(self) -> bool:
@@ -305,6 +306,8 @@ class History:
         if not stage.is_good(index):
             stage.seconds += record.get("seconds", 0.0)
             stage.timed += 1
+            if "usage" in record:
+                count_usage(stage.usage, record["usage"], record["seconds"])
         self._commit(stage, record, TaskState.DONE)
 
     def _cached(self, record: records.Cached) -> None:

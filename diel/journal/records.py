@@ -380,6 +380,25 @@ class Start(_Attempt):
     bundle: NotRequired[Count]
 
 
+class UsageFacts(TypedDict):
+    """What an attempt used: all its processes, on all its nodes. What could not be measured is missing."""
+
+    cpu_seconds: float
+    """User and system time."""
+    system_seconds: float
+    """The system's part of it."""
+    memory_bytes: NotRequired[Count]
+    """The most that its processes took together; of a function, as in a Python of its own."""
+    memory_at_most: NotRequired[bool]
+    """It took less: the kernel cannot tell a small, short command from its worker."""
+    read_bytes: NotRequired[Count]
+    """By read calls, of whatever; or from disks, if that is more."""
+    written_bytes: NotRequired[Count]
+    gpu_seconds: NotRequired[float]
+    """The time for which its GPUs were busy, added up: those of its worker's node."""
+    gpu_memory_bytes: NotRequired[Count]
+
+
 class Answered(TypedDict):
     """The answer to a task that asked before it ran."""
 
@@ -415,6 +434,7 @@ class Done(_Result):
     time: float
     output: NotRequired[bool]
     """Whether it printed anything."""
+    usage: NotRequired[UsageFacts]
 
 
 class Cached(_Result, _Stamped):
@@ -427,6 +447,7 @@ class Fail(_Attempt, Said):
     """An attempt ended without a result. By the controller if a worker does not answer."""
     bundle: NotRequired[Count]
     seconds: NotRequired[float]
+    usage: NotRequired[UsageFacts]
 
 
 class Release(_Stamped):
@@ -458,6 +479,19 @@ class StagingRecord(_Attempt):
     seconds: float
     folder: str
     warning: str
+
+
+class NoticeRecord(TypedDict):
+    """What became of telling an address something. In a file of its own, which is no segment."""
+
+    event: Literal["notice"]
+    about: str
+    kind: str
+    way: str
+    state: Literal["sending", "sent", "failed"]
+    time: float
+    message: NotRequired[str]
+    """Why it failed."""
 
 
 class NodeFacts(TypedDict):

@@ -24,7 +24,7 @@ from diel.paths import RunPaths
 
 if TYPE_CHECKING:
     from diel.journal.history import History
-    from diel.journal.records import Record, Result
+    from diel.journal.records import NoticeRecord, Record, Result
 
 LATE = 60.0
 """Seconds after a block's end in which lines of its workers can still appear on a shared file system."""
@@ -51,7 +51,7 @@ class SegmentWriter:
     def name(self) -> str:
         return self.path.name
 
-    def append(self, *records: Record) -> int:
+    def append(self, *records: Record | NoticeRecord) -> int:
         """Appends records and returns the offset of the first.
 
         A write that fails part-way (a full disk) is taken back before JournalError is raised, so

@@ -83,6 +83,8 @@ class StageHistory:
     timed: int = 0
     cached_seconds: float = 0.0
     """Time that it took to make the results that came from the cache."""
+    usage: dict[str, float] = field(default_factory=dict)
+    """What committed attempts used: sums and peaks, as far as it was measured."""
     surrogate: SurrogateHistory | None = None
     """What was answered and what simulated, if its tasks ask before they run."""
     factors: list[dict[str, Any]] = field(default_factory=list)

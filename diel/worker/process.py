@@ -351,6 +351,7 @@ class Worker:
     ) -> tuple[Values, Artifacts]:
         """Calls a function in this process."""
         os.environ.update(environ)
+        attempt.usage.begin()
         try:
             return call(attempt.work, attempt.request, self._surroundings.context(attempt))
         finally:

@@ -35,12 +35,14 @@ def done_record(
         record["artifacts"] = artifacts
     if asked is not None:
         asked.tell(record)
+    if (usage := attempt.usage.facts()) is not None:
+        record["usage"] = usage
     return record
 
 
 def fail_record(attempt: RunningAttempt, bundle: int, failure: Failure, tail: str) -> Fail:
     """An attempt that ended without a result; `tail` is the end of what it wrote to standard error."""
-    return {
+    record: Fail = {
         "event": "fail",
         "stage": attempt.work.stage,
         "index": attempt.request.index,
@@ -53,3 +55,6 @@ def fail_record(attempt: RunningAttempt, bundle: int, failure: Failure, tail: st
         "exit_code": failure.exit_code,
         "stderr_tail": tail,
     }
+    if (usage := attempt.usage.facts()) is not None:
+        record["usage"] = usage
+    return record

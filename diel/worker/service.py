@@ -27,12 +27,14 @@ from diel.attempt.reaper import kill_marked, signal_group
 from diel.attempt.watchdog import RunningAttempt, Watchdog
 from diel.context import Context
 from diel.errors import counted
+from diel.files import put
 from diel.paths import RunPaths
 from diel.services.client import in_url
 from diel.services.endpoint import (
     INPUTS,
     STOP,
     Endpoint,
+    counts_file,
     endpoint_file,
     mark_of,
     message_file,
@@ -98,6 +100,11 @@ class Line:
         code, said = self._ask("POST", path, body, patience)
         return "" if 200 <= code < 400 else f"{path} answered {code or 'nothing'}: {said[:200]}"
 
+    def counts(self, patience: float) -> str:
+        """What it says at /metrics; nothing where it has no such page."""
+        code, said = self._ask("GET", "/metrics", None, patience)
+        return said if code == 200 and "_total" in said else ""
+
     def _ask(self, method: str, path: str, body: bytes | None, patience: float) -> tuple[int, str]:
         """The code and the beginning of the answer; 0 and the reason if there was none."""
         connection = http.client.HTTPConnection(self.host, self.port, timeout=patience)
@@ -151,7 +158,7 @@ class Keeper:
     def __init__(
         self, attempt: RunningAttempt, context: Context, env: Mapping[str, str], dog: Watchdog, note: Note
     ) -> None:
-        """`env` is the task's environment, `note` writes to the journal. Raises OSError without a token."""
+        """`env` has the task's variables, `note` writes to the journal. Raises OSError without a token."""
         work, request = attempt.work, attempt.request
         assert work.service is not None
         paths = RunPaths(context.run_dir)
@@ -161,6 +168,9 @@ class Keeper:
         self._dog = dog
         self._note = note
         self._file = endpoint_file(paths, work.stage, request.index)
+        self._counts = counts_file(paths, work.stage, request.index)
+        self._counted = work.service.ready.http is not None
+        """Whether it may have numbers to keep."""
         self._wanted = Wanted(paths, work.stage, request.index, request.attempt, work.service.idle)
         self._renewal = message_file(paths, work.stage, request.index, request.attempt, INPUTS)
         self._renewed = (0, 0)
@@ -276,8 +286,17 @@ class Keeper:
         process.checked = now
         if self._is_well(process):
             process.answered = time.monotonic()
+            self._keep_counts(process)
         elif now - process.answered > self._service.silence:
             raise _Lost(f"did not answer its ready check for {self._service.silence:g} s")
+
+    def _keep_counts(self, process: _Process) -> None:
+        """Keeps its numbers beside its file. One that once has none is not asked again."""
+        said = process.line.counts(1.0) if self._counted else ""
+        self._counted = bool(said)
+        if said:
+            with contextlib.suppress(OSError):  # they are only to be looked at
+                put(self._counts, said)
 
     def _check_alive(self, process: _Process) -> None:
         """Raises _Lost if the process has ended."""
@@ -326,6 +345,8 @@ class Keeper:
 
     def _end(self, process: _Process) -> None:
         """Sends SIGTERM to its group, then SIGKILL to the group and to what escaped from it."""
+        if process.is_ready and not _has_ended(process.pid):
+            self._keep_counts(process)
         signal_group(process.pid, signal.SIGTERM)
         patience = time.monotonic() + self._service.stop
         while time.monotonic() < patience and not _has_ended(process.pid):
@@ -335,7 +356,7 @@ class Keeper:
                 self._dog.end()  # it has nothing left to end
             self._attempt.group = None
             signal_group(process.pid, signal.SIGKILL)
-            os.waitpid(process.pid, 0)
+            self._attempt.usage.reap(process.pid)
         kill_marked("DIEL_TASK_DIR", str(self._context.task_dir))
 
     # --- telling ------------------------------------------------------------------------------------

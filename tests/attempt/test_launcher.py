@@ -140,8 +140,8 @@ SAVES = """
     stages:
       s:
         checkpoint: true
-        grace: 7s
-        resources: {ranks: 2, walltime: 10s}
+        grace: 9s
+        resources: {ranks: 2, walltime: 18s}
         command: |
           trap 'echo told >> "$DIEL_CHECKPOINT_DIR/script"' TERM
           ${{ launcher }} sh -c 'trap "touch $DIEL_CHECKPOINT_DIR/$PMI_RANK; exit 75" TERM

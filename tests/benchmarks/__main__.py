@@ -29,6 +29,7 @@ if not __package__:  # `python tests/benchmarks`: the checkout is not on the pat
 from tests.benchmarks.artifacts import artifacts
 from tests.benchmarks.services import services
 from tests.benchmarks.streams import streams
+from tests.benchmarks.usage import usage
 from tests.cluster.cluster import Cluster, missing, new_folder
 
 DIEL = [sys.executable, "-m", "diel"]
@@ -481,6 +482,7 @@ BENCHMARKS: dict[str, Callable[[int], None]] = {
     "cluster": cluster,
     "artifacts": lambda runs: artifacts(runs, show),
     "services": lambda runs: services(runs, show),
+    "usage": lambda runs: usage(runs, show),
     "streams": lambda runs: streams(runs, show),
 }
 

@@ -77,6 +77,23 @@ def test_what_does_not_answer_in_time_is_not_well() -> None:
     assert not line.is_well(Ready(tcp=True), 5.0)
 
 
+@pytest.mark.parametrize(
+    ("said", "kept"),
+    [
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nx_total 3\n", "x_total 3\n"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n<html>", ""),
+        (b"HTTP/1.1 404 No\r\nContent-Length: 7\r\n\r\nx_total", ""),
+        (b"", ""),
+    ],
+)
+def test_counts_are_what_it_says_at_metrics_if_it_has_any(
+    listening: Callable[[bytes], tuple[Line, list[bytes]]], said: bytes, kept: str
+) -> None:
+    line, asked = listening(said)
+    assert line.counts(5.0) == kept
+    assert asked[0].startswith(b"GET /metrics HTTP/1.1\r\n")
+
+
 def test_newer_inputs_that_are_refused_are_told_with_the_reason(
     listening: Callable[[bytes], tuple[Line, list[bytes]]],
 ) -> None:

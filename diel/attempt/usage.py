@@ -1,0 +1,265 @@
+"""What an attempt uses: processor time, memory, bytes read and written, and GPUs where it has some.
+
+The kernel counts all of it, for commands and what they waited for at no cost. Its peak of memory is that of
+the largest process, and begins with what this process took when it started the command (setmax_mm_hiwater_rss
+in fs/exec.c). What several processes take together is looked at now and then by the watchdog.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import sys
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import psutil
+
+from diel.attempt.gpus import Gpus, own_gpus
+
+if TYPE_CHECKING:
+    from diel.journal.records import UsageFacts
+
+PAGE = os.sysconf("SC_PAGE_SIZE")
+PYTHON = 10 << 20
+"""Bytes that Python takes before it imports anything."""
+RANKS = ".usage"
+"""The directory of an attempt in which its ranks say what they used."""
+LAUNCH = "--launch=0"
+"""A word of `counted` that tells apart what a command starts one after the other."""
+_COUNTER = str(Path(__file__).parents[1] / "worker" / "usage.py")
+_NEAR = 1.1
+"""A command whose peak is at most so many times this process's may have taken less: the kernel's counts of
+pages are a little off."""
+_RESET = b"5"
+"""Makes the peak of this process's memory begin anew (proc_pid_clear_refs(5))."""
+
+
+class Usage:
+    """What one attempt has used so far. Commands are added as they end; a function is a difference."""
+
+    def __init__(self) -> None:
+        self._cpu = self._system = 0.0
+        self._largest = 0
+        """Bytes that the largest process took at most, as the kernel counted."""
+        self._together = 0
+        """Bytes that all took at most when they were looked at."""
+        self._bound = 0
+        """Bytes that commands took at most which the kernel cannot tell from this process."""
+        self._moved: tuple[int, int] | None = (0, 0)
+        """Bytes read and written."""
+        self._own: _Own | None = None
+        self._bare = _bare(os.getpid())
+        self._ran = False
+        self._gpus: Gpus | None = None
+
+    def reap(self, child: int) -> int:
+        """Waits for a command that has ended, and adds what it used with all that it waited for.
+
+        Returns its status."""
+        before = _moved()
+        _, status, used = os.wait4(child, 0)
+        self._add(before, _moved())
+        self._ran = True
+        self._cpu += used.ru_utime + used.ru_stime
+        self._system += used.ru_stime
+        largest = used.ru_maxrss * 1024
+        if largest <= resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 * _NEAR:
+            self._bound = max(self._bound, largest)
+        else:
+            self._largest = max(self._largest, largest)
+        return status
+
+    def begin(self) -> None:
+        """A function begins in this process."""
+        self._ran = True
+        self._own = _Own()
+
+    def look(self, root: int) -> int:
+        """Measures what a process and its descendants take on this node now: at most so many bytes."""
+        processes = [root, *descendants(root)]
+        taken = [resident(process) for process in processes]
+        used = sum(taken)
+        if used > self._together and len(processes) > 1:  # what they share counts once
+            used = max(*taken, sum(map(proportional, processes)))
+        self._together = max(self._together, used)
+        self._gpus = self._gpus or own_gpus()
+        self._gpus.look(processes)
+        return used
+
+    def take_ranks(self, folder: str, ranks: int) -> None:
+        """Takes what the ranks of the last command said of themselves, and removes it.
+
+        Those on this node are also among what the command waited for. What each took at most is added up, for
+        one launch at a time; it is too little if a rank was ended before it could say anything.
+        """
+        worlds = _read_ranks(f"{folder}/{RANKS}")
+        told = [said for world in worlds for said in world]
+        if not told:
+            return
+        cpu, system, _, read, written = map(sum, zip(*told, strict=True))
+        if cpu > self._cpu:
+            self._cpu, self._system = cpu, system
+        if self._moved is not None:
+            self._moved = max(self._moved[0], int(read)), max(self._moved[1], int(written))
+        whole = all(len(world) == ranks for world in worlds)
+        together = int(max(sum(said.memory for said in world) for world in worlds))
+        self._together = together if whole else max(together, self._together)
+
+    def facts(self) -> UsageFacts | None:
+        """What it used, for its record; None if it ran nothing."""
+        if not self._ran:
+            return None
+        if self._own is not None:
+            self._take_own(self._own)
+        found: UsageFacts = {"cpu_seconds": round(self._cpu, 6), "system_seconds": round(self._system, 6)}
+        memory = max(self._largest, self._together)
+        if memory or self._bound:
+            found["memory_bytes"] = memory or self._bound
+        if not memory and self._bound:
+            found["memory_at_most"] = True
+        if self._moved is not None:
+            found["read_bytes"], found["written_bytes"] = self._moved
+        if self._gpus is not None:
+            found.update(self._gpus.facts())  # type: ignore[typeddict-item]
+        return found
+
+    def _take_own(self, own: _Own) -> None:
+        """Adds what happened in this process since a function began."""
+        self._own = None
+        now = _Own()  # and the peak begins anew, for a command that is started next
+        self._cpu += now.cpu - own.cpu
+        self._system += now.system - own.system
+        self._add(own.moved, now.moved)
+        peak = now.ended if now.ended > own.began else now.began
+        self._largest = max(self._largest, peak - self._bare)
+        self._together = max(0, self._together - self._bare)
+
+    def _add(self, before: _Moved | None, after: _Moved | None) -> None:
+        """Adds what this process counts more than before."""
+        if self._moved is None or before is None or after is None:
+            self._moved = None
+            return
+        more = [now - then for now, then in zip(after, before, strict=True)]
+        self._moved = self._moved[0] + max(more[0], more[2]), self._moved[1] + max(more[1], more[3])
+
+
+_Moved = tuple[int, int, int, int]
+"""Bytes of read and write calls, bytes from and to disks."""
+
+
+class _Own:
+    """What this process has used so far, with the children that it waited for. Its peak begins anew."""
+
+    def __init__(self) -> None:
+        mine, children = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+        self.system = mine.ru_stime + children.ru_stime
+        self.cpu = mine.ru_utime + children.ru_utime + self.system
+        self.moved = _moved()
+        self.ended = mine.ru_maxrss * 1024
+        """Bytes that this process took at most until now."""
+        with contextlib.suppress(OSError):  # another kernel
+            os.write(_kernel("clear_refs", os.O_WRONLY, os.getpid()), _RESET)
+        self.began = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        """The same from now on."""
+
+
+class Counted(NamedTuple):
+    """What a rank said of itself."""
+
+    cpu: float
+    system: float
+    memory: float
+    read: float
+    written: float
+
+
+def _read_ranks(folder: str) -> list[list[Counted]]:
+    """What the ranks of each launch said of themselves. It is removed."""
+    found: dict[str, list[Counted]] = {}
+    with contextlib.suppress(OSError):  # another process of the task has removed it
+        for name in os.listdir(folder):
+            with contextlib.suppress(OSError, ValueError, TypeError):  # a rank that was ended as it wrote
+                said = Counted(*map(float, Path(folder, name).read_bytes().split()))
+                found.setdefault(name.partition(".")[0], []).append(said)
+            os.unlink(f"{folder}/{name}")
+        os.rmdir(folder)
+    return list(found.values())
+
+
+def counted(folder: str) -> tuple[str, ...]:
+    """The words before a rank's program that count what it uses, and tell it in the task's directory.
+
+    Makes the place for that. Raises OSError.
+    """
+    place = f"{folder}/{RANKS}"
+    os.makedirs(place, exist_ok=True)
+    return (sys.executable, "-IS", _COUNTER, place, LAUNCH)
+
+
+def in_launches(text: str) -> str:
+    """The same words as a shell reads them that starts ranks several times."""
+    return text.replace(f" {LAUNCH}", f" {LAUNCH.rstrip('0')}$$")
+
+
+@cache
+def _bare(process: int) -> int:
+    """Bytes that this process took before its first attempt, beyond what any Python takes."""
+    return max(0, resident(process) - PYTHON)
+
+
+def _moved() -> _Moved | None:
+    """What this process moved, with the children that it waited for; None where the kernel does not say."""
+    try:
+        words = os.pread(_kernel("io", os.O_RDONLY, os.getpid()), 512, 0).split()
+        return int(words[1]), int(words[3]), int(words[9]), int(words[11])
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+@cache
+def _kernel(name: str, flags: int, _process: int) -> int:
+    """A file of this process in /proc, open: opening takes several times as long as reading."""
+    return os.open(f"/proc/self/{name}", flags)
+
+
+# --- memory -----------------------------------------------------------------------------------------
+
+
+def descendants(root: int) -> list[int]:
+    """The processes that a process started, and those that these started."""
+    found = [root]
+    try:
+        for process in found:  # it grows
+            for thread in os.listdir(f"/proc/{process}/task"):
+                with open(f"/proc/{process}/task/{thread}/children", "rb") as file:
+                    found += map(int, file.read().split())
+    except OSError:  # one has ended, or the kernel does not tell children: all processes are listed
+        try:
+            return [child.pid for child in psutil.Process(root).children(recursive=True)]
+        except psutil.Error:
+            return []
+    return found[1:]
+
+
+def resident(process: int) -> int:
+    """Resident bytes; 0 for a process that is gone."""
+    try:
+        with open(f"/proc/{process}/statm", "rb") as file:
+            return int(file.read().split()[1]) * PAGE
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def proportional(process: int) -> int:
+    """Resident bytes, shared ones in proportion; on an old Linux, all of them."""
+    try:
+        with open(f"/proc/{process}/smaps_rollup", "rb") as file:
+            for line in file:
+                if line.startswith(b"Pss:"):
+                    return int(line.split()[1]) * 1024
+    except (OSError, ValueError, IndexError):
+        pass
+    return resident(process)

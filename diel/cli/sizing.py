@@ -1,0 +1,39 @@
+"""`--sized-by RUN`: stages ask for what an earlier run's usage says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from diel.errors import UsageError
+from diel.plan import Plan, make_plan
+from diel.project.run_file import Sizes
+from diel.project.runs import find_run
+from diel.results import Recorded
+from diel.results.sizing import sizes_by
+from diel.site import memory_of
+from diel.spec.sizing import apply_sizes
+
+
+def sized(plan: Plan, word: str, runs: Path) -> tuple[Plan, Sizes]:
+    """The plan with what a run advises, and that by stage. Raises UsageError where it advises nothing.
+
+    No stage asks for more than its pool has.
+    """
+    paths = find_run(runs, word)
+    run = Recorded(paths)
+    sizes = {name: given for name, given in sizes_by(run).items() if name in plan.stages}
+    if not sizes:
+        uses = ", ".join(sorted(run.history.uses))
+        raise UsageError(
+            f"--sized-by {word}: {paths.run_id} has no task of this workflow's stages that ended well "
+            f"({', '.join(plan.stages)}): "
+            + (f"it took its results from {uses}" if uses else f"`diel explain {paths.run_id}` says why")
+        )
+    for name, given in sizes.items():
+        pool = plan.site.pools[plan.stages[name].pool]
+        if "memory" in given:
+            given["memory"] = min(given["memory"], memory_of(pool))
+        if "walltime" in given:
+            given["walltime"] = min(given["walltime"], pool.longest)
+    apply_sizes(plan.checked.workflow, sizes)
+    return make_plan(plan.checked, plan.site), sizes

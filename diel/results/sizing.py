@@ -1,0 +1,150 @@
+"""What tasks of a stage should ask for, by what the tasks of a run used: memory, walltime, cores."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from diel.errors import counted
+from diel.results.recorded import Recorded
+from diel.results.usage import ended
+from diel.spec import Resources, Stage, never_ends
+from diel.states import FailureClass
+from diel.values import format_duration, format_size
+
+if TYPE_CHECKING:
+    from diel.journal.records import Done, Fail
+
+MOST = 20_000
+"""The most tasks of a stage to look at."""
+FEW = 20
+"""With fewer the margin is larger."""
+SHARE = 0.99
+"""The quantile on which advice rests: whatever needs more is tried again with twice as much."""
+MARGINS = {"memory": (1.25, 1.5), "walltime": (1.5, 2.0)}
+"""Factors beyond the quantile: with many tasks, with few. Times depend on the node and on what else runs."""
+BESIDE = 64 << 20
+"""Bytes that a node has to have beside a task's processes."""
+EACH = 16 << 20
+"""The same for each rank: what starts it, and counts it."""
+LONG = 1.0
+"""Seconds of a task whose use of cores says something: before, a program is being loaded."""
+SLACK = 0.1
+"""A part of a core that is no reason to ask for another one."""
+OUT_OF = {
+    "memory": (FailureClass.OOM,),
+    "walltime": (FailureClass.WALLTIME, FailureClass.TIMEOUT),
+    "cores_per_rank": (),
+}
+"""Failures of those that had too little."""
+
+
+class Advice(NamedTuple):
+    """What to ask for."""
+
+    key: str
+    value: int | float
+    """Bytes, seconds or cores."""
+    asked: int | float | None
+    used: float
+    """The quantile on which it rests."""
+    quantile: str
+    """`p99`, or `most`."""
+    tasks: int
+    most: float
+    """What the task used that used most."""
+    short: int
+    """Attempts that ran out of it."""
+
+    def document(self) -> dict[str, Any]:
+        return self._asdict()
+
+    def __str__(self) -> str:
+        """`memory: 512 MiB, not 2.0 GiB (the most of 12 tasks used 310 MiB)`."""
+        asked = "" if self.asked in (None, self.value) else f", not {self._in_words(self.asked or 0)}"
+        whose = "the most of" if self.quantile == "most" else f"{self.quantile} of"
+        basis = f"{whose} {counted(self.tasks, 'task')}: {self._in_words(self.used)}"
+        if self.most > 2 * self.used:
+            basis += f", but one used {self._in_words(self.most)}"
+        if self.short:
+            basis += f"; {self.short:,} ran out of {self.key}"
+        return f"{self.key}: {self._in_words(self.value)}{asked} ({basis})"
+
+    def _in_words(self, value: float) -> str:
+        if self.key == "memory":
+            return format_size(value)
+        return format_duration(value) if self.key == "walltime" else f"{value:.2g}"
+
+
+def advise(run: Recorded, stage: str) -> list[Advice]:
+    """What tasks of a stage should ask for; nothing where nothing was measured.
+
+    What an expression says for each task is left alone, and so is what stays up until it is stopped.
+    """
+    spec = run.workflow.stages[stage]
+    if never_ends(spec):
+        return []
+    records = list(ended(run, stage, MOST))
+    found = (_advice(spec, key, records) for key in OUT_OF if ("resources", key) not in spec.demand)
+    return [one for one in found if one is not None]
+
+
+def sizes_by(run: Recorded) -> dict[str, dict[str, int | float]]:
+    """What all stages of a run should ask for, by stage and key."""
+    advice = {name: {one.key: one.value for one in advise(run, name)} for name in run.workflow.stages}
+    return {name: given for name, given in advice.items() if given}
+
+
+def _advice(spec: Stage, key: str, records: Sequence[Done | Fail]) -> Advice | None:
+    wanted = spec.bare.resources
+    asked = getattr(wanted, key)
+    used = sorted(_used(spec, key, records))
+    if not used:
+        return None
+    short = [record for record in records if record["event"] == "fail" and record["class"] in OUT_OF[key]]
+    done = {record["index"] for record in records if record["event"] == "done"}
+    lost = [record for record in short if record["index"] not in done]
+    if lost:  # nobody knows how much these would have needed
+        used += [2 * max(asked or 0, used[-1])] * len({record["index"] for record in lost})
+    place = math.ceil(SHARE * len(used)) - 1
+    value = _rounded(spec, key, used[place], len(used))
+    quantile = "most" if place == len(used) - 1 else f"p{SHARE * 100:.0f}"
+    return Advice(key, value, asked, used[place], quantile, len(used), used[-1], len(short))
+
+
+def _used(spec: Stage, key: str, records: Sequence[Done | Fail]) -> Iterator[float]:
+    """What each task used that ended well, and was not merely answered."""
+    wanted = spec.bare.resources
+    for record in records:
+        if record["event"] != "done" or record.get("surrogate", {}).get("used"):
+            continue
+        usage, seconds = record.get("usage"), record["seconds"]
+        if key == "walltime":
+            yield seconds
+        elif usage is None:
+            continue
+        elif key == "memory" and "memory_bytes" in usage:
+            yield usage["memory_bytes"] / _nodes(wanted)
+        elif key == "cores_per_rank" and seconds >= LONG:
+            yield usage["cpu_seconds"] / seconds / wanted.processes
+
+
+def _nodes(wanted: Resources) -> int:
+    """The nodes that share a task's memory, at least."""
+    spread = wanted.processes // wanted.ranks_per_node if wanted.ranks_per_node else 1
+    return max(1, wanted.nodes or spread)
+
+
+def _rounded(spec: Stage, key: str, used: float, tasks: int) -> int | float:
+    wanted = spec.bare.resources
+    if key == "cores_per_rank":
+        return max(1, math.ceil(used - SLACK))
+    enough = used * MARGINS[key][tasks < FEW]
+    if key == "walltime":
+        step = 60.0 if enough < 3600 else 300.0
+        return max(1, math.ceil(enough / step)) * step
+    own = BESIDE if spec.module is None else 2 * BESIDE  # a function's worker counts as well
+    enough += own + EACH * math.ceil(wanted.processes / _nodes(wanted))
+    unit = 64 << 20 if enough < 1 << 30 else 256 << 20 if enough < 1 << 33 else 1 << 30
+    return math.ceil(enough / unit) * unit
