@@ -10,6 +10,7 @@ from diel.results import Recorded, summarize
 from diel.states import TaskState
 from diel.status import Status, read_status, task_of
 from diel.status.columns import LINE, MAX_ROWS, markdown_table, plain, rest, shorten
+from diel.status.energy import energy_text
 from diel.status.sections import SECTIONS
 from diel.status.stage import StageStatus
 from diel.status.tasks import count_text, failure_document, mean_text, named_task
@@ -49,6 +50,7 @@ def _head(run: Recorded, status: Status) -> Iterator[str]:
         ("tasks", f"{status.good:,} of {total} done{_others(status)}"),
         ("used results of", ", ".join(status.uses)),
         ("site", status.site),
+        ("energy", energy_text(status.energy)),
     ]
     yield from (f"- {name}: {plain(value)}" for name, value in facts if value)
     yield ""

@@ -1,0 +1,38 @@
+"""Colours that mean something, the same in charts, bars and drawings.
+
+After Okabe and Ito, whose palette those tell apart who do not see red or green.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+STATES = {
+    "done": "#009e73",
+    "cached": "#56b4e9",
+    "running": "#0072b2",
+    "queued": "#b3cde3",
+    "ready": "#b3cde3",
+    "waiting": "#c4c8cc",
+    "failed": "#d55e00",
+    "lost": "#e69f00",
+    "skipped": "#9aa0a6",
+    "cancelled": "#9aa0a6",
+    "succeeded": "#009e73",
+    "damaged": "#d55e00",
+    "interrupted": "#e69f00",
+    "pending": "#c4c8cc",
+}
+SERIES = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#8a6d00", "#7a5195", "#7f7f7f")
+"""For names without a meaning of their own: stages, trials."""
+
+
+def stage_scale(stages: Sequence[str]) -> dict[str, Any]:
+    """The scale of a colour encoding over all stages of a run: the same colour for a stage in each chart."""
+    return {"domain": list(stages), "range": [SERIES[n % len(SERIES)] for n in range(len(stages))]}
+
+
+def state_scale(*states: str) -> dict[str, Any]:
+    """The scale of a colour encoding over states."""
+    return {"domain": list(states), "range": [STATES[state] for state in states]}

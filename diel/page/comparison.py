@@ -1,0 +1,123 @@
+"""The page of two runs beside each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from diel.comparison.comparison import Contrast, OutputPair, Times, Unequal
+from diel.comparison.lines import CAVEAT, p_text, said_of, seconds_text
+from diel.page.colours import STATES
+from diel.page.document import document, panel_data
+from diel.page.panel import Grid, Panel, Part, Plot, Text
+from diel.table import shown
+
+_COLOURS = {"slower": STATES["failed"], "faster": STATES["done"]}
+
+
+def comparison_page(found: Contrast) -> str:
+    """The file: one that needs no network."""
+    first, second = found.names
+    panels = [panel for panel in _panels(found) if panel.parts]
+    data = {"run": f"{first} and {second}", "state": "compared", "panels": list(map(panel_data, panels))}
+    return document(data)
+
+
+def _panels(found: Contrast) -> Iterator[Panel]:
+    facts = [_row(one) for one in found.facts]
+    yield Panel("runs", "Runs", [Grid("The runs", ("", *found.names), facts)])
+    for name, title, unequal in (
+        ("hyperparameters", "Hyperparameters", found.hyperparameters),
+        ("versions", "Versions and surroundings", found.versions),
+    ):
+        grid = Grid(f"{title} that differ", ("", *found.names), [_row(one) for one in unequal])
+        yield Panel(name, title, [grid if unequal else Text("All are the same.")])
+    if found.workflow:
+        rows = [(one.name, _parts(one, found.names)) for one in found.workflow]
+        grid = Grid("Stages that are not the same", ("stage", "what differs"), rows)
+        yield Panel("stages", "Stages that are not the same", [grid])
+    yield Panel("times", "Times by stage", list(_times(found)))
+    yield Panel("results", "Results", list(_results(found)))
+    yield Panel("notes", "Not compared", [Text(note, "note") for note in found.notes])
+
+
+def _row(one: Unequal) -> list[str]:
+    return [one.name, *("–" if value is None else shown(value) for value in (one.first, one.second))]
+
+
+def _parts(one: Unequal, names: Sequence[str]) -> str:
+    if isinstance(one.first, bool):
+        return f"only in {names[0] if one.first else names[1]}"
+    return ", ".join(one.first)
+
+
+def _times(found: Contrast) -> Iterator[Part]:
+    if not found.times:
+        return
+    first, second = found.names
+    heads = ("stage", "tasks", first, second, "ratio", "from", "to", "p", "")
+    grid = Grid("Times of the median task", heads, [_row_of_times(one) for one in found.times])
+    values = [
+        {
+            "stage": one.stage,
+            "ratio": one.ratio,
+            "low": one.interval[0] if one.interval else one.ratio,
+            "high": one.interval[1] if one.interval else one.ratio,
+            "colour": _COLOURS.get(one.verdict, STATES["skipped"]),
+            "verdict": said_of(one),
+        }
+        for one in found.times
+        if one.ratio is not None
+    ]
+    if not values:
+        yield grid
+        return
+    y = {"field": "stage", "type": "nominal", "sort": None, "title": None}
+    colour = {"field": "colour", "type": "nominal", "scale": None}
+    scale = {"type": "log", "nice": True}
+    x = {"field": "ratio", "type": "quantitative", "scale": scale, "title": f"time in {second} over {first}"}
+    ends = {"x": {**x, "field": "low"}, "x2": {"field": "high"}, "y": y, "color": colour}
+    tip = [{"field": name} for name in ("stage", "ratio", "low", "high", "verdict")]
+    spec = {
+        "data": {"values": values},
+        "height": 30 + 30 * len(values),
+        "layer": [
+            {"mark": {"type": "rule", "strokeDash": [4, 4]}, "encoding": {"x": {"datum": 1}}},
+            {"mark": {"type": "rule", "strokeWidth": 3}, "encoding": ends},
+            {
+                "mark": {"type": "point", "filled": True, "size": 80},
+                "encoding": {"x": x, "y": y, "color": colour, "tooltip": tip},
+            },
+        ],
+    }
+    yield Plot("Ratio of the times of each stage, with its interval of 95 %; 1 is no difference", spec, grid)
+    yield Text(f"Mind: {CAVEAT}.", "note")
+
+
+def _row_of_times(one: Times) -> list[str | float | None]:
+    low, high = one.interval or (None, None)
+    tasks = f"{one.matched:,} matched" if one.matched else f"{one.tasks[0]:,} and {one.tasks[1]:,}"
+    numbers = [None if value is None else float(f"{value:.3g}") for value in (one.ratio, low, high)]
+    p = p_text(None if one.shift is None else one.shift.p)
+    return [one.stage, tasks, *map(seconds_text, one.median), *numbers, p, said_of(one)]
+
+
+def _results(found: Contrast) -> Iterator[Part]:
+    if found.results:
+        first, second = found.names
+        heads = (
+            "output",
+            "matched",
+            "differ",
+            f"mean in {first}",
+            f"mean in {second}",
+            "p",
+            "largest difference",
+        )
+        yield Grid("What the tasks made", heads, [_row_of_results(one) for one in found.results])
+
+
+def _row_of_results(one: OutputPair) -> list[str | int | None]:
+    means = ["" if value is None else shown(value) for value in one.mean]
+    p = p_text(one.shift.p) if one.shift is not None and one.differ else ""
+    largest = f"{one.largest[0]:+.4g} {one.largest[1]}" if one.largest and one.largest[0] else ""
+    return [one.output, one.matched, one.differ, *means, p, largest]

@@ -1,0 +1,99 @@
+"""Cores of a run over time: those that its tasks had, and those that it held."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from pydantic import ValidationError
+
+from diel.errors import DielError, UsageError
+from diel.page.seen import Seen
+from diel.site.shape import Shape, ask_of, cores_of
+from diel.site.site import Site
+from diel.timeline.bins import Bins
+
+
+class Allotment(NamedTuple):
+    """An allocation, or this machine while a controller drove the run."""
+
+    name: str
+    nodes: int
+    cores: int
+    began: float
+    ended: float
+
+
+def site_of(seen: Seen) -> Site:
+    """The site as it was when the run was made. Raises UsageError where that is not to be read."""
+    try:
+        return Site.model_validate_json(seen.paths.site.read_bytes())
+    except (OSError, ValidationError, ValueError) as error:
+        raise UsageError(f"{seen.paths.run_id}: its site cannot be read: {seen.paths.site}") from error
+
+
+def task_cores(seen: Seen) -> dict[str, int]:
+    """The cores of one task, by stage; those of a stage that cannot be known are missing."""
+    site, found = site_of(seen), {}
+    for name, stage in seen.run.workflow.stages.items():
+        try:
+            ask = ask_of(site, stage)
+        except DielError:
+            continue
+        found[name] = ask.cores
+    return found
+
+
+def held(seen: Seen) -> list[Allotment]:
+    """What the run held so far, the oldest first."""
+    site, end = site_of(seen), seen.until
+    if not site.scheduled:
+        cores = sum(cores_of(pool) for pool in site.pools.values())
+        return [Allotment("this machine", 1, cores, *times) for times in _driven(seen, end)]
+    found = []
+    for block in seen.status.blocks:
+        pool = site.pools.get(block["pool"])
+        if pool is not None and block["began"] is not None:
+            nodes = Shape(**block["needs"]).block_nodes(pool)
+            ended = end if block["ended"] is None else block["ended"]
+            found.append(Allotment(block["block"], nodes, nodes * cores_of(pool), block["began"], ended))
+    return found
+
+
+def _driven(seen: Seen, end: float) -> Iterator[tuple[float, float]]:
+    """When controllers drove the run; one that was killed, to the next one's begin or the run's last line."""
+    began: float | None = None
+    last = max(seen.timeline.last, seen.timeline.origin)
+    for when, what in seen.timeline.marks:
+        if began is not None:
+            yield began, when if what != "controller" else min(when, max(began, last))
+        began = when if what == "controller" else None
+    if began is not None:
+        yield began, end
+
+
+def busy(seen: Seen, cores: dict[str, int], most: int = 160) -> tuple[float, dict[str, dict[int, float]]]:
+    """By stage and bin the cores that were busy, and the width of a bin in seconds."""
+    timeline, end = seen.timeline, seen.until
+    made: dict[str, defaultdict[int, float]] = {}
+    width, factor = timeline.width, 1
+    while (end - timeline.origin) / (width * factor) > most:
+        factor *= 2
+    for name, stage in timeline.stages.items():
+        for bins in stage.lanes.values():
+            _add(made.setdefault(name, defaultdict(float)), bins, factor)
+    for span in timeline.running(end, live=seen.alive):
+        bins, origin = Bins(), timeline.origin
+        bins.spread(max(0.0, (span.begin - origin) / width), (span.end - origin) / width, width)
+        _add(made.setdefault(span.stage, defaultdict(float)), bins, factor)
+    wide = width * factor
+    return wide, {
+        name: {place: cores.get(name, 1) * seconds / wide for place, seconds in one.items()}
+        for name, one in made.items()
+    }
+
+
+def _add(into: defaultdict[int, float], bins: Bins, factor: int) -> None:
+    for place, seconds in bins.busy.items():
+        into[place // factor] += seconds

@@ -1,0 +1,181 @@
+"""The panel of the graph: stages by their state, and how data moves between them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from html import escape
+from itertools import pairwise
+
+from diel.drawing import rule_words
+from diel.graph import Edge, StageGraph
+from diel.page.layout import Layout, Spot, lay_out
+from diel.page.panel import Grid, Part, Sketch
+from diel.page.seen import Seen
+from diel.states import TaskState
+from diel.status.stage import StageStatus
+
+WIDE, HIGH, GAP, ROW, EDGE = 172, 52, 78, 78, 14
+"""Pixels: a stage, the gap between layers, a row, the margin."""
+WIDEST = 1500
+_RANKS = {"gather": 0, "match": 1, "broadcast": 2, "order": 9}
+"""From the kind that says most about how much data comes together."""
+_FLAGS = ("share", "optional", "renewed", "begun")
+"""What an edge says besides: its other flags are the ways of data that moves while tasks run."""
+
+
+def parts(seen: Seen) -> Iterator[Part]:
+    graph = seen.run.graph
+    stages = {stage.name: stage for stage in seen.status.stages}
+    pairs = dict.fromkeys((edge.upstream, edge.downstream) for edge in graph.edges)
+    depth = {name: graph.depth[name] for name in graph.order}
+    layout = lay_out(depth, [pair for pair in pairs if _leads(graph, pair)])
+    kinds = _kinds(graph.edges)
+    used = sorted(set(kinds.values()), key=_rank)
+    rows = [
+        [one.upstream, one.downstream, one.output or "", kind_of(one), rule_words(graph, one)]
+        for one in graph.edges
+    ]
+    table = Grid("What stages read of others", ("from", "to", "output", "kind", "rule"), rows)
+    svg = _svg(layout, stages, kinds, used, seen.status.state.live)
+    yield Sketch("Stages, coloured by state; lines by the way that data takes", svg, table)
+
+
+def _leads(graph: StageGraph, pair: tuple[str, str]) -> bool:
+    """Whether an edge leads on; those that read the previous round lead back."""
+    return graph.depth[pair[0]] < graph.depth[pair[1]]
+
+
+def kind_of(edge: Edge) -> str:
+    flags = [name for name in edge._fields if getattr(edge, name) is True and name not in _FLAGS]
+    if flags:
+        return flags[0]
+    if edge.output is None and edge.hyperparameter is None:
+        return "order"
+    return (
+        "gather" if edge.gathered else "match" if edge.matched or edge.picked or edge.chosen else "broadcast"
+    )
+
+
+def _rank(kind: str) -> int:
+    return _RANKS.get(kind, 5)
+
+
+def _kinds(edges: Sequence[Edge]) -> dict[tuple[str, str], str]:
+    """The kind of the line between two stages: that of the edge that says most."""
+    found: dict[tuple[str, str], str] = {}
+    for edge in edges:
+        pair, kind = (edge.upstream, edge.downstream), kind_of(edge)
+        known = found.get(pair)
+        found[pair] = kind if known is None or _rank(kind) < _rank(known) else known
+    return found
+
+
+def _svg(
+    layout: Layout,
+    stages: Mapping[str, StageStatus],
+    kinds: Mapping[tuple[str, str], str],
+    used: Sequence[str],
+    live: bool,
+) -> str:
+    back = [pair for pair in kinds if pair not in layout.edges and {*pair} <= {*layout.stages}]
+    legend = 34 if used else 0
+    wide = 2 * EDGE + layout.layers * (WIDE + GAP) - GAP
+    wide = max(wide, 2 * EDGE + 120 * len(used))
+    high = 2 * EDGE + layout.rows * ROW - (ROW - HIGH) + legend + (26 if back else 0)
+    lines = [_edge(layout.edges[pair], kinds[pair], pair) for pair in layout.edges]
+    lines += [_back(layout, pair, kinds[pair], high - legend - EDGE) for pair in back]
+    nodes = [_node(stages.get(name), name, place, live) for name, place in layout.stages.items()]
+    keys = [_key(kind, EDGE + 120 * n, high - 16) for n, kind in enumerate(used)]
+    names = ", ".join(layout.stages)
+    head = f'<svg{_wide(wide)} viewBox="0 0 {wide:g} {high:g}" width="{wide:g}" height="{high:g}" role="img"'
+    return f'{head} aria-label="Graph of the stages {escape(names)}">{"".join((*lines, *nodes, *keys))}</svg>'
+
+
+def _wide(wide: float) -> str:
+    """A drawing much wider than a page is not made small: it scrolls."""
+    return ' class="wide"' if wide > WIDEST else ""
+
+
+def _x(place: Spot) -> float:
+    return EDGE + place.layer * (WIDE + GAP)
+
+
+def _y(place: Spot) -> float:
+    """The middle of a place."""
+    return EDGE + place.row * ROW + HIGH / 2
+
+
+def _edge(chain: Sequence[Spot], kind: str, pair: tuple[str, str]) -> str:
+    """From the right side of a stage, through the places of layers that it passes, to the left of another."""
+    points = [(_x(chain[0]) + WIDE, _y(chain[0]))]
+    for place in chain[1:-1]:
+        points += [(_x(place), _y(place)), (_x(place) + WIDE, _y(place))]
+    points.append((_x(chain[-1]) - 7, _y(chain[-1])))
+    path = f"M{points[0][0]:g} {points[0][1]:g}"
+    for (x, y), (to_x, to_y) in pairwise(points):
+        half = (x + to_x) / 2
+        path += f"C{half:g} {y:g} {half:g} {to_y:g} {to_x:g} {to_y:g}"
+    return _line(path, kind, points[-1], pair)
+
+
+def _back(layout: Layout, pair: tuple[str, str], kind: str, low: float) -> str:
+    """Back to an earlier stage, below all others."""
+    up, down = layout.stages[pair[0]], layout.stages[pair[1]]
+    x, y, to_x, to_y = _x(up) + WIDE / 2, _y(up) + HIGH / 2, _x(down) + WIDE / 2 - 24, _y(down) + HIGH / 2
+    if pair[0] == pair[1]:
+        x += 24
+    path = f"M{x:g} {y:g}C{x:g} {low:g} {to_x:g} {low:g} {to_x:g} {to_y + 7:g}"
+    head = f"M{to_x - 4:g} {to_y + 8:g}l4 -8 4 8z"
+    return _arrow(path, head, kind, f"{pair[1]} reads the previous round of {pair[0]}")
+
+
+def _line(path: str, kind: str, end: tuple[float, float], pair: tuple[str, str]) -> str:
+    head = f"M{end[0] - 1:g} {end[1] - 4:g}l8 4 -8 4z"
+    return _arrow(path, head, kind, f"{pair[1]} reads {pair[0]}: {kind}")
+
+
+def _arrow(path: str, head: str, kind: str, title: str) -> str:
+    line = f'<path class="{kind}" d="{path}"></path><path class="head" d="{head}"></path>'
+    return f'<g class="edge"><title>{escape(title)}</title>{line}</g>'
+
+
+def _node(stage: StageStatus | None, name: str, place: Spot, live: bool) -> str:
+    state = state_of(stage, live=live)
+    x, y = _x(place), _y(place) - HIGH / 2
+    total = "?" if stage is None or stage.total is None else f"{stage.total:,}"
+    done = "0" if stage is None else f"{stage.good:,}"
+    done = done if done == total else f"{done} of {total}"
+    title = f"<title>{escape(name)}: {state}, {done} tasks with a result</title>"
+    share = 0.0 if stage is None or not stage.total else stage.good / stage.total
+    short = name if len(name) <= 18 else f"{name[:17]}…"
+    long = (WIDE - 24) * share
+    return (
+        f'<g class="node s-{state}">{title}'
+        f'<rect x="{x:g}" y="{y:g}" width="{WIDE}" height="{HIGH}" rx="7"></rect>'
+        f'<path class="mark" d="M{x + 12:g} {y + HIGH - 9:g}h{long:.1f}v3h-{long:.1f}z"></path>'
+        f'<text x="{x + 12:g}" y="{y + 20:g}">{escape(short)}</text>'
+        f'<text class="sub" x="{x + 12:g}" y="{y + 35:g}">{escape(f"{state} · {done}")}</text></g>'
+    )
+
+
+def _key(kind: str, x: float, y: float) -> str:
+    return (
+        f'<g class="edge"><path class="{kind}" d="M{x:g} {y:g}h34"></path>'
+        f'<text x="{x + 42:g}" y="{y + 4:g}">{kind}</text></g>'
+    )
+
+
+def state_of(stage: StageStatus | None, *, live: bool = True) -> str:
+    """The state of a stage, by those of its tasks."""
+    if stage is None or stage.total is None:
+        return "skipped" if stage is not None and stage.void else "waiting"
+    if stage[TaskState.FAILED] > stage.tolerated:
+        return "failed"
+    if stage[TaskState.RUNNING] or stage[TaskState.QUEUED]:
+        return "running"
+    left_out = stage[TaskState.SKIPPED] + stage[TaskState.CANCELLED]
+    if not stage.total or stage.good + left_out + stage.tolerated < stage.total:
+        return "running" if stage.good and live else "waiting"
+    if stage.good:
+        return "cached" if stage[TaskState.CACHED] == stage.good else "done"
+    return "skipped" if stage[TaskState.SKIPPED] else "cancelled" if left_out else "failed"

@@ -1,0 +1,131 @@
+"""The head of a page: how the run stands, how long it took, what it held, how it was asked for."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Iterator
+
+from diel.errors import DielError, counted
+from diel.page import cores
+from diel.page.durations import lasting
+from diel.page.panel import Facts, Part, Text
+from diel.page.seen import Seen
+from diel.project.run_file import RunFile
+from diel.states import RunState, TaskState
+from diel.status.sections import asked_first
+from diel.values import clock
+
+TONES = {RunState.SUCCEEDED: "good", RunState.FAILED: "bad", RunState.INTERRUPTED: "bad"}
+_LIKELY = 1.28
+"""Standard deviations within which four of five values lie."""
+
+
+def parts(seen: Seen) -> Iterator[Part]:
+    yield Facts(list(_figures(seen)), big=True)
+    yield Text(_sentence(seen), TONES.get(seen.status.state, ""))
+    if (left := left_text(seen)) is not None:
+        yield Text(left)
+    try:
+        yield Facts(list(_asked(seen, seen.run.run_file)))
+    except DielError as error:
+        yield Text(f"How the run was asked for cannot be read: {error}", "note")
+
+
+def _figures(seen: Seen) -> Iterator[tuple[str, str]]:
+    status = seen.status
+    yield "state", status.state.value
+    yield ("running for" if status.state.live else "took"), lasting(status.elapsed)
+    total = "?" if status.total is None else f"{status.total:,}"
+    yield "tasks with a result", f"{status.good:,} of {total}"
+    for state in (TaskState.RUNNING, TaskState.FAILED):
+        if count := status.count(state):
+            yield state.label, f"{count:,}"
+    try:
+        hours = sum(one.nodes * (one.ended - one.began) for one in cores.held(seen)) / 3600
+        yield "node-hours", f"{hours:.3g}"
+    except DielError:
+        pass  # the panel of cores says why
+    for name, answers in asked_first(status).items():
+        if answers.speedup is not None:
+            yield f"effective speedup of {name}", f"{answers.speedup:.3g} ×"
+
+
+def _sentence(seen: Seen) -> str:
+    """How it stands, in words."""
+    status = seen.status
+    failed = status.count(TaskState.FAILED) - status.tolerated
+    match status.state:
+        case RunState.SUCCEEDED:
+            cached = status.count(TaskState.CACHED)
+            return f"All is done{f'; {cached:,} results are from earlier runs' if cached else ''}."
+        case RunState.FAILED:
+            held = [stage.name for stage in status.stages if stage.held or stage.void]
+            why = f"{counted(failed, 'task')} failed" if failed else "It did not come to its end"
+            return f"{why}; stopped or without tasks: {', '.join(held)}." if held else f"{why}."
+        case RunState.INTERRUPTED:
+            return "Its controller is gone. What was committed is kept: `diel resume` goes on from there."
+        case RunState.CANCELLED:
+            return "It was cancelled. What was committed is kept: `diel resume` goes on from there."
+        case RunState.PENDING:
+            return "Its controller has not begun yet."
+    return "It runs: this is how it stood when the page was made."
+
+
+def left_text(seen: Seen) -> str | None:
+    """How long a run that goes on still takes, four times out of five; None if that cannot be said.
+
+    From the mean and the scatter of the durations so far, with as many tasks at a time as run now. A stage
+    of which nothing has ended yet is named, and not counted.
+    """
+    status = seen.status
+    slots = status.count(TaskState.RUNNING)
+    if status.state is not RunState.RUNNING or not slots:
+        return None
+    work = scatter = longest = 0.0
+    unknown = []
+    for stage in status.stages:
+        times = seen.timeline.stages.get(stage.name)
+        left = None if stage.total is None else stage.total - sum(stage[s] for s in TaskState if s.ended)
+        if left == 0:
+            continue
+        if left is None or times is None or times.mean is None:
+            unknown.append(stage.name)
+            continue
+        work += left * times.mean
+        scatter += left * times.variance
+        longest = max(longest, times.quantile(0.9) or 0.0)
+    if not work:
+        return None
+    low = max(0.0, work - _LIKELY * math.sqrt(scatter)) / slots
+    high = max((work + _LIKELY * math.sqrt(scatter)) / slots, longest)
+    rest = f", without {', '.join(unknown)}, of which nothing has ended yet" if unknown else ""
+    return f"Time left: {lasting(low)} to {lasting(high)} with {slots:,} tasks at a time{rest}."
+
+
+def _asked(seen: Seen, file: RunFile) -> Iterator[tuple[str, str]]:
+    status = seen.status
+    yield "command", command_line(file)
+    yield "began", "" if status.began is None else clock(status.began)
+    if not status.state.live and status.ended is not None:
+        yield "ended", clock(status.ended)
+    yield "site", file.site
+    yield "versions", f"diel {file.diel}, Python {file.python}"
+    if not seen.public:
+        yield "host and user", f"{file.host}, {file.user}"
+        yield "directory", str(seen.paths.root)
+    if status.uses:
+        yield "uses results of", ", ".join(status.uses)
+
+
+def command_line(file: RunFile) -> str:
+    """What a user would type to ask for the same."""
+    words = ["diel", "run", file.source.rpartition("/")[2], "--site", file.site]
+    for setting in file.settings:
+        words += ["--set", setting]
+    for name in file.params_files:
+        words += ["--params", name.rpartition("/")[2]]
+    words += [] if file.use_cache else ["--no-cache"]
+    words += ["--from", file.begin_at] if file.begin_at else []
+    words += ["--fail-fast"] if file.fail_fast else []
+    return shlex.join(words)

@@ -1,0 +1,96 @@
+"""The panel of artifacts: files that tasks made, by path, and the images among them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from diel.artifacts import files_of
+from diel.page.outcome.plot import thinned
+from diel.page.outcome.sample import drawn, records_of
+from diel.page.panel import Cell, Entry, Grid, Part, Picture, Text
+from diel.page.seen import Seen
+from diel.results import DROPPED
+from diel.tasks.results import artifact_path
+from diel.values import format_size
+
+if TYPE_CHECKING:
+    from diel.journal.records import Made
+
+FILES = 200
+"""Rows of the table of files."""
+PICTURES = 24
+LARGEST = 150_000
+"""Bytes of an image that is shown; larger ones are named."""
+TOGETHER = 450_000
+"""Bytes of all images of a page."""
+_MEDIA = {".png": "image/png", ".svg": "image/svg+xml"}
+
+
+def parts(seen: Seen) -> Iterator[Part]:
+    run = seen.run
+    rows: list[list[Cell]] = []
+    images: list[tuple[str, str, Path]] = []
+    whole = 0
+    most = drawn(run)
+    for stage in run.graph.order:
+        records, rule = records_of(run, stage, most)
+        if rule and any(one.get("artifacts") for one in records.values()):
+            yield Text(f"{stage}: {rule.replace('drawn', 'listed')}.", "note")
+        for index in sorted(records):
+            for name, file, dropped in _files(seen, stage, index, records[index]):
+                whole += 1
+                if len(rows) < FILES:
+                    rows.append(_row(f"{stage}/{index}", name, file, dropped, records[index]))
+                path = artifact_path(records[index], file["path"], run.paths.root)
+                if path.suffix.lower() in _MEDIA and not dropped:
+                    images.append((f"{stage}/{index}", name, path))
+    if rows:
+        heads = ("path in the run", "output", "task", "size", "digest (XXH3)", "from")
+        yield Grid("Files that tasks made", heads, rows, whole - len(rows))
+    yield from _pictures(seen, images)
+
+
+def _files(seen: Seen, stage: str, index: int, record: Made) -> Iterator[tuple[str, Mapping[str, Any], bool]]:
+    for name, entry in record.get("artifacts", {}).items():
+        for file in files_of(entry):
+            yield name, file, seen.run.is_dropped(stage, name, index)
+
+
+def _row(task: str, name: str, file: Mapping[str, Any], dropped: bool, record: Made) -> list[Cell]:
+    size = format_size(file["size"]) if isinstance(file.get("size"), int) else None
+    said = DROPPED if dropped else size
+    return [file["path"], name, task, said, str(file.get("digest", "")), record.get("run", "")]
+
+
+def _pictures(seen: Seen, images: list[tuple[str, str, Path]]) -> Iterator[Part]:
+    """Images that are there and small enough; of many, an even choice."""
+    left, shown, large = TOGETHER, 0, 0
+    for task, name, path in thinned(images, PICTURES):
+        data = _image(path, min(LARGEST, left))
+        if data is None:
+            large += 1
+            continue
+        left, shown = left - len(data), shown + 1
+        caption = f"{seen.run.named(task)}: {name}"
+        yield Picture(caption, f"{name} of {caption}", _MEDIA[path.suffix.lower()], data)
+    if len(images) > shown:
+        most = f"at most {PICTURES} are, evenly chosen, of at most {format_size(LARGEST)} each"
+        yield Text(f"{shown} of {len(images):,} images are shown: {most}.", "note")
+
+
+def _image(path: Path, most: int) -> bytes | None:
+    """An image; None if it is gone, too large, or not what its name says."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read(most + 1)
+    except OSError:
+        return None
+    begins = b"\x89PNG\r\n\x1a\n" if path.suffix.lower() == ".png" else b"<"
+    return (
+        data if len(data) <= most and data.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(begins.strip()) else None
+    )
+
+
+ENTRY = Entry("artifacts", "Artifacts", parts)

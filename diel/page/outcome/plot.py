@@ -1,0 +1,137 @@
+"""What plots share: what a column is, its axis in a chart, and the table under it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any, Literal, NamedTuple
+
+from diel.page.panel import Cell, Grid
+from diel.table import shown
+from diel.values import as_float
+
+Row = Mapping[str, Any]
+Kind = Literal["number", "log", "name"]
+
+ROWS = 40
+"""Rows of the table under a chart."""
+FEW = 8
+"""The most colours that are told apart."""
+WIDE = 100.0
+"""The ratio of the largest to the smallest number from which on a logarithmic scale is worth it."""
+HEIGHT = 260
+
+
+class Column(NamedTuple):
+    """One column of a plot's rows: the key of its values, its name for people, what it is."""
+
+    key: str
+    name: str
+    kind: Kind
+    counts: bool = False
+    """Whether it only counts: seeds, members, rounds."""
+
+    def axis(self, **more: Any) -> dict[str, Any]:
+        """Its encoding along an axis, on a logarithmic scale where its points are spaced so."""
+        if self.kind == "name":
+            return {"field": self.key, "type": "nominal", "title": self.name, "sort": None, **more}
+        scale: dict[str, Any] = (
+            {"type": "log", "nice": False, "padding": 8} if self.kind == "log" else {"zero": False}
+        )
+        whole = {"tickMinStep": 1, "labelExpr": "datum.value % 1 ? '' : format(datum.value, 'd')"}
+        return {
+            "field": self.key,
+            "type": "quantitative",
+            "title": self.name,
+            "scale": scale,
+            "axis": whole if self.counts else {"format": ".5~g"},
+            **more,
+        }
+
+    def steps(self, **more: Any) -> dict[str, Any]:
+        """Its encoding by one step for each value, in their order."""
+        axis = {"labelOverlap": True, "labelAngle": 0}
+        return {"field": self.key, "type": "ordinal", "title": self.name, "axis": axis, **more}
+
+    def colour(self) -> dict[str, Any]:
+        """Its encoding by colour: a ramp of numbers, a palette of names and of few counts."""
+        if self.kind == "name":
+            return {"field": self.key, "type": "nominal", "title": self.name, "sort": None}
+        scale = {"scheme": "viridis", **({"type": "log"} if self.kind == "log" else {})}
+        return {"field": self.key, "type": "quantitative", "title": self.name, "scale": scale}
+
+
+def tips(columns: Iterable[Column]) -> list[dict[str, Any]]:
+    """What a pointer shows."""
+    kinds = {"name": "nominal", "number": "quantitative", "log": "quantitative"}
+    return [
+        {
+            "field": one.key,
+            "type": kinds[one.kind],
+            "title": one.name,
+            **({} if one.kind == "name" else {"format": ".5~g"}),
+        }
+        for one in columns
+    ]
+
+
+def chart(
+    columns: Sequence[Column], rows: Sequence[Row], *layers: Mapping[str, Any], height: int = HEIGHT
+) -> dict[str, Any]:
+    """A specification of layers over these columns of the same rows."""
+    keys = [one.key for one in columns]
+    values = [{key: row[key] for key in keys if row.get(key) is not None} for row in rows]
+    one = {"data": {"values": values}, "height": height}
+    return {**one, **layers[0]} if len(layers) == 1 else {**one, "layer": list(layers)}
+
+
+def table_of(caption: str, columns: Sequence[Column], rows: Sequence[Row], most: int = ROWS) -> Grid:
+    """The numbers of a chart."""
+    cells = [[cell(row.get(one.key)) for one in columns] for row in rows[:most]]
+    return Grid(caption, [one.name for one in columns], cells, max(0, len(rows) - most))
+
+
+def cell(value: Any) -> Cell:
+    """A value in a table: lists and mappings as a short text."""
+    return value if value is None or isinstance(value, str | int | float | bool) else shown(value)
+
+
+def is_number(value: Any) -> bool:
+    """Whether it can be a point of a chart."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(as_float(value))
+
+
+def rounded(value: Any) -> Any:
+    """A float with six digits: more cannot be seen, and cost bytes."""
+    return float(f"{value:.6g}") if isinstance(value, float) and math.isfinite(value) else value
+
+
+def kind_of(values: Iterable[Any], *, spaced: bool = True) -> Kind:
+    """What a column holds: numbers, numbers on a logarithmic scale, or names.
+
+    Numbers are logarithmic where they span two decades and lie more evenly there (`spaced`), or span three
+    of them, as a result can.
+    """
+    found = list(dict.fromkeys(value for value in values if value is not None))
+    if not found or not all(map(is_number, found)):
+        return "name"
+    numbers = sorted(map(float, found))
+    if numbers[0] <= 0 or numbers[-1] < WIDE * numbers[0]:
+        return "number"
+    if not spaced:
+        return "log" if numbers[-1] >= 10 * WIDE * numbers[0] else "number"
+    return "log" if _unevenness([math.log(one) for one in numbers]) < _unevenness(numbers) else "number"
+
+
+def _unevenness(numbers: Sequence[float]) -> float:
+    """The largest gap between neighbours, as a share of the whole."""
+    gaps = [after - before for before, after in pairwise(numbers)]
+    return max(gaps, default=0.0) / ((numbers[-1] - numbers[0]) or 1.0)
+
+
+def thinned(values: Sequence[Any], most: int) -> list[Any]:
+    """At most so many of them, evenly chosen, the first and the last among them."""
+    if len(values) <= most or most < 2:
+        return list(values[: max(most, 0)] if most < 2 else values)
+    return [values[round(place * (len(values) - 1) / (most - 1))] for place in range(most)]

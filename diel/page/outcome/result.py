@@ -1,0 +1,244 @@
+"""The panel of results: of each stage with numbers a plot along its axes, chosen by what the axes are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from diel.page.outcome.plot import FEW, HEIGHT, Column, Row, chart, is_number, rounded, table_of, tips
+from diel.page.outcome.sample import DrawnStage, drawn, records_of, sample_of
+from diel.page.panel import Alternatives, Cell, Entry, Grid, Part, Plot, Text
+from diel.page.seen import Seen
+from diel.results import DROPPED, Recorded
+from diel.table import shown
+from diel.tasks.results import output_of, outputs_of
+
+GRID = 5
+"""The fewest points along both axes of a heat map."""
+FIGURES = 6
+"""The most plots of one stage to choose from."""
+OUTPUTS = 40
+"""Rows of the table of outputs."""
+
+
+def parts(seen: Seen) -> Iterator[Part]:
+    run = seen.run
+    most = drawn(run)
+    rows = [row for stage in run.graph.order for row in _outputs(run, stage, most)]
+    if not rows:
+        return
+    heads = ("output", "axes", "results", "first")
+    yield Grid("What the stages made", heads, rows[:OUTPUTS], max(0, len(rows) - OUTPUTS))
+    for stage in run.graph.order:
+        sample = sample_of(run, stage, most)
+        if sample is not None:
+            yield from _figures(stage, sample)
+
+
+def _outputs(run: Recorded, stage: str, most: int) -> Iterator[list[Cell]]:
+    """A row for each output of a stage, with its first value; a file is shown by its path in the run."""
+    records, history = records_of(run, stage, most)[0], run.history.stage(stage)
+    states = history.counts()
+    count = f"{states['done'] + states['cached']:,} of {history.expected:,}"
+    over = " × ".join(run.workflow.stages[stage].over)
+    holders: dict[str, int] = {}
+    for index in sorted(records):
+        for name in outputs_of(records[index]):
+            holders.setdefault(name, index)
+    for name, index in holders.items():
+        value = output_of(records[index], name, run.paths.root)
+        text = str(value) if isinstance(value, str) else shown(value)
+        dropped = run.is_dropped(stage, name, index)
+        yield [
+            f"{stage}.{name}",
+            over,
+            count,
+            DROPPED if dropped else text.removeprefix(f"{run.paths.root}/")[:80],
+        ]
+
+
+def _figures(stage: str, sample: DrawnStage) -> Iterator[Part]:
+    figures = [figure for number in sample.numbers for figure in plots(stage, sample, number)]
+    first = [one for number in sample.numbers for one in plots(stage, sample, number)[:1]]
+    chosen = [*first, *(one for one in figures if one not in first)][:FIGURES]
+    if len(chosen) == 1:
+        yield chosen[0][1]
+    elif chosen:
+        yield Alternatives(f"{stage}: show", chosen)
+    if chosen and sample.rule:
+        yield Text(f"{stage}: {sample.rule}.", "note")
+
+
+def plots(stage: str, sample: DrawnStage, y: Column) -> list[tuple[str, Plot]]:
+    """The plots of one output, the one that suits its axes first: each with its name.
+
+    A grid of two axes with numbers is a heat map, and lines; points with several numbers each, as a sample
+    or a search has them, are dots; an axis of names is dots in columns.
+    """
+    rows = [row for row in sample.rows if is_number(row.get(y.key))]
+    if len(rows) < 2:
+        return []
+    view = _View(stage, sample, rows, y)
+    axes = sorted(sample.axes, key=view.rank)
+    numbers = [axis for axis in axes if view.leads[axis].kind != "name"]
+    if not numbers:
+        return [view.dots(axes[0])]
+    several = view.numbers(numbers[0])
+    found = [view.heat(numbers[0], other) for other in numbers[1:2] if view.is_grid(numbers[0], other)]
+    if len(several) > 1:
+        found += [view.map(*several)] if len(several) == 2 else []
+        found += [view.scatter(one) for one in several[:4]]
+    along = [axis for axis in numbers if len(view.numbers(axis)) == 1]
+    found += [view.lines(axis) for axis in along[:2] if axis == numbers[0] or not view.leads[axis].counts]
+    return found
+
+
+class _View:
+    """The rows of one output, and how they can be drawn."""
+
+    def __init__(self, stage: str, sample: DrawnStage, rows: Sequence[Row], y: Column) -> None:
+        self.stage, self.sample, self.axes, self.rows, self.y = stage, sample, sample.axes, rows, y
+        self.all = [one for columns in self.axes.values() for one in columns]
+        self.leads = {axis: min(columns, key=_modesty) for axis, columns in self.axes.items()}
+        """What an axis is drawn by: a number rather than a name or a mere count."""
+        self.sizes = {axis: len({row.get(one.key) for row in rows}) for axis, one in self.leads.items()}
+
+    def rank(self, axis: str) -> tuple[int, bool, int]:
+        """Axes of numbers first, the longest first, then those that only count: rounds before seeds."""
+        return _modesty(self.leads[axis]), axis not in self.sample.rounds, -self.sizes[axis]
+
+    def numbers(self, axis: str) -> list[Column]:
+        """Of several numbers of its points, those that do not only count."""
+        found = [one for one in self.axes[axis] if one.kind != "name" and not one.counts]
+        return found or [self.leads[axis]]
+
+    def is_grid(self, a: str, b: str) -> bool:
+        if self.leads[b].counts or min(self.sizes[a], self.sizes[b]) < GRID:
+            return False
+        places = {(row.get(self.leads[a].key), row.get(self.leads[b].key)) for row in self.rows}
+        return len(places) > self.sizes[a] * self.sizes[b] // 2
+
+    def _colour(self, *used: str) -> str | None:
+        """The first other axis with few points."""
+        return next((axis for axis in self.axes if axis not in used and self.sizes[axis] <= FEW), None)
+
+    def _made(self, caption: str, columns: Sequence[Column], *layers: Mapping[str, Any], high: int) -> Plot:
+        spec = chart(columns, self.rows, *layers, height=high)
+        return Plot(f"{self.stage}: {caption}", spec, table_of(caption, columns, self.rows))
+
+    def lines(self, axis: str) -> tuple[str, Plot]:
+        """One line for each point of an axis with few; of further axes the mean and the range."""
+        x, by = self.leads[axis], self._colour(axis)
+        colour = None if by is None else self.leads[by]
+        over = [one for one in self.axes if one not in (axis, by)]
+        name = f"{self.y.name} along {x.name}"
+        encoding: dict[str, Any] = {"x": x.axis(), **({} if colour is None else {"color": _series(colour)})}
+        if over:
+            return name, self._means(name, x, colour, over, encoding)
+        encoding |= {"y": self.y.axis(), "tooltip": tips([*self.all, self.y])}
+        each = "" if colour is None else f", a line for each {colour.name}"
+        layer = {"mark": {"type": "line", "point": True}, "encoding": encoding}
+        return name, self._made(name + each, [*self.all, self.y], layer, high=HEIGHT)
+
+    def _means(
+        self, name: str, x: Column, colour: Column | None, over: Sequence[str], encoding: Mapping[str, Any]
+    ) -> Plot:
+        low, high = Column("low", "least", "number"), Column("high", "most", "number")
+        columns = [
+            x,
+            *([] if colour is None else [colour]),
+            self.y,
+            low,
+            high,
+            Column("n", "tasks", "number"),
+        ]
+        shared = {**encoding, "tooltip": tips(columns)}
+        band = {**shared, "y": self.y.axis(field="low"), "y2": {"field": "high"}}
+        rows = means(self.rows, x, colour, self.y)
+        spec = chart(
+            columns,
+            rows,
+            {"mark": {"type": "area", "opacity": 0.2}, "encoding": band},
+            {"mark": {"type": "line", "point": True}, "encoding": {**shared, "y": self.y.axis()}},
+        )
+        caption = f"the mean of {name}, and its range over {' and '.join(over)}"
+        return Plot(f"{self.stage}: {caption}", spec, table_of(caption, columns, rows))
+
+    def heat(self, a: str, b: str) -> tuple[str, Plot]:
+        """A field for each pair of points; of further axes the mean."""
+        x, up, over = self.leads[a], self.leads[b], [one for one in self.axes if one not in (a, b)]
+        mean = {"aggregate": "mean"} if over else {}
+        encoding: dict[str, Any] = {
+            "x": x.steps(),
+            "y": up.steps(sort="descending"),
+            "color": {**self.y.colour(), **mean},
+            "tooltip": [*tips([x, up]), {**tips([self.y])[0], **mean}],
+        }
+        each = f", the mean over {' and '.join(over)}" if over else ""
+        caption = f"{self.y.name} over {x.name} and {up.name}{each}"
+        made = self._made(caption, [x, up, self.y], {"mark": "rect", "encoding": encoding}, high=300)
+        return f"{self.y.name} as a heat map", made
+
+    def scatter(self, x: Column) -> tuple[str, Plot]:
+        """A dot for each task along one of several numbers; shapes and colours for a few names."""
+        names = [one for one in self.all if one.kind == "name" and self._few(one)]
+        encoding = {"x": x.axis(), "y": self.y.axis(), "tooltip": tips([*self.all, self.y])}
+        for one in names[:1]:
+            encoding |= {"color": one.colour(), "shape": one.colour()}
+        name = f"{self.y.name} against {x.name}"
+        layer = {"mark": {"type": "point", "opacity": 0.8}, "encoding": encoding}
+        return name, self._made(name, [*self.all, self.y], layer, high=HEIGHT)
+
+    def map(self, x: Column, up: Column) -> tuple[str, Plot]:
+        """A dot for each task over two numbers, in the colour of its result."""
+        every = [*self.all, self.y]
+        encoding = {"x": x.axis(), "y": up.axis(), "color": self.y.colour(), "tooltip": tips(every)}
+        name = f"{self.y.name} over {x.name} and {up.name}"
+        return name, self._made(
+            name, every, {"mark": {"type": "point", "size": 70}, "encoding": encoding}, high=300
+        )
+
+    def dots(self, axis: str) -> tuple[str, Plot]:
+        """Columns of dots above names."""
+        x, by = self.leads[axis], self._colour(axis)
+        every = [*self.all, self.y]
+        encoding = {"x": x.axis(axis={"labelAngle": 0}), "y": self.y.axis(), "tooltip": tips(every)}
+        encoding |= {} if by is None else {"color": _series(self.leads[by])}
+        name = f"{self.y.name} by {x.name}"
+        layer = {"mark": {"type": "point", "size": 60}, "encoding": encoding}
+        return name, self._made(name, every, layer, high=HEIGHT)
+
+    def _few(self, column: Column) -> bool:
+        return len({row.get(column.key) for row in self.rows}) <= FEW
+
+
+def _modesty(column: Column) -> int:
+    return 2 if column.kind == "name" else int(column.counts)
+
+
+def _series(column: Column) -> dict[str, Any]:
+    """A colour for each of a few values, be they numbers or names."""
+    return {"field": column.key, "type": "nominal", "title": column.name, "sort": None}
+
+
+def means(rows: Sequence[Row], x: Column, colour: Column | None, y: Column) -> list[Row]:
+    """The mean, the least and the most of `y` at each point of `x`, and of a series."""
+    groups: dict[tuple[Any, Any], list[float]] = {}
+    for row in rows:
+        if row.get(x.key) is not None:
+            place = row[x.key], None if colour is None else row.get(colour.key)
+            groups.setdefault(place, []).append(row[y.key])
+    return [
+        {
+            x.key: at,
+            **({} if colour is None else {colour.key: name}),
+            y.key: rounded(sum(values) / len(values)),
+            "low": min(values),
+            "high": max(values),
+            "n": len(values),
+        }
+        for (at, name), values in groups.items()
+    ]
+
+
+ENTRY = Entry("results", "Results", parts)

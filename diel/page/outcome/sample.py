@@ -1,0 +1,182 @@
+"""The results of a stage as rows for plots: all of them, or of many an even choice of points."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import product
+from math import prod
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from diel.axes.domain import Domain
+from diel.errors import counted
+from diel.page.outcome.plot import Column, Row, is_number, kind_of, rounded
+from diel.results import Recorded
+from diel.tasks.results import outputs_of
+
+if TYPE_CHECKING:
+    from diel.journal.records import Made
+
+POINTS = 2000
+"""Tasks that are drawn of all stages together: they are most of a page's bytes."""
+LEAST = 400
+"""Of each stage at least so many are, if it has them."""
+WHOLE = 20_000
+"""Tasks up to which all results are read to find those that are drawn."""
+
+
+class DrawnStage(NamedTuple):
+    """What is drawn of a stage."""
+
+    rows: Sequence[Row]
+    """In the order of the tasks: `task`, and the columns by their keys."""
+    axes: Mapping[str, Sequence[Column]]
+    """By axis the parameters that differ; a search's trials, and what it set for them."""
+    numbers: Sequence[Column]
+    """The outputs that are numbers, and differ."""
+    rounds: frozenset[str]
+    """The axes whose points follow one another."""
+    rule: str
+    """Which results are drawn, if not all are."""
+
+
+def sample_of(run: Recorded, stage: str, most: int) -> DrawnStage | None:
+    """The results of a stage; None where fewer than two have a number that differs."""
+    domain = run.domain(stage)
+    if domain is None or domain.size < 2:
+        return None
+    records, rule = records_of(run, stage, most)
+    outputs = _number_outputs(records.values())
+    if len(records) < 2 or not outputs:
+        return None
+    points = [{**run.point(stage, index), **_set(run, stage, index)} for index in sorted(records)]
+    names = [name for name in dict.fromkeys(key for one in points for key in one) if _differs(points, name)]
+    rows: list[dict[str, Any]] = []
+    for index, point in zip(sorted(records), points, strict=True):
+        values = records[index].get("values", {})
+        made = {f"y{place}": rounded(values.get(name)) for place, name in enumerate(outputs)}
+        given = {f"x{place}": rounded(point.get(name)) for place, name in enumerate(names)}
+        rows.append(
+            {"task": f"{stage}/{index}", **given, **{key: y for key, y in made.items() if is_number(y)}}
+        )
+    numbers = [
+        Column(key, named_output(run, stage, name), kind_of((row.get(key) for row in rows), spaced=False))
+        for place, name in enumerate(outputs)
+        if _differs(rows, key := f"y{place}")
+    ]
+    of = {name: label for label in domain.axes for name in _parameters(run, label)}
+    given = {name: _point_column(run, place, name, of[name], rows) for place, name in enumerate(names)}
+    rounds = frozenset(
+        label for label in domain.axes if label in run.adaptive and run.adaptive[label].axis.in_turn
+    )
+    axes: dict[str, list[Column]] = {}
+    for name, column in given.items():
+        axes.setdefault(of[name], []).append(column)
+    return DrawnStage(rows, axes, numbers, rounds, rule) if numbers and axes else None
+
+
+def drawn(run: Recorded) -> int:
+    """How many tasks of each stage a page draws: the more stages, the fewer."""
+    plotted = [name for name in run.graph.order if (domain := run.domain(name)) and domain.size > 1]
+    return max(LEAST, POINTS // max(1, len(plotted)))
+
+
+def records_of(run: Recorded, stage: str, most: int) -> tuple[Mapping[int, Made], str]:
+    """What tasks made, of at most so many, and how these were chosen; all, where that is quick."""
+    domain = run.domain(stage)
+    good = sum(run.history.stage(stage).counts()[state] for state in ("done", "cached"))
+    if good <= WHOLE or domain is None:
+        records = run.records(stage) if good else {}
+        if len(records) <= most or domain is None:
+            return records, ""
+        wanted, rule = choose(domain, most, sorted(records))
+        return {index: records[index] for index in wanted if index in records}, rule
+    wanted, rule = choose(domain, most)
+    return run.some(stage, frozenset(wanted)), rule
+
+
+def choose(domain: Domain, most: int, known: Sequence[int] | None = None) -> tuple[Sequence[int], str]:
+    """At most so many tasks: those at every n-th point of each axis, so that grids stay grids.
+
+    If few of a domain's tasks are `known` to have results, every n-th of these.
+    """
+    if known is not None and len(known) < domain.size // 2:
+        step = -(-len(known) // most)
+        return known[::step], f"every {_nth(step)} of {counted(len(known), 'result')} is drawn"
+    steps = [1] * len(domain.factors)
+    kept = [factor.count for factor in domain.factors]
+    while prod(kept) > most:
+        longest = kept.index(max(kept))
+        steps[longest] += 1
+        kept[longest] = -(-domain.factors[longest].count // steps[longest])
+    strides = [prod(f.count for f in domain.factors[place + 1 :]) for place in range(len(domain.factors))]
+    numbers = [range(0, factor.count, step) for factor, step in zip(domain.factors, steps, strict=True)]
+    wanted = [
+        sum(number * stride for number, stride in zip(row, strides, strict=True)) for row in product(*numbers)
+    ]
+    taken = [
+        f"every {_nth(step)} point of {' and '.join(factor.axes)}"
+        for factor, step in zip(domain.factors, steps, strict=True)
+        if step > 1
+    ]
+    rule = f"drawn is {', '.join(taken)}: {len(wanted):,} of {counted(domain.size, 'task')}" if taken else ""
+    return wanted, rule
+
+
+def _nth(step: int) -> str:
+    ends = {1: "st", 2: "nd", 3: "rd"}
+    return f"{step:,}{'th' if 10 < step % 100 < 14 else ends.get(step % 10, 'th')}"
+
+
+def _number_outputs(records: Any) -> list[str]:
+    """The outputs that are a number for at least half of those that made them."""
+    numbers: Counter[str] = Counter()
+    there: Counter[str] = Counter()
+    order: dict[str, None] = {}
+    for record in records:
+        order.update(dict.fromkeys(outputs_of(record)))
+        for name, value in record.get("values", {}).items():
+            there[name] += 1
+            numbers[name] += is_number(value)
+    return [name for name in order if numbers[name] >= 2 and 2 * numbers[name] >= there[name]]
+
+
+def _set(run: Recorded, stage: str, index: int) -> dict[str, Any]:
+    """What searches set for a task."""
+    return {f"hp.{name}": value for name, value in run.hyperparameters(stage, index).items()}
+
+
+def _differs(rows: Sequence[Row], key: str) -> bool:
+    found = [str(row[key]) for row in rows if row.get(key) is not None]
+    return len(set(found)) > 1
+
+
+def _parameters(run: Recorded, label: str) -> Sequence[str]:
+    points, adaptive = run.points(label), run.adaptive.get(label)
+    drawn = () if adaptive is None else [f"hp.{name}" for name in adaptive.axis.sets]
+    return (*(() if points is None else points.parameters), *drawn)
+
+
+def _point_column(run: Recorded, place: int, name: str, axis: str, rows: Sequence[Row]) -> Column:
+    """A parameter: on a logarithmic scale if its axis is spaced so, or a search draws it so."""
+    key = f"x{place}"
+    kind = kind_of(row.get(key) for row in rows)
+    if kind == "name":
+        return Column(key, name, kind)
+    points = run.points(axis)
+    if points is None or name not in points.parameters:
+        known = run.workflow.hyperparameters[name.removeprefix("hp.")]
+        return Column(key, name, "log" if known.log else "number")
+    values = points.columns[points.parameters.index(name)]
+    if isinstance(values, range):
+        return Column(key, name, "number", counts=True)
+    elif getattr(values, "powers", False):
+        kind = "log"
+    return Column(key, name, kind)
+
+
+def named_output(run: Recorded, stage: str, name: str) -> str:
+    """An output, with the units that its stage promises: `energy (eV)`."""
+    given = run.workflow.stages[stage].outputs.get(name)
+    units = None if given is None else given.units
+    return f"{name} ({units})" if isinstance(units, str) and units != "1" else name

@@ -1,0 +1,394 @@
+"""The panel of searches: history, parallel coordinates, what matters, the Pareto front, learning curves."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from diel.errors import counted
+from diel.journal.axis_history import Trial, ranked
+from diel.page.colours import SERIES
+from diel.page.outcome.curve import LINES, STEP, rows_of
+from diel.page.outcome.plot import Column, Row, cell, chart, kind_of, rounded, table_of, thinned, tips
+from diel.page.panel import Alternatives, Entry, Grid, Part, Plot, Text
+from diel.page.seen import Seen
+from diel.results.metrics import curves
+from diel.spec import Hyperparameter
+from diel.states import TrialState
+from diel.status import AxisStatus, CourseStatus
+
+COURSES = 4
+"""The most searches of one axis that are drawn; an axis inside others has one for each of their points."""
+TRIALS = 1000
+"""The most trials in a chart."""
+THREADS = 200
+"""The most trials in parallel coordinates: the best ones."""
+BEST = 20
+"""Rows of the table of trials."""
+NUMBER = Column("trial", "trial", "number", counts=True)
+STATE = Column("state", "state", "name")
+BLUE, ORANGE, GREY = SERIES[0], SERIES[1], SERIES[7]
+
+
+def parts(seen: Seen) -> Iterator[Part]:
+    for axis in seen.status.axes:
+        if axis.facts.kind != "search":
+            continue
+        for course in axis.courses[:COURSES]:
+            yield from _Search(seen, axis, course).parts()
+        if len(axis.courses) > COURSES:
+            rest = len(axis.courses) - COURSES
+            yield Text(f"{axis.label}: {rest:,} more of its searches are not drawn.", "note")
+
+
+class _Objective(NamedTuple):
+    column: Column
+    small: bool
+
+
+class _Search:
+    """One search, and the charts of it."""
+
+    def __init__(self, seen: Seen, axis: AxisStatus, course: CourseStatus) -> None:
+        self.seen, self.axis, self.course = seen, axis, course
+        at = ", ".join(f"{name}={value}" for name, value in course.at.items())
+        self.name = f"{axis.label} at {at}" if at else axis.label
+        complete = [trial for trial in course.trials if trial.state is TrialState.COMPLETE]
+        self.complete = complete
+        self.objectives = [
+            _Objective(
+                Column(f"y{place}", name, kind_of((t.values[place] for t in complete), spaced=False)), small
+            )
+            for place, (name, small) in enumerate(axis.facts.objectives)
+        ]
+
+    @cached_property
+    def known(self) -> Mapping[str, Hyperparameter]:
+        """Those of the workflow. Raises DielError where it cannot be read: all else is shown before."""
+        return self.seen.run.workflow.hyperparameters
+
+    def parts(self) -> Iterator[Part]:
+        yield Text(self._told())
+        several = len(self.complete) > 1
+        if several:
+            yield from self._history()
+            if len(self.objectives) > 1:
+                yield from self._fronts()
+        if self.course.trials:
+            yield self._table()
+        if several:
+            yield from self._coordinates()
+            yield from self._importance()
+        yield from self._curves()
+
+    def _told(self) -> str:
+        course, facts = self.course, self.axis.facts
+        states = [f"{course.count(state)} {state.value}" for state in TrialState if course.count(state)]
+        goals = [f"{'minimizes' if one.small else 'maximizes'} {one.column.name}" for one in self.objectives]
+        trials = f"{len(course.trials):,} of {counted(course.total, 'trial')}"
+        parts = [f"{facts.sampler} {' and '.join(goals)}", f"{trials}: {', '.join(states) or 'none yet'}"]
+        return f"{self.name}: {'; '.join([*parts, *([course.why] if course.why else [])])}."
+
+    def _value(self, trial: Trial) -> dict[str, Any]:
+        return {one.column.key: rounded(v) for one, v in zip(self.objectives, trial.values, strict=False)}
+
+    def _row(self, trial: Trial) -> Row:
+        hp = {f"hp.{name}": rounded(value) for name, value in trial.hp.items()}
+        return {"trial": trial.number, "state": trial.state.value, **self._value(trial), **hp}
+
+    # --- history ----------------------------------------------------------------------------------------
+
+    def _history(self) -> Iterator[Part]:
+        found = [(one.column.name, self._history_of(place, one)) for place, one in enumerate(self.objectives)]
+        yield found[0][1] if len(found) == 1 else Alternatives(f"{self.name}: history of", found)
+
+    def _history_of(self, place: int, objective: _Objective) -> Plot:
+        """The value of each trial, the best so far, and where pruned ones had come to."""
+        y, rows, best = objective.column, [], math.inf if objective.small else -math.inf
+        column = Column("best", "best so far", y.kind)
+        for trial in self.course.trials:
+            value = self._reached(trial, place)
+            if value is None:
+                continue
+            if trial.state is TrialState.COMPLETE:
+                best = min(best, value) if objective.small else max(best, value)
+            row = {"trial": trial.number, "state": trial.state.value, y.key: rounded(value)}
+            rows.append({**row, "best": rounded(best)} if math.isfinite(best) else row)
+        drawn = thinned(rows, TRIALS)
+        order = [TrialState.COMPLETE, TrialState.PRUNED, TrialState.RUNNING]
+        states = [state.value for state in order if any(row["state"] == state.value for row in drawn)]
+        colours = {"complete": BLUE, "pruned": GREY, "running": ORANGE}
+        shapes = {"complete": "circle", "pruned": "cross", "running": "triangle-up"}
+        mark = {**STATE.colour(), **({} if len(states) > 1 else {"legend": None})}
+        encoding = {
+            "x": NUMBER.axis(),
+            "y": y.axis(),
+            "color": {**mark, "scale": {"domain": states, "range": [colours[one] for one in states]}},
+            "shape": {**mark, "scale": {"domain": states, "range": [shapes[one] for one in states]}},
+            "tooltip": tips([NUMBER, STATE, y, column]),
+        }
+        line = {"x": NUMBER.axis(), "y": y.axis(field="best")}
+        columns = [NUMBER, STATE, y, column]
+        spec = chart(
+            columns,
+            drawn,
+            {"mark": {"type": "line", "interpolate": "step-after", "color": ORANGE}, "encoding": line},
+            {"mark": {"type": "point", "opacity": 0.8}, "encoding": encoding},
+        )
+        caption = f"{self.name}: {y.name} of each trial; the line is the best so far"
+        return Plot(caption, spec, table_of(caption, columns, rows))
+
+    def _reached(self, trial: Trial, place: int) -> float | None:
+        """The value of a trial; of one that was pruned or runs, what it last reported of the objective."""
+        if trial.values:
+            return trial.values[place] if place < len(trial.values) else None
+        watched = self.axis.facts.watched == self.axis.facts.objectives[place][0]
+        return trial.reported[max(trial.reported)] if watched and trial.reported else None
+
+    # --- the front --------------------------------------------------------------------------------------
+
+    def _fronts(self) -> Iterator[Part]:
+        pairs = [(a, b) for place, a in enumerate(self.objectives) for b in self.objectives[place + 1 :]]
+        found = [(f"{b.column.name} against {a.column.name}", self._front(a, b)) for a, b in pairs]
+        yield found[0][1] if len(found) == 1 else Alternatives(f"{self.name}: Pareto front in", found)
+
+    def _front(self, a: _Objective, b: _Objective) -> Plot:
+        """All complete trials, those that no other dominates in colour and with their number."""
+        x, y = a.column, b.column
+        good = {trial.number for trial in self.course.front}
+        order = sorted(self.complete, key=lambda trial: trial.number not in good)
+        rows = [
+            {
+                "trial": one.number,
+                **self._value(one),
+                "best": "on the front" if one.number in good else "other",
+            }
+            for one in order
+        ]
+        which = Column("best", "trials", "name")
+        columns = [NUMBER, *(one.column for one in self.objectives), which]
+        place = {"x": x.axis(), "y": y.axis()}
+        scale = {"domain": ["on the front", "other"], "range": [ORANGE, GREY]}
+        only = {"transform": [{"filter": "datum.best === 'on the front'"}]}
+        step = "step-after" if a.small == b.small else "linear"
+        layers: list[dict[str, Any]] = [
+            {
+                "mark": {"type": "point", "size": 60},
+                "encoding": {**place, "color": {**which.colour(), "scale": scale}, "tooltip": tips(columns)},
+            },
+            {
+                **only,
+                "mark": {"type": "text", "dx": 7, "dy": -7, "align": "left", "fontSize": 10},
+                "encoding": {**place, "text": {"field": "trial"}},
+            },
+        ]
+        if len(self.objectives) == 2:
+            order_by = {"order": {"field": x.key, "type": "quantitative"}}
+            mark = {"type": "line", "interpolate": step, "color": ORANGE, "strokeWidth": 1}
+            layers.insert(0, {**only, "mark": mark, "encoding": {**place, **order_by}})
+        caption = f"{self.name}: {counted(len(good), 'trial')} on the Pareto front, by number"
+        spec = chart(columns, rows[:TRIALS], *layers, height=320)
+        return Plot(caption, spec, table_of(caption, columns, rows))
+
+    # --- hyperparameters --------------------------------------------------------------------------------
+
+    def _coordinates(self) -> Iterator[Part]:
+        names = [name for name in self.known if any(name in trial.hp for trial in self.complete)]
+        names = [name for name in names if len({str(trial.hp.get(name)) for trial in self.complete}) > 1]
+        if len(names) < 2:
+            return
+        found = [
+            (one.column.name, self._threads(place, one, names)) for place, one in enumerate(self.objectives)
+        ]
+        yield found[0][1] if len(found) == 1 else Alternatives(f"{self.name}: colored by", found)
+
+    def _threads(self, place: int, objective: _Objective, names: Sequence[str]) -> Plot:
+        """A thread for each trial through an axis for each hyperparameter, the best on top."""
+        sign = 1 if objective.small else -1
+        best = sorted(self.complete, key=lambda trial: sign * trial.values[place])[:THREADS]
+        y = objective.column
+        scales = {
+            name: _Scale(self.known[name], [t.hp[name] for t in best if name in t.hp]) for name in names
+        }
+        rows = [
+            {
+                "trial": trial.number,
+                "hp": name,
+                "at": round(scales[name].place(trial.hp[name]), 4),
+                "value": cell(rounded(trial.hp[name])),
+                y.key: rounded(trial.values[place]),
+            }
+            for trial in reversed(best)
+            for name in names
+            if name in trial.hp
+        ]
+        ends = [{"hp": name, "at": at, "label": text} for name in names for at, text in scales[name].ends()]
+        across = {"field": "hp", "type": "nominal", "sort": None, "title": None, "axis": {"labelAngle": 0}}
+        up = {"field": "at", "type": "quantitative", "axis": None, "scale": {"domain": [0, 1]}}
+        shown = [NUMBER, Column("hp", "hyperparameter", "name"), Column("value", "value", "name"), y]
+        ramp = y.colour()
+        ramp["scale"] = {**ramp["scale"], "reverse": not objective.small}
+        threads = {
+            "mark": {"type": "line", "opacity": 0.7, "strokeWidth": 1.5},
+            "encoding": {
+                "x": across,
+                "y": up,
+                "detail": {"field": "trial"},
+                "color": ramp,
+                "tooltip": tips(shown),
+            },
+        }
+        rules = {"data": {"values": ends}, "mark": {"type": "line", "color": GREY, "strokeWidth": 1}}
+        labels = {
+            "data": {"values": ends},
+            "mark": {"type": "text", "align": "left", "dx": 5, "fontSize": 11, "fontWeight": "bold"},
+            "encoding": {"x": across, "y": up, "text": {"field": "label"}},
+        }
+        lines = {**rules, "encoding": {"x": across, "y": up, "detail": {"field": "hp"}}}
+        whole = "" if len(best) == len(self.complete) else f", the best {len(best)}"
+        caption = f"{self.name}: hyperparameters of each complete trial{whole}, colored by {y.name}"
+        spec = chart([*shown, Column("at", "", "number")], rows, lines, threads, labels, height=300)
+        heads = [NUMBER, *(Column(f"hp.{name}", name, "name") for name in names), y]
+        return Plot(caption, spec, table_of(caption, heads, [self._row(trial) for trial in best]))
+
+    def _importance(self) -> Iterator[Part]:
+        try:
+            from diel.search.study import importances, study_of  # an extra, and slow to import
+        except ImportError:
+            yield Text("Importance is not measured: it needs Optuna: pip install 'diel[search]'", "note")
+            return
+        facts = self.axis.facts
+        goals = [(reference, bool(small)) for reference, small in facts.objectives]
+        found = importances(study_of(self.name, goals, self.known, self.course.trials), goals)
+        if not found:
+            yield Text(f"{self.name}: too few complete trials, or all alike, to say what matters.", "note")
+            return
+        kinds = {"PED-ANOVA": "what sets the best apart", "fANOVA": "share of the whole scatter"}
+        charts = []
+        for one in found:
+            rows = [{"hp": name, "share": share} for name, share in one.shares.items()]
+            columns = [Column("hp", "hyperparameter", "name"), Column("share", "importance", "number")]
+            bars = {"y": columns[0].axis(title=None), "x": columns[1].axis(scale={"domain": [0, 1]})}
+            text = {**bars, "text": {"field": "share", "type": "quantitative", "format": ".0%"}}
+            caption = f"{self.name}: what matters for {one.objective}, by Optuna's {one.method}"
+            caption += f" ({kinds[one.method]}; {one.trials} trials)"
+            spec = chart(
+                columns,
+                rows,
+                {"mark": "bar", "encoding": {**bars, "tooltip": tips(columns)}},
+                {"mark": {"type": "text", "align": "left", "dx": 4}, "encoding": text},
+                height=max(60, 26 * len(rows)),
+            )
+            charts.append(
+                (f"{one.objective} by {one.method}", Plot(caption, spec, table_of(caption, columns, rows)))
+            )
+        yield charts[0][1] if len(charts) == 1 else Alternatives(f"{self.name}: importance for", charts)
+
+    # --- learning curves --------------------------------------------------------------------------------
+
+    def _curves(self) -> Iterator[Part]:
+        """What trials reported: to their pruner, or, without one, the metric of the objective's name."""
+        lines = self._reported()
+        if sum(len(curve) > 1 for curve in lines.values()) < 2:
+            return
+        name = self.axis.facts.watched
+        best = {trial.number for trial in self.course.good}
+        kept = [trial for trial in self.course.trials if trial.number in lines]
+        first = [trial for trial in kept if trial.number in best]
+        drawn = [*thinned([trial for trial in kept if trial.number not in best], 2 * LINES), *first]
+        how = {trial.number: "best" if trial.number in best else trial.state.value for trial in drawn}
+        rows = [
+            {**row, "trial": trial.number, "state": how[trial.number]}
+            for trial in drawn
+            for row in rows_of([("", lines[trial.number])])
+        ]
+        y = Column("y", name, kind_of((row["y"] for row in rows), spaced=False))
+        columns = [NUMBER, STATE, STEP, y]
+        order = ("best", "complete", "pruned", "failed", "running")
+        states = [one for one in order if one in how.values()]
+        colours = dict(zip(order, (ORANGE, BLUE, GREY, SERIES[5], SERIES[2]), strict=True))
+        paint = {**STATE.colour(), "scale": {"domain": states, "range": [colours[one] for one in states]}}
+        place = {"x": STEP.axis(), "y": y.axis(), "color": paint}
+        pruned = [
+            max((r for r in rows if r["trial"] == n), key=lambda r: r["step"])
+            for n, s in how.items()
+            if s == "pruned"
+        ]
+        spec = chart(
+            columns,
+            rows,
+            {
+                "mark": {"type": "line", "opacity": 0.8},
+                "encoding": {**place, "detail": {"field": "trial"}, "tooltip": tips(columns)},
+            },
+            {
+                "data": {"values": [{key.key: row[key.key] for key in columns} for row in pruned]},
+                "mark": {"type": "point", "shape": "cross", "size": 50},
+                "encoding": {**place, "tooltip": tips(columns)},
+            },
+        )
+        ends = "; a cross is where a trial was pruned" if pruned else ""
+        some = "" if len(drawn) == len(kept) else f", {len(drawn)} of {len(kept)} trials, evenly chosen"
+        caption = f"{self.name}: {name} as trials reported it{some}{ends}"
+        yield Plot(caption, spec, table_of(caption, columns, rows))
+
+    def _reported(self) -> dict[int, Mapping[int, float]]:
+        """By trial and step: what its pruner heard, else what the tasks of the objective's stage reported."""
+        trials, run = self.course.trials, self.seen.run
+        stage, _, metric = self.axis.facts.watched.rpartition(".")
+        heard: dict[int, Mapping[int, float]] = {one.number: one.reported for one in trials if one.reported}
+        domain = run.domain(stage) if stage in run.workflow.stages else None
+        here = dict(zip(self.axis.facts.context, self.course.context, strict=True))
+        if heard or domain is None or {*here, self.axis.label} != set(domain.axes):
+            return heard
+        indices = {one.number: domain.index({**here, self.axis.label: one.number}) for one in trials}
+        places = {index: number for number, index in indices.items() if index is not None}
+        told = curves(run, stage, places)
+        lines = {places[index]: one[metric] for index, one in told.items() if metric in one}
+        return {number: {step: value for step, (value, _) in one.items()} for number, one in lines.items()}
+
+    # --- the table --------------------------------------------------------------------------------------
+
+    def _table(self) -> Grid:
+        """The trials, the best first; of several objectives the front."""
+        several = len(self.objectives) > 1
+        first = self.course.front if several else ranked(self.complete, self.objectives[0].small)
+        order = [*first, *(trial for trial in self.course.trials if trial not in first)]
+        names = list(dict.fromkeys(name for trial in self.course.trials for name in trial.hp))
+        columns = [NUMBER, STATE, *(one.column for one in self.objectives)]
+        columns += [Column(f"hp.{name}", name, "name") for name in names]
+        columns += [Column("why", "why", "name")] if any(trial.message for trial in order) else []
+        caption = f"{self.name}: the trials, {'the Pareto front' if several else 'the best'} first"
+        rows = [{**self._row(trial), "why": trial.message[:120]} for trial in order]
+        return table_of(caption, columns, rows, BEST)
+
+
+class _Scale:
+    """Where the values of a hyperparameter lie between the ends of its axis, from 0 to 1."""
+
+    def __init__(self, given: Hyperparameter, values: Sequence[Any]) -> None:
+        self._names = [cell(one) for one in given.listed or ()] if given.type in ("choice", "bool") else []
+        numbers = [] if self._names else [float(value) for value in values]
+        self._log = given.log and min(numbers, default=0.0) > 0
+        self._low, self._high = min(numbers, default=0.0), max(numbers, default=1.0)
+
+    def place(self, value: Any) -> float:
+        if self._names:
+            return self._names.index(cell(value)) / max(1, len(self._names) - 1)
+        low, high, at = (self._of(one) for one in (self._low, self._high, float(value)))
+        return 0.5 if high == low else (at - low) / (high - low)
+
+    def _of(self, value: float) -> float:
+        return math.log(value) if self._log else value
+
+    def ends(self) -> Iterator[tuple[float, str]]:
+        """What stands at an axis: its ends, or all names."""
+        if self._names:
+            yield from ((self.place(name), str(name)) for name in self._names)
+        else:
+            yield from ((0.0, f"{self._low:.4g}"), (1.0, f"{self._high:.4g}"))
+
+
+ENTRY = Entry("searches", "Searches", parts)

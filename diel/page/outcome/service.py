@@ -1,0 +1,134 @@
+"""The panel of services: the replicas, and what they counted: requests, their times, sizes of batches."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from diel.page.outcome.plot import Column, chart, table_of, tips
+from diel.page.panel import Cell, Entry, Grid, Part, Plot, Text
+from diel.page.seen import Seen
+from diel.services.endpoint import counts_file
+from diel.status.service import ReplicaStatus
+
+_LINE = re.compile(r"([a-zA-Z_:][\w:]*)(?:\{(.*)\})? (\S+)")
+_BOUND = re.compile(r'le="([^"]+)"')
+Counts = Mapping[tuple[str, str], float]
+"""Prometheus' samples: by name and labels."""
+
+
+def parts(seen: Seen) -> Iterator[Part]:
+    replicas = [replica for service in seen.status.services for replica in service.replicas]
+    if not replicas:
+        return
+    counts = {replica.task: _read(seen, replica.task) for replica in replicas}
+    rows = [_row(seen, replica, counts[replica.task]) for replica in replicas]
+    heads = (
+        "replica",
+        "state",
+        "restarts",
+        "requests",
+        "refused",
+        "a second",
+        "p99",
+        "rows a batch",
+        "message",
+    )
+    yield Grid("Replicas of services, and what they counted", heads, rows)
+    if not all(counts.values()):
+        why = "they have no page /metrics, or ended before it was read"
+        yield Text(f"Requests of some replicas are not measured: {why}.", "note")
+    for service in seen.status.services:
+        sizes = [counts[replica.task] for replica in service.replicas]
+        buckets = _buckets(sizes, "diel_batch_rows")
+        if sum(count > 0 for _, count in buckets) > 1:
+            yield _batches(service.name, buckets)
+
+
+def _read(seen: Seen, task: str) -> Counts:
+    stage, _, index = task.rpartition("/")
+    try:
+        text = counts_file(seen.paths, stage, int(index)).read_text("utf-8", "replace")
+    except OSError:
+        return {}
+    found: dict[tuple[str, str], float] = {}
+    for line in text.splitlines():
+        match = _LINE.fullmatch(line)
+        if match is not None:
+            try:
+                found[match[1], match[2] or ""] = float(match[3])
+            except ValueError:
+                continue
+    return found
+
+
+def _row(seen: Seen, replica: ReplicaStatus, counts: Counts) -> list[Cell]:
+    codes = {
+        labels: number
+        for (name, labels), number in counts.items()
+        if name == "diel_requests_total" and 'path="/metrics"' not in labels
+    }
+    requests = sum(codes.values())
+    refused = sum(number for labels, number in codes.items() if not re.search(r'code="[23]', labels))
+    batches, rows = counts.get(("diel_batch_rows_count", ""), 0), counts.get(("diel_batch_rows_sum", ""), 0)
+    seconds = _up(seen, replica.task)
+    slow = _quantile(_buckets([counts], "diel_request_seconds"), 0.99)
+    return [
+        replica.task,
+        replica.state,
+        replica.restarts,
+        int(requests) if counts else None,
+        int(refused) if counts else None,
+        round(requests / seconds, 2) if counts and seconds else None,
+        f"at most {1000 * slow:g} ms" if slow is not None else None,
+        round(rows / batches, 1) if batches else None,
+        replica.message,
+    ]
+
+
+def _up(seen: Seen, task: str) -> float | None:
+    """Seconds for which a replica was ready, in all its starts; None if that is not in the journal."""
+    stage, _, index = task.rpartition("/")
+    ready, total = None, 0.0
+    for _, record in seen.run.attempts(stage, int(index)):
+        if record["event"] == "service" and record["state"] == "ready":
+            ready = ready or record["time"]
+        elif record["event"] == "service" and record["state"] != "reloaded" and ready is not None:
+            total, ready = total + record["time"] - ready, None
+    return total + (seen.status.now - ready if ready is not None else 0.0) or None
+
+
+def _buckets(counts: Sequence[Counts], name: str) -> list[tuple[float, float]]:
+    """How many were at most as large as each bound, and larger than the one before; of all replicas."""
+    below: dict[float, float] = {}
+    for one in counts:
+        for (sample, labels), number in one.items():
+            bound = _BOUND.search(labels)
+            if sample == f"{name}_bucket" and bound is not None:
+                below[float(bound[1])] = below.get(float(bound[1]), 0.0) + number
+    ends = sorted(below)
+    return [(end, below[end] - (below[ends[n - 1]] if n else 0.0)) for n, end in enumerate(ends)]
+
+
+def _quantile(buckets: Sequence[tuple[float, float]], share: float) -> float | None:
+    """The bound below which this share lies; None if there are none, or it is beyond all bounds."""
+    wanted, seen = share * sum(count for _, count in buckets), 0.0
+    for bound, count in buckets:
+        seen += count
+        if wanted and seen >= wanted:
+            return bound if bound != float("inf") else None
+    return None
+
+
+def _batches(service: str, buckets: Sequence[tuple[float, float]]) -> Plot:
+    size, many = Column("size", "rows in a batch, at most", "name"), Column("batches", "batches", "number")
+    rows = [{"size": "more" if end == float("inf") else f"{end:g}", "batches": int(n)} for end, n in buckets]
+    while rows and not rows[-1]["batches"]:
+        rows.pop()
+    encoding = {"x": size.axis(axis={"labelAngle": 0}), "y": many.axis(), "tooltip": tips([size, many])}
+    caption = f"{service}: sizes of the batches that it evaluated in one call"
+    spec = chart([size, many], rows, {"mark": "bar", "encoding": encoding}, height=180)
+    return Plot(caption, spec, table_of(caption, [size, many], rows))
+
+
+ENTRY = Entry("services", "Services", parts)

@@ -1,0 +1,123 @@
+// Draws the charts of a page, and, where the page is served, follows the run.
+(() => {
+  "use strict";
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  const views = new Map();
+  let printing = false;
+
+  const theme = () => {
+    const css = getComputedStyle(document.documentElement);
+    const of = (name) => css.getPropertyValue(name).trim();
+    const ink = of("--ink"), soft = of("--soft"), line = of("--line");
+    const font = 'system-ui, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif';
+    return {
+      background: "transparent", font,
+      view: { stroke: null },
+      axis: { labelColor: soft, titleColor: soft, gridColor: line, domainColor: line, tickColor: line,
+              titleFontWeight: "normal", labelFontSize: 11, titleFontSize: 12, labelLimit: 220 },
+      axisQuantitative: { tickCount: 6 },
+      legend: { labelColor: ink, titleColor: soft, titleFontWeight: "normal", labelFontSize: 11, titleFontSize: 12, orient: "top",
+                symbolStrokeWidth: 2, labelLimit: 300 },
+      title: { color: ink, fontSize: 12, anchor: "start" },
+      header: { labelColor: ink, titleColor: soft },
+      text: { color: ink }, rule: { color: soft },
+      point: { filled: true, size: 40 }, line: { strokeWidth: 2 },
+      mark: { color: dark.matches && !printing ? "#56b4e9" : "#0072b2" },
+      range: { category: data.colours,
+               heatmap: { scheme: "viridis" }, ramp: { scheme: "viridis" } },
+    };
+  };
+
+  const draw = async (key) => {
+    const place = document.getElementById(key), spec = data.charts[key];
+    if (!place || !spec || place.closest("[hidden]")) return;
+    views.get(key)?.finalize();
+    const wide = { width: "container", autosize: { type: "fit-x", contains: "padding" } };
+    const composed = ["hconcat", "vconcat", "concat", "facet", "repeat"].some((word) => word in spec) || spec.encoding?.facet || spec.encoding?.row || spec.encoding?.column;
+    const made = await vegaEmbed(place, { ...(composed ? {} : wide), ...spec },
+      { mode: "vega-lite", renderer: "svg", actions: false, ast: true, defaultStyle: false, config: theme(),
+        tooltip: { disableDefaultStyle: true } });
+    views.set(key, made);
+    place.dataset.drawn = "yes";
+  };
+
+  const drawAll = async (keys = Object.keys(data.charts)) => {
+    for (const key of keys) {
+      try { await draw(key); } catch (error) {
+        const place = document.getElementById(key);
+        if (place) place.textContent = `This chart cannot be drawn: ${error.message}. Its numbers are below.`;
+        console.error(key, error);
+      }
+    }
+    document.documentElement.dataset.drawn = "yes";
+  };
+
+  document.addEventListener("change", (event) => {
+    const choice = event.target.closest(".choice");
+    if (!choice) return;
+    choice.querySelectorAll(":scope > figure").forEach((figure, place) => {
+      figure.hidden = place !== Number(event.target.value);
+    });
+    drawAll([...choice.querySelectorAll("figure:not([hidden]) .chart")].map((one) => one.id));
+  });
+  dark.addEventListener("change", () => drawAll());
+  addEventListener("beforeprint", () => {
+    printing = true;
+    document.querySelectorAll("details").forEach((one) => { one.dataset.was = one.open; });
+  });
+  addEventListener("afterprint", () => { printing = false; });
+
+  const take = (fresh) => {
+    document.title = `${fresh.run} ${fresh.state}`;
+    const badge = document.getElementById("state");
+    badge.textContent = fresh.state;
+    badge.className = `badge s-${fresh.state}`;
+    const main = document.getElementById("main");
+    for (const panel of fresh.panels) {
+      let section = document.getElementById(panel.name);
+      if (data.digests[panel.name] !== panel.digest && !section?.contains(document.activeElement)) {
+        const holder = document.createElement("template");
+        holder.innerHTML = panel.html;
+        const made = holder.content.firstElementChild;
+        const open = section ? [...section.querySelectorAll("details")].map((one) => one.open) : [];
+        made.querySelectorAll("details").forEach((one, place) => { one.open = Boolean(open[place]); });
+        const behind = fresh.order.slice(fresh.order.indexOf(panel.name) + 1);
+        const next = behind.map((name) => document.getElementById(name)).find(Boolean);
+        if (section) section.replaceWith(made); else main.insertBefore(made, next ?? null);
+        section = made;
+        data.digests[panel.name] = panel.digest;
+        Object.assign(data.charts, panel.charts);
+        drawAll(Object.keys(panel.charts));
+      }
+    }
+  };
+
+  const follow = async () => {
+    if (!document.hidden) {
+      try {
+        const answer = await fetch(`${data.live}?since=${data.version}`);
+        if (!answer.ok) throw new Error(answer.statusText);
+        const fresh = await answer.json();
+        take(fresh);
+        data.version = fresh.version;
+        say("");
+      } catch { say(`diel view no longer answers: this is what it said last, at ${heard.toLocaleTimeString()}.`); }
+    }
+    setTimeout(follow, 2000);
+  };
+
+  let heard = new Date();
+  const say = (text) => {
+    if (!text) heard = new Date();
+    let line = document.getElementById("silent");
+    if (!line && text) {
+      line = document.createElement("p");
+      line.id = "silent"; line.className = "bad"; line.setAttribute("role", "status");
+      document.getElementById("main").prepend(line);
+    }
+    if (line) { line.textContent = text; line.hidden = !text; }
+  };
+
+  drawAll().then(() => { if (data.live) setTimeout(follow, 2000); });
+})();

@@ -1,0 +1,43 @@
+"""The panels of a page, in their order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from diel.errors import DielError
+from diel.form import NOT_AS_IT_SHOULD_BE
+from diel.page import graph, head, occupancy, stages, timeline
+from diel.page.outcome.entries import OUTCOMES
+from diel.page.panel import Entry, Panel, Part, Text
+from diel.page.public import Public
+from diel.page.seen import Seen
+
+ENTRIES = (
+    Entry("run", "The run", head.parts),
+    Entry("stages", "Stages", stages.parts),
+    Entry("graph", "Graph", graph.parts),
+    Entry("timeline", "Timeline", timeline.parts),
+    Entry("cores", "Cores", occupancy.parts),
+    *OUTCOMES,
+)
+
+
+def panels_of(seen: Seen) -> Iterator[Panel]:
+    """The panels for which a run has something."""
+    yield from (panel for entry in ENTRIES if (panel := panel_of(entry, seen)) is not None)
+
+
+def panel_of(entry: Entry, seen: Seen) -> Panel | None:
+    """A panel; one that cannot be read says so, and there is none if a run has nothing for it."""
+    parts: list[Part] = []
+    try:
+        parts += entry.parts(seen)
+    except (DielError, OSError) as error:
+        parts.append(Text(f"This cannot be shown: {error}", "bad"))
+    except NOT_AS_IT_SHOULD_BE as error:  # what another program, or half a write, left in the run's files
+        wrong = f"{type(error).__name__}: {error}"
+        parts.append(Text(f"This cannot be shown, as its files are not as diel writes them: {wrong}", "bad"))
+    panel = Panel(entry.name, entry.title, parts)
+    if not parts:
+        return None
+    return Public(seen).panel(panel) if seen.public else panel

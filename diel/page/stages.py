@@ -1,0 +1,117 @@
+"""The panel of stages: how far each is, how long its tasks take, what they use of what they have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+
+from diel.errors import DielError
+from diel.page.cores import task_cores
+from diel.page.durations import lasting
+from diel.page.html import number_text
+from diel.page.panel import Bar, Cell, Grid, Part, Text
+from diel.page.seen import Seen
+from diel.results.sizing import advise
+from diel.states import TaskState
+from diel.status.stage import StageStatus
+from diel.values import format_size
+
+_ENDED = (TaskState.DONE, TaskState.CACHED, TaskState.FAILED, TaskState.SKIPPED, TaskState.CANCELLED)
+_ORDER = (*_ENDED, TaskState.RUNNING, TaskState.QUEUED)
+_FEW = 3
+"""Attempts below which there is no rate."""
+_MANY = 200_000
+"""Attempts of which reading what each used takes seconds."""
+_COLUMNS = ("stage", "kind", "tasks", "state", "rate", "mean", "p95", "cores")
+_USED = ("cores in use", "most memory")
+
+
+def parts(seen: Seen) -> Iterator[Part]:
+    stages = seen.status.stages
+    if not stages:
+        yield Text("The run has no stage yet.", "note")
+        return
+    try:
+        cores = task_cores(seen)
+    except DielError:
+        cores = {}
+    rows = [_row(seen, stage, cores) for stage in stages]
+    measured = any(stage.usage for stage in stages)
+    if measured:
+        rows = [[*row, *_used(seen, stage, cores)] for row, stage in zip(rows, stages, strict=True)]
+    yield Grid("The stages of the run", (*_COLUMNS, *_USED) if measured else _COLUMNS, rows)
+    if not measured and any(stage[TaskState.DONE] for stage in stages):
+        yield Text("What its tasks used of processors and memory was not measured.", "note")
+    advice = list(_advised(seen)) if measured else []
+    if advice:
+        yield Grid("What another run could ask for", ("stage", "resources"), advice)
+
+
+def _used(seen: Seen, stage: StageStatus, cores: dict[str, int]) -> list[Cell]:
+    """The cores that its tasks kept busy of those they had, and the most memory beside what was asked."""
+    usage, each = stage.usage, cores.get(stage.name)
+    busy: Cell = ""
+    if "cpu_seconds" in usage and usage.get("seconds"):
+        used = usage["cpu_seconds"] / usage["seconds"]
+        share = used / each if each else 0.0
+        busy = Bar([("running", share)], f"{used:.2g} of {each} ({share:.0%})" if each else f"{used:.2g}")
+    if "memory_bytes" not in usage:
+        return [busy, ""]
+    most, asked = usage["memory_bytes"], None
+    with suppress(DielError, KeyError):
+        asked = seen.run.workflow.stages[stage.name].bare.resources.memory
+    if not asked:
+        return [busy, format_size(most)]
+    return [busy, Bar([("running", most / asked)], f"{format_size(most)} of {format_size(asked)}")]
+
+
+def _advised(seen: Seen) -> Iterator[list[Cell]]:
+    """What tasks of a stage should ask for, where that is other than what they ask for."""
+    with suppress(DielError):
+        for name in seen.run.workflow.stages:
+            if name in seen.timeline.stages and seen.timeline.stages[name].count > _MANY:
+                told = f"`diel explain {seen.paths.run_id} {name}` says it"
+                yield [name, f"{told}: these are too many tasks for a page"]
+                continue
+            for advice in advise(seen.run, name):
+                if advice.value != advice.asked:
+                    yield [name, str(advice)]
+
+
+def _row(seen: Seen, stage: StageStatus, cores: dict[str, int]) -> list[Cell]:
+    times = seen.timeline.stages.get(stage.name)
+    rate = None if times is None or times.count < _FEW else times.rate
+    late = None if times is None else times.quantile(0.95)
+    return [
+        stage.name,
+        stage.kind,
+        _tasks(stage),
+        _state(stage),
+        "" if rate is None else _rate(rate),
+        "" if stage.mean_seconds is None else lasting(stage.mean_seconds),
+        "" if late is None else lasting(late),
+        cores.get(stage.name),
+    ]
+
+
+def _tasks(stage: StageStatus) -> Bar:
+    total = stage.total or 0
+    shares = [(state.label, stage[state] / total) for state in _ORDER if total and stage[state]]
+    return Bar(shares, f"{stage.good:,} of {'?' if stage.total is None else f'{total:,}'}")
+
+
+def _state(stage: StageStatus) -> str:
+    """What else there is than results, in words."""
+    if stage.void:
+        return f"no tasks: {stage.void}"
+    others = [state for state in (TaskState.RUNNING, *_ENDED[1:]) if stage[state]]
+    words = [f"{stage[state]:,} {state.label}" for state in others]
+    words += [f"stopped: {stage.held[1]}"] if stage.held else []
+    whole = stage.total is not None and stage.good == stage.total
+    return ", ".join(words) or ("done" if whole else "waiting")
+
+
+def _rate(rate: float) -> str:
+    """`12/s`, or by the minute or hour where that is at least one."""
+    unit, size = next((one for one in (("s", 1), ("min", 60)) if rate * one[1] >= 1), ("h", 3600))
+    return f"{number_text(float(f'{rate * size:.3g}'))}/{unit}"

@@ -1,0 +1,271 @@
+"""The timeline of a run: a pure function of its journal, in memory that has a bound.
+
+Of each stage the first thousands of attempts are kept as they are. With more, what remains is bins of time,
+the longest attempts and those that failed.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+import os
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import groupby
+from math import log
+from operator import itemgetter, mul, sub
+from typing import Any
+
+from diel.journal.segment import decode, read_segment, segments
+from diel.paths import RunPaths
+from diel.timeline.bins import BINS, FINEST, Bins
+from diel.timeline.lines import Began, End, ends_in, last_start, pieces
+from diel.timeline.span import Lane, Span
+
+MANY = 5000
+"""Attempts of a stage that are kept one by one."""
+ROW = ("stage", "index", "attempt", "state", "begin", "end", "seconds", "worker", "node", "block")
+LONGEST = 100
+FAILURES = 1000
+LANES = 256
+"""Workers with a lane of their own; the others of a node share one."""
+_STEP = 1.02
+"""The durations of a stage are counted in classes 2 % wide: enough for a quantile."""
+_LOG = math.log(_STEP)
+_SHORT = 1e-6
+"""Seconds below which all count as one class."""
+_LEAST = round(math.log(_SHORT) / _LOG)
+
+
+@dataclass
+class StageTimes:
+    """The attempts of one stage."""
+
+    many: int = MANY
+    count: int = 0
+    """Attempts that ended."""
+    failed: int = 0
+    seconds: float = 0.0
+    """The time of all that ended well together."""
+    squares: float = 0.0
+    """The squares of their times together."""
+    first: float = math.inf
+    """When the first began, in seconds since the epoch."""
+    last: float = 0.0
+    """When the last ended."""
+    spans: list[Span] = field(default_factory=list)
+    """All of them, or, if `binned`, the longest and some that failed."""
+    binned: bool = False
+    lasted: defaultdict[int, int] = field(default_factory=lambda: defaultdict(int))
+    """How many took about 1.02^n seconds, by n; those that ended well."""
+    lanes: dict[int, Bins] = field(default_factory=dict)
+    floor: float = -1.0
+    """If `binned`, the seconds of the shortest that is kept for its length."""
+
+    @property
+    def mean(self) -> float | None:
+        good = self.count - self.failed
+        return self.seconds / good if good else None
+
+    @property
+    def variance(self) -> float:
+        """How much their times scatter, in seconds squared."""
+        good = self.count - self.failed
+        return max(0.0, self.squares / good - (self.seconds / good) ** 2) if good else 0.0
+
+    @property
+    def rate(self) -> float | None:
+        """Attempts that ended in a second, from the first begin to the last end."""
+        return self.count / (self.last - self.first) if self.last > self.first else None
+
+    def quantile(self, part: float) -> float | None:
+        """The seconds within which this part of the attempts ended well; of many, within 1 %."""
+        if not self.binned:
+            kept = sorted(span.seconds for span in self.spans if span.state == "done")
+            return kept[math.ceil(part * len(kept)) - 1] if kept else None
+        left = part * sum(self.lasted.values())
+        for size in sorted(self.lasted):
+            left -= self.lasted[size]
+            if left <= 0:
+                return float(_STEP**size)
+        return None
+
+    def keep(self, span: Span) -> None:
+        """Takes one in whole."""
+        self.spans.append(span)
+        most = self.many if not self.binned else 2 * (LONGEST + FAILURES)
+        if len(self.spans) > most:
+            self.binned = True
+            bad = [one for one in self.spans if one.state != "done"][:FAILURES]
+            long = heapq.nlargest(LONGEST, self.spans, key=lambda one: one.seconds)
+            self.spans = [*bad, *(one for one in long if one.state == "done")]
+            self.floor = long[-1].seconds
+
+
+@dataclass
+class Timeline:
+    """What happened when and where in a run, as far as its segments were read."""
+
+    paths: RunPaths
+    many: int = MANY
+    origin: float = 0.0
+    """Where its bins begin, in seconds since the epoch; 0 until anything ended."""
+    width: float = FINEST
+    """Seconds of a bin."""
+    last: float = 0.0
+    """The latest time that anything ended."""
+    stages: dict[str, StageTimes] = field(default_factory=dict)
+    lanes: list[Lane] = field(default_factory=list)
+    offsets: dict[str, int] = field(default_factory=dict)
+    begun: dict[str, Began] = field(default_factory=dict)
+    """By segment, the attempt that its worker began and has not ended."""
+    given_up: dict[tuple[str, int, int], float] = field(default_factory=dict)
+    """When attempts of workers that no longer answered were given up."""
+    marks: list[tuple[float, str]] = field(default_factory=list)
+    """When controllers took the run over and let it go."""
+    _of: dict[str, int] = field(default_factory=dict)
+    """The lane of each segment."""
+
+    def catch_up(self) -> int:
+        """Reads what was appended since the last call. Returns how many attempts ended in it."""
+        before = sum(stage.count for stage in self.stages.values())
+        for name in segments(self.paths.journal):
+            path, offset = self.paths.journal / name, self.offsets.get(name, 0)
+            with suppress(FileNotFoundError):
+                if os.path.getsize(path) <= offset:
+                    continue
+                for piece in pieces(path, offset):
+                    if not self.offsets.get(name):
+                        self._open(name)
+                    self._take(name, piece)
+                    self.offsets[name] = self.offsets.get(name, 0) + len(piece)
+        return sum(stage.count for stage in self.stages.values()) - before
+
+    def running(self, until: float, *, live: bool) -> Iterator[Span]:
+        """Attempts that began and have no end: until then they run, or they were lost.
+
+        `until` is now for a run that lives, else the end of its last controller.
+        """
+        for name, began in self.begun.items():
+            gone = self.given_up.get((began.stage, began.index, began.attempt))
+            state = "failed" if gone is not None else "running" if live else "lost"
+            end = max(began.time, until if gone is None else gone)
+            yield Span(began.stage, began.index, began.attempt, self._of.get(name, 0), began.time, end, state)
+
+    def rows(self, until: float, *, live: bool) -> Iterator[tuple[Any, ...]]:
+        """The attempts that are kept one by one, and those that run, as plain data: the columns of `ROW`."""
+        kept = [span for stage in self.stages.values() for span in stage.spans]
+        for span in [*kept, *self.running(until, live=live)]:
+            lane = self.lanes[span.lane]
+            head = (span.stage, span.index, span.attempt, span.state, span.begin, span.end)
+            place = (lane.worker.removesuffix(".jsonl"), lane.node, lane.block)
+            yield *head, round(span.seconds, 6), *place
+
+    def _open(self, name: str) -> None:
+        """Learns from its first record where a segment was written."""
+        first = next((record for _, _, record in read_segment(self.paths.journal / name) if record), None)
+        if first is not None and first["event"] == "controller":
+            self.origin = min(self.origin or first["time"], first["time"])
+        node, block = name.removeprefix("worker-")[5:].rsplit("-", 2)[0], ""
+        if first is not None and first["event"] == "worker":
+            node, block = str(first.get("node") or first["host"]), first.get("block", "")
+        if name.startswith("worker"):
+            self._of[name] = self._lane(Lane(name, node, block))
+
+    def _lane(self, lane: Lane) -> int:
+        if len(self.lanes) >= LANES:
+            lane = Lane("", lane.node, "")
+        if len(self.lanes) >= 2 * LANES and lane not in self.lanes:
+            lane = Lane("", "", "")
+        if lane not in self.lanes:
+            self.lanes.append(lane)
+        return self.lanes.index(lane)
+
+    def _take(self, name: str, piece: bytes) -> None:
+        if name.startswith("controller"):
+            self.marks += _marks(piece)
+        began, at = last_start(piece)
+        ends = ends_in(piece)
+        self._count(name, ends)
+        if began is not None:
+            self.begun[name] = began
+        known = self.begun.get(name)
+        after = ends_in(piece[at:]) if at >= 0 else ends
+        if known is not None and any(_is_of(end, known) for end in after):
+            del self.begun[name]
+
+    def _count(self, name: str, ends: Sequence[End]) -> None:
+        """Adds attempts that ended: together those of a stage that follow each other."""
+        if not ends:
+            return
+        lane = self._of[name] if name in self._of else self._lane(Lane("", "", ""))
+        for (kind, word), group in groupby(ends, itemgetter(0, 1)):
+            stage, known = word.decode("utf-8", "surrogateescape"), []
+            for end in group:
+                if end[5] is None:
+                    self.given_up[(stage, int(end[2]), int(end[3]))] = float(end[4])
+                else:
+                    known.append(end)
+            if known:
+                self._count_alike(stage, lane, "done" if kind == b"done" else "failed", known)
+
+    def _count_alike(self, name: str, lane: int, state: str, ends: Sequence[End]) -> None:
+        """Adds attempts of a stage that ended in the same way: loops that a million tasks go through."""
+        stage = self.stages.setdefault(name, StageTimes(self.many))
+        bins = stage.lanes.setdefault(lane, Bins())
+        times, took = [float(end[4]) for end in ends], [float(end[5]) for end in ends]
+        self._extend(max(times))
+        origin, scale, busy = self.origin, 1 / self.width, bins.busy
+        lasts = [(time - origin) * scale for time in times]
+        places = list(map(int, lasts))
+        for place, last, seconds in zip(places, lasts, took, strict=True):
+            if last - seconds * scale >= place:
+                busy[place] += seconds
+            else:
+                bins.spread(max(0.0, last - seconds * scale), last, self.width)
+        _add(bins.ended if state == "done" else bins.failed, places)
+        stage.count += len(ends)
+        stage.first = min(stage.first, min(map(sub, times, took)))
+        stage.last = max(stage.last, max(times))
+        if state == "done":
+            stage.seconds += sum(took)
+            stage.squares += sum(map(mul, took, took))
+            _add(stage.lasted, [round(log(one) / _LOG) if one > _SHORT else _LEAST for one in took])
+        else:
+            stage.failed += len(ends)
+        for end, time, seconds in zip(ends, times, took, strict=True):
+            if seconds > stage.floor or state != "done":
+                stage.keep(Span(name, int(end[2]), int(end[3]), lane, time - seconds, time, state))
+
+    def _extend(self, end: float) -> None:
+        """Makes the bins wide enough for a time."""
+        self.last = max(end, self.last)
+        self.origin = self.origin or end
+        while (end - self.origin) / self.width >= BINS:
+            self.width *= 2
+            for stage in self.stages.values():
+                for bins in stage.lanes.values():
+                    bins.halve()
+
+
+def _add(counts: dict[int, int], classes: Sequence[int]) -> None:
+    for one, count in Counter(classes).items():
+        counts[one] += count
+
+
+def _is_of(end: End, began: Began) -> bool:
+    stage = end[1].decode("utf-8", "surrogateescape")
+    return (stage, int(end[2]), int(end[3])) == (began.stage, began.index, began.attempt)
+
+
+def _marks(piece: bytes) -> Iterator[tuple[float, str]]:
+    """When controllers began and ended, from their own lines."""
+    for word in (b'\n{"event":"controller"', b'\n{"event":"handover"', b'\n{"event":"end"'):
+        at = -1
+        while (at := piece.find(word, at + 1)) >= 0:
+            end = piece.find(b"\n", at + 1)
+            record: Any = decode(piece[at : end if end >= 0 else None])
+            if record is not None and isinstance(record.get("time"), float):
+                yield record["time"], record.get("state") or record["event"]

@@ -1,0 +1,45 @@
+"""The panel of artifacts: files by path, and the images that are small enough."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from diel.page.outcome.artifact import LARGEST, parts
+from diel.page.panel import Grid, Picture, Text
+from diel.page.seen import Seen
+from tests.handmade import Handmade
+
+FLOW = "axes: {i: {range: 5}}\nstages: {draw: {over: [i], command: [x], outputs: {figure: {path: a}}}}"
+PNG = b"\x89PNG\r\n\x1a\n" + bytes(50)
+SVG = b'<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>'
+
+
+def drawn(folder: Path, *files: tuple[str, bytes]) -> Handmade:
+    run = Handmade(folder, FLOW).stage("draw", 5)
+    for index, (name, content) in enumerate(files):
+        path = run.paths.task_dir("draw", index, 1) / name
+        path.parent.mkdir(parents=True)
+        path.write_bytes(content)
+        entry = {"path": f"tasks/draw/{index}/{name}", "size": len(content), "digest": f"d{index}"}
+        run.work("done", "draw", index, seconds=1.0, key="k", artifacts={"figure": entry})
+    return run
+
+
+def test_files_are_listed_by_path_and_images_are_shown(tmp_path: Path) -> None:
+    table, *pictures = parts(Seen(drawn(tmp_path, ("a.svg", SVG), ("b.png", PNG), ("c.txt", b"x")).paths))
+    assert isinstance(table, Grid)
+    assert list(table.rows[2]) == ["tasks/draw/2/c.txt", "figure", "draw/2", "1 B", "d2", ""]
+    assert pictures == [
+        Picture("draw/0 (i=0): figure", "figure of draw/0 (i=0): figure", "image/svg+xml", SVG),
+        Picture("draw/1 (i=1): figure", "figure of draw/1 (i=1): figure", "image/png", PNG),
+    ]
+
+
+def test_what_is_too_large_gone_or_no_image_is_counted(tmp_path: Path) -> None:
+    files = ("a.svg", SVG), ("b.png", PNG + bytes(LARGEST)), ("c.png", b"text"), ("d.svg", SVG)
+    run = drawn(tmp_path, *files)
+    (run.paths.task_dir("draw", 3, 1) / "d.svg").unlink()
+    found = list(parts(Seen(run.paths)))
+    assert sum(isinstance(part, Picture) for part in found) == 1
+    assert isinstance(found[-1], Text)
+    assert found[-1].text.startswith("1 of 4 images are shown: ")

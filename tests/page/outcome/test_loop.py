@@ -1,0 +1,41 @@
+"""The panel of loops: `until` by round, beside the number that it waits for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from diel.page.outcome.loop import parts
+from diel.page.panel import Plot, Text
+from diel.page.seen import Seen
+from tests.searched import LOOP, Searched, loop
+
+
+@pytest.mark.parametrize(
+    ("over", "told"),
+    [
+        (
+            True,
+            "round until check.error < 0.1: over, 3 of at most 100 rounds are over; `until` held in round 2.",
+        ),
+        (False, "round until check.error < 0.1: running, 3 of at most 100 rounds are over."),
+    ],
+)
+def test_each_round_is_drawn_with_the_bound_whether_or_not_it_is_over(
+    tmp_path: Path, over: bool, told: str
+) -> None:
+    text, chart = parts(Seen(loop(tmp_path, over=over).paths))
+    assert text == Text(told)
+    assert isinstance(chart, Plot)
+    assert [(row["round"], row["y"], row["holds"]) for row in chart.spec["data"]["values"]] == [
+        (0, 0.8, "no"),
+        (1, 0.4, "no"),
+        (2, 0.05 if over else 0.2, "yes" if over else "no"),
+    ]
+    assert chart.spec["layer"][2]["data"] == {"values": [{"y": 0.1, "name": "check.error < 0.1"}]}
+
+
+def test_a_loop_that_has_not_begun_is_told_and_not_drawn(tmp_path: Path) -> None:
+    (text,) = parts(Seen(Searched(tmp_path, LOOP).paths))
+    assert text == Text("round until check.error < 0.1: waiting, 0 of at most 100 rounds are over.")

@@ -1,0 +1,144 @@
+"""The plots of results: which one is drawn follows from what the axes are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from diel.page.outcome.result import parts
+from diel.page.panel import Alternatives, Grid, Part, Plot, Text
+from diel.page.seen import Seen
+from tests.handmade import Handmade
+
+STAGE = "stages: {sim: {over: [%s], command: [x], outputs: {energy: {value: float, units: eV}}}}"
+
+
+def run_over(folder: Path, axes: str, over: str, total: int) -> Handmade:
+    """A run whose tasks made a number each, another at each point."""
+    run = Handmade(folder, f"axes: {{{axes}}}\n{STAGE % over}").stage("sim", total)
+    for index in range(total):
+        run.done("sim", index, energy=float(index * index))
+    return run
+
+
+def charts(run: Handmade) -> dict[str, Plot]:
+    """All plots that a reader can choose, by their names."""
+    found: dict[str, Plot] = {}
+    for part in parts(Seen(run.paths)):
+        if isinstance(part, Alternatives):
+            found.update(part.charts)
+        elif isinstance(part, Plot):
+            found[part.caption] = part
+    return found
+
+
+def marks(chart: Plot) -> list[str]:
+    layers = chart.spec.get("layer", [chart.spec])
+    return [one["mark"] if isinstance(one["mark"], str) else one["mark"]["type"] for one in layers]
+
+
+def test_a_plot_is_plain_data_with_units_and_a_logarithmic_axis_for_a_logspace(tmp_path: Path) -> None:
+    run = run_over(tmp_path, "depth: {logspace: [0, 2, 3]}, seed: {range: 2}", "depth, seed", 6)
+    (chart,) = charts(run).values()
+    assert chart.caption == "sim: energy (eV) along depth, a line for each seed"
+    axis: dict[str, Any] = {"field": "x0", "type": "quantitative", "title": "depth"}
+    axis["axis"] = {"format": ".5~g"}
+    tip = {"type": "quantitative", "format": ".5~g"}
+    assert chart.spec == {
+        "data": {
+            "values": [
+                {"x0": 10.0 ** (place // 2), "x1": place % 2, "y0": float(place * place)}
+                for place in range(6)
+            ]
+        },
+        "height": 260,
+        "mark": {"type": "line", "point": True},
+        "encoding": {
+            "x": {**axis, "scale": {"type": "log", "nice": False, "padding": 8}},
+            "color": {"field": "x1", "type": "nominal", "title": "seed", "sort": None},
+            "y": {**axis, "field": "y0", "title": "energy (eV)", "scale": {"zero": False}},
+            "tooltip": [
+                {"field": "x0", "title": "depth", **tip},
+                {"field": "x1", "title": "seed", **tip},
+                {"field": "y0", "title": "energy (eV)", **tip},
+            ],
+        },
+    }
+    assert chart.table.columns == ["depth", "seed", "energy (eV)"]
+    assert [list(row) for row in chart.table.rows][:2] == [[1.0, 0, 0.0], [1.0, 1, 1.0]]
+
+
+GRID = "x: {linspace: [0, 1, 6]}, y: {linspace: [0, 2, 5]}"
+ZIPPED = "p: {zip: {a: {linspace: [0, 1, 6]}, b: {values: [5.0, 2.0, 7.0, 1.0, 9.0, 3.0]}}}"
+
+
+@pytest.mark.parametrize(
+    ("axes", "over", "total", "first", "names"),
+    [
+        (
+            GRID,
+            "x, y",
+            30,
+            ["rect"],
+            ["energy (eV) as a heat map", "energy (eV) along x", "energy (eV) along y"],
+        ),
+        (
+            ZIPPED,
+            "p",
+            6,
+            ["point"],
+            ["energy (eV) over a and b", "energy (eV) against a", "energy (eV) against b"],
+        ),
+        ("kind: {values: [fcc, bcc, hcp]}", "kind", 3, ["point"], ["sim: energy (eV) by kind"]),
+        (
+            "x: {linspace: [0, 1, 3]}, s: {range: 20}, m: {values: [a, b]}",
+            "x, s, m",
+            120,
+            ["area", "line"],
+            ["sim: the mean of energy (eV) along x, and its range over s"],
+        ),
+    ],
+    ids=["grid", "several numbers at a point", "names", "many seeds"],
+)
+def test_the_axes_choose_the_plot(
+    tmp_path: Path, axes: str, over: str, total: int, first: list[str], names: list[str]
+) -> None:
+    found = charts(run_over(tmp_path, axes, over, total))
+    assert list(found) == names
+    assert marks(next(iter(found.values()))) == first
+
+
+def test_of_many_seeds_the_mean_and_the_range_are_drawn(tmp_path: Path) -> None:
+    run = run_over(tmp_path, "x: {values: [1.0, 2.0]}, s: {range: 9}", "x, s", 18)
+    chart = next(iter(charts(run).values()))
+    assert chart.caption == "sim: the mean of energy (eV) along x, and its range over s"
+    first = chart.spec["data"]["values"][0]
+    assert first == {
+        "x0": 1.0,
+        "y0": round(sum(n * n for n in range(9)) / 9, 4),
+        "low": 0.0,
+        "high": 64.0,
+        "n": 9,
+    }
+
+
+@pytest.mark.parametrize(("total", "known"), [(1, "{x: {range: 1}}"), (2, "{x: {range: 4}}")])
+def test_one_point_or_no_difference_is_no_chart(tmp_path: Path, total: int, known: str) -> None:
+    run = Handmade(tmp_path, f"axes: {known}\n{STAGE % 'x'}").stage("sim", total)
+    for index in range(total):
+        run.done("sim", index, energy=7.0)
+    found = list(parts(Seen(run.paths)))
+    assert [type(part) for part in found] == [Grid]
+    assert found[0].rows == [["sim.energy", "x", f"{total} of {total}", "7"]]  # type: ignore[union-attr]
+
+
+def test_many_results_are_thinned_by_a_rule_that_is_told(tmp_path: Path) -> None:
+    run = run_over(tmp_path, "x: {linspace: [0, 1, 3000]}", "x", 3000)
+    found: list[Part] = list(parts(Seen(run.paths)))
+    notes = [part.text for part in found if isinstance(part, Text)]
+    assert notes == ["sim: drawn is every 2nd point of x: 1,500 of 3,000 tasks."]
+    (chart,) = charts(run).values()
+    assert [row["x0"] for row in chart.spec["data"]["values"]][:2] == [0.0, pytest.approx(2 / 2999, rel=1e-5)]
+    assert chart.table.more == 1500 - len(chart.table.rows)

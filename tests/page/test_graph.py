@@ -1,0 +1,37 @@
+"""The drawing of the graph: states of stages, and kinds of lines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from diel.page import graph
+from diel.page.panel import Sketch
+from diel.page.seen import Seen
+from tests.handmade import Handmade
+
+TEXT = """
+axes: {n: {range: 2}}
+stages:
+  a: {command: [x], over: [n], outputs: {v: {value: float}}}
+  b: {command: "x ${{ a.v }}", over: [n], outputs: {v: {value: float}}}
+  c: {command: "x ${{ mean(b.v) }}", outputs: {v: {value: float}}}
+  d: {command: "x ${{ c.v }}", over: [n]}
+  e: {command: x, after: [d]}
+  reader: {command: x, inputs: {i: told.out}}
+  told: {command: x, outputs: {out: {stream: true}}}
+"""
+
+
+def test_a_line_has_the_kind_of_its_edge_and_a_stage_the_state_of_its_tasks(tmp_path: Path) -> None:
+    run = Handmade(tmp_path, TEXT).stage("a", 2).done("a", 0).failed("a", 1).end("failed")
+    (sketch,) = graph.parts(Seen(run.paths))
+    assert isinstance(sketch, Sketch)
+    kinds = {(row[0], row[1]): row[3] for row in sketch.table.rows}
+    assert kinds[("a", "b")] == "match"
+    assert kinds[("b", "c")] == "gather"
+    assert kinds[("c", "d")] == "broadcast"
+    assert kinds[("d", "e")] == "order"
+    assert kinds[("told", "reader")] == "stream"
+    assert '<g class="node s-failed"><title>a: failed, 1 of 2 tasks' in sketch.svg
+    assert '<title>b reads a: match</title><path class="match"' in sketch.svg
+    assert 'role="img"' in sketch.svg

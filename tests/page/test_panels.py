@@ -1,0 +1,58 @@
+"""The page of a whole run in a real browser: without a network each chart is drawn, and no picture runs a script."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from diel.page.document import page
+from diel.page.seen import Seen
+from tests.searched import Searched, search
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+SVG = '<svg xmlns="http://www.w3.org/2000/svg"><script>document.title = "taken"; alert(1)</script></svg>'
+
+
+@pytest.fixture
+def searched(tmp_path: Path) -> Searched:
+    """A search with enough trials for each chart, and a picture with a script."""
+    run = search(tmp_path)
+    for number in range(5, 14):
+        run.trial(number, number / 4)
+        run.about("reported", number=number, step=0, value=3.0)
+        run.about("reported", number=number, step=1, value=2.0)
+        run.score(number, (number / 4) ** 2)
+    path = run.paths.task_dir("f", 4, 1) / "a.svg"
+    path.parent.mkdir(parents=True)
+    path.write_text(SVG)
+    entry = {"path": "tasks/f/4/a.svg", "size": len(SVG), "digest": "d"}
+    run.work("done", "f", 4, seconds=1.0, key="k", values={"loss": 1.0}, artifacts={"model": entry})
+    run.failed("sub", 9, stderr_tail="</script><script>document.title = 'taken'</script>")
+    return run
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium to open a page with")
+def test_every_chart_is_drawn_from_a_file_and_nothing_of_the_run_becomes_code(searched: Searched) -> None:
+    pytest.importorskip("vl_convert", reason="pages need vl-convert-python")
+    folder = searched.folder
+    (folder / "run.html").write_text(page(Seen(searched.paths)), encoding="utf-8")
+    words = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={folder / 'browser'}"]
+    words += ["--enable-logging=stderr", "--virtual-time-budget=10000", "--dump-dom"]
+    address = (folder / "run.html").as_uri()
+    words += ["--host-resolver-rules=MAP * ~NOTFOUND"]
+    opened = subprocess.run(
+        [str(CHROMIUM), *words, address], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert "source: file:" not in opened.stderr, "nothing is written to its console"
+    assert "<title>w-1 interrupted</title>" in opened.stdout
+    charts = re.findall(r'<div class="chart[^>]*>', opened.stdout)
+    drawn = [chart for chart in charts if 'data-drawn="yes"' in chart]
+    assert len(drawn) >= 5
+    assert ">This chart cannot be drawn" not in opened.stdout
+    assert opened.stdout.count('src="data:image/svg+xml;base64,') == 1
+    for panel in ("failures", "searches", "results", "artifacts", "hyperparameters", "provenance"):
+        assert f'<section id="{panel}"' in opened.stdout

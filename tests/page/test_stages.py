@@ -1,0 +1,43 @@
+"""The panel of stages: what its tasks took and used, and nothing that was not measured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from diel.page import stages
+from diel.page.panel import Bar, Grid, Text
+from diel.page.seen import Seen
+from tests.handmade import Handmade
+
+TEXT = "stages:\n  a: {command: [x], resources: {ranks: 2, memory: 1GiB}}\n"
+USED = {"cpu_seconds": 3.0, "system_seconds": 0.5, "memory_bytes": 2**28, "read_bytes": 0, "written_bytes": 0}
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Handmade:
+    made = Handmade(tmp_path, TEXT)
+    made.paths.site.write_text(
+        '{"name": "s", "scheduler": "local", "pools": {"local": {"cores": 4}}}', "utf-8"
+    )
+    return made.stage("a", 2, module="m")
+
+
+def test_what_was_used_stands_beside_what_was_asked_with_advice(run: Handmade) -> None:
+    for index in range(2):
+        run.work("done", "a", index, seconds=2.0, key="k", parts=["p", "i"], usage=USED)
+    table, advice = list(stages.parts(Seen(run.end("succeeded").paths)))
+    assert isinstance(table, Grid)
+    assert isinstance(advice, Grid)
+    row = dict(zip(table.columns, table.rows[0], strict=True))
+    assert row["cores in use"] == Bar([("running", 0.75)], "1.5 of 2 (75%)")
+    assert row["most memory"] == Bar([("running", 0.25)], "256.0 MiB of 1.0 GiB")
+    assert any("memory" in str(line[1]) for line in advice.rows)
+
+
+def test_what_was_not_measured_is_said_and_has_no_columns(run: Handmade) -> None:
+    table, note = list(stages.parts(Seen(run.done("a", 0).end("failed").paths)))
+    assert isinstance(table, Grid)
+    assert "most memory" not in table.columns
+    assert note == Text("What its tasks used of processors and memory was not measured.", "note")

@@ -1,0 +1,82 @@
+"""The panel of the timeline: what its charts are given."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from diel.page import occupancy, timeline
+from diel.page.panel import Facts, Plot
+from diel.page.seen import Seen
+from tests.handmade import Handmade
+
+SITE = '{"name": "s", "scheduler": "local", "pools": {"local": {"cores": 4}}}'
+TEXT = "stages:\n  a: {command: [x], resources: {ranks: 2}}\n"
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Handmade:
+    made = Handmade(tmp_path, TEXT)
+    made.paths.site.write_text(SITE, encoding="utf-8")
+    return made.stage("a", 3, module="m")
+
+
+def plots(parts: Any) -> list[Plot]:
+    return [part for part in parts if isinstance(part, Plot)]
+
+
+def test_each_attempt_is_a_bar_and_a_failure_a_cross(run: Handmade) -> None:
+    run.done("a", 0).failed("a", 1).end("failed")
+    (plot,) = plots(timeline.parts(Seen(run.paths)))
+    first, second = plot.spec["data"]["values"]
+    assert (first["task"], first["state"], first["took"]) == ("a/0", "done", "2.0s")
+    assert (second["task"], second["state"]) == ("a/1", "failed")
+    assert first["to"] - first["from"] == pytest.approx(2.0)
+    bars, crosses = plot.spec["layer"]
+    assert (bars["mark"]["type"], crosses["mark"]["shape"]) == ("bar", "cross")
+    assert bars["encoding"]["x"]["scale"]["domain"][0] == 0
+    assert "failed" in plot.caption
+    assert [row[0] for row in plot.table.rows] == ["a/0", "a/1"]
+
+
+def test_thousands_of_attempts_are_shown_as_shares_of_time(
+    run: Handmade, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(timeline, "MOST", 2)
+    run.done("a", 0).done("a", 1).failed("a", 2).end("failed")
+    (plot,) = plots(timeline.parts(Seen(run.paths)))
+    values = plot.spec["data"]["values"]
+    assert {one["stage"] for one in values} == {"a"}
+    assert all(0 <= one["busy"] <= 1 for one in values)
+    assert sum(one["failed"] for one in values) == 1
+    assert len(values) <= timeline.BINS
+    assert plot.table.rows[0][1:3] == [2, 1]
+
+
+def test_blocks_stand_above_with_their_time_in_the_queue_and_their_end(run: Handmade) -> None:
+    begin = run.clock
+    shape = {"pool": "local", "nodes": 0, "cores": 2}
+    block = {"block": "b-1", "job": "77", "epoch": 1, "pool": "local", "shape": "s", "needs": shape}
+    block |= {"reason": "", "nodes": "n1", "walltime": 60.0, "stderr_tail": ""}
+    run.write("block", **block, state="completed", asked=begin, began=begin + 5, ended=begin + 9, ending=True)
+    run.done("a", 0).end("succeeded")
+    plot = plots(timeline.parts(Seen(run.paths)))[0]
+    queued, running = plot.spec["data"]["values"]
+    assert (queued["phase"], running["phase"], running["end"]) == ("queued", "running", "given back")
+    assert queued["to"] - queued["from"] == pytest.approx(5)
+    assert plot.table.rows == [["b-1 local", "77", "n1", "5.0s", "4.0s", "given back"]]
+
+
+def test_cores_in_use_are_those_of_the_tasks_and_held_those_of_the_machine(run: Handmade) -> None:
+    run.done("a", 0).done("a", 1).end("succeeded")
+    facts, plot = list(occupancy.parts(Seen(run.paths)))
+    assert isinstance(facts, Facts)
+    assert isinstance(plot, Plot)
+    assert dict(facts.facts)["cores held"] == "4"
+    area, held = plot.spec["layer"]
+    assert {one["held"] for one in held["data"]["values"]} == {4}
+    used = next(row for row in plot.table.rows if row[0] == "a")
+    assert used[3] == pytest.approx(2 * 4.0 / 3600, rel=0.02)
+    assert area["encoding"]["y"]["stack"] == "zero"
