@@ -1,0 +1,114 @@
+"""What stands in the rows of a run: its head, its stages, its tasks, what runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.text import Text
+
+from diel.errors import counted
+from diel.journal.stage_history import LEFT_BY_AXIS
+from diel.states import RunState, TaskState
+from diel.status import Status
+from diel.status.columns import printable, shorten
+from diel.status.stage import StageStatus
+from diel.status.tasks import mean_text
+from diel.values import format_duration, point_text
+from diel.view.marks import MARKS, bar, state_text
+from diel.view.watched import Watched
+
+STAGE_COLUMNS = ("stage", "", "done", "running", "failed", "mean", "p95", "others")
+LONGEST_NAME = 20
+MOST_RUNNING = 200
+_OTHERS = (TaskState.CACHED, TaskState.SKIPPED, TaskState.CANCELLED, TaskState.QUEUED)
+
+
+def head(status: Status | None, flaws: Sequence[str]) -> Text:
+    """The state of a run in a line, who drives it, and what could not be read."""
+    wrong = [Text(f"✗ {flaw}", style="bold") for flaw in flaws[-2:]]
+    if status is None:
+        return Text("\n").join(wrong or [Text("reading …")])
+    total = "? tasks" if status.total is None else counted(status.total, "task")
+    seen = [(s.label, n) for s in (TaskState.RUNNING, TaskState.FAILED) if (n := status.count(s))]
+    parts = [
+        Text.assemble((status.run, "bold"), " ", state_text(status.state.value)),
+        Text(f"{status.good:,} of {total}"),
+        *(state_text(*one) for one in seen),
+        Text(format_duration(status.elapsed)),
+    ]
+    return Text("\n").join([Text(" · ").join(parts), _driver(status), *wrong])
+
+
+def _driver(status: Status) -> Text:
+    lease, coming = status.lease, status.submission
+    if status.awaited and coming is not None:
+        return Text(f"waits for its controller{f', job {coming.job}' if coming.job else ''}")
+    if status.state is RunState.INTERRUPTED:
+        ago = "" if status.heartbeat_age is None else f" ({format_duration(status.heartbeat_age)} ago)"
+        return Text.assemble(state_text("interrupted"), f": its controller is gone{ago}; r continues it")
+    if status.state.ended:
+        hint = "" if status.state is RunState.SUCCEEDED else "; r continues it"
+        return Text(f"it has ended{hint}", style="grey62")
+    if lease is None:
+        return Text("no controller yet", style="grey62")
+    age = format_duration(status.heartbeat_age or 0.0)
+    return Text(f"controller: process {lease.pid} on {lease.host}, heartbeat {age} ago", style="grey62")
+
+
+def stage_cells(stage: StageStatus, p95: float | None, width: int) -> list[Text]:
+    """The row of a stage; `p95` are the seconds within which 95 % of its attempts ended."""
+    total = "?" if stage.total is None else f"{stage.total:,}"
+    others = [Text("held", style="bold")] if stage.held else []
+    others += [state_text(state.label, stage[state]) for state in _OTHERS if stage[state]]
+
+    def count(state: TaskState) -> Text:
+        mark, colour = MARKS[state.label]
+        return Text(f"{mark} {stage[state]:,}" if stage[state] else "", style=colour)
+
+    return [
+        Text(shorten(stage.name, LONGEST_NAME)),
+        bar(stage.counts, stage.total, width),
+        Text(f"{stage.good:,}/{total}", justify="right"),
+        count(TaskState.RUNNING),
+        count(TaskState.FAILED),
+        Text(mean_text(stage.mean_seconds), justify="right"),
+        Text(mean_text(p95), justify="right"),
+        Text(" ").join(others),
+    ]
+
+
+def task_row(watched: Watched, stage: str, index: int) -> Text:
+    """`17  ▶ running  2.1s  attempt 2  depth=2.5, seed=1`."""
+    known, status = watched.stage(stage), watched.status
+    row = Text(f"{index:>{len(str(max(0, known.total - 1)))}}  ")
+    if index < len(known.left_out) and known.left_out[index] == LEFT_BY_AXIS:
+        row.append("  omitted", style="grey62")
+    else:
+        row.append_text(state_text(watched.state(stage, index).label))
+    row.pad_right(max(0, 22 - len(row)))
+    attempt, number = known.under_way.get(index), known.latest(index)
+    if attempt is not None and attempt.state == TaskState.RUNNING and status is not None and status.alive:
+        row.append(format_duration(max(0.0, status.now - attempt.time)))
+    row.pad_right(max(1, 29 - len(row)))
+    row.append(f"attempt {number}  " if number > 1 else "")
+    return row.append(point_text(watched.point(stage, index)), style="grey70")
+
+
+def running_lines(watched: Watched, width: int) -> list[str]:
+    """What runs at this moment, by worker."""
+    status, reader = watched.status, watched.reader
+    if status is None or reader is None or not status.alive:
+        return []
+    running = [
+        (attempt.worker.removesuffix(".jsonl"), f"{stage}/{index}", attempt.time)
+        for stage, known in dict(reader.history.stages).items()
+        for index, attempt in known.under_way.copy().items()
+        if attempt.state == TaskState.RUNNING
+    ]
+    half = max(10, (width - 10) // 2)
+    lines = [
+        f"{shorten(printable(worker), half):<{half}} {shorten(task, half - 1):<{half}}"
+        f"{format_duration(max(0.0, status.now - since))}"
+        for worker, task, since in sorted(running)[:MOST_RUNNING]
+    ]
+    return ["", f"{counted(len(running), 'task')} running:", *lines] if lines else []

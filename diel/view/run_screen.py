@@ -1,0 +1,303 @@
+"""One run on the screen: its stages, tasks, charts, blocks and failures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+from rich.text import Text
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, VerticalScroll
+from textual.widgets import DataTable, Footer, OptionList, Select, Static, TabbedContent, TabPane
+from textual.widgets.option_list import Option
+
+from diel.errors import counted
+from diel.journal.stage_history import ranges
+from diel.paths import RunPaths
+from diel.states import RunState, TaskState
+from diel.status import Status
+from diel.status.block_lines import block_lines
+from diel.status.sections import SECTIONS, View
+from diel.status.stage import StageStatus
+from diel.status.tasks import failure_lines, kind_of, tasks_text
+from diel.view.charts import axis_charts, draw
+from diel.view.commands import Asking, Said, Told, cancel_words, execute, resume_words
+from diel.view.lanes import lanes_text, work_charts
+from diel.view.looking import Looking
+from diel.view.rows import STAGE_COLUMNS, head, running_lines, stage_cells, task_row
+from diel.view.task_list import TaskList
+from diel.view.task_screen import TaskScreen
+from diel.view.watched import Watched
+
+if TYPE_CHECKING:
+    from diel.journal.records import Failed
+
+CHART = 12
+"""Lines of a chart."""
+MOST_KINDS = 200
+"""Kinds of failures that are listed."""
+
+
+class RunScreen(Looking):
+    """A run, as its files show it now."""
+
+    DEFAULT_CSS = """
+    RunScreen { overflow: hidden; }
+    RunScreen TabbedContent { height: 1fr; }
+    RunScreen #head { height: auto; max-height: 6; padding: 0 1; }
+    RunScreen #stages { height: auto; max-height: 60%; }
+    RunScreen TabPane { padding: 0; }
+    RunScreen #sections, RunScreen #blocks-text { padding: 1 1 0 1; height: auto; }
+    RunScreen #chosen { height: 1; }
+    RunScreen #chosen Select { width: 26; }
+    RunScreen #chosen Static { width: 1fr; padding-left: 1; }
+    RunScreen .chart { height: auto; margin: 0 1 1 1; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("1", "tab('stages-tab')", "stages", show=False),
+        Binding("2", "tab('tasks-tab')", "tasks", show=False),
+        Binding("3", "tab('charts-tab')", "charts", show=False),
+        Binding("4", "tab('blocks-tab')", "blocks", show=False),
+        Binding("5", "tab('failures-tab')", "failures", show=False),
+        Binding("e", "explain", "explain"),
+        Binding("c", "cancel", "cancel"),
+        Binding("r", "resume", "resume"),
+        Binding("escape", "app.pop_screen", "runs"),
+        Binding("q", "app.quit", "quit"),
+    ]
+
+    def __init__(self, paths: RunPaths, interval: float) -> None:
+        super().__init__(interval)
+        self.watched = Watched(paths)
+        self._drawn: dict[str, object] = {}
+        """What each part shows, so that only what changed is drawn again."""
+
+    def compose(self) -> ComposeResult:
+        yield Static(f"reading {self.watched.paths.run_id} …", id="head", markup=False)
+        with TabbedContent():
+            with TabPane("1 Stages", id="stages-tab"), VerticalScroll():
+                yield DataTable[Text](id="stages", cursor_type="row", zebra_stripes=False)
+                yield Static(id="sections", markup=False)
+            with TabPane("2 Tasks", id="tasks-tab"):
+                with Horizontal(id="chosen"):
+                    yield Select[str]([], prompt="stage", id="stage", compact=True)
+                    yield Select[str]([], prompt="all states", id="state", compact=True)
+                    yield Static(id="counted", markup=False)
+                yield TaskList(self._task_row)
+            with TabPane("3 Charts", id="charts-tab"):
+                yield VerticalScroll(id="charts")
+            with TabPane("4 Blocks", id="blocks-tab"), VerticalScroll():
+                yield Static(id="blocks-text", markup=False)
+            with TabPane("5 Failures", id="failures-tab"):
+                yield OptionList(id="failures", markup=False)
+        yield Footer()
+
+    def on_mount(self) -> None:
+        self.query_one("#stages").focus()
+        super().on_mount()
+
+    # --- looking ---------------------------------------------------------------------------------
+
+    def look(self) -> None:
+        self.watched.look()
+        if self._drawn:  # the first picture does not wait for it
+            self.watched.follow_timeline()
+
+    def draw(self) -> None:
+        status = self.watched.status
+        self.query_one("#head", Static).update(head(status, self.watched.flaws))
+        if status is None:
+            return
+        if self._drawn.get("state") != status.state:
+            self._drawn["state"] = status.state
+            self.refresh_bindings()
+        self._draw_stages(status)
+        width = max(self.size.width - 4, 20)
+        lines = [line for s in SECTIONS if s.used(status) for line in ("", *s.lines(status, View(width)))]
+        lines += [f"{stage.name}: no tasks, {stage.void}" for stage in status.stages if stage.void]
+        self._update("#sections", Text.from_ansi("\n".join(lines[1:])))
+        blocks = block_lines(status, width, show_all=True) or ["It runs on this machine, without blocks."]
+        blocks += running_lines(self.watched, width)
+        self._update("#blocks-text", Text.from_ansi("\n".join(blocks)))
+        self._draw_tasks(status)
+        self._draw_failures(status)
+        self._draw_charts(status)
+
+    def _update(self, where: str, text: Text) -> None:
+        if self._drawn.get(where) != text:
+            self._drawn[where] = text
+            self.query_one(where, Static).update(text)
+
+    def _draw_stages(self, status: Status) -> None:
+        table = self.query_one("#stages", DataTable)
+        width = max(8, min(30, self.size.width - 70))
+        if not table.columns:  # with the first rows: a heading stays as wide as it was drawn
+            for label in STAGE_COLUMNS:
+                table.add_column(label, key=label or "bar")
+        for stage in status.stages:
+            times = None if self.watched.timeline is None else self.watched.timeline.stages.get(stage.name)
+            cells = stage_cells(stage, None if times is None else times.quantile(0.95), width)
+            if stage.name not in table.rows:
+                table.add_row(*cells, key=stage.name)
+            elif self._drawn.get(f"stage {stage.name}") != cells:
+                for label, cell in zip(STAGE_COLUMNS, cells, strict=True):
+                    table.update_cell(stage.name, label or "bar", cell, update_width=True)
+            self._drawn[f"stage {stage.name}"] = cells
+
+    # --- tasks -----------------------------------------------------------------------------------
+
+    def _draw_tasks(self, status: Status) -> None:
+        stages = [stage.name for stage in status.stages]
+        if self._drawn.get("stages") != stages:
+            self._drawn["stages"] = stages
+            chosen = self.query_one("#stage", Select)
+            before = chosen.value
+            chosen.set_options((name, name) for name in stages)
+            chosen.value = before if before in stages else (stages[0] if stages else Select.NULL)
+            self.query_one("#state", Select).set_options((state.label, state.label) for state in TaskState)
+        stage = self._stage()
+        if stage is None:
+            return
+        states = self.watched.states(stage.name)
+        wanted = self.query_one("#state", Select).value
+        if self._drawn.get("tasks") != (stage.name, wanted, states):
+            self._drawn["tasks"] = (stage.name, wanted, states)
+            tasks: Sequence[int] = range(len(states))
+            if isinstance(wanted, str):
+                number = TaskState[wanted.upper()]
+                tasks = [index for index, state in enumerate(states) if state == number]
+            self.query_one(TaskList).show(tasks)
+            self._update("#counted", Text(counted(len(tasks), "task")))
+        self.query_one(TaskList).refresh()
+
+    def _stage(self) -> StageStatus | None:
+        """The stage whose tasks are listed."""
+        name, status = self.query_one("#stage", Select).value, self.watched.status
+        return next((one for one in (status.stages if status else ()) if one.name == name), None)
+
+    def _task_row(self, index: int) -> Text:
+        stage = self._stage()
+        return Text() if stage is None else task_row(self.watched, stage.name, index)
+
+    @on(DataTable.RowSelected, "#stages")
+    def _open_stage(self, event: DataTable.RowSelected) -> None:
+        self.query_one("#stage", Select).value = event.row_key.value
+        self.action_tab("tasks-tab")
+
+    @on(Select.Changed)
+    def _choose_tasks(self) -> None:
+        if self.watched.status is not None:
+            self._draw_tasks(self.watched.status)
+
+    @on(TaskList.Chosen)
+    def _open_task(self, event: TaskList.Chosen) -> None:
+        stage = self._stage()
+        if stage is not None:
+            self.app.push_screen(TaskScreen(self.watched, stage.name, event.index, self._interval))
+
+    # --- charts, failures ------------------------------------------------------------------------
+
+    @on(TabbedContent.TabActivated)
+    def _show_charts(self) -> None:
+        if self.watched.status is not None:
+            self._draw_charts(self.watched.status)
+
+    def _draw_charts(self, status: Status) -> None:
+        timeline = self.watched.timeline
+        if self.query_one(TabbedContent).active != "charts-tab":
+            return
+        charts = [*axis_charts(status.axes), *(work_charts(timeline) if timeline is not None else ())]
+        around = self.query_one("#charts", VerticalScroll)
+        width = max(self.size.width - 6, 30)
+        key = (charts, width, timeline is not None and (timeline.last, dict(timeline.begun)), status.state)
+        if self._drawn.get("charts") == key:
+            return
+        self._drawn["charts"] = key
+        drawn = [] if timeline is None else [lanes_text(timeline, status, width)]
+        drawn += [draw(chart, width, CHART) for chart in charts]
+        shown = list(around.query(Static))
+        for place, text in enumerate(drawn):
+            if place < len(shown):
+                shown[place].update(text)
+            else:
+                around.mount(Static(text, classes="chart", markup=False))
+
+    def _draw_failures(self, status: Status) -> None:
+        kinds: dict[tuple[str, ...], list[int]] = {}
+        first: dict[tuple[str, ...], Failed] = {}
+        for record in status.failures:
+            kind = kind_of(record)
+            first.setdefault(kind, record)
+            kinds.setdefault(kind, []).append(record["tasks"][0][0])
+        if self._drawn.get("failures") == kinds:
+            return
+        self._drawn["failures"] = kinds
+        listed = self.query_one("#failures", OptionList)
+        place = listed.highlighted
+        listed.clear_options()
+        for kind, tasks in list(kinds.items())[:MOST_KINDS]:
+            lines = failure_lines(first[kind])
+            if len(tasks) > 1:
+                lines.append(
+                    f"    and {len(tasks) - 1:,} more like it: {kind[0]}/{tasks_text(ranges(tasks[1:]))}"
+                )
+            listed.add_option(
+                Option(Text.from_ansi("\n".join(["✗ " + lines[0], *lines[1:]])), id=f"{kind[0]}/{tasks[0]}")
+            )
+        if not kinds:
+            listed.add_option(Option(Text("Nothing has failed."), disabled=True))
+        listed.highlighted = place if place is not None and place < listed.option_count else None
+
+    @on(OptionList.OptionSelected, "#failures")
+    def _open_failure(self, event: OptionList.OptionSelected) -> None:
+        stage, _, index = (event.option.id or "").partition("/")
+        self.app.push_screen(TaskScreen(self.watched, stage, int(index), self._interval))
+
+    # --- commands --------------------------------------------------------------------------------
+
+    def action_tab(self, name: str) -> None:
+        self.query_one(TabbedContent).active = name
+        wanted = {
+            "stages-tab": "#stages",
+            "tasks-tab": "TaskList",
+            "failures-tab": "#failures",
+            "charts-tab": "#charts",
+        }
+        if name in wanted:
+            self.query_one(wanted[name]).focus()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """What a run cannot do is not offered."""
+        status = self.watched.status
+        if action == "cancel":
+            return status is not None and not status.state.ended
+        if action == "resume":
+            return status is not None and not status.state.live and status.state is not RunState.SUCCEEDED
+        return super().check_action(action, parameters)
+
+    def action_explain(self) -> None:
+        words = ["explain", self.watched.paths.run_id]
+        if self.query_one(TabbedContent).active == "tasks-tab" and (stage := self._stage()) is not None:
+            index = self.query_one(TaskList).index
+            words.append(stage.name if index is None else f"{stage.name}/{index}")
+        self._start(tuple(words))
+
+    def action_cancel(self) -> None:
+        question = f"Cancel {self.watched.paths.run_id}? Tasks that have a result keep it."
+        self._ask(question, cancel_words(self.watched.paths))
+
+    def action_resume(self) -> None:
+        question = f"Resume {self.watched.paths.run_id}? Its controller will go on without this view."
+        self._ask(question, resume_words(self.watched.paths))
+
+    def _ask(self, question: str, words: tuple[str, ...]) -> None:
+        self.app.push_screen(Asking(question, words), lambda answer: self._start(words) if answer else None)
+
+    def _start(self, words: tuple[str, ...]) -> None:
+        self.notify(f"diel {' '.join(words)} …", timeout=3)
+        self.run_worker(lambda: self._tell(execute(self.watched.paths, *words)), thread=True, group="command")
+
+    def _tell(self, said: Said) -> None:
+        self.app.call_from_thread(self.app.push_screen, Told(said))

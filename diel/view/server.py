@@ -1,0 +1,207 @@
+"""`diel view --web`: the page of a run for a browser, by GET alone. No request changes anything."""
+
+from __future__ import annotations
+
+import gzip
+import hmac
+import json
+import re
+import select
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http import HTTPStatus
+from http.cookies import CookieError, SimpleCookie
+from http.server import BaseHTTPRequestHandler
+from types import FrameType
+from typing import Any, ClassVar
+from urllib.parse import parse_qs, urlsplit
+
+import click
+
+from diel.page.document import policy
+from diel.paths import RunPaths
+from diel.values import format_duration
+from diel.view.entrance import Entrance, OwnSocket, Port
+from diel.view.live_page import LIVE, LivePage
+
+TURN = 0.5
+"""Seconds in which the end of the terminal or of the time is noticed."""
+SLOW = 30.0
+"""Seconds that a client may take for its request."""
+_HOST = re.compile(r"(localhost|127\.0\.0\.1|\[::1\])(:[0-9]{1,5})?", re.IGNORECASE)
+"""What a browser asks for at the near end of an SSH tunnel. Any other name was made to point here by a page
+that wants to read this one (DNS rebinding)."""
+_HEADERS = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+"""Of all answers; the policy of the page itself allows what is in it, by digest."""
+
+
+def serve(paths: RunPaths, port: int | None, idle: float) -> int:
+    """Serves a run's page until the user or the terminal ends it, or nobody has asked for so long.
+
+    Raises UsageError where nothing can listen there, and DielError where a page cannot be made.
+    """
+    page = LivePage(paths)
+    page.whole()  # what is missing is said before anything listens
+    entrance: Entrance = OwnSocket() if port is None else Port(port)
+    try:
+        with _until_told() as ended, entrance.listen(handler(page, entrance)) as server:
+            lasts = f"Ctrl-C ends it, and {format_duration(idle)} without a request."
+            click.echo("\n".join([f"The page of {paths.run_id} is served. {lasts}", *entrance.told()]))
+            why = _answer(server, ended, idle)
+    finally:
+        entrance.remove()
+    click.echo(f"ended: {why}", err=True)
+    return 0
+
+
+def _answer(server: Any, ended: list[str], idle: float) -> str:
+    """Answers requests until something ends that; returns what."""
+    server.timeout, server.asked = TURN, time.monotonic()
+    hung_up = select.poll()
+    hung_up.register(0, 0)  # of standard input, only its end is told
+    while not ended:
+        server.handle_request()
+        if any(event & (select.POLLHUP | select.POLLERR) for _, event in hung_up.poll(0)):
+            return "its terminal or connection is gone"
+        if time.monotonic() - server.asked > idle:
+            return f"no request for {format_duration(idle)}"
+    return ended[0]
+
+
+@contextmanager
+def _until_told() -> Iterator[list[str]]:
+    """Notes a signal that asks for the end; one that is ignored (nohup) stays so."""
+    ended: list[str] = []
+
+    def note(number: int, frame: FrameType | None) -> None:
+        ended.append(signal.Signals(number).name)
+
+    before = {n: signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    for number, known in before.items():
+        if known != signal.SIG_IGN:
+            signal.signal(number, note)
+    try:
+        yield ended
+    finally:
+        for number, known in before.items():
+            signal.signal(number, known)
+
+
+def handler(page: LivePage, entrance: Entrance) -> type[BaseHTTPRequestHandler]:
+    return type("Handler", (_Handler,), {"page": page, "entrance": entrance})
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """Answers one client."""
+
+    page: ClassVar[LivePage]
+    entrance: ClassVar[Entrance]
+    protocol_version = "HTTP/1.1"
+    server_version = "diel"
+    sys_version = ""
+    timeout = SLOW
+
+    def do_GET(self) -> None:
+        if not _HOST.fullmatch(self.headers.get("Host", "")):
+            self._refuse(HTTPStatus.MISDIRECTED_REQUEST, "open it as localhost")
+            return
+        asked = urlsplit(self.path)
+        query = parse_qs(asked.query)
+        if self.entrance.token and self._has(query.get("token", [""])[0]) and asked.path == "/":
+            self._welcome()
+        elif self.entrance.token and not (self._has(self._cookie()) or self._has(self._authorized())):
+            self._refuse(HTTPStatus.FORBIDDEN, "it takes the address with the token that `diel view` printed")
+        elif asked.path == "/":
+            body = self.page.whole().encode("utf-8", "replace")
+            self._send("text/html; charset=utf-8", body, f"{policy(LIVE)}; frame-ancestors 'none'")
+        elif asked.path == "/delta":
+            since = query.get("since", [""])[0]
+            data = self.page.delta(int(since) if since.isdecimal() and len(since) < 16 else -1)
+            self._send("application/json", json.dumps(data, allow_nan=False).encode())
+        else:
+            self._refuse(HTTPStatus.NOT_FOUND, "there is the page, /, and no other")
+
+    def _only_get(self) -> None:
+        self._refuse(HTTPStatus.METHOD_NOT_ALLOWED, "this only answers GET")
+
+    do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = do_TRACE = do_CONNECT = _only_get
+
+    # --- who may ---------------------------------------------------------------------------------
+
+    def _has(self, shown: str) -> bool:
+        """Whether this is the token; that takes as long for a wrong one, however wrong."""
+        return hmac.compare_digest(shown.encode("utf-8", "surrogateescape"), self.entrance.token.encode())
+
+    @property
+    def _name(self) -> str:
+        """The name of the cookie: browsers share cookies among the ports of a host."""
+        return f"diel-view-{getattr(self.entrance, 'number', 0)}"
+
+    def _cookie(self) -> str:
+        try:
+            found = SimpleCookie(self.headers.get("Cookie", "")).get(self._name)
+        except CookieError:
+            return ""
+        return "" if found is None else found.value
+
+    def _authorized(self) -> str:
+        return self.headers.get("Authorization", "").partition(" ")[2]
+
+    def _welcome(self) -> None:
+        """Takes the token out of the address, where histories keep it, and into a cookie."""
+        self.server.asked = time.monotonic()  # type: ignore[attr-defined]
+        self.send_response(HTTPStatus.SEE_OTHER)
+        self.send_header("Location", "/")
+        self.send_header(
+            "Set-Cookie", f"{self._name}={self.entrance.token}; HttpOnly; SameSite=Strict; Path=/"
+        )
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    # --- answers ---------------------------------------------------------------------------------
+
+    def _send(self, kind: str, body: bytes, may: str = "") -> None:
+        self.server.asked = time.monotonic()  # type: ignore[attr-defined]
+        packed = "gzip" in self.headers.get("Accept-Encoding", "")
+        body = gzip.compress(body, 5) if packed else body
+        self.send_response(HTTPStatus.OK)
+        self.send_header("Content-Type", kind)
+        if packed:
+            self.send_header("Content-Encoding", "gzip")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers(may)
+        self.wfile.write(body)
+
+    def _refuse(self, status: HTTPStatus, why: str) -> None:
+        """An error in plain text. Nothing of the request is repeated, and its body is not read."""
+        body = f"{status.value} {status.phrase}: {why}\n".encode()
+        self.close_connection = True
+        self.send_response(status)
+        if status is HTTPStatus.METHOD_NOT_ALLOWED:
+            self.send_header("Allow", "GET")
+        self.send_header("Content-Type", "text/plain; charset=utf-8")
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Connection", "close")
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def end_headers(self, may: str = "") -> None:
+        for name, value in (_HEADERS | ({"Content-Security-Policy": may} if may else {})).items():
+            self.send_header(name, value)
+        super().end_headers()
+
+    def log_message(self, format: str, *words: Any) -> None:
+        """Nothing is printed: the terminal is the user's."""
+
+    def address_string(self) -> str:
+        return ""

@@ -1,0 +1,170 @@
+"""One task on the screen: how it stands, what it reported as charts, and what it prints, followed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.widgets import Footer, RichLog, Static
+
+from diel.states import TaskState
+from diel.status.tasks import failure_lines
+from diel.values import format_duration, format_size, point_text
+from diel.view.charts import draw, metric_charts
+from diel.view.commands import Told, execute
+from diel.view.followed import Followed
+from diel.view.looking import Looking
+from diel.view.marks import harmless, state_text
+from diel.view.watched import Watched
+
+if TYPE_CHECKING:
+    from diel.journal.records import Result
+
+MOST_LINES = 10_000
+"""Lines of output that are kept to scroll back to."""
+MOST_METRICS = 20_000
+"""Lines of metrics that are drawn."""
+CHART = 10
+
+
+class TaskScreen(Looking):
+    """A task of a run."""
+
+    DEFAULT_CSS = """
+    TaskScreen #head { height: auto; max-height: 6; padding: 0 1; }
+    TaskScreen #metrics { height: auto; max-height: 50%; padding: 0 1; }
+    TaskScreen #metrics Static { height: 10; }
+    TaskScreen RichLog { height: 1fr; border-top: solid $foreground-muted; padding: 0 1; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("e", "explain", "explain"),
+        Binding("end", "end", "follow"),
+        Binding("escape,backspace", "app.pop_screen", "back"),
+        Binding("q", "app.quit", "quit"),
+    ]
+
+    def __init__(self, watched: Watched, stage: str, index: int, interval: float) -> None:
+        super().__init__(interval)
+        self.watched, self.stage, self.index = watched, stage, index
+        self.named = f"{stage}/{index}"
+        self._followed = Followed(stage, index)
+        self._news: list[tuple[str, str]] = []
+        self._metrics: list[str] = []
+        self._made = ""
+        """What it made, and how long that took, once it is done."""
+
+    def compose(self) -> ComposeResult:
+        yield Static(self.named, id="head", markup=False)
+        yield VerticalScroll(id="metrics")
+        yield RichLog(max_lines=MOST_LINES, wrap=True, auto_scroll=False, min_width=20)
+        yield Footer()
+
+    def on_mount(self) -> None:
+        self.query_one(RichLog).border_title = "what it prints (! is stderr)"
+        self.query_one(RichLog).focus()
+        super().on_mount()
+
+    def on_unmount(self) -> None:
+        self._followed.close()
+
+    def look(self) -> None:
+        self.watched.look()
+        if self.watched.reader is not None:
+            self._news += self._followed.news(self.watched.reader)
+        if not self._made and self.watched.stage(self.stage).is_good(self.index):
+            self._made = made_text(self.watched.result(self.stage, self.index))
+
+    def draw(self) -> None:
+        news, self._news = self._news, []
+        log = self.query_one(RichLog)
+        lines = [_line(kind, line) for kind, line in news if kind != "metrics"]
+        if lines:
+            log.write(Text("\n").join(lines), scroll_end=log.is_vertical_scroll_end)
+        if fresh := [line for kind, line in news if kind == "metrics"]:
+            self._metrics = [*self._metrics, *fresh][-MOST_METRICS:]
+            self._draw_metrics()
+        self.query_one("#head", Static).update(self._head(nothing=not log.lines and not lines))
+
+    def _draw_metrics(self) -> None:
+        around = self.query_one("#metrics", VerticalScroll)
+        width = max(self.size.width - 4, 30)
+        shown = list(around.query(Static))
+        for place, chart in enumerate(metric_charts(self._metrics)):
+            text = draw(chart, width, CHART)
+            if place < len(shown):
+                shown[place].update(text)
+            else:
+                around.mount(Static(text, markup=False))
+
+    def _head(self, *, nothing: bool) -> Text:
+        status, known = self.watched.status, self.watched.stage(self.stage)
+        state, attempt = self.watched.state(self.stage, self.index), known.under_way.get(self.index)
+        live = status is not None and status.state.live
+        parts = [Text.assemble((self.named, "bold"), " ", state_text(state.label))]
+        if attempt is not None and live and status is not None and attempt.state == TaskState.RUNNING:
+            parts.append(Text(f"for {format_duration(max(0.0, status.now - attempt.time))}"))
+            parts.append(Text(f"attempt {attempt.number}"))
+        elif (number := known.latest(self.index)) > 1:
+            parts.append(Text(f"attempt {number}"))
+        lines = [Text(" · ").join(parts)]
+        if point := point_text(self.watched.point(self.stage, self.index)):
+            lines.append(Text(point, style="grey70"))
+        if self._made:
+            lines.append(Text(self._made, style="grey70"))
+        record = (
+            None
+            if self.watched.reader is None
+            else self.watched.reader.history.failures.get((self.stage, self.index))
+        )
+        if record is not None:
+            lines += [Text.from_ansi(line) for line in failure_lines(record)[:3]]
+        if self._followed.why and not record:
+            lines.append(Text(self._followed.why, style="grey62"))
+        elif nothing:
+            lines.append(
+                Text(
+                    "it has printed nothing" if state.ended else "it has printed nothing yet", style="grey62"
+                )
+            )
+        if status is not None and not status.state.live and not status.state.ended:
+            lines.append(Text("‖ the run's controller is gone", style="bold"))
+        return Text("\n").join(lines)
+
+    def action_end(self) -> None:
+        self.query_one(RichLog).scroll_end(animate=False)
+
+    def action_explain(self) -> None:
+        words = ("explain", self.watched.paths.run_id, self.named)
+        self.notify(f"diel {' '.join(words)} …", timeout=3)
+        self.run_worker(
+            lambda: self.app.call_from_thread(
+                self.app.push_screen, Told(execute(self.watched.paths, *words))
+            ),
+            thread=True,
+            group="command",
+        )
+
+
+def made_text(record: Result | None) -> str:
+    """`in 2.1s: energy=-3.2; used 1.9 s of processors, 310.0 MiB`."""
+    if record is None:
+        return ""
+    made = record["values"] | {name: one.get("path") for name, one in record["artifacts"].items()}
+    used: Any = record.get("usage") or {}
+    parts = [
+        point_text(made),
+        f"used {used['cpu_seconds']:.1f} s of processors" if "cpu_seconds" in used else "",
+        format_size(used["memory_bytes"]) if "memory_bytes" in used else "",
+    ]
+    return f"in {format_duration(record['seconds'])}: {'; '.join(filter(None, parts))}"
+
+
+def _line(kind: str, line: str) -> Text:
+    if not kind:
+        return Text(f"── {line} ──", style="grey62")
+    if kind == "stderr":
+        return Text.assemble(("! ", "#ff8a3d"), harmless(line))
+    return Text(f"  {harmless(line)}")

@@ -1,0 +1,147 @@
+"""A run that is looked at again and again: each look costs what was appended since the one before."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from diel.errors import DielError, UsageError
+from diel.form import Contradiction
+from diel.journal.form import flaw_of
+from diel.journal.history import History
+from diel.journal.segment import Reader
+from diel.journal.snapshot import read_run
+from diel.journal.stage_history import StageHistory
+from diel.paths import RunPaths
+from diel.results import Recorded
+from diel.states import TaskState
+from diel.status import Status, fold_status
+from diel.timeline import Timeline, load_timeline
+
+if TYPE_CHECKING:
+    from diel.journal.records import Record, Result
+
+Answer = TypeVar("Answer")
+MOST_FLAWS = 20
+"""Damaged records behind which reading goes on, in one look."""
+REST = 5.0
+"""The fewest seconds between two readings of the workflow's points."""
+
+
+class Watched:
+    """A run, its latest status, and what of it could not be read."""
+
+    def __init__(self, paths: RunPaths) -> None:
+        self.paths = paths
+        self.reader: Reader | None = None
+        self.status: Status | None = None
+        self.timeline: Timeline | None = None
+        self.flaws: list[str] = []
+        """What was wrong with its files, each once."""
+        self._recorded: Recorded | None = None
+        self._known: object = None
+        self._renewed = 0.0
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it does not go on by itself."""
+        return self.status is not None and not self.status.state.live
+
+    def look(self) -> Status | None:
+        """The status now; the last one where the run's files are gone, None where there never was one."""
+        if not self.paths.run_file.exists():
+            self._note(f"{self.paths.root} is gone: the run was removed")
+            return self.status
+        try:
+            if self.reader is None:
+                self.reader = self._begin()
+            self._catch_up(self.reader)
+            self.status = fold_status(self.paths, self.reader)
+        except (DielError, OSError) as error:
+            self._note(str(error))
+        return self.status
+
+    def _begin(self) -> Reader:
+        try:
+            return read_run(self.paths)
+        except UsageError as error:
+            self._note(str(error))
+            return Reader(self.paths, History())
+
+    def _catch_up(self, reader: Reader) -> None:
+        """Reads on behind what is damaged: then each record is looked at before it is folded in."""
+        for _ in range(MOST_FLAWS):
+            try:
+                reader.catch_up(_refuse_damaged if self.flaws else None)
+            except UsageError as error:
+                if not self.flaws:  # it may be half in the fold: all is read again, with care
+                    reader.history, reader.offsets = History(), {}
+                self._note(str(error))
+            else:
+                return
+
+    def _note(self, flaw: str) -> None:
+        if flaw not in self.flaws:
+            self.flaws.append(flaw)
+
+    def follow_timeline(self) -> Timeline | None:
+        """When and where attempts ran, up to now. The first time takes seconds for a long run."""
+        try:
+            self.timeline = self.timeline or load_timeline(self.paths) or Timeline(self.paths)
+            self.timeline.catch_up()
+        except (DielError, OSError) as error:
+            self._note(str(error))
+        return self.timeline
+
+    def stage(self, name: str) -> StageHistory:
+        """What is known of a stage's tasks; one that has not begun has none."""
+        known = None if self.reader is None else self.reader.history.stages.get(name)
+        return known or StageHistory("analysis", 0, bytearray())
+
+    def states(self, stage: str) -> bytes:
+        """The state of each of its tasks, a byte for each."""
+        known = self.stage(stage)
+        return bytes(known.states) + bytes(max(0, known.total - len(known.states)))
+
+    def state(self, stage: str, index: int) -> TaskState:
+        """The state of a task; without a controller nothing is under way."""
+        state = self.stage(stage).state(index)
+        live = self.status is not None and self.status.state.live
+        return state if live or state.ended else TaskState.WAITING
+
+    def point(self, stage: str, index: int) -> Mapping[str, Any]:
+        """The values of a task's point, and the hyperparameters that searches set; empty if not known."""
+        return self._ask(lambda run: run.point(stage, index) | run.hyperparameters(stage, index)) or {}
+
+    def result(self, stage: str, index: int) -> Result | None:
+        """What a task made; None if it made nothing, or that cannot be read."""
+        return self._ask(lambda run: run.record(stage, index))
+
+    def _ask(self, read: Callable[[Recorded], Answer]) -> Answer | None:
+        """What the run's workflow and axes tell. If they cannot be read, that is said once."""
+        if self.status is None or self.reader is None:
+            return None
+        self._renew(self.status, self.reader)
+        if self._recorded is None:
+            return None
+        try:
+            return read(self._recorded)
+        except (DielError, OSError, LookupError) as error:
+            self._note(str(error))
+            self._recorded = None
+            return None
+
+    def _renew(self, status: Status, reader: Reader) -> None:
+        """Reads the workflow and the points, again if there may be new ones."""
+        known: list[object] = [stage.total for stage in status.stages]
+        known += [len(course.trials) for axis in status.axes for course in axis.courses]
+        if known != self._known and time.monotonic() >= self._renewed:
+            self._recorded, self._known = Recorded(self.paths, reader.history), known
+            self._renewed = time.monotonic() + REST
+
+
+def _refuse_damaged(segment: str, start: int, record: Record) -> None:
+    flaw = flaw_of(record)
+    if flaw:
+        raise Contradiction(flaw)

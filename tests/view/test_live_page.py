@@ -1,0 +1,60 @@
+"""The page in a real browser: it follows the run, breaks no rule of its policy, and says when nobody answers."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from diel.view import live_page
+from diel.view.entrance import Port
+from diel.view.live_page import LivePage
+from diel.view.server import handler
+from tests import browser
+from tests.handmade import Handmade
+
+pytest.importorskip("vl_convert", reason="pages need vl-convert-python")
+
+
+class Changing(LivePage):
+    """A page whose run goes on once it was loaded, and whose view dies after it has told that."""
+
+    def __init__(self, run: Handmade) -> None:
+        super().__init__(run.paths)
+        self.run, self.told = run, 0
+
+    def whole(self) -> str:
+        text = super().whole()
+        self.run.done("simulate", 0).end("succeeded")
+        return text
+
+    def delta(self, since: int) -> dict[str, Any]:
+        self.told += 1
+        if self.told > 1:
+            raise ConnectionResetError
+        return super().delta(since)
+
+
+@pytest.mark.skipif(browser.PROGRAM is None, reason=browser.MISSING)
+def test_an_open_page_follows_its_run_and_says_when_nobody_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live_page, "REST", 0.0)
+    run = Handmade(tmp_path, 'stages: {simulate: {command: ["true"]}}', alive=True).stage("simulate", 1)
+    page, place = Changing(run), Port(0)
+    with place.listen(handler(page, place)) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        words = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'browser'}"]
+        words += ["--enable-logging=stderr", "--virtual-time-budget=20000", "--dump-dom"]
+        address = f"http://localhost:{place.number}/?token={place.token}"
+        opened = subprocess.run(
+            [str(browser.PROGRAM), *words, address], capture_output=True, text=True, timeout=60, check=True
+        )
+        server.shutdown()
+    assert ">succeeded</span>" in opened.stdout
+    assert "<span>1 of 1</span>" in opened.stdout
+    assert "diel view no longer answers" in opened.stdout
+    assert "Content Security Policy" not in opened.stderr

@@ -1,0 +1,207 @@
+"""A run in a terminal of 80 columns: what one sees of it, while it changes and after its controller is gone."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from diel.states import RunState, TaskState
+from diel.view.marks import MARKS
+from tests.handmade import WORKER, Handmade
+from tests.view.screen import Seen, view
+
+STAGES = """
+axes: {depth: {values: [1.5, 2.5, 3.5]}}
+stages:
+  simulate: {over: [depth], command: ["true"]}
+  train: {command: ["true"]}
+"""
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Handmade:
+    """One task done, one failed, one running."""
+    made = Handmade(tmp_path, STAGES, alive=True).stage("simulate", 3).stage("train", 1)
+    made.done("simulate", 0).failed("simulate", 1, message="exit code 3")
+    made.write("queued", stage="simulate", tasks=[2], bundle=3)
+    return made.work("start", "simulate", 2, bundle=3)
+
+
+def looked_at(run: Handmade, look: object, **more: object) -> None:
+    view(run.folder / "runs", run.paths, look, **more)  # type: ignore[arg-type]
+
+
+def test_stages_and_states_stand_on_80_columns_with_marks(run: Handmade) -> None:
+    async def look(seen: Seen) -> None:
+        await seen.until("w-1 ▶ running · 1 of 4 tasks · ▶ 1 running · ✗ 1 failed", "controller: process")
+        await seen.until(" stage ", " simulate ", "2.0s")
+        row = next(line for line in seen.lines if line.startswith(" simulate"))
+        cells = [cell for cell in row.split("  ") if cell]
+        shown = [cell.strip() for cell in cells]
+        assert shown[:5] == ["simulate", "███▶▶▶✗✗✗✗", "1/3", "▶ 1", "✗ 1"]
+        assert set(shown[5:]) == {"2.0s"}  # the mean, and p95 where it is known
+        assert max(map(len, seen.lines)) <= 80
+        heading = next(line for line in seen.lines if line.startswith(" stage "))
+        assert heading.index("failed") == row.index("✗ 1")
+
+    looked_at(run, look)
+
+
+def test_what_is_appended_is_seen(run: Handmade) -> None:
+    async def look(seen: Seen) -> None:
+        await seen.until("1 of 4 tasks")
+        run.work("done", "simulate", 2, seconds=1.0, key="2" * 32, parts=["p", "i"], values={}, artifacts={})
+        await seen.until("2 of 4 tasks")
+        run.done("train", 0).end("failed")
+        await seen.until("3 of 4 tasks", "✗ failed", "it has ended")
+
+    looked_at(run, look)
+
+
+def test_tasks_are_listed_with_their_points_chosen_by_state_and_opened_by_two_clicks(run: Handmade) -> None:
+    async def look(seen: Seen) -> None:
+        await seen.until("1 of 4 tasks")
+        await seen.press("enter")
+        await seen.until("1  ✗ failed", "depth=2.5", "2  ▶ running", "3 tasks")
+        seen.app.screen.query_one("#state").value = "failed"  # type: ignore[attr-defined]
+        await seen.until("1 task")
+        assert "depth=1.5" not in seen.text
+        assert "depth=2.5" in seen.text
+        await seen.pilot.click("TaskList", offset=(10, 0), times=2)
+        await seen.until("simulate/1 ✗ failed", "exit code 3", "what it prints")
+
+    looked_at(run, look)
+
+
+def test_output_is_followed_and_cannot_move_the_cursor_and_metrics_are_drawn(run: Handmade) -> None:
+    capture = run.paths.captures / WORKER.replace(".jsonl", ".stdout")
+    capture.write_text("step 1\nstep")
+    folder = run.paths.task_dir("simulate", 2, 1)
+    folder.mkdir(parents=True)
+    rows = [json.dumps({"time": 1.0, "epoch": n, "loss": 1 / (n + 1), "note": "text"}) for n in range(20)]
+    (folder / ".metrics.jsonl").write_text("\n".join([*rows, "no JSON", ""]))
+
+    async def look(seen: Seen) -> None:
+        await seen.until("1 of 4 tasks")
+        await seen.press("2")
+        await seen.until("depth=3.5")
+        await seen.press("end", "enter")
+        await seen.until("simulate/2 ▶ running", "depth=3.5", "step 1", "loss", "epoch", "1.00")
+        with open(capture, "a") as file:
+            file.write(" 2\n10 %\r90 %\n\033[2J\033]0;title\a\033[31mred\n")
+        await seen.until("step 2", "90 %", "red")
+        assert [word for word in ("10 %", "title", "�") if word in seen.text] == []
+
+    looked_at(run, look)
+
+
+def test_failures_are_grouped_and_lead_to_their_task(run: Handmade) -> None:
+    run.failed("train", 0, message="out of memory", **{"class": "oom"})
+
+    async def look(seen: Seen) -> None:
+        await seen.until("✗ 2 failed")
+        await seen.press("5")
+        await seen.until("simulate/1  app: exit code 3", "boom", "train/0  oom: out of memory")
+        await seen.press("down", "down", "enter")
+        await seen.until("train/0 ✗ failed")
+
+    looked_at(run, look)
+
+
+def test_a_run_whose_controller_is_gone_says_so(tmp_path: Path) -> None:
+    run = Handmade(tmp_path, STAGES).stage("simulate", 3).done("simulate", 0)
+    run.write("queued", stage="simulate", tasks=[2], bundle=3).work("start", "simulate", 2, bundle=3)
+
+    async def look(seen: Seen) -> None:
+        await seen.until("‖ interrupted", "its controller is gone", "r continues it")
+        assert "running" not in "\n".join(seen.lines[:2]), "what it had handed out does not run"
+
+    looked_at(run, look)
+
+
+def test_a_torn_line_waits_and_a_damaged_record_is_told(run: Handmade) -> None:
+    segment = run.paths.journal / WORKER
+    with open(segment, "a") as file:
+        file.write('{"event":"done","stage":"simulate","index":"two","attempt":1,"time":1.0}\n')
+        file.write('{"event":"done","stage":"train","index":0,"attempt":1,"time":9e9,"seconds":1.0,"key":"k"')
+
+    async def look(seen: Seen) -> None:
+        await seen.until("1 of 4 tasks", "not one that this diel can read")
+        with open(segment, "a") as file:
+            file.write(',"values":{},"artifacts":{}}\n')
+        await seen.until("2 of 4 tasks", "not one that this diel can read")
+
+    looked_at(run, look)
+
+
+def test_a_run_that_is_removed_while_one_looks_keeps_its_last_picture(run: Handmade) -> None:
+    async def look(seen: Seen) -> None:
+        await seen.until("1 of 4 tasks")
+        run.paths.run_file.unlink()
+        await seen.until("the run was removed", "1 of 4 tasks")
+
+    looked_at(run, look)
+
+
+def test_looking_writes_nothing(run: Handmade) -> None:
+    def files() -> list[tuple[str, float]]:
+        found = [os.path.join(folder, name) for folder, _, names in os.walk(run.folder) for name in names]
+        return sorted((path, os.stat(path).st_mtime) for path in found)
+
+    before = files()
+
+    async def look(seen: Seen) -> None:
+        await seen.until("1 of 4 tasks")
+        for key in "2345":
+            await seen.press(key)
+        await seen.press("2", "enter", "escape", "escape")
+        await seen.until("1 runs in")
+
+    looked_at(run, look)
+    assert files() == before
+
+
+def test_cancel_is_asked_first(run: Handmade) -> None:
+    async def look(seen: Seen) -> None:
+        await seen.until("1 of 4 tasks")
+        await seen.press("c")
+        await seen.until("Cancel w-1?", "diel cancel w-1 --no-wait")
+        await seen.press("n", "c", "enter")  # the first button is No
+        assert not any(run.paths.requests.iterdir())
+        await seen.press("c", "y")
+        await seen.until("asked w-1 to cancel")
+
+    looked_at(run, look)
+    assert [path.name.partition("-")[0] for path in run.paths.requests.iterdir()] == ["cancel"]
+
+
+def test_only_what_a_run_can_do_is_offered(run: Handmade) -> None:
+    async def look(seen: Seen) -> None:
+        await seen.until("1 of 4 tasks", "c cancel")
+        assert "r resume" not in seen.lines[-1]
+        run.end("failed")
+        await seen.until("it has ended", "r resume")
+        assert "c cancel" not in seen.lines[-1]
+
+    looked_at(run, look)
+
+
+def test_explain_tells_of_the_task_under_the_cursor(run: Handmade) -> None:
+    async def look(seen: Seen) -> None:
+        await seen.until("1 of 4 tasks")
+        await seen.press("2")
+        await seen.until("depth=3.5")
+        await seen.press("down", "e")
+        await seen.until("diel explain w-1 simulate/1", "exit code 3")
+        await seen.press("escape")
+        await seen.until("3 tasks")
+
+    looked_at(run, look)
+
+
+def test_every_state_has_a_mark_of_its_own() -> None:
+    for states in ([state.label for state in TaskState], [state.value for state in RunState]):
+        assert len({MARKS[state][0] for state in states}) == len(states)
