@@ -11,7 +11,6 @@ from typing import Any
 
 from diel.errors import SpecError, UsageError, did_you_mean
 from diel.load import Source, fit, parse, read_text
-from diel.load.part import merged
 from diel.paths import site_folders
 from diel.site.environment import anchored
 from diel.site.site import LOCAL, Site, job_word
@@ -72,7 +71,8 @@ def _find(
 
 def read_site(path: Path, folder: Path = Path()) -> Site:
     """Reads a site file. Raises SpecError with all that is wrong in it, or in one that it extends."""
-    return _read(path, folder, ())[0]
+    site = _read(path, folder, ())[0]
+    return site.from_file(path.absolute())
 
 
 def _read(path: Path, folder: Path, seen: tuple[Path, ...]) -> tuple[Site, dict[str, Any]]:
@@ -106,6 +106,8 @@ def _extended(
         circle = " → ".join(path.name for path in (*seen, found))
         hint = f"{circle}; drop one of the `extends`"
         raise SpecError([source.problem(("extends",), "sites extend each other in a circle", hint)])
+    from diel.load.part import merged  # here: few sites extend others
+
     below = _read(found, folder, seen)[1]
     # The site is the file's own: it does not pass for the one that it extends.
     return merged({**below, "name": re.sub(r"\W", "_", seen[-1].stem)}, data, nulls=True)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import partial
-from typing import Annotated, Any, Literal
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, PrivateAttr
 
 from diel.errors import counted, did_you_mean
 from diel.extensions import SCHEDULERS, names_in
@@ -192,6 +193,12 @@ class LocalDisk(SpecModel):
     size: Size | None = optional("Bytes that diel may keep there; all free space if absent.")
 
 
+def _notify(given: Any) -> Any:
+    from diel.spec.notify import Notify  # here: few sites tell anybody
+
+    return Notify.model_validate(given)
+
+
 class Site(SpecModel):
     """A machine or cluster, as its site file describes it."""
 
@@ -237,11 +244,25 @@ class Site(SpecModel):
         "if absent. May name variables, as $SCRATCH.",
         min_length=1,
     )
+    notify: Items[Annotated[Any, PlainValidator(_notify)]] = Field(
+        default=(), exclude=True, description="Whom runs tell that something happened: it may hold secrets."
+    )
+    _file: str = PrivateAttr("")
 
     @property
     def scheduled(self) -> bool:
         """Whether a scheduler starts allocations; if not, this machine is all there is."""
         return self.scheduler != LOCAL
+
+    @property
+    def file(self) -> str:
+        """The file that it was read from; empty for one that a run kept."""
+        return self._file
+
+    def from_file(self, path: Path) -> Self:
+        """This site, which was read from there."""
+        self._file = str(path)
+        return self
 
     @property
     def launcher_names(self) -> tuple[str, ...]:

@@ -1,0 +1,143 @@
+"""Tells people what happens to a run, by processes of their own: no run waits for them or fails with them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from diel.errors import DielError
+from diel.journal.segment import SegmentWriter
+from diel.notify.notice import Notice, due, ended
+from diel.paths import user_file
+from diel.project.run_file import RunFile
+from diel.site import Site
+from diel.site.notify import addresses, notify_again
+from diel.spec.notify import Notify
+from diel.states import RunState
+from diel.tasks.ledger import Ledger
+
+EVERY = 1.0
+"""Seconds between two looks at the history."""
+LAST = 20.0
+"""Seconds for which a controller in a job waits for its last notices, which end with the job."""
+_JOBS = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "FLUX_JOB_ID")
+
+
+class Notices:
+    """What a controller tells. All methods are for its thread."""
+
+    def __init__(self, ledger: Ledger, to: Sequence[Notify]) -> None:
+        self._ledger, self._paths = ledger, ledger.paths
+        self._to = [(f"{one.way}-{number}", one) for number, one in enumerate(to, 1)]
+        self._asked: set[Path] = set()
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._looked = 0.0
+
+    def tend(self) -> None:
+        """Tells what is to be told by now."""
+        now = time.time()
+        if abs(now - self._looked) < EVERY:
+            return
+        self._looked = now
+        self._processes = [one for one in self._processes if one.poll() is None]
+        self._tell_due(now)
+
+    def _tell_due(self, now: float) -> None:
+        for name, address in self._to:
+            for notice in due(self._ledger.history, self._paths, now, address.after):
+                self._tell(notice, name, address)
+
+    def end(self, state: RunState) -> None:
+        """Tells the end just before it is recorded: the processes wait for the record."""
+        if state is RunState.INTERRUPTED:
+            return
+        now = time.time()
+        self._tell_due(now + EVERY)
+        segment = self._ledger.segment
+        notice = ended(self._ledger.history, self._paths, state, self._ledger.history.epoch, now)
+        for name, address in self._to:
+            self._tell(notice, name, address, end_of=str(segment.path))
+
+    def close(self) -> None:
+        """Waits for what is still being told, where it would not outlive this process."""
+        until = time.monotonic() + (LAST if any(name in os.environ for name in _JOBS) else 0.0)
+        for one in self._processes:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                one.wait(max(0.0, until - time.monotonic()))
+            one.returncode = one.returncode or 0  # nobody waits for it any more
+
+    def _tell(self, notice: Notice, name: str, address: Notify, end_of: str = "") -> None:
+        file = self._paths.notices / f"{notice.key}.{name}.jsonl"
+        if notice.kind not in address.on or file in self._asked:
+            return
+        self._asked.add(file)
+        if file.exists():
+            return
+        facts = {"event": notice.kind, "run": self._paths.run_id, "subject": notice.subject}
+        facts |= {"host": socket.gethostname(), "directory": str(self._paths.root)}
+        text = "\n".join((*notice.lines, f"{facts['host']}:{facts['directory']}"))
+        given = {
+            "file": str(file),
+            "about": notice.key,
+            "kind": notice.kind,
+            "way": name,
+            "end_of": end_of,
+            "address": address.model_dump(mode="json"),
+            "message": {"subject": notice.subject, "text": text, "facts": facts},
+        }
+        try:
+            self._paths.notices.mkdir(mode=0o700, exist_ok=True)
+            self._processes.append(_start(json.dumps(given).encode("utf-8", "replace")))
+        except OSError as error:
+            self._note(file, notice, name, error)
+
+    def _note(self, file: Path, notice: Notice, name: str, error: OSError) -> None:
+        with contextlib.suppress(OSError, DielError):  # a run goes on without this
+            writer = SegmentWriter(file)
+            writer.append(
+                {
+                    "event": "notice",
+                    "about": notice.key,
+                    "kind": notice.kind,
+                    "way": name,
+                    "state": "failed",
+                    "message": str(error),
+                    "time": time.time(),
+                }
+            )
+            writer.close()
+
+
+def _start(given: bytes) -> subprocess.Popen[bytes]:
+    # Without diel's marks: what ends the processes of a run must not end it.
+    env = {name: value for name, value in os.environ.items() if not name.startswith("DIEL_")}
+    words = [sys.executable, "-m", "diel.notify"]
+    quiet = subprocess.DEVNULL
+    process = subprocess.Popen(
+        words, stdin=subprocess.PIPE, stdout=quiet, stderr=quiet, env=env, cwd="/", start_new_session=True
+    )
+    assert process.stdin is not None
+    with contextlib.suppress(BrokenPipeError), process.stdin as file:
+        file.write(given)  # less than a pipe holds
+    return process
+
+
+def notices_for(ledger: Ledger, site: Site, run_file: RunFile) -> Notices | None:
+    """What a controller tells on its site; None if nobody is to be told.
+
+    An address that is wrong by now is a trouble that `status` shows, and no reason to stop a run.
+    """
+    kept = site if site.notify else site.model_copy(update={"notify": notify_again(run_file.notify_file)})
+    try:
+        found = addresses(kept, Path(run_file.user_file or user_file()))
+    except DielError as error:
+        ledger.trouble(f"nobody is told what happens: {error}")
+        return None
+    return Notices(ledger, found) if found else None

@@ -1,0 +1,53 @@
+"""Whom runs tell that something happened: `notify` in a site's file, or in the user's own.
+
+An address may hold a secret: it is read anew for each controller, and no file of a run has it.
+"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from diel.errors import SpecError, UsageError
+from diel.load import fit, parse, read_text
+from diel.site.find import read_site
+from diel.site.site import Site
+from diel.spec.model import Items, SpecModel
+from diel.spec.notify import EXAMPLE, Notify
+
+
+class UserFile(SpecModel):
+    """What a user wants on every machine: ~/.config/diel/config.yaml."""
+
+    notify: Items[Notify] = ()
+
+
+def read_user_file(path: Path) -> UserFile:
+    """The user's own settings; none without a file. Raises SpecError with all that is wrong in it."""
+    if not path.exists():
+        return UserFile()
+    source, data, problems = parse(read_text(path, "settings"), path, {}, example=EXAMPLE)
+    found, misfits = fit(source, data, UserFile) if source.root is not None else (None, [])
+    if found is None or problems or misfits:
+        raise SpecError([*problems, *misfits])
+    return found
+
+
+def addresses(site: Site, own: Path) -> tuple[Notify, ...]:
+    """Whom a run on a site tells, by its file and the user's `own`.
+
+    Raises SpecError, and UsageError where Apprise is needed and absent.
+    """
+    found = (*site.notify, *read_user_file(own).notify)
+    if any(one.apprise for one in found) and find_spec("apprise") is None:
+        raise UsageError("`notify` has an address for Apprise, which is not here: pip install 'diel[notify]'")
+    return found
+
+
+def notify_again(file: str) -> tuple[Any, ...]:
+    """What the file of a run's site says now; nothing if it is gone or wrong by now."""
+    try:
+        return read_site(Path(file)).notify if file else ()
+    except (SpecError, UsageError):
+        return ()
