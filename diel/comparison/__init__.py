@@ -1,0 +1,1 @@
+"""Runs beside each other: two of them, or all of a workflow."""

@@ -1,0 +1,188 @@
+"""A comparison of two runs as lines for people, and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from diel.comparison.comparison import Contrast, OutputPair, Times, Unequal
+from diel.errors import counted
+from diel.status.columns import columns, paint, printable
+from diel.table import shown
+from diel.values import json_value
+
+_COLOUR = {"slower": "red", "faster": "green"}
+_SAID = {
+    "scatter": "no more than scatter",
+    "too few": "too few tasks to tell",
+    "none": "nothing to compare",
+}
+
+
+def comparison_lines(found: Contrast) -> Iterator[str]:
+    """All of it, each part under its name; parts without a difference in one line."""
+    first, second = found.names
+    yield from columns([["", first, second], *([one.name, *_both(one)] for one in found.facts)])
+    yield from _differences("hyperparameters", found.names, found.hyperparameters)
+    yield from _differences("versions and surroundings", found.names, found.versions)
+    if found.workflow:
+        yield from ("", paint("stages that are not the same", bold=True))
+        yield from columns([[f"  {one.name}", _change(one, found.names)] for one in found.workflow])
+    if any(any(one.tasks) or any(one.cached) for one in found.times):
+        yield from ("", paint("times by stage", bold=True))
+        yield from columns([_HEAD_OF_TIMES, *map(_row_of_times, found.times)], right=range(1, 6))
+        yield paint(f"  {CAVEAT}", dim=True)
+    if found.results:
+        yield from ("", paint("results", bold=True))
+        heads = ["  output", "tasks", "differ", "mean", "then", "change", "p", "largest difference"]
+        yield from columns([heads, *map(_row_of_results, found.results)], right=range(1, 7))
+    if found.notes:
+        yield from ("", *(paint(f"not compared: {printable(note)}", fg="yellow") for note in found.notes))
+
+
+def _both(one: Unequal) -> tuple[str, str]:
+    return _value(one.first), _value(one.second)
+
+
+def _value(value: Any) -> str:
+    return "–" if value is None else shown(value)
+
+
+def _differences(title: str, names: Sequence[str], found: Sequence[Unequal]) -> Iterator[str]:
+    yield ""
+    if not found:
+        yield f"{title}: the same"
+        return
+    yield paint(title, bold=True)
+    yield from columns([[f"  {printable(one.name)}", *_both(one)] for one in found])
+
+
+def _change(one: Unequal, names: Sequence[str]) -> str:
+    if isinstance(one.first, bool):
+        return f"only in {names[0] if one.first else names[1]}"
+    return ", ".join(one.first)
+
+
+CAVEAT = "p knows how tasks of one run scatter, not how runs do: a busy machine looks like a difference"
+_HEAD_OF_TIMES = ["  stage", "tasks", "median", "then", "ratio", "p", "95 % of ratio"]
+
+
+def _row_of_times(one: Times) -> list[str]:
+    before, after = one.median
+    ratio, interval = one.ratio, one.interval
+    if one.matched:
+        tasks = f"{one.matched:,}" + (" pairs" if one.matched > 1 else " pair")
+    else:
+        tasks = f"{one.tasks[0]:,} and {one.tasks[1]:,}"
+    said = paint(said_of(one), fg=_COLOUR.get(one.verdict))
+    return [
+        f"  {one.stage}",
+        tasks,
+        seconds_text(before),
+        seconds_text(after),
+        "" if ratio is None else f"{ratio:.3g}",
+        p_text(None if one.shift is None else one.shift.p),
+        (f"{interval[0]:.3g} to {interval[1]:.3g}: {said}" if interval else said),
+    ]
+
+
+def said_of(one: Times) -> str:
+    """What a stage's times say, in words."""
+    if one.shift is None and any(one.cached):
+        return "taken from the cache"
+    return _SAID.get(one.verdict, one.verdict)
+
+
+def seconds_text(seconds: float | None) -> str:
+    """Seconds in three digits, however few they are."""
+    if seconds is None:
+        return "–"
+    return (
+        f"{seconds * 1000:.3g}ms"
+        if seconds < 1
+        else f"{seconds:.3g}s"
+        if seconds < 100
+        else f"{seconds:,.0f}s"
+    )
+
+
+def p_text(p: float | None) -> str:
+    """A probability for people."""
+    return "" if p is None else "<0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def _row_of_results(one: OutputPair) -> list[str]:
+    before, after = one.mean
+    change = ""
+    if before is not None and after is not None and before != after:
+        change = f"{(after - before) / abs(before):+.2%}" if before else f"{after - before:+.3g}"
+    largest = ""
+    if one.largest is not None and one.largest[0]:
+        largest = f"{one.largest[0]:+.4g}" + (f" at {one.largest[1]}" if one.largest[1] else "")
+    tasks = f"{one.matched:,}" if one.matched else f"{one.tasks[0]:,} and {one.tasks[1]:,}"
+    p = p_text(one.shift.p) if one.shift is not None and one.differ != 0 else ""
+    differ = f"{one.differ:,}" if one.matched else ""
+    return [f"  {one.output}", tasks, differ, _value(before), _value(after), change, p, largest]
+
+
+def slower_text(found: Contrast, by: float) -> str:
+    """Which stages are slower by more than a share; empty if none is."""
+    slow = found.slower(by)
+    if not slow:
+        return ""
+    told = [f"{one.stage} by {_by(one)}" for one in slow]
+    return (
+        f"{counted(len(slow), 'stage')} slower in {found.names[1]} than in {found.names[0]}, by more than "
+        f"{by:.0%}: {'; '.join(told)}"
+    )
+
+
+def _by(one: Times) -> str:
+    if one.interval is None:
+        return f"{(one.ratio or 1) - 1:.0%} (too few tasks for a test)"
+    return f"{one.interval[0] - 1:.0%} to {one.interval[1] - 1:.0%}"
+
+
+def comparison_document(found: Contrast) -> dict[str, Any]:
+    """The same as JSON."""
+    return {
+        "runs": list(found.names),
+        "facts": _document(found.facts),
+        "hyperparameters": _document(found.hyperparameters),
+        "versions": _document(found.versions),
+        "workflow": _document(found.workflow),
+        "times": {one.stage: _times_document(one) for one in found.times},
+        "results": {one.output: _result_document(one) for one in found.results},
+        "notes": list(found.notes),
+    }
+
+
+def _document(found: Sequence[Unequal]) -> dict[str, Any]:
+    return {one.name: [json_value(one.first), json_value(one.second)] for one in found}
+
+
+def _times_document(one: Times) -> dict[str, Any]:
+    return {
+        "tasks": list(one.tasks),
+        "cached": list(one.cached),
+        "matched": one.matched,
+        "median_s": list(one.median),
+        "ratio": one.ratio,
+        "interval": None if one.interval is None else list(one.interval),
+        "p": None if one.shift is None else one.shift.p,
+        "verdict": one.verdict,
+    }
+
+
+def _result_document(one: OutputPair) -> dict[str, Any]:
+    shift = one.shift
+    return {
+        "tasks": list(one.tasks),
+        "matched": one.matched,
+        "differ": one.differ if one.matched else None,
+        "mean": list(one.mean),
+        "difference": None if shift is None else shift.value,
+        "interval": None if shift is None or shift.low is None else [shift.low, shift.high],
+        "p": None if shift is None else shift.p,
+        "largest": None if one.largest is None else {"difference": one.largest[0], "at": one.largest[1]},
+    }

@@ -1,0 +1,194 @@
+"""The runs of a workflow by date: how long they and their tasks took, and what came out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+from diel.comparison.side import Ended, Point, Side, point_name
+from diel.errors import DielError, UsageError, did_you_mean
+from diel.paths import RunPaths
+from diel.project.runs import all_runs
+from diel.results import Recorded
+from diel.results.rows import stage_and_output
+
+MOST_POINTS = 12
+"""Tasks of a stage up to which each point is followed by itself; of more the median is."""
+ENOUGH = 5
+"""Earlier values that say how far a value scatters."""
+_FAR = 3 * 1.4826
+"""Median absolute deviations beyond which a value is not scatter: three standard deviations."""
+BENCH = {"bench.gemm": "kernel", "bench.allreduce": "collective", "bench.files": "I/O"}
+"""What the modules measure that `--bench` shows."""
+
+
+class Dated(NamedTuple):
+    """One run."""
+
+    run: str
+    began: float
+    """Seconds since the epoch."""
+    state: str
+    seconds: float | None
+    """From its beginning to its end; None if it has not ended."""
+    tasks: dict[str, int]
+    """How many are in each state."""
+
+
+class Measure(NamedTuple):
+    """A figure that runs have."""
+
+    name: str
+    """`STAGE time` in seconds, or STAGE.VALUE, perhaps with its point."""
+    values: tuple[float | None, ...]
+    """One for each run; None where it has none."""
+    group: str = ""
+    """What it tells of, of `--bench`."""
+
+    @property
+    def known(self) -> list[float]:
+        return [value for value in self.values if value is not None]
+
+    @property
+    def change(self) -> float | None:
+        """The last value over the median of those before it, less one; None without any, or of zero."""
+        *before, last = self.known or [0.0]
+        usual = median(before) if before else 0.0
+        return (last - usual) / abs(usual) if usual else None
+
+    @property
+    def is_beyond(self) -> bool:
+        """Whether the last value lies beyond the scatter of those before, where these can tell."""
+        *before, last = self.known or [0.0]
+        if len(before) < ENOUGH:
+            return False
+        usual = median(before)
+        deviation = median(abs(value - usual) for value in before)
+        return abs(last - usual) > max(_FAR * deviation, 1e-9 * abs(usual))
+
+
+class Trend(NamedTuple):
+    """The runs of a workflow, the oldest first, and their figures."""
+
+    workflow: str
+    runs: tuple[Dated, ...]
+    measures: tuple[Measure, ...]
+    notes: tuple[str, ...]
+    """What was left out, and why."""
+
+
+def read_trend(
+    runs: Path, workflow: str, wanted: Sequence[str] = (), last: int | None = None, *, bench: bool = False
+) -> Trend:
+    """The trend of a workflow. `wanted` names stages and STAGE.VALUEs, `bench` chooses what `BENCH` has.
+
+    Raises UsageError where the workflow has no runs, or none of them has what is wanted.
+    """
+    sides = [Side(Recorded(paths)) for paths in _runs_of(runs, workflow)[-last if last else 0 :]]
+    dated, figures, groups = [], [], {}
+    for side in sides:
+        try:
+            dated.append(_dated(side))
+        except DielError as error:
+            side.notes.append(f"{side.name} is left out: {error}")
+            continue
+        groups.update(_groups(side) if bench else {})
+        figures.append({stage: side.ended(stage) for stage in side.stages if not bench or stage in groups})
+    notes = tuple(note for side in sides for note in side.notes)
+    measures = [one for one in _measures(figures, groups) if _is_wanted(one, wanted, figures)]
+    if not measures and (wanted or bench):
+        there = ", ".join(dict.fromkeys(stage for figure in figures for stage in figure)) or "none"
+        what = f"module {', '.join(BENCH)}" if bench and not wanted else " ".join(wanted)
+        raise UsageError(f"the runs of '{workflow}' have no figures of {what}; stages with results: {there}")
+    return Trend(workflow, tuple(dated), tuple(measures), notes)
+
+
+def _runs_of(runs: Path, workflow: str) -> list[RunPaths]:
+    """The runs of a workflow, the oldest first; a run's name means the workflow of that run."""
+    known = all_runs(runs)
+    names = {paths: paths.run_id.rpartition("-")[0] for paths in known}
+    found = [paths for paths in known if workflow in (names[paths], paths.run_id)]
+    if found and workflow not in names.values():
+        found = [paths for paths in known if names[paths] == names[found[-1]]]
+    if not found:
+        there = ", ".join(sorted({*names.values()}))
+        hint = did_you_mean(workflow, names.values()) or (f"there are: {there}" if there else "it has none")
+        raise UsageError(f"no runs of '{workflow}' in {runs}; {hint}")
+    return found
+
+
+def _dated(side: Side) -> Dated:
+    """Raises DielError where the run's files cannot be read."""
+    history = side.run.history
+    counts: dict[str, int] = {}
+    for stage in history.stages.values():
+        for state, count in stage.counts().items():
+            counts[state] = counts.get(state, 0) + count
+    began = history.began or side.run.run_file.created
+    took = None if history.ended is None else history.ended - began
+    return Dated(side.name, began, side.run.state.value, took, counts)
+
+
+def _groups(side: Side) -> dict[str, str]:
+    """The stages of a run that measure the machine, and what of it."""
+    try:
+        stages = side.run.workflow.stages
+    except DielError as error:
+        side.notes.append(str(error))
+        return {}
+    return {name: group for name, one in stages.items() if (group := BENCH.get(one.module or ""))}
+
+
+def _measures(figures: Sequence[dict[str, Ended]], groups: dict[str, str]) -> Iterator[Measure]:
+    for stage in dict.fromkeys(stage for figure in figures for stage in figure):
+        each = [figure.get(stage) for figure in figures]
+        group = groups.get(stage, "")
+        if not group:
+            times = (None if one is None else _middle(one.seconds.values()) for one in each)
+            yield Measure(f"{stage} time", tuple(times), group)
+        names = dict.fromkeys(name for one in each if one is not None for name in one.values)
+        for name in names:
+            columns = [{} if one is None else _numbers(one, name) for one in each]
+            yield from _of_output(f"{stage}.{name}", columns, group)
+
+
+def _numbers(ended: Ended, name: str) -> dict[Point, float]:
+    """What tasks made that this run computed: what is from the cache was measured before."""
+    own = ((point, value) for point, value in ended.values.get(name, {}).items() if point in ended.seconds)
+    return {
+        point: float(value)
+        for point, value in own
+        if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    }
+
+
+def _of_output(name: str, columns: Sequence[dict[Point, float]], group: str) -> Iterator[Measure]:
+    points = dict.fromkeys(point for column in columns for point in column)
+    if not points:
+        return
+    if len(points) > MOST_POINTS:
+        yield Measure(name, tuple(_middle(column.values()) for column in columns), group)
+        return
+    for point in points:
+        told = point_name(point)
+        values = tuple(column.get(point) for column in columns)
+        yield Measure(f"{name} ({told})" if told else name, values, group)
+
+
+def _middle(values: Any) -> float | None:
+    found = list(values)
+    return median(found) if found else None
+
+
+def _is_wanted(one: Measure, wanted: Sequence[str], figures: Sequence[dict[str, Ended]]) -> bool:
+    if not one.known:
+        return False
+    if not wanted:
+        return True
+    stages = {stage for figure in figures for stage in figure}
+    name = one.name.partition(" (")[0].removesuffix(" time")
+    own = stage_and_output(name, stages)[0]
+    return any(word in (name, own) for word in wanted)

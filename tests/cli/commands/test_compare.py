@@ -1,0 +1,44 @@
+"""`diel compare`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.call import call
+from tests.comparison.test_comparison import sweep
+
+Capture = pytest.CaptureFixture[str]
+
+
+def test_a_comparison_says_what_differs_and_how_sure_that_is(workspace: Path, capsys: Capture) -> None:
+    sweep(workspace, "w-1", range(12), hyperparameters={"lr": 1})
+    sweep(workspace, "w-2", range(12), 1.5, seed=2, hyperparameters={"lr": 2})
+    said = call(capsys, "compare", "w-1", "w-2")
+    assert said.code == 0
+    lines = [" ".join(line.split()) for line in said.out.splitlines()]
+    assert lines[0] == "w-1 w-2"
+    assert "lr 1 2" in lines
+    assert "versions and surroundings: the same" in lines
+    (times,) = [line for line in lines if line.startswith("sim 12 pairs")]
+    assert times.endswith(": slower")
+
+
+def test_fail_slower_is_an_exit_code(workspace: Path, capsys: Capture) -> None:
+    sweep(workspace, "w-1", range(12))
+    sweep(workspace, "w-2", range(12), 1.5, seed=2)
+    said = call(capsys, "compare", "w-1", "--fail-slower", "20%", "--json")
+    assert said.code == 1
+    assert said.err.startswith("1 stage slower in w-2 than in w-1, by more than 20%: sim by 4")
+    assert json.loads(said.out)["times"]["sim"]["verdict"] == "slower"
+    assert call(capsys, "compare", "w-1", "--fail-slower", "0.6").code == 0
+    assert call(capsys, "compare", "w-2", "w-1", "--fail-slower", "20%").code == 0
+
+
+def test_a_wrong_share_and_a_wrong_run_are_refused(workspace: Path, capsys: Capture) -> None:
+    sweep(workspace, "w-1", range(1))
+    said = call(capsys, "compare", "w-1", "w-1", "--fail-slower", "much")
+    assert (said.code, "expected a share such as 20% or 0.2, found 'much'" in said.err) == (2, True)
+    assert call(capsys, "compare", "w-1", "v-1").code == 2
