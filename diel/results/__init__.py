@@ -1,7 +1,19 @@
 """What a run made, read back from its directory."""
 
+from diel.results.metrics import list_metrics
 from diel.results.picked import picked_tasks
 from diel.results.recorded import Recorded
 from diel.results.rows import DROPPED, make_table, summarize
+from diel.results.trials import list_trials
+from diel.results.usage import list_usage
 
-__all__ = ["DROPPED", "Recorded", "make_table", "picked_tasks", "summarize"]
+__all__ = [
+    "DROPPED",
+    "Recorded",
+    "list_metrics",
+    "list_trials",
+    "list_usage",
+    "make_table",
+    "picked_tasks",
+    "summarize",
+]

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import mmap
 import os
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Container, Iterator, Mapping, Sequence
 from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,6 +32,7 @@ from diel.spec import Workflow
 from diel.spec.forms.axis import Points, kept
 from diel.spec.forms.rows import read_points
 from diel.spec.rendering import Filling
+from diel.spec.sizing import apply_sizes
 from diel.states import RunState
 from diel.status import standing
 from diel.tasks.results import carry, output_of
@@ -40,18 +42,23 @@ from diel.version import __version__
 if TYPE_CHECKING:
     from diel.journal.records import Failed, Made, OfTask, Record, Result, Skipped
 
+_ENDS = (b"done", b"cached")
 _COMMITS = (b'"event":"done"', b'"event":"cached"')
 
 
 class Recorded:
     """A run as its files show it. Each part is read on first use, and kept."""
 
-    def __init__(self, paths: RunPaths) -> None:
+    def __init__(self, paths: RunPaths, followed: History | None = None) -> None:
+        """A history that a reader follows is taken as it is, and the journal not folded a second time."""
         self.paths = paths
+        self._followed = followed
         self.points = cache(self._points)
         """The points of an axis, by its label; None if the run has not made them known."""
         self.domain = cache(self._domain)
         """The tasks of a stage, by its name; None if one of its axes is not known."""
+        self.some = cache(self._some)
+        """What these tasks of a stage made, by index, of a long journal: the other lines are not decoded."""
         self._origin = cache(self._find_origin)
         self._lost: dict[str, dict[int, Attempt]] = {}
         self._state = RunState.PENDING
@@ -69,6 +76,7 @@ class Recorded:
             values, included = run_file.hyperparameters, run_file.included
             document = load_text(text, Path(run_file.source), lambda _: values, included)
             fill_templates(document.spec, {name: Filling(*one) for name, one in run_file.templates.items()})
+            apply_sizes(document.spec, run_file.sizes)
             return document
         except SpecError as error:
             first = error.problems[0]
@@ -90,10 +98,10 @@ class Recorded:
 
         Raises UsageError where the journal is in a form that this diel cannot read.
         """
-        history = read_run(self.paths).history
+        history = self._followed or read_run(self.paths).history
         found = standing(self.paths, history)
         self._state = found.state
-        if not found.alive:
+        if not found.alive and self._followed is None:
             for name, stage in history.stages.items():
                 self._lost[name] = dict(stage.under_way)
                 stage.let_go(verdicts=False)
@@ -126,7 +134,7 @@ class Recorded:
 
     @cached_property
     def environments(self) -> dict[str, Prepared]:
-        """The environments of its stages, as they were made for it."""
+        """Those of its stages, as they were made for it."""
         return read_prepared(self.paths.environments)
 
     def environment(self, stage: str) -> Prepared | None:
@@ -208,16 +216,18 @@ class Recorded:
         known = (self.points(label) for label in self.workflow.stages[stage].over)
         return [name for points in known if points is not None for name in points.parameters]
 
-    def events(self, *needles: bytes) -> Iterator[tuple[str, Record]]:
-        """The records whose lines hold all these bytes, with their segments.
+    def events(self, *needles: bytes, every: int = 1) -> Iterator[tuple[str, Record]]:
+        """The records whose lines hold all these bytes, with their segments; one of `every` so many.
 
         Lines are ruled out before they are decoded, by the last bytes first: that is what makes a long
         journal quick, so the last ones are best those that few lines hold.
         """
+        met = 0
         for name in segments(self.paths.journal):
             for line in _lines_with(self.paths.journal / name, needles[-1]):
                 if all(needle in line for needle in needles[:-1]):
-                    record = decode(line)
+                    met += 1
+                    record = decode(line) if met % every == 0 else None
                     if record is not None:
                         yield name, record
 
@@ -229,18 +239,31 @@ class Recorded:
             carry(record, found[record["index"]])
         return found
 
+    def _some(self, stage: str, wanted: frozenset[int]) -> dict[int, Made]:
+        history, numbers = self.history.stage(stage), {b"%d" % index for index in wanted}
+        ends, named = b"|".join(_ENDS), re.escape(stage.encode())
+        head = re.compile(rb'\{"event":"(?:%s)","stage":"%s","index":(\d+),' % (ends, named))
+        found: dict[int, Made] = {}
+        for name in segments(self.paths.journal):
+            for line in _lines_that(self.paths.journal / name, head, numbers):
+                record = decode(line)
+                result = None if record is None else _result(record, stage, history)
+                if result is not None:
+                    found[result["index"]] = {}
+                    carry(result, found[result["index"]])
+        return found
+
     def results(self, stage: str, having: bytes = b"") -> Iterator[Result]:
         """The committed results of a stage whose lines hold these bytes; of two of a task the last counts."""
         history = self.history.stage(stage)
         mine = b'"stage":"%s"' % stage.encode()
         for name in segments(self.paths.journal):
-            with open(self.paths.journal / name, "rb") as file:
-                for line in file:
-                    if mine in line and having in line and any(event in line for event in _COMMITS):
-                        record = decode(line)
-                        found = None if record is None else _result(record, stage, history)
-                        if found is not None:
-                            yield found
+            for line in _lines_with(self.paths.journal / name, having or mine):
+                if mine in line and any(event in line for event in _COMMITS):
+                    record = decode(line)
+                    found = None if record is None else _result(record, stage, history)
+                    if found is not None:
+                        yield found
 
     def record(self, stage: str, index: int) -> Result | None:
         """The committed result of one task; None if it has none."""
@@ -284,6 +307,18 @@ def _lines_with(path: Path, needle: bytes) -> Iterator[bytes]:
                     return  # a line that is not whole yet
                 yield data[data.rfind(b"\n", 0, at) + 1 : end]
                 at = data.find(needle, end)
+
+
+def _lines_that(path: Path, head: re.Pattern[bytes], numbers: Container[bytes]) -> Iterator[bytes]:
+    """The lines of a file that begin with `head`, whose group is one of the numbers."""
+    with open(path, "rb") as file:
+        if not os.fstat(file.fileno()).st_size:
+            return
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            for met in head.finditer(data):
+                at, end = met.start(), data.find(b"\n", met.end()) if met[1] in numbers else -1
+                if end >= 0 and (at == 0 or data[at - 1 : at] == b"\n"):
+                    yield data[at:end]
 
 
 def _result(record: Record, stage: str, history: StageHistory) -> Result | None:

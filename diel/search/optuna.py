@@ -1,4 +1,4 @@
-"""Optuna as a searcher, by ask and tell: the only file that imports it."""
+"""Optuna as a searcher, by ask and tell."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from diel.search.space import Space, grid_points, place_of, within
 from diel.spec import Hyperparameter, Search
 from diel.states import TrialState
 
-_STATES = {
+STATES = {
     TrialState.RUNNING: optuna.trial.TrialState.RUNNING,
     TrialState.COMPLETE: optuna.trial.TrialState.COMPLETE,
     TrialState.PRUNED: optuna.trial.TrialState.PRUNED,
@@ -86,7 +86,7 @@ class OptunaSearcher(Searcher):
             return listed[trial._suggest(name, distributions.IntDistribution(0, len(listed) - 1))]
         if listed is not None:
             return listed[trial._suggest(name, distributions.CategoricalDistribution(range(len(listed))))]
-        return within(given, trial._suggest(name, _distribution(given)))
+        return within(given, trial._suggest(name, distribution(given)))
 
     def report(self, number: int, step: int, value: float) -> bool:
         trial = self._running[number]
@@ -102,7 +102,7 @@ class OptunaSearcher(Searcher):
     def tell(self, number: int, state: TrialState, values: list[float]) -> None:
         self._running.pop(number, None)
         self._given_up.discard(number)
-        self._study.tell(number, values or None, _STATES[state])
+        self._study.tell(number, values or None, STATES[state])
 
     def rebuild(self, course: Course) -> None:
         """Replays a course with its own trials if Optuna would have proposed others.
@@ -125,7 +125,8 @@ class OptunaSearcher(Searcher):
                 self._repeat(known[number])
 
 
-def _distribution(given: Hyperparameter) -> distributions.BaseDistribution:
+def distribution(given: Hyperparameter) -> distributions.BaseDistribution:
+    """What a number is drawn from."""
     assert given.low is not None
     assert given.high is not None
     low, high = given.low, given.high

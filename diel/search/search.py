@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import random
 import reprlib
@@ -24,6 +23,7 @@ from diel.search.searcher import Searcher
 from diel.search.space import space_of
 from diel.spec import Search
 from diel.states import FailureClass, TaskState, TrialState
+from diel.tasks.metrics import FILE, Metrics
 from diel.tasks.stage_run import StageRun
 from diel.values import as_float
 
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 HOUR = 3600.0
 FIRST = 10
 """A search ends if so many trials at its beginning all failed, whatever it tolerates."""
-_STEPS = ("step", "epoch", "iteration")
-"""Metrics that show how far a task is; without one, its lines are counted."""
 
 
 class Searching(Decider):
@@ -299,7 +297,7 @@ class Searching(Decider):
             return
         files = self._metrics.setdefault((context, trial.number), {})
         for folder in self._folders(stage, index):
-            path = folder / ".metrics.jsonl"
+            path = folder / FILE
             yield from files.setdefault(path, Metrics(path)).read(metric)
 
     def _folders(self, stage: StageRun, index: int) -> Iterator[Path]:
@@ -343,45 +341,3 @@ class Searching(Decider):
             for stage, index in self._tasks(context, number)
             if stage.history.state(index) in (TaskState.QUEUED, TaskState.RUNNING)
         ]
-
-
-class Metrics:
-    """The metrics of one attempt, read as they grow."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._offset = 0
-        self._lines = 0
-
-    def read(self, metric: str) -> Iterator[tuple[int, float]]:
-        """The new values of a metric, each with its step."""
-        try:
-            with open(self._path, "rb") as file:
-                file.seek(self._offset)
-                for line in file:
-                    if not line.endswith(b"\n"):
-                        return
-                    self._offset += len(line)
-                    found = _reported(line, metric)
-                    if found is not None:
-                        self._lines += 1
-                        step, value = found
-                        yield self._lines - 1 if step is None else step, value
-        except OSError:
-            return
-
-
-def _reported(line: bytes, metric: str) -> tuple[int | None, float] | None:
-    try:
-        record = json.loads(line)
-        value = record[metric]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(as_float(value)):
-        return None
-    return next((record[name] for name in _STEPS if _is_step(record.get(name))), None), float(value)
-
-
-def _is_step(value: object) -> bool:
-    """Whether it can be a step for a pruner: a whole number that fits into 64 bits."""
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from diel.artifacts import Artifact
+from diel.graph.uses import unread
 from diel.spec import Stage
 from diel.tasks.link import Link
 from diel.units import Rule, UnitsError, conversions
@@ -15,9 +16,8 @@ def in_units(stage: Stage, name: str, rule: Rule, value: Any) -> Any:
     """A value that is converted, or a file whose reader will. Raises UnitsError where there is none."""
     if not _is_of_files(value):
         return rule.apply(value)
-    if stage.module is None or stage.inputs[name].shard is not None:
-        why = "for a command" if stage.module is None else "that is read in shards"
-        raise UnitsError(f"nothing converts a file {why}", "drop `units`, and convert it in the program")
+    if (which := unread(stage, name)) is not None:
+        raise UnitsError(f"nothing converts a file {which}", "drop `units`, and convert it in the program")
     return value
 
 

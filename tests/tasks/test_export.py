@@ -15,7 +15,7 @@ from diel.tasks.export import Exports
 def placed(output: dict[str, Any], entry: dict[str, Any]) -> list[tuple[str, str]]:
     """Where an output goes that a task made: source and target, from the run and from the workflow."""
     stage = Stage.model_validate({"command": ["true"], "outputs": {"o": output}})
-    exports = Exports(stage, Path("/work"), Path("/runs/w-2"))
+    exports = Exports(stage, Path("/lab"), Path("/runs/w-2"))
     found = exports.of({"m": "si"}, {"artifacts": {"o": entry}, "values": {"v": 1}})
     return [(one.source, one.target) for one in found]
 
@@ -23,8 +23,8 @@ def placed(output: dict[str, Any], entry: dict[str, Any]) -> list[tuple[str, str
 @pytest.mark.parametrize(
     ("export", "target"),
     [
-        ("r/${{ m }}.csv", "/work/r/si.csv"),
-        ("r/${{ m }}/", "/work/r/si/o.csv"),
+        ("r/${{ m }}.csv", "/lab/r/si.csv"),
+        ("r/${{ m }}/", "/lab/r/si/o.csv"),
         ("../r.csv", "/r.csv"),
         ("/data/${{ m }}", "/data/si"),
     ],
@@ -40,11 +40,11 @@ def test_the_files_of_a_pattern_keep_what_the_pattern_left_open() -> None:
     files = [{"path": f"tasks/s/0.2/out/{name}/x.csv", "size": 1, "digest": "d"} for name in "ab"]
     entry = {"files": files, "size": 2}
     targets = [target for _, target in placed({"glob": "out/*/x.csv", "export": "r"}, entry)]
-    assert targets == ["/work/r/a/x.csv", "/work/r/b/x.csv"]
+    assert targets == ["/lab/r/a/x.csv", "/lab/r/b/x.csv"]
 
 
 def test_what_is_no_file_is_not_exported() -> None:
     stage = Stage.model_validate({"module": "m:f", "outputs": {"v": {"export": "v"}}})
-    exports = Exports(stage, Path("/work"), Path("/runs/w-2"))
+    exports = Exports(stage, Path("/lab"), Path("/runs/w-2"))
     with pytest.raises(ModuleError, match="'v' is a value: only files are exported"):
         [*exports.of({}, {"values": {"v": 1}})]

@@ -1,0 +1,82 @@
+"""Where the files of a task's attempt are; those of a cached task are in the run that computed it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from diel.errors import JournalError, UsageError, counted
+from diel.journal.segment import Reader
+from diel.paths import RunPaths
+from diel.states import TaskState
+
+PRINTED = ("stdout", "stderr")
+METRICS = ".metrics.jsonl"
+
+
+@dataclass(frozen=True)
+class AttemptOutput:
+    """Where the files of one attempt are."""
+
+    task: str
+    attempt: int
+    state: TaskState
+    folder: Path
+    """The attempt's directory; a silent task may have none."""
+    capture: Path | None = None
+    """Where its worker keeps what it prints while it runs: a path without its suffix."""
+
+    def path(self, kind: str) -> Path:
+        """The file of one kind, wherever it is now."""
+        kept = self.folder / kind
+        if kept.exists() or self.capture is None or kind not in PRINTED:
+            return self.folder / METRICS if kind == "metrics" else kept
+        return self.capture.with_name(f"{self.capture.name}.{kind}")
+
+
+def find_output(reader: Reader, name: str, index: int, attempt: int | None = None) -> AttemptOutput:
+    """The output of a task's attempt; a cached task's is in the run that computed it.
+
+    Raises UsageError where there is no such task or attempt, or where it has not begun.
+    """
+    stage = reader.history.stage(name)
+    state = stage.state(index)
+    label = f"{name}/{index}"
+    if state is TaskState.CACHED:
+        return _cached_output(reader.paths, name, index, attempt)
+    last = stage.attempts.get(index, 1 if state is TaskState.DONE else 0)
+    if last == 0:
+        why = f"`diel explain {reader.paths.run_id} {label}` says why"
+        raise UsageError(f"{label} is {state.label} and has not begun, so it has printed nothing; {why}")
+    number = attempt or last
+    if number > last:
+        raise UsageError(f"{label} has had {counted(last, 'attempt')}, but no attempt {number}")
+    under_way = stage.under_way.get(index)
+    capture = None
+    if under_way is not None and under_way.number == number and under_way.state is TaskState.RUNNING:
+        capture = reader.paths.captures / under_way.worker.removesuffix(".jsonl")
+    return AttemptOutput(label, number, state, reader.paths.task_dir(name, index, number), capture)
+
+
+def _cached_output(paths: RunPaths, stage: str, index: int, attempt: int | None) -> AttemptOutput:
+    """The output in the run that computed the result, found by the key that both records share."""
+    label = f"{stage}/{index}"
+    from diel.project.cache import open_keys  # what cached tasks alone need
+    from diel.results import Recorded
+
+    cached = Recorded(paths).record(stage, index)
+    if cached is None or cached["event"] != "cached":
+        raise JournalError(f"{paths.run_id} has no 'cached' record of {label}")
+    origin = RunPaths(paths.root.parent / cached["run"])
+    keys = open_keys(origin)
+    made = None if keys is None else keys.result(cached["key"])
+    if made is None or made["event"] != "done":
+        raise UsageError(f"{label} was taken from {cached['run']}, which no longer exists")
+    last = made["attempt"]
+    if attempt is not None and attempt > last:
+        raise UsageError(
+            f"{label} comes from {cached['run']}, where it had {counted(last, 'attempt')}, not {attempt}"
+        )
+    number = attempt or last
+    folder = origin.task_dir(made["stage"], made["index"], number)
+    return AttemptOutput(f"{origin.run_id} {made['stage']}/{made['index']}", number, TaskState.DONE, folder)

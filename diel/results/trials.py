@@ -1,0 +1,103 @@
+"""The trials of a search as rows: their states, scores, hyperparameters and last steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from diel.axes.adaptive import Searched
+from diel.errors import UsageError, did_you_mean
+from diel.journal.axis_history import Course, Trial
+from diel.results.metrics import curves
+from diel.results.recorded import Recorded
+from diel.states import RunState, TrialState
+from diel.table import Listing
+
+
+class TrialRun(NamedTuple):
+    """A trial, where its search ran it, and what it reported on its way."""
+
+    trial: Trial
+    course: Course
+    state: str
+    """That of the trial; `waiting` if it was under way when the run's controller went away."""
+    steps: dict[int, float]
+    """What it reported to its pruner, or else in the metrics of its task, by step."""
+
+
+def list_trials(run: Recorded, label: str | None = None) -> Listing:
+    """A row for each trial of a search: all that were requested, whatever became of them.
+
+    Raises UsageError where there is no such search, and where it is not said which of several is meant.
+    """
+    axis = find_search(run, label)
+    scores = [reference for reference, _ in axis.axis.objectives]
+    rows: list[tuple[Any, ...]] = []
+    at = dict.fromkeys(name for course in axis.history.courses.values() for name in course.at)
+    for trial, course, state, steps in trials_of(run, axis):
+        last = max(steps, default=None)
+        seconds = None if trial.ended is None else round(trial.ended - trial.began, 3)
+        rows.append(
+            (
+                *map(course.at.get, at),
+                trial.number,
+                state,
+                *(trial.values or (None for _ in scores)),
+                *map(trial.hp.get, axis.axis.sets),
+                last,
+                None if last is None else steps[last],
+                trial.began,
+                seconds,
+                trial.message or None,
+            )
+        )
+    hps = (f"hp.{name}" for name in axis.axis.sets)
+    about = ("last_step", "last_value", "began", "seconds", "message")
+    columns = (*at, axis.label, "state", *scores, *hps, *about)
+    return Listing(columns, rows, {} if rows else {axis.label: f"'{axis.label}' has no trials yet"})
+
+
+def searches(run: Recorded) -> dict[str, Searched]:
+    """The searches of a run, by their labels."""
+    return {label: axis for label, axis in run.adaptive.items() if isinstance(axis, Searched)}
+
+
+def find_search(run: Recorded, label: str | None) -> Searched:
+    """The search with this label; the only one if none is given. Raises UsageError."""
+    known = searches(run)
+    if label is None and len(known) == 1:
+        return next(iter(known.values()))
+    if label in known:
+        return known[label]
+    there = f"its searches: {', '.join(known)}" if known else "no axis of its workflow is a search"
+    wrong = "say which search is meant" if label is None else f"no search '{label}'"
+    raise UsageError(f"{run.paths.run_id}: {wrong}; {did_you_mean(label or '', known) or there}")
+
+
+def trials_of(run: Recorded, axis: Searched) -> Iterator[TrialRun]:
+    """All trials of a search, course by course, in their order."""
+    alive = run.state is RunState.RUNNING
+    courses = axis.history.courses.values()
+    reported = None
+    for course in courses:
+        for trial in course.trials:
+            steps = trial.reported
+            if not steps:
+                reported = _in_metrics(run, axis) if reported is None else reported
+                steps = reported.get((course.context, trial.number), {})
+            under_way = trial.state is TrialState.RUNNING
+            yield TrialRun(trial, course, "waiting" if under_way and not alive else str(trial.state), steps)
+
+
+def _in_metrics(run: Recorded, axis: Searched) -> dict[tuple[tuple[int, ...], int], dict[int, float]]:
+    """What tasks reported of the metric that is watched, by their courses and trials."""
+    stage, _, metric = axis.axis.watched.rpartition(".")
+    domain = run.domain(stage)
+    found: dict[tuple[tuple[int, ...], int], dict[int, float]] = {}
+    if domain is None:
+        return found
+    for index, by_metric in curves(run, stage, range(domain.size)).items():
+        place = domain.coordinates(index)
+        steps = {step: value for step, (value, _) in by_metric.get(metric, {}).items()}
+        found[axis.context(place), place[axis.label]] = steps
+    return found

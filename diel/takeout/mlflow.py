@@ -1,0 +1,214 @@
+"""For MLflow: an experiment in one SQLite file, each trial, and each task outside of trials, as a run."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from mlflow.entities import Metric, Param
+from mlflow.tracking import MlflowClient
+
+from diel.errors import counted
+from diel.results import Recorded
+from diel.results.metrics import Curve, curves
+from diel.results.trials import searches, trials_of
+from diel.states import RunState, TrialState
+from diel.takeout.ran import Key, Ran, left_out, ran
+from diel.takeout.sqlite import hasten
+from diel.tasks.metrics import is_number
+
+BATCH = 1000
+"""The most metrics of one call."""
+LONGEST = 6000
+"""Characters of a parameter's value that MLflow keeps."""
+_FORBIDDEN = re.compile(r"[^/\w.\- :]")
+_ENDED = {True: "FINISHED", False: "FAILED", None: "RUNNING"}
+
+
+class MlflowRun(NamedTuple):
+    """What MLflow calls a run: this one, a trial of it, or a task."""
+
+    name: str
+    params: Mapping[str, Any]
+    tasks: list[Key]
+    """Those whose curves, values and files it has."""
+    began: float
+    ended: float | None
+    status: str
+    scores: Mapping[str, float]
+    tags: Mapping[str, str]
+
+
+def write(run: Recorded, into: Path, target: Path) -> list[str]:
+    """Writes `mlflow.db`, and the files of tasks into `mlflow-artifacts`."""
+    tasks = ran(run)
+    reported = {stage: curves(run, stage, range(run.history.stage(stage).total)) for stage in run.graph.order}
+    artifacts = into / "mlflow-artifacts"
+    artifacts.mkdir()
+    with _quiet():
+        client = MlflowClient(tracking_uri=f"sqlite:///{into / 'mlflow.db'}")
+        hasten(client._tracking_client.store.engine)
+        place = (target / "mlflow-artifacts").as_uri()
+        experiment = client.create_experiment(run.paths.run_id, artifact_location=place)
+        top = _begin(client, experiment, _whole(run), None)
+        whole = artifacts / top / "artifacts"
+        whole.mkdir(parents=True)
+        shutil.copyfile(run.paths.workflow, whole / "workflow.yaml")
+        known = {**tasks, **{(stage, n): None for stage, n in _told(reported) if (stage, n) not in tasks}}
+        entries = [*_entries(run, known)]
+        for entry in entries:
+            one = _begin(client, experiment, entry, top)
+            metrics = [*_metrics(run, entry, tasks, reported)]
+            for first in range(0, len(metrics), BATCH):
+                client.log_batch(one, metrics=metrics[first : first + BATCH])
+            _copy(run, [tasks[key] for key in entry.tasks if key in tasks], artifacts / one / "artifacts")
+            _end(client, one, entry)
+        _end(client, top, _whole(run))
+        client._tracking_client.store.engine.dispose()
+    trials = sum("trial" in entry.tags for entry in entries)
+    others = counted(len(entries) - trials, "task")
+    said = f"experiment {run.paths.run_id}: {counted(trials, 'trial')} and {others} outside of trials"
+    return [said, f"its artifacts are read from {target}: it cannot be moved", *left_out(run, tasks)]
+
+
+def _whole(run: Recorded) -> MlflowRun:
+    """The run as a whole, of which all others are children."""
+    file, history = run.run_file, run.history
+    status = {RunState.SUCCEEDED: True, RunState.FAILED: False, RunState.CANCELLED: False}.get(run.state)
+    about = {"workflow": file.workflow, "source": file.source, "site": file.site, "diel": file.diel}
+    tags = {**about, "state": str(run.state)}
+    ended = history.ended if status is not None else None
+    return MlflowRun(file.run, file.hyperparameters, [], file.created, ended, _ENDED[status], {}, tags)
+
+
+def _told(reported: Mapping[str, Mapping[int, object]]) -> Iterator[Key]:
+    return ((stage, number) for stage, tasks in reported.items() for number in tasks)
+
+
+def _entries(run: Recorded, tasks: Mapping[Key, Ran | None]) -> Iterator[MlflowRun]:
+    """A run for each trial, with all its tasks, then one for each other task."""
+    taken: dict[tuple[str, tuple[int, ...], int], list[Key]] = {}
+    rest: list[Key] = []
+    found = searches(run)
+    for key in tasks:
+        domain = run.domain(key[0])
+        place = {} if domain is None else domain.coordinates(key[1])
+        label = next((label for label in found if label in place), None)
+        if label is None:
+            rest.append(key)
+        else:
+            taken.setdefault((label, found[label].context(place), place[label]), []).append(key)
+    for label, axis in found.items():
+        for trial, course, state, _ in trials_of(run, axis):
+            at = {**course.at, label: trial.number}
+            status = None if trial.state is TrialState.RUNNING else trial.state is TrialState.COMPLETE
+            word = "KILLED" if trial.state is TrialState.PRUNED else _ENDED[status]
+            scores = dict(zip((name for name, _ in axis.axis.objectives), trial.values, strict=False))
+            tags = {"trial": str(trial.number), "state": state, "message": trial.message}
+            mine = taken.get((label, course.context, trial.number), [])
+            yield MlflowRun(
+                _text(at), {**course.at, **trial.hp}, mine, trial.began, trial.ended, word, scores, tags
+            )
+    for key in rest:
+        task, named = tasks[key], f"{key[0]}/{key[1]}"
+        began = run.run_file.created if task is None or task.began is None else task.began
+        params = run.point(*key)
+        if task is None:
+            yield MlflowRun(run.named(named), params, [key], began, None, "RUNNING", {}, {"task": named})
+            continue
+        tags = {"task": named, "state": task.state.label, "message": task.message}
+        yield MlflowRun(run.named(named), params, [key], began, task.ended, _ENDED[task.state.good], {}, tags)
+
+
+def _begin(client: MlflowClient, experiment: str, entry: MlflowRun, parent: str | None) -> str:
+    """A run of MLflow's with its name, parameters and tags; returns its id."""
+    tags = {f"diel.{name}": value for name, value in entry.tags.items() if value}
+    if parent is not None:
+        tags["mlflow.parentRunId"] = parent
+    made = client.create_run(experiment, start_time=_ms(entry.began), run_name=entry.name, tags=tags)
+    params = [Param(_name(name), _value(value)) for name, value in entry.params.items()]
+    for first in range(0, len(params), 100):
+        client.log_batch(made.info.run_id, params=params[first : first + 100])
+    return str(made.info.run_id)
+
+
+def _end(client: MlflowClient, one: str, entry: MlflowRun) -> None:
+    if entry.status == "RUNNING":
+        return
+    ended = entry.began if entry.ended is None else entry.ended
+    client.set_terminated(one, status=entry.status, end_time=_ms(ended))
+
+
+def _metrics(
+    run: Recorded,
+    entry: MlflowRun,
+    tasks: Mapping[Key, Ran],
+    reported: Mapping[str, Mapping[int, Mapping[str, Curve]]],
+) -> Iterator[Metric]:
+    """The curves and values of an entry's tasks, named STAGE.METRIC, with its index where there are more."""
+    per_stage: dict[str, int] = {}
+    for stage, _ in entry.tasks:
+        per_stage[stage] = per_stage.get(stage, 0) + 1
+    for key in entry.tasks:
+        stage, number = key
+        where = f"/{number}" if per_stage[stage] > 1 else ""
+        task = tasks.get(key)
+        ended = entry.began if task is None or task.ended is None else task.ended
+        last = 0
+        for name, curve in reported[stage].get(number, {}).items():
+            last = max(last, *curve)
+            for step, (value, time) in sorted(curve.items()):
+                yield Metric(
+                    _name(f"{stage}.{name}{where}"), value, _ms(ended if time is None else time), step
+                )
+        for name, value in ({} if task is None else task.made.get("values", {})).items():
+            if is_number(value):
+                yield Metric(_name(f"{stage}.{name}{where}/result"), float(value), _ms(ended), last)
+    for name, score in entry.scores.items():
+        yield Metric(_name(f"objective/{name}"), score, _ms(entry.ended or entry.began), 0)
+
+
+def _copy(run: Recorded, tasks: Iterable[Ran], folder: Path) -> None:
+    """The files of tasks, below STAGE/INDEX/OUTPUT."""
+    for task in tasks:
+        for output, file in task.files(run.paths.root):
+            target = folder / task.stage / str(task.number) / output / Path(file).name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            copy = shutil.copytree if Path(file).is_dir() else shutil.copyfile
+            copy(file, target)
+
+
+def _text(at: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in at.items())
+
+
+def _name(name: str) -> str:
+    """A name as MLflow allows it."""
+    return _FORBIDDEN.sub("_", name)[:250]
+
+
+def _value(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value)
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+
+
+def _ms(time: float) -> int:
+    return round(1000 * time)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without what MLflow tells about making its tables."""
+    log = logging.getLogger("mlflow")
+    level = log.level
+    log.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        log.setLevel(level)

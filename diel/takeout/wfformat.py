@@ -1,0 +1,117 @@
+"""WfFormat 1.5, the traces of WfCommons: tasks, what each waited for, when and where it ran, what it used."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from diel.artifacts import files_of
+from diel.errors import UsageError, counted
+from diel.results import Recorded
+from diel.results.view import RunView
+from diel.takeout.ran import Key, Ran, left_out, ran, read_by, when
+
+_FORBIDDEN = re.compile(r"[^0-9a-zA-Z\-_./:]")
+_HOST = re.compile(r"[0-9A-Za-z]([0-9A-Za-z\-.]{0,251}[0-9A-Za-z])?")
+_MEASURED = {"memory_bytes": "memoryInBytes", "read_bytes": "readBytes", "written_bytes": "writtenBytes"}
+
+
+def write(run: Recorded, into: Path, target: Path) -> list[str]:
+    """Writes `wfformat.json`. Raises UsageError for a run of which no task has ended."""
+    tasks = ran(run)
+    if not tasks:
+        raise UsageError(f"{run.paths.run_id} has no task that ended: a trace has one at least")
+    view = RunView(run)
+    read = {key: read_by(view, key, tasks) for key in tasks}
+    children: dict[Key, list[Key]] = {key: [] for key in tasks}
+    for key, above in read.items():
+        for parent in above:
+            children[parent].append(key)
+    files: dict[str, int] = {}
+    specified, executed = [], []
+    for key, task in tasks.items():
+        outputs = dict(_files(task))
+        inputs = {
+            file: size for parent, names in read[key].items() for file, size in _files(tasks[parent], names)
+        }
+        files.update(outputs | inputs)
+        specified.append(
+            {
+                "name": run.named(task.task),
+                "id": _id(key),
+                "parents": [_id(parent) for parent in read[key]],
+                "children": [_id(child) for child in children[key]],
+                "inputFiles": [*inputs],
+                "outputFiles": [*outputs],
+            }
+        )
+        if task.seconds is not None:
+            executed.append(_execution(view, task))
+    document = {
+        "name": run.paths.run_id,
+        "description": run.workflow.description or f"A run of {run.run_file.workflow}",
+        "createdAt": when(run.run_file.created),
+        "schemaVersion": "1.5",
+        "runtimeSystem": {"name": "diel", "version": run.run_file.diel},
+        "workflow": {
+            "specification": {
+                "tasks": specified,
+                "files": [{"id": name, "sizeInBytes": size} for name, size in files.items()],
+            },
+            **({"execution": _together(run, tasks, executed)} if executed else {}),
+        },
+    }
+    (into / "wfformat.json").write_text(json.dumps(document, indent=1, ensure_ascii=False), "utf-8")
+    edges, failed = sum(map(len, read.values())), sum(not task.state.good for task in tasks.values())
+    said = [f"{counted(len(tasks), 'task')}, which read others {edges:,} times"]
+    if failed:
+        said.append(
+            f"{counted(failed, 'task')} of these failed or were stopped, for which the format has no word"
+        )
+    return [*said, *left_out(run, tasks)]
+
+
+def _together(run: Recorded, tasks: Mapping[Key, Ran], executed: list[dict[str, Any]]) -> dict[str, Any]:
+    """The execution as a whole; from its first task to its last."""
+    times = [time for task in tasks.values() for time in (task.began, task.ended) if time is not None]
+    began = min(times, default=run.run_file.created)
+    hosts = sorted({host for task in executed for host in task.get("machines", ())})
+    return {
+        "makespanInSeconds": round(max(times, default=began) - began, 6),
+        "executedAt": when(began),
+        "tasks": executed,
+        **({"machines": [{"nodeName": host} for host in hosts]} if hosts else {}),
+    }
+
+
+def _execution(view: RunView, task: Ran) -> dict[str, Any]:
+    """How a task ran: what was not measured is not there."""
+    found: dict[str, Any] = {
+        "id": _id((task.stage, task.number)),
+        "runtimeInSeconds": task.seconds,
+        "coreCount": view.stages[task.stage].ran_as(task.number, max(task.attempt, 1)).resources.cores,
+    }
+    if task.began is not None:
+        found["executedAt"] = when(task.began)
+    if _HOST.fullmatch(task.host):
+        found["machines"] = [task.host]
+    found |= {word: task.usage[name] for name, word in _MEASURED.items() if task.usage.get(name) is not None}
+    if task.seconds and task.usage.get("cpu_seconds") is not None:
+        found["avgCPU"] = round(100 * task.usage["cpu_seconds"] / task.seconds, 3)
+    return found
+
+
+def _id(key: Key) -> str:
+    """A task as WfFormat may name it, without a slash; no stage's name has a dash."""
+    return f"{key[0]}-{key[1]}"
+
+
+def _files(task: Ran, outputs: Sequence[str] | None = None) -> Iterator[tuple[str, int]]:
+    """The files of a task, as WfFormat may name them, with their sizes: those deleted since, too."""
+    home = f"../{task.made['run']}/" if "run" in task.made else ""
+    for output, entry in task.made.get("artifacts", {}).items():
+        for file in files_of(entry) if outputs is None or output in outputs else ():
+            yield _FORBIDDEN.sub("_", home + file["path"]), file.get("size", 0)

@@ -1,0 +1,78 @@
+"""What tasks reported, as rows: with their points, of failed tasks and earlier attempts too."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from diel.errors import UsageError
+from diel.results import Recorded, list_metrics
+from diel.results.metrics import curves
+from tests.handmade import Handmade
+
+FLOW = """
+axes: {depth: {values: [2.5, 4.0]}, seed: {range: 2}}
+stages:
+  train: {over: [depth, seed], command: [x], outputs: {loss: {value: float}}}
+"""
+
+
+def report(run: Handmade, index: int, *lines: str, attempt: int = 1) -> None:
+    folder = run.paths.task_dir("train", index, attempt)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / ".metrics.jsonl").write_text("".join(f"{line}\n" for line in lines))
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Handmade:
+    """One task that did it at its second attempt, one that failed, two that reported nothing."""
+    run = Handmade(tmp_path, FLOW).stage("train", 4).done("train", 1, loss=1.0).failed("train", 2)
+    report(run, 1, '{"step": 0, "loss": 9}', '{"step": 1, "loss": 8}')
+    report(run, 1, '{"step": 1, "loss": 4.0, "time": 5}', attempt=2)
+    report(run, 2, '{"loss": 7, "phase": "warm"}', '{"loss": 1')
+    return run
+
+
+def test_a_row_is_a_value_with_its_task_point_attempt_and_step(run: Handmade) -> None:
+    found = list_metrics(Recorded(run.paths), "train")
+    assert found.columns == ("task", "depth", "seed", "attempt", "metric", "step", "value", "time")
+    assert found.rows == [
+        ("train/1", 2.5, 1, 1, "loss", 0, 9, None),
+        ("train/1", 2.5, 1, 1, "loss", 1, 8, None),
+        ("train/1", 2.5, 1, 2, "loss", 1, 4.0, 5.0),
+        ("train/2", 4.0, 0, 1, "loss", 0, 7, None),
+        ("train/2", 4.0, 0, 1, "phase", 0, "warm", None),
+    ]
+    assert found.missing == {"train": "2 of 4 tasks of 'train' have reported nothing"}
+
+
+def test_a_point_chooses_tasks_and_a_limit_rows(run: Handmade) -> None:
+    at_depth = list_metrics(Recorded(run.paths), "train", limit=1, at={"depth": 4.0})
+    assert [row[0] for row in at_depth.rows] == ["train/2"]
+    assert at_depth.missing == {"train": "1 of 2 tasks of 'train' have reported nothing"}
+
+
+def test_a_curve_has_the_later_attempts_value_where_both_have_one(run: Handmade) -> None:
+    found = curves(Recorded(run.paths), "train", range(4))
+    assert found == {1: {"loss": {0: (9.0, None), 1: (4.0, 5.0)}}, 2: {"loss": {0: (7.0, None)}}}
+
+
+def test_what_is_from_the_cache_is_read_where_it_was_made(run: Handmade, tmp_path: Path) -> None:
+    again = Handmade(tmp_path, FLOW, "w-2").stage("train", 4)
+    again.write(
+        "cached",
+        stage="train",
+        index=3,
+        key="0" * 32,
+        seconds=1.0,
+        values={"loss": 1},
+        run="w-1",
+        origin=[1, 2],
+    )
+    assert curves(Recorded(again.paths), "train", range(4)) == {3: {"loss": {1: (4.0, 5.0)}}}
+
+
+def test_a_stage_that_is_not_there_is_told_with_the_nearest(run: Handmade) -> None:
+    with pytest.raises(UsageError, match="no stage 'trian'; metrics are a stage's; did you mean 'train'"):
+        list_metrics(Recorded(run.paths), "trian")
