@@ -9,18 +9,21 @@ PINS   := constraints.txt
 
 # Debian packages that tests use where they are there: dot draws the SVG of `diel graph`, Open MPI is the wrong one
 # beside MPICH, gcc and gfortran compile programs that use streams, the others are a real Slurm (tests/cluster), a
-# runtime of containers with an image, and modules. No service has to run; without /etc/slurm/slurm.conf none starts.
+# runtime of containers with an image, modules, and Chromium, which opens pages. No service has to run; without
+# /etc/slurm/slurm.conf none starts.
+BROWSER := chromium-headless-shell
 DEBIAN_PACKAGES := graphviz openmpi-bin libopenmpi-dev slurmctld slurmd slurm-client munge slurm-wlm-torque \
-                   gcc gfortran charliecloud busybox-static lmod
+                   gcc gfortran charliecloud busybox-static lmod $(BROWSER)
 
 # Much of the suite waits for processes and schedulers, so that four do well on two cores.
 TEST_PROCESSES ?= 4
 
 DEMO_EXTRAS := examples
-TEST_EXTRAS := ase,data,dev,examples,sample,search,serve,tables,torch,units,uv
+TEST_EXTRAS := ase,data,dev,examples,gpu,notify,report,rocrate,sample,search,serve,tables,tensorboard,torch,units,uv,view
 
 DEMO_READY := $(VENV)/.ready-demo
 TEST_READY := $(VENV)/.ready-test
+DOCS_READY := $(VENV)/.ready-docs
 LEFT_OUT   := .left-out
 
 # Python keeps what it compiled: else each of some thousand programs that the tests start compiles diel anew.
@@ -29,7 +32,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint format map ruff types layers pytest benchmark campaign cluster constraints debian clean
+.PHONY: help demo test lint format map docs pictures ruff types layers pytest benchmark campaign cluster constraints debian clean
 
 help:  ## this list
 	@echo "diel: make TARGET"
@@ -55,6 +58,14 @@ format: $(TEST_READY)  ## rewrite the sources as ruff formats them
 
 map:  ## write docs/map.md anew from the docstrings of the sources
 	@$(PYTHON) docs/map.py
+
+docs: $(DOCS_READY)  ## build the pages of docs/ as a site with search, in build/site: any warning is an error
+	@$(BIN)/sphinx-build -q -E -n -W --keep-going docs build/site
+	@echo "build/site/index.html"
+
+pictures: $(TEST_READY)  ## take the pictures of README and gallery anew, from runs of all that ships (ten minutes)
+	@command -v chromium >/dev/null || { echo "It needs chromium; on Debian: apt-get install chromium"; exit 1; }
+	@$(BIN)/python docs/pictures.py
 
 ruff: $(TEST_READY)
 	@echo "ruff"
@@ -103,6 +114,10 @@ $(TEST_READY): pyproject.toml $(PINS) | $(BIN)/python
 	$(call install,$(TEST_EXTRAS))
 	@touch $(DEMO_READY) $@
 
+$(DOCS_READY): pyproject.toml $(PINS) | $(BIN)/python
+	$(call install,docs)
+	@touch $@
+
 $(BIN)/python:
 	@command -v '$(PYTHON)' >/dev/null || { \
 	  echo "diel needs Python 3.11 or newer; '$(PYTHON)' was not found."; \
@@ -118,6 +133,7 @@ $(BIN)/python:
 	@'$(PYTHON)' -m venv $(VENV)
 
 # Debian packages are a help, not a need: what cannot be installed is written down and said at the end.
+# Ubuntu has no package with the browser's name: there the others come without it.
 # python3-venv is asked for where $(PYTHON) cannot make the virtual environment without it.
 debian:
 	@rm -f $(LEFT_OUT); missing=; wanted="$(DEBIAN_PACKAGES)"; \
@@ -135,6 +151,8 @@ debian:
 	  export DEBIAN_FRONTEND=noninteractive; \
 	  install="apt-get install -qq --yes --no-install-recommends$$missing"; \
 	  if log=$$( { $$install || { apt-get update -qq && $$install; }; } </dev/null 2>&1 ); then exit 0; fi; \
+  case "$$missing" in *" $(BROWSER)"*) \
+    if $${install% $(BROWSER)} </dev/null >/dev/null 2>&1; then missing=" $(BROWSER)"; fi;; esac; \
 	  why="apt-get failed: $$(printf '%s\n' "$$log" | grep '^E:' | tail -n 1)"; \
 	fi; \
 	for package in $$missing; do \
@@ -144,8 +162,8 @@ debian:
 constraints:  ## renew constraints.txt: the newest versions that pyproject.toml allows
 	@set -e; dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; \
 	  '$(PYTHON)' -m venv "$$dir"; \
-	  echo "Resolving diel[$(TEST_EXTRAS)] ..."; \
-	  PIP_DISABLE_PIP_VERSION_CHECK=1 "$$dir/bin/python" -m pip install -qq --editable '.[$(TEST_EXTRAS)]' editables; \
+	  echo "Resolving diel[$(TEST_EXTRAS),docs,mlflow] ..."; \
+	  PIP_DISABLE_PIP_VERSION_CHECK=1 "$$dir/bin/python" -m pip install -qq --editable '.[$(TEST_EXTRAS),docs,mlflow]' editables; \
 	  { echo "# The exact versions that make installs by. Made by 'make constraints'; do not edit."; \
 	    "$$dir/bin/python" -m pip freeze --exclude-editable | grep -v ' @ '; } >"$$dir/pins"; \
 	  cp "$$dir/pins" $(PINS)
