@@ -40,3 +40,8 @@ def __getattr__(name: str) -> Any:
     from importlib import import_module  # here so that `import diel` stays free
 
     return getattr(import_module(_PUBLIC[name]), name)
+
+
+def __dir__() -> list[str]:
+    """The public names, those that are not loaded yet among them."""
+    return sorted({*__all__, "pytorch", "tabular"})

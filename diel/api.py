@@ -4,6 +4,9 @@ run = diel.run("melt.yaml", set={"hidden": 32})
 run = diel.submit("melt.yaml", site="slurm")      # goes on without this process
 run.state                            # 'succeeded'
 run.table("screen.best")             # a pandas DataFrame, where pandas is installed
+run.metrics("train")                 # what its tasks reported, step by step
+run.usage("train")                   # what its attempts used: cpu_seconds, memory_bytes, …
+run.trials()                         # the trials of its search, pruned and failed ones too
 run.artifact("train.model")          # a pathlib.Path
 """
 
@@ -11,6 +14,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,14 +24,17 @@ from diel.blocks.script import NeverRuns
 from diel.controller.home import submit_new
 from diel.controller.start import discard, drive_on, start
 from diel.errors import UsageError, counted, did_you_mean
+from diel.notebook import shown, watcher
 from diel.paths import RunPaths, runs_dir
 from diel.plan import prepare
 from diel.project.runs import find_run
 from diel.project.submission import Home
-from diel.results import Recorded, make_table, picked_tasks
+from diel.results import Recorded, list_metrics, list_trials, list_usage, make_table, picked_tasks
 from diel.site.find import detect
 from diel.status import read_status
+from diel.table import Listing
 from diel.tasks.results import output_of, outputs_of
+from diel.timeline import ROW, Timeline
 
 if TYPE_CHECKING:
     from diel.journal.records import Made
@@ -42,13 +49,14 @@ def run(
     params: str | Path | Sequence[str | Path] = (),
     runs: str | Path | None = None,
     site: str | None = None,
-    quiet: bool = True,
+    quiet: bool | None = None,
     cache: bool = True,
 ) -> Run:
     """Runs a workflow in this process until it is over, as `diel run` does, and returns the run.
 
     `set` gives hyperparameters, `params` names files of them, `runs` the directory for the run,
-    `cache=False` uses no earlier result; `quiet=False` prints a line when it begins and ends.
+    `cache=False` uses no earlier result. A notebook shows how far it is, unless `quiet=True`;
+    `quiet=False` prints a line when it begins and ends.
 
     A task that fails raises nothing: look at `.state` and `.status()["failures"]`. Raises SpecError
     for a workflow that is wrong and UsageError for settings that do not fit, before anything runs.
@@ -58,14 +66,17 @@ def run(
     fresh = not place.exists()
     plan = prepare(Path(path), _settings(set), _files(params), site, place)
     controller = start(plan, place, use_cache=cache)
-    if not quiet:
+    look = watcher(controller.paths.run_id) if quiet is None else None
+    if quiet is False:
         print(f"{controller.paths.run_id}: {controller.paths.root}")  # noqa: T201 - asked for
     try:
-        state = drive_on(controller, lambda one: one.drive(lambda history: None))
+        state = drive_on(controller, lambda one: one.drive(look or (lambda history: None)))
     except NeverRuns:
         discard(controller.paths, fresh=fresh)
         raise
-    if not quiet:
+    if look is not None:
+        look(controller.history)
+    if quiet is False:
         print(f"{controller.paths.run_id} {state}")  # noqa: T201 - asked for
     return Run(controller.paths)
 
@@ -157,13 +168,43 @@ class Run:
         """
         if not values:
             raise UsageError(f"name the outputs, for instance table({_example(self._read())!r})")
-        found = make_table(self._read(), values)
-        plain = [[str(cell) if type(cell) is Artifact else cell for cell in row] for row in found.rows]
-        try:
-            import pandas  # an extra, and slow to import: only when a table is wanted
-        except ImportError:
-            return [dict(zip(found.columns, row, strict=True)) for row in plain]
-        return pandas.DataFrame(plain, columns=list(found.columns))
+        return _frame(make_table(self._read(), values))
+
+    def metrics(self, stage: str, at: Mapping[str, Any] | None = None) -> Any:
+        """What a stage's tasks reported while they ran, failed ones too: a row for each value.
+
+        Columns: `task`, its axis parameters and a trial's `hp.NAME`, `attempt`, `metric`, `step`, `value`,
+        and `time` in seconds since the epoch. A DataFrame or a list of dicts, as `table` gives it; `at`
+        picks tasks as for `value`. Raises UsageError for a stage or point that is not there.
+        """
+        return _frame(list_metrics(self._read(), stage, at=at))
+
+    def usage(self, *stages: str) -> Any:
+        """What each attempt of some stages, or of all, used: processor time, memory, bytes read and written.
+
+        A pandas DataFrame where pandas is installed, else a list of dicts. What was not measured is empty.
+        """
+        return _frame(list_usage(self._read(), stages))
+
+    def trials(self, search: str | None = None) -> Any:
+        """The trials of a search axis, which needs no name if the run has one: a row for each.
+
+        Columns: its number, `state` (running, waiting, complete, pruned, failed), objectives, `hp.NAME`, the
+        `last_step` and `last_value` that it reported on its way, when it `began`, its `seconds`, and why it
+        has no score (`message`). A DataFrame or a list of dicts. Raises UsageError for no such search.
+        """
+        return _frame(list_trials(self._read(), search))
+
+    def timeline(self) -> Any:
+        """When and where its attempts ran: a row for each, with its begin and end in seconds since the epoch.
+
+        A DataFrame or a list of dicts.
+        """
+        timeline = Timeline(self._paths, many=sys.maxsize)
+        timeline.catch_up()
+        status = read_status(self._paths)
+        until = status.now if status.ended is None else status.ended
+        return _frame(Listing(ROW, list(timeline.rows(until, live=status.alive)), {}))
 
     def value(self, name: str, at: Mapping[str, Any] | None = None) -> Any:
         """One value `STAGE.VALUE`: of the only task of a stage, or of the task `at` a point.
@@ -233,6 +274,11 @@ class Run:
     def _read(self) -> Recorded:
         return Recorded(self._paths)
 
+    def _repr_html_(self) -> str:
+        """It in a notebook: the page of `diel report`, or a card where the extra `report` is absent."""
+        read = self._read()
+        return shown(self._paths, str(read.state), read.history)
+
     def __repr__(self) -> str:
         read = self._read()
         stages = []
@@ -240,6 +286,16 @@ class Run:
             counts = read.history.stage(name).counts()
             stages.append(f"{name} {counts['done'] + counts['cached']:,}/{sum(counts.values()):,}")
         return f"<Run {self.id} {read.state}: {', '.join(stages)}>"
+
+
+def _frame(found: Listing) -> Any:
+    """A DataFrame where pandas is installed, else a list of dicts."""
+    plain = [[str(cell) if type(cell) is Artifact else cell for cell in row] for row in found.rows]
+    try:
+        import pandas  # an extra, and slow to import: only when a table is wanted
+    except ImportError:
+        return [dict(zip(found.columns, row, strict=True)) for row in plain]
+    return pandas.DataFrame(plain, columns=list(found.columns))
 
 
 def _example(read: Recorded) -> str:

@@ -9,7 +9,9 @@ promised to be (decision 033). A user's file may be a pipe or a device, which no
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import shutil
 import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -42,6 +44,33 @@ def replacing(path: str | os.PathLike[str], mode: int = 0o666) -> Iterator[Binar
     finally:
         with contextlib.suppress(OSError):
             os.unlink(part)
+
+
+@contextlib.contextmanager
+def filling(folder: Path, last: str) -> Iterator[Path]:
+    """An empty directory that becomes `folder` at the end of the block, unless the block raises.
+
+    If `folder` is there, what is in the new one is put into it, the entry `last` after all others.
+    Raises OSError, which names what is in the way, before anything is put there.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    if folder.exists() and not folder.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), os.fspath(folder))
+    part = folder.parent / f".{folder.name[:NAME]}.{os.urandom(6).hex()}.part"
+    part.mkdir()
+    try:
+        yield part
+        if not folder.exists():
+            part.rename(folder)
+            return
+        made = sorted(part.iterdir(), key=lambda path: path.name == last)
+        for path in made:
+            if (folder / path.name).exists():
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), os.fspath(folder / path.name))
+        for path in made:
+            path.rename(folder / path.name)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
 
 
 def put(path: str | os.PathLike[str], content: str | bytes, mode: int = 0o666) -> None:

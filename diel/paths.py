@@ -8,6 +8,7 @@ runs/<workflow>-<n>/
     submissions/0001.json         where controllers of the run were asked to live
     lease.json                    which controller drives the run; its mtime is the heartbeat
     snapshot.json                 the folded journal up to some offsets, for a fast status
+    timeline.json.gz              when and where attempts ran, up to some offsets, for a fast page
     journal/controller-0001.jsonl one file a controller, numbered by epoch
     journal/worker-….jsonl        one file a worker process
     requests/cancel-….json        what users asked of the controller
@@ -17,6 +18,8 @@ runs/<workflow>-<n>/
     axes/<axis>.jsonl             points of file, sample and derived axes
     tasks/<stage>/<index>/        a task's directory; later attempts get <index>.<attempt>
     logs/                         what workers capture, and Parsl's logs
+    energy/<who>.json             joules that a machine counted meanwhile
+    notices/<what>.<whom>.jsonl   what was told to whom, and what went wrong
     streams/                      items of streams and tuples; broker.json says where their broker listens
     cache.keys                    sorted cache keys of the run's committed results
 """
@@ -70,6 +73,7 @@ class RunPaths:
     lease = _Below("lease.json")
     submissions = _Below("submissions")
     snapshot = _Below("snapshot.json")
+    timeline = _Below("timeline.json.gz")
     journal = _Below("journal")
     requests = _Below("requests")
     fences = _Below("fences")
@@ -86,6 +90,10 @@ class RunPaths:
     """Job scripts of the run's controllers, and what these jobs print."""
     controller_log = _Below("logs", "controller.log")
     """The output of controllers that run unattended."""
+    energy = _Below("energy")
+    """What machines counted: a file for each controller of one machine, and for each node of a block."""
+    notices = _Below("notices")
+    """What was told to whom: a file for each address of each notice."""
     streams = _Below("streams")
     broker_log = _Below("logs", "broker.log")
     """The output of brokers."""
@@ -149,10 +157,18 @@ def shipped(kind: Literal["modules", "workflows", "schedulers", "clients"]) -> P
     return installed if installed.is_dir() else package.parent / kind
 
 
+def user_file() -> Path:
+    """What a user wants on every machine."""
+    return _settings() / "config.yaml"
+
+
+def _settings() -> Path:
+    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "diel"
+
+
 def site_folders(folder: Path) -> tuple[Path, ...]:
     """Where site files are looked for; the first with a name wins."""
-    home = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
-    return (folder / "schedulers", Path("schedulers"), home / "diel" / "schedulers", shipped("schedulers"))
+    return (folder / "schedulers", Path("schedulers"), _settings() / "schedulers", shipped("schedulers"))
 
 
 def here(paths: RunPaths) -> str:

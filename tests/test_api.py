@@ -13,6 +13,7 @@ import pytest
 
 import diel
 from diel.errors import SpecError, UsageError
+from tests.searched import search
 from tests.throwaway import Project
 
 FLOW = """
@@ -163,3 +164,25 @@ def test_a_plain_script_needs_no_main_guard(tmp_path: Path, root: Path) -> None:
         [sys.executable, script], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
     )
     assert done.stdout.splitlines() == ["imported", f"w-1: {tmp_path}/runs/w-1", "w-1 succeeded", "1.5"]
+
+
+def test_the_names_of_diel_are_listed_before_they_are_loaded() -> None:
+    asked = "import diel, sys; print(*dir(diel)); print('diel.api' in sys.modules)"
+    said = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True).stdout
+    names, loaded = said.splitlines()
+    assert {*diel.__all__, "pytorch", "tabular"} <= {*names.split()}
+    assert loaded == "False"
+
+
+def test_metrics_are_a_data_frame_and_without_pandas_a_list(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = search(tmp_path)
+    folder = done.paths.task_dir("f", 0, 1)
+    (folder / ".metrics.jsonl").write_text('{"loss": 5, "step": 2}\n')
+    run = diel.open_run(done.paths.root)
+    assert run.metrics("f").to_dict("records")[0]["value"] == 5
+    assert list(run.trials()["state"]) == ["complete"] * 3 + ["pruned", "waiting"]
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    assert run.metrics("f", at={"trial": 0})[0]["hp.x"] == 2.0
+    assert run.trials("trial")[3]["message"] == "f.loss was 200 at step 0"

@@ -30,13 +30,21 @@ import click
 import pytest
 import yaml
 
+from diel.cli.gallery import entries
 from diel.cli.main import COMMANDS, cli
 from diel.expressions import FUNCTIONS
 from diel.load import examine
 from diel.schema import schema
 from diel.states import EXIT_CODES
 
-RUN_PAGES = ("README.md", "docs/tutorial.md", "docs/searches.md", "docs/modules.md")
+RUN_PAGES = (
+    "README.md",
+    "docs/tutorial.md",
+    "docs/searches.md",
+    "docs/modules.md",
+    "docs/gallery.md",
+    "docs/seeing.md",
+)
 NOT_RUN = re.compile(
     r"make (demo|test|benchmark)|git clone|(python3 -m |\S*/?bin/)?(venv|pip install)|\. \S*activate|cd diel$"
 )
@@ -423,6 +431,39 @@ def test_the_tests_and_files_that_pages_name_are_there(root: Path) -> None:
                 assert path.rstrip("/") in files, f"{page.name}: {path}"
             for test in re.findall(r"(?<![\w/])test_\w+(?:\.py)?", named):
                 assert test in tests or f"tests/{test}" in files, f"{page.name}: {test}"
+
+
+# --- the site and its pictures --------------------------------------------------------------------
+
+
+def test_the_front_page_lists_every_page_once(root: Path) -> None:
+    """Its list is the navigation of the site; `make docs` builds that, and takes any warning for an error."""
+    text = (root / "docs" / "index.md").read_text("utf-8")
+    listed = re.findall(r"^- \[[^]]+\]\((\w[\w-]*\.md)\): \S", text, re.MULTILINE)
+    pages = {path.name for path in (root / "docs").glob("*.md")} - {"index.md"}
+    assert sorted(listed) == sorted(pages)
+
+
+def test_pictures_are_there_are_described_and_are_small(root: Path) -> None:
+    shown = set()
+    for page in (root / "README.md", *(root / "docs").glob("*.md")):
+        text = page.read_text("utf-8")
+        named = re.findall(r'(?:src|srcset)="([^"]+)"', text) + re.findall(r"!\[[^]]*\]\(([^)]+)\)", text)
+        shown |= {(page.parent / one).resolve() for one in named}
+        told = re.findall(r'<img alt="([^"]*)"', text) + re.findall(r"!\[([^]]*)\]\(", text)
+        assert len(told) == text.count("<img ") + text.count("![")
+        assert all(len(one) > 20 for one in told), page.name
+    kept = {path.resolve() for path in (root / "docs").rglob("*") if path.suffix in (".webp", ".svg")}
+    assert shown == kept
+    assert max((path.stat().st_size for path in kept), default=0) < 300_000
+
+
+def test_the_gallery_shows_every_workflow_that_ships_in_the_words_of_its_file(root: Path) -> None:
+    sections = re.split(r"^## ", (root / "docs" / "gallery.md").read_text("utf-8"), flags=re.MULTILINE)[1:]
+    shown = {one.partition("\n")[0]: " ".join(one.split()) for one in sections}
+    assert sorted(shown) == sorted(one.name for one in entries())
+    for one in entries():
+        assert f"- Needs {one.needs or 'nothing more'}; {one.takes.lower()}." in shown[one.name], one.name
 
 
 # --- the glossary ---------------------------------------------------------------------------------

@@ -54,7 +54,7 @@ WITHOUT_POLICY = {FailureClass.UPSTREAM, FailureClass.CANCELLED, FailureClass.IN
     ("table", "all_kinds"),
     [
         pytest.param(EXIT_CODES, RunState, id="exit codes"),
-        pytest.param(optuna._STATES, TrialState, id="states of Optuna"),
+        pytest.param(optuna.STATES, TrialState, id="states of Optuna"),
         pytest.param(Policies.model_fields, set(FailureClass) - WITHOUT_POLICY, id="policies"),
         pytest.param([*ENDS, JobState.TIMEOUT], ENDED, id="ends of blocks"),
         pytest.param(stages._DECIDERS, [Search.word, Loop.word], id="deciders"),

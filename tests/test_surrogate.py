@@ -125,6 +125,11 @@ def test_answers_are_those_of_the_model_and_simulations_those_of_the_module(ense
         assert speeds["all"][index] != speeds["none"][index]
 
 
+def test_what_the_service_counted_is_kept_when_it_is_gone(ensemble: Project) -> None:
+    said = (ensemble.newest().root / "services" / "serve" / "0.metrics").read_text()
+    assert 'diel_requests_total{path="/predict",code="200"} 36' in said
+
+
 def test_status_report_and_the_runs_end_tell_the_speedup(ended: tuple[Project, str]) -> None:
     made, end = ended
     for said in (end, made.diel("status")):

@@ -119,6 +119,7 @@ UNTYPED = """
       rows: {command: [echo, "${{ inputs.x }}"], inputs: {x: {from: make.rows, units: {e: kJ/mol}}}}
       huge: {command: [echo, "${{ inputs.x }}"], inputs: {x: {from: make.huge, units: kJ/mol}}}
       sharded: {over: [n], module: "made:take", inputs: {x: {from: make.array, units: kJ/mol, shard: task}}}
+      handed: {module: "made:take", params: {path: "${{ inputs.x }}"}, inputs: {x: {from: make.array, units: kJ/mol}}}
 """
 MADE = """
     import numpy
@@ -126,7 +127,7 @@ MADE = """
     def untyped():
         return {"number": 1.0, "array": numpy.ones(2), "row": {"e": 1.0}, "rows": [{"e": 1.0}], "huge": 10**400}
 
-    def take(x):
+    def take(x, path=None):
         return {"sum": 1.0}
 """
 
@@ -140,6 +141,7 @@ def test_what_the_run_shows_is_converted_or_its_task_fails_alone(tmp_path: Path)
         "rows": "a dict has no columns; make a ",
         "huge": "1000000000000000000000000000000"[:30],
         "sharded": "nothing converts a file that i",
+        "handed": "nothing converts a file whose ",
     }
     assert run.counts("right") == {"done": 1}
 

@@ -127,6 +127,15 @@ def test_lattice_constants_are_found_by_functions_of_ase(tmp_path: Path) -> None
     assert value(tmp_path, "stiffness.modulus")[2] == pytest.approx(134, rel=0.03)  # GPa, of copper
 
 
+def test_a_bench_measures_kernel_collective_and_files_each_for_itself(tmp_path: Path) -> None:
+    run("bench", tmp_path, {"default: 1.0": "default: 0.02", "default: 128": "default: 1"})
+    words = [sys.executable, "-m", "diel", "trend", "--bench", "--json"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, env=HERE, check=True)
+    measures = json.loads(done.stdout)["measures"].values()
+    assert {one["group"] for one in measures} == {"kernel", "collective", "I/O"}
+    assert all(value > 0 for one in measures for value in one["values"])
+
+
 def test_strong_and_weak_scaling_are_measured_on_as_many_ranks_as_the_points_say(tmp_path: Path) -> None:
     run("scaling", tmp_path, {"default: 150": "default: 20", "values: [64, 128]": "values: [32]"})
     table = list(csv.DictReader(Path(value(tmp_path, "report.table")).read_text("utf-8").splitlines()))

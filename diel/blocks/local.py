@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Sequence
 from concurrent.futures import Future
+from typing import TYPE_CHECKING
 
 from diel.attempt.bundle import Bundle
 from diel.attempt.reaper import mark
@@ -17,6 +19,11 @@ from diel.site import Shape
 from diel.tasks.ledger import Ledger
 from diel.values import format_duration
 
+if TYPE_CHECKING:
+    from diel.energy import EnergyMeter
+
+MEASURED_BY = ("/sys/class/powercap", "/dev/nvidiactl")
+"""Where machines have counters of their energy."""
 LONG = 5.0
 """Seconds without a worker after which `status` says what the run waits for."""
 
@@ -31,8 +38,14 @@ class ThisMachine:
         self._out: dict[int, int] = {}
         self._load = 0
         self._holding: Holding | None = None
+        self._meter = self._begin_meter() if any(map(os.path.exists, MEASURED_BY)) else None
         self._waits = False
         """Whether `status` says that workers take long to start."""
+
+    def _begin_meter(self) -> EnergyMeter | None:
+        from diel.energy import meter_for  # here: few machines tell
+
+        return meter_for(self._ledger.paths.energy / f"{self._ledger.segment.path.stem}.json")
 
     def line(self, shape: Shape) -> str:
         return ""  # all share the same cores: a task with many of them gets its turn
@@ -83,6 +96,8 @@ class ThisMachine:
 
     def tend(self, outlook: Outlook) -> None:
         """Reports problems of workers, and what the run waits for. Raises DielError if none ever started."""
+        if self._meter is not None:
+            self._meter.look()
         if self._pipes is None:
             return
         self._tell(self._pipes)
@@ -116,6 +131,8 @@ class ThisMachine:
         self.stop()
 
     def stop(self) -> None:
+        if self._meter is not None:
+            self._meter.look(now=True)
         if self._pipes is None:
             return
         with contextlib.suppress(DielError):  # the disk may be full

@@ -12,6 +12,7 @@ from diel.check.outputs import known_outputs
 from diel.check.units import not_converted, unit_flaws
 from diel.errors import did_you_mean
 from diel.graph import Edge, Key
+from diel.graph.uses import unread
 from diel.modules.annotations import OBJECTS
 from diel.modules.catalogue import Module
 from diel.modules.parameter import Parameter
@@ -150,7 +151,9 @@ def _unit_flaws(
     if made is None or wanted is None or made == wanted:
         return iter(())
     module, word = found.modules.get(edge.downstream), None if kind is None else kind.word
-    why_not = not_converted(module, str(edge.name), word, made, split=given.shard is not None)
+    why_not = not_converted(
+        module, str(edge.name), word, made, unread(found.workflow.stages[edge.downstream], str(edge.name))
+    )
     return unit_flaws(source, made, wanted, why_not)
 
 

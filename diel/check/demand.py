@@ -14,7 +14,6 @@ from itertools import chain, compress, islice, product
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from diel.artifacts import File
 from diel.check.launcher import words_of
 from diel.errors import HintedError, Problem
 from diel.expressions import Template, parse, parse_expression, parse_tree
@@ -28,6 +27,7 @@ from diel.values import format_size
 
 if TYPE_CHECKING:
     from diel.check.workflow import Checked
+    from diel.spec import Stage
 
 FEW = 2_000
 """Points up to which the demand of each is worked out as its task will do it."""
@@ -158,6 +158,16 @@ def _folded(asks: Iterable[Ask], known: _Known) -> Range:
     return some._replace(seconds=longest, core_seconds=None if "cores" in hidden else each)
 
 
+def _files(checked: Checked, stage: Stage) -> Iterator[tuple[str, Any]]:
+    paths = {label: path for label, path in stage.files.items() if isinstance(path, str)}
+    if paths:
+        from diel.artifacts import File  # here: it takes a while, and few stages have files
+
+        for label, path in paths.items():
+            if (found := checked.document.path.parent / path).exists():
+                yield label, File(found)
+
+
 def _points_of(checked: Checked, label: str) -> Points | None:
     """The points of an axis. Those of a design are not listed: as few as a glance takes are drawn for it.
 
@@ -178,9 +188,7 @@ class _Known:
         found = ((label, _points_of(checked, label)) for label in self.stage.over)
         self._points = {label: points for label, points in found if points is not None}
         self._owners = {one: label for label, points in self._points.items() for one in points.parameters}
-        folder = checked.document.path.parent
-        paths = {label: folder / path for label, path in self.stage.files.items() if isinstance(path, str)}
-        self._files = {label: File(path) for label, path in paths.items() if path.exists()}
+        self._files = dict(_files(checked, self.stage))
         later = checked.graph.handed_to(name)
         later |= {one for label in self.stage.over for one in checked.workflow.axes[label].sets}
         given = checked.hyperparameters.plain()

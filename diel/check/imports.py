@@ -48,5 +48,5 @@ def imported(checked: Checked, stages: Iterable[str]) -> Iterator[tuple[str, Pat
         if stage.is_surrounded or "PYTHONPATH" in stage.env:
             continue  # another Python or path has packages of its own
         if module.path not in known:
-            known[module.path] = imports(module.path, checked.document.path.parent)
+            known[module.path] = imports(module.path, module.folders)
         yield name, module.path, known[module.path]

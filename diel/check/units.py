@@ -26,11 +26,11 @@ def unit_flaws(source: str, made: Units, wanted: Units, why_not: Reason) -> Iter
 
 
 def not_converted(
-    module: Module | None, name: str, word: str | None, made: Units, *, split: bool
+    module: Module | None, name: str, word: str | None, made: Units, which: str | None
 ) -> Callable[[Rule], tuple[str, str] | None]:
     """Why an input of a stage cannot be converted, as far as that is known; `word` says what it is.
 
-    Values always can; files only where a Python function gets their numbers, and not in shards (`split`).
+    Values always can; files only where a Python function gets their numbers: `which` are not.
     """
 
     def why(rule: Rule) -> tuple[str, str] | None:
@@ -41,9 +41,8 @@ def not_converted(
             )
         if word not in ("file", "array", "files"):
             return f"a {word} is not converted", same
-        if module is None or split:
-            why = "for a command" if module is None else "that is read in shards"
-            return f"nothing converts a file {why}", f"{same}, and convert it in the program"
+        if module is None or which is not None:
+            return f"nothing converts a file {which}", f"{same}, and convert it in the program"
         takes = next(
             (one.takes for one in module.signature.parameters if one.name == name), frozenset({"any"})
         )

@@ -26,16 +26,20 @@ COMMANDS = {
     "run": "Run a workflow here, and watch it.",
     "submit": "Submit a workflow, and log off.",
     "status": "Show the state of a run.",
+    "view": "Look at a run while it goes on.",
     "logs": "Show what a task printed.",
     "path": "Print the directory of a task, or the path of an output.",
     "explain": "Say why a task waits, failed, was skipped or ran again.",
     "results": "Print the outputs of stages as a table.",
     "graph": "Draw the stage graph of a workflow or a run.",
     "params": "Show, set and compare the hyperparameters of a project.",
+    "compare": "Say what differs between two runs, and whether it is more than scatter.",
+    "trend": "Follow the times and results of a workflow's runs.",
     "list": "List the runs, the oldest first.",
     "cancel": "Stop a run, or some of its stages and tasks.",
     "resume": "Continue a run that was interrupted, cancelled or failed.",
-    "report": "Write a short report of a run, in Markdown.",
+    "report": "Write a report of a run: a page with charts, or Markdown.",
+    "export": "Write a run for MLflow, Optuna, TensorBoard, or as an RO-Crate.",
     "shard": "Inside a task: print this rank's or task's part of an input.",
     "stream": "Inside a task: put into streams, get from them, share tuples.",
     "client": "Print what compiles a program with diel's library for C and Fortran.",
@@ -45,7 +49,18 @@ COMMANDS = {
     "schema": "Print the JSON Schema of workflow files, for editors.",
     "completion": "Print the completion script for bash, zsh or fish.",
 }
-"""Each command, in the order of `--help`, with the first line of its help; its docstring is the rest."""
+"""Each command with the first line of its help; its docstring is the rest."""
+
+_SECTIONS = {
+    "Begin": ("init", "validate", "plan", "graph", "modules", "doctor", "schema", "completion"),
+    "Run": ("run", "submit", "resume", "cancel", "clean"),
+    "See": ("status", "view", "explain", "logs", "report", "list", "compare", "trend"),
+    "Use what a run found": ("results", "export", "path", "params"),
+}
+"""The sections of `--help`; commands that none names are the last one."""
+_WORDS = """RUN is the name of a run (`melt-3`) or of a workflow (`melt`: its newest run), or `last`;
+left out, it means `last`. TASK is `simulate/17`, or a stage and a point: `simulate depth=2.5 seed=1`.
+To begin: `diel init study`."""
 
 _ALIASES = {"ls": "list"}
 _MEANT = {
@@ -53,8 +68,10 @@ _MEANT = {
     **dict.fromkeys(("start", "exec"), "`diel run FILE` runs a workflow"),
     **dict.fromkeys(("stop", "kill", "abort"), "`diel cancel [RUN]` stops a run"),
     **dict.fromkeys(("rm", "remove", "delete"), "`diel clean RUN` removes a run"),
+    "diff": "`diel compare RUN RUN` compares two runs, `diel params diff` their hyperparameters",
     **dict.fromkeys(("continue", "restart", "retry"), "`diel resume [RUN]` continues a run"),
     **dict.fromkeys(("ps", "show", "info"), "`diel status [RUN]` shows a run, `diel list` all"),
+    **dict.fromkeys(("watch", "top", "ui", "dashboard"), "`diel view [RUN]` shows a run as it goes on"),
     **dict.fromkeys(("dag", "draw"), "`diel graph FILE` draws a workflow"),
     "dryrun": "`diel plan FILE` shows what would run",
     "help": "`diel --help` lists the commands, `diel COMMAND --help` explains one",
@@ -84,8 +101,12 @@ class Commands(click.Group):
         return super().get_command(context, name)
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+        named = {name for names in _SECTIONS.values() for name in names}
+        sections = {**_SECTIONS, "More": tuple(name for name in COMMANDS if name not in named)}
+        for section, names in sections.items():
+            if there := [(name.ljust(10), COMMANDS[name]) for name in names if name in COMMANDS]:
+                with formatter.section(section):
+                    formatter.write_dl(there)
 
     def resolve_command(
         self, context: click.Context, args: list[str]
@@ -102,7 +123,7 @@ class Commands(click.Group):
         return super().resolve_command(context, args)
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Commands, epilog=_WORDS, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="diel")
 @click.option("--debug", is_flag=True, envvar="DIEL_DEBUG", help="Show a traceback with an error.")
 @click.pass_context

@@ -71,6 +71,12 @@ fail_fast_option = click.option(
     "--fail-fast", is_flag=True, help="Begin nothing more after the first failure; what runs may end."
 )
 
+sized_option: Decorator = click.option(
+    "--sized-by",
+    metavar="RUN",
+    help="Ask for memory, walltime and cores as `diel explain RUN STAGE` advises.",
+)
+
 
 class Asked(TypedDict):
     """What `workflow_options` give a command, as `prepare` takes it."""

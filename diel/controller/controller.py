@@ -47,6 +47,7 @@ from diel.tasks.stage_run import StageRun
 
 if TYPE_CHECKING:
     from diel.attempt.bundle import Request
+    from diel.controller.notify import Notices
     from diel.controller.stopping import Stopping
     from diel.journal.records import WorkerFacts
 
@@ -90,6 +91,7 @@ class Controller:
         look = f"see {paths.blocks}, and `diel doctor --site {plan.site.name} --job`"
         advice = look if plan.executor == "blocks" else ""
         self._intake = Intake(self._stages, self._ledger, self._dispatcher, plan.fits, advice)
+        self._notices = self._make_notices() if run_file.tells else None
         self._stopping: Stopping | None = None
         """Decides whether failures stop a stage or the run."""
         self._limbo: list[tuple[int, Future[bytes], float]] = []
@@ -98,6 +100,11 @@ class Controller:
         self._is_let_go = False
         self._born = self._last_beat = time.clock_gettime(time.CLOCK_BOOTTIME)
         self._last_poll = self._last_snapshot = time.monotonic()
+
+    def _make_notices(self) -> Notices | None:
+        from diel.controller.notify import notices_for  # here: few runs tell anybody
+
+        return notices_for(self._ledger, self.plan.site, self.run_file)
 
     def _make_backend(self) -> ThisMachine | Blocks:
         if self.plan.executor != "blocks":
@@ -183,7 +190,11 @@ class Controller:
         self._backend.stop()
         self._end_processes()
         clear_up(self.paths)
+        if self._notices is not None:
+            self._notices.end(state)
         self._ledger.close(state)
+        if self._notices is not None:
+            self._notices.close()
 
     def abandon(self) -> None:
         """Kills the run's processes on this machine, for a process that ends at once; blocks continue."""
@@ -356,6 +367,8 @@ class Controller:
                 self._intake.read_news()  # workers of an earlier controller report to nobody
                 self._dispatcher.drop_settled()
             self._backend.tend(Outlook(self._backlog(), frozenset(self._intake.excluded), self._needed()))
+            if self._notices is not None:
+                self._notices.tend()
             waiting, self._limbo = self._limbo, []
             for lost in waiting:
                 self._take(*lost)

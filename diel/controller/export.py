@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from diel.artifacts.artifact import digest_of, files_below
 from diel.check.export import own_files
@@ -22,12 +23,13 @@ from diel.copying import STEP, copy_file
 from diel.errors import DielError
 from diel.files import reason
 from diel.paths import RunPaths
-from diel.results import Recorded
-from diel.results.view import RunView
 from diel.spec import Workflow
 from diel.tasks.export import Delivery, Exports
 from diel.tasks.ledger import Ledger
 from diel.tasks.stage_run import StageRun
+
+if TYPE_CHECKING:
+    from diel.results import Recorded
 
 THREADS = 4
 
@@ -216,6 +218,8 @@ def export_again(run: Recorded) -> int:
 
     Raises DielError where that cannot be done.
     """
+    from diel.results.view import RunView  # here: a run that begins has no results to read
+
     source, paths = Path(run.run_file.source), run.paths
     view, document = RunView(run), run.document
     modules = {name: module for name in run.workflow.stages if (module := view.module(name)) is not None}

@@ -25,7 +25,7 @@ from diel.errors import DielError, UsageError
 from diel.files import put
 from diel.journal.snapshot import read_run
 from diel.load.rendering import kept_templates
-from diel.paths import RunPaths
+from diel.paths import RunPaths, user_file
 from diel.plan import Plan, make_plan
 from diel.project.lease import take
 from diel.project.requests import set_aside
@@ -37,6 +37,7 @@ from diel.scheduler.inside import END
 from diel.search.searcher import refuse_unsearchable
 from diel.site import Site, find_program, find_site, missing
 from diel.spec.rendering import Filling
+from diel.spec.sizing import apply_sizes
 from diel.version import __version__
 
 TIMES = 5
@@ -77,6 +78,10 @@ def create(
     Raises UsageError where it cannot run, or the scheduler takes no such job, before anything is made.
     """
     refuse_unrunnable(plan)
+    if plan.site.notify or user_file().exists():
+        from diel.site.notify import addresses  # here: few runs tell anybody
+
+        addresses(plan.site, user_file())
     begin_at = manner.get("begin_at")
     if begin_at is not None and begin_at not in plan.workflow.stages:
         raise UsageError(f"no stage '{begin_at}'; stages: {', '.join(plan.workflow.stages)}")
@@ -104,6 +109,8 @@ def create(
             source=str(document.path.absolute()),
             cwd=str(Path.cwd()),
             site=plan.site.name,
+            notify_file=plan.site.file if plan.site.notify else "",
+            user_file=str(user_file().absolute()) if user_file().exists() else "",
             hyperparameters=given.plain(),
             origins={name: value.origin for name, value in given.values.items()},
             sources={name: value.source for name, value in given.values.items()},
@@ -180,6 +187,7 @@ def plan_again(paths: RunPaths, site: Site | None = None) -> Plan:
         kept=kept_values(run_file),
         templates={name: Filling(*kept) for name, kept in run_file.templates.items()},
     )
+    apply_sizes(checked.workflow, run_file.sizes)
     return make_plan(checked, site or read_kept_site(paths))
 
 
@@ -208,7 +216,7 @@ def keep_site(paths: RunPaths, site: Site) -> None:
         put(paths.site, site.model_dump_json(indent=1))
     except OSError as error:
         raise UsageError(f"{paths.run_id}: cannot write there: {error.strerror}") from error
-    _change_run_file(paths, site=site.name)
+    _change_run_file(paths, site=site.name, notify_file=site.file if site.notify else "")
 
 
 def _change_run_file(paths: RunPaths, **changes: Any) -> None:

@@ -38,6 +38,13 @@ EXTRAS = {
     "ase": ("ase",),
     "units": ("pint",),
     "uv": ("uv",),
+    "report": ("vl-convert-python",),
+    "view": ("textual", "plotext"),
+    "notify": ("apprise",),
+    "gpu": ("nvidia-ml-py",),
+    "mlflow": ("mlflow-skinny", "sqlalchemy", "alembic"),
+    "tensorboard": ("tensorboard",),
+    "rocrate": ("rocrate",),
 }
 LEAST_PYTHON = (3, 11)
 LEAST_SPACE = 1 << 30

@@ -18,10 +18,12 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from types import FrameType
 
 from diel.attempt.block import own_node
 from diel.attempt.reaper import kill_marked
+from diel.energy import EnergyMeter, meter_for
 from diel.errors import JournalError
 from diel.executors.orphans import Orphans
 from diel.executors.scratch import VARIABLE, Scratch
@@ -51,6 +53,7 @@ class NodeKeeper:
         self._scratch = Scratch()
         self._pool: subprocess.Popen[bytes] | None = None
         self._can_stop = False
+        self._meter: EnergyMeter | None = None
         self._asked = False
         self._ending = False
         self._given_up = False
@@ -64,6 +67,10 @@ class NodeKeeper:
         guard, alive = self._begin_guard()
         signal.signal(signal.SIGTERM, self._on_signal)
         signal.signal(signal.SIGUSR1, self._on_signal)
+        if self._environ.get("DIEL_RUN_DIR"):
+            place = Path(self._environ["DIEL_RUN_DIR"]) / "energy"
+            block = self._environ.get("DIEL_BLOCK", "")
+            self._meter = meter_for(place / f"{block}-{own_node(self._environ)}.json")
         threading.Thread(target=self._watch, daemon=True).start()
         try:
             code = self._work()
@@ -72,6 +79,8 @@ class NodeKeeper:
             code = ENDED if self._ending else 0
         finally:
             self._clear()
+        if self._meter is not None:
+            self._meter.look(now=True)
         os.close(alive)
         os.waitpid(guard, 0)  # it must not remove what a later controller begins here
         # From here on SIGTERM may end this process: there is nothing left to clear.
@@ -136,6 +145,8 @@ class NodeKeeper:
         """In a thread of its own: looks whether to change to another controller, or to end."""
         while True:
             time.sleep(LOOK)
+            if self._meter is not None:
+                self._meter.look()
             with contextlib.suppress(OSError, JournalError):  # a full disk, perhaps: the next look may tell
                 self._orphans.look()
                 self._given_up = self._orphans.are_given_up()

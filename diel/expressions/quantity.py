@@ -17,10 +17,11 @@ from diel.errors import HintedError
 from diel.values import format_duration, format_size, parse_duration, parse_size
 
 _NUMBER = r"[0-9]+(?:\.[0-9]+)?"
-_LITERAL = re.compile(
+_LITERAL = (
     rf"'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\""
     rf"|(?<![\w.])(?:(?P<size>{_NUMBER}\s?(?:[kKMGTP]i?)?B)|(?P<duration>(?:{_NUMBER}(?:ms|s|m|h|d))+))(?![\w.])"
 )
+"""Compiled when an expression has one, for it takes a while."""
 
 
 class Undefined(HintedError):
@@ -166,7 +167,7 @@ def literals(text: str) -> tuple[str, dict[int, Quantity]]:
         found[match.start()] = Quantity(read(match[0]), int(size), int(not size))
         return "_" * len(match[0])
 
-    return _LITERAL.sub(name, text), found
+    return re.sub(_LITERAL, name, text), found
 
 
 def size(value: Any) -> Quantity:

@@ -1,1 +1,1 @@
-"""What runs beside the tasks that use it: services and streams."""
+"""What stays up, or flows, beside the tasks that use it."""

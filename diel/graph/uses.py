@@ -116,6 +116,16 @@ def expression_references(here: Key, stage: Stage) -> Iterator[tuple[Key, tuple[
                 yield key, reference
 
 
+def unread(stage: Stage, name: str) -> str | None:
+    """Which files an input's are that no function gets the numbers of; None where it may."""
+    if stage.module is None:
+        return "for a command"
+    if stage.inputs[name].shard is not None:
+        return "that is read in shards"
+    references = (reference[:2] for _, reference in expression_references((), stage))
+    return "whose path an expression hands on" if ("inputs", name) in references else None
+
+
 def templates(here: Key, stage: Stage) -> Iterator[tuple[Key, Template | ExpressionError]]:
     """Each text of a stage that holds expressions, or why it does not parse, with its key."""
     for key, value in texts(stage):

@@ -18,6 +18,7 @@ from typing import Any, Literal, NamedTuple, cast
 
 from diel.errors import HintedError, ModuleError, Problem, UsageError, did_you_mean
 from diel.extensions import MODULES, entry_points_of
+from diel.modules.beside import enter, files_of
 from diel.modules.definition import Absent, find_spec, follow, method_of, read_object
 from diel.modules.signature import Signature, SignatureError, read_signature, read_source
 from diel.paths import shipped
@@ -53,6 +54,14 @@ class Module(NamedTuple):
     """The workflow's own, from which a file beside it imports others; None for all else."""
 
     @property
+    def folders(self) -> tuple[Path, ...]:
+        """From where its file imports others of a user: for `modules/a/b.py`, `modules/a` and `modules`."""
+        if self.folder is not None or self.import_name is not None:
+            return () if self.folder is None else (self.folder,)
+        below = self.reference.partition(":")[0].count(".")
+        return tuple(dict.fromkeys((self.path.parent, self.path.parents[below])))
+
+    @property
     def packaged(self) -> bool:
         """Whether it is named by its place in a package that is installed, and not Python's own."""
         return self.origin == "installed" and ":" in self.reference and not _is_pythons(self.reference)
@@ -74,7 +83,8 @@ def find(reference: str, folders: Sequence[Path]) -> Module:
         path = folder.joinpath(*name.split(".")).with_suffix(".py")
         if os.path.exists(path) and not os.path.isdir(path):  # reading it shows what is not an ordinary file
             _refuse_private(reference, function)
-            return _usable(reference, path, function, None, _origin(folder, folders))
+            found = _usable(reference, path, function, None, _origin(folder, folders))
+            return found if found.origin == "shipped" else _with_files(found)
     if function and folders and (beside := _beside(reference, name, function, folders[0].parent)):
         return beside
     point = None if function else entry_points_of(MODULES).get(reference)
@@ -112,7 +122,14 @@ def _beside(reference: str, name: str, function: str, folder: Path) -> Module | 
     finally:
         sys.path.remove(str(folder))
     alone = "." not in name and found.path == path == places[0]
-    return found._replace(origin="workflow", folder=folder, import_name=None if alone else name)
+    return _with_files(found._replace(origin="workflow", folder=folder, import_name=None if alone else name))
+
+
+def _with_files(module: Module) -> Module:
+    """A module whose digest is also that of the user's files that it imports."""
+    files = files_of(module.path, module.folders)
+    digests = [module.digest, *map(digest_of, files)]
+    return module._replace(digest=blake2b("".join(digests).encode()).hexdigest()) if files else module
 
 
 def _refuse_private(reference: str, function: str | None) -> None:
@@ -276,10 +293,7 @@ def load_function(module: Module) -> Callable[..., Any]:
 
     Raises ModuleError where the import fails or there is no such function.
     """
-    if module.folder is not None and str(module.folder) not in sys.path:
-        # Before other packages, as for a script; after Python's own, which a `random.py` must not replace.
-        places = (place for place, entry in enumerate(sys.path) if entry.endswith("-packages"))
-        sys.path.insert(next(places, len(sys.path)), str(module.folder))
+    enter(module.folders, first=module.folder is not None)
     return _load(module.path, module.function, module.import_name, module.digest)
 
 

@@ -11,10 +11,13 @@ from pydantic import Field, ValidationError
 from diel.errors import UsageError
 from diel.files import read_file
 from diel.files import reason as why
-from diel.paths import RunPaths
+from diel.paths import RunPaths, user_file
 from diel.spec import SpecModel
 
 MAX_WORKFLOW = 2**26
+
+Sizes = Mapping[str, Mapping[str, Any]]
+"""What stages ask for by an earlier run's usage, instead of what their workflow says."""
 
 
 class Manner(TypedDict, total=False):
@@ -23,6 +26,7 @@ class Manner(TypedDict, total=False):
     use_cache: bool
     begin_at: str | None
     fail_fast: bool
+    sizes: Sizes
 
 
 class RunFile(SpecModel):
@@ -34,6 +38,10 @@ class RunFile(SpecModel):
     """The workflow file, absolute."""
     cwd: str
     site: str
+    notify_file: str = ""
+    """The file of its site, if that says whom to tell: each controller reads it anew."""
+    user_file: str = ""
+    """The user's own, if there was one: a job does not know where such files are."""
     hyperparameters: dict[str, Any]
     origins: dict[str, str]
     """Of each value: default, project, file or command line."""
@@ -50,11 +58,17 @@ class RunFile(SpecModel):
     """The templates of files as they were: the parts of a Filling."""
     fail_fast: bool = False
     """Whether nothing more is begun after the first failure (`run --fail-fast`)."""
+    sizes: Sizes = Field(default_factory=dict)
     created: float
     host: str
     user: str
     diel: str
     python: str
+
+    @property
+    def tells(self) -> bool:
+        """Whether somebody may want to be told what happens."""
+        return bool(self.notify_file or self.user_file) or user_file().exists()
 
     @property
     def folder(self) -> Path:

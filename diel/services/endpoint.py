@@ -54,6 +54,11 @@ def endpoint_file(paths: RunPaths, stage: str, index: int) -> Path:
     return paths.services / stage / f"{index}.json"
 
 
+def counts_file(paths: RunPaths, stage: str, index: int) -> Path:
+    """What a replica last said at /metrics, in Prometheus' text format: for those who ask when it is gone."""
+    return paths.services / stage / f"{index}.metrics"
+
+
 def message_file(paths: RunPaths, stage: str, index: int, attempt: int, word: str) -> Path:
     """What the worker of a replica is told: to STOP it, or newer INPUTS."""
     return paths.services / stage / f"{index}.{attempt}.{word}"

@@ -20,6 +20,7 @@ from diel.spec.policy import Rule as Rule
 from diel.spec.resources import Resources as Resources
 from diel.spec.service import Ready as Ready
 from diel.spec.service import Service as Service
+from diel.spec.service import never_ends as never_ends
 from diel.spec.stage import Kind as Kind
 from diel.spec.stage import Retries as Retries
 from diel.spec.stage import Stage as Stage

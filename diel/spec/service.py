@@ -90,6 +90,11 @@ class Service(SpecModel):
             yield Flaw(message, "write reload: true", ("reload",))
 
 
+def never_ends(stage: SpecModel) -> bool:
+    """Whether the tasks of a stage stay up until they are stopped."""
+    return getattr(stage, "service", None) is not None
+
+
 def service_flaws(stage: SpecModel, *, beside: bool, mpi: bool) -> Iterator[Flaw]:
     """What a stage says that does not go with a service."""
     for key in ("outputs", "publishes", "max_failures", "timeout", "checkpoint", "surrogate"):

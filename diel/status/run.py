@@ -71,6 +71,10 @@ class Status:
     environments: Mapping[str, str] = field(default_factory=dict)
     """What its programs run in, by name, in a few words."""
 
+    energy: Mapping[str, Any] | None = None
+    """What its machines used, as far as they counted it."""
+    notices: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """What was told to whom."""
     exports: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """What was copied out of the run, by STAGE.OUTPUT."""
 
@@ -130,8 +134,10 @@ class Status:
             "scheduler": {"silent": self.silent, "since": self.silent_since},
             "trouble": self.trouble,
             "staging": dict(self.staging),
+            "energy": None if self.energy is None else dict(self.energy),
             **({"environments": dict(self.environments)} if self.environments else {}),
             **({"exports": dict(self.exports)} if self.exports else {}),
+            **({"notices": dict(self.notices)} if self.notices else {}),
         }
 
 
@@ -215,10 +221,24 @@ def fold_status(paths: RunPaths, reader: Reader) -> Status:
         staging=history.staging,
         environments=environments_in(paths) if paths.environments.exists() else {},
         exports=history.exports,
+        energy=_energy(paths) if paths.energy.exists() else None,
+        notices=_notices(paths) if paths.notices.exists() else {},
         axes=axes_of(paths, history, now, driven=driven) if history.axes else (),
         streams=streams_of(paths) if paths.streams.exists() else {},
         services=services_of(paths, driven=driven) if paths.services.exists() else (),
     )
+
+
+def _energy(paths: RunPaths) -> dict[str, Any] | None:
+    from diel.status.energy import energy_of  # here: few machines tell
+
+    return energy_of(paths)
+
+
+def _notices(paths: RunPaths) -> dict[str, dict[str, Any]]:
+    from diel.status.notify import notices_of  # here: few runs tell anybody
+
+    return notices_of(paths)
 
 
 def _run_document(paths: RunPaths) -> dict[str, Any]:

@@ -43,9 +43,21 @@ class Section(NamedTuple):
     """Of a run's end: whether it uses the feature, and its lines."""
 
 
-def _asked(status: Status) -> dict[str, Any]:
+def asked_first(status: Status) -> dict[str, Any]:
     """What was answered instead of computed, by the stage that asks."""
     return {stage.name: stage.surrogate for stage in status.stages if stage.surrogate is not None}
+
+
+def _notice_lines(status: Status) -> list[str]:
+    from diel.status.notify import notice_lines  # here: few runs tell anybody
+
+    return notice_lines(status.notices)
+
+
+def _energy_lines(status: Status, view: View) -> list[str]:
+    from diel.status.energy import energy_text  # here: few machines tell
+
+    return [f"energy: {energy_text(status.energy)}"] if status.energy or view.show_all else []
 
 
 SECTIONS = (
@@ -72,9 +84,9 @@ SECTIONS = (
     Section(used=lambda status: status.services, lines=lambda status, view: service_lines(status.services)),
     Section(used=lambda status: status.streams, lines=lambda status, view: stream_lines(status.streams)),
     Section(
-        used=_asked,
-        lines=lambda status, view: surrogate_lines(_asked(status)),
-        report=lambda status: surrogate_report(_asked(status)),
+        used=asked_first,
+        lines=lambda status, view: surrogate_lines(asked_first(status)),
+        report=lambda status: surrogate_report(asked_first(status)),
         summary=(History.asks_first, lambda history: surrogate_lines(surrogates_of(history))),
     ),
     Section(
@@ -86,5 +98,11 @@ SECTIONS = (
         lines=lambda status, view: export_lines(status.exports),
         report=lambda status: ("", *export_lines(status.exports)),
         summary=(History.has_exports, lambda history: export_lines(history.exports)),
+    ),
+    Section(used=lambda status: True, lines=_energy_lines),
+    Section(
+        used=lambda status: status.notices,
+        lines=lambda status, view: _notice_lines(status),
+        report=lambda status: ("", *_notice_lines(status)),
     ),
 )

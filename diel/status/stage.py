@@ -37,6 +37,8 @@ class StageStatus:
     """Failed tasks that others went on without, as a search or `min_success` allows."""
     dropped: Mapping[str, int] = field(default_factory=dict)
     """By output, how many tasks' artifacts were deleted after use."""
+    usage: Mapping[str, float] = field(default_factory=dict)
+    """What the committed attempts used together."""
     surrogate: SurrogateStatus | None = None
     """If its tasks ask before they run."""
 
@@ -59,6 +61,7 @@ class StageStatus:
             **({"void": self.void} if self.void else {}),
             **({"held": {"rule": self.held[0], "why": self.held[1]}} if self.held else {}),
             **({"dropped": dict(self.dropped)} if self.dropped else {}),
+            **({"usage": {key: round(value, 6) for key, value in self.usage.items()}} if self.usage else {}),
             **({} if self.surrogate is None else {"surrogate": self.surrogate.document()}),
         }
 
@@ -91,5 +94,6 @@ def _stage_status(name: str, stage: StageHistory, state: RunState, history: Hist
         omitted=stage.never,
         tolerated=len(stage.tolerated),
         dropped={output: len(tasks) for output, tasks in stage.dropped.items()},
+        usage=stage.usage,
         surrogate=None if stage.surrogate is None else surrogate_of(history, stage.surrogate),
     )

@@ -28,7 +28,8 @@ def stopped_lines(stages: Iterable[Stopped]) -> list[str]:
     for name, (rule, why), counts in stages:
         left = sum(counts[state.label] for state in _UNTRIED)
         how = "is held" if rule == "hold" else "was stopped"
-        lines.append(f"{name} {how}: {' '.join(why.split())}; {counted(left, 'task')} not tried")
+        untried = f"; {counted(left, 'task')} not tried" if left else ""
+        lines.append(f"{name} {how}: {' '.join(why.split())}{untried}")
     return lines
 
 

@@ -241,7 +241,7 @@ class Plain(Quiet):
             news = [f"{r.name} {r.good:,}/{r.total_text}" for r in rows if not r.complete and r.good]
             news = list(filter(None, [*news, blocks_text(meter.plan, history)])) or ["running"]
             self._tell(now, ", ".join(filter(None, [*news, meter.time_left_text(history)])))
-            self.say([f"        {line}" for line in axis_lines(axes, WIDE, 1)])
+            self.say([f"        {line}" for line in axis_lines(axes, WIDE, 1)] if axes else [])
 
     def _tell_ends(self, axes: Sequence[AxisStatus], now: float) -> None:
         for axis in axes:

@@ -236,7 +236,7 @@ COMPILED = """
       build:
         command: |
           BEGIN
-          cc -O1 -o flow $(PYTHON -m diel client) ${{ files.source }}
+          TMPDIR=. cc -O1 -o flow $(PYTHON -m diel client) ${{ files.source }}
         files: {source: HERE/flow.c}
         outputs: {program: {path: flow}}
       make:

@@ -53,6 +53,12 @@ def test_a_package_that_is_not_here_is_told_before_anything_runs(
     project.diel("validate", "flow.yaml")  # it may run elsewhere
 
 
+def test_a_file_that_imports_a_package_of_its_own_name_means_the_package(project: Project) -> None:
+    project.module("no_such_code", "import no_such_code\ndef run() -> int:\n    return 1\n")
+    project.workflow('stages: {fit: {module: "no_such_code:run"}}')
+    assert "imports 'no_such_code', which is not installed" in project.diel("plan", "flow.yaml", code=2)
+
+
 @pytest.mark.parametrize(
     "line", ["import json", "import xml.dom", "import sys; sys.path.append('x'); import no_such"]
 )

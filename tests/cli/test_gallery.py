@@ -70,7 +70,7 @@ def test_one_of_a_package_is_copied_with_its_modules_and_files(package: Path, tm
     assert "It needs the extra search." in said
     assert "cd study && diel run relax.yaml" in said
     study = tmp_path / "mine" / "study"
-    assert {path.name for path in study.iterdir()} == {"relax.yaml", "pot.dat"}
+    assert {path.name for path in study.iterdir()} == {"relax.yaml", "pot.dat", "diel.schema.json"}
     project.diel("init", "--from", "shaken:own", "study")
     assert (study / "modules" / "local.py").is_file()
     project.diel("run", "study/own.yaml")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -149,6 +150,11 @@ def test_a_mistake_of_diels_is_told_as_one_and_not_as_a_damaged_journal(
     assert "report it with what `diel --debug status w-1` prints" in said.err
     assert f"diel {diel.__version__}, Python 3." in said.err
     assert "Traceback" not in said.err
+
+
+def test_the_help_lists_every_command_once_in_some_section(capsys: pytest.CaptureFixture[str]) -> None:
+    listed = re.findall(r"^  (\w+) +\S", call(capsys, "--help").out, re.MULTILINE)
+    assert sorted(name for name in listed if name in COMMANDS) == sorted(COMMANDS)
 
 
 def test_the_help_and_the_version_load_no_command() -> None:

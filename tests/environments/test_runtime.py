@@ -84,7 +84,7 @@ def test_a_directory_that_an_image_of_charliecloud_lacks_is_mounted_by_one_above
 ) -> None:
     stand_in(tmp_path, "ch-run", "")
     image = tmp_path / "image"
-    for place in ("work", "full/of", "data"):
+    for place in ("lab", "full/of", "data"):
         (image / place).mkdir(parents=True)
     contained, env = Contained(str(image), "charliecloud"), {"PATH": str(tmp_path)}
 
@@ -94,7 +94,7 @@ def test_a_directory_that_an_image_of_charliecloud_lacks_is_mounted_by_one_above
         assert words[-3:] == ("--cd=/tmp/t", str(image), "--")
         return [word for word in words if word.startswith("--bind")]
 
-    assert binds("/tmp/x", "/data", "/work/a/b", "/work/a/c") == ["--bind=/data:/data", "--bind=/work:/work"]
+    assert binds("/tmp/x", "/data", "/lab/a/b", "/lab/a/c") == ["--bind=/data:/data", "--bind=/lab:/lab"]
     with pytest.raises(NoContainer, match="no directory /full/x to mount on: mkdir -p"):
         binds("/full/x")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import click
 import pytest
@@ -212,7 +213,7 @@ def test_a_watch_off_a_terminal_tells_when_a_block_moves_on(
         run.end("succeeded")
 
     steps = iter([lambda: block(run, "1-0"), finish])
-    monkeypatch.setattr("diel.cli.commands.status.time.sleep", lambda seconds: next(steps)())
+    monkeypatch.setattr("diel.cli.commands.status.time", SimpleNamespace(sleep=lambda _: next(steps)()))
     said = call(capsys, "status", "--watch").out
     assert said.index("pending: Priority") < said.index("n0")
 

@@ -10,12 +10,12 @@ from typing import BinaryIO
 
 import click
 
-from diel.cli.attempt import PRINTED, AttemptOutput, find_output
 from diel.cli.chosen import named_tasks, one_task
 from diel.cli.options import runs_option
 from diel.cli.target import complete_task, run_and_rest
 from diel.journal.segment import Reader
 from diel.journal.snapshot import read_run
+from diel.results.printed import PRINTED, AttemptOutput, find_output
 from diel.states import TaskState
 from diel.status import fold_status
 from diel.status.columns import paint, printable

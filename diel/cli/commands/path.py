@@ -6,13 +6,13 @@ from pathlib import Path
 
 import click
 
-from diel.cli.attempt import find_output
 from diel.cli.chosen import one_task
 from diel.cli.options import runs_option
 from diel.cli.target import complete_task, run_and_rest, targets
 from diel.errors import DielError, UsageError, did_you_mean
 from diel.journal.snapshot import read_run
 from diel.paths import RunPaths
+from diel.results.printed import find_output
 
 
 @click.command("path")

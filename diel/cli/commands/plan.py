@@ -12,7 +12,7 @@ import click
 
 from diel.check.imports import refuse_missing
 from diel.cli.commands.validate import tasks_text
-from diel.cli.options import Asked, json_option, workflow_options
+from diel.cli.options import Asked, json_option, sized_option, workflow_options
 from diel.errors import counted
 from diel.plan import Plan, StagePlan, prepare
 from diel.project.submission import Home
@@ -43,9 +43,17 @@ WIDTH = 72
     type=click.Choice(list(HOMES)),
     help="Where `diel submit --home` would put the controller, instead of where the site says.",
 )
-def command(as_json: bool, with_scripts: bool, home: Home | None, **asked: Unpack[Asked]) -> int:
+@sized_option
+def command(
+    as_json: bool, with_scripts: bool, home: Home | None, sized_by: str | None, **asked: Unpack[Asked]
+) -> int:
     """Nothing is run. Core-hours are a bound: every task at its longest, by `walltime` or `timeout`."""
-    plan = _at_home(prepare(**asked), home)
+    plan = prepare(**asked)
+    if sized_by is not None:
+        from diel.cli.sizing import sized  # few runs are
+
+        plan, _ = sized(plan, sized_by, asked["runs"])
+    plan = _at_home(plan, home)
     if plan.checked.modules and not plan.site.scheduled:
         refuse_missing(plan.checked)
     if as_json:

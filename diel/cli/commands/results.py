@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import click
@@ -15,10 +15,12 @@ from diel.cli.target import complete_stage, run_and_rest, run_argument, targets
 from diel.errors import UsageError, counted
 from diel.project.runs import find_run
 from diel.report import write_report
-from diel.results import Recorded, make_table, summarize
+from diel.results import Recorded, list_metrics, list_usage, make_table, summarize
 from diel.results.rows import stage_and_output
 from diel.table import Listing, render, write_csv, write_parquet
 from diel.values import json_value
+
+_PAGES = (".html", ".htm")
 
 
 @click.command("results")
@@ -30,8 +32,17 @@ from diel.values import json_value
 @json_option
 @click.option("--parquet", type=click.Path(path_type=Path), metavar="FILE", help="Write a Parquet file.")
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Only the first N rows.")
+@click.option("--metrics", is_flag=True, help="What a stage's tasks reported while they ran, step by step.")
+@click.option("--usage", is_flag=True, help="What each attempt used: processor time, memory, bytes.")
 def command(
-    words: tuple[str, ...], runs: Path, as_csv: bool, as_json: bool, parquet: Path | None, limit: int | None
+    words: tuple[str, ...],
+    runs: Path,
+    as_csv: bool,
+    as_json: bool,
+    parquet: Path | None,
+    limit: int | None,
+    metrics: bool,
+    usage: bool,
 ) -> int:
     """Each axis parameter and each output is a column.
 
@@ -41,9 +52,13 @@ def command(
         diel results last train                   all that `train` makes
         diel results last train.loss test.score   joined along the axes they share
         diel results train.loss depth=2.5         only the tasks with that depth
+        diel results train --metrics              what its tasks reported, a row a value
+        diel results train --usage                what its attempts used, a row an attempt
 
     A file is shown by its path. Tasks without a result are left out, and counted on stderr.
     """
+    if metrics and usage:
+        raise UsageError("--metrics and --usage are two tables: choose one")
     if as_csv + as_json + (parquet is not None) > 1:
         raise UsageError("--csv, --json and --parquet are three ways to print: choose one")
     paths, named = run_and_rest(runs, words)
@@ -51,7 +66,9 @@ def command(
     groups = targets(named)
     wanted = [target.word.partition("/")[0] for target in groups]
     at = {name: value for target in groups for name, value in point_of(run, target).items()}
-    table = _empty(run, wanted) if as_json else None
+    table = _empty(run, wanted) if as_json and not (metrics or usage) else None
+    if metrics or usage:
+        table = _metrics(run, wanted, limit, at) if metrics else list_usage(run, wanted, limit, at)
     if table is None:
         table = make_table(run, wanted, limit, at) if wanted else summarize(run)
     if parquet is not None:
@@ -66,15 +83,21 @@ def command(
         missing = dict(table.missing)
         document = {"run": paths.run_id, "columns": table.columns, "rows": rows, "missing": missing}
         click.echo(json.dumps(document))
-    elif not table.rows and not wanted:
+    elif not table.rows and not wanted and not usage:
         click.echo(f"{paths.run_id} ({run.state}) has no results yet; `diel status` shows its state")
     else:
         click.echo("\n".join(render(table)))
-        if not wanted:
+        if not wanted and not usage:
             click.echo(f"\nsee one with `diel results {paths.run_id} {table.rows[0][0]}`")
     for text in table.missing.values():
         click.echo(text, err=True)
     return 0
+
+
+def _metrics(run: Recorded, wanted: Sequence[str], limit: int | None, at: Mapping[str, str]) -> Listing:
+    if len(wanted) != 1:
+        raise UsageError("--metrics are those of one stage: diel results [RUN] STAGE --metrics")
+    return list_metrics(run, wanted[0], limit, at)
 
 
 def _empty(run: Recorded, wanted: Sequence[str]) -> Listing | None:
@@ -92,15 +115,30 @@ def _empty(run: Recorded, wanted: Sequence[str]) -> Listing | None:
 @click.command("report")
 @run_argument
 @output_option
+@click.option("--public", is_flag=True, help="Leave out host, user and paths; only for a page.")
 @runs_option
-def report(run: str, output: Path | None, runs: Path) -> int:
+def report(run: str, output: Path | None, public: bool, runs: Path) -> int:
     """Its state and stages, the best trial or the Pareto front of each search, the course of each loop, what
-    failed, and where the results are. It goes to stdout if no file is named.
+    failed, and where the results are, as Markdown; it goes to stdout if no file is named.
+
+    \b
+        diel report -o run.html              a page with charts, in one file that needs no network
+        diel report -o run.html --public     the same to hand on: without host, user and paths
     """
-    if output is not None and output.suffix.lower() not in ("", ".md", ".markdown", ".txt"):
-        other = "-o report.md; programs such as pandoc make other formats of it"
-        raise UsageError(f"{output}: a report is Markdown, and not {output.suffix}: {other}")
+    kind = "" if output is None else output.suffix.lower()
+    if kind not in ("", ".md", ".markdown", ".txt", *_PAGES):
+        other = "-o run.html makes a page, -o report.md Markdown"
+        raise UsageError(f"{output}: a report is a page or Markdown, and not {kind}: {other}")
+    if public and kind not in _PAGES:
+        raise UsageError("--public is for a page: diel report -o run.html --public")
     paths = find_run(runs, run)
+    if output is not None and kind in _PAGES:
+        from diel.page.document import page  # a page alone needs these
+        from diel.page.seen import Seen
+
+        put(page(Seen(paths, public=public)).removesuffix("\n"), output)
+        click.echo(f"{output}: the page of {paths.run_id}; open it in a browser")
+        return 0
     put(write_report(Recorded(paths)).removesuffix("\n"), output)
     if output is not None:
         click.echo(f"{output}: the report of {paths.run_id}")

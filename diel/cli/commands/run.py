@@ -8,9 +8,17 @@ import click
 
 from diel.blocks.script import NeverRuns
 from diel.check.command import remarks
-from diel.cli.options import Asked, anew_options, dry_run_option, fail_fast_option, workflow_options
+from diel.cli.options import (
+    Asked,
+    anew_options,
+    dry_run_option,
+    fail_fast_option,
+    sized_option,
+    workflow_options,
+)
 from diel.controller.start import discard, start
 from diel.plan import prepare
+from diel.project.run_file import Sizes
 from diel.terminal.progress import drive
 
 
@@ -19,21 +27,40 @@ from diel.terminal.progress import drive
 @anew_options
 @fail_fast_option
 @dry_run_option
+@sized_option
 @click.option("-q", "--quiet", is_flag=True, help="Show no progress, only failures and the end.")
 def command(
-    begin_at: str | None, no_cache: bool, fail_fast: bool, quiet: bool, dry_run: bool, **asked: Unpack[Asked]
+    begin_at: str | None,
+    no_cache: bool,
+    fail_fast: bool,
+    quiet: bool,
+    dry_run: bool,
+    sized_by: str | None,
+    **asked: Unpack[Asked],
 ) -> int:
     """Results of earlier runs are reused if nothing that they depend on has changed."""
+    fresh = not asked["runs"].exists()
+    plan = prepare(**asked)
+    sizes: Sizes = {}
+    if sized_by is not None:
+        from diel.cli.sizing import sized  # few runs are
+
+        plan, sizes = sized(plan, sized_by, asked["runs"])
     if dry_run:
         from diel.cli.commands.plan import lines_of  # which a run does not need
 
-        click.echo("\n".join(lines_of(prepare(**asked))))
+        click.echo("\n".join(lines_of(plan)))
         return 0
-    fresh = not asked["runs"].exists()
-    plan = prepare(**asked)
     for problem in remarks(plan.checked.document):
         click.echo(f"warning: {problem}", err=True)
-    controller = start(plan, asked["runs"], use_cache=not no_cache, begin_at=begin_at, fail_fast=fail_fast)
+    controller = start(
+        plan,
+        asked["runs"],
+        use_cache=not no_cache,
+        begin_at=begin_at,
+        fail_fast=fail_fast,
+        sizes=sizes,
+    )
     try:
         return drive(controller, quiet=quiet)
     except NeverRuns:

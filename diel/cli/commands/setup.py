@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
-import shutil
 from pathlib import Path
 
 import click
@@ -18,6 +18,10 @@ from diel.errors import HintedError, UsageError
 STARTER = Path(__file__).parents[2] / "starter"
 """The project to copy: a workflow, a module, a page that says what to do."""
 FIRST = "workflow.yaml"
+SCHEMA = Path("diel.schema.json")
+"""What editors read, in the project's folder."""
+_WORKFLOW = re.compile(rb"^diel:", re.MULTILINE)
+_LINE = b"# yaml-language-server:"
 INSTRUCTIONS = {
     "bash": 'add to ~/.bashrc:  eval "$(diel completion bash)"',
     "zsh": 'add to ~/.zshrc, after compinit:  eval "$(diel completion zsh)"',
@@ -30,27 +34,23 @@ INSTRUCTIONS = {
 @click.option("--from", "workflow", metavar="NAME", help="A workflow that ships, with its modules and files.")
 @click.option("--list", "listed", is_flag=True, help="Show what ships: what it does, needs, and takes.")
 def init(directory: Path, workflow: str | None, listed: bool) -> None:
-    """Makes it in DIR, or here: a small sweep, a Python module of your own, a fit. No existing file is
-    overwritten.
+    """Makes it in DIR, or here: a small sweep, a Python module of your own, a fit; and the schema with which
+    editors complete keys. No existing file is overwritten.
     """
     if listed:
         click.echo(_listing())
         return
     files = _starter() if workflow is None else _shipped(workflow)
-    there = [place for place, path in files.items() if _differs(directory / place, path)]
+    made = {place: _for_editors(place, path.read_bytes()) for place, path in files.items()}
+    there = [place for place, content in made.items() if _differs(directory / place, content)]
     if there:
         raise UsageError(
             f"{directory / there[0]} already exists, and `diel init` overwrites nothing; name a new directory"
         )
-    for place, path in files.items():
-        target = directory / place
-        try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(path, target)
-            shutil.copymode(path, target)
-        except OSError as error:
-            raise UsageError(f"cannot write {target}: {error.strerror}") from error
-        click.echo(f"  {target}")
+    for place, content in made.items():
+        _write(directory / place, content, files[place].stat().st_mode)
+    if not os.path.lexists(directory / SCHEMA):
+        _write(directory / SCHEMA, f"{_schema()}\n".encode())
     go_there = "" if directory.resolve() == Path.cwd() else f"cd {shlex.quote(str(directory))} && "
     first, path = next(iter(files.items()))
     needs = "" if workflow is None else needs_of(path)
@@ -58,12 +58,41 @@ def init(directory: Path, workflow: str | None, listed: bool) -> None:
     click.echo(f"Now: {go_there}diel run {first}")
 
 
-def _differs(there: Path, path: Path) -> bool:
-    """Whether something else than the file is there already."""
+def _for_editors(place: Path, content: bytes) -> bytes:
+    """A file of the project; a workflow begins with the line by which editors find its schema."""
+    if place.suffix not in (".yaml", ".yml") or _WORKFLOW.search(content) is None or _LINE in content:
+        return content
+    return f"{_editor_line(os.path.relpath(SCHEMA, place.parent))}\n".encode() + content
+
+
+def _editor_line(schema: str | Path) -> str:
+    """The YAML language server reads it (VS Code, Neovim, Emacs, Helix), and JetBrains' editors do."""
+    return f"# yaml-language-server: $schema={schema}"
+
+
+def _schema() -> str:
+    from diel.schema import schema  # a shell that asks for its completion shall not wait for it
+
+    return json.dumps(schema(), indent=2, ensure_ascii=False)
+
+
+def _differs(there: Path, content: bytes) -> bool:
+    """Whether something else is there already."""
     try:
-        return os.path.lexists(there) and there.read_bytes() != path.read_bytes()
+        return os.path.lexists(there) and there.read_bytes() != content
     except OSError:
         return True
+
+
+def _write(target: Path, content: bytes, mode: int | None = None) -> None:
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(content)
+        if mode is not None:
+            target.chmod(mode)
+    except OSError as error:
+        raise UsageError(f"cannot write {target}: {error.strerror}") from error
+    click.echo(f"  {target}")
 
 
 def _starter() -> dict[Path, Path]:
@@ -92,8 +121,8 @@ def _listing() -> str:
 @click.command("schema")
 @output_option
 def print_schema(output: Path | None) -> int:
-    """With it, an editor completes keys and marks mistakes while you write. With the YAML
-    language server (VS Code's YAML extension, Neovim, Emacs, Helix):
+    """With it, an editor completes keys and marks mistakes while you write. `diel init` sets this up; for
+    other files (VS Code's YAML extension, JetBrains' editors, Neovim, Emacs, Helix):
 
     \b
         diel schema -o diel.schema.json
@@ -105,12 +134,9 @@ def print_schema(output: Path | None) -> int:
 
     `diel validate` checks more than a schema can say.
     """
-    from diel.schema import schema  # a shell that asks for its completion shall not wait for it
-
-    put(json.dumps(schema(), indent=2, ensure_ascii=False), output)
+    put(_schema(), output)
     if output is not None:
-        line = f"# yaml-language-server: $schema={output}"
-        click.echo(f"{output}: begin workflow files with `{line}`", err=True)
+        click.echo(f"{output}: begin workflow files with `{_editor_line(output)}`", err=True)
     return 0
 
 

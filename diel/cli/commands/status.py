@@ -40,6 +40,7 @@ from diel.status.tasks import (
     tasks_by_state,
     tasks_text,
 )
+from diel.status.usage import stage_usage_text
 from diel.values import format_duration
 
 if TYPE_CHECKING:
@@ -335,6 +336,7 @@ def _stage_view(
             "state": status.state.value,
             "tasks": {state.label: pairs for state, pairs in tasks.items()},
             "omitted": omitted,
+            "usage": stage.usage,
             "failures": [failure_document(record) for record in failures],
         }
         return json.dumps(document)
@@ -350,6 +352,8 @@ def _stage_view(
         rows.append([paint("omitted", dim=True), f"{stage.never:,}", tasks_text(omitted, limit)])
     head = f"{paint(status.run, bold=True)} {name}: {counted(stage.expected, 'task')}"
     lines = [head, *columns(rows, right=(1,))]
+    if used := stage_usage_text(stage.usage):
+        lines.append(f"used: {used}")
     if running:
         of = len(running) < sum(last - first + 1 for first, last in tasks[TaskState.RUNNING])
         lines += ["", f"running: {', '.join(named_tasks(reader.paths, name, running))}{' …' if of else ''}"]

@@ -52,7 +52,7 @@ rank_option = click.option(
 # --- streams ---------------------------------------------------------------------------------------
 
 
-@command.command("put", cls=Piping)
+@command.command("put", cls=Piping, short_help="Put items into a stream.")
 @click.argument("name")
 @click.argument("file", type=click.File("r", encoding="utf-8"), default="-")
 @click.option("--npy", type=click.Path(path_type=Path, exists=True), multiple=True, help="An array to put.")
@@ -145,7 +145,7 @@ def _arrays(files: tuple[Path, ...]) -> Iterator[Any]:
             raise UsageError(f"{path}: not an array in numpy's format: {error}") from error
 
 
-@command.command("get", cls=Piping)
+@command.command("get", cls=Piping, short_help="Print the items of a stream as they come.")
 @click.argument("name")
 @click.option(
     "--count", type=click.IntRange(min=1), help="Stop after so many items; exit code 1 if fewer come."
@@ -167,7 +167,8 @@ def get(
     """Print the items of the stream NAME as they come, one JSON value on each line, until it ends.
 
     With a PROGRAM, hands them to its standard input; the exit code is the program's. Exit code 4 where the
-    stream is broken: it lacks items, for a task that puts into it failed, and this task has no result.
+    stream is broken: it lacks items, because a task that puts into it
+    failed; this task then has no result.
     Called again in the same task it continues after what it printed before. An array is printed as {"dtype",
     "shape", "data"}, bytes as {"base64"}. With --npy an item that is an array goes to a file of its own, and
     its path is printed.
@@ -245,7 +246,7 @@ def _as_json(item: Any) -> Any:
     return item
 
 
-@command.command("commit")
+@command.command("commit", short_help="Mark the items got so far as done.")
 @click.argument("name")
 @rank_option
 def commit(name: str, rank: int | None) -> None:
@@ -253,7 +254,7 @@ def commit(name: str, rank: int | None) -> None:
     _consumer(rank, name).commit()
 
 
-@command.command("operate")
+@command.command("operate", short_help="Do many operations in one process.")
 @rank_option
 def operate(rank: int | None) -> int:
     """Stay, and do one operation for each line of standard input; print an answer line for each.
@@ -279,12 +280,12 @@ def operate(rank: int | None) -> int:
 # --- the tuple space -------------------------------------------------------------------------------
 
 
-@command.group("space")
+@command.group("space", short_help="Put, read and take tuples.")
 def space() -> None:
     """Put, read and take tuples: a KEY is a JSON list, in which null matches anything."""
 
 
-@space.command("put")
+@space.command("put", short_help="Add a tuple.")
 @click.argument("key")
 @click.argument("value")
 @rank_option
@@ -294,7 +295,7 @@ def put_tuple(key: str, value: str, rank: int | None) -> None:
     _space(rank).put(_json("KEY", key), _json("VALUE", text))
 
 
-@space.command("read")
+@space.command("read", short_help="Print the oldest tuple that matches.")
 @click.argument("pattern")
 @rank_option
 @timeout_option

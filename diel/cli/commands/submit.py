@@ -17,6 +17,7 @@ from diel.cli.options import (
     dry_run_option,
     fail_fast_option,
     json_option,
+    sized_option,
     workflow_options,
 )
 from diel.controller.home import Unanswered, has_come, submit_new
@@ -24,6 +25,7 @@ from diel.errors import DielError
 from diel.paths import RunPaths, here
 from diel.plan import Plan, prepare
 from diel.project.lease import read_lease
+from diel.project.run_file import Sizes
 from diel.project.submission import Home, Submission
 from diel.site.find import detect
 from diel.status import read_status
@@ -47,6 +49,7 @@ SOON = 3.0
 )
 @json_option
 @dry_run_option
+@sized_option
 def command(
     begin_at: str | None,
     no_cache: bool,
@@ -54,6 +57,7 @@ def command(
     home: Home | None,
     as_json: bool,
     dry_run: bool,
+    sized_by: str | None,
     **asked: Unpack[Asked],
 ) -> int:
     """Its controller lives where the site says: as a process of its own on this host, in a small job, or
@@ -61,6 +65,11 @@ def command(
     """
     asked["site"] = asked["site"] or os.environ.get("DIEL_SITE") or detect()
     plan = prepare(**asked)
+    sizes: Sizes = {}
+    if sized_by is not None:
+        from diel.cli.sizing import sized  # few runs are
+
+        plan, sizes = sized(plan, sized_by, asked["runs"])
     if dry_run:
         from diel.cli.commands.plan import lines_of  # which a submission does not need
 
@@ -68,7 +77,13 @@ def command(
         return 0
     with patience(plan, as_json=as_json):
         paths, made = submit_new(
-            plan, asked["runs"], home=home, use_cache=not no_cache, begin_at=begin_at, fail_fast=fail_fast
+            plan,
+            asked["runs"],
+            home=home,
+            use_cache=not no_cache,
+            begin_at=begin_at,
+            fail_fast=fail_fast,
+            sizes=sizes,
         )
     return tell(paths, plan, made, as_json=as_json)
 

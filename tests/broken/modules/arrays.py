@@ -40,6 +40,9 @@ def scale(factor: float) -> dict:
     return {"scaled": 2 * factor}
 
 
+def of_array(t: np.ndarray, path: str = "") -> dict: ...
+
+
 def of_path(path: Path) -> dict: ...
 
 

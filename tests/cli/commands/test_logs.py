@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -81,7 +82,7 @@ def test_following_goes_on_through_a_retry_until_the_task_has_ended(
         run.work("start", 0, attempt=2).output(0, 2, stdout="three\n").done(0, attempt=2)
 
     steps = iter([go_on])
-    monkeypatch.setattr("diel.cli.commands.logs.time.sleep", lambda seconds: next(steps)())
+    monkeypatch.setattr("diel.cli.commands.logs.time", SimpleNamespace(sleep=lambda _: next(steps)()))
     said = call(capsys, "logs", "a/0", "--follow")
     assert said.out == "one\ntwo\nthree\n"
 

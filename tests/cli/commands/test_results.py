@@ -151,3 +151,24 @@ def test_what_cannot_be_is_told(
     result = call(capsys, "report", *words)
     assert (result.code, result.out) == (code, "")
     assert said in result.err
+
+
+def test_metrics_are_printed_as_a_table_and_as_json(run: Handmade, capsys: Capture) -> None:
+    folder = run.paths.task_dir("sim", 2, 1)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / ".metrics.jsonl").write_text('{"step": 5, "loss": 0.25}\n{"step": 6, "loss": NaN}\n')
+    said = call(capsys, "results", "last", "sim", "--metrics", "--limit", "1")
+    assert said.out.splitlines()[2].split() == ["sim/2", "mild", "1", "loss", "5", "0.25"]
+    assert said.err == "2 of 3 tasks of 'sim' have reported nothing\n"
+    document = json.loads(call(capsys, "results", "sim", "--metrics", "--json").out)
+    assert [row["value"] for row in document["rows"]] == [0.25, None]
+    assert call(capsys, "results", "sim", "t=cold", "--metrics").err.startswith("1 of 1 task of 'sim'")
+
+
+def test_metrics_are_those_of_one_stage(run: Handmade, capsys: Capture) -> None:
+    for words in ([], ["sim", "end"]):
+        said = call(capsys, "results", "last", *words, "--metrics")
+        assert (said.code, said.err) == (
+            2,
+            "error: --metrics are those of one stage: diel results [RUN] STAGE --metrics\n",
+        )

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import jsonschema
 import pytest
+import yaml
 
 from diel.cli.commands.setup import STARTER
 from diel.schema import schema
@@ -42,8 +45,33 @@ def test_it_copies_all_files_and_says_what_to_type(workspace: Path, capsys: Capt
     said = call(capsys, "init", "my study")
     assert said.code == 0
     assert said.out.rstrip().endswith("cd 'my study' && diel run workflow.yaml")
-    assert files(workspace / "my study") == files(STARTER)
-    assert "workflow.yaml" in files(STARTER)
+    made, shipped = files(workspace / "my study"), files(STARTER)
+    assert json.loads(made.pop("diel.schema.json")) == schema()
+    assert made.pop("workflow.yaml").endswith(shipped.pop("workflow.yaml"))
+    assert made == shipped
+
+
+def test_an_editor_finds_the_schema_of_a_workflow_and_the_workflow_fits_it(
+    workspace: Path, capsys: Capture
+) -> None:
+    call(capsys, "init", "study")
+    call(capsys, "init", "--from", "corresponding_states", "study")
+    for name in ("workflow.yaml", "corresponding_states.yaml", "relax.yaml"):
+        text = (workspace / "study" / name).read_text()
+        named = re.fullmatch(r"# yaml-language-server: \$schema=(\S+)", text.partition("\n")[0])
+        assert named is not None, name
+        checked = json.loads((workspace / "study" / named[1]).read_text())
+        jsonschema.validate(yaml.safe_load(text), checked)
+        with pytest.raises(jsonschema.ValidationError, match="'axis' was unexpected"):
+            jsonschema.validate(yaml.safe_load(text.replace("axes:", "axis:", 1)), checked)
+
+
+def test_it_may_be_said_again_and_keeps_a_schema_that_is_there(workspace: Path, capsys: Capture) -> None:
+    call(capsys, "init")
+    Path("diel.schema.json").write_text("mine")
+    assert call(capsys, "init").code == 0
+    assert Path("diel.schema.json").read_text() == "mine"
+    assert Path("workflow.yaml").read_text().count("yaml-language-server") == 1
 
 
 def test_here_is_where_it_is_made_without_a_name(workspace: Path, capsys: Capture) -> None:

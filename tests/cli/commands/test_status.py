@@ -6,6 +6,7 @@ import json
 import signal
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -125,7 +126,7 @@ def test_watching_shows_what_changes_until_the_run_ends(
         run.done(1).done(2).done(3)
         run.end("succeeded")
 
-    monkeypatch.setattr("diel.cli.commands.status.time.sleep", go_on)
+    monkeypatch.setattr("diel.cli.commands.status.time", SimpleNamespace(sleep=go_on))
     said = call(capsys, "status", "--watch", "--interval", "100ms", "--exit-code")
     assert said.code == 0
     assert "w-1 running" in said.out

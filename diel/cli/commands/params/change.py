@@ -32,7 +32,7 @@ Known = tuple[str, Workflow]
 """A workflow that the project knows, from its file or from a run of it."""
 
 
-@click.command("set")
+@click.command("set", short_help="Set values that later runs begin with, or remove them.")
 @click.argument("words", nargs=-1, required=True, metavar="NAME=VALUE...")
 @click.option("--unset", is_flag=True, help="Remove the project's values of these names.")
 @click.option(
@@ -128,7 +128,7 @@ def _value(name: str, text: str, known: Sequence[Known]) -> Any:
 # --- promoting ------------------------------------------------------------------------------------
 
 
-@click.command("promote")
+@click.command("promote", short_help="Make the best trial's values those of later runs.")
 @run_argument
 @click.option("--axis", metavar="NAME", help="The search, if the run has several.")
 @click.option("--trial", type=click.IntRange(min=0), metavar="N", help="A trial that is not the best one.")

@@ -42,7 +42,7 @@ class Event:
     """The stages of a run or trial whose tasks read it."""
 
 
-@click.command("history")
+@click.command("history", short_help="Show the values over time.")
 @click.argument("name", required=False)
 @runs_option
 @json_option
@@ -126,7 +126,7 @@ def _lines(events: list[Event], runs: Path) -> Iterator[str]:
 # --- two runs -------------------------------------------------------------------------------------
 
 
-@click.command("diff")
+@click.command("diff", short_help="Show where two runs differ.")
 @click.argument("first", metavar="A", shell_complete=complete_run)
 @click.argument("second", metavar="[B]", default=PROJECT, shell_complete=complete_run)
 @runs_option

@@ -67,7 +67,7 @@ class ShownParams(TypedDict):
     unreadable: list[str]
 
 
-@click.command("show")
+@click.command("show", short_help="Show those of a workflow FILE or a RUN.")
 @click.argument("target", default="last", metavar="[FILE|RUN]", shell_complete=complete_run)
 @settings_options
 @runs_option
