@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from datetime import datetime
 from itertools import islice
-from typing import Any
+from typing import Any, TypeGuard
 
 _WORDS: dict[str, Any] = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL")),
@@ -94,6 +94,11 @@ def as_float(number: float) -> float:
         return float(number)
     except OverflowError:
         return math.inf if number > 0 else -math.inf
+
+
+def is_finite(value: Any) -> TypeGuard[int | float]:
+    """Whether it is a finite number that fits a float; truth values are none."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(as_float(value))
 
 
 def parse_duration(value: Any) -> float:

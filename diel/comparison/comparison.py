@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from diel.comparison.environment import facts_of
-from diel.comparison.scatter import Shift, paired, unpaired
+from diel.comparison.scatter import Shift, middle, paired, unpaired
 from diel.comparison.side import Ended, Point, Side, point_name
 from diel.results import Recorded
 from diel.states import RunState
-from diel.values import clock, format_duration
+from diel.values import clock, format_duration, is_finite
 
 JITTER = 0.1
 """Seconds by which a single task can be late for no reason of its own, as machines that are shared are."""
@@ -181,16 +181,7 @@ def _times(stage: str, first: Ended, second: Ended) -> Times:
         before, after = ([math.log(max(t, _LEAST)) for t in times] for times in (one, other))
         pairs = [b - a for a, b in zip(before, after, strict=False)]
         shift = paired(pairs) if points else unpaired(before, after)
-    return Times(stage, tasks, cached, len(points), (median(one), median(other)), shift)
-
-
-def median(values: list[float]) -> float | None:
-    """The middle one; None of none."""
-    ordered = sorted(values)
-    half = len(ordered) // 2
-    if not ordered:
-        return None
-    return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
+    return Times(stage, tasks, cached, len(points), (middle(one), middle(other)), shift)
 
 
 # --- results ----------------------------------------------------------------------------------------
@@ -223,12 +214,8 @@ def _text(value: Any) -> str:
 
 def _numbers(values: Mapping[Point, Any]) -> dict[Point, float]:
     """The values, if they are finite numbers; those that are not are left out if any is."""
-    found = {point: value for point, value in values.items() if _is_finite(value)}
+    found = {point: value for point, value in values.items() if is_finite(value)}
     return {point: float(value) for point, value in found.items()}
-
-
-def _is_finite(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _mean(values: Mapping[Point, float]) -> float | None:

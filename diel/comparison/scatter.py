@@ -10,7 +10,8 @@ the values' distribution, but that the differences of pairs lie evenly around th
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from statistics import median
 from typing import NamedTuple
 
 LEVEL = 0.05
@@ -57,7 +58,7 @@ def paired(differences: Sequence[float]) -> Shift:
         spread = math.sqrt(count * (count + 1) * (2 * count + 1) / 24)
         place = int(count * (count + 1) / 4 - _NORMAL * spread)
     low, high = _ends(means, place, count * (count + 1) / 2)
-    return Shift(_median(means), low, high, _signed_ranks(differences) if count > 1 else None)
+    return Shift(median(means), low, high, _signed_ranks(differences) if count > 1 else None)
 
 
 def unpaired(first: Sequence[float], second: Sequence[float]) -> Shift:
@@ -71,7 +72,7 @@ def unpaired(first: Sequence[float], second: Sequence[float]) -> Shift:
     else:
         place = int(m * n / 2 - _NORMAL * math.sqrt(m * n * (m + n + 1) / 12))
     low, high = _ends(differences, place, m * n)
-    return Shift(_median(differences), low, high, _rank_sum(first, second) if m + n > 2 else None)
+    return Shift(median(differences), low, high, _rank_sum(first, second) if m + n > 2 else None)
 
 
 # --- the tests ------------------------------------------------------------------------------------
@@ -176,6 +177,7 @@ def _thin(ordered: list[float]) -> list[float]:
     return [ordered[int((place + 0.5) * len(ordered) / _MOST)] for place in range(_MOST)]
 
 
-def _median(ordered: Sequence[float]) -> float:
-    half = len(ordered) // 2
-    return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
+def middle(values: Iterable[float]) -> float | None:
+    """The median; None of none."""
+    found = [*values]
+    return median(found) if found else None

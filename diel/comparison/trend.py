@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import median
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from diel.comparison.scatter import middle
 from diel.comparison.side import Ended, Point, Side, point_name
 from diel.errors import DielError, UsageError, did_you_mean
 from diel.paths import RunPaths
 from diel.project.runs import all_runs
 from diel.results import Recorded
 from diel.results.rows import stage_and_output
+from diel.values import is_finite
 
 MOST_POINTS = 12
 """Tasks of a stage up to which each point is followed by itself; of more the median is."""
@@ -147,7 +148,7 @@ def _measures(figures: Sequence[dict[str, Ended]], groups: dict[str, str]) -> It
         each = [figure.get(stage) for figure in figures]
         group = groups.get(stage, "")
         if not group:
-            times = (None if one is None else _middle(one.seconds.values()) for one in each)
+            times = (None if one is None else middle(one.seconds.values()) for one in each)
             yield Measure(f"{stage} time", tuple(times), group)
         names = dict.fromkeys(name for one in each if one is not None for name in one.values)
         for name in names:
@@ -158,11 +159,7 @@ def _measures(figures: Sequence[dict[str, Ended]], groups: dict[str, str]) -> It
 def _numbers(ended: Ended, name: str) -> dict[Point, float]:
     """What tasks made that this run computed: what is from the cache was measured before."""
     own = ((point, value) for point, value in ended.values.get(name, {}).items() if point in ended.seconds)
-    return {
-        point: float(value)
-        for point, value in own
-        if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    }
+    return {point: float(value) for point, value in own if is_finite(value)}
 
 
 def _of_output(name: str, columns: Sequence[dict[Point, float]], group: str) -> Iterator[Measure]:
@@ -170,17 +167,12 @@ def _of_output(name: str, columns: Sequence[dict[Point, float]], group: str) -> 
     if not points:
         return
     if len(points) > MOST_POINTS:
-        yield Measure(name, tuple(_middle(column.values()) for column in columns), group)
+        yield Measure(name, tuple(middle(column.values()) for column in columns), group)
         return
     for point in points:
         told = point_name(point)
         values = tuple(column.get(point) for column in columns)
         yield Measure(f"{name} ({told})" if told else name, values, group)
-
-
-def _middle(values: Any) -> float | None:
-    found = list(values)
-    return median(found) if found else None
 
 
 def _is_wanted(one: Measure, wanted: Sequence[str], figures: Sequence[dict[str, Ended]]) -> bool:

@@ -8,13 +8,13 @@ from contextlib import closing
 
 from diel.attempt.reaper import kill_marked
 from diel.blocks.leftovers import Leftovers, end_jobs
-from diel.controller.start import read_kept_site
 from diel.journal.segment import Reader, SegmentWriter
 from diel.journal.snapshot import read_run
 from diel.journal.stage_history import ranges
 from diel.paths import RunPaths
 from diel.project.lease import beat, take
 from diel.scheduler import JobState
+from diel.site import read_kept_site
 from diel.states import RunState
 from diel.status import Status
 

@@ -29,13 +29,13 @@ from diel.paths import RunPaths, user_file
 from diel.plan import Plan, make_plan
 from diel.project.lease import take
 from diel.project.requests import set_aside
-from diel.project.run_file import Manner, RunFile, read_kept_workflow, read_run_file, reason
+from diel.project.run_file import Manner, RunFile, read_kept_workflow, read_run_file
 from diel.project.runs import create_run, make_newest, mend_run
 from diel.registry import kept_values
 from diel.scheduler import Job, JobState, scheduler_named
 from diel.scheduler.inside import END
 from diel.search.searcher import refuse_unsearchable
-from diel.site import Site, find_program, find_site, missing
+from diel.site import Site, find_program, find_site, missing, read_kept_site
 from diel.spec.rendering import Filling
 from diel.spec.sizing import apply_sizes
 from diel.version import __version__
@@ -236,14 +236,6 @@ def keep_fail_fast(paths: RunPaths, *, wanted: bool) -> None:
     """
     if wanted != read_run_file(paths).fail_fast:
         _change_run_file(paths, fail_fast=wanted)
-
-
-def read_kept_site(paths: RunPaths) -> Site:
-    """The site as it was when the run was made. Raises UsageError if it cannot be read."""
-    try:
-        return Site.model_validate_json(paths.site.read_bytes())
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{paths.run_id}: its site cannot be read: {reason(error)}") from error
 
 
 def refuse_unreachable(site: Site) -> None:

@@ -6,11 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from diel.errors import UsageError
 from diel.explain.demand import wanted_by
 from diel.explain.text import tail
 from diel.project.submission import awaited
 from diel.results import Recorded
-from diel.site import Shape, Site, lacks, shape_of
+from diel.site import Shape, Site, lacks, read_kept_site, shape_of
 from diel.states import RunState
 from diel.status import blocks_of
 from diel.status.blocks import ended_badly, is_hopeless, is_live, reason_of
@@ -156,8 +157,8 @@ def _why_none(site: Site, shape: Shape, live: Sequence[BlockFacts]) -> str:
 def _site(run: Recorded) -> Site | None:
     """The site as it was when the run was made; None if it has no scheduler, or cannot be read."""
     try:
-        site = Site.model_validate_json(run.paths.site.read_bytes())
-    except (OSError, ValueError):
+        site = read_kept_site(run.paths)
+    except UsageError:
         return None
     return site if site.scheduled else None
 

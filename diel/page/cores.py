@@ -6,12 +6,10 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from pydantic import ValidationError
-
-from diel.errors import DielError, UsageError
+from diel.errors import DielError
 from diel.page.seen import Seen
+from diel.site import read_kept_site
 from diel.site.shape import Shape, ask_of, cores_of
-from diel.site.site import Site
 from diel.timeline.bins import Bins
 
 
@@ -25,17 +23,9 @@ class Allotment(NamedTuple):
     ended: float
 
 
-def site_of(seen: Seen) -> Site:
-    """The site as it was when the run was made. Raises UsageError where that is not to be read."""
-    try:
-        return Site.model_validate_json(seen.paths.site.read_bytes())
-    except (OSError, ValidationError, ValueError) as error:
-        raise UsageError(f"{seen.paths.run_id}: its site cannot be read: {seen.paths.site}") from error
-
-
 def task_cores(seen: Seen) -> dict[str, int]:
     """The cores of one task, by stage; those of a stage that cannot be known are missing."""
-    site, found = site_of(seen), {}
+    site, found = read_kept_site(seen.paths), {}
     for name, stage in seen.run.workflow.stages.items():
         try:
             ask = ask_of(site, stage)
@@ -47,7 +37,7 @@ def task_cores(seen: Seen) -> dict[str, int]:
 
 def held(seen: Seen) -> list[Allotment]:
     """What the run held so far, the oldest first."""
-    site, end = site_of(seen), seen.until
+    site, end = read_kept_site(seen.paths), seen.until
     if not site.scheduled:
         cores = sum(cores_of(pool) for pool in site.pools.values())
         return [Allotment("this machine", 1, cores, *times) for times in _driven(seen, end)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import shlex
 from collections.abc import Iterator
 
 from diel.errors import DielError, counted
@@ -105,7 +104,7 @@ def left_text(seen: Seen) -> str | None:
 
 def _asked(seen: Seen, file: RunFile) -> Iterator[tuple[str, str]]:
     status = seen.status
-    yield "command", command_line(file)
+    yield "command", file.command_line
     yield "began", "" if status.began is None else clock(status.began)
     if not status.state.live and status.ended is not None:
         yield "ended", clock(status.ended)
@@ -116,16 +115,3 @@ def _asked(seen: Seen, file: RunFile) -> Iterator[tuple[str, str]]:
         yield "directory", str(seen.paths.root)
     if status.uses:
         yield "uses results of", ", ".join(status.uses)
-
-
-def command_line(file: RunFile) -> str:
-    """What a user would type to ask for the same."""
-    words = ["diel", "run", file.source.rpartition("/")[2], "--site", file.site]
-    for setting in file.settings:
-        words += ["--set", setting]
-    for name in file.params_files:
-        words += ["--params", name.rpartition("/")[2]]
-    words += [] if file.use_cache else ["--no-cache"]
-    words += ["--from", file.begin_at] if file.begin_at else []
-    words += ["--fail-fast"] if file.fail_fast else []
-    return shlex.join(words)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypedDict
@@ -69,6 +70,20 @@ class RunFile(SpecModel):
     def tells(self) -> bool:
         """Whether somebody may want to be told what happens."""
         return bool(self.notify_file or self.user_file) or user_file().exists()
+
+    @property
+    def command_line(self) -> str:
+        """What asks for the same, typed where it was asked for."""
+        source = Path(self.source)
+        here = source.relative_to(self.cwd) if source.is_relative_to(self.cwd) else source
+        words = ["diel", "run", str(here)]
+        words += [word for setting in self.settings for word in ("--set", setting)]
+        words += [word for file in self.params_files for word in ("--params", file)]
+        words += [] if self.site == "local" else ["--site", self.site]
+        words += [] if self.use_cache else ["--no-cache"]
+        words += ["--fail-fast"] if self.fail_fast else []
+        words += ["--from", self.begin_at] if self.begin_at else []
+        return shlex.join(words)
 
     @property
     def folder(self) -> Path:

@@ -12,7 +12,8 @@ from diel.results.picked import picked_tasks
 from diel.results.recorded import Recorded
 from diel.states import TaskState
 from diel.table import Listing
-from diel.tasks.metrics import FILE, Metric, Metrics, is_number
+from diel.tasks.metrics import FILE, Metric, Metrics
+from diel.values import is_finite
 
 
 def list_metrics(
@@ -84,7 +85,7 @@ def curves(run: Recorded, stage: str, wanted: Container[int]) -> dict[int, dict[
     """The numbers that tasks reported, by task and metric; of two at one step the later attempt's counts."""
     found: dict[int, dict[str, Curve]] = {}
     for index, _, metric in reported(run, stage, wanted):
-        if is_number(metric.value):
+        if is_finite(metric.value):
             curve = found.setdefault(index, {}).setdefault(metric.name, {})
             curve[metric.step] = float(metric.value), metric.time
     return found

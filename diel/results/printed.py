@@ -9,9 +9,9 @@ from diel.errors import JournalError, UsageError, counted
 from diel.journal.segment import Reader
 from diel.paths import RunPaths
 from diel.states import TaskState
+from diel.tasks.metrics import FILE
 
 PRINTED = ("stdout", "stderr")
-METRICS = ".metrics.jsonl"
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class AttemptOutput:
         """The file of one kind, wherever it is now."""
         kept = self.folder / kind
         if kept.exists() or self.capture is None or kind not in PRINTED:
-            return self.folder / METRICS if kind == "metrics" else kept
+            return self.folder / FILE if kind == "metrics" else kept
         return self.capture.with_name(f"{self.capture.name}.{kind}")
 
 

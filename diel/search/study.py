@@ -16,7 +16,8 @@ from optuna.importance import (
     PedAnovaImportanceEvaluator,
     get_param_importances,
 )
-from optuna.trial import FrozenTrial, create_trial
+from optuna.storages import BaseStorage
+from optuna.trial import FrozenTrial
 
 from diel.journal.axis_history import Trial
 from diel.search.optuna import STATES, distribution
@@ -39,63 +40,102 @@ class Importance(NamedTuple):
     """How many complete ones it rests on."""
 
 
+def begin_study(
+    name: str, objectives: Iterable[tuple[str, bool | None]], storage: BaseStorage | None = None
+) -> optuna.Study:
+    """An empty study, in memory unless another storage is given.
+
+    `objectives` are STAGE.VALUE and whether it is minimized.
+    """
+    goals = list(objectives)
+    study = optuna.create_study(
+        storage=storage,
+        study_name=name,
+        directions=["minimize" if small else "maximize" for _, small in goals],
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # names of metrics are new in Optuna
+        study.set_metric_names([reference for reference, _ in goals])
+    return study
+
+
 def study_of(
     name: str,
     objectives: Sequence[tuple[str, bool]],
     known: Mapping[str, Hyperparameter],
     trials: Iterable[Trial],
-    storage: str | None = None,
 ) -> optuna.Study:
     """The study of a search: every trial with its state, its values and what it reported on the way.
 
-    `objectives` are STAGE.VALUE and whether it is minimized, `known` the hyperparameters of the workflow. It
-    lives in memory unless `storage` is given. A trial that does not fit them is left out.
+    `known` are the hyperparameters of the workflow. A trial that does not fit these or the objectives is
+    left out: what matters could not be told otherwise.
     """
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    drawn = {one: _drawn_from(given) for one, given in known.items() if given.searchable}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # names of metrics are new in Optuna; a mapping becomes a text
-        study = optuna.create_study(
-            study_name=name,
-            directions=["minimize" if small else "maximize" for _, small in objectives],
-            storage=storage,
-        )
-        study.set_metric_names([reference for reference, _ in objectives])
-        study.add_trials([made for one in trials if (made := _made(one, drawn, len(objectives)))])
+    study = begin_study(name, objectives)
+    made = [(one, frozen(one, known, one.reported)) for one in trials if known.keys() >= one.hp.keys()]
+    study.add_trials(
+        [
+            trial
+            for one, trial in made
+            if trial.params.keys() == one.hp.keys() and len(one.values) in (0, len(objectives))
+        ]
+    )
     return study
 
 
-def _drawn_from(given: Hyperparameter) -> BaseDistribution:
-    """What a hyperparameter was drawn from, by values: the sampler may have drawn places in a list."""
-    if given.type in ("choice", "bool"):
-        return CategoricalDistribution([_plain(value) for value in given.listed or ()])
-    return distribution(given)
+def frozen(trial: Trial, known: Mapping[str, Hyperparameter], reported: Mapping[int, float]) -> FrozenTrial:
+    """A trial as Optuna keeps it: of what it reported, a pruned one has the last for its value.
+
+    Hyperparameters that do not lie in their distributions, as a user's own trials may have them, are
+    attributes `hp.NAME`.
+    """
+    values = trial.values or None
+    if trial.state is TrialState.PRUNED and reported and not values:
+        values = [reported[max(reported)]]
+    params, distributions, apart = _drawn(trial.hp, known)
+    ended = trial.state is not TrialState.RUNNING  # one that is tried again has ended before
+    return FrozenTrial(
+        number=trial.number,
+        state=STATES[trial.state],
+        value=None,
+        values=values,
+        datetime_start=_moment(trial.began),
+        datetime_complete=_moment(trial.ended or trial.began) if ended else None,
+        params=params,
+        distributions=distributions,
+        user_attrs={**apart, **({"message": trial.message} if trial.message else {})},
+        system_attrs={},
+        intermediate_values=dict(reported),
+        trial_id=0,
+    )
 
 
-def _plain(value: Any) -> Any:
-    return json.dumps(value) if isinstance(value, list | dict) else value
+def _drawn(
+    hp: Mapping[str, Any], known: Mapping[str, Hyperparameter]
+) -> tuple[dict[str, Any], dict[str, BaseDistribution], dict[str, Any]]:
+    """The parameters of a trial and their distributions; apart, those that do not lie in theirs."""
+    params: dict[str, Any] = {}
+    distributions: dict[str, BaseDistribution] = {}
+    apart: dict[str, Any] = {}
+    for name, value in hp.items():
+        given = known[name]
+        listed = given.listed if given.type in ("choice", "bool") else None
+        space = distribution(given) if listed is None else CategoricalDistribution([*map(_plain, listed)])
+        plain = value if listed is None else _plain(value)
+        try:
+            inside = space._contains(space.to_internal_repr(plain))
+        except ValueError:
+            inside = False
+        if inside:
+            params[name], distributions[name] = plain, space
+        else:
+            apart[f"hp.{name}"] = value
+    return params, distributions, apart
 
 
-def _made(trial: Trial, drawn: Mapping[str, BaseDistribution], objectives: int) -> FrozenTrial | None:
-    params = {name: _plain(value) for name, value in trial.hp.items()}
-    scored = trial.state is TrialState.COMPLETE
-    try:
-        made = create_trial(
-            state=STATES[trial.state],
-            values=trial.values if scored else None,
-            params=params,
-            distributions={name: drawn[name] for name in params},
-            user_attrs={"message": trial.message} if trial.message else None,
-            intermediate_values=trial.reported,
-        )
-    except (ValueError, KeyError):  # its bounds are no longer those of the workflow
-        return None
-    if scored and len(trial.values) != objectives:
-        return None
-    made.datetime_start = _moment(trial.began)
-    if trial.state is not TrialState.RUNNING:  # one that is tried again has ended before
-        made.datetime_complete = _moment(trial.ended or trial.began)
-    return made
+def _plain(value: Any) -> bool | int | float | str | None:
+    """A choice as Optuna's storages keep it: lists and mappings as JSON."""
+    return value if value is None or isinstance(value, bool | int | float | str) else json.dumps(value)
 
 
 def _moment(seconds: float) -> datetime:

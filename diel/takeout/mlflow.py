@@ -21,7 +21,7 @@ from diel.results.trials import searches, trials_of
 from diel.states import RunState, TrialState
 from diel.takeout.ran import Key, Ran, left_out, ran
 from diel.takeout.sqlite import hasten
-from diel.tasks.metrics import is_number
+from diel.values import is_finite
 
 BATCH = 1000
 """The most metrics of one call."""
@@ -168,7 +168,7 @@ def _metrics(
                     _name(f"{stage}.{name}{where}"), value, _ms(ended if time is None else time), step
                 )
         for name, value in ({} if task is None else task.made.get("values", {})).items():
-            if is_number(value):
+            if is_finite(value):
                 yield Metric(_name(f"{stage}.{name}{where}/result"), float(value), _ms(ended), last)
     for name, score in entry.scores.items():
         yield Metric(_name(f"objective/{name}"), score, _ms(entry.ended or entry.began), 0)

@@ -18,7 +18,7 @@ from diel.errors import UsageError, counted
 from diel.results import Recorded
 from diel.results.metrics import Curve, curves
 from diel.takeout.ran import Ran, left_out, ran
-from diel.tasks.metrics import is_number
+from diel.values import is_finite
 
 
 def write(run: Recorded, into: Path, target: Path) -> list[str]:
@@ -47,7 +47,7 @@ def _scalars(task: Ran | None, reported: Mapping[str, Curve]) -> Iterator[tuple[
         for step, (value, time) in sorted(curve.items()):
             yield name, step, value, ended if time is None else time
     for name, value in ({} if task is None else task.made.get("values", {})).items():
-        if is_number(value):
+        if is_finite(value):
             yield f"result/{name}", last, float(value), ended
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, TypeGuard
+from typing import Any, NamedTuple
 
-from diel.values import as_float
+from diel.values import is_finite
 
 FILE = ".metrics.jsonl"
 STEPS = ("step", "epoch", "iteration")
@@ -27,7 +26,7 @@ class Metrics:
         """The new values of a metric, each with its step."""
         for record in self._new():
             value = record.get(metric)
-            if is_number(value):
+            if is_finite(value):
                 self._lines += 1
                 step = _step_of(record)
                 yield self._lines - 1 if step is None else record[step], float(value)
@@ -58,7 +57,7 @@ class Metrics:
                 if name not in ("time", step) and isinstance(value, int | float | str):
                     number = lines[name] = lines.get(name, -1) + 1
                     at = number if step is None else record[step]
-                    yield Metric(name, at, value, float(time) if is_number(time) else None)
+                    yield Metric(name, at, value, float(time) if is_finite(time) else None)
 
 
 class Metric(NamedTuple):
@@ -78,8 +77,3 @@ def _step_of(record: Mapping[str, Any]) -> str | None:
         if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63:
             return name
     return None
-
-
-def is_number(value: Any) -> TypeGuard[float]:
-    """Whether it is a finite number."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(as_float(value))

@@ -22,13 +22,14 @@ from diel.controller.home import (
     submit,
     submit_new,
 )
-from diel.controller.start import create, read_kept_site
+from diel.controller.start import create
 from diel.errors import UsageError
 from diel.paths import RunPaths
 from diel.plan import Plan, prepare
 from diel.project.lease import take
 from diel.project.submission import job_name, job_prefix, make_submission, newest_submission
 from diel.scheduler import JobState, SchedulerBusy, SchedulerRefused, scheduler_named
+from diel.site import read_kept_site
 from diel.status import read_status
 from tests.cli.call import call
 from tests.pretend import Pretend

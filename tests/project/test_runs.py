@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from diel.controller.start import keep_site, read_kept_site
+from diel.controller.start import keep_site
 from diel.errors import UsageError
 from diel.paths import RunPaths, runs_dir
 from diel.project.runs import all_runs, create_run, find_run
+from diel.site import read_kept_site
 from tests.throwaway import Project
 
 

@@ -18,7 +18,6 @@ from diel.controller.start import (
     keep_fail_fast,
     keep_site,
     plan_again,
-    read_kept_site,
     refuse_unrunnable,
     take_over,
 )
@@ -34,6 +33,7 @@ from diel.project.submission import Home, awaited, job_name, newest_submission, 
 from diel.results import Recorded
 from diel.results.view import RunView
 from diel.scheduler import scheduler_named
+from diel.site import read_kept_site
 from diel.states import RunState
 from diel.status.run import standing
 from diel.status.tasks import tasks_text

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from diel.page.colours import SERIES
-from diel.page.outcome.plot import Column, Row, chart, is_number, kind_of, rounded, table_of, thinned, tips
+from diel.page.outcome.plot import Column, Row, chart, kind_of, rounded, table_of, thinned, tips
 from diel.page.panel import Alternatives, Entry, Part, Plot, Text
 from diel.page.seen import Seen
 from diel.status import AxisStatus, CourseStatus
-from diel.values import scalar
+from diel.values import is_finite, scalar
 
 ROUNDS = 1000
 """The most rounds that are drawn."""
@@ -41,7 +41,7 @@ def _bound(axis: AxisStatus, name: str, hp: Mapping[str, Any]) -> float | None:
     if found is None or found[1] != name:
         return None
     value = hp.get(found[2].removeprefix("hp.")) if found[2].startswith("hp.") else scalar(found[2])
-    return float(value) if value is not None and is_number(value) else None
+    return float(value) if value is not None and is_finite(value) else None
 
 
 def _charts(axis: AxisStatus, hp: Mapping[str, Any]) -> Iterator[Part]:
@@ -49,7 +49,7 @@ def _charts(axis: AxisStatus, hp: Mapping[str, Any]) -> Iterator[Part]:
         _row(course, one.number, one.values, one.holds) for course in axis.courses for one in course.rounds
     ]
     names = dict.fromkeys(name for course in axis.courses for one in course.rounds for name in one.values)
-    lines = [name for name in names if len({row[name] for row in rows if is_number(row.get(name))}) > 1]
+    lines = [name for name in names if len({row[name] for row in rows if is_finite(row.get(name))}) > 1]
     found = [(name, _chart(axis, name, _bound(axis, name, hp), rows)) for name in lines]
     if found:
         yield found[0][1] if len(found) == 1 else Alternatives(f"{axis.label}: show", found)
@@ -63,7 +63,7 @@ def _row(course: CourseStatus, number: int, values: Mapping[str, Any], holds: bo
 
 def _chart(axis: AxisStatus, name: str, bound: float | None, rows: list[dict[str, Any]]) -> Plot:
     """One value by round, beside the number that `until` compares it with."""
-    drawn: list[Row] = [{**row, "y": row[name]} for row in rows if is_number(row.get(name))]
+    drawn: list[Row] = [{**row, "y": row[name]} for row in rows if is_finite(row.get(name))]
     limits = [] if bound is None else [{"y": bound, "name": axis.condition}]
     y = Column(
         "y", name, kind_of([*(row["y"] for row in drawn), *(one["y"] for one in limits)], spaced=False)

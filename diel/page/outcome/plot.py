@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 from diel.page.panel import Cell, Grid
 from diel.table import shown
-from diel.values import as_float
+from diel.values import is_finite
 
 Row = Mapping[str, Any]
 Kind = Literal["number", "log", "name"]
@@ -97,11 +97,6 @@ def cell(value: Any) -> Cell:
     return value if value is None or isinstance(value, str | int | float | bool) else shown(value)
 
 
-def is_number(value: Any) -> bool:
-    """Whether it can be a point of a chart."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(as_float(value))
-
-
 def rounded(value: Any) -> Any:
     """A float with six digits: more cannot be seen, and cost bytes."""
     return float(f"{value:.6g}") if isinstance(value, float) and math.isfinite(value) else value
@@ -114,7 +109,7 @@ def kind_of(values: Iterable[Any], *, spaced: bool = True) -> Kind:
     of them, as a result can.
     """
     found = list(dict.fromkeys(value for value in values if value is not None))
-    if not found or not all(map(is_number, found)):
+    if not found or not all(map(is_finite, found)):
         return "name"
     numbers = sorted(map(float, found))
     if numbers[0] <= 0 or numbers[-1] < WIDE * numbers[0]:

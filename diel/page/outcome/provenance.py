@@ -19,7 +19,7 @@ def parts(seen: Seen) -> Iterator[Part]:
     facts = [
         ("workflow", run_file.workflow),
         ("file", run_file.source),
-        ("asked for", _asked(seen)),
+        ("asked for", run_file.command_line),
         ("made", clock(run_file.created)),
         ("by", "" if seen.public else f"{run_file.user} on {run_file.host}"),
         ("in", "" if seen.public else run_file.cwd),
@@ -37,21 +37,6 @@ def parts(seen: Seen) -> Iterator[Part]:
     text = read_kept_workflow(seen.paths)
     more = f", its first {TEXT:,} characters" if len(text) > TEXT else ""
     yield Log(f"The workflow as it was when the run began{more}", text[:TEXT])
-
-
-def _asked(seen: Seen) -> str:
-    """The command that asks for the same."""
-    run_file = seen.run.run_file
-    words = ["diel", "run", run_file.source]
-    words += [word for setting in run_file.settings for word in ("--set", setting)]
-    words += [word for file in run_file.params_files for word in ("--params", file)]
-    words += [*([] if run_file.site == "local" else ["--site", run_file.site])]
-    words += [
-        *([] if run_file.use_cache else ["--no-cache"]),
-        *(["--fail-fast"] if run_file.fail_fast else []),
-    ]
-    words += [*([] if run_file.begin_at is None else ["--from", run_file.begin_at])]
-    return shlex.join(words)
 
 
 def _stage(seen: Seen, name: str) -> list[Cell]:

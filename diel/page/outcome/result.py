@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from diel.page.outcome.plot import FEW, HEIGHT, Column, Row, chart, is_number, rounded, table_of, tips
+from diel.page.outcome.plot import FEW, HEIGHT, Column, Row, chart, rounded, table_of, tips
 from diel.page.outcome.sample import DrawnStage, drawn, records_of, sample_of
 from diel.page.panel import Alternatives, Cell, Entry, Grid, Part, Plot, Text
 from diel.page.seen import Seen
 from diel.results import DROPPED, Recorded
 from diel.table import shown
 from diel.tasks.results import output_of, outputs_of
+from diel.values import is_finite
 
 GRID = 5
 """The fewest points along both axes of a heat map."""
@@ -58,9 +59,9 @@ def _outputs(run: Recorded, stage: str, most: int) -> Iterator[list[Cell]]:
 
 
 def _figures(stage: str, sample: DrawnStage) -> Iterator[Part]:
-    figures = [figure for number in sample.numbers for figure in plots(stage, sample, number)]
-    first = [one for number in sample.numbers for one in plots(stage, sample, number)[:1]]
-    chosen = [*first, *(one for one in figures if one not in first)][:FIGURES]
+    found = [plots(stage, sample, number) for number in sample.numbers]
+    first, others = [one[:1] for one in found], [one[1:] for one in found]
+    chosen = [figure for figures in (*first, *others) for figure in figures][:FIGURES]
     if len(chosen) == 1:
         yield chosen[0][1]
     elif chosen:
@@ -75,7 +76,7 @@ def plots(stage: str, sample: DrawnStage, y: Column) -> list[tuple[str, Plot]]:
     A grid of two axes with numbers is a heat map, and lines; points with several numbers each, as a sample
     or a search has them, are dots; an axis of names is dots in columns.
     """
-    rows = [row for row in sample.rows if is_number(row.get(y.key))]
+    rows = [row for row in sample.rows if is_finite(row.get(y.key))]
     if len(rows) < 2:
         return []
     view = _View(stage, sample, rows, y)

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from diel.axes.domain import Domain
 from diel.errors import counted
-from diel.page.outcome.plot import Column, Row, is_number, kind_of, rounded
+from diel.page.outcome.plot import Column, Row, kind_of, rounded
 from diel.results import Recorded
 from diel.tasks.results import outputs_of
+from diel.values import is_finite
 
 if TYPE_CHECKING:
     from diel.journal.records import Made
@@ -57,7 +58,7 @@ def sample_of(run: Recorded, stage: str, most: int) -> DrawnStage | None:
         made = {f"y{place}": rounded(values.get(name)) for place, name in enumerate(outputs)}
         given = {f"x{place}": rounded(point.get(name)) for place, name in enumerate(names)}
         rows.append(
-            {"task": f"{stage}/{index}", **given, **{key: y for key, y in made.items() if is_number(y)}}
+            {"task": f"{stage}/{index}", **given, **{key: y for key, y in made.items() if is_finite(y)}}
         )
     numbers = [
         Column(key, named_output(run, stage, name), kind_of((row.get(key) for row in rows), spaced=False))
@@ -137,7 +138,7 @@ def _number_outputs(records: Any) -> list[str]:
         order.update(dict.fromkeys(outputs_of(record)))
         for name, value in record.get("values", {}).items():
             there[name] += 1
-            numbers[name] += is_number(value)
+            numbers[name] += is_finite(value)
     return [name for name in order if numbers[name] >= 2 and 2 * numbers[name] >= there[name]]
 
 
