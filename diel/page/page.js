@@ -75,22 +75,50 @@
     badge.className = `badge s-${fresh.state}`;
     const main = document.getElementById("main");
     for (const panel of fresh.panels) {
-      let section = document.getElementById(panel.name);
-      if (data.digests[panel.name] !== panel.digest && !section?.contains(document.activeElement)) {
+      const section = document.getElementById(panel.name);
+      if (data.digests[panel.name] !== panel.digest) {
         const holder = document.createElement("template");
         holder.innerHTML = panel.html;
         const made = holder.content.firstElementChild;
-        const open = section ? [...section.querySelectorAll("details")].map((one) => one.open) : [];
-        made.querySelectorAll("details").forEach((one, place) => { one.open = Boolean(open[place]); });
         const behind = fresh.order.slice(fresh.order.indexOf(panel.name) + 1);
         const next = behind.map((name) => document.getElementById(name)).find(Boolean);
+        const settle = section ? keep(section, made) : () => list(panel, next);
         if (section) section.replaceWith(made); else main.insertBefore(made, next ?? null);
-        section = made;
+        settle();
         data.digests[panel.name] = panel.digest;
         Object.assign(data.charts, panel.charts);
         drawAll(Object.keys(panel.charts));
       }
     }
+  };
+
+  // What a reader opened, chose, scrolled to and stands on stays so in a panel that was made again.
+  const keep = (section, made) => {
+    const pairs = (css) => {
+      const now = made.querySelectorAll(css);
+      return [...section.querySelectorAll(css)].map((was, place) => [was, now[place]]).filter((pair) => pair[1]);
+    };
+    for (const [was, now] of pairs("details")) now.open = was.open;
+    for (const [was, now] of pairs(".choice")) {
+      const place = was.querySelector("select").selectedIndex, figures = now.querySelectorAll(":scope > figure");
+      if (place >= figures.length) continue;
+      now.querySelector("select").selectedIndex = place;
+      figures.forEach((figure, n) => { figure.hidden = n !== place; });
+    }
+    const scrolled = pairs("[tabindex]").map(([was, now]) => [now, was.scrollTop, was.scrollLeft]);
+    const stood = pairs("summary, select, [tabindex]").find(([was]) => was === document.activeElement);
+    return () => {
+      for (const [now, top, left] of scrolled) now.scrollTo(left, top);
+      stood?.[1].focus({ preventScroll: true });
+    };
+  };
+
+  const list = (panel, next) => {
+    const link = document.createElement("a");
+    link.href = `#${panel.name}`;
+    link.textContent = panel.title;
+    const nav = document.querySelector("header nav");
+    nav.insertBefore(link, next ? nav.querySelector(`[href="#${next.id}"]`) : null);
   };
 
   const follow = async () => {

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from diel.page import panels
+from diel.page.panel import Entry, Text
 from diel.view import live_page
 from diel.view.entrance import Port
 from diel.view.live_page import LivePage
@@ -27,7 +30,10 @@ class Changing(LivePage):
         self.run, self.told = run, 0
 
     def whole(self) -> str:
-        text = super().whole()
+        text = (
+            super().whole().replace('tabindex="0"', 'tabindex="0" autofocus', 1)
+        )  # its reader stands on a table
+        assert 'class="table" tabindex="0" autofocus' in text
         self.run.done("simulate", 0).end("succeeded")
         return text
 
@@ -58,3 +64,24 @@ def test_an_open_page_follows_its_run_and_says_when_nobody_answers(
     assert "<span>1 of 1</span>" in opened.stdout
     assert "diel view no longer answers" in opened.stdout
     assert "Content Security Policy" not in opened.stderr
+
+
+def test_a_panel_that_takes_long_keeps_no_answer_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = threading.Event()
+
+    def slow(seen: object) -> Iterator[Text]:
+        made.wait(30)
+        yield Text("slow at last")
+
+    monkeypatch.setattr(live_page, "ENTRIES", (*panels.ENTRIES, Entry("slow", "Slow", slow)))
+    monkeypatch.setattr(live_page, "BRIEFLY", 0.01)
+    run = Handmade(tmp_path, 'stages: {simulate: {command: ["true"]}}', alive=True).stage("simulate", 1)
+    page = LivePage(run.paths)
+    while "stages" not in (names := [panel["name"] for panel in page.delta(-1)["panels"]]):
+        pass
+    assert "slow" not in names
+    made.set()
+    while "slow at last" not in page.delta(-1)["panels"][-1]["html"]:
+        pass
