@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import re
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from diel.page.document import page
 from diel.page.seen import Seen
+from tests.browser import MISSING, PROGRAM, look_at
 from tests.searched import Searched, search
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 SVG = '<svg xmlns="http://www.w3.org/2000/svg"><script>document.title = "taken"; alert(1)</script></svg>'
 
 
@@ -35,24 +32,16 @@ def searched(tmp_path: Path) -> Searched:
     return run
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium to open a page with")
+@pytest.mark.skipif(PROGRAM is None, reason=MISSING)
 def test_every_chart_is_drawn_from_a_file_and_nothing_of_the_run_becomes_code(searched: Searched) -> None:
     pytest.importorskip("vl_convert", reason="pages need vl-convert-python")
-    folder = searched.folder
-    (folder / "run.html").write_text(page(Seen(searched.paths)), encoding="utf-8")
-    words = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={folder / 'browser'}"]
-    words += ["--enable-logging=stderr", "--virtual-time-budget=10000", "--dump-dom"]
-    address = (folder / "run.html").as_uri()
-    words += ["--host-resolver-rules=MAP * ~NOTFOUND"]
-    opened = subprocess.run(
-        [str(CHROMIUM), *words, address], capture_output=True, text=True, timeout=60, check=True
-    )
-    assert "source: file:" not in opened.stderr, "nothing is written to its console"
-    assert "<title>w-1 interrupted</title>" in opened.stdout
-    charts = re.findall(r'<div class="chart[^>]*>', opened.stdout)
-    drawn = [chart for chart in charts if 'data-drawn="yes"' in chart]
-    assert len(drawn) >= 5
-    assert ">This chart cannot be drawn" not in opened.stdout
-    assert opened.stdout.count('src="data:image/svg+xml;base64,') == 1
+    file = searched.folder / "run.html"
+    file.write_text(page(Seen(searched.paths)), encoding="utf-8")
+    opened = look_at(file)
+    assert opened.console == []
+    assert "<title>w-1 interrupted</title>" in opened.dom
+    assert len(opened.drawn()) >= 5
+    assert ">This chart cannot be drawn" not in opened.dom
+    assert opened.dom.count('src="data:image/svg+xml;base64,') == 1
     for panel in ("failures", "searches", "results", "artifacts", "hyperparameters", "provenance"):
-        assert f'<section id="{panel}"' in opened.stdout
+        assert f'<section id="{panel}"' in opened.dom
