@@ -189,6 +189,9 @@ def fold_status(paths: RunPaths, reader: Reader) -> Status:
     """The status that a reader's history gives."""
     history = reader.history
     found = standing(paths, history)
+    if found.held is not None and found.held[0].epoch > history.epoch:
+        reader.catch_up()  # a controller came after these lines were read
+        found = standing(paths, history)
     state = found.state
     lease, age = found.held or (None, None)
     driven = found.alive and state is RunState.RUNNING

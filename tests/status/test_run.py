@@ -19,7 +19,7 @@ from diel.project.runs import create_run
 from diel.project.submission import make_submission
 from diel.states import RunState, TaskState
 from diel.status import read_status
-from diel.status.run import standing
+from diel.status.run import fold_status, standing
 from tests.handmade import HOST
 from tests.written import Written
 
@@ -79,6 +79,14 @@ def test_a_controller_that_says_who_it_is_while_the_lease_is_read_is_no_interrup
 def test_a_controller_that_could_not_say_yet_who_it_is_is_no_interruption(paths: RunPaths) -> None:
     paths.controller_segment(2).touch()
     assert state(paths) is RunState.PENDING
+
+
+def test_a_controller_that_comes_once_the_journal_was_read_is_no_interruption(paths: RunPaths) -> None:
+    with open(paths.controller_segment(1), "a", encoding="utf-8") as file:
+        file.write(json.dumps({"event": "end", "state": "interrupted", "time": 1.0}) + "\n")
+    reader = read_run(paths)
+    take(paths)
+    assert fold_status(paths, reader).state is RunState.RUNNING
 
 
 def test_without_one_that_was_asked_for_a_run_is_interrupted(paths: RunPaths) -> None:
