@@ -57,7 +57,7 @@ def changed(file: Path, folder: Path, changes: Changes) -> Path:
     """A workflow file with other texts in it."""
     text = file.read_text(encoding="utf-8")
     for before, after in changes.items():
-        assert text.count(before) == 1, before
+        assert before in text, before
         text = text.replace(before, after)
     path = folder / file.name
     path.write_text(text, encoding="utf-8")
@@ -148,12 +148,21 @@ def test_strong_and_weak_scaling_are_measured_on_as_many_ranks_as_the_points_say
     assert 0 <= min(value(tmp_path, "report.amdahl")) <= max(value(tmp_path, "report.amdahl")) <= 1
 
 
-FEWER_TEMPERATURES = {"linspace: [1.6, 3.2, 25]": "linspace: [1.6, 3.2, 13]", "keep: 10": "keep: 4"}
+WITHOUT_RANKS = {"{ranks: 2}": "{cores_per_rank: 1}"}
+"""Two ranks of each simulation take longer to start than to compute; `scaling` and `coupled_solvers` have some."""
+FEWER_TEMPERATURES = {
+    **WITHOUT_RANKS,
+    "linspace: [1.6, 3.2, 25]": "linspace: [1.6, 3.2, 13]",
+    "keep: 10": "keep: 4",
+    "default: 300,": "default: 150,",
+}
 FEWER_STATES = {
+    **WITHOUT_RANKS,
     "linspace: [1.4, 3.0, 8]": "linspace: [1.4, 3.0, 4]",
     "linspace: [0.1, 0.85, 6]": "linspace: [0.1, 0.85, 5]",
     "[1.5, 1.7, 1.95, 2.05, 2.3, 2.5, 2.7, 2.9]": "[1.5, 2.05, 2.7]",
     "[0.5, 0.8, 0.3, 0.62, 0.75, 0.2, 0.45, 0.7]": "[0.5, 0.62, 0.45]",
+    "default: 1500,": "default: 800,",
     "match: ${{ hp.pressure }}": "match: ${{ hp.pressure }}\n      keep: 3",
 }
 FEWER_TRIALS = {"trials: 16": "trials: 8", "startup: 6 ": "startup: 4 "}
