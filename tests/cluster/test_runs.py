@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from itertools import combinations
 from pathlib import Path
@@ -292,3 +293,71 @@ def test_a_package_that_nodes_lack_is_told_before_anything_runs_for_it(
     assert run.counts("simulate") == {"done": 40}
     assert run.attempts("simulate", 3) == [1]
     assert run.value("train", "y") == 1.0
+
+
+SIZED = """
+    axes: {n: {range: 2}}
+    stages:
+      command:
+        over: [n]
+        command: [python, "${{ files.script }}", "${{ 100 + 50 * n }}"]
+        files: {script: modules/taking.py}
+        resources: {pool: cpu, memory: 2GiB, walltime: 8m}
+      function:
+        over: [n]
+        module: taking
+        params: {mib: "${{ 200 + 100 * n }}"}
+        resources: {pool: cpu, memory: 2GiB, cores_per_rank: 2}
+      ranks:
+        command: [python, "${{ files.script }}", "120"]
+        files: {script: modules/taking.py}
+        resources: {pool: cpu, memory: 2GiB, ranks: 2}
+"""
+TAKING = """
+    import sys
+    import time
+
+    @diel.module(kind="simulation")
+    def taking(mib: int) -> dict:
+        taken = bytearray(b"1") * (mib << 20)
+        time.sleep(1)
+        return {"mib": len(taken) >> 20}
+
+    if __name__ == "__main__":
+        taking(int(sys.argv[1]))
+"""
+MIB = 1 << 20
+
+
+def test_a_rerun_that_asks_for_what_a_run_used_succeeds(project: OnCluster) -> None:
+    """A command, a function and two ranks."""
+    project.site(pools={"cpu": {"nodes": 1, "block_nodes": 1, "blocks": 3, "idle": "1s"}})
+    project.workflow(SIZED).module("taking", TAKING)
+    first = project.submit()
+    project.wait_for_end()
+    advised = {}
+    for stage, taken in (("command", 150), ("function", 300), ("ranks", 240)):
+        advice = json.loads(project.diel("explain", first.id, stage, "--json"))["advice"]
+        memory = next(one for one in advice if one["key"] == "memory")
+        assert taken * MIB < memory["used"] < (taken + 60) * MIB
+        advised[stage] = {one["key"]: one["value"] for one in advice}
+        assert memory["used"] < advised[stage]["memory"] < 1024 * MIB
+        assert advised[stage]["cores_per_rank"] == 1
+    planned = json.loads(
+        project.diel("plan", "flow.yaml", "--site", "mine", "--sized-by", first.id, "--json")
+    )
+    run = project.submit("--sized-by", first.id, "--no-cache")
+    project.wait_for_end()
+    assert not run.records("fail")
+    needs = {
+        block["shape"]: block["needs"] for block in json.loads(project.diel("status", "--json"))["blocks"]
+    }
+    for stage, sizes in advised.items():
+        asked = needs[planned["stages"][stage]["shape"]]
+        cores = sizes["cores_per_rank"] * (2 if stage == "ranks" else 1)
+        assert (asked["memory"], asked["walltime"], asked["cores"]) == (
+            sizes["memory"],
+            sizes["walltime"],
+            cores,
+        )
+    project.assert_nothing_is_left()
