@@ -11,6 +11,7 @@ import contextlib
 import os
 import resource
 import sys
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import psutil
 
 from diel.attempt.gpus import Gpus, own_gpus
+from diel.attempt.orphans import LEFT, orphans, settle
 
 if TYPE_CHECKING:
     from diel.journal.records import UsageFacts
@@ -58,11 +60,26 @@ class Usage:
     def reap(self, child: int) -> int:
         """Waits for a command that has ended, and adds what it used with all that it waited for.
 
-        Returns its status."""
+        What it left behind counts as well, until now. Returns the command's status."""
         before = _moved()
         _, status, used = os.wait4(child, 0)
-        self._add(before, _moved())
         self._ran = True
+        self._count(used)
+        going_on = set()
+        for orphan in orphans():
+            ended, _, used = os.wait4(orphan, os.WNOHANG)
+            if ended:
+                self._count(used)
+            else:
+                going_on.add(orphan)
+        self._add(before, _moved())
+        if going_on:
+            self._count_so_far([process for one in going_on for process in (one, *descendants(one))])
+        settle(going_on)
+        return status
+
+    def _count(self, used: resource.struct_rusage) -> None:
+        """Adds what a process used that has ended."""
         self._cpu += used.ru_utime + used.ru_stime
         self._system += used.ru_stime
         largest = used.ru_maxrss * 1024
@@ -70,7 +87,18 @@ class Usage:
             self._bound = max(self._bound, largest)
         else:
             self._largest = max(self._largest, largest)
-        return status
+
+    def _count_so_far(self, processes: Sequence[int]) -> None:
+        """Adds what processes used that go on."""
+        taken = sum(map(proportional, processes))
+        self._together = max(self._together, taken if taken > self._bound else 0)
+        for process in processes:
+            with contextlib.suppress(psutil.Error):
+                one = psutil.Process(process)
+                times, moved = one.cpu_times(), one.io_counters()
+                self._cpu += sum(times[:4])  # with the children that it waited for
+                self._system += times.system + times.children_system
+                self._add((0, 0, 0, 0), (moved[4], moved[5], moved[2], moved[3]))
 
     def begin(self) -> None:
         """A function begins in this process."""
@@ -79,7 +107,7 @@ class Usage:
 
     def look(self, root: int) -> int:
         """Measures what a process and its descendants take on this node now: at most so many bytes."""
-        processes = [root, *descendants(root)]
+        processes = [process for one in {root, *orphans()} for process in (one, *descendants(one))]
         taken = [resident(process) for process in processes]
         used = sum(taken)
         if used > self._together and len(processes) > 1:  # what they share counts once
@@ -229,13 +257,13 @@ def _kernel(name: str, flags: int, _process: int) -> int:
 
 
 def descendants(root: int) -> list[int]:
-    """The processes that a process started, and those that these started."""
+    """The processes that a process started, and those that these started; but not what others left to it."""
     found = [root]
     try:
         for process in found:  # it grows
             for thread in os.listdir(f"/proc/{process}/task"):
                 with open(f"/proc/{process}/task/{thread}/children", "rb") as file:
-                    found += map(int, file.read().split())
+                    found += [child for child in map(int, file.read().split()) if child not in LEFT]
     except OSError:  # one has ended, or the kernel does not tell children: all processes are listed
         try:
             return [child.pid for child in psutil.Process(root).children(recursive=True)]

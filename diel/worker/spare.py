@@ -1,8 +1,8 @@
 """The directory of a task that wrote nothing, for the next one.
 
 To make a new one takes as long as `true`. What diel wrote there for a command, it writes over. A process
-that a command left behind might still write there too, so a worker that has run nothing but commands adopts
-what they leave (PR_SET_CHILD_SUBREAPER, prctl(2)): while it has no child, nobody is there.
+that a command left behind might still write there too: while a worker that has run nothing but commands, and
+adopts what they leave, has no child, nobody is there.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import stat
 from collections.abc import Set
 
 from diel.attempt.bundle import Request, Work
+from diel.attempt.orphans import LEFT, adopt
 
-PR_SET_CHILD_SUBREAPER = 36
 PARAMS, INPUTS = ".params.json", ".inputs.json"
 """The files in which a command finds its inputs."""
 
@@ -24,13 +24,12 @@ class Spare:
 
     def __init__(self) -> None:
         self._kept: tuple[str, int, Set[str]] | None = None
-        self._adopts = _adopt(1)
+        self._adopts = adopt(True)
+        """Whether it adopted all that was left behind so far."""
 
     def make(self, task_dir: str, work: Work, request: Request) -> None:
         """Makes a task's directory, or reuses the kept one if nothing was written there. Raises OSError."""
-        if self._adopts and not _is_command(work):  # it may have children of its own to wait for
-            self._adopts = False
-            _adopt(0)
+        self._adopts = adopt(_is_command(work)) and self._adopts
         if self._kept is None:
             os.mkdir(task_dir)
             return
@@ -46,7 +45,7 @@ class Spare:
     def keep(self, work: Work, task_dir: str) -> None:
         """Keeps the directory of a task that succeeded, if it wrote nothing and none of its processes is
         left."""
-        if not (work.module is not None or (self._adopts and _is_alone())):
+        if not (work.module is not None or (self._adopts and not LEFT)):
             return
         with contextlib.suppress(FileNotFoundError):  # a function may remove its own directory
             names = set(os.listdir(task_dir))
@@ -75,23 +74,3 @@ def _is_own(path: str) -> bool:
     """Whether a file can be overwritten: it has no other hard link."""
     found = os.lstat(path)
     return stat.S_ISREG(found.st_mode) and found.st_nlink == 1 and bool(found.st_mode & stat.S_IWUSR)
-
-
-def _is_alone() -> bool:
-    """Whether this process has no child. Reaps those that have ended."""
-    try:
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
-    except ChildProcessError:
-        return True
-    return False
-
-
-def _adopt(on: int) -> bool:
-    """Makes this process adopt what its children leave behind; returns whether that worked."""
-    try:
-        import ctypes  # here, because a Python without it still runs tasks
-
-        return bool(ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, on, 0, 0, 0) == 0)
-    except (ImportError, OSError, AttributeError):
-        return False

@@ -125,13 +125,16 @@ WAYS = """
         x = bytearray(b"1") * (50 << 20)
         raise ValueError(len(x))
 """
+LEFT = f"{TAKES.format(mib=150)}\n{BUSY}\nopen('up', 'w')\ntime.sleep(int(sys.argv[1]))\n"
 ONE_AFTER_THE_OTHER = """
     axes: {n: {range: 3}}
     stages:
       big: {module: "ways:big"}
       after: {command: ["true"], after: [big]}
       keeps: {module: "ways:keeps", over: [n], after: [after]}
-      moves: {module: "ways:moves", after: [keeps]}
+      hides: {command: "(setsid python ${{ files.left }} 0 &); until [ -e up ]; do sleep 0.01; done", files: {left: left.py}, after: [keeps]}
+      leaves: {command: "(setsid python ${{ files.left }} 60 &); until [ -e up ]; do sleep 0.01; done", files: {left: left.py}, after: [hides]}
+      moves: {module: "ways:moves", after: [leaves], resources: {memory: 140MiB}}
       fails: {module: "ways:fails", after: [moves]}
       exits: {command: "exit 3", after: [moves]}
 """
@@ -139,6 +142,7 @@ ONE_AFTER_THE_OTHER = """
 
 def test_a_function_is_counted_by_differences_and_what_fails_alike(tmp_path: Path) -> None:
     project = Project(tmp_path).module("ways", WAYS).workflow(ONE_AFTER_THE_OTHER).machine("one", 1)
+    (tmp_path / "left.py").write_text(f"import sys\n{LEFT}")
     run = project.run("-q", "--site", "one", code=1)
     told: dict[str, list[Record]] = {}
     for record in run.records():
@@ -147,7 +151,11 @@ def test_a_function_is_counted_by_differences_and_what_fails_alike(tmp_path: Pat
     assert 200 * MIB < told["big"][0]["memory_bytes"] < 225 * MIB
     assert told["after"][0]["memory_bytes"] < 60 * MIB, "what a function took before is not the command's"
     assert all(60 * MIB < one["memory_bytes"] < 85 * MIB for one in told["keeps"]), "what it keeps is its own"
+    for stage in ("hides", "leaves"):
+        assert 150 * MIB < told[stage][0]["memory_bytes"] < 175 * MIB, "what left the command is its own"
+        assert 0.5 <= told[stage][0]["cpu_seconds"] < 1.5
     moves = told["moves"][0]
+    assert moves["memory_bytes"] < 120 * MIB, "what an earlier command left behind is not the function's"
     assert 0.4 <= moves["cpu_seconds"] < 2.0
     assert 10 * MIB <= moves["written_bytes"] < 11 * MIB
     assert MIB <= moves["read_bytes"] < 3 * MIB
