@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from diel.page import document
 from diel.page.seen import Seen
 from tests import browser
+from tests.cli.call import Called, call
 from tests.handmade import Handmade
 
 TWO = """
@@ -31,25 +33,31 @@ def run(tmp_path: Path) -> Handmade:
     return made.stage("first", 4, "simulation", module="m").stage("last", 1, module="m")
 
 
-def report(run: Handmade, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "diel", "report", "w", "--runs", str(run.folder / "runs"), *words]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+Report = Callable[..., Called]
+
+
+@pytest.fixture
+def report(run: Handmade, capsys: pytest.CaptureFixture[str]) -> Report:
+    """`diel report` of the run, with further words."""
+    return partial(call, capsys, "report", "w", "--runs", str(run.folder / "runs"))
 
 
 @pytest.mark.skipif(browser.PROGRAM is None, reason=browser.MISSING)
-def test_a_page_opens_without_a_network_draws_its_charts_and_says_nothing(run: Handmade) -> None:
+def test_a_page_opens_without_a_network_draws_its_charts_and_says_nothing(
+    run: Handmade, report: Report
+) -> None:
     for index in range(3):
         run.done("first", index, v=index / 2)
     run.failed("first", 3)
     run.end("failed")
     page = run.folder / "run.html"
-    assert report(run, "-o", str(page)).returncode == 0
+    assert report("-o", str(page)).code == 0
     opened = browser.look_at(page)
     assert opened.console == []
     assert {"timeline-1", "cores-1"} <= opened.drawn()
     assert opened.dom.index("<h1>w-1</h1>") < opened.dom.index('<h2 id="run-title">')
     assert "undefined" not in opened.dom.partition("<script")[0]
-    for text in ("w-1", "failed", "first/3", "3 of 4", "The numbers", "Cores in use"):
+    for text in ("w-1", "failed", "first/3", "3 of 4", "The numbers", "Cores that tasks had"):
         assert text in opened.dom
 
 
@@ -78,13 +86,13 @@ def test_the_page_of_a_damaged_journal_says_where_and_shows_what_ran(run: Handma
     assert 'id="timeline-1"' in text
 
 
-def test_a_report_that_is_no_page_and_no_markdown_is_refused(run: Handmade) -> None:
-    refused = report(run, "-o", "run.pdf")
-    assert refused.returncode == 2
-    assert "-o run.html makes a page" in refused.stderr
-    refused = report(run, "--public")
-    assert refused.returncode == 2
-    assert "--public is for a page" in refused.stderr
+def test_a_report_that_is_no_page_and_no_markdown_is_refused(report: Report) -> None:
+    refused = report("-o", "run.pdf")
+    assert refused.code == 2
+    assert "-o run.html makes a page" in refused.err
+    refused = report("--public")
+    assert refused.code == 2
+    assert "--public is for a page" in refused.err
 
 
 def test_without_the_library_the_page_says_what_to_install(
@@ -95,9 +103,9 @@ def test_without_the_library_the_page_says_what_to_install(
         document.page(Seen(run.paths))
 
 
-def test_a_page_that_cannot_be_written_leaves_nothing(run: Handmade) -> None:
-    refused = report(run, "-o", str(run.folder / "nowhere" / "run.html"))
-    assert refused.returncode == 1
-    assert "nowhere" in refused.stderr
-    assert "Traceback" not in refused.stderr
+def test_a_page_that_cannot_be_written_leaves_nothing(run: Handmade, report: Report) -> None:
+    refused = report("-o", str(run.folder / "nowhere" / "run.html"))
+    assert refused.code == 1
+    assert "nowhere" in refused.err
+    assert "Traceback" not in refused.err
     assert not list(run.folder.glob("**/*.part"))

@@ -30,7 +30,17 @@ SERIES = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#8a6d00", "#7a
 
 def stage_scale(stages: Sequence[str]) -> dict[str, Any]:
     """The scale of a colour encoding over all stages of a run: the same colour for a stage in each chart."""
-    return {"domain": list(stages), "range": [SERIES[n % len(SERIES)] for n in range(len(stages))]}
+    return {"domain": list(stages), "range": [_shade(place) for place in range(len(stages))]}
+
+
+def _shade(place: int) -> str:
+    """A colour of the series; once these are used up, the same ones lighter, then darker."""
+    turn, place = divmod(place, len(SERIES))
+    if not turn % 3:
+        return SERIES[place]
+    other = 255 if turn % 3 == 1 else 0
+    parts = (int(SERIES[place][at : at + 2], 16) for at in (1, 3, 5))
+    return "#" + "".join(f"{(part + other) // 2:02x}" for part in parts)
 
 
 def state_scale(*states: str) -> dict[str, Any]:

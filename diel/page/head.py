@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 
 from diel.errors import DielError, counted
 from diel.page import cores
@@ -74,15 +75,19 @@ def _sentence(seen: Seen) -> str:
 def left_text(seen: Seen) -> str | None:
     """How long a run that goes on still takes, four times out of five; None if that cannot be said.
 
-    From the mean and the scatter of the durations so far, with as many tasks at a time as run now. A stage
-    of which nothing has ended yet is named, and not counted.
+    From the mean and the scatter of the durations so far, with as many tasks at a time as run now, but not
+    less than one task after another of stages that wait for each other. Rounds still to come wait too, and
+    are not known to. A stage of which nothing has ended yet is named, and not counted.
     """
     status = seen.status
     slots = status.count(TaskState.RUNNING)
     if status.state is not RunState.RUNNING or not slots:
         return None
-    work = scatter = longest = 0.0
-    unknown = []
+    work = scatter = 0.0
+    begun: defaultdict[str, float] = defaultdict(float)
+    for span in seen.timeline.running(seen.until, live=True):
+        begun[span.stage] += span.seconds if span.state == "running" else 0.0
+    least, most, unknown = {}, {}, []
     for stage in status.stages:
         times = seen.timeline.stages.get(stage.name)
         left = None if stage.total is None else stage.total - sum(stage[s] for s in TaskState if s.ended)
@@ -91,15 +96,33 @@ def left_text(seen: Seen) -> str | None:
         if left is None or times is None or times.mean is None:
             unknown.append(stage.name)
             continue
-        work += left * times.mean
+        work += max(0.0, left * times.mean - begun[stage.name])
         scatter += left * times.variance
-        longest = max(longest, times.quantile(0.9) or 0.0)
-    if not work:
+        least[stage.name] = times.mean if left > stage[TaskState.RUNNING] else 0.0
+        most[stage.name] = times.quantile(0.9) or 0.0
+    if not most:
         return None
-    low = max(0.0, work - _LIKELY * math.sqrt(scatter)) / slots
-    high = max((work + _LIKELY * math.sqrt(scatter)) / slots, longest)
+    low = max((work - _LIKELY * math.sqrt(scatter)) / slots, _in_line(seen, least))
+    high = max((work + _LIKELY * math.sqrt(scatter)) / slots, _in_line(seen, most))
     rest = f", without {', '.join(unknown)}, of which nothing has ended yet" if unknown else ""
-    return f"Time left: {lasting(low)} to {lasting(high)} with {slots:,} tasks at a time{rest}."
+    rests = f"by the times so far, with {counted(slots, 'task')} at a time"
+    return f"Time left: {lasting(low)} to {lasting(high)}, {rests}{rest}."
+
+
+def _in_line(seen: Seen, times: Mapping[str, float]) -> float:
+    """The longest way through stages that wait for each other, with one task of each."""
+    found: dict[str, float] = {}
+    try:
+        graph = seen.run.graph
+    except DielError:  # the panel of the graph says why
+        return max(times.values())
+    before: defaultdict[str, list[str]] = defaultdict(list)
+    for edge in graph.edges:
+        if not (edge.stream or edge.service or edge.follows):
+            before[edge.downstream].append(edge.upstream)
+    for name in graph.order:
+        found[name] = times.get(name, 0.0) + max((found[one] for one in before[name]), default=0.0)
+    return max(found.values())
 
 
 def _asked(seen: Seen, file: RunFile) -> Iterator[tuple[str, str]]:

@@ -125,7 +125,7 @@ def table_html(table: Grid) -> str:
     caption = escape(table.caption)
     long = " long" if len(table.rows) > _LONG else ""
     return (
-        f'<div class="table{long}" tabindex="0" role="region" aria-label="{caption}"><table>'
+        f'<div class="table{long}" tabindex="0" role="group" aria-label="{caption}"><table>'
         f"<caption>{caption}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>{more}"
     )
 

@@ -10,7 +10,15 @@ from diel.page.durations import LABELS, Clock
 from diel.page.panel import Cell, Facts, Grid, Part, Plot
 from diel.page.seen import Seen
 
-_AXIS = {"title": None, "minExtent": LABELS, "maxExtent": LABELS, "tickMinStep": 1}
+_AXIS = {
+    "title": "cores",
+    "titleX": -36,
+    "titleY": 90,
+    "titleBaseline": "bottom",
+    "minExtent": LABELS,
+    "maxExtent": LABELS,
+    "tickMinStep": 1,
+}
 
 
 def parts(seen: Seen) -> Iterator[Part]:
@@ -23,11 +31,11 @@ def parts(seen: Seen) -> Iterator[Part]:
     wide, busy = cores.busy(seen, each)
     used = sum(sum(one.values()) for one in busy.values()) * wide
     whole = sum(one.cores * (one.ended - one.began) for one in held)
-    facts = [("cores in use, on the average", f"{used / max(1e-9, clock.end - clock.begin):.3g}")]
+    facts = [("cores that tasks had, on the average", f"{used / max(1e-9, clock.end - clock.begin):.3g}")]
     if whole:
         facts += [("cores held", f"{whole / (clock.end - clock.begin):.3g}")]
         facts += [("of what was held", f"{min(1.0, used / whole):.0%}")]
-    facts += [("core-hours in use", f"{used / 3600:.3g}")]
+    facts += [("core-hours of tasks", f"{used / 3600:.3g}")]
     yield Facts(facts, big=True)
     yield _plot(clock, wide, busy, held, seen.stages)
 
@@ -62,7 +70,7 @@ def _plot(
                 "field": "stage",
                 "type": "nominal",
                 "scale": stage_scale(stages),
-                "legend": {"title": None, "columns": 8, "values": names},
+                "legend": {"title": None, "values": names},
             },
             "order": {"field": "order", "type": "quantitative"},
             "tooltip": [{"field": "stage", "type": "nominal"}, {"field": "cores", "type": "quantitative"}],
@@ -83,8 +91,10 @@ def _plot(
         for one in held
     ]
     rows += [[name, None, None, round(sum(busy[name].values()) * wide / 3600, 4)] for name in names]
-    table = Grid("Core-hours held, and in use by stage", ("what", "nodes", "cores", "core-hours"), rows)
-    return Plot("Cores in use, by stage, below the cores that the run held (dashed)", spec, table)
+    table = Grid(
+        "Core-hours held, and those of tasks by stage", ("what", "nodes", "cores", "core-hours"), rows
+    )
+    return Plot("Cores that tasks had, by stage, below those that the run held (dashed)", spec, table)
 
 
 def steps_of(held: Sequence[cores.Allotment], end: float) -> Iterator[tuple[float, int]]:

@@ -2,43 +2,41 @@
 (() => {
   "use strict";
   const data = JSON.parse(document.getElementById("data").textContent);
-  const dark = matchMedia("(prefers-color-scheme: dark)");
   const views = new Map();
-  let printing = false;
 
-  const theme = () => {
-    const css = getComputedStyle(document.documentElement);
-    const of = (name) => css.getPropertyValue(name).trim();
-    const ink = of("--ink"), soft = of("--soft"), line = of("--line");
-    const font = 'system-ui, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif';
-    return {
-      background: "transparent", font,
-      view: { stroke: null },
-      axis: { labelColor: soft, titleColor: soft, gridColor: line, domainColor: line, tickColor: line,
-              titleFontWeight: "normal", labelFontSize: 11, titleFontSize: 12, labelLimit: 220 },
-      axisQuantitative: { tickCount: 6 },
-      legend: { labelColor: ink, titleColor: soft, titleFontWeight: "normal", labelFontSize: 11, titleFontSize: 12, orient: "top",
-                symbolStrokeWidth: 2, labelLimit: 300 },
-      title: { color: ink, fontSize: 12, anchor: "start" },
-      header: { labelColor: ink, titleColor: soft },
-      text: { color: ink }, rule: { color: soft },
-      point: { filled: true, size: 40 }, line: { strokeWidth: 2 },
-      mark: { color: dark.matches && !printing ? "#56b4e9" : "#0072b2" },
-      range: { category: data.colours,
-               heatmap: { scheme: "viridis" }, ramp: { scheme: "viridis" } },
-    };
-  };
+  // Colours are the page's own variables, so that a chart follows light, dark and print without being drawn anew.
+  const ink = "var(--ink)", soft = "var(--soft)", line = "var(--line)";
+  const theme = (wide) => ({
+    background: "transparent", font: 'system-ui, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif',
+    view: { stroke: null },
+    axis: { labelColor: soft, titleColor: soft, gridColor: line, domainColor: line, tickColor: line,
+            titleFontWeight: "normal", labelFontSize: 11, titleFontSize: 12, labelLimit: 220 },
+    axisQuantitative: { tickCount: 6 },
+    legend: { labelColor: ink, titleColor: soft, titleFontWeight: "normal", labelFontSize: 11, titleFontSize: 12, orient: "top",
+              symbolStrokeWidth: 2, labelLimit: 130, titleLimit: wide, columns: Math.max(1, Math.floor((wide - 130) / 150)) },
+    title: { color: ink, fontSize: 12, anchor: "start" },
+    header: { labelColor: ink, titleColor: soft },
+    text: { color: ink }, rule: { color: soft },
+    point: { filled: true, size: 40 }, line: { strokeWidth: 2 },
+    mark: { color: "var(--mark)" },
+    range: { category: data.colours, heatmap: { scheme: "viridis" }, ramp: { scheme: "viridis" } },
+  });
 
   const draw = async (key) => {
     const place = document.getElementById(key), spec = data.charts[key];
     if (!place || !spec || place.closest("[hidden]")) return;
+    const name = place.getAttribute("aria-label");
     views.get(key)?.finalize();
     const wide = { width: "container", autosize: { type: "fit-x", contains: "padding" } };
     const composed = ["hconcat", "vconcat", "concat", "facet", "repeat"].some((word) => word in spec) || spec.encoding?.facet || spec.encoding?.row || spec.encoding?.column;
     const made = await vegaEmbed(place, { ...(composed ? {} : wide), ...spec },
-      { mode: "vega-lite", renderer: "svg", actions: false, ast: true, defaultStyle: false, config: theme(),
+      { mode: "vega-lite", renderer: "svg", actions: false, ast: true, defaultStyle: false, config: theme(place.clientWidth),
         tooltip: { disableDefaultStyle: true } });
     views.set(key, made);
+    place.setAttribute("role", "img");  // one image with its caption, and not Vega's parts: its numbers are in the table
+    place.setAttribute("aria-label", name);
+    place.removeAttribute("aria-roledescription");
+    place.querySelector("svg").setAttribute("aria-hidden", "true");
     place.dataset.drawn = "yes";
   };
 
@@ -61,13 +59,6 @@
     });
     drawAll([...choice.querySelectorAll("figure:not([hidden]) .chart")].map((one) => one.id));
   });
-  dark.addEventListener("change", () => drawAll());
-  addEventListener("beforeprint", () => {
-    printing = true;
-    document.querySelectorAll("details").forEach((one) => { one.dataset.was = one.open; });
-  });
-  addEventListener("afterprint", () => { printing = false; });
-
   const take = (fresh) => {
     document.title = `${fresh.run} ${fresh.state}`;
     const badge = document.getElementById("state");

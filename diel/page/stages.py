@@ -73,9 +73,9 @@ def _advised(seen: Seen) -> Iterator[list[Cell]]:
                 told = f"`diel explain {seen.paths.run_id} {name}` says it"
                 yield [name, f"{told}: these are too many tasks for a page"]
                 continue
-            for advice in advise(seen.run, name):
-                if advice.value != advice.asked:
-                    yield [name, str(advice)]
+            found = [str(advice) for advice in advise(seen.run, name) if advice.value != advice.asked]
+            if found:
+                yield [name, "; ".join(found)]
 
 
 def _row(seen: Seen, stage: StageStatus, cores: dict[str, int]) -> list[Cell]:

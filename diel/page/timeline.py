@@ -137,8 +137,7 @@ def _height(rows: Sequence[str]) -> float:
 
 
 def _stages(names: Sequence[str]) -> dict[str, Any]:
-    legend = {"title": None, "columns": 8}
-    return {"field": "stage", "type": "nominal", "scale": stage_scale(names), "legend": legend}
+    return {"field": "stage", "type": "nominal", "scale": stage_scale(names), "legend": {"title": None}}
 
 
 def _opacity() -> dict[str, Any]:

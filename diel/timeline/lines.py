@@ -18,7 +18,7 @@ PIECE = 2**25
 """Bytes of a segment that are looked at together."""
 _ENDED = re.compile(
     rb'\n\{"event":"(done|fail)","stage":"([^"\\]*)","index":(\d+),"attempt":(\d+),(?:"bundle":\d+,)?'
-    rb'"time":([\d.]+),"seconds":([\d.eE+-]+)'
+    rb'"time":([\d.]+),"seconds":([\d.eE+-]+)(,"class":"cancelled")?'
 )
 """It begins with bytes, not with `^`, which is tried at each of them."""
 _BEGINS = (b'\n{"event":"done"', b'\n{"event":"fail"')
@@ -26,8 +26,8 @@ _START = b'\n{"event":"start"'
 
 
 End = tuple[Any, ...]
-"""`done` or `fail`, stage, index, attempt, time, seconds: as bytes, or decoded. The seconds are None where a
-controller wrote the record for a worker that no longer answered."""
+"""`done` or `fail`, stage, index, attempt, time, seconds, and more if it was cancelled: as bytes, or decoded.
+The seconds are None where a controller wrote the record for a worker that no longer answered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +74,7 @@ def _decoded(line: bytes) -> End | None:
             int(record.get("attempt", 1)),
             float(record["time"]),
             None if seconds is None else float(seconds),
+            b"cancelled" if record.get("class") == "cancelled" else b"",
         )
     except (KeyError, TypeError, ValueError, AttributeError):
         return None  # a damaged one: the fold says which

@@ -29,7 +29,7 @@ class Span:
     end: float
     """The time of its last sign of life while it runs."""
     state: str
-    """`done`, `failed`, `running`, or `lost`: it began, and no end of it is written."""
+    """`done`, `failed`, `cancelled`, `running`, or `lost`: it began, and no end of it is written."""
 
     @property
     def task(self) -> str:

@@ -47,6 +47,7 @@ class StageTimes:
     count: int = 0
     """Attempts that ended."""
     failed: int = 0
+    """Those that ended otherwise than well: failed or cancelled."""
     seconds: float = 0.0
     """The time of all that ended well together."""
     squares: float = 0.0
@@ -201,7 +202,7 @@ class Timeline:
         if not ends:
             return
         lane = self._of[name] if name in self._of else self._lane(Lane("", "", ""))
-        for (kind, word), group in groupby(ends, itemgetter(0, 1)):
+        for (kind, word, cancelled), group in groupby(ends, itemgetter(0, 1, 6)):
             stage, known = word.decode("utf-8", "surrogateescape"), []
             for end in group:
                 if end[5] is None:
@@ -209,7 +210,8 @@ class Timeline:
                 else:
                     known.append(end)
             if known:
-                self._count_alike(stage, lane, "done" if kind == b"done" else "failed", known)
+                state = "done" if kind == b"done" else "cancelled" if cancelled else "failed"
+                self._count_alike(stage, lane, state, known)
 
     def _count_alike(self, name: str, lane: int, state: str, ends: Sequence[End]) -> None:
         """Adds attempts of a stage that ended in the same way: loops that a million tasks go through."""
@@ -225,7 +227,8 @@ class Timeline:
                 busy[place] += seconds
             else:
                 bins.spread(max(0.0, last - seconds * scale), last, self.width)
-        _add(bins.ended if state == "done" else bins.failed, places)
+        if state != "cancelled":
+            _add(bins.ended if state == "done" else bins.failed, places)
         stage.count += len(ends)
         stage.first = min(stage.first, min(map(sub, times, took)))
         stage.last = max(stage.last, max(times))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from diel.page.document import page
 from diel.page.seen import Seen
-from tests.browser import MISSING, PROGRAM, look_at
+from tests import browser
 from tests.searched import Searched, search
 
 SVG = '<svg xmlns="http://www.w3.org/2000/svg"><script>document.title = "taken"; alert(1)</script></svg>'
@@ -32,12 +33,12 @@ def searched(tmp_path: Path) -> Searched:
     return run
 
 
-@pytest.mark.skipif(PROGRAM is None, reason=MISSING)
+@pytest.mark.skipif(browser.PROGRAM is None, reason=browser.MISSING)
 def test_every_chart_is_drawn_from_a_file_and_nothing_of_the_run_becomes_code(searched: Searched) -> None:
     pytest.importorskip("vl_convert", reason="pages need vl-convert-python")
     file = searched.folder / "run.html"
     file.write_text(page(Seen(searched.paths)), encoding="utf-8")
-    opened = look_at(file)
+    opened = browser.look_at(file)
     assert opened.console == []
     assert "<title>w-1 interrupted</title>" in opened.dom
     assert len(opened.drawn()) >= 5
@@ -45,3 +46,9 @@ def test_every_chart_is_drawn_from_a_file_and_nothing_of_the_run_becomes_code(se
     assert opened.dom.count('src="data:image/svg+xml;base64,') == 1
     for panel in ("failures", "searches", "results", "artifacts", "hyperparameters", "provenance"):
         assert f'<section id="{panel}"' in opened.dom
+    charts = re.findall(r'role="img" aria-label="[^"]+"[^>]*><svg[^>]*>', opened.dom)
+    assert len(charts) == len(opened.drawn())
+    assert all('aria-hidden="true"' in chart for chart in charts), (
+        "a reader hears the name and the table alone"
+    )
+    assert 'fill="var(--soft)"' in opened.dom, "axes follow light, dark and print"

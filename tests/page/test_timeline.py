@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from diel.page import occupancy, timeline
+from diel.page.colours import stage_scale
 from diel.page.panel import Facts, Plot
 from diel.page.seen import Seen
 from tests.handmade import Handmade
@@ -39,6 +40,18 @@ def test_each_attempt_is_a_bar_and_a_failure_a_cross(run: Handmade) -> None:
     assert bars["encoding"]["x"]["scale"]["domain"][0] == 0
     assert "failed" in plot.caption
     assert [row[0] for row in plot.table.rows] == ["a/0", "a/1"]
+
+
+def test_a_cancelled_attempt_is_no_failure(run: Handmade) -> None:
+    run.done("a", 0).failed("a", 1, "cancelled", **{"class": "cancelled"}).end("cancelled")
+    (plot,) = plots(timeline.parts(Seen(run.paths)))
+    assert [row[-1] for row in plot.table.rows] == ["done", "cancelled"]
+    assert "failed" not in plot.caption
+
+
+def test_stages_beyond_the_palette_have_colours_of_their_own() -> None:
+    names = [f"s{place}" for place in range(24)]
+    assert len(set(stage_scale(names)["range"])) == 24
 
 
 def test_thousands_of_attempts_are_shown_as_shares_of_time(

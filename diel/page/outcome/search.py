@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from diel.errors import counted
+from diel.errors import DielError, counted
 from diel.journal.axis_history import Trial, ranked
 from diel.page.colours import SERIES
 from diel.page.outcome.curve import LINES, STEP, rows_of
 from diel.page.outcome.plot import Column, Row, cell, chart, kind_of, rounded, table_of, thinned, tips
+from diel.page.outcome.sample import named_output
 from diel.page.panel import Alternatives, Entry, Grid, Part, Plot, Text
 from diel.page.seen import Seen
 from diel.results.metrics import curves
@@ -59,10 +61,22 @@ class _Search:
         self.complete = complete
         self.objectives = [
             _Objective(
-                Column(f"y{place}", name, kind_of((t.values[place] for t in complete), spaced=False)), small
+                Column(
+                    f"y{place}",
+                    self._named(name),
+                    kind_of((t.values[place] for t in complete), spaced=False),
+                ),
+                small,
             )
             for place, (name, small) in enumerate(axis.facts.objectives)
         ]
+
+    def _named(self, objective: str) -> str:
+        """With its units, where the workflow can be read."""
+        stage, _, output = objective.partition(".")
+        with suppress(DielError, KeyError):
+            return f"{stage}.{named_output(self.seen.run, stage, output)}"
+        return objective
 
     @cached_property
     def known(self) -> Mapping[str, Hyperparameter]:
@@ -172,7 +186,7 @@ class _Search:
         place = {"x": x.axis(), "y": y.axis()}
         scale = {"domain": ["on the front", "other"], "range": [ORANGE, GREY]}
         only = {"transform": [{"filter": "datum.best === 'on the front'"}]}
-        step = "step-after" if a.small == b.small else "linear"
+        step = "step-after" if a.small else "step-before"  # along what no trial is known to surpass
         layers: list[dict[str, Any]] = [
             {
                 "mark": {"type": "point", "size": 60},

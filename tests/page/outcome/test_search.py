@@ -81,6 +81,17 @@ def test_the_front_of_two_objectives_is_drawn_with_its_trials_numbers(tmp_path: 
     assert numbers["encoding"]["text"] == {"field": "trial"}
 
 
+def test_a_front_steps_along_what_no_trial_surpasses_and_its_axes_have_units(tmp_path: Path) -> None:
+    text = MATERIALS.replace("minimize: [f.loss, f.time]", "maximize: [f.loss, f.time]")
+    text = text.replace("loss: {value: float}", "loss: {value: float, units: eV}")
+    run = Searched(tmp_path, text).about("begin", 0, seed=1, at={"material": "Si"})
+    for number, values in enumerate(((1.0, 4.0), (2.0, 2.0))):
+        run.trial(number, float(number), 0).score(number, *values, context=(0,))
+    step, points, _ = chart_of(list(parts(Seen(run.paths))), "Pareto front").spec["layer"]
+    assert step["mark"]["interpolate"] == "step-before", "between them no trial has more than the next one"
+    assert [points["encoding"][one]["title"] for one in ("x", "y")] == ["f.loss (eV)", "f.time"]
+
+
 def test_coordinates_need_two_hyperparameters_and_show_the_ends_of_each(tmp_path: Path) -> None:
     text = (
         MATERIALS.replace(
