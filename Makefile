@@ -64,7 +64,7 @@ docs: $(DOCS_READY)  ## build the pages of docs/ as a site with search, in build
 	@echo "build/site/index.html"
 
 pictures: $(TEST_READY)  ## take the pictures of README and gallery anew, from runs of all that ships (ten minutes)
-	@command -v chromium >/dev/null || { echo "It needs chromium; on Debian: apt-get install chromium"; exit 1; }
+	@command -v chromium $(BROWSER) >/dev/null || { echo "No Chromium; on Debian: apt-get install $(BROWSER)"; exit 1; }
 	@$(BIN)/python docs/pictures.py
 
 ruff: $(TEST_READY)

@@ -5,7 +5,8 @@ python docs/pictures.py tune …    those of these workflows
 python docs/pictures.py --at DIR  runs them in DIR, and takes runs that are there already as they are
 
 A picture is a part of a run's page (`diel report -o run.html`) as Chromium draws it without a network, light
-and dark; or what `diel view` shows of it. It needs chromium, and what the workflows need.
+and dark; or what `diel view` shows of it. It needs Chromium, as `make test` installs it, and
+what the workflows need.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from shutil import which
 from types import TracebackType
 from typing import Any
 
@@ -60,7 +62,13 @@ class Chromium:
         read_here, write_there = os.pipe()
         read_there, write_here = os.pipe()
         program = f'exec 3<&{read_there} 4>&{write_there}; exec "$@"'  # the descriptors that Chromium expects
-        words = ["chromium", "--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"]
+        words = [
+            which("chromium") or "chromium-headless-shell",
+            "--headless=new",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--hide-scrollbars",
+        ]
         words += [f"--user-data-dir={profile}", "--remote-debugging-pipe"]
         there = (read_there, write_there)
         self._process = subprocess.Popen(
