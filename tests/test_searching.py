@@ -460,6 +460,27 @@ def test_a_search_of_which_too_much_failed_ends_and_resume_heals_it(
     assert set(states(run)) == {"complete"}
 
 
+UNSEEDED = """
+    hyperparameters: {x: {type: float, low: 0, high: 1}}
+    axes:
+      trial: {search: {sampler: random, trials: 4, minimize: f.value, parameters: [x]}}
+    stages:
+      f: {over: [trial], command: 'echo "{\\"value\\": ${{ hp.x }}}" > "$DIEL_RESULT"', outputs: {value: {value: float}}}
+"""
+
+
+def test_a_search_without_a_seed_proposes_what_it_proposed_before_and_more(tmp_path: Path) -> None:
+    project = Project(tmp_path).workflow(UNSEEDED)
+    first = project.run().values("f", "value")
+    project.workflow(UNSEEDED.replace("trials: 4", "trials: 6"))
+    more = project.run()
+    assert more.values("f", "value")[:4] == first
+    assert more.counts("f") == {"cached": 4, "done": 2}
+    anew = project.run("--no-cache").values("f", "value")
+    assert not set(anew) & set(more.values("f", "value"))
+    assert project.run().values("f", "value") == anew, "the last run's seed holds"
+
+
 GROUPED = """
     hyperparameters: {x: {type: float, low: 0, high: 1}}
     axes:

@@ -31,6 +31,7 @@ from diel.project.lease import take
 from diel.project.requests import set_aside
 from diel.project.run_file import Manner, RunFile, read_kept_workflow, read_run_file
 from diel.project.runs import create_run, make_newest, mend_run
+from diel.project.seeds import draw_seeds
 from diel.registry import kept_values
 from diel.scheduler import Job, JobState, scheduler_named
 from diel.scheduler.inside import END
@@ -118,6 +119,7 @@ def create(
             params_files=tuple(str(file.absolute()) for file in given.files),
             included=dict(document.included),
             templates=templates,
+            seeds=draw_seeds(plan.workflow, runs, anew=not manner.get("use_cache", True)),
             **manner,
             created=time.time(),
             host=socket.gethostname(),

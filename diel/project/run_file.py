@@ -60,6 +60,8 @@ class RunFile(SpecModel):
     fail_fast: bool = False
     """Whether nothing more is begun after the first failure (`run --fail-fast`)."""
     sizes: Sizes = Field(default_factory=dict)
+    seeds: dict[str, int] = Field(default_factory=dict)
+    """Of the searches whose file gives none, by axis."""
     created: float
     host: str
     user: str

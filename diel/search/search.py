@@ -18,6 +18,7 @@ from diel.extensions import SEARCHERS, class_named
 from diel.journal.axis_history import Context, Course, Trial
 from diel.paths import RunPaths
 from diel.project.requests import ask_stop
+from diel.project.run_file import read_run_file
 from diel.search.decider import Decider, Deciding, Unjudged
 from diel.search.searcher import Searcher
 from diel.search.space import space_of
@@ -96,10 +97,11 @@ class Searching(Decider):
                     self._run.note_end(stage, index)
 
     def _seed(self, place: int) -> int:
-        """The file's seed for the first context; others draw from other random numbers."""
-        if self.search.seed is None:
-            return random.SystemRandom().randrange(2**32)
-        return (self.search.seed + place) % 2**32
+        """The file's seed, or its run's, for the first context; others draw from other random numbers."""
+        seed = self.search.seed
+        if seed is None:
+            seed = read_run_file(self._ledger.paths).seeds.get(self.label)
+        return random.SystemRandom().randrange(2**32) if seed is None else (seed + place) % 2**32
 
     def _searcher(self, context: Context) -> Searcher:
         """The searcher of a course, made where one is needed: the library behind it is slow to load."""
