@@ -56,6 +56,11 @@ def kind_of(edge: Edge) -> str:
     )
 
 
+def waits(edge: Edge) -> bool:
+    """Whether a downstream task begins when its upstream ones have ended, in the same round."""
+    return kind_of(edge) in _RANKS and not edge.follows
+
+
 def _rank(kind: str) -> int:
     return _RANKS.get(kind, 5)
 

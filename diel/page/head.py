@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from diel.errors import DielError, counted
 from diel.page import cores
 from diel.page.durations import lasting
+from diel.page.graph import waits
 from diel.page.panel import Facts, Part, Text
 from diel.page.seen import Seen
 from diel.project.run_file import RunFile
@@ -118,7 +119,7 @@ def _in_line(seen: Seen, times: Mapping[str, float]) -> float:
         return max(times.values())
     before: defaultdict[str, list[str]] = defaultdict(list)
     for edge in graph.edges:
-        if not (edge.stream or edge.service or edge.follows):
+        if waits(edge):
             before[edge.downstream].append(edge.upstream)
     for name in graph.order:
         found[name] = times.get(name, 0.0) + max((found[one] for one in before[name]), default=0.0)
