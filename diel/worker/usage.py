@@ -12,6 +12,8 @@ import signal
 import sys
 
 PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+LONGEST = 10.0
+"""The most seconds between two looks at shared memory."""
 
 
 def main() -> None:
@@ -23,11 +25,13 @@ def main() -> None:
     for number in told:
         signal.signal(number, lambda number, _: _tell(child, number))
     signal.pthread_sigmask(signal.SIG_UNBLOCK, told)
+    shared = _watch(child)
     os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
     moved = _moved(child)
     _, status, used = os.wait4(child, 0)
     cpu = used.ru_utime + used.ru_stime
-    said = f"{cpu:.6f} {used.ru_stime:.6f} {used.ru_maxrss * 1024} {moved[0]} {moved[1]}\n"
+    memory = used.ru_maxrss * 1024 - shared[0]
+    said = f"{cpu:.6f} {used.ru_stime:.6f} {memory} {moved[0]} {moved[1]}\n"
     _leave(f"{folder}/{launch.partition('=')[2]}.{os.uname().nodename}.{os.getpid()}", said)
     _end_alike(os.waitstatus_to_exitcode(status))
 
@@ -47,6 +51,30 @@ def _start(words: list[str], defaults: tuple[signal.Signals, ...]) -> int:
             return _start(["sh", *words], defaults)
         print(f"{words[0]}: {error.strerror}", file=sys.stderr)  # noqa: T201 - the task's own
         sys.exit(127 if isinstance(error, FileNotFoundError) else 126)
+
+
+def _watch(child: int) -> list[int]:
+    """A number that grows: bytes of shared memory, as of an MPI window, that others have their part of."""
+    most, pause = [0], [0.1]
+
+    def look(*_: object) -> None:
+        taken = _told(child, "status", b"RssShmem:")
+        own = _told(child, "smaps_rollup", b"Pss_Shmem:", taken) if taken else 0
+        most[0], pause[0] = max(most[0], taken - own), min(2 * pause[0], LONGEST)
+        signal.setitimer(signal.ITIMER_REAL, pause[0])
+
+    signal.signal(signal.SIGALRM, look)
+    look()
+    return most
+
+
+def _told(child: int, name: str, key: bytes, unknown: int = 0) -> int:
+    """A number of KiB that the kernel tells of a process, in bytes."""
+    try:
+        with open(f"/proc/{child}/{name}", "rb") as file:
+            return next((int(line.split()[1]) * 1024 for line in file if line.startswith(key)), unknown)
+    except OSError:
+        return unknown
 
 
 def _moved(child: int) -> tuple[int, int]:

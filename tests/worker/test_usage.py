@@ -59,3 +59,22 @@ def test_a_script_without_its_shell_runs_and_a_missing_program_is_told(tmp_path:
     assert run(tmp_path, "./rank").stdout == "here\n"
     gone = run(tmp_path, "no-such-program-here")
     assert (gone.returncode, gone.stderr) == (127, "no-such-program-here: No such file or directory\n")
+
+
+SHARING = """
+import mmap, os, time
+taken = mmap.mmap(-1, 60 << 20)
+for _ in range(60):
+    taken.write(bytes(1 << 20))
+if not os.fork():
+    sum(taken[:: mmap.PAGESIZE])
+    time.sleep(0.4)
+    os._exit(0)
+os.wait()
+"""
+
+
+def test_memory_that_ranks_share_counts_for_each_in_part(tmp_path: Path) -> None:
+    run(tmp_path, sys.executable, "-c", SHARING)
+    (said,) = tmp_path.glob("7.*")
+    assert 30 << 20 < float(said.read_text().split()[2]) < 55 << 20
