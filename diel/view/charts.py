@@ -49,6 +49,9 @@ def draw(chart: Chart, width: int, height: int) -> Text:
     plotext.plotsize(width, height)
     plotext.title(chart.title)
     plotext.xlabel(chart.x)
+    plotext.yfrequency(
+        max(2, min(7, height - 5))
+    )  # beside title, frame, ticks and label: a tick has its own line
     for place, one in enumerate(chart.series):
         pairs = [
             (x, y) for x, y in zip(one.xs, one.ys, strict=False) if math.isfinite(x) and math.isfinite(y)

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from rich.style import Style
 from rich.text import Text
 
+from diel.errors import DielError
+from diel.page import cores, occupancy
+from diel.page.seen import Seen
 from diel.status import Status
 from diel.timeline import Timeline
 from diel.values import format_duration
@@ -22,6 +26,7 @@ MOST_ROWS = 24
 """Rows of workers; with more, a row is a node, and of many nodes the last are left out."""
 MOST_BLOCKS = 8
 LABEL = 16
+SINCE = "seconds since the beginning"
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
@@ -38,7 +43,7 @@ class Stretch(NamedTuple):
 
 
 Cells = defaultdict[int, dict[str, float]]
-"""By cell, the seconds of each stage; those that failed count as the stage ''."""
+"""By cell, the seconds of each stage; those that failed or were pruned count as the stage ''."""
 
 
 def lanes_text(timeline: Timeline, status: Status, width: int) -> Text:
@@ -65,9 +70,9 @@ def lanes_text(timeline: Timeline, status: Status, width: int) -> Text:
         lines.append(Text(f"… {len(rows) - MOST_ROWS:,} more"))
     took = format_duration(span.end - span.begin)
     lines.append(Text(f"{'':<{LABEL}} 0{took:>{span.cells - 1}}", style="grey62"))
-    keys = [f"{letters[name]}\N{NO-BREAK SPACE}{name}" for name in stages]
+    keys = [f"{letters[name]}:{name}" for name in stages]
     named = [Text(key, style=_style(place)) for place, key in enumerate(keys)]
-    legend = Text("  ").join([*named, Text("✗ failed")])
+    legend = Text("  ").join([*named, Text("✗ no result")])
     return Text("\n").join([*lines, legend])
 
 
@@ -123,22 +128,32 @@ def _block_line(block: BlockNow, span: Stretch) -> Text:
     return line.append("" if block["ended"] is None else f" {block['state']}", style="grey62")
 
 
-def work_charts(timeline: Timeline) -> Iterator[Chart]:
-    """How many attempts ran at a time, and how many ended a second."""
-    busy, ended = defaultdict[int, float](float), Counter[int]()
-    for stage in timeline.stages.values():
-        for bins in stage.lanes.values():
-            for place, seconds in bins.busy.items():
-                busy[place] += seconds
-            ended.update(bins.ended)
-    if len(busy) < 2:
+def work_charts(seen: Seen) -> Iterator[Chart]:
+    """The cores that tasks had beside those that the run held, and how many attempts ended a second."""
+    timeline = seen.timeline
+    try:
+        each, blocks = cores.task_cores(seen), cores.held(seen)
+    except DielError:  # its site or workflow cannot be read
+        each, blocks = {}, []
+    wide, busy = cores.busy(seen, each)
+    whole = int((seen.until - timeline.origin) / wide)  # the last bin is not yet full
+    if not busy or whole < 2:
         return
-    places, width = range(max(busy) + 1), timeline.width
-    xs = [place * width for place in places]
-    running = Series("running", xs, [busy[place] / width for place in places])
-    yield Chart("tasks that ran at a time", "seconds since the beginning", (running,), from_zero=True)
-    step = max(1, len(places) // 60)
-    parts = [range(first, min(first + step, len(places))) for first in places[::step]]
-    rates = [sum(ended[place] for place in part) / (len(part) * width) for part in parts]
-    rate = Series("ended", [part[0] * width for part in parts], rates)
-    yield Chart("tasks that ended a second", "seconds since the beginning", (rate,), from_zero=True)
+    xs = [place * wide for place in range(whole)]
+    used = [sum(one.get(place, 0.0) for one in busy.values()) for place in range(whole)]
+    series = [Series("in use", xs, used)]
+    steps = [*occupancy.steps_of(blocks, seen.until)]
+    corners = [point for (a, c), (b, _) in pairwise(steps) for point in ((a, c), (b, c))]
+    if corners:
+        at = [max(0.0, when - timeline.origin) for when, _ in corners]
+        series.append(Series("held", at, [count for _, count in corners]))
+    yield Chart("cores in use, and held by the run", SINCE, tuple(series), from_zero=True)
+    ended = sum(
+        (Counter(bins.ended) for s in timeline.stages.values() for bins in s.lanes.values()), Counter()
+    )
+    bins = int((seen.until - timeline.origin) / timeline.width)
+    step = max(1, bins // 60)
+    parts = [range(first, first + step) for first in range(0, bins - step + 1, step)]
+    rates = [sum(ended[place] for place in part) / (step * timeline.width) for part in parts]
+    rate = Series("ended", [part[0] * timeline.width for part in parts], rates)
+    yield Chart("tasks that ended a second", SINCE, (rate,), from_zero=True)

@@ -21,6 +21,7 @@ class Looking(Screen[None]):
         self._interval = interval
         self._next = 0.0
         self._looker: Worker[None] | None = None
+        self._again = False
 
     def on_mount(self) -> None:
         self.look_again()
@@ -34,15 +35,17 @@ class Looking(Screen[None]):
             self.look_again()
 
     def look_again(self) -> None:
-        """Looks now, unless it does already."""
+        """Looks now, or once more after the look that is under way."""
+        self._again = True
         if self._looker is None or self._looker.is_finished:
             self._looker = self.run_worker(self._look, thread=True, group="look", exit_on_error=True)
 
     def _look(self) -> None:
-        began = time.monotonic()
+        began, self._again = time.monotonic(), False
         self.look()
         took = time.monotonic() - began
-        self._next = began + max(self._interval, min(SHARE * took, LONGEST))
+        rest = max(self._interval, min(SHARE * took, LONGEST))
+        self._next = 0.0 if self._again else began + rest
 
     def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
         if event.worker is self._looker and event.state is WorkerState.SUCCESS and self.is_attached:

@@ -23,8 +23,8 @@ MOST_RUNNING = 200
 _OTHERS = (TaskState.CACHED, TaskState.SKIPPED, TaskState.CANCELLED, TaskState.QUEUED)
 
 
-def head(status: Status | None, flaws: Sequence[str]) -> Text:
-    """The state of a run in a line, who drives it, and what could not be read."""
+def head(status: Status | None, flaws: Sequence[str], left: str | None = None) -> Text:
+    """The state of a run in a line, who drives it, how long it still takes, and what could not be read."""
     wrong = [Text(f"✗ {flaw}", style="bold") for flaw in flaws[-2:]]
     if status is None:
         return Text("\n").join(wrong or [Text("reading …")])
@@ -36,7 +36,8 @@ def head(status: Status | None, flaws: Sequence[str]) -> Text:
         *(state_text(*one) for one in seen),
         Text(format_duration(status.elapsed)),
     ]
-    return Text("\n").join([Text(" · ").join(parts), _driver(status), *wrong])
+    going = [Text(left, style="grey62")] if left else []
+    return Text("\n").join([Text(" · ").join(parts), _driver(status), *going, *wrong])
 
 
 def _driver(status: Status) -> Text:

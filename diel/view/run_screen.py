@@ -15,6 +15,8 @@ from textual.widgets.option_list import Option
 
 from diel.errors import counted
 from diel.journal.stage_history import ranges
+from diel.page.head import left_text
+from diel.page.panels import ENTRIES, panel_of
 from diel.paths import RunPaths
 from diel.states import RunState, TaskState
 from diel.status import Status
@@ -22,10 +24,11 @@ from diel.status.block_lines import block_lines
 from diel.status.sections import SECTIONS, View
 from diel.status.stage import StageStatus
 from diel.status.tasks import failure_lines, kind_of, tasks_text
-from diel.view.charts import axis_charts, draw
+from diel.view.charts import Chart, axis_charts, draw
 from diel.view.commands import Asking, Said, Told, cancel_words, execute, resume_words
 from diel.view.lanes import lanes_text, work_charts
 from diel.view.looking import Looking
+from diel.view.panel_text import panel_text
 from diel.view.rows import STAGE_COLUMNS, head, running_lines, stage_cells, task_row
 from diel.view.task_list import TaskList
 from diel.view.task_screen import TaskScreen
@@ -36,6 +39,8 @@ if TYPE_CHECKING:
 
 CHART = 12
 """Lines of a chart."""
+STAGES = "stages"
+"""The panel of the page that is shown at first: what stages use of what they have, and advice."""
 MOST_KINDS = 200
 """Kinds of failures that are listed."""
 
@@ -53,6 +58,8 @@ class RunScreen(Looking):
     RunScreen #chosen { height: 1; }
     RunScreen #chosen Select { width: 26; }
     RunScreen #chosen Static { width: 1fr; padding-left: 1; }
+    RunScreen #panel { width: 32; }
+    RunScreen #panel-text { padding: 1; height: auto; }
     RunScreen .chart { height: auto; margin: 0 1 1 1; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -61,6 +68,7 @@ class RunScreen(Looking):
         Binding("3", "tab('charts-tab')", "charts", show=False),
         Binding("4", "tab('blocks-tab')", "blocks", show=False),
         Binding("5", "tab('failures-tab')", "failures", show=False),
+        Binding("6", "tab('page-tab')", "page", show=False),
         Binding("e", "explain", "explain"),
         Binding("c", "cancel", "cancel"),
         Binding("r", "resume", "resume"),
@@ -71,6 +79,11 @@ class RunScreen(Looking):
     def __init__(self, paths: RunPaths, interval: float) -> None:
         super().__init__(interval)
         self.watched = Watched(paths)
+        self._tab = "stages-tab"
+        self._entry = STAGES
+        self._left: str | None = None
+        self._charts: list[Chart] = []
+        self._panel = ""
         self._drawn: dict[str, object] = {}
         """What each part shows, so that only what changed is drawn again."""
 
@@ -92,6 +105,11 @@ class RunScreen(Looking):
                 yield Static(id="blocks-text", markup=False)
             with TabPane("5 Failures", id="failures-tab"):
                 yield OptionList(id="failures", markup=False)
+            with TabPane("6 Page", id="page-tab"):
+                panels = [(entry.title, entry.name) for entry in ENTRIES]
+                yield Select[str](panels, value=STAGES, allow_blank=False, id="panel", compact=True)
+                with VerticalScroll(id="page"):
+                    yield Static(id="panel-text", markup=False)
         yield Footer()
 
     def on_mount(self) -> None:
@@ -102,12 +120,24 @@ class RunScreen(Looking):
 
     def look(self) -> None:
         self.watched.look()
-        if self._drawn:  # the first picture does not wait for it
-            self.watched.follow_timeline()
+        if not self._drawn:  # the first picture does not wait for more
+            return
+        self.watched.follow_timeline()
+        seen = self.watched.seen()
+        if seen is None:
+            return
+        self._left = left_text(seen)
+        if self._tab == "charts-tab":
+            self._charts = [*axis_charts(seen.status.axes), *work_charts(seen)]
+        elif self._tab == "page-tab":
+            entry = next(one for one in ENTRIES if one.name == self._entry)
+            panel = panel_of(entry, seen)
+            width = max(self.size.width - 4, 20)
+            self._panel = "The run has nothing for this." if panel is None else panel_text(panel, width)
 
     def draw(self) -> None:
         status = self.watched.status
-        self.query_one("#head", Static).update(head(status, self.watched.flaws))
+        self.query_one("#head", Static).update(head(status, self.watched.flaws, self._left))
         if status is None:
             return
         if self._drawn.get("state") != status.state:
@@ -124,6 +154,7 @@ class RunScreen(Looking):
         self._draw_tasks(status)
         self._draw_failures(status)
         self._draw_charts(status)
+        self._update("#panel-text", Text(self._panel or "reading …"))
 
     def _update(self, where: str, text: Text) -> None:
         if self._drawn.get(where) != text:
@@ -186,7 +217,7 @@ class RunScreen(Looking):
         self.query_one("#stage", Select).value = event.row_key.value
         self.action_tab("tasks-tab")
 
-    @on(Select.Changed)
+    @on(Select.Changed, "#chosen Select")
     def _choose_tasks(self) -> None:
         if self.watched.status is not None:
             self._draw_tasks(self.watched.status)
@@ -200,15 +231,19 @@ class RunScreen(Looking):
     # --- charts, failures ------------------------------------------------------------------------
 
     @on(TabbedContent.TabActivated)
-    def _show_charts(self) -> None:
-        if self.watched.status is not None:
-            self._draw_charts(self.watched.status)
+    def _enter_tab(self, event: TabbedContent.TabActivated) -> None:
+        self._tab = event.pane.id or ""
+        self.look_again()
+
+    @on(Select.Changed, "#panel")
+    def _choose_panel(self, event: Select.Changed) -> None:
+        self._entry, self._panel = str(event.value), ""
+        self.look_again()
 
     def _draw_charts(self, status: Status) -> None:
-        timeline = self.watched.timeline
-        if self.query_one(TabbedContent).active != "charts-tab":
+        timeline, charts = self.watched.timeline, self._charts
+        if self._tab != "charts-tab":
             return
-        charts = [*axis_charts(status.axes), *(work_charts(timeline) if timeline is not None else ())]
         around = self.query_one("#charts", VerticalScroll)
         width = max(self.size.width - 6, 30)
         key = (charts, width, timeline is not None and (timeline.last, dict(timeline.begun)), status.state)
@@ -264,6 +299,7 @@ class RunScreen(Looking):
             "tasks-tab": "TaskList",
             "failures-tab": "#failures",
             "charts-tab": "#charts",
+            "page-tab": "#page",
         }
         if name in wanted:
             self.query_one(wanted[name]).focus()

@@ -13,6 +13,7 @@ from diel.journal.history import History
 from diel.journal.segment import Reader
 from diel.journal.snapshot import read_run
 from diel.journal.stage_history import StageHistory
+from diel.page.seen import Seen
 from diel.paths import RunPaths
 from diel.results import Recorded
 from diel.states import TaskState
@@ -93,6 +94,17 @@ class Watched:
         except (DielError, OSError) as error:
             self._note(str(error))
         return self.timeline
+
+    def seen(self) -> Seen | None:
+        """The run as its page sees it; None before its timeline was read."""
+        if self.status is None or self.reader is None or self.timeline is None:
+            return None
+        seen = Seen(self.paths, reader=self.reader)
+        seen.status, seen.timeline = self.status, self.timeline  # as they were read a moment ago
+        self._renew(self.status, self.reader)
+        if self._recorded is not None:
+            seen.run = self._recorded
+        return seen
 
     def stage(self, name: str) -> StageHistory:
         """What is known of a stage's tasks; one that has not begun has none."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -67,7 +68,7 @@ def test_tasks_are_listed_with_their_points_chosen_by_state_and_opened_by_two_cl
         await seen.press("enter")
         await seen.until("1  ✗ failed", "depth=2.5", "2  ▶ running", "3 tasks")
         seen.app.screen.query_one("#state").value = "failed"  # type: ignore[attr-defined]
-        await seen.until("1 task")
+        await seen.until(" 1 task\n")
         assert "depth=1.5" not in seen.text
         assert "depth=2.5" in seen.text
         await seen.pilot.click("TaskList", offset=(10, 0), times=2)
@@ -205,3 +206,32 @@ def test_explain_tells_of_the_task_under_the_cursor(run: Handmade) -> None:
 def test_every_state_has_a_mark_of_its_own() -> None:
     for states in ([state.label for state in TaskState], [state.value for state in RunState]):
         assert len({MARKS[state][0] for state in states}) == len(states)
+
+
+def test_what_stages_used_advice_and_cores_held_stand_in_80_columns(tmp_path: Path) -> None:
+    stages = 'stages: {simulate: {command: ["true"], resources: {memory: 2GiB}}, wait: {command: ["true"]}}'
+    run = Handmade(tmp_path, stages, alive=True).stage("simulate", 3).stage("wait", 1)
+    run.paths.site.write_text('{"name": "s", "scheduler": "local", "pools": {"local": {"cores": 4}}}')
+    usage = {"cpu_seconds": 1.0, "system_seconds": 0.1, "memory_bytes": 310 << 20}
+    made: dict[str, Any] = {
+        "seconds": 2.0,
+        "parts": ["p", "i"],
+        "values": {},
+        "artifacts": {},
+        "usage": usage,
+    }
+    for index in range(2):
+        run.work("start", "simulate", index).work("done", "simulate", index, key=f"{index:032x}", **made)
+    run.work("start", "simulate", 2)
+
+    async def look(seen: Seen) -> None:
+        await seen.until("Time left: ", "with 1 task at a time, without wait")
+        await seen.press("6")
+        await seen.until("cores in use 0.5 of 1 (50%)", "most memory 310.0 MiB of", "simulate  memory: ")
+        assert max(map(len, seen.lines)) <= 80
+        await seen.press("shift+tab", "enter", *["down"] * 3, "enter")
+        await seen.until("of what was held", "Cores in use, by stage, below the cores")
+        await seen.press("3")
+        await seen.until("cores in use, and held by the run", "held")
+
+    looked_at(run, look)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -32,9 +33,12 @@ from diel.project.runs import find_run
     help="With --web: end when unasked for so long.",
 )
 def command(run: str, runs: Path, interval: float, web: bool, port: int | None, idle: float) -> int:
-    """Shows stages, tasks, charts, blocks and failures as they change, and follows what tasks print; Esc
-    leads to the other runs. It only reads files, and nothing that runs knows of it. `c`, `r` and `e` start
-    `diel cancel`, `diel resume` and `diel explain`, the first two after asking.
+    """Shows stages, tasks, charts, blocks and failures as they change, and follows what tasks print. It only
+    reads files, and nothing that runs knows of it.
+
+    Keys: 1 to 6 choose stages, tasks, charts, blocks, failures, and the panels of the page in text. Tab leads
+    to the next part, Enter opens, Esc leads back and to the other runs. `e` starts `diel explain`; `c` and
+    `r` start `diel cancel` and `diel resume`, after asking. `q` leaves. A mouse does as well.
     """
     paths = find_run(runs, run)
     if web:
@@ -43,10 +47,9 @@ def command(run: str, runs: Path, interval: float, web: bool, port: int | None, 
         return serve(paths, port, idle)
     if port is not None:
         raise UsageError("--port is of the page for a browser: add --web")
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise UsageError(
-            f"view needs a terminal; `diel status {paths.run_id}` prints the state, `--watch` follows it"
-        )
+    if not (sys.stdin.isatty() and sys.stdout.isatty()) or os.environ.get("TERM", "dumb") == "dumb":
+        other = f"`diel status {paths.run_id}` prints the state, `--watch` follows it"
+        raise UsageError(f"view needs a terminal whose cursor moves; {other}")
     lacking = [name for name in ("textual", "plotext") if find_spec(name) is None]
     if lacking:
         raise UsageError(

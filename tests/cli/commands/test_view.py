@@ -31,7 +31,7 @@ def test_without_a_terminal_it_names_the_command_that_needs_none(workspace: Path
     Handmade(workspace, STAGE).stage("simulate", 1)
     called = call(capsys, "view")
     assert called.code == 2
-    assert "view needs a terminal; `diel status w-1` prints the state" in called.err
+    assert "view needs a terminal whose cursor moves; `diel status w-1` prints the state" in called.err
 
 
 def test_what_is_not_installed_is_named_with_its_extra(
