@@ -145,9 +145,10 @@ SAVES = """
         command: |
           trap 'echo told >> "$DIEL_CHECKPOINT_DIR/script"' TERM
           ${{ launcher }} sh -c 'trap "touch $DIEL_CHECKPOINT_DIR/$PMI_RANK; exit 75" TERM
-            [ -e $DIEL_CHECKPOINT_DIR/$PMI_RANK ] || while :; do sleep 0.1; done'
-          until [ -e "$DIEL_CHECKPOINT_DIR/script" ]; do sleep 0.1; done
-          exit 75
+            [ -e $DIEL_CHECKPOINT_DIR/$PMI_RANK ] || while :; do sleep 0.1; done' || {
+            until [ -e "$DIEL_CHECKPOINT_DIR/script" ]; do sleep 0.1; done
+            exit 75
+          }
 """
 
 
