@@ -225,7 +225,7 @@ def test_what_stages_used_advice_and_cores_held_stand_in_80_columns(tmp_path: Pa
     run.work("start", "simulate", 2)
 
     async def look(seen: Seen) -> None:
-        await seen.until("Time left: ", "with 1 task at a time, without wait")
+        await seen.until("Time left: ", "with 1 task at a time")
         await seen.press("6")
         await seen.until("cores in use 0.5 of 1 (50%)", "most memory 310.0 MiB of", "simulate  memory: ")
         assert max(map(len, seen.lines)) <= 80
