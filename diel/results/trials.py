@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any, NamedTuple
 
 from diel.axes.adaptive import Searched
@@ -25,7 +26,7 @@ class TrialRun(NamedTuple):
     """What it reported to its pruner, or else in the metrics of its task, by step."""
 
 
-def list_trials(run: Recorded, label: str | None = None) -> Listing:
+def list_trials(run: Recorded, label: str | None = None, limit: int | None = None) -> Listing:
     """A row for each trial of a search: all that were requested, whatever became of them.
 
     Raises UsageError where there is no such search, and where it is not said which of several is meant.
@@ -34,7 +35,7 @@ def list_trials(run: Recorded, label: str | None = None) -> Listing:
     scores = [reference for reference, _ in axis.axis.objectives]
     rows: list[tuple[Any, ...]] = []
     at = dict.fromkeys(name for course in axis.history.courses.values() for name in course.at)
-    for trial, course, state, steps in trials_of(run, axis):
+    for trial, course, state, steps in islice(trials_of(run, axis), limit):
         last = max(steps, default=None)
         seconds = None if trial.ended is None else round(trial.ended - trial.began, 3)
         rows.append(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import click
@@ -15,7 +15,7 @@ from diel.cli.target import complete_stage, run_and_rest, run_argument, targets
 from diel.errors import UsageError, counted
 from diel.project.runs import find_run
 from diel.report import write_report
-from diel.results import Recorded, list_metrics, list_usage, make_table, summarize
+from diel.results import Recorded, list_metrics, list_trials, list_usage, make_table, summarize
 from diel.results.rows import stage_and_output
 from diel.table import Listing, render, write_csv, write_parquet
 from diel.values import json_value
@@ -34,6 +34,7 @@ _PAGES = (".html", ".htm")
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Only the first N rows.")
 @click.option("--metrics", is_flag=True, help="What a stage's tasks reported while they ran, step by step.")
 @click.option("--usage", is_flag=True, help="What each attempt used: processor time, memory, bytes.")
+@click.option("--trials", is_flag=True, help="Every trial of a search: its state, scores and last step.")
 def command(
     words: tuple[str, ...],
     runs: Path,
@@ -41,8 +42,7 @@ def command(
     as_json: bool,
     parquet: Path | None,
     limit: int | None,
-    metrics: bool,
-    usage: bool,
+    **listings: bool,
 ) -> int:
     """Each axis parameter and each output is a column.
 
@@ -54,11 +54,13 @@ def command(
         diel results train.loss depth=2.5         only the tasks with that depth
         diel results train --metrics              what its tasks reported, a row a value
         diel results train --usage                what its attempts used, a row an attempt
+        diel results last trial --trials          every trial of the search `trial`, whatever became of it
 
     A file is shown by its path. Tasks without a result are left out, and counted on stderr.
     """
-    if metrics and usage:
-        raise UsageError("--metrics and --usage are two tables: choose one")
+    asked = [kind for kind, chosen in listings.items() if chosen]
+    if len(asked) > 1:
+        raise UsageError(f"--{' and --'.join(asked)} are tables of their own: choose one")
     if as_csv + as_json + (parquet is not None) > 1:
         raise UsageError("--csv, --json and --parquet are three ways to print: choose one")
     paths, named = run_and_rest(runs, words)
@@ -66,10 +68,10 @@ def command(
     groups = targets(named)
     wanted = [target.word.partition("/")[0] for target in groups]
     at = {name: value for target in groups for name, value in point_of(run, target).items()}
-    table = _empty(run, wanted) if as_json and not (metrics or usage) else None
-    if metrics or usage:
-        table = _metrics(run, wanted, limit, at) if metrics else list_usage(run, wanted, limit, at)
-    if table is None:
+    table = _empty(run, wanted) if as_json and not asked else None
+    if asked:
+        table = _LISTINGS[asked[0]](run, wanted, limit, at)
+    elif table is None:
         table = make_table(run, wanted, limit, at) if wanted else summarize(run)
     if parquet is not None:
         write_parquet(table, parquet)
@@ -83,11 +85,11 @@ def command(
         missing = dict(table.missing)
         document = {"run": paths.run_id, "columns": table.columns, "rows": rows, "missing": missing}
         click.echo(json.dumps(document))
-    elif not table.rows and not wanted and not usage:
+    elif not table.rows and not wanted and not asked:
         click.echo(f"{paths.run_id} ({run.state}) has no results yet; `diel status` shows its state")
     else:
         click.echo("\n".join(render(table)))
-        if not wanted and not usage:
+        if not wanted and not asked:
             click.echo(f"\nsee one with `diel results {paths.run_id} {table.rows[0][0]}`")
     for text in table.missing.values():
         click.echo(text, err=True)
@@ -98,6 +100,19 @@ def _metrics(run: Recorded, wanted: Sequence[str], limit: int | None, at: Mappin
     if len(wanted) != 1:
         raise UsageError("--metrics are those of one stage: diel results [RUN] STAGE --metrics")
     return list_metrics(run, wanted[0], limit, at)
+
+
+def _trials(run: Recorded, wanted: Sequence[str], limit: int | None, at: Mapping[str, str]) -> Listing:
+    if len(wanted) > 1 or at:
+        raise UsageError("--trials are those of one search: diel results [RUN] [AXIS] --trials")
+    return list_trials(run, wanted[0] if wanted else None, limit)
+
+
+_LISTINGS: Mapping[str, Callable[[Recorded, Sequence[str], int | None, Mapping[str, str]], Listing]] = {
+    "metrics": _metrics,
+    "usage": list_usage,
+    "trials": _trials,
+}
 
 
 def _empty(run: Recorded, wanted: Sequence[str]) -> Listing | None:

@@ -13,7 +13,7 @@ import pytest
 from diel.cli import main
 from tests.cli.call import call
 from tests.handmade import Handmade
-from tests.searched import loop
+from tests.searched import loop, search
 
 Capture = pytest.CaptureFixture[str]
 
@@ -97,6 +97,8 @@ def test_a_limit_prints_the_first_rows(run: Handmade, capsys: Capture) -> None:
         (["end.n"], "'end' has no results (1 waiting)"),
         (["w-7", "sim.e"], "no run 'w-7'"),
         (["sim.e", "--csv", "--json"], "choose one"),
+        (["sim", "--usage", "--trials"], "--usage and --trials are tables of their own: choose one"),
+        (["last", "--trials"], "no axis of its workflow is a search"),
         (["sim.e", "--limit", "0"], "--limit"),
     ],
 )
@@ -172,3 +174,13 @@ def test_metrics_are_those_of_one_stage(run: Handmade, capsys: Capture) -> None:
             2,
             "error: --metrics are those of one stage: diel results [RUN] STAGE --metrics\n",
         )
+
+
+def test_the_trials_of_a_search_are_a_table(workspace: Path, capsys: Capture) -> None:
+    search(workspace)
+    heads, first = csv.reader(io.StringIO(call(capsys, "results", "--trials", "--csv", "--limit", "1").out))
+    assert heads[:4] == ["trial", "state", "f.loss", "hp.x"]
+    assert first[:4] == ["0", "complete", "4.0", "2.0"]
+    said = call(capsys, "results", "last", "tail", "--trials")
+    assert (said.code, "no search 'tail'; did you mean 'trial'?" in said.err) == (2, True)
+    assert "3  pruned" in call(capsys, "results", "last", "trial", "--trials").out
