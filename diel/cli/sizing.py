@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 from diel.errors import UsageError
@@ -10,7 +11,7 @@ from diel.project.run_file import Sizes
 from diel.project.runs import find_run
 from diel.results import Recorded
 from diel.results.sizing import sizes_by
-from diel.site import memory_of
+from diel.site import cores_of, memory_of, nodes_of
 from diel.spec.sizing import apply_sizes
 
 
@@ -35,5 +36,9 @@ def sized(plan: Plan, word: str, runs: Path) -> tuple[Plan, Sizes]:
             given["memory"] = min(given["memory"], memory_of(pool))
         if "walltime" in given:
             given["walltime"] = min(given["walltime"], pool.longest)
+        if "cores_per_rank" in given:
+            wanted = plan.checked.workflow.stages[name].bare.resources
+            there = cores_of(pool) // math.ceil(wanted.processes / nodes_of(wanted))
+            given["cores_per_rank"] = max(1, min(given["cores_per_rank"], there))
     apply_sizes(plan.checked.workflow, sizes)
     return make_plan(plan.checked, plan.site), sizes

@@ -34,7 +34,7 @@ SLACK = 0.1
 """A part of a core that is no reason to ask for another one."""
 OUT_OF = {
     "memory": (FailureClass.OOM,),
-    "walltime": (FailureClass.WALLTIME, FailureClass.TIMEOUT),
+    "walltime": (FailureClass.WALLTIME,),
     "cores_per_rank": (),
 }
 """Failures of those that had too little."""
@@ -56,6 +56,8 @@ class Advice(NamedTuple):
     """What the task used that used most."""
     short: int
     """Attempts that ran out of it."""
+    lost: int
+    """Tasks of these that never ended well: nobody knows what they would have used."""
 
     def document(self) -> dict[str, Any]:
         return self._asdict()
@@ -69,6 +71,8 @@ class Advice(NamedTuple):
             basis += f", but one used {self._in_words(self.most)}"
         if self.short:
             basis += f"; {self.short:,} ran out of {self.key}"
+        if self.lost:
+            basis += ", and a task that never ended well counts for twice what it had"
         return f"{self.key}: {self._in_words(self.value)}{asked} ({basis})"
 
     def _in_words(self, value: float) -> str:
@@ -100,17 +104,19 @@ def _advice(spec: Stage, key: str, records: Sequence[Done | Fail]) -> Advice | N
     wanted = spec.bare.resources
     asked = getattr(wanted, key)
     used = sorted(_used(spec, key, records))
-    if not used:
-        return None
     short = [record for record in records if record["event"] == "fail" and record["class"] in OUT_OF[key]]
     done = {record["index"] for record in records if record["event"] == "done"}
     lost = [record for record in short if record["index"] not in done]
-    if lost:  # nobody knows how much these would have needed
-        used += [2 * max(asked or 0, used[-1])] * len({record["index"] for record in lost})
+    never = len({record["index"] for record in lost})
+    if lost:
+        had = max([asked or 0, *used[-1:], *(_had(spec, key, record) for record in lost)])
+        used += [2 * had] * never if had else []
+    if not used:
+        return None
     place = math.ceil(SHARE * len(used)) - 1
     value = _rounded(spec, key, used[place], len(used))
     quantile = "most" if place == len(used) - 1 else f"p{SHARE * 100:.0f}"
-    return Advice(key, value, asked, used[place], quantile, len(used), used[-1], len(short))
+    return Advice(key, value, asked, used[place], quantile, len(used), used[-1], len(short), never)
 
 
 def _used(spec: Stage, key: str, records: Sequence[Done | Fail]) -> Iterator[float]:
@@ -128,6 +134,13 @@ def _used(spec: Stage, key: str, records: Sequence[Done | Fail]) -> Iterator[flo
             yield usage["memory_bytes"] / _nodes(wanted)
         elif key == "cores_per_rank" and seconds >= LONG:
             yield usage["cpu_seconds"] / seconds / wanted.processes
+
+
+def _had(spec: Stage, key: str, record: Done | Fail) -> float:
+    """What an attempt had when it ran out of it."""
+    if key == "walltime":
+        return record["seconds"]
+    return record.get("usage", {}).get("memory_bytes", 0) / _nodes(spec.bare.resources)
 
 
 def _nodes(wanted: Resources) -> int:

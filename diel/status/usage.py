@@ -43,7 +43,7 @@ def stage_usage_text(sums: Mapping[str, Any]) -> str:
         parts.append(f"{format_duration(sums['gpu_seconds'])} of GPUs")
         parts.append(f"at most {format_size(sums['gpu_memory_bytes'])} on them")
     moved = (("read", "read_bytes"), ("wrote", "written_bytes"))
-    parts += [f"{word} {format_size(sums[key])}" for word, key in moved if sums.get(key)]
+    parts += [f"{word} {format_size(sums[key])}" for word, key in moved if sums.get(key, 0) >= 1 << 20]
     return ", ".join(parts)
 
 

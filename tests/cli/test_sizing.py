@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
 from diel.controller.start import plan_again
 from diel.paths import RunPaths
+from tests.handmade import Handmade
 from tests.throwaway import Project
 
 FLOW = """
@@ -51,3 +53,14 @@ def test_a_run_that_measured_nothing_of_these_stages_is_refused(project: Project
     assert "--sized-by flow-1: flow-1 has no task of this workflow's stages that ended well (new)" in said
     assert "no run 'gone'" in other.diel("run", "other.yaml", "--sized-by", "gone", code=2)
     assert not list((project.folder / "runs").glob("other-*"))
+
+
+def test_no_stage_asks_for_more_than_its_pool_has(tmp_path: Path) -> None:
+    """Threads of a task can use more cores than it asked for."""
+    text = "stages: {work: {command: [x], resources: {memory: 1GiB}}}"
+    used = {"cpu_seconds": 70.0, "system_seconds": 0.0, "memory_bytes": 1 << 50}
+    run = Handmade(tmp_path, text).stage("work", 1)
+    run.work("done", "work", 0, seconds=10.0, usage=used, key="k", parts=["p", "i"])
+    project = Project(tmp_path).workflow(text).machine("two", 2)
+    planned = project.diel("plan", "flow.yaml", "--site", "two", "--sized-by", "w-1", "--json")
+    assert json.loads(planned)["stages"]["work"]["cores"] == 2

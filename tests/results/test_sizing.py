@@ -54,7 +54,26 @@ def test_of_many_one_that_stands_out_is_named_and_does_not_size_the_others(tmp_p
 
 def test_a_task_that_failed_for_want_of_it_counts_for_twice_what_it_had(tmp_path: Path) -> None:
     run = made(tmp_path, {}, {"class": "oom"}, {"class": "app", "memory_bytes": 50_000 * MIB})
-    assert said(run)[0] == "memory: 6.2 GiB, not 2.0 GiB (the most of 2 tasks: 4.0 GiB; 1 ran out of memory)"
+    assert said(run)[0] == (
+        "memory: 6.2 GiB, not 2.0 GiB "
+        "(the most of 2 tasks: 4.0 GiB; 1 ran out of memory, "
+        "and a task that never ended well counts for twice what it had)"
+    )
+
+
+def test_where_all_failed_for_want_of_it_they_are_sized_by_what_they_had(tmp_path: Path) -> None:
+    run = made(tmp_path, *[{"class": "oom", "memory_bytes": 3000 * MIB}] * 2, {"class": "timeout"})
+    assert said(run) == [
+        "memory: 9.0 GiB, not 2.0 GiB "
+        "(the most of 2 tasks: 5.9 GiB; 2 ran out of memory, "
+        "and a task that never ended well counts for twice what it had)"
+    ]
+
+
+def test_a_task_that_ended_well_at_its_second_attempt_counts_for_what_that_used(tmp_path: Path) -> None:
+    run = made(tmp_path, {"memory_bytes": 3000 * MIB}, {})
+    run.work("fail", "train", 0, 1, **{"class": "oom", "message": "m", "seconds": 1.0})
+    assert said(run)[0] == "memory: 4.5 GiB, not 2.0 GiB (the most of 2 tasks: 2.9 GiB; 1 ran out of memory)"
 
 
 def test_what_was_not_measured_is_not_advised(tmp_path: Path) -> None:
