@@ -45,6 +45,9 @@ def parts(seen: Seen) -> Iterator[Part]:
     advice = list(_advised(seen)) if measured else []
     if advice:
         yield Grid("What another run could ask for", ("stage", "resources"), advice)
+    if measured and _count(seen) > _MANY:
+        told = f"`diel explain {seen.paths.run_id} STAGE` says what another run could ask for"
+        yield Text(f"{told}: {_count(seen):,} attempts are too many to read for a page.", "note")
 
 
 def _used(seen: Seen, stage: StageStatus, cores: dict[str, int]) -> list[Cell]:
@@ -65,14 +68,16 @@ def _used(seen: Seen, stage: StageStatus, cores: dict[str, int]) -> list[Cell]:
     return [busy, Bar([("running", most / asked)], f"{format_size(most)} of {format_size(asked)}")]
 
 
+def _count(seen: Seen) -> int:
+    return sum(stage.count for stage in seen.timeline.stages.values())
+
+
 def _advised(seen: Seen) -> Iterator[list[Cell]]:
     """What tasks of a stage should ask for, where that is other than what they ask for."""
+    if _count(seen) > _MANY:
+        return
     with suppress(DielError):
-        for name in seen.run.workflow.stages:
-            if name in seen.timeline.stages and seen.timeline.stages[name].count > _MANY:
-                told = f"`diel explain {seen.paths.run_id} {name}` says it"
-                yield [name, f"{told}: these are too many tasks for a page"]
-                continue
+        for name in filter(seen.timeline.stages.__contains__, seen.run.workflow.stages):
             found = [str(advice) for advice in advise(seen.run, name) if advice.value != advice.asked]
             if found:
                 yield [name, "; ".join(found)]

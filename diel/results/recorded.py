@@ -283,13 +283,13 @@ class Recorded:
 
     def failed(self, stage: str, index: int | None = None) -> Iterator[Failed]:
         """The controller's verdicts on failed tasks of a stage, or on one of them, in their order."""
-        for _, record in self.events(b'"event":"failed"', b'"stage":"%s"' % stage.encode()):
+        for _, record in self.events(b'"stage":"%s"' % stage.encode(), b'"event":"failed"'):
             if record["event"] == "failed" and record["stage"] == stage and covers(record["tasks"], index):
                 yield record
 
     def skipped(self, stage: str, index: int | None = None) -> Iterator[Skipped]:
         """The same on tasks that are not run."""
-        for _, record in self.events(b'"event":"skipped"', b'"stage":"%s"' % stage.encode()):
+        for _, record in self.events(b'"stage":"%s"' % stage.encode(), b'"event":"skipped"'):
             if record["event"] == "skipped" and record["stage"] == stage and covers(record["tasks"], index):
                 yield record
 
