@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from diel.errors import DielError
 from diel.journal.segment import Reader
 from diel.journal.snapshot import read_run
+from diel.page.chosen import records_of
 from diel.paths import RunPaths
 from diel.results import Recorded
 from diel.results.view import RunView
 from diel.status import Status
 from diel.status.run import fold_status
 from diel.timeline import Timeline, read_timeline
+
+if TYPE_CHECKING:
+    from diel.journal.records import Made
 
 
 class Seen:
@@ -76,6 +82,11 @@ class Seen:
     def run(self) -> Recorded:
         followed = self._reader.history if self.status.alive and self._reader is not None else None
         return Recorded(self.paths, followed)
+
+    @cached_property
+    def records(self) -> dict[str, tuple[Mapping[int, Made], str]]:
+        """By stage what is drawn of its results, and how that was chosen."""
+        return records_of(self.run)
 
     @cached_property
     def view(self) -> RunView:

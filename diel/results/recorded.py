@@ -8,7 +8,7 @@ from __future__ import annotations
 import mmap
 import os
 import re
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,7 +42,7 @@ from diel.version import __version__
 if TYPE_CHECKING:
     from diel.journal.records import Failed, Made, OfTask, Record, Result, Skipped
 
-_ENDS = (b"done", b"cached")
+_RESULT = re.compile(rb'\{"event":"(?:done|cached)","stage":"([^"\\]*","index":\d+),')
 _COMMITS = (b'"event":"done"', b'"event":"cached"')
 
 
@@ -57,8 +57,6 @@ class Recorded:
         """The points of an axis, by its label; None if the run has not made them known."""
         self.domain = cache(self._domain)
         """The tasks of a stage, by its name; None if one of its axes is not known."""
-        self.some = cache(self._some)
-        """What these tasks of a stage made, by index, of a long journal: the other lines are not decoded."""
         self._origin = cache(self._find_origin)
         self._lost: dict[str, dict[int, Attempt]] = {}
         self._state = RunState.PENDING
@@ -239,18 +237,18 @@ class Recorded:
             carry(record, found[record["index"]])
         return found
 
-    def _some(self, stage: str, wanted: frozenset[int]) -> dict[int, Made]:
-        history, numbers = self.history.stage(stage), {b"%d" % index for index in wanted}
-        ends, named = b"|".join(_ENDS), re.escape(stage.encode())
-        head = re.compile(rb'\{"event":"(?:%s)","stage":"%s","index":(\d+),' % (ends, named))
-        found: dict[int, Made] = {}
+    def some(self, wanted: Mapping[str, Collection[int]]) -> dict[str, dict[int, Made]]:
+        """What these tasks made, by stage and index, of a long journal: the other lines are not decoded."""
+        found: dict[str, dict[int, Made]] = {stage: {} for stage in wanted}
+        places = {b'%s","index":%d' % (stage.encode(), index) for stage in wanted for index in wanted[stage]}
         for name in segments(self.paths.journal):
-            for line in _lines_that(self.paths.journal / name, head, numbers):
+            for line in _lines_of(self.paths.journal / name, places):
                 record = decode(line)
-                result = None if record is None else _result(record, stage, history)
-                if result is not None:
-                    found[result["index"]] = {}
-                    carry(result, found[result["index"]])
+                if record is not None and (record["event"] == "done" or record["event"] == "cached"):
+                    stage = record["stage"]
+                    if self.history.stage(stage).takes(record):
+                        found[stage][record["index"]] = {}
+                        carry(record, found[stage][record["index"]])
         return found
 
     def results(self, stage: str, having: bytes = b"") -> Iterator[Result]:
@@ -309,14 +307,14 @@ def _lines_with(path: Path, needle: bytes) -> Iterator[bytes]:
                 at = data.find(needle, end)
 
 
-def _lines_that(path: Path, head: re.Pattern[bytes], numbers: Container[bytes]) -> Iterator[bytes]:
-    """The lines of a file that begin with `head`, whose group is one of the numbers."""
+def _lines_of(path: Path, places: Container[bytes]) -> Iterator[bytes]:
+    """The lines of a file that begin as results of these tasks do: each is what names one."""
     with open(path, "rb") as file:
         if not os.fstat(file.fileno()).st_size:
             return
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            for met in head.finditer(data):
-                at, end = met.start(), data.find(b"\n", met.end()) if met[1] in numbers else -1
+            for met in _RESULT.finditer(data):
+                at, end = met.start(), data.find(b"\n", met.end()) if met[1] in places else -1
                 if end >= 0 and (at == 0 or data[at - 1 : at] == b"\n"):
                     yield data[at:end]
 

@@ -198,11 +198,14 @@ class Timeline:
             del self.begun[name]
 
     def _count(self, name: str, ends: Sequence[End]) -> None:
-        """Adds attempts that ended: together those of a stage that follow each other."""
+        """Adds attempts that ended: together those of a stage, which may take turns with those of others."""
         if not ends:
             return
         lane = self._of[name] if name in self._of else self._lane(Lane("", "", ""))
-        for (kind, word, cancelled), group in groupby(ends, itemgetter(0, 1, 6)):
+        groups: defaultdict[tuple[Any, ...], list[End]] = defaultdict(list)
+        for key, alike in groupby(ends, itemgetter(0, 1, 6)):
+            groups[key] += alike
+        for (kind, word, cancelled), group in groups.items():
             stage, known = word.decode("utf-8", "surrogateescape"), []
             for end in group:
                 if end[5] is None:

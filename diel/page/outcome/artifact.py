@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from diel.artifacts import files_of
 from diel.page.outcome.plot import thinned
-from diel.page.outcome.sample import drawn, records_of
 from diel.page.panel import Cell, Entry, Grid, Part, Picture, Text
 from diel.page.seen import Seen
 from diel.results import DROPPED
@@ -33,9 +32,7 @@ def parts(seen: Seen) -> Iterator[Part]:
     rows: list[list[Cell]] = []
     images: list[tuple[str, str, Path]] = []
     whole = 0
-    most = drawn(run)
-    for stage in run.graph.order:
-        records, rule = records_of(run, stage, most)
+    for stage, (records, rule) in seen.records.items():
         if rule and any(one.get("artifacts") for one in records.values()):
             yield Text(f"{stage}: {rule.replace('drawn', 'listed')}.", "note")
         for index in sorted(records):

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from diel.page.chosen import good_of
 from diel.page.outcome.plot import FEW, HEIGHT, Column, Row, chart, rounded, table_of, tips
-from diel.page.outcome.sample import DrawnStage, drawn, records_of, sample_of
+from diel.page.outcome.sample import DrawnStage, sample_of
 from diel.page.panel import Alternatives, Cell, Entry, Grid, Part, Plot, Text
 from diel.page.seen import Seen
 from diel.results import DROPPED, Recorded
 from diel.table import shown
 from diel.tasks.results import output_of, outputs_of
 from diel.values import is_finite
+
+if TYPE_CHECKING:
+    from diel.journal.records import Made
 
 GRID = 5
 """The fewest points along both axes of a heat map."""
@@ -24,23 +28,21 @@ OUTPUTS = 40
 
 def parts(seen: Seen) -> Iterator[Part]:
     run = seen.run
-    most = drawn(run)
-    rows = [row for stage in run.graph.order for row in _outputs(run, stage, most)]
+    rows = [row for stage, (records, _) in seen.records.items() for row in _outputs(run, stage, records)]
     if not rows:
         return
     heads = ("output", "axes", "results", "first")
     yield Grid("What the stages made", heads, rows[:OUTPUTS], max(0, len(rows) - OUTPUTS))
-    for stage in run.graph.order:
-        sample = sample_of(run, stage, most)
+    for stage, (records, rule) in seen.records.items():
+        sample = sample_of(run, stage, records, rule)
         if sample is not None:
             yield from _figures(stage, sample)
 
 
-def _outputs(run: Recorded, stage: str, most: int) -> Iterator[list[Cell]]:
+def _outputs(run: Recorded, stage: str, records: Mapping[int, Made]) -> Iterator[list[Cell]]:
     """A row for each output of a stage, with its first value; a file is shown by its path in the run."""
-    records, history = records_of(run, stage, most)[0], run.history.stage(stage)
-    states = history.counts()
-    count = f"{states['done'] + states['cached']:,} of {history.expected:,}"
+    history = run.history.stage(stage)
+    count = f"{good_of(history):,} of {history.expected:,}"
     over = " × ".join(run.workflow.stages[stage].over)
     holders: dict[str, int] = {}
     for index in sorted(records):

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from itertools import product
-from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from diel.axes.domain import Domain
-from diel.errors import counted
 from diel.page.outcome.plot import Column, Row, kind_of, rounded
 from diel.results import Recorded
 from diel.tasks.results import outputs_of
@@ -17,13 +13,6 @@ from diel.values import is_finite
 
 if TYPE_CHECKING:
     from diel.journal.records import Made
-
-POINTS = 2000
-"""Tasks that are drawn of all stages together: they are most of a page's bytes."""
-LEAST = 400
-"""Of each stage at least so many are, if it has them."""
-WHOLE = 20_000
-"""Tasks up to which all results are read to find those that are drawn."""
 
 
 class DrawnStage(NamedTuple):
@@ -41,12 +30,11 @@ class DrawnStage(NamedTuple):
     """Which results are drawn, if not all are."""
 
 
-def sample_of(run: Recorded, stage: str, most: int) -> DrawnStage | None:
-    """The results of a stage; None where fewer than two have a number that differs."""
+def sample_of(run: Recorded, stage: str, records: Mapping[int, Made], rule: str = "") -> DrawnStage | None:
+    """These results of a stage; None where fewer than two have a number that differs."""
     domain = run.domain(stage)
     if domain is None or domain.size < 2:
         return None
-    records, rule = records_of(run, stage, most)
     outputs = _number_outputs(records.values())
     if len(records) < 2 or not outputs:
         return None
@@ -74,59 +62,6 @@ def sample_of(run: Recorded, stage: str, most: int) -> DrawnStage | None:
     for name, column in given.items():
         axes.setdefault(of[name], []).append(column)
     return DrawnStage(rows, axes, numbers, rounds, rule) if numbers and axes else None
-
-
-def drawn(run: Recorded) -> int:
-    """How many tasks of each stage a page draws: the more stages, the fewer."""
-    plotted = [name for name in run.graph.order if (domain := run.domain(name)) and domain.size > 1]
-    return max(LEAST, POINTS // max(1, len(plotted)))
-
-
-def records_of(run: Recorded, stage: str, most: int) -> tuple[Mapping[int, Made], str]:
-    """What tasks made, of at most so many, and how these were chosen; all, where that is quick."""
-    domain = run.domain(stage)
-    good = sum(run.history.stage(stage).counts()[state] for state in ("done", "cached"))
-    if good <= WHOLE or domain is None:
-        records = run.records(stage) if good else {}
-        if len(records) <= most or domain is None:
-            return records, ""
-        wanted, rule = choose(domain, most, sorted(records))
-        return {index: records[index] for index in wanted if index in records}, rule
-    wanted, rule = choose(domain, most)
-    return run.some(stage, frozenset(wanted)), rule
-
-
-def choose(domain: Domain, most: int, known: Sequence[int] | None = None) -> tuple[Sequence[int], str]:
-    """At most so many tasks: those at every n-th point of each axis, so that grids stay grids.
-
-    If few of a domain's tasks are `known` to have results, every n-th of these.
-    """
-    if known is not None and len(known) < domain.size // 2:
-        step = -(-len(known) // most)
-        return known[::step], f"every {_nth(step)} of {counted(len(known), 'result')} is drawn"
-    steps = [1] * len(domain.factors)
-    kept = [factor.count for factor in domain.factors]
-    while prod(kept) > most:
-        longest = kept.index(max(kept))
-        steps[longest] += 1
-        kept[longest] = -(-domain.factors[longest].count // steps[longest])
-    strides = [prod(f.count for f in domain.factors[place + 1 :]) for place in range(len(domain.factors))]
-    numbers = [range(0, factor.count, step) for factor, step in zip(domain.factors, steps, strict=True)]
-    wanted = [
-        sum(number * stride for number, stride in zip(row, strides, strict=True)) for row in product(*numbers)
-    ]
-    taken = [
-        f"every {_nth(step)} point of {' and '.join(factor.axes)}"
-        for factor, step in zip(domain.factors, steps, strict=True)
-        if step > 1
-    ]
-    rule = f"drawn is {', '.join(taken)}: {len(wanted):,} of {counted(domain.size, 'task')}" if taken else ""
-    return wanted, rule
-
-
-def _nth(step: int) -> str:
-    ends = {1: "st", 2: "nd", 3: "rd"}
-    return f"{step:,}{'th' if 10 < step % 100 < 14 else ends.get(step % 10, 'th')}"
 
 
 def _number_outputs(records: Any) -> list[str]:

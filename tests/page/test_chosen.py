@@ -1,12 +1,15 @@
-"""Which results of a stage are drawn: of many an even choice, so that grids stay grids."""
+"""Which tasks' results are drawn: of many an even choice, so that grids stay grids."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from diel.axes.domain import Domain, Factor
-from diel.page.outcome import sample
-from diel.page.outcome.sample import choose, sample_of
+from diel.page import chosen
+from diel.page.chosen import choose, records_of
+from diel.page.outcome.sample import sample_of
 from diel.results import Recorded
 from tests.handmade import Handmade
 
@@ -32,17 +35,20 @@ def test_where_few_tasks_have_results_these_are_chosen() -> None:
     assert choose(domain, 5, [*range(10)]) == ([0, 2, 4, 6, 8], "every 2nd of 10 results is drawn")
 
 
-def test_of_a_long_journal_only_the_chosen_lines_are_read(tmp_path: Path, monkeypatch: object) -> None:
-    run = Handmade(tmp_path, "axes: {x: {linspace: [0, 1, 8]}}\nstages: {s: {over: [x], command: [x]}}")
-    run.stage("s", 8)
+def test_of_a_long_journal_only_the_chosen_lines_are_read_once_for_all_stages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stages = "{over: [x], command: [x]}"
+    run = Handmade(tmp_path, f"axes: {{x: {{linspace: [0, 1, 8]}}}}\nstages: {{s: {stages}, few: {stages}}}")
+    run.stage("s", 8).stage("few", 8).done("few", 5, y=5.0).done("few", 6, y=6.0)
     for index in range(8):
         run.done("s", index, y=float(index))
-    before = sample.WHOLE
-    try:
-        sample.WHOLE = 4
-        found = sample_of(Recorded(run.paths), "s", 4)
-    finally:
-        sample.WHOLE = before
-    assert found is not None
-    assert [row["y0"] for row in found.rows] == [0.0, 2.0, 4.0, 6.0]
-    assert found.rule == "drawn is every 2nd point of x: 4 of 8 tasks"
+    monkeypatch.setattr(chosen, "WHOLE", 4)
+    monkeypatch.setattr(Recorded, "results", None)
+    recorded = Recorded(run.paths)
+    found = {name: sample_of(recorded, name, *drawn) for name, drawn in records_of(recorded, 4).items()}
+    assert found["s"] is not None
+    assert [row["y0"] for row in found["s"].rows] == [0.0, 2.0, 4.0, 6.0]
+    assert found["s"].rule == "drawn is every 2nd point of x: 4 of 8 tasks"
+    assert found["few"] is not None
+    assert [row["task"] for row in found["few"].rows] == ["few/5", "few/6"]
