@@ -27,6 +27,7 @@ if not __package__:  # `python tests/benchmarks`: the checkout is not on the pat
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
 from tests.benchmarks.artifacts import artifacts
+from tests.benchmarks.pages import page_of_a_million
 from tests.benchmarks.services import services
 from tests.benchmarks.streams import streams
 from tests.benchmarks.usage import usage
@@ -233,12 +234,13 @@ def ratios(runs: int) -> None:
 
 
 def large(runs: int) -> None:
-    """A run of 100,000 tasks: the controller's memory, and status afterwards."""
+    """A run of 100,000 tasks: the controller's memory, and status afterwards; the page of one of a million."""
     with project(sweep(100_000, "module: noop"), {"noop": NOOP}) as folder:
         ours = measure([*DIEL, "run", "workflow.yaml"], folder)
         show("controller memory, 100,000 tasks", "<= 300 MB", f"{ours.memory:.0f} MB")
         wall = median([measure([*DIEL, "status"], folder).wall for _ in range(max(runs, 5))])
         show("status of a finished run of 100,000 tasks", "<= 0.5 s", f"{wall:.2f} s")
+    page_of_a_million(runs, show)
 
 
 def cached(runs: int) -> None:
