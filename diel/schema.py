@@ -44,6 +44,11 @@ def schema() -> dict[str, Any]:
     for name, short in _SHORT_FORMS.items():
         full = definitions[name]
         definitions[name] = {"description": full.pop("description", ""), "anyOf": [short, full]}
+    for name in ("Sampler", "Pruner"):
+        full = definitions[name]
+        short = full["properties"]["name"]
+        definitions[name] = {"description": full.pop("description"), "anyOf": [short, full]}
+        definitions["Search"]["properties"][name.lower()]["default"] = short["default"]
     for name in _SIZES:
         for key, field in definitions[name]["properties"].items():
             definitions[name]["properties"][key] = _or_expression(field)

@@ -133,9 +133,9 @@ class Searched(Adaptive):
     def facts(self, workflow: Workflow) -> AxisFacts:
         return replace(
             super().facts(workflow),
-            sampler=self.axis.sampler,
+            sampler=self.axis.sampler.name,
             parallel=self.axis.parallel,
-            pruner=self.axis.pruner,
+            pruner=self.axis.pruner.name,
             objectives=[[reference, small] for reference, small in self.axis.objectives],
             watched=self.axis.watched,
         )

@@ -62,7 +62,7 @@ _OPENING = r"(?<!\$)\$\{\{"
 _KEPT = r"description|(search|loop)\.until|search\.(minimize|maximize|watch)(\.\d+)?"
 """Keys of an axis whose texts are parsed elsewhere, and refused there if wrong."""
 _PLAIN = (
-    r"from|(file\.)?columns(\.\d+)?|search\.(sampler|pruner|parameters)(\.\d+)?"
+    r"from|(file\.)?columns(\.\d+)?|search\.((sampler|pruner)(\.\w+)?|parameters(\.\d+)?)"
     r"|sample\.(method|parameters\.\d+|parameters\.\w+\.type)"
 )
 """Keys of an axis that take no expression."""

@@ -22,6 +22,13 @@ STATES = {
     TrialState.PRUNED: optuna.trial.TrialState.PRUNED,
     TrialState.FAILED: optuna.trial.TrialState.FAIL,
 }
+_PRUNERS: dict[str, type[pruners.BasePruner]] = {
+    "median": pruners.MedianPruner,
+    "percentile": pruners.PercentilePruner,
+    "hyperband": pruners.HyperbandPruner,
+    "asha": pruners.SuccessiveHalvingPruner,
+    "none": pruners.NopPruner,
+}
 _PLACED = ("cmaes", "nsga2", "qmc")
 """Samplers that draw all of a trial at once, and note beside it its place in their sequence."""
 
@@ -36,11 +43,11 @@ class OptunaSearcher(Searcher):
         super().__init__(search, space, seed)
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         self._lists = {
-            name: given.listed if search.sampler == "grid" or given.type in ("choice", "bool") else None
+            name: given.listed if search.sampler.name == "grid" or given.type in ("choice", "bool") else None
             for name, given in space.parameters.items()
         }
         """The values of hyperparameters that are drawn by their place in a list."""
-        self._grid = grid_points(space, seed) if search.sampler == "grid" else None
+        self._grid = grid_points(space, seed) if search.sampler.name == "grid" else None
         self._study = self._new_study(seed)
         self._running: dict[int, optuna.Trial] = {}
         self._given_up: set[int] = set()
@@ -73,7 +80,7 @@ class OptunaSearcher(Searcher):
         drawn: dict[str, Any] = {}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            if self.search.sampler in _PLACED:
+            if self.search.sampler.name in _PLACED:
                 _ = trial.relative_params  # its place is noted, even where nothing of it is used
             for name in self.space.parameters:
                 if self.space.is_drawn(name, drawn):
@@ -114,7 +121,7 @@ class OptunaSearcher(Searcher):
             self._grid = (point for point in grid_points(self.space, self.seed) if point not in known)
         # Known values are not drawn, so that the same seed would draw them again for the trials to come;
         # what keeps its place in a sequence needs the same sequence.
-        placed = self.search.sampler in ("cmaes", "qmc")
+        placed = self.search.sampler.name in ("cmaes", "qmc")
         self._study = self._new_study(self.seed if placed else (self.seed + len(known)) % 2**32)
         self._running.clear()
         self._given_up.clear()
@@ -138,23 +145,24 @@ def distribution(given: Hyperparameter) -> distributions.BaseDistribution:
 
 
 def _sampler(search: Search, seed: int) -> samplers.BaseSampler:
-    startup = _some(n_startup_trials=search.startup)
-    match search.sampler:
+    startup, options = _some(n_startup_trials=search.startup), search.sampler.arguments
+    match search.sampler.name:
         case "random" | "grid":  # a grid's points are told to the study
             return samplers.RandomSampler(seed=seed)
         case "tpe":
-            return samplers.TPESampler(seed=seed, **startup)
+            return samplers.TPESampler(seed=seed, **startup, **options)
         case "cmaes":
             return samplers.CmaEsSampler(
-                seed=seed, popsize=search.population, warn_independent_sampling=False, **startup
+                seed=seed, popsize=search.population, warn_independent_sampling=False, **startup, **options
             )
         case "nsga2":
-            return samplers.NSGAIISampler(seed=seed, **_some(population_size=search.population))
+            return samplers.NSGAIISampler(seed=seed, **_some(population_size=search.population), **options)
         case "gp":
-            return samplers.GPSampler(seed=seed, **startup)
+            return samplers.GPSampler(seed=seed, **startup, **options)
         case "qmc":
-            return samplers.QMCSampler(seed=seed, scramble=True, warn_independent_sampling=False)
-    raise UsageError(f"Optuna has no sampler '{search.sampler}'")
+            options = {"scramble": True, **options}
+            return samplers.QMCSampler(seed=seed, warn_independent_sampling=False, **options)
+    raise UsageError(f"Optuna has no sampler '{search.sampler.name}'")
 
 
 def _some(**given: Any) -> dict[str, Any]:
@@ -163,10 +171,4 @@ def _some(**given: Any) -> dict[str, Any]:
 
 
 def _pruner(search: Search) -> pruners.BasePruner:
-    match search.pruner:
-        case "median":
-            return pruners.MedianPruner()
-        case "hyperband":
-            return pruners.HyperbandPruner()
-        case "none":
-            return pruners.NopPruner()
+    return _PRUNERS[search.pruner.name](**search.pruner.arguments)

@@ -108,7 +108,7 @@ class Searching(Decider):
         if context not in self._searchers:
             course = self._course(context)
             # Slow: only where trials are asked for.
-            kind: type[Searcher] = class_named(SEARCHERS, self.search.sampler, Searcher)
+            kind: type[Searcher] = class_named(SEARCHERS, self.search.sampler.name, Searcher)
             searcher = kind(self.search, self._space, course.seed)
             searcher.replay(course)
             self._searchers[context] = searcher
@@ -267,7 +267,7 @@ class Searching(Decider):
             course = self._course(context)
             if course.over:
                 continue
-            if self.search.pruner != "none":
+            if self.search.prunes:
                 for number in sorted(self._live[context]):
                     trial = course.trials[number]
                     if self._take_reports(context, trial):
@@ -276,7 +276,7 @@ class Searching(Decider):
 
     def _take_reports(self, context: Context, trial: Trial) -> bool:
         """Reports what is new to the searcher; returns whether the trial should be pruned."""
-        if self.search.pruner == "none":
+        if not self.search.prunes:
             return False
         if trial.reported and self._searcher(context).is_given_up(trial.number):
             return True

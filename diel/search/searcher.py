@@ -82,8 +82,8 @@ class Searcher(ABC):
     def rebuild(self, course: Course) -> None:
         """Replays a course for which it would have proposed other trials; raises DielError by default."""
         raise DielError(
-            f"{self.search.sampler} proposes other trials than those that this run has written, as another "
-            "version of it may: use the version that began the run, or run the workflow again"
+            f"{self.search.sampler.name} proposes other trials than those that this run has written, as "
+            "another version of it may: use the version that began the run, or run the workflow again"
         )
 
 
@@ -93,9 +93,9 @@ def refuse_unsearchable(workflow: Workflow) -> None:
     for label, axis in workflow.axes.items():
         if label not in used or not isinstance(axis, Search):
             continue
-        what = f"axis '{label}' searches with {axis.sampler}"
-        if axis.sampler not in SAMPLERS:
-            kind: type[Searcher] = class_named(SEARCHERS, axis.sampler, Searcher)
+        what = f"axis '{label}' searches with {axis.sampler.name}"
+        if axis.sampler.name not in SAMPLERS:
+            kind: type[Searcher] = class_named(SEARCHERS, axis.sampler.name, Searcher)
             space = space_of(axis.parameters, workflow.hyperparameters, {})
             if why := kind.refusal(axis, space.parameters):
                 raise UsageError(f"{what}: {why}")

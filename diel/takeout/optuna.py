@@ -54,7 +54,7 @@ def _study(
     at = ",".join(f"{name}={value}" for name, value in course.at.items())
     name = f"{run.paths.run_id}.{axis.label}" + (f"({at})" if at else "")
     study = begin_study(name, axis.axis.objectives, storage)
-    about = {"run": run.paths.run_id, "workflow": run.run_file.workflow, "sampler": axis.axis.sampler}
-    for key, value in {**about, "pruner": axis.axis.pruner, **course.at}.items():
+    about = {"run": run.paths.run_id, "workflow": run.run_file.workflow, "sampler": axis.axis.sampler.name}
+    for key, value in {**about, "pruner": axis.axis.pruner.name, **course.at}.items():
         study.set_user_attr(key, value)
     return study

@@ -35,7 +35,7 @@ def space(given: Mapping[str, Mapping[str, Any]], names: tuple[str, ...] = (), *
     return space_of(names or tuple(given), known, fixed)
 
 
-def search(sampler: str, **more: Any) -> Search:
+def search(sampler: str | dict[str, Any], **more: Any) -> Search:
     goal = {} if "minimize" in more or "maximize" in more else {"minimize": "f.value"}
     given = {"sampler": sampler, "trials": 100, "parameters": ("x",), **goal, **more}
     return Search.model_validate(given)
@@ -80,7 +80,7 @@ class Play:
     def _go_on(self, number: int, steps: dict[int, int], draw: random.Random, score: float) -> None:
         step = steps[number]
         given_up = False
-        if step < STEPS and self.given.pruner != "none":
+        if step < STEPS and self.given.prunes:
             given_up = self.searcher.report(number, step, score + STEPS - step)
             self._write("reported", number=number, step=step, value=score + STEPS - step, given_up=given_up)
             steps[number] += 1

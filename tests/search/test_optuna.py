@@ -109,7 +109,12 @@ OWN: dict[str, Callable[[int], optuna.samplers.BaseSampler]] = {
     "cmaes": lambda seed: optuna.samplers.CmaEsSampler(seed=seed),
     "nsga2": lambda seed: optuna.samplers.NSGAIISampler(seed=seed, population_size=10),
     "qmc": lambda seed: optuna.samplers.QMCSampler(seed=seed, scramble=True),
+    "tpe multivariate group": lambda seed: optuna.samplers.TPESampler(
+        seed=seed, multivariate=True, group=True
+    ),
+    "cmaes with_margin": lambda seed: optuna.samplers.CmaEsSampler(seed=seed, with_margin=True),
 }
+"""By a sampler's name and the options that are true."""
 
 
 @pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
@@ -134,7 +139,9 @@ def test_the_trials_are_those_of_optuna_s_own_loop(sampler: str) -> None:
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     optuna.create_study(sampler=OWN[sampler](11)).optimize(objective, n_trials=40)
     more = {"population": 10} if sampler == "nsga2" else {}
-    searcher = OptunaSearcher(search(sampler, **more), space(EVERYTHING, names), 11)
+    name, *options = sampler.split()
+    given = search({"name": name, **dict.fromkeys(options, True)}, **more)
+    searcher = OptunaSearcher(given, space(EVERYTHING, names), 11)
     for number, expected in enumerate(proposed):
         found = searcher.ask()
         assert found is not None
@@ -156,6 +163,48 @@ def test_a_searcher_that_takes_over_goes_on_as_the_first_would_have(sampler: str
         assert TrialState.PRUNED in play.states.values()
     for length in range(0, len(play.records), 7):
         play.go_on(play.take_over(length), length)
+
+
+@pytest.mark.parametrize(
+    "pruner",
+    [
+        {"name": "percentile", "percentile": 10, "n_startup_trials": 2},
+        {"name": "asha", "reduction_factor": 4, "min_resource": 1},
+        {"name": "hyperband", "reduction_factor": 4, "min_resource": 2},
+    ],
+)
+def test_a_pruner_does_what_its_options_say(pruner: dict[str, Any]) -> None:
+    """The same as Optuna's own class with these arguments, told the same."""
+    kinds = {
+        "percentile": optuna.pruners.PercentilePruner,
+        "asha": optuna.pruners.SuccessiveHalvingPruner,
+        "hyperband": optuna.pruners.HyperbandPruner,
+    }
+    own = kinds[pruner["name"]](**{key: value for key, value in pruner.items() if key != "name"})
+    searcher = OptunaSearcher(
+        search("random", pruner=pruner), space({"x": {"type": "float", "low": 0, "high": 1}}), 5
+    )
+    study = optuna.create_study(
+        study_name="diel-5", sampler=optuna.samplers.RandomSampler(seed=5), pruner=own
+    )
+    given_up = []
+    for number in range(30):
+        hp, trial = searcher.ask(), study.ask()
+        assert hp == {"x": trial.suggest_float("x", 0, 1)}
+        for step in range(8):
+            value = hp["x"] + 1 / (1 + step)
+            trial.report(value, step)
+            if trial.should_prune():
+                assert searcher.report(number, step, value)
+                study.tell(trial, state=optuna.trial.TrialState.PRUNED)
+                searcher.tell(number, TrialState.PRUNED, [])
+                given_up.append(number)
+                break
+            assert not searcher.report(number, step, value)
+        else:
+            study.tell(trial, hp["x"])
+            searcher.tell(number, TrialState.COMPLETE, [hp["x"]])
+    assert 3 < len(given_up) < 30
 
 
 def test_a_trial_is_given_up_whoever_was_told_of_the_report() -> None:

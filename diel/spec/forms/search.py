@@ -2,21 +2,15 @@
 
 from collections.abc import Iterator
 from math import prod
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar
 
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    Field,
-    GetJsonSchemaHandler,
-    WithJsonSchema,
-)
-from pydantic_core import CoreSchema, PydanticKnownError
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
 from diel.errors import counted
-from diel.extensions import SEARCHERS, names_in
 from diel.spec.forms.axis import Known
 from diel.spec.forms.loop import Judged, is_count
+from diel.spec.forms.pruner import Pruner, PrunerOrName
+from diel.spec.forms.sampler import SAMPLERS, Sampler, SamplerOrName
 from diel.spec.hyperparameter import Condition, Hyperparameter, undrawable
 from diel.spec.model import (
     MAX_POINTS,
@@ -31,32 +25,6 @@ from diel.spec.model import (
     optional,
     refuse,
 )
-
-SAMPLERS = ("random", "grid", "tpe", "cmaes", "nsga2", "gp", "qmc")
-"""Optuna's samplers: diel knows what each needs and accepts. Packages add others."""
-Pruner = Literal["median", "hyperband", "none"]
-
-
-def _known() -> tuple[str, ...]:
-    return (*SAMPLERS, *(name for name in names_in(SEARCHERS) if name not in SAMPLERS))
-
-
-def _sampler(text: str) -> str:
-    if text in SAMPLERS or text in _known():
-        return text
-    raise PydanticKnownError("literal_error", {"expected": ", ".join(f"'{name}'" for name in _known())})
-
-
-class _Listed:
-    """In a schema: the names that are installed here."""
-
-    def __get_pydantic_json_schema__(
-        self, schema: CoreSchema, handler: GetJsonSchemaHandler
-    ) -> dict[str, Any]:
-        return {"enum": list(_known()), "type": "string"}
-
-
-Sampler = Annotated[str, AfterValidator(_sampler), _Listed()]
 
 
 def _failures(value: Any) -> Any:
@@ -101,7 +69,7 @@ class Search(SpecModel, Judged):
     end_hint: ClassVar[str] = "`best` is the best one"
     bound: ClassVar[str] = "trials"
 
-    sampler: Sampler = optional("How the next trial is proposed.", "tpe")
+    sampler: SamplerOrName = Field(default_factory=Sampler, description="How the next trial is proposed.")
     trials: int | None = optional("Most trials to run; a grid's own size if absent.", ge=1, le=MAX_POINTS)
     parallel: int = optional("How many trials run at the same time.", 1, ge=1, le=MAX_POINTS)
     seed: int | None = optional("Seed of the sampler.", ge=0, le=2**32 - 1)
@@ -110,7 +78,7 @@ class Search(SpecModel, Judged):
     parameters: Annotated[Items[Text], Field(min_length=1), AfterValidator(no_repeats)] = Field(
         description="Hyperparameters to vary."
     )
-    pruner: Pruner = optional("When to stop a trial early.", "none")
+    pruner: PrunerOrName = Field(default_factory=Pruner, description="When to stop a trial early.")
     watch: Text | None = optional(
         "STAGE.METRIC that the pruner watches during a trial; the objective if absent."
     )
@@ -136,6 +104,11 @@ class Search(SpecModel, Judged):
         return failed <= (share if isinstance(share, int) else share * trials + 1e-9)
 
     @property
+    def prunes(self) -> bool:
+        """Whether trials can be stopped early."""
+        return self.pruner.name != "none"
+
+    @property
     def watched(self) -> str:
         """The STAGE.METRIC that the pruner watches."""
         return self.watch or self.objectives[0][0]
@@ -153,12 +126,12 @@ class Search(SpecModel, Judged):
     @property
     def may_end_early(self) -> bool:
         stops = (self.until, self.timeout, self.core_hours)
-        return self.pruner != "none" or any(stop is not None for stop in stops)
+        return self.prunes or any(stop is not None for stop in stops)
 
     @property
     def needs(self) -> tuple[str, ...]:
         """The packages without which its trials cannot be made."""
-        return ("optuna", *_NEEDS.get(self.sampler, ())) if self.sampler in SAMPLERS else ()
+        return ("optuna", *_NEEDS.get(self.sampler.name, ())) if self.sampler.name in SAMPLERS else ()
 
     @property
     def most(self) -> int | None:
@@ -166,7 +139,7 @@ class Search(SpecModel, Judged):
 
     def size(self, known: Known) -> int | None:
         """The most trials; for a grid, the size of its list, or None if it cannot be listed."""
-        if self.sampler != "grid":
+        if self.sampler.name != "grid":
             return self.trials
         listed = [known[name].listed for name in self.parameters]
         if any(values is None for values in listed):
@@ -218,12 +191,12 @@ class Search(SpecModel, Judged):
         return undrawable(known, self.parameters)
 
     def space_flaws(self, known: Known) -> Iterator[Flaw]:
-        if self.sampler == "grid":
+        if self.sampler.name == "grid":
             for number, name in enumerate(self.parameters):
                 if known[name].listed is None:
                     message = f"a grid cannot list the values of '{name}'"
                     yield Flaw(message, _listing(known[name]), ("parameters", number))
-        if self.sampler == "cmaes":
+        if self.sampler.name == "cmaes":
             numbers = [name for name in self.parameters if known[name].type in ("int", "float")]
             if len(numbers) < _PLANE:
                 message = f"cmaes needs at least two numbers to vary, found {', '.join(numbers) or 'none'}"
@@ -233,16 +206,17 @@ class Search(SpecModel, Judged):
 
     def flaws(self) -> Iterator[Flaw]:
         yield from self._objective_flaws()
-        foreign = self.sampler not in SAMPLERS
+        sampler = self.sampler.name
+        foreign = sampler not in SAMPLERS
         fitting = {
-            "watch": (self.pruner != "none", "it goes with a pruner"),
-            "population": (self.sampler in ("nsga2", "cmaes") or foreign, "it goes with nsga2 and cmaes"),
-            "startup": (self.sampler in ("tpe", "gp", "cmaes") or foreign, "it goes with tpe, gp and cmaes"),
+            "watch": (self.prunes, "it goes with a pruner"),
+            "population": (sampler in ("nsga2", "cmaes") or foreign, "it goes with nsga2 and cmaes"),
+            "startup": (sampler in ("tpe", "gp", "cmaes") or foreign, "it goes with tpe, gp and cmaes"),
         }
         for word, (fits, why) in fitting.items():
             if getattr(self, word) is not None and not fits:
                 yield Flaw(f"`{word}` means nothing here: {why}", "drop it", (word,))
-        if self.trials is None and self.sampler != "grid":
+        if self.trials is None and self.sampler.name != "grid":
             yield Flaw("a search needs `trials`, the most that it may run", "write trials: 50")
 
     def _objective_flaws(self) -> Iterator[Flaw]:
@@ -253,10 +227,10 @@ class Search(SpecModel, Judged):
         for name in sorted({name for name in names if names.count(name) > 1}):
             word = "minimize" if (name, True) in self.objectives else "maximize"
             yield Flaw(f"'{name}' is an objective twice", "drop one of them", (word,))
-        if len(names) > 1 and self.pruner != "none":
+        if len(names) > 1 and self.prunes:
             hint = "drop the pruner: no trial of several objectives is bad before its end"
             yield Flaw("a pruner goes with one objective", hint, ("pruner",))
-        if len(names) > 1 and self.sampler == "cmaes":
+        if len(names) > 1 and self.sampler.name == "cmaes":
             hint = "nsga2, tpe, gp, random, qmc and grid take several"
             yield Flaw("cmaes takes one objective", hint, ("sampler",))
 

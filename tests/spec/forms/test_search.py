@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -83,3 +84,22 @@ def test_what_is_no_expression_cannot_end_anything(model: type[Any], until: obje
     flaws = caught.value.errors()[0]["ctx"]["error"]
     assert isinstance(flaws, Flaws)
     assert flaws.flaws[0].message.startswith("expected an expression")
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"pruner": {"name": "median", "reduction_factor": 4}}, "it goes with hyperband and asha"),
+        ({"pruner": {"name": "percentile"}}, "percentile needs `percentile`"),
+        ({"pruner": {"name": "asha", "reduction_factor": 1}}, "greater than or equal to 2"),
+        ({"pruner": {"name": "bracket"}}, "Input should be 'median'"),
+        ({"pruner": ["median"]}, "expected a name or a mapping, found a list"),
+        ({"sampler": {"name": "gp", "multivariate": True}}, "it goes with tpe"),
+        ({"sampler": {"name": "tpe", "group": True, "multivariate": False}}, "`group` needs `multivariate`"),
+        ({"sampler": {"name": "cmaes", "lr_adapt": True, "with_margin": True}}, "with_margin and lr_adapt"),
+        ({"sampler": {"name": "annealing"}}, "Input should be 'random'"),
+    ],
+)
+def test_an_option_that_does_not_fit_is_refused(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError, match=re.escape(message)):
+        Search.model_validate({**GOOD, **given})
