@@ -141,13 +141,13 @@ def work_charts(seen: Seen) -> Iterator[Chart]:
         return
     xs = [place * wide for place in range(whole)]
     used = [sum(one.get(place, 0.0) for one in busy.values()) for place in range(whole)]
-    series = [Series("in use", xs, used)]
+    series = [Series("of tasks", xs, used)]
     steps = [*occupancy.steps_of(blocks, seen.until)]
     corners = [point for (a, c), (b, _) in pairwise(steps) for point in ((a, c), (b, c))]
     if corners:
         at = [max(0.0, when - timeline.origin) for when, _ in corners]
         series.append(Series("held", at, [count for _, count in corners]))
-    yield Chart("cores in use, and held by the run", SINCE, tuple(series), from_zero=True)
+    yield Chart("cores that tasks had, and that the run held", SINCE, tuple(series), from_zero=True)
     ended = sum(
         (Counter(bins.ended) for s in timeline.stages.values() for bins in s.lanes.values()), Counter()
     )

@@ -7,6 +7,8 @@ import time
 from textual.screen import Screen
 from textual.worker import Worker, WorkerState
 
+from diel.errors import MISTAKE
+
 SHARE = 5
 """Looking takes at most one part in this many of the time."""
 LONGEST = 10.0
@@ -22,6 +24,7 @@ class Looking(Screen[None]):
         self._next = 0.0
         self._looker: Worker[None] | None = None
         self._again = False
+        self._said = ""
 
     def on_mount(self) -> None:
         self.look_again()
@@ -38,18 +41,27 @@ class Looking(Screen[None]):
         """Looks now, or once more after the look that is under way."""
         self._again = True
         if self._looker is None or self._looker.is_finished:
-            self._looker = self.run_worker(self._look, thread=True, group="look", exit_on_error=True)
+            self._looker = self.run_worker(self._look, thread=True, group="look", exit_on_error=False)
 
     def _look(self) -> None:
         began, self._again = time.monotonic(), False
-        self.look()
-        took = time.monotonic() - began
-        rest = max(self._interval, min(SHARE * took, LONGEST))
-        self._next = 0.0 if self._again else began + rest
+        try:
+            self.look()
+        finally:
+            rest = max(self._interval, min(SHARE * (time.monotonic() - began), LONGEST))
+            self._next = 0.0 if self._again else began + rest
 
     def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
-        if event.worker is self._looker and event.state is WorkerState.SUCCESS and self.is_attached:
+        if event.worker is not self._looker or not self.is_attached:
+            return
+        if event.state is WorkerState.SUCCESS:
             self.draw()
+        elif event.state is WorkerState.ERROR:  # one of diel's: what was seen before stays on the screen
+            error = event.worker.error
+            said = f"{MISTAKE}: {type(error).__name__}: {error}"
+            if said != self._said:
+                self._said = said
+                self.notify(said, severity="error", timeout=60)
 
     def look(self) -> None:
         """Reads what is new. Runs in a thread."""

@@ -152,7 +152,8 @@ def made_text(record: Result | None) -> str:
     """`in 2.1s: energy=-3.2; used 1.9 s of processors, 310.0 MiB`."""
     if record is None:
         return ""
-    made = record["values"] | {name: one.get("path") for name, one in record["artifacts"].items()}
+    files = {name: one.get("path") for name, one in record.get("artifacts", {}).items()}
+    made = record.get("values", {}) | files
     used: Any = record.get("usage") or {}
     parts = [
         point_text(made),

@@ -41,12 +41,14 @@ class Seen:
             await self.pilot.pause(0.05)
 
 
-def view(runs: Path, run: RunPaths, look: Looker, size: tuple[int, int] = (80, 24)) -> None:
+def view(
+    runs: Path, run: RunPaths, look: Looker, size: tuple[int, int] = (80, 24), notifications: bool = False
+) -> None:
     """Opens a view of a run, lets somebody look at it, and closes it."""
 
     async def opened() -> None:
         app = ViewApp(runs, run, 0.1)
-        async with app.run_test(size=size) as pilot:
+        async with app.run_test(size=size, notifications=notifications) as pilot:
             await look(Seen(app, pilot))
 
     asyncio.run(opened())

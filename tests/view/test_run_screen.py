@@ -208,7 +208,7 @@ def test_every_state_has_a_mark_of_its_own() -> None:
         assert len({MARKS[state][0] for state in states}) == len(states)
 
 
-def test_what_stages_used_advice_and_cores_held_stand_in_80_columns(tmp_path: Path) -> None:
+def test_what_stages_and_a_task_used_advice_and_cores_held_stand_in_80_columns(tmp_path: Path) -> None:
     stages = 'stages: {simulate: {command: ["true"], resources: {memory: 2GiB}}, wait: {command: ["true"]}}'
     run = Handmade(tmp_path, stages, alive=True).stage("simulate", 3).stage("wait", 1)
     run.paths.site.write_text('{"name": "s", "scheduler": "local", "pools": {"local": {"cores": 4}}}')
@@ -227,11 +227,28 @@ def test_what_stages_used_advice_and_cores_held_stand_in_80_columns(tmp_path: Pa
     async def look(seen: Seen) -> None:
         await seen.until("Time left: ", "with 1 task at a time")
         await seen.press("6")
-        await seen.until("cores in use 0.5 of 1 (50%)", "most memory 310.0 MiB of", "simulate  memory: ")
+        await seen.until(
+            "cores in use 0.5 of 1 (50%)", "most memory 310.0 MiB of", "memory: 576.0 MiB, not 2.0"
+        )
         assert max(map(len, seen.lines)) <= 80
         await seen.press("shift+tab", "enter", *["down"] * 3, "enter")
-        await seen.until("of what was held", "Cores in use, by stage, below the cores")
+        await seen.until("of what was held", "held: this machine")
         await seen.press("3")
-        await seen.until("cores in use, and held by the run", "held")
+        await seen.until("cores that tasks had, and that the run held")
+        await seen.press("2")
+        await seen.until("3 tasks")
+        await seen.press("enter")
+        await seen.until("simulate/0 ✓ done", "in 2.0s: used 1.0 s of processors; 310.0 MiB")
 
     looked_at(run, look)
+
+
+def test_a_mistake_while_it_looks_is_told_and_the_last_picture_stays(
+    run: Handmade, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def look(seen: Seen) -> None:
+        await seen.until("1 of 4 tasks")
+        monkeypatch.setattr("diel.view.watched.Watched.look", lambda watched: os.environ["GONE"])
+        await seen.until("diel failed in a way", "KeyError: 'GONE'", "1 of 4 tasks")
+
+    looked_at(run, look, notifications=True)
