@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections import deque
 from typing import Any
 
 import optuna
@@ -49,6 +50,8 @@ class OptunaSearcher(Searcher):
         """The values of hyperparameters that are drawn by their place in a list."""
         self._grid = grid_points(space, seed) if search.sampler.name == "grid" else None
         self._study = self._new_study(seed)
+        self._first = deque(search.enqueue or ())
+        """The points to try first that are left."""
         self._running: dict[int, optuna.Trial] = {}
         self._given_up: set[int] = set()
 
@@ -63,6 +66,9 @@ class OptunaSearcher(Searcher):
             )
 
     def ask(self) -> dict[str, Any] | None:
+        if self._first:
+            given = self._first.popleft()
+            return self._repeat({name: self.space.parameters[name].accept(given[name]) for name in given})
         if self._grid is None:
             return self._draw()
         point = next(self._grid, None)
@@ -117,6 +123,7 @@ class OptunaSearcher(Searcher):
         So does another version of it, and a course in which a trial's end is no longer true.
         """
         known = [trial.hp for trial in course.trials]
+        self._first = deque((self.search.enqueue or ())[len(known) :])
         if self._grid is not None:
             self._grid = (point for point in grid_points(self.space, self.seed) if point not in known)
         # Known values are not drawn, so that the same seed would draw them again for the trials to come;

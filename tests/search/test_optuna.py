@@ -152,6 +152,18 @@ def test_the_trials_are_those_of_optuna_s_own_loop(sampler: str) -> None:
         searcher.tell(number, TrialState.COMPLETE, [bowl(expected)])
 
 
+def test_points_to_try_first_come_first_and_what_they_leave_out_is_proposed() -> None:
+    points: list[dict[str, Any]] = [{"kind": True, "count": -3, "rate": 1e-3}, {"kind": [1, 2], "share": 1}]
+    for sampler in SAMPLERS:
+        given = of(sampler, enqueue=points, parameters=tuple(EVERYTHING), pruner="median")
+        play = Play(given, space(EVERYTHING)).run(12, parallel=3)
+        for point, trial in zip(points, play.trials, strict=False):
+            assert {name: trial[name] for name in point} == point
+        assert play.trials[2]["kind"] is not True or play.trials[3]["count"] != -3
+        for length in (0, 1, 2, 5):
+            play.go_on(play.take_over(length), length)
+
+
 # --- a search that goes on after its controller was gone ------------------------------------------
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
-from diel.errors import counted
+from diel.errors import counted, did_you_mean
 from diel.spec.forms.axis import Known
 from diel.spec.forms.loop import Judged, is_count
 from diel.spec.forms.pruner import Pruner, PrunerOrName
@@ -15,7 +15,9 @@ from diel.spec.hyperparameter import Condition, Hyperparameter, undrawable
 from diel.spec.model import (
     MAX_POINTS,
     Flaw,
+    Flaws,
     Items,
+    Json,
     Limit,
     Number,
     SpecModel,
@@ -81,6 +83,9 @@ class Search(SpecModel, Judged):
     pruner: PrunerOrName = Field(default_factory=Pruner, description="When to stop a trial early.")
     watch: Text | None = optional(
         "STAGE.METRIC that the pruner watches during a trial; the objective if absent."
+    )
+    enqueue: Annotated[Items[dict[Text, Json]], Field(min_length=1)] | None = optional(
+        "Points to try first: values of some of the hyperparameters, or of all."
     )
     startup: int | None = optional("Random trials before the sampler learns from them.", ge=1, le=MAX_POINTS)
     population: int | None = optional("Trials of one generation (nsga2, cmaes).", ge=2, le=MAX_POINTS)
@@ -201,6 +206,27 @@ class Search(SpecModel, Judged):
             if len(numbers) < _PLANE:
                 message = f"cmaes needs at least two numbers to vary, found {', '.join(numbers) or 'none'}"
                 yield Flaw(message, "tpe, gp and random take any hyperparameters", ("sampler",))
+        for place, point in enumerate(self.enqueue or ()):
+            for name, value in point.items():
+                for flaw in self._value_flaws(known, name, value):
+                    yield flaw._replace(key=("enqueue", place, name))
+
+    def _value_flaws(self, known: Known, name: str, value: Any) -> Iterator[Flaw]:
+        """What is wrong with a value to try first."""
+        if name not in self.parameters:
+            hint = did_you_mean(name, self.parameters) or f"they are {', '.join(self.parameters)}"
+            yield Flaw(f"'{name}' is none of the search's `parameters`", hint, at_key=True)
+            return
+        given = known[name]
+        try:
+            taken = given.accept(value)
+        except Flaws as error:
+            yield from error.flaws
+            return
+        if given.step is not None and given.low is not None:
+            steps = (taken - given.low) / given.step
+            if abs(steps - round(steps)) > 1e-9:
+                yield Flaw(f"expected {given.low} and steps of {given.step}, found {found(value)}")
 
     # --- what a file may say of it ----------------------------------------------------------------
 
@@ -216,6 +242,9 @@ class Search(SpecModel, Judged):
         for word, (fits, why) in fitting.items():
             if getattr(self, word) is not None and not fits:
                 yield Flaw(f"`{word}` means nothing here: {why}", "drop it", (word,))
+        if self.enqueue is not None and (foreign or sampler == "grid"):
+            why = "a grid has all its points" if sampler == "grid" else "it goes with Optuna's samplers"
+            yield Flaw(f"`enqueue` means nothing here: {why}", "drop it", ("enqueue",))
         if self.trials is None and self.sampler.name != "grid":
             yield Flaw("a search needs `trials`, the most that it may run", "write trials: 50")
 

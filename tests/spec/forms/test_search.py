@@ -98,6 +98,8 @@ def test_what_is_no_expression_cannot_end_anything(model: type[Any], until: obje
         ({"sampler": {"name": "tpe", "group": True, "multivariate": False}}, "`group` needs `multivariate`"),
         ({"sampler": {"name": "cmaes", "lr_adapt": True, "with_margin": True}}, "with_margin and lr_adapt"),
         ({"sampler": {"name": "annealing"}}, "Input should be 'random'"),
+        ({"sampler": "grid", "enqueue": [{"hidden": 3}]}, "a grid has all its points"),
+        ({"enqueue": []}, "at least 1 item"),
     ],
 )
 def test_an_option_that_does_not_fit_is_refused(given: dict[str, Any], message: str) -> None:
