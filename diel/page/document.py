@@ -16,13 +16,14 @@ from diel.page.html import Charts, panel_html
 from diel.page.library import script
 from diel.page.panel import Panel
 from diel.page.panels import panels_of
+from diel.page.public import Public
 from diel.page.seen import Seen
 
 
 def page_data(seen: Seen) -> dict[str, Any]:
     """A page as JSON: what a page that is open takes over, panel by panel, where it changed."""
     return {
-        "run": seen.paths.run_id,
+        "run": Public(seen).text(seen.paths.run_id) if seen.public else seen.paths.run_id,
         "state": "damaged" if seen.readable is None else seen.readable.state.value,
         "panels": [panel_data(panel) for panel in panels_of(seen)],
     }

@@ -152,7 +152,7 @@ def _node(stage: StageStatus | None, name: str, place: Spot, live: bool) -> str:
     done = done if done == total else f"{done} of {total}"
     title = f"<title>{escape(name)}: {state}, {done} tasks with a result</title>"
     share = 0.0 if stage is None or not stage.total else stage.good / stage.total
-    short = name if len(name) <= 18 else f"{name[:17]}…"
+    short = name if len(name) <= 18 else f"{name[:9]}…{name[-8:]}"
     long = (WIDE - 24) * share
     return (
         f'<g class="node s-{state}">{title}'

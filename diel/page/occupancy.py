@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from diel.page import cores
-from diel.page.colours import stage_scale
+from diel.page.colours import stage_colour
 from diel.page.durations import LABELS, Clock
 from diel.page.panel import Cell, Facts, Grid, Part, Plot
 from diel.page.seen import Seen
@@ -66,12 +66,7 @@ def _plot(
         "encoding": {
             "x": x,
             "y": {"field": "cores", "type": "quantitative", "stack": "zero", "axis": _AXIS},
-            "color": {
-                "field": "stage",
-                "type": "nominal",
-                "scale": stage_scale(stages),
-                "legend": {"title": None, "values": names},
-            },
+            "color": stage_colour(stages, names),
             "order": {"field": "order", "type": "quantitative"},
             "tooltip": [{"field": "stage", "type": "nominal"}, {"field": "cores", "type": "quantitative"}],
         },

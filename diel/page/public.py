@@ -16,9 +16,16 @@ from diel.page.panel import Panel, Picture, Sketch
 from diel.page.seen import Seen
 from diel.project.lease import read_lease
 
-_PATH = re.compile(r"(?<![\w./~<])~?/(?:[^\s/'\"`:;,()<>|\\{}\[\]]+/+)*[^\s/'\"`:;,()<>|\\{}\[\]]+/?")
-"""An absolute path, or one below somebody's home."""
-_ADDRESS = re.compile(r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w.])")
+_PATH = re.compile(
+    r"(?:(?<![\w./~<])~?/|(?<![\w./~<:])//+|\b(?:file|s?ftp|scp|ssh|rsync):/+)"
+    r"(?:[^\s/'\"`:;,()<>|\\{}\[\]]+/+)*[^\s/'\"`:;,()<>|\\{}\[\]]+/?"
+)
+"""An absolute path, or one below somebody's home, or on another machine."""
+_ADDRESS = re.compile(
+    r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w.])"
+    r"|(?<![\w:])(?=[\da-f:]*::|(?:[\da-f]+:){7})[\da-f:]*[\da-f](?![\w:])",
+    re.IGNORECASE,
+)
 _SEGMENT = re.compile(r"worker-\d+-(.+)-\d+-[0-9a-f]+\.jsonl")
 _LONG = 5
 """Characters from which on a name is found within other words, too."""

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from diel.page.colours import STATES, stage_scale
+from diel.page.colours import STATES, stage_colour
 from diel.page.durations import LABELS, Clock, lasting
 from diel.page.panel import Cell, Grid, Part, Plot, Text
 from diel.page.seen import Seen
@@ -94,7 +94,7 @@ def _spans(timeline: Timeline, spans: Sequence[Span], clock: Clock, names: Seque
             **common,
             "x": clock.encoding("from"),
             "x2": {"field": "to"},
-            "color": _stages(names),
+            "color": stage_colour(names),
             "opacity": _opacity(),
         },
     }
@@ -136,10 +136,6 @@ def _height(rows: Sequence[str]) -> float:
     return count * max(_LOW, min(_HIGH, _TALL / count))
 
 
-def _stages(names: Sequence[str]) -> dict[str, Any]:
-    return {"field": "stage", "type": "nominal", "scale": stage_scale(names), "legend": {"title": None}}
-
-
 def _opacity() -> dict[str, Any]:
     dim = {"test": "datum.state === 'running' || datum.state === 'lost'", "value": 0.45}
     return {"condition": dim, "value": 1}
@@ -174,7 +170,7 @@ def _binned(timeline: Timeline, clock: Clock, names: Sequence[str], count: int) 
         "y": _rows(rows),
         "x": clock.encoding("from"),
         "x2": {"field": "to"},
-        "color": _stages(names),
+        "color": stage_colour(names),
         "opacity": {
             "field": "busy",
             "type": "quantitative",

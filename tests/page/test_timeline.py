@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from diel.page import occupancy, timeline
-from diel.page.colours import stage_scale
+from diel.page.colours import stage_colour
 from diel.page.panel import Facts, Plot
 from diel.page.seen import Seen
 from tests.handmade import Handmade
@@ -51,7 +51,7 @@ def test_a_cancelled_attempt_is_no_failure(run: Handmade) -> None:
 
 def test_stages_beyond_the_palette_have_colours_of_their_own() -> None:
     names = [f"s{place}" for place in range(24)]
-    assert len(set(stage_scale(names)["range"])) == 24
+    assert len(set(stage_colour(names)["scale"]["range"])) == 24
 
 
 def test_thousands_of_attempts_are_shown_as_shares_of_time(

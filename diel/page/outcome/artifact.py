@@ -11,7 +11,7 @@ from diel.page.outcome.plot import thinned
 from diel.page.panel import Cell, Entry, Grid, Part, Picture, Text
 from diel.page.seen import Seen
 from diel.results import DROPPED
-from diel.tasks.results import artifact_path
+from diel.tasks.results import artifact_home
 from diel.values import format_size
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ _MEDIA = {".png": "image/png", ".svg": "image/svg+xml"}
 def parts(seen: Seen) -> Iterator[Part]:
     run = seen.run
     rows: list[list[Cell]] = []
-    images: list[tuple[str, str, Path]] = []
+    images: list[tuple[str, str, Path, str]] = []
     whole = 0
     for stage, (records, rule) in seen.records.items():
         if rule and any(one.get("artifacts") for one in records.values()):
@@ -40,9 +40,9 @@ def parts(seen: Seen) -> Iterator[Part]:
                 whole += 1
                 if len(rows) < FILES:
                     rows.append(_row(f"{stage}/{index}", name, file, dropped, records[index]))
-                path = artifact_path(records[index], file["path"], run.paths.root)
-                if path.suffix.lower() in _MEDIA and not dropped:
-                    images.append((f"{stage}/{index}", name, path))
+                home = artifact_home(records[index], run.paths.root)
+                if Path(file["path"]).suffix.lower() in _MEDIA and not dropped:
+                    images.append((f"{stage}/{index}", name, home, file["path"]))
     if rows:
         heads = ("path in the run", "output", "task", "size", "digest (XXH3)", "from")
         yield Grid("Files that tasks made", heads, rows, whole - len(rows))
@@ -61,33 +61,33 @@ def _row(task: str, name: str, file: Mapping[str, Any], dropped: bool, record: M
     return [file["path"], name, task, said, str(file.get("digest", "")), record.get("run", "")]
 
 
-def _pictures(seen: Seen, images: list[tuple[str, str, Path]]) -> Iterator[Part]:
+def _pictures(seen: Seen, images: list[tuple[str, str, Path, str]]) -> Iterator[Part]:
     """Images that are there and small enough; of many, an even choice."""
-    left, shown, large = TOGETHER, 0, 0
-    for task, name, path in thinned(images, PICTURES):
-        data = _image(path, min(LARGEST, left))
+    left, shown = TOGETHER, 0
+    for task, name, home, place in thinned(images, PICTURES):
+        data = _image(home, place, min(LARGEST, left))
         if data is None:
-            large += 1
             continue
         left, shown = left - len(data), shown + 1
         caption = f"{seen.run.named(task)}: {name}"
-        yield Picture(caption, f"{name} of {caption}", _MEDIA[path.suffix.lower()], data)
+        yield Picture(caption, f"{name} of {caption}", _MEDIA[Path(place).suffix.lower()], data)
     if len(images) > shown:
         most = f"at most {PICTURES} are, evenly chosen, of at most {format_size(LARGEST)} each"
         yield Text(f"{shown} of {len(images):,} images are shown: {most}.", "note")
 
 
-def _image(path: Path, most: int) -> bytes | None:
-    """An image; None if it is gone, too large, or not what its name says."""
+def _image(home: Path, place: str, most: int) -> bytes | None:
+    """An image; None if it is gone, too large, not what its name says, or a link out of its run."""
     try:
+        path = (home / place).resolve()
+        if not path.is_relative_to(home.resolve()):
+            return None
         with open(path, "rb") as file:
             data = file.read(most + 1)
-    except OSError:
+    except (OSError, RuntimeError):  # the latter for links that lead in a circle
         return None
-    begins = b"\x89PNG\r\n\x1a\n" if path.suffix.lower() == ".png" else b"<"
-    return (
-        data if len(data) <= most and data.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(begins.strip()) else None
-    )
+    begins = b"\x89PNG" if place.lower().endswith(".png") else b"<"
+    return data if len(data) <= most and data.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(begins) else None
 
 
 ENTRY = Entry("artifacts", "Artifacts", parts)

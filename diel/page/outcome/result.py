@@ -68,6 +68,11 @@ def _figures(stage: str, sample: DrawnStage) -> Iterator[Part]:
         yield chosen[0][1]
     elif chosen:
         yield Alternatives(f"{stage}: show", chosen)
+    for y in sample.numbers if chosen else ():
+        if bare := sum(y.key not in row for row in sample.rows):
+            yield Text(
+                f"{stage}: {bare:,} of {len(sample.rows):,} have no {y.name} that can be drawn.", "note"
+            )
     if chosen and sample.rule:
         yield Text(f"{stage}: {sample.rule}.", "note")
 

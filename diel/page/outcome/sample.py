@@ -46,7 +46,7 @@ def sample_of(run: Recorded, stage: str, records: Mapping[int, Made], rule: str 
         made = {f"y{place}": rounded(values.get(name)) for place, name in enumerate(outputs)}
         given = {f"x{place}": rounded(point.get(name)) for place, name in enumerate(names)}
         rows.append(
-            {"task": f"{stage}/{index}", **given, **{key: y for key, y in made.items() if is_finite(y)}}
+            {"task": f"{stage}/{index}", **given, **{key: y for key, y in made.items() if is_drawable(y)}}
         )
     numbers = [
         Column(key, named_output(run, stage, name), kind_of((row.get(key) for row in rows), spaced=False))
@@ -64,6 +64,11 @@ def sample_of(run: Recorded, stage: str, records: Mapping[int, Made], rule: str 
     return DrawnStage(rows, axes, numbers, rounds, rule) if numbers and axes else None
 
 
+def is_drawable(value: Any) -> bool:
+    """Whether a chart has a place for it: it also computes with ratios and differences of such numbers."""
+    return is_finite(value) and (value == 0 or 1e-300 < abs(value) < 1e300)
+
+
 def _number_outputs(records: Any) -> list[str]:
     """The outputs that are a number for at least half of those that made them."""
     numbers: Counter[str] = Counter()
@@ -73,7 +78,7 @@ def _number_outputs(records: Any) -> list[str]:
         order.update(dict.fromkeys(outputs_of(record)))
         for name, value in record.get("values", {}).items():
             there[name] += 1
-            numbers[name] += is_finite(value)
+            numbers[name] += is_drawable(value)
     return [name for name in order if numbers[name] >= 2 and 2 * numbers[name] >= there[name]]
 
 

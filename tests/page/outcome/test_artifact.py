@@ -35,6 +35,18 @@ def test_files_are_listed_by_path_and_images_are_shown(tmp_path: Path) -> None:
     ]
 
 
+def test_a_link_out_of_the_run_is_not_followed(tmp_path: Path) -> None:
+    run = drawn(tmp_path, ("a.svg", SVG), ("b.svg", SVG), ("c.svg", SVG))
+    (tmp_path / "secret.svg").write_bytes(SVG)
+    for index, target in ((0, tmp_path / "secret.svg"), (1, "b.svg")):  # the second leads to itself
+        link = run.paths.task_dir("draw", index, 1) / f"{'ab'[index]}.svg"
+        link.unlink()
+        link.symlink_to(target)
+    assert [part.caption for part in parts(Seen(run.paths)) if isinstance(part, Picture)] == [
+        "draw/2 (i=2): figure"
+    ]
+
+
 def test_what_is_too_large_gone_or_no_image_is_counted(tmp_path: Path) -> None:
     files = ("a.svg", SVG), ("b.png", PNG + bytes(LARGEST)), ("c.png", b"text"), ("d.svg", SVG)
     run = drawn(tmp_path, *files)

@@ -142,3 +142,13 @@ def test_many_results_are_thinned_by_a_rule_that_is_told(tmp_path: Path) -> None
     (chart,) = charts(run).values()
     assert [row["x0"] for row in chart.spec["data"]["values"]][:2] == [0.0, pytest.approx(2 / 2999, rel=1e-5)]
     assert chart.table.more == 1500 - len(chart.table.rows)
+
+
+def test_numbers_without_a_place_in_a_chart_are_counted_under_it(tmp_path: Path) -> None:
+    run = Handmade(tmp_path, f"axes: {{x: {{linspace: [0, 1, 6]}}}}\n{STAGE % 'x'}").stage("sim", 6)
+    for index, value in enumerate((1.0, float("nan"), float("inf"), 1e308, 10**400, 2.0)):
+        run.done("sim", index, energy=value)
+    told = [part for part in parts(Seen(run.paths)) if isinstance(part, Text)]
+    assert told == [Text("sim: 4 of 6 have no energy (eV) that can be drawn.", "note")]
+    (chart,) = charts(run).values()
+    assert [row["y0"] for row in chart.spec["data"]["values"]] == [1.0, 2.0]
