@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from diel.errors import DielError
 from diel.form import NOT_AS_IT_SHOULD_BE
 from diel.page import graph, head, occupancy, stages, timeline
@@ -22,9 +20,20 @@ ENTRIES = (
 )
 
 
-def panels_of(seen: Seen) -> Iterator[Panel]:
-    """The panels for which a run has something."""
-    yield from (panel for entry in ENTRIES if (panel := panel_of(entry, seen)) is not None)
+def panels_of(seen: Seen) -> list[Panel]:
+    """The panels for which a run has something; of all that one fault hides, the first says so."""
+    panels = [panel for entry in ENTRIES if (panel := panel_of(entry, seen)) is not None]
+    told: dict[str, list[Panel]] = {}
+    for panel in panels:
+        match panel.parts:
+            case [Text(text, "bad")]:
+                told.setdefault(text, []).append(panel)
+    for first, *others in told.values():
+        if others:
+            rest = f"Nor, for the same reason: {', '.join(one.title for one in others)}."
+            panels[panels.index(first)] = first._replace(parts=[*first.parts, Text(rest, "bad")])
+            panels = [panel for panel in panels if panel not in others]
+    return panels
 
 
 def panel_of(entry: Entry, seen: Seen) -> Panel | None:

@@ -30,7 +30,7 @@ def public(tmp_path: Path) -> Public:
     [
         ("cannot open /scratch/ada/data/x.npy: no", "cannot open …/x.npy: no"),
         ("opening /scratch//data on it", "opening …/data on it"),
-        ("see file:///scratch/ada/x.txt, sftp://cray/home/x", "see …/x.txt, …/x"),
+        ("see file:///scratch/ada/x.txt, sftp://cray/data/x", "see …/x.txt, …/x"),
         ("PATH=//scratch/x", "PATH=…/x"),
         ("[fe80::1ff:fe23:4567:890a]:80, ::1 at 12:34:56", "[ADDRESS]:80, ADDRESS at 12:34:56"),
         ("~/secret/key and ~ada/x", "…/key and ~USER/x"),
