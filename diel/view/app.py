@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import signal
 from pathlib import Path
 from typing import ClassVar
 
@@ -113,6 +115,8 @@ class ViewApp(App[None]):
         self._screens = (RunsScreen(runs, interval), RunScreen(paths, interval))
 
     def on_mount(self) -> None:
+        # Else the terminal stays as a view needs it; SIGHUP says that there is none any more.
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self.exit)
         for screen in self._screens:
             self.push_screen(screen)
 

@@ -160,6 +160,8 @@ def test_looking_writes_nothing(run: Handmade) -> None:
             await seen.press(key)
         await seen.press("2", "enter", "escape", "escape")
         await seen.until("1 runs in")
+        await seen.press("q")
+        assert seen.app._exit
 
     looked_at(run, look)
     assert files() == before

@@ -16,11 +16,11 @@ Capture = pytest.CaptureFixture[str]
 STAGE = 'stages: {simulate: {command: ["true"]}}'
 
 
-def test_it_is_drawn_on_a_terminal_and_gives_it_back(tmp_path: Path) -> None:
+def test_it_is_drawn_on_a_terminal_and_gives_it_back_when_it_is_terminated(tmp_path: Path) -> None:
     Handmade(tmp_path, STAGE).stage("simulate", 1).done("simulate", 0).end("succeeded")
     terminal = Terminal(Project(tmp_path), "view")
     terminal.read(lambda: "succeeded" in terminal.text and "simulate" in terminal.text)
-    terminal.press(b"q")
+    terminal.process.terminate()
     assert terminal.end() == 0
     screens = [terminal.raw.count(f"\x1b[?1049{word}") for word in "hl"]
     assert screens == [1, 1], "on a screen of its own, which it leaves"
