@@ -30,8 +30,8 @@ class Gpus:
         self._seen = False
         self.seconds = 0.0
         """The time for which they were busy, added up."""
-        self.memory = 0
-        """Bytes of all of them that it took at most."""
+        self.memory: int | None = 0
+        """Bytes of all of them that it took at most; None if the driver does not tell."""
 
     def look(self, processes: Collection[int]) -> None:
         """Looks at what these processes use now."""
@@ -39,12 +39,14 @@ class Gpus:
             return
         try:
             self._look(processes)
-        except self._library.NVMLError:  # the driver is gone, or does not tell: nothing is better than a part
+        except (self._library.NVMLError, self._library.NVMLLibraryMismatchError):
+            # The driver is gone, older than the library, or does not tell: nothing is better than a part.
             self._devices, self._seen = (), False
 
     def facts(self) -> dict[str, Any]:
-        """`gpu_seconds` and `gpu_memory_bytes`; nothing if it had no GPU."""
-        return {"gpu_seconds": round(self.seconds, 3), "gpu_memory_bytes": self.memory} if self._seen else {}
+        """`gpu_seconds`, and `gpu_memory_bytes` if it is known; nothing if it had no GPU."""
+        memory = {} if self.memory is None else {"gpu_memory_bytes": self.memory}
+        return {"gpu_seconds": round(self.seconds, 3), **memory} if self._seen else {}
 
     def _look(self, processes: Collection[int]) -> None:
         nvml, now = self._library, time.monotonic()
@@ -55,16 +57,19 @@ class Gpus:
         memory = 0
         for device, before in zip(self._devices, self._before, strict=True):
             running = nvml.nvmlDeviceGetComputeRunningProcesses(device)
-            mine = [one.usedGpuMemory or 0 for one in running if one.pid in processes]
-            if mine:
+            mine = [one.usedGpuMemory for one in running if one.pid in processes]
+            if mine and None not in mine:
                 memory += sum(mine)
+            elif mine and self._names is None:  # an instance of a GPU (MIG, vGPU), perhaps
+                self.memory = None
             elif self._names is not None:  # in a container the driver may know its processes by other numbers
                 memory += max(0, nvml.nvmlDeviceGetMemoryInfo(device).used - before)
             else:
                 continue
             self._seen = True
             self.seconds += passed * nvml.nvmlDeviceGetUtilizationRates(device).gpu / 100
-        self.memory = max(self.memory, memory)
+        if self.memory is not None:
+            self.memory = max(self.memory, memory)
 
     def _find(self) -> tuple[Any, ...]:
         nvml = self._library

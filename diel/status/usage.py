@@ -24,7 +24,8 @@ def used_text(usage: Mapping[str, Any], seconds: float | None, cores: int, memor
         parts.append(f"{bound}{format_size(usage['memory_bytes'])}{asked}{' of memory' if not asked else ''}")
     if usage.get("gpu_seconds") is not None and seconds:
         parts.append(f"{_number(usage['gpu_seconds'] / seconds)} GPUs")
-        parts.append(f"{format_size(usage['gpu_memory_bytes'])} on them")
+        if "gpu_memory_bytes" in usage:
+            parts.append(f"{format_size(usage['gpu_memory_bytes'])} on them")
     moved = (("read", "read_bytes"), ("wrote", "written_bytes"))
     parts += [f"{word} {format_size(usage[key])}" for word, key in moved if usage.get(key, 0) >= 1 << 20]
     return ", ".join(parts)
@@ -41,7 +42,8 @@ def stage_usage_text(sums: Mapping[str, Any]) -> str:
         parts.append(f"at most {format_size(sums['memory_bytes'])} of memory")
     if "gpu_seconds" in sums:
         parts.append(f"{format_duration(sums['gpu_seconds'])} of GPUs")
-        parts.append(f"at most {format_size(sums['gpu_memory_bytes'])} on them")
+        if "gpu_memory_bytes" in sums:
+            parts.append(f"at most {format_size(sums['gpu_memory_bytes'])} on them")
     moved = (("read", "read_bytes"), ("wrote", "written_bytes"))
     parts += [f"{word} {format_size(sums[key])}" for word, key in moved if sums.get(key, 0) >= 1 << 20]
     return ", ".join(parts)

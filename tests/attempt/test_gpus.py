@@ -13,6 +13,7 @@ import pytest
 from diel.attempt import gpus
 from diel.attempt.gpus import Gpus
 from diel.attempt.usage import Usage
+from diel.status.usage import stage_usage_text, used_text
 
 MIB = 1 << 20
 
@@ -43,13 +44,18 @@ class NVMLError(Exception):
     """As pynvml's."""
 
 
+class NVMLLibraryMismatchError(Exception):
+    """As pynvml's, which is no NVMLError: the driver is older than the library."""
+
+
 @dataclass
 class Nvml:
     """A driver with some devices. Its methods have pynvml's names."""
 
     devices: list[Device]
     NVMLError: type[Exception] = NVMLError
-    is_gone: bool = False
+    NVMLLibraryMismatchError: type[Exception] = NVMLLibraryMismatchError
+    trouble: type[Exception] | None = None
 
     def nvmlDeviceGetCount(self) -> int:
         return len(self.devices)
@@ -61,8 +67,8 @@ class Nvml:
         return self.devices[int(uuid.removeprefix("GPU-"))]
 
     def nvmlDeviceGetComputeRunningProcesses(self, handle: Device) -> list[Process]:
-        if self.is_gone:
-            raise NVMLError
+        if self.trouble is not None:
+            raise self.trouble
         return handle.processes
 
     def nvmlDeviceGetMemoryInfo(self, handle: Device) -> Memory:
@@ -89,6 +95,7 @@ def test_the_double_has_the_functions_of_the_library() -> None:
             ours = list(inspect.signature(method).parameters)[1:]
             assert theirs[: len(ours)] == ours, name
     assert issubclass(pynvml.NVMLError, Exception)
+    assert issubclass(pynvml.NVMLLibraryMismatchError, Exception)
     fields = {name for name, *_ in pynvml.c_nvmlProcessInfo_v3_t._fields_}
     assert fields >= {"pid", "usedGpuMemory"}
 
@@ -98,7 +105,7 @@ def test_what_its_processes_use_is_added_up_over_time(clock: list[float]) -> Non
     found = Gpus(Nvml([ours, others]), {})
     for second, memory in ((1, 10), (2, 30), (3, 20)):
         clock[0] = second
-        ours.processes = [Process(41, memory * MIB), Process(42, None), Process(7, 500 * MIB)]
+        ours.processes = [Process(41, memory * MIB), Process(42, 0), Process(7, 500 * MIB)]
         found.look({41, 42})
     assert found.facts() == {"gpu_seconds": 1.5, "gpu_memory_bytes": 30 * MIB}
 
@@ -126,13 +133,25 @@ def test_its_own_gpus_count_even_if_the_driver_knows_its_processes_by_other_numb
     assert found.facts() == ({} if busy is None else {"gpu_seconds": busy, "gpu_memory_bytes": 64 * MIB})
 
 
-def test_a_driver_that_goes_leaves_nothing_behind(clock: list[float]) -> None:
+def test_memory_that_the_driver_does_not_tell_is_no_figure(clock: list[float]) -> None:
+    found = Gpus(Nvml([Device([Process(41, None)], 50)]), {})
+    clock[0] = 2.0
+    found.look({41})
+    assert found.facts() == {"gpu_seconds": 1.0}
+    assert used_text(found.facts(), 4.0, 1) == "0.25 GPUs"
+    assert stage_usage_text({"tasks": 1, "cpu_seconds": 1.0, "seconds": 4.0, **found.facts()}).endswith(
+        "of GPUs"
+    )
+
+
+@pytest.mark.parametrize("trouble", [NVMLError, NVMLLibraryMismatchError])
+def test_a_driver_that_goes_leaves_nothing_behind(clock: list[float], trouble: type[Exception]) -> None:
     nvml = Nvml([Device([Process(41, MIB)], 100)])
     found = Gpus(nvml, {})
     found.look({41})
-    nvml.is_gone = True
+    nvml.trouble = trouble
     found.look({41})
-    nvml.is_gone = False
+    nvml.trouble = None
     found.look({41})
     assert found.facts() == {}
 
