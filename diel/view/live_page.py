@@ -74,10 +74,10 @@ class LivePage:
             self._mistake = error
 
     def _data(self, since: int) -> dict[str, Any]:
-        status = self._watched.status
+        status, unread = self._watched.status, "unreadable" if self._watched.flaws else "reading"
         return {
             "run": self._watched.paths.run_id,
-            "state": "unreadable" if status is None else status.state.value,
+            "state": unread if status is None else status.state.value,
             "version": self.version,
             "order": [entry.name for entry in ENTRIES],
             "panels": [panel for changed, panel in self._in_order() if changed > since],
