@@ -26,6 +26,8 @@ STATES = {
 }
 SERIES = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#8a6d00", "#7a5195", "#7f7f7f")
 """For names without a meaning of their own: stages, trials."""
+_NAMED = 24
+"""Stages in a legend; a pointer tells the others."""
 _SHORT = "length(datum.label) > 20 ? slice(datum.label, 0, 9) + '…' + slice(datum.label, -9) : datum.label"
 """Long names often begin alike: their ends stay."""
 
@@ -33,7 +35,8 @@ _SHORT = "length(datum.label) > 20 ? slice(datum.label, 0, 9) + '…' + slice(da
 def stage_colour(stages: Sequence[str], shown: Sequence[str] | None = None) -> dict[str, Any]:
     """The encoding of stages by colour: the same for a stage in each chart of a run."""
     scale = {"domain": list(stages), "range": [_shade(place) for place in range(len(stages))]}
-    legend = {"title": None, "labelExpr": _SHORT, **({} if shown is None else {"values": list(shown)})}
+    names = list(stages if shown is None else shown)[:_NAMED]
+    legend = {"title": None, "labelExpr": _SHORT, "values": names}
     return {"field": "stage", "type": "nominal", "scale": scale, "legend": legend}
 
 

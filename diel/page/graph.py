@@ -9,7 +9,7 @@ from itertools import pairwise
 from diel.drawing import rule_words
 from diel.graph import Edge, StageGraph
 from diel.page.layout import Layout, Spot, lay_out
-from diel.page.panel import Grid, Part, Sketch
+from diel.page.panel import Grid, Part, Sketch, Text
 from diel.page.seen import Seen
 from diel.states import TaskState
 from diel.status.stage import StageStatus
@@ -17,6 +17,8 @@ from diel.status.stage import StageStatus
 WIDE, HIGH, GAP, ROW, EDGE = 172, 52, 78, 78, 14
 """Pixels: a stage, the gap between layers, a row, the margin."""
 WIDEST = 1500
+STAGES, LINES = 200, 600
+"""The most that are drawn."""
 _RANKS = {"gather": 0, "match": 1, "broadcast": 2, "order": 9}
 """From the kind that says most about how much data comes together."""
 _FLAGS = ("share", "optional", "renewed", "begun")
@@ -25,17 +27,25 @@ _FLAGS = ("share", "optional", "renewed", "begun")
 
 def parts(seen: Seen) -> Iterator[Part]:
     graph = seen.run.graph
+    rows = [
+        [one.upstream, one.downstream, one.output or "", kind_of(one), rule_words(graph, one)]
+        for one in graph.edges[:LINES]
+    ]
+    more = max(0, len(graph.edges) - LINES)
+    table = Grid("What stages read of others", ("from", "to", "output", "kind", "rule"), rows, more)
+    if more or len(graph.order) > STAGES:
+        many = (
+            f"{len(graph.order):,} stages with {len(graph.edges):,} lines between them are too many to draw"
+        )
+        yield Text(f"{many}: `diel graph` prints them.", "note")
+        yield table
+        return
     stages = {stage.name: stage for stage in seen.status.stages}
     pairs = dict.fromkeys((edge.upstream, edge.downstream) for edge in graph.edges)
     depth = {name: graph.depth[name] for name in graph.order}
     layout = lay_out(depth, [pair for pair in pairs if _leads(graph, pair)])
     kinds = _kinds(graph.edges)
     used = sorted(set(kinds.values()), key=_rank)
-    rows = [
-        [one.upstream, one.downstream, one.output or "", kind_of(one), rule_words(graph, one)]
-        for one in graph.edges
-    ]
-    table = Grid("What stages read of others", ("from", "to", "output", "kind", "rule"), rows)
     svg = _svg(layout, stages, kinds, used, seen.status.state.live)
     yield Sketch("Stages, coloured by state; lines by the way that data takes", svg, table)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from diel.page import cores
@@ -10,6 +11,9 @@ from diel.page.durations import LABELS, Clock
 from diel.page.panel import Cell, Facts, Grid, Part, Plot
 from diel.page.seen import Seen
 
+MOST = 24
+"""Stages that are drawn."""
+_OTHERS = "other stages"
 _AXIS = {
     "title": "cores",
     "titleX": -36,
@@ -29,6 +33,7 @@ def parts(seen: Seen) -> Iterator[Part]:
     held = cores.held(seen)
     clock = Clock.over(timeline.origin, seen.until)
     wide, busy = cores.busy(seen, each)
+    busy = _largest(busy)
     used = sum(sum(one.values()) for one in busy.values()) * wide
     whole = sum(one.cores * (one.ended - one.began) for one in held)
     facts = [("cores that tasks had, on the average", f"{used / max(1e-9, clock.end - clock.begin):.3g}")]
@@ -37,7 +42,18 @@ def parts(seen: Seen) -> Iterator[Part]:
         facts += [("of what was held", f"{min(1.0, used / whole):.0%}")]
     facts += [("core-hours of tasks", f"{used / 3600:.3g}")]
     yield Facts(facts, big=True)
-    yield _plot(clock, wide, busy, held, seen.stages)
+    yield _plot(clock, wide, busy, held, [*seen.stages, *([_OTHERS] if _OTHERS in busy else [])])
+
+
+def _largest(busy: dict[str, dict[int, float]]) -> dict[str, dict[int, float]]:
+    """Of many stages those that had the most, and the others together: each has a value at any time."""
+    if len(busy) <= MOST:
+        return busy
+    order = sorted(busy, key=lambda name: -sum(busy[name].values()))
+    others: Counter[int] = Counter()
+    for name in order[MOST - 1 :]:
+        others.update(busy[name])
+    return {**{name: busy[name] for name in order[: MOST - 1]}, _OTHERS: dict(others)}
 
 
 def _plot(

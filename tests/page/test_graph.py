@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from diel.page import graph
-from diel.page.panel import Sketch
+from diel.page.panel import Grid, Sketch, Text
 from diel.page.seen import Seen
 from tests.handmade import Handmade
 
@@ -35,3 +37,13 @@ def test_a_line_has_the_kind_of_its_edge_and_a_stage_the_state_of_its_tasks(tmp_
     assert '<g class="node s-failed"><title>a: failed, 1 of 2 tasks' in sketch.svg
     assert '<title>b reads a: match</title><path class="match"' in sketch.svg
     assert 'role="img"' in sketch.svg
+
+
+def test_a_graph_too_large_to_draw_is_a_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(graph, "LINES", 3)
+    note, table = graph.parts(Seen(Handmade(tmp_path, TEXT).paths))
+    assert note == Text(
+        "7 stages with 5 lines between them are too many to draw: `diel graph` prints them.", "note"
+    )
+    assert isinstance(table, Grid)
+    assert (len(table.rows), table.more) == (3, 2)

@@ -93,3 +93,17 @@ def test_cores_in_use_are_those_of_the_tasks_and_held_those_of_the_machine(run: 
     used = next(row for row in plot.table.rows if row[0] == "a")
     assert used[3] == pytest.approx(2 * 4.0 / 3600, rel=0.02)
     assert area["encoding"]["y"]["stack"] == "zero"
+
+
+def test_of_many_stages_those_with_the_most_cores_are_drawn_and_the_others_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(occupancy, "MOST", 2)
+    made = Handmade(tmp_path, "stages: {a: {command: [x]}, b: {command: [x]}, c: {command: [x]}}")
+    made.paths.site.write_text(SITE, encoding="utf-8")
+    for name, seconds in (("a", 1.0), ("b", 9.0), ("c", 2.0)):
+        made.clock += 20
+        made.stage(name, 1).work("done", name, 0, seconds=seconds, key="k", parts=["p", "i"])
+    (plot,) = plots(occupancy.parts(Seen(made.end("succeeded").paths)))
+    hours = {row[0]: row[-1] for row in plot.table.rows if row[1] is None}
+    assert hours == {"b": pytest.approx(9 / 3600, rel=0.1), "other stages": pytest.approx(3 / 3600, rel=0.1)}
