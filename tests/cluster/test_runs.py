@@ -10,6 +10,9 @@ from typing import Any
 
 import pytest
 
+from diel.paths import RunPaths
+from diel.results import Recorded
+from diel.results.sizing import advise
 from tests.cluster.campaign import OnCluster, fold, placed
 from tests.cluster.cluster import Cluster
 from tests.throwaway import Project, Record, Run, wait_for
@@ -333,15 +336,13 @@ def test_a_rerun_that_asks_for_what_a_run_used_succeeds(project: OnCluster) -> N
     """A command, a function and two ranks."""
     project.site(pools={"cpu": {"nodes": 1, "block_nodes": 1, "blocks": 3, "idle": "1s"}})
     project.workflow(SIZED).module("taking", TAKING)
-    first = project.submit()
-    project.wait_for_end()
+    first = project.run("--site", "mine", "--quiet")
     advised = {}
     for stage, taken in (("command", 150), ("function", 300), ("ranks", 240)):
-        advice = json.loads(project.diel("explain", first.id, stage, "--json"))["advice"]
-        memory = next(one for one in advice if one["key"] == "memory")
-        assert taken * MIB < memory["used"] < (taken + 60) * MIB
-        advised[stage] = {one["key"]: one["value"] for one in advice}
-        assert memory["used"] < advised[stage]["memory"] < 1024 * MIB
+        advice = {one.key: one for one in advise(Recorded(RunPaths(first.root)), stage)}
+        assert taken * MIB < advice["memory"].used < (taken + 60) * MIB
+        advised[stage] = {key: one.value for key, one in advice.items()}
+        assert advice["memory"].used < advised[stage]["memory"] < 1024 * MIB
         assert advised[stage]["cores_per_rank"] == 1
     planned = json.loads(
         project.diel("plan", "flow.yaml", "--site", "mine", "--sized-by", first.id, "--json")
