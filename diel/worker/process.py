@@ -121,9 +121,10 @@ class Worker:
                 self._release_rest()
                 time.sleep(LAST)
                 break
+            if records and time.monotonic() > end and not self._draining:
+                self._release_rest()  # it is no longer queued here, and who reads the journal sees that
             with self.dog.lock:
-                late = time.monotonic() > end and not self._draining
-                if not self._rest or (records and late):
+                if not self._rest:
                     break
                 request = self._rest.popleft()
             ended = self._run_attempt(bundle.work, request)

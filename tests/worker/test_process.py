@@ -53,6 +53,9 @@ def test_a_bundle_is_handed_back_when_its_time_is_over(bench: Bench) -> None:
     report = bench.start(requests, seconds=0.05).result(timeout=30)
     assert [record["index"] for _, record in report.records] == [0]
     assert [record["index"] for record in bench.records("start")] == [0]
+    assert [record["tasks"] for record in bench.records("release")] == [[1, 2, 3, 4]], (
+        "none is queued any more"
+    )
 
 
 def test_what_stands_behind_a_long_task_is_released_while_it_runs(bench: Bench) -> None:
