@@ -24,7 +24,7 @@ _OTHERS = (TaskState.CACHED, TaskState.SKIPPED, TaskState.CANCELLED, TaskState.Q
 
 
 def head(status: Status | None, flaws: Sequence[str], left: str | None = None) -> Text:
-    """The state of a run in a line, who drives it, how long it still takes, and what could not be read."""
+    """The state of a run in a line, who drives it, what could not be read, and how long it still takes."""
     wrong = [Text(f"✗ {flaw}", style="bold") for flaw in flaws[-2:]]
     if status is None:
         return Text("\n").join(wrong or [Text("reading …")])
@@ -37,7 +37,7 @@ def head(status: Status | None, flaws: Sequence[str], left: str | None = None) -
         Text(format_duration(status.elapsed)),
     ]
     going = [Text(left, style="grey62")] if left else []
-    return Text("\n").join([Text(" · ").join(parts), _driver(status), *going, *wrong])
+    return Text("\n").join([Text(" · ").join(parts), _driver(status), *wrong, *going])
 
 
 def _driver(status: Status) -> Text:
