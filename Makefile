@@ -100,12 +100,11 @@ cluster: debian $(TEST_READY)  ## bring up a throwaway Slurm with four virtual n
 # --- setting up ----------------------------------------------------------------------------------
 
 # $(call install,EXTRAS): installs the checkout with these extras at the versions of $(PINS).
-# -qq: pip says errors only. --no-compile: Python compiles what is imported, and that is a small part. The build
-# tools are pinned too, by whichever of the two names pip knows.
+# -qq: pip says errors only. The build tools are pinned too, by whichever of the two names pip knows.
 define install
 	@echo "Installing diel[$(1)] into $(VENV) (a minute or two the first time) ..."
 	@PIP_CONSTRAINT=$(PINS) PIP_BUILD_CONSTRAINT=$(PINS) PIP_DISABLE_PIP_VERSION_CHECK=1 \
-	  $(BIN)/python -m pip install -qq --no-compile --editable '.[$(1)]' || { \
+	  $(BIN)/python -m pip install -qq --editable '.[$(1)]' || { \
 	  echo "Installing failed (see above). It needs PyPI, or a mirror of it that pip is set up for."; \
 	  echo "Then run make again; what is installed already is kept."; exit 1; }
 endef

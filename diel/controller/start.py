@@ -31,7 +31,6 @@ from diel.project.lease import take
 from diel.project.requests import set_aside
 from diel.project.run_file import Manner, RunFile, read_kept_workflow, read_run_file
 from diel.project.runs import create_run, make_newest, mend_run
-from diel.project.seeds import draw_seeds
 from diel.registry import kept_values
 from diel.scheduler import Job, JobState, scheduler_named
 from diel.scheduler.inside import END
@@ -100,6 +99,11 @@ def create(
         from diel.controller.environment import make_environments  # here: most runs have none
 
         environments = prepared_text(make_environments(plan, runs))
+    seeds: dict[str, int] = {}
+    if any(axis.word == "search" for axis in plan.workflow.axes.values()):
+        from diel.project.seeds import draw_seeds  # here: most runs have no search
+
+        seeds = draw_seeds(plan.workflow, runs, anew=not manner.get("use_cache", True))
     paths = create_run(runs, plan.workflow.name)
     try:
         put(paths.workflow, document.text)
@@ -119,7 +123,7 @@ def create(
             params_files=tuple(str(file.absolute()) for file in given.files),
             included=dict(document.included),
             templates=templates,
-            seeds=draw_seeds(plan.workflow, runs, anew=not manner.get("use_cache", True)),
+            seeds=seeds,
             **manner,
             created=time.time(),
             host=socket.gethostname(),
