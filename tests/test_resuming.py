@@ -282,11 +282,15 @@ def test_an_interrupted_run_leaves_nothing_behind_and_goes_on(slow: Project, num
 
 
 STUCK = """
-import threading
+import time
 from diel.cli import main
 from diel.executors.pipes import Pipes
 
-Pipes.stop = lambda self: threading.Event().wait()
+def stop(self):
+    while True:
+        time.sleep(0.05)  # a lock would not see a signal that comes just before it waits
+
+Pipes.stop = stop
 main()
 """
 

@@ -9,6 +9,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -75,7 +76,8 @@ class Project:
             out, err = process.communicate("keystrokes that no task may read\n", timeout=seconds)
         except subprocess.TimeoutExpired:
             for child in psutil.Process(process.pid).children(recursive=True):
-                child.kill()
+                with suppress(psutil.NoSuchProcess):
+                    child.kill()
             process.kill()
             out, err = process.communicate()
             raise AssertionError(f"not done after {seconds} s:\n{out}{err}") from None
