@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
+
+os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"  # before its import: else it tells its makers of each call
 
 from mlflow.entities import Metric, Param
 from mlflow.tracking import MlflowClient
@@ -18,17 +21,26 @@ from diel.errors import counted
 from diel.results import Recorded
 from diel.results.metrics import Curve, curves
 from diel.results.trials import searches, trials_of
-from diel.states import RunState, TrialState
+from diel.states import RunState, TaskState
 from diel.takeout.ran import Key, Ran, left_out, ran
 from diel.takeout.sqlite import hasten
 from diel.values import is_finite
 
-BATCH = 1000
-"""The most metrics of one call."""
+BATCH, PARAMS = 1000, 100
+"""The most of one call: metrics and parameters together, and parameters alone."""
 LONGEST = 6000
 """Characters of a parameter's value that MLflow keeps."""
 _FORBIDDEN = re.compile(r"[^/\w.\- :]")
-_ENDED = {True: "FINISHED", False: "FAILED", None: "RUNNING"}
+_GOES_ON = "RUNNING"
+_OF_RUN = {
+    RunState.PENDING: "SCHEDULED",
+    RunState.RUNNING: _GOES_ON,
+    RunState.SUCCEEDED: "FINISHED",
+    RunState.FAILED: "FAILED",
+}
+_OF_TRIAL = {"complete": "FINISHED", "failed": "FAILED", "running": _GOES_ON}
+_STOPPED = "KILLED"
+"""What else became of one: it was pruned, cancelled, or its controller is gone."""
 
 
 class MlflowRun(NamedTuple):
@@ -56,7 +68,9 @@ def write(run: Recorded, into: Path, target: Path) -> list[str]:
         hasten(client._tracking_client.store.engine)
         place = (target / "mlflow-artifacts").as_uri()
         experiment = client.create_experiment(run.paths.run_id, artifact_location=place)
-        top = _begin(client, experiment, _whole(run), None)
+        own = _whole(run)
+        top = _begin(client, experiment, own, None)
+        _log(client, top, own, [])
         whole = artifacts / top / "artifacts"
         whole.mkdir(parents=True)
         shutil.copyfile(run.paths.workflow, whole / "workflow.yaml")
@@ -64,12 +78,10 @@ def write(run: Recorded, into: Path, target: Path) -> list[str]:
         entries = [*_entries(run, known)]
         for entry in entries:
             one = _begin(client, experiment, entry, top)
-            metrics = [*_metrics(run, entry, tasks, reported)]
-            for first in range(0, len(metrics), BATCH):
-                client.log_batch(one, metrics=metrics[first : first + BATCH])
+            _log(client, one, entry, [*_metrics(run, entry, tasks, reported)])
             _copy(run, [tasks[key] for key in entry.tasks if key in tasks], artifacts / one / "artifacts")
             _end(client, one, entry)
-        _end(client, top, _whole(run))
+        _end(client, top, own)
         client._tracking_client.store.engine.dispose()
     trials = sum("trial" in entry.tags for entry in entries)
     others = counted(len(entries) - trials, "task")
@@ -80,11 +92,10 @@ def write(run: Recorded, into: Path, target: Path) -> list[str]:
 def _whole(run: Recorded) -> MlflowRun:
     """The run as a whole, of which all others are children."""
     file, history = run.run_file, run.history
-    status = {RunState.SUCCEEDED: True, RunState.FAILED: False, RunState.CANCELLED: False}.get(run.state)
+    status = _OF_RUN.get(run.state, _STOPPED)
     about = {"workflow": file.workflow, "source": file.source, "site": file.site, "diel": file.diel}
     tags = {**about, "state": str(run.state)}
-    ended = history.ended if status is not None else None
-    return MlflowRun(file.run, file.hyperparameters, [], file.created, ended, _ENDED[status], {}, tags)
+    return MlflowRun(file.run, file.hyperparameters, [], file.created, history.ended, status, {}, tags)
 
 
 def _told(reported: Mapping[str, Mapping[int, object]]) -> Iterator[Key]:
@@ -107,8 +118,7 @@ def _entries(run: Recorded, tasks: Mapping[Key, Ran | None]) -> Iterator[MlflowR
     for label, axis in found.items():
         for trial, course, state, _ in trials_of(run, axis):
             at = {**course.at, label: trial.number}
-            status = None if trial.state is TrialState.RUNNING else trial.state is TrialState.COMPLETE
-            word = "KILLED" if trial.state is TrialState.PRUNED else _ENDED[status]
+            word = _OF_TRIAL.get(state, _STOPPED)
             scores = dict(zip((name for name, _ in axis.axis.objectives), trial.values, strict=False))
             tags = {"trial": str(trial.number), "state": state, "message": trial.message}
             mine = taken.get((label, course.context, trial.number), [])
@@ -120,29 +130,36 @@ def _entries(run: Recorded, tasks: Mapping[Key, Ran | None]) -> Iterator[MlflowR
         began = run.run_file.created if task is None or task.began is None else task.began
         params = run.point(*key)
         if task is None:
-            yield MlflowRun(run.named(named), params, [key], began, None, "RUNNING", {}, {"task": named})
+            word = _GOES_ON if run.state is RunState.RUNNING else _STOPPED
+            yield MlflowRun(run.named(named), params, [key], began, None, word, {}, {"task": named})
             continue
+        word = "FINISHED" if task.state.good else "FAILED" if task.state is TaskState.FAILED else _STOPPED
         tags = {"task": named, "state": task.state.label, "message": task.message}
-        yield MlflowRun(run.named(named), params, [key], began, task.ended, _ENDED[task.state.good], {}, tags)
+        yield MlflowRun(run.named(named), params, [key], began, task.ended, word, {}, tags)
 
 
 def _begin(client: MlflowClient, experiment: str, entry: MlflowRun, parent: str | None) -> str:
-    """A run of MLflow's with its name, parameters and tags; returns its id."""
+    """A run of MLflow's with its name and tags; returns its id."""
     tags = {f"diel.{name}": value for name, value in entry.tags.items() if value}
     if parent is not None:
         tags["mlflow.parentRunId"] = parent
     made = client.create_run(experiment, start_time=_ms(entry.began), run_name=entry.name, tags=tags)
-    params = [Param(_name(name), _value(value)) for name, value in entry.params.items()]
-    for first in range(0, len(params), 100):
-        client.log_batch(made.info.run_id, params=params[first : first + 100])
     return str(made.info.run_id)
 
 
+def _log(client: MlflowClient, one: str, entry: MlflowRun, metrics: list[Metric]) -> None:
+    """Its parameters and metrics, in as few calls as MLflow takes: each costs some milliseconds."""
+    params = [Param(_name(name), _value(value)) for name, value in entry.params.items()]
+    while params or metrics:
+        client.log_batch(one, params=params[:PARAMS], metrics=metrics[: BATCH - PARAMS])
+        params, metrics = params[PARAMS:], metrics[BATCH - PARAMS :]
+
+
 def _end(client: MlflowClient, one: str, entry: MlflowRun) -> None:
-    if entry.status == "RUNNING":
-        return
-    ended = entry.began if entry.ended is None else entry.ended
-    client.set_terminated(one, status=entry.status, end_time=_ms(ended))
+    if entry.ended is not None and entry.status != _GOES_ON:
+        client.set_terminated(one, status=entry.status, end_time=_ms(entry.ended))
+    else:
+        client.update_run(one, status=entry.status)
 
 
 def _metrics(

@@ -39,9 +39,7 @@ def write(run: Recorded, into: Path, target: Path) -> list[str]:
             said.append(f"{axis.label}: {counted(len(trials), 'trial')} in the study {names}")
             open_ = sum(tried.trial.state is TrialState.RUNNING for tried in trials)
             if open_:
-                said.append(
-                    f"{axis.label}: {counted(open_, 'trial')} had no end yet, and is RUNNING for Optuna"
-                )
+                said.append(f"{axis.label}: {counted(open_, 'trial')} without an end: RUNNING for Optuna")
     storage.remove_session()
     storage.engine.dispose()
     return said

@@ -66,7 +66,7 @@ def write(run: Recorded, into: Path, target: Path) -> list[str]:
     }
     (into / "wfformat.json").write_text(json.dumps(document, indent=1, ensure_ascii=False), "utf-8")
     edges, failed = sum(map(len, read.values())), sum(not task.state.good for task in tasks.values())
-    said = [f"{counted(len(tasks), 'task')}, which read others {edges:,} times"]
+    said = [f"{counted(len(tasks), 'task')}, dependencies: {edges:,}"]
     if failed:
         said.append(
             f"{counted(failed, 'task')} of these failed or were stopped, for which the format has no word"

@@ -86,7 +86,7 @@ def test_a_result_that_is_damaged_is_left_out_and_said(tmp_path: Path) -> None:
         segment.read_bytes().replace(b'"event":"done","stage":"sim","index":1', b'"event":"d')
     )
     said = take_out(Recorded(run.paths), "wfformat", tmp_path / "out")
-    assert said[0] == "4 tasks, which read others 3 times"
+    assert said[0] == "4 tasks, dependencies: 3"
     assert said[-2] == "left out: 1 task, damaged in the journal"
 
 

@@ -22,7 +22,7 @@ def test_a_run_is_written_and_what_was_left_out_is_said(run: Handmade, capsys: C
     assert said.code == 0
     assert said.out.splitlines() == [
         "shared/out/wfformat.json: w-1",
-        "  1 task, which read others 0 times",
+        "  1 task, dependencies: 0",
         "  left out are tasks that have not run: 1 waiting (the run: interrupted)",
         '  next: wfcommons.Instance("shared/out/wfformat.json")',
     ]
