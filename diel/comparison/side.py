@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from diel.errors import DielError
+from diel.errors import DielError, counted
 from diel.results import Recorded
 from diel.values import value_text
 
@@ -62,6 +62,8 @@ class Side:
         points = self._read(lambda: self._points(stage), None) or (lambda index: {"task": index})
         # By task: of two results of one the last counts.
         results = {record["index"]: record for record in self.run.results(stage)}
+        if lost := self.run.damaged(stage, len(results)):
+            self.notes.append(f"{self.name}: {counted(lost, 'task')} of '{stage}', damaged in the journal")
         return _gathered([(points(index), results[index]) for index in sorted(results)])
 
     def _points(self, stage: str) -> Callable[[int], Mapping[str, Any]]:

@@ -263,6 +263,11 @@ class Recorded:
                     if found is not None:
                         yield found
 
+    def damaged(self, stage: str, found: int) -> int:
+        """Of how many results the journal has lost the lines, if so many were found: a snapshot knows of them."""
+        counts = self.history.stage(stage).counts()
+        return max(0, counts["done"] + counts["cached"] - found)
+
     def record(self, stage: str, index: int) -> Result | None:
         """The committed result of one task; None if it has none."""
         found = None

@@ -56,7 +56,9 @@ def make_table(
         rows.append((*own, *(cell.value(index) for cell in cells)))
     made = (f"{stage}.{output}" for stage, output in columns)
     names = (*parameters, *(f"hp.{name}" for name in searched), *made)
-    notes = {stage: [*_missing(run, stage), *_dropped(run, stage, columns)] for stage in stages}
+    notes = {
+        stage: [*_missing(run, stage, len(records[stage])), *_dropped(run, stage, columns)] for stage in stages
+    }
     return Listing(names, rows, {stage: "; ".join(texts) for stage, texts in notes.items() if texts})
 
 
@@ -166,15 +168,17 @@ def _dropped(run: Recorded, stage: str, columns: Iterable[tuple[str, str]]) -> I
             yield f"'{stage}.{output}' of {counted(len(tasks), 'task')} was deleted after use"
 
 
-def _missing(run: Recorded, stage: str) -> Iterator[str]:
+def _missing(run: Recorded, stage: str, found: int) -> Iterator[str]:
     history = run.history.stage(stage)
     counts = history.counts()
-    lost = {state: n for state, n in counts.items() if n and state not in ("done", "cached")}
-    if not lost:
-        return
     total, failed = counted(sum(counts.values()), "task"), len(history.tolerated)
-    why = ", ".join(count_text(TaskState[state.upper()], n, failed) for state, n in lost.items())
-    yield f"{sum(lost.values()):,} of {total} of '{stage}' have no result: {why}"
+    lost = {state: n for state, n in counts.items() if n and state not in ("done", "cached")}
+    why = [count_text(TaskState[state.upper()], n, failed) for state, n in lost.items()]
+    damaged = run.damaged(stage, found)
+    if damaged:
+        why.append(f"{damaged:,} damaged in the journal")
+    if why:
+        yield f"{sum(lost.values()) + damaged:,} of {total} of '{stage}' have no result: {', '.join(why)}"
 
 
 def summarize(run: Recorded) -> Listing:
