@@ -15,7 +15,8 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +30,7 @@ from diel.paths import RunPaths, runs_dir
 from diel.plan import prepare
 from diel.project.runs import find_run
 from diel.project.submission import Home
-from diel.results import Recorded, list_metrics, list_trials, list_usage, make_table, picked_tasks
+from diel.results import Recorded, list_metrics, list_trials, list_usage, make_table, picked_tasks, read
 from diel.site.find import detect
 from diel.status import read_status
 from diel.table import Listing
@@ -168,7 +169,7 @@ class Run:
         """
         if not values:
             raise UsageError(f"name the outputs, for instance table({_example(self._read())!r})")
-        return _frame(make_table(self._read(), values))
+        return self._listed(lambda run: make_table(run, values))
 
     def metrics(self, stage: str, at: Mapping[str, Any] | None = None) -> Any:
         """What a stage's tasks reported while they ran, failed ones too: a row for each value.
@@ -177,14 +178,14 @@ class Run:
         and `time` in seconds since the epoch. A DataFrame or a list of dicts, as `table` gives it; `at`
         picks tasks as for `value`. Raises UsageError for a stage or point that is not there.
         """
-        return _frame(list_metrics(self._read(), stage, at=at))
+        return self._listed(lambda run: list_metrics(run, stage, at=at))
 
     def usage(self, *stages: str) -> Any:
         """What each attempt of some stages, or of all, used: processor time, memory, bytes read and written.
 
         A pandas DataFrame where pandas is installed, else a list of dicts. What was not measured is empty.
         """
-        return _frame(list_usage(self._read(), stages))
+        return self._listed(lambda run: list_usage(run, stages))
 
     def trials(self, search: str | None = None) -> Any:
         """The trials of a search axis, which needs no name if the run has one: a row for each.
@@ -193,7 +194,7 @@ class Run:
         `last_step` and `last_value` that it reported on its way, when it `began`, its `seconds`, and why it
         has no score (`message`). A DataFrame or a list of dicts. Raises UsageError for no such search.
         """
-        return _frame(list_trials(self._read(), search))
+        return self._listed(lambda run: list_trials(run, search))
 
     def timeline(self) -> Any:
         """When and where its attempts ran: a row for each, with its begin and end in seconds since the epoch.
@@ -270,6 +271,13 @@ class Run:
         made = list(dict.fromkeys(one for record in records.values() for one in outputs_of(record)))
         hint = did_you_mean(output, made) or f"'{stage}' made: {', '.join(made) or 'nothing yet'}"
         return f"{self.id} has no '{name}'; {hint}"
+
+    def _listed(self, ask: Callable[[Recorded], Listing]) -> Any:
+        """A table, with a warning about what of the run is damaged."""
+        found, flaws = read(self._paths, ask)
+        for flaw in flaws:
+            warnings.warn(flaw, stacklevel=3)
+        return _frame(found)
 
     def _read(self) -> Recorded:
         return Recorded(self._paths)

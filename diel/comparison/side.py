@@ -8,6 +8,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from diel.errors import DielError, counted
+from diel.form import NOT_AS_IT_SHOULD_BE
+from diel.journal.segment import Damaged
 from diel.results import Recorded
 from diel.values import value_text
 
@@ -40,7 +42,15 @@ class Side:
 
     def _read(self, part: Callable[[], Found], empty: Found) -> Found:
         try:
-            return part()
+            try:
+                return part()
+            except (Damaged, *NOT_AS_IT_SHOULD_BE):
+                if self.run.careful:
+                    raise
+                self.run = Recorded(self.run.paths, careful=True)
+                found = part()
+                self.notes += self.run.flaws
+                return found
         except DielError as error:
             if str(error) not in self.notes:
                 self.notes.append(str(error))
@@ -56,9 +66,10 @@ class Side:
         return self._read(lambda: {name: one.parts for name, one in self.run.history.stages.items()}, {})
 
     def ended(self, stage: str) -> Ended:
-        found = Ended({}, {}, frozenset(), 0)
-        if stage not in self.stages:
-            return found
+        none = Ended({}, {}, frozenset(), 0)
+        return none if stage not in self.stages else self._read(lambda: self._ended(stage), none)
+
+    def _ended(self, stage: str) -> Ended:
         points = self._read(lambda: self._points(stage), None) or (lambda index: {"task": index})
         # By task: of two results of one the last counts.
         results = {record["index"]: record for record in self.run.results(stage)}

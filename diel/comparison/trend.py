@@ -92,12 +92,13 @@ def read_trend(
     dated, figures, groups = [], [], {}
     for side in sides:
         try:
+            groups.update(_groups(side) if bench else {})
+            found = {stage: side.ended(stage) for stage in side.stages if not bench or stage in groups}
             dated.append(_dated(side))
         except DielError as error:
             side.notes.append(f"{side.name} is left out: {error}")
             continue
-        groups.update(_groups(side) if bench else {})
-        figures.append({stage: side.ended(stage) for stage in side.stages if not bench or stage in groups})
+        figures.append(found)
     notes = tuple(note for side in sides for note in side.notes)
     measures = [one for one in _measures(figures, groups) if _is_wanted(one, wanted, figures)]
     if not measures and (wanted or bench):

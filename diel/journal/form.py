@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, NotRequired, get_args, get_origin, get_type_hints, is_typeddict
 
+from diel.form import Contradiction
 from diel.journal import records
 
 KINDS = {get_args(get_type_hints(kind)["event"])[0]: kind for kind in get_args(records.Record)}
@@ -19,6 +20,12 @@ def flaw_of(record: Mapping[str, Any]) -> str:
         return f"`event` is {event!r:.60}: expected a text"
     flaw = _flaw_in(record, KINDS[event]) if event in KINDS else ""
     return f"a record of `{event}`: {flaw}" if flaw else ""
+
+
+def refuse_damaged(segment: str, start: int, record: Mapping[str, Any]) -> None:
+    """For whoever follows a journal: raises Contradiction before what is damaged gets into the fold."""
+    if flaw := flaw_of(record):
+        raise Contradiction(flaw)
 
 
 def _flaw_in(document: Mapping[str, Any], kind: Any) -> str:

@@ -142,6 +142,15 @@ def read_result(path: Path, offset: int) -> Result:
     return record
 
 
+class Damaged(UsageError):
+    """A record that cannot be folded in; what comes behind it can be read on."""
+
+    def __init__(self, message: str, place: str) -> None:
+        super().__init__(message)
+        self.place = place
+        """Where it is, and what is wrong with it."""
+
+
 @dataclass
 class Reader:
     """A run's history, and how far each of its segments was read."""
@@ -156,7 +165,7 @@ class Reader:
     def catch_up(self, seen: Callable[[str, int, Record], None] | None = None) -> None:
         """Folds what was appended since the last call; `seen` gets each record first, with its place.
 
-        Raises UsageError at a record that is damaged, or of another diel.
+        Raises Damaged at a record that is damaged, or of another diel.
         """
         for name in segments(self.paths.journal):
             if name in self._silent:
@@ -183,10 +192,9 @@ class Reader:
                     flaw = _flaw(error, record)
                     if not flaw:
                         raise
-                    raise UsageError(
-                        f"the journal of {self.paths.run_id} is not one that this diel can read: "
-                        f"{path}:{_line_at(path, start)}: {flaw}"
-                    ) from error
+                    place = f"{path}:{_line_at(path, start)}: {flaw}"
+                    said = f"the journal of {self.paths.run_id} is not one that this diel can read: {place}"
+                    raise Damaged(said, place) from error
 
     def _is_long_over(self, name: str) -> bool:
         """Whether a segment's worker was in a block that ended so long ago that no line is under way."""

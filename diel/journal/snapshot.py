@@ -12,11 +12,14 @@ from typing import Any
 
 from diel.journal.axis_history import AxisFacts, AxisHistory, Course, Round, Trial
 from diel.journal.history import VERSION, History
-from diel.journal.segment import Reader
+from diel.journal.segment import Damaged, Reader
 from diel.journal.stage_history import Attempt, StageHistory, spread
 from diel.journal.surrogate import unpacked
 from diel.paths import RunPaths
 from diel.states import RunState, TaskState, TrialState
+
+MOST_FLAWS = 20
+"""Damaged records of a journal, of which the rest is read all the same."""
 
 
 def read_run(paths: RunPaths, *, snapshot: bool = True) -> Reader:
@@ -24,6 +27,25 @@ def read_run(paths: RunPaths, *, snapshot: bool = True) -> Reader:
     reader = (_load(paths) if snapshot else None) or Reader(paths, History())
     reader.catch_up()
     return reader
+
+
+def read_behind_flaws(paths: RunPaths) -> tuple[Reader, list[str]]:
+    """The same of a damaged journal, without what is wrong with it, which is told.
+
+    All of it is read, and each record looked at, so that none is half in the fold. Raises UsageError where
+    more than `MOST_FLAWS` are damaged.
+    """
+    from diel.journal.form import refuse_damaged  # types that a good journal does not need
+
+    reader, flaws = Reader(paths, History()), list[str]()
+    while True:
+        try:
+            reader.catch_up(refuse_damaged)
+            return reader, flaws
+        except Damaged as error:
+            flaws.append(f"{paths.run_id} is without a damaged record: {error.place}")
+            if len(flaws) > MOST_FLAWS:
+                raise
 
 
 def _load(paths: RunPaths) -> Reader | None:

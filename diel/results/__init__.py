@@ -2,7 +2,7 @@
 
 from diel.results.metrics import list_metrics
 from diel.results.picked import picked_tasks
-from diel.results.recorded import Recorded
+from diel.results.recorded import Recorded, read
 from diel.results.rows import DROPPED, make_table, summarize
 from diel.results.trials import list_trials
 from diel.results.usage import list_usage
@@ -15,5 +15,6 @@ __all__ = [
     "list_usage",
     "make_table",
     "picked_tasks",
+    "read",
     "summarize",
 ]

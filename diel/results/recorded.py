@@ -8,10 +8,10 @@ from __future__ import annotations
 import mmap
 import os
 import re
-from collections.abc import Collection, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
 from functools import cache, cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from diel.artifacts import Artifact
 from diel.axes.adaptive import Adaptive, adaptive_axes
@@ -19,10 +19,11 @@ from diel.axes.domain import Domain, Origins, make_domain
 from diel.axes.shared import shared
 from diel.environments.prepared import Prepared, read_prepared
 from diel.errors import DielError, SpecError, UsageError
+from diel.form import NOT_AS_IT_SHOULD_BE
 from diel.graph import StageGraph, build
 from diel.journal.history import History
-from diel.journal.segment import decode, segments
-from diel.journal.snapshot import read_run
+from diel.journal.segment import Damaged, decode, segments
+from diel.journal.snapshot import read_behind_flaws, read_run
 from diel.journal.stage_history import Attempt, StageHistory, covers
 from diel.load import Document, load_text
 from diel.load.rendering import fill_templates
@@ -42,6 +43,7 @@ from diel.version import __version__
 if TYPE_CHECKING:
     from diel.journal.records import Failed, Made, OfTask, Record, Result, Skipped
 
+Found = TypeVar("Found")
 _RESULT = re.compile(rb'\{"event":"(?:done|cached)","stage":"([^"\\]*","index":\d+),')
 _COMMITS = (b'"event":"done"', b'"event":"cached"')
 
@@ -49,9 +51,15 @@ _COMMITS = (b'"event":"done"', b'"event":"cached"')
 class Recorded:
     """A run as its files show it. Each part is read on first use, and kept."""
 
-    def __init__(self, paths: RunPaths, followed: History | None = None) -> None:
-        """A history that a reader follows is taken as it is, and the journal not folded a second time."""
+    def __init__(self, paths: RunPaths, followed: History | None = None, *, careful: bool = False) -> None:
+        """A history that a reader follows is taken as it is, and the journal not folded a second time.
+
+        With care each record is looked at, and what is damaged left out: `flaws` says what. It takes longer.
+        """
         self.paths = paths
+        self.flaws: Sequence[str] = ()
+        """What is wrong with the journal; empty unless it is read with care."""
+        self.careful = careful
         self._followed = followed
         self.points = cache(self._points)
         """The points of an axis, by its label; None if the run has not made them known."""
@@ -96,7 +104,7 @@ class Recorded:
 
         Raises UsageError where the journal is in a form that this diel cannot read.
         """
-        history = self._followed or read_run(self.paths).history
+        history = self._followed or self._fold()
         found = standing(self.paths, history)
         self._state = found.state
         if not found.alive and self._followed is None:
@@ -104,6 +112,21 @@ class Recorded:
                 self._lost[name] = dict(stage.under_way)
                 stage.let_go(verdicts=False)
         return history
+
+    def _fold(self) -> History:
+        if not self.careful:
+            return read_run(self.paths).history
+        reader, self.flaws = read_behind_flaws(self.paths)
+        return reader.history
+
+    def _decoded(self, line: bytes) -> Record | None:
+        """The record of a line; None if it is damaged."""
+        record = decode(line)
+        if record is None or not self.careful:
+            return record
+        from diel.journal.form import flaw_of  # types that a good journal does not need
+
+        return None if flaw_of(record) else record
 
     def is_dropped(self, stage: str, output: str, index: int) -> bool:
         """Whether a task's artifact was deleted after use."""
@@ -225,7 +248,7 @@ class Recorded:
             for line in _lines_with(self.paths.journal / name, needles[-1]):
                 if all(needle in line for needle in needles[:-1]):
                     met += 1
-                    record = decode(line) if met % every == 0 else None
+                    record = self._decoded(line) if met % every == 0 else None
                     if record is not None:
                         yield name, record
 
@@ -243,7 +266,7 @@ class Recorded:
         places = {b'%s","index":%d' % (stage.encode(), index) for stage in wanted for index in wanted[stage]}
         for name in segments(self.paths.journal):
             for line in _lines_of(self.paths.journal / name, places):
-                record = decode(line)
+                record = self._decoded(line)
                 if record is not None and (record["event"] == "done" or record["event"] == "cached"):
                     stage = record["stage"]
                     if self.history.stage(stage).takes(record):
@@ -258,13 +281,13 @@ class Recorded:
         for name in segments(self.paths.journal):
             for line in _lines_with(self.paths.journal / name, having or mine):
                 if mine in line and any(event in line for event in _COMMITS):
-                    record = decode(line)
+                    record = self._decoded(line)
                     found = None if record is None else _result(record, stage, history)
                     if found is not None:
                         yield found
 
     def damaged(self, stage: str, found: int) -> int:
-        """Of how many results the journal has lost the lines, if so many were found: a snapshot knows of them."""
+        """Of how many results the journal has no line, if so many were found: a snapshot knows of them."""
         counts = self.history.stage(stage).counts()
         return max(0, counts["done"] + counts["cached"] - found)
 
@@ -295,6 +318,15 @@ class Recorded:
         for _, record in self.events(b'"stage":"%s"' % stage.encode(), b'"event":"skipped"'):
             if record["event"] == "skipped" and record["stage"] == stage and covers(record["tasks"], index):
                 yield record
+
+
+def read(paths: RunPaths, ask: Callable[[Recorded], Found]) -> tuple[Found, Sequence[str]]:
+    """An answer of a run, and what of its journal is damaged: then it is given without that."""
+    try:
+        return ask(Recorded(paths)), ()
+    except (Damaged, *NOT_AS_IT_SHOULD_BE):
+        run = Recorded(paths, careful=True)
+        return ask(run), run.flaws
 
 
 def _lines_with(path: Path, needle: bytes) -> Iterator[bytes]:

@@ -57,7 +57,8 @@ def make_table(
     made = (f"{stage}.{output}" for stage, output in columns)
     names = (*parameters, *(f"hp.{name}" for name in searched), *made)
     notes = {
-        stage: [*_missing(run, stage, len(records[stage])), *_dropped(run, stage, columns)] for stage in stages
+        stage: [*_missing(run, stage, len(records[stage])), *_dropped(run, stage, columns)]
+        for stage in stages
     }
     return Listing(names, rows, {stage: "; ".join(texts) for stage, texts in notes.items() if texts})
 

@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from diel.errors import DielError, UsageError
-from diel.form import Contradiction
-from diel.journal.form import flaw_of
+from diel.journal.form import refuse_damaged
 from diel.journal.history import History
 from diel.journal.segment import Reader
 from diel.journal.snapshot import read_run
@@ -21,7 +20,7 @@ from diel.status import Status, fold_status
 from diel.timeline import Timeline, load_timeline
 
 if TYPE_CHECKING:
-    from diel.journal.records import Record, Result
+    from diel.journal.records import Result
 
 Answer = TypeVar("Answer")
 MOST_FLAWS = 20
@@ -74,7 +73,7 @@ class Watched:
         """Reads on behind what is damaged: then each record is looked at before it is folded in."""
         for _ in range(MOST_FLAWS):
             try:
-                reader.catch_up(_refuse_damaged if self.flaws else None)
+                reader.catch_up(refuse_damaged if self.flaws else None)
             except UsageError as error:
                 if not self.flaws:  # it may be half in the fold: all is read again, with care
                     reader.history, reader.offsets = History(), {}
@@ -151,9 +150,3 @@ class Watched:
         if known != self._known and time.monotonic() >= self._renewed:
             self._recorded, self._known = Recorded(self.paths, reader.history), known
             self._renewed = time.monotonic() + REST
-
-
-def _refuse_damaged(segment: str, start: int, record: Record) -> None:
-    flaw = flaw_of(record)
-    if flaw:
-        raise Contradiction(flaw)

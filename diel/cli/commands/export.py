@@ -10,7 +10,7 @@ from diel.cli.options import runs_option
 from diel.cli.target import complete_run
 from diel.errors import UsageError
 from diel.project.runs import find_run
-from diel.results import Recorded
+from diel.results import read
 from diel.takeout import TOOLS, take_out
 
 
@@ -36,12 +36,12 @@ def command(words: tuple[str, ...], tool: str, runs: Path) -> int:
     folder = Path(words[-1])
     paths = find_run(runs, words[0] if len(words) == 2 else "last")
     try:
-        said = take_out(Recorded(paths), tool, folder)
+        said, flaws = read(paths, lambda run: take_out(run, tool, folder))
     except (FileExistsError, NotADirectoryError) as error:
         raise UsageError(
             f"{error.filename} is in the way: name another directory; nothing was written"
         ) from error
     click.echo(f"{folder / TOOLS[tool].file}: {paths.run_id}")
-    for line in said:
+    for line in (*said[:-1], *flaws, said[-1]):
         click.echo(f"  {line}")
     return 0

@@ -15,7 +15,7 @@ from diel.cli.target import complete_stage, run_and_rest, run_argument, targets
 from diel.errors import UsageError, counted
 from diel.project.runs import find_run
 from diel.report import write_report
-from diel.results import Recorded, list_metrics, list_trials, list_usage, make_table, summarize
+from diel.results import Recorded, list_metrics, list_trials, list_usage, make_table, read, summarize
 from diel.results.rows import stage_and_output
 from diel.table import Listing, render, write_csv, write_parquet
 from diel.values import json_value
@@ -64,15 +64,19 @@ def command(
     if as_csv + as_json + (parquet is not None) > 1:
         raise UsageError("--csv, --json and --parquet are three ways to print: choose one")
     paths, named = run_and_rest(runs, words)
-    run = Recorded(paths)
     groups = targets(named)
     wanted = [target.word.partition("/")[0] for target in groups]
-    at = {name: value for target in groups for name, value in point_of(run, target).items()}
-    table = _empty(run, wanted) if as_json and not asked else None
-    if asked:
-        table = _LISTINGS[asked[0]](run, wanted, limit, at)
-    elif table is None:
-        table = make_table(run, wanted, limit, at) if wanted else summarize(run)
+
+    def listed(run: Recorded) -> Listing:
+        at = {name: value for target in groups for name, value in point_of(run, target).items()}
+        if asked:
+            return _LISTINGS[asked[0]](run, wanted, limit, at)
+        if not wanted:
+            return summarize(run)
+        return (_empty(run, wanted) if as_json else None) or make_table(run, wanted, limit, at)
+
+    table, flaws = read(paths, listed)
+    missing = [*table.missing.values(), *flaws]
     if parquet is not None:
         write_parquet(table, parquet)
         click.echo(f"{parquet}: {counted(len(table.rows), 'row')} of {', '.join(table.columns)}")
@@ -82,16 +86,18 @@ def command(
         click.echo(file.getvalue().encode("utf-8", "surrogateescape"), nl=False)
     elif as_json:
         rows = [{name: json_value(cell) for name, cell in row.items()} for row in table.mappings()]
-        missing = dict(table.missing)
-        document = {"run": paths.run_id, "columns": table.columns, "rows": rows, "missing": missing}
+        said = {**table.missing, **({"journal": "; ".join(flaws)} if flaws else {})}
+        document = {"run": paths.run_id, "columns": table.columns, "rows": rows, "missing": said}
         click.echo(json.dumps(document))
     elif not table.rows and not wanted and not asked:
-        click.echo(f"{paths.run_id} ({run.state}) has no results yet; `diel status` shows its state")
+        click.echo(
+            f"{paths.run_id} ({Recorded(paths).state}) has no results yet; `diel status` shows its state"
+        )
     else:
         click.echo("\n".join(render(table)))
         if not wanted and not asked:
             click.echo(f"\nsee one with `diel results {paths.run_id} {table.rows[0][0]}`")
-    for text in table.missing.values():
+    for text in missing:
         click.echo(text, err=True)
     return 0
 
@@ -154,7 +160,10 @@ def report(run: str, output: Path | None, public: bool, runs: Path) -> int:
         put(page(Seen(paths, public=public)).removesuffix("\n"), output)
         click.echo(f"{output}: the page of {paths.run_id}; open it in a browser")
         return 0
-    put(write_report(Recorded(paths)).removesuffix("\n"), output)
+    text, flaws = read(paths, write_report)
+    put(text.removesuffix("\n"), output)
+    for flaw in flaws:
+        click.echo(flaw, err=True)
     if output is not None:
         click.echo(f"{output}: the report of {paths.run_id}")
     return 0

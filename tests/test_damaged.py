@@ -1,0 +1,70 @@
+"""What a damaged journal still tells: results, exports and comparisons have all the rest, and say what is missing."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from pathlib import Path
+
+import pytest
+
+import diel
+from diel.journal.snapshot import read_run
+from tests.cli.call import call
+from tests.handmade import WORKER, Handmade
+
+Capture = pytest.CaptureFixture[str]
+FLOW = "axes: {t: {range: 3}}\nstages: {a: {over: [t], command: [x], outputs: {n: {value: int}}}}"
+
+
+@pytest.fixture
+def run(workspace: Path) -> Handmade:
+    run = Handmade(workspace, FLOW).stage("a", 3)
+    for index in range(3):
+        run.done("a", index, n=index)
+    return run
+
+
+def damage(run: Handmade, new: bytes) -> None:
+    """Another text for the beginning of the second task's result."""
+    segment = run.paths.journal / WORKER
+    old = b'{"event":"done","stage":"a","index":1'
+    assert segment.read_bytes().count(old) == 1
+    segment.write_bytes(segment.read_bytes().replace(old, new))
+
+
+@pytest.mark.parametrize("snapshot", [False, True], ids=["no snapshot", "snapshot"])
+def test_a_record_of_a_wrong_form_is_left_out_and_its_place_is_said(
+    run: Handmade, capsys: Capture, snapshot: bool
+) -> None:
+    if snapshot:
+        read_run(run.paths).save()
+    damage(run, b'{"event":"done","stage":"a","index":"x"')
+    place = f"{WORKER}:4: a record of `done`: `index` is 'x'"
+    for words in (["results", "w-1", "a"], ["results", "w-1", "a", "--usage"]):
+        said = call(capsys, *words)
+        assert (said.code, place in said.err) == (0, True), said
+        assert [line.split()[0].removeprefix("a/") for line in said.out.splitlines()[2:]] == ["0", "2"]
+    document = json.loads(call(capsys, "results", "w-1", "a", "--json").out)
+    assert [row["a.n"] for row in document["rows"]] == [0, 2]
+    assert place in document["missing"]["journal"]
+    said = call(capsys, "export", "w-1", "--to", "wfformat", "out")
+    assert (said.code, "2 tasks" in said.out, place in said.out) == (0, True, True)
+    for words in (["compare", "w-1", "w-1"], ["trend", "w"]):
+        said = call(capsys, *words)
+        assert (said.code, "a.n" in said.out, place in said.out) == (0, True, True), words
+    with pytest.warns(UserWarning, match="index` is 'x'"):
+        assert len(diel.open_run("w-1").table("a")) == 2
+
+
+def test_a_result_whose_line_is_lost_is_counted_where_a_snapshot_knows_of_it(
+    run: Handmade, capsys: Capture
+) -> None:
+    read_run(run.paths).save()
+    damage(run, b'\x00\xff"event":"done","stage":"a","index":1')
+    said = call(capsys, "results", "w-1", "a")
+    assert said.err.strip() == "1 of 3 tasks of 'a' have no result: 1 damaged in the journal"
+    assert "w-1: 1 task of 'a', damaged in the journal" in call(capsys, "compare", "w-1", "w-1").out
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert len(diel.open_run("w-1").table("a")) == 2
