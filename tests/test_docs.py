@@ -124,6 +124,7 @@ class Shell:
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{kept['PATH']}",
             "NO_COLOR": "1",
             "COLUMNS": "120",
+            "PYTEST_DEBUG_TEMPROOT": str(folder),  # where a page's pytest tidies up after earlier runs
         }
 
     def run(self, script: str) -> tuple[int, str]:

@@ -59,8 +59,10 @@ def _watch(child: int) -> list[int]:
 
     def look(*_: object) -> None:
         taken = _told(child, "status", b"RssShmem:")
-        own = _told(child, "smaps_rollup", b"Pss_Shmem:", taken) if taken else 0
-        most[0], pause[0] = max(most[0], taken - own), min(2 * pause[0], LONGEST)
+        if taken:  # looked at before and after its part: a rank may give its memory back meanwhile
+            own = _told(child, "smaps_rollup", b"Pss_Shmem:", taken)
+            most[0] = max(most[0], min(taken, _told(child, "status", b"RssShmem:")) - own)
+        pause[0] = min(2 * pause[0], LONGEST)
         signal.setitimer(signal.ITIMER_REAL, pause[0])
 
     signal.signal(signal.SIGALRM, look)
