@@ -79,15 +79,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What takes long begins first, spread over the processes, so that none is left with it at the end.
 
     Each process begins with a part of the list and takes from the ends of others' parts when it has done its
-    own. The tests on the virtual cluster are the first one's: each process that has one starts a cluster.
+    own. Those on the virtual cluster wait more than they compute: two processes, each with a cluster, have them.
     """
     cluster = [item for item in items if "cluster" in getattr(item, "fixturenames", ())]
     long = [item for item in items if item.path.name in LONG and item not in cluster]
     rest = iter([item for item in items if item not in cluster and item not in long])
     processes = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-    begins = [cluster, *(long[number :: processes - 1] for number in range(processes - 1))]
-    if processes == 1:
-        begins = [[*cluster, *long]]
+    begins = [[*cluster, *long]]
+    if processes > 2:
+        begins = [
+            cluster[::2],
+            cluster[1::2],
+            *(long[number :: processes - 2] for number in range(processes - 2)),
+        ]
+    elif processes == 2:
+        begins = [cluster, long]
     placed: list[pytest.Item] = []
     for number, begin in enumerate(begins):
         size = (len(items) - len(placed)) // (processes - number)

@@ -338,12 +338,14 @@ def test_a_task_that_keeps_checkpoints_goes_on_in_the_next_block(project: OnClus
 
 def test_preempted_tasks_run_again_uncharged(project: OnCluster) -> None:
     project.site(pools={"spot": {"blocks": 2}})
-    flow = project.folder / "flow.yaml"
-    flow.write_text(flow.read_text(encoding="utf-8").replace("pool: small", "pool: spot"), encoding="utf-8")
+    flow, over = project.folder / "flow.yaml", project.folder / "over"
+    text = flow.read_text(encoding="utf-8").replace("pool: small", "pool: spot")
+    flow.write_text(text.replace("sleep 0.4", f"until [ -e {over} ]; do sleep 0.1; done"), encoding="utf-8")
     process = project.begin()
     wait_for_start(project)
     urgent = project.cluster.sbatch("sleep 2", "-N4", "--exclusive")
     project.cluster.wait_for(urgent, "COMPLETED")
+    over.touch()
     run = end(project, process, TASKS)
     assert {record["class"] for record in run.records("fail")} == {"preempted"}
     states = {block["state"] for block in fold(run).blocks.values()}
