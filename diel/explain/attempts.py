@@ -189,8 +189,8 @@ def attempts_of(run: Recorded, stage: str, index: int) -> list[Tried]:
 def _changed_resources(run: Recorded, stage: str, index: int) -> dict[int, dict[str, Any]]:
     """What later attempts asked for instead of what the stage says, by attempt."""
     found: dict[int, dict[str, Any]] = {}
-    needles = (b'"event":"queued"', b'"stage":"%s"' % stage.encode(), b'"resources":')
-    for _, record in run.events(*needles):
+    needles = (b'"event":"queued"', b'"resources":')
+    for _, record in run.events(*needles, stage=stage):
         if record["event"] == "queued" and record["stage"] == stage and index in record["tasks"]:
             numbers = record.get("attempts") or [1] * len(record["tasks"])
             found[numbers[record["tasks"].index(index)]] = record["resources"]

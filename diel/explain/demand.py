@@ -15,8 +15,8 @@ _DURATIONS = ("walltime", "timeout", "backoff")
 def asked_by(run: Recorded, stage: str, index: int) -> dict[int, dict[str, Any]]:
     """What each attempt of a task asked for, by its number; sizes in bytes, durations in seconds."""
     found: dict[int, dict[str, Any]] = {}
-    needles = (b'"event":"queued"', b'"stage":"%s"' % stage.encode(), b'"asked":')
-    for _, record in run.events(*needles) if run.workflow.stages[stage].demand else ():
+    needles = (b'"event":"queued"', b'"asked":')
+    for _, record in run.events(*needles, stage=stage) if run.workflow.stages[stage].demand else ():
         if record["event"] == "queued" and record["stage"] == stage and index in record["tasks"]:
             numbers = record.get("attempts") or [1] * len(record["tasks"])
             found[numbers[record["tasks"].index(index)]] = record["asked"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import islice
 
 from diel.explain.wait import SHOWN, waits_of_task
-from diel.graph import Gang, gangs
+from diel.graph import Gang
 from diel.results.view import RunView
 from diel.states import TaskState
 
@@ -15,7 +15,7 @@ LOOKED_AT = 1000
 
 def gang_of(view: RunView, stage: str) -> Gang | None:
     """The gang of a stage; None if it runs alone."""
-    return next((gang for gang in gangs(view.run.graph) if stage in gang.stages), None)
+    return next((gang for gang in view.gangs if stage in gang.stages), None)
 
 
 def partners_awaited(view: RunView, stage: str, index: int) -> list[str]:

@@ -57,7 +57,7 @@ def _beside(workflow: Workflow) -> Iterator[tuple[str, str]]:
 
 
 def check_beside(workflow: Workflow) -> Iterator[Flaw]:
-    """Checks that Checks that Checks that Checks that Checks that `beside` names other stages."""
+    """Checks that `beside` names other stages."""
     for name, stage in workflow.stages.items():
         for number, other in enumerate(stage.beside):
             key: Key = ("stages", name, "beside", number)

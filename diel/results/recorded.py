@@ -5,10 +5,7 @@ Nothing here writes, asks a scheduler or needs the controller to live.
 
 from __future__ import annotations
 
-import mmap
-import os
-import re
-from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -29,6 +26,7 @@ from diel.load import Document, load_text
 from diel.load.rendering import fill_templates
 from diel.paths import RunPaths
 from diel.project.run_file import RunFile, read_kept_workflow, read_run_file
+from diel.results.lines import LinesByStage, lines_of, lines_with
 from diel.spec import Workflow
 from diel.spec.forms.axis import Points, kept
 from diel.spec.forms.rows import read_points
@@ -44,7 +42,8 @@ if TYPE_CHECKING:
     from diel.journal.records import Failed, Made, OfTask, Record, Result, Skipped
 
 Found = TypeVar("Found")
-_RESULT = re.compile(rb'\{"event":"(?:done|cached)","stage":"([^"\\]*","index":\d+),')
+_MANY = 50
+"""Stages from which on lines are looked up by stage."""
 _COMMITS = (b'"event":"done"', b'"event":"cached"')
 
 
@@ -66,6 +65,7 @@ class Recorded:
         self.domain = cache(self._domain)
         """The tasks of a stage, by its name; None if one of its axes is not known."""
         self._origin = cache(self._find_origin)
+        self._by_stage = cache(LinesByStage)
         self._lost: dict[str, dict[int, Attempt]] = {}
         self._state = RunState.PENDING
 
@@ -237,20 +237,30 @@ class Recorded:
         known = (self.points(label) for label in self.workflow.stages[stage].over)
         return [name for points in known if points is not None for name in points.parameters]
 
-    def events(self, *needles: bytes, every: int = 1) -> Iterator[tuple[str, Record]]:
+    def events(self, *needles: bytes, stage: str = "", every: int = 1) -> Iterator[tuple[str, Record]]:
         """The records whose lines hold all these bytes, with their segments; one of `every` so many.
+
+        With a stage, those that name it.
 
         Lines are ruled out before they are decoded, by the last bytes first: that is what makes a long
         journal quick, so the last ones are best those that few lines hold.
         """
         met = 0
         for name in segments(self.paths.journal):
-            for line in _lines_with(self.paths.journal / name, needles[-1]):
-                if all(needle in line for needle in needles[:-1]):
+            for line in self._lines(name, needles, stage):
+                if all(needle in line for needle in needles):
                     met += 1
                     record = self._decoded(line) if met % every == 0 else None
                     if record is not None:
                         yield name, record
+
+    def _lines(self, segment: str, needles: Sequence[bytes], stage: str) -> Iterator[bytes]:
+        """Lines of a segment among which are all that name this stage and hold these bytes."""
+        path, name = self.paths.journal / segment, b'"stage":"%s"' % stage.encode()
+        if stage and len(self.history.stages) > _MANY:
+            return self._by_stage(path).of(stage)
+        found = lines_with(path, needles[-1] if needles else name)
+        return (line for line in found if name in line) if stage else found
 
     def records(self, stage: str) -> dict[int, Made]:
         """What the tasks of a stage made, by index: their values, artifacts, and the run they are from."""
@@ -265,7 +275,7 @@ class Recorded:
         found: dict[str, dict[int, Made]] = {stage: {} for stage in wanted}
         places = {b'%s","index":%d' % (stage.encode(), index) for stage in wanted for index in wanted[stage]}
         for name in segments(self.paths.journal):
-            for line in _lines_of(self.paths.journal / name, places):
+            for line in lines_of(self.paths.journal / name, places):
                 record = self._decoded(line)
                 if record is not None and (record["event"] == "done" or record["event"] == "cached"):
                     stage = record["stage"]
@@ -277,10 +287,9 @@ class Recorded:
     def results(self, stage: str, having: bytes = b"") -> Iterator[Result]:
         """The committed results of a stage whose lines hold these bytes; of two of a task the last counts."""
         history = self.history.stage(stage)
-        mine = b'"stage":"%s"' % stage.encode()
         for name in segments(self.paths.journal):
-            for line in _lines_with(self.paths.journal / name, having or mine):
-                if mine in line and any(event in line for event in _COMMITS):
+            for line in self._lines(name, [having] if having else [], stage):
+                if having in line and any(event in line for event in _COMMITS):
                     record = self._decoded(line)
                     found = None if record is None else _result(record, stage, history)
                     if found is not None:
@@ -301,7 +310,7 @@ class Recorded:
 
     def attempts(self, stage: str, index: int) -> Iterator[tuple[str, OfTask]]:
         """The records about one task, with their segments."""
-        for segment, record in self.events(b'"stage":"%s"' % stage.encode(), b'"index":%d' % index):
+        for segment, record in self.events(b'"index":%d' % index, stage=stage):
             match record["event"]:
                 case "start" | "fail" | "done" | "cached" | "service" | "staging":
                     if (record["stage"], record["index"]) == (stage, index):
@@ -309,13 +318,13 @@ class Recorded:
 
     def failed(self, stage: str, index: int | None = None) -> Iterator[Failed]:
         """The controller's verdicts on failed tasks of a stage, or on one of them, in their order."""
-        for _, record in self.events(b'"stage":"%s"' % stage.encode(), b'"event":"failed"'):
+        for _, record in self.events(b'"event":"failed"', stage=stage):
             if record["event"] == "failed" and record["stage"] == stage and covers(record["tasks"], index):
                 yield record
 
     def skipped(self, stage: str, index: int | None = None) -> Iterator[Skipped]:
         """The same on tasks that are not run."""
-        for _, record in self.events(b'"stage":"%s"' % stage.encode(), b'"event":"skipped"'):
+        for _, record in self.events(b'"event":"skipped"', stage=stage):
             if record["event"] == "skipped" and record["stage"] == stage and covers(record["tasks"], index):
                 yield record
 
@@ -327,33 +336,6 @@ def read(paths: RunPaths, ask: Callable[[Recorded], Found]) -> tuple[Found, Sequ
     except (Damaged, *NOT_AS_IT_SHOULD_BE):
         run = Recorded(paths, careful=True)
         return ask(run), run.flaws
-
-
-def _lines_with(path: Path, needle: bytes) -> Iterator[bytes]:
-    """The lines of a file that hold these bytes, found without looking at the others."""
-    with open(path, "rb") as file:
-        if not os.fstat(file.fileno()).st_size:
-            return
-        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            at = data.find(needle)
-            while at >= 0:
-                end = data.find(b"\n", at)
-                if end < 0:
-                    return  # a line that is not whole yet
-                yield data[data.rfind(b"\n", 0, at) + 1 : end]
-                at = data.find(needle, end)
-
-
-def _lines_of(path: Path, places: Container[bytes]) -> Iterator[bytes]:
-    """The lines of a file that begin as results of these tasks do: each is what names one."""
-    with open(path, "rb") as file:
-        if not os.fstat(file.fileno()).st_size:
-            return
-        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            for met in _RESULT.finditer(data):
-                at, end = met.start(), data.find(b"\n", met.end()) if met[1] in places else -1
-                if end >= 0 and (at == 0 or data[at - 1 : at] == b"\n"):
-                    yield data[at:end]
 
 
 def _result(record: Record, stage: str, history: StageHistory) -> Result | None:

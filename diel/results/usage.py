@@ -60,10 +60,9 @@ def list_usage(
 
 def ended(run: Recorded, stage: str, most: int | None = None) -> Iterator[Done | Fail]:
     """The ends of attempts of a stage, as their workers wrote them; no more than so many, spread evenly."""
-    name = b'"stage":"%s"' % stage.encode()
     every = 1 if most is None else 1 + run.history.stage(stage).timed // most
     for event, step in ((b'"event":"done"', every), (b'"event":"fail"', 1)):
-        for _, record in run.events(name, event, every=step):
+        for _, record in run.events(event, stage=stage, every=step):
             if (record["event"] == "done" or record["event"] == "fail") and record["stage"] == stage:
                 yield record
 
