@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from itertools import islice
 
 from diel.explain.wait import SHOWN, waits_of_task
-from diel.graph import Gang
+from diel.graph import Gang, gangs
 from diel.results.view import RunView
 from diel.states import TaskState
 
@@ -15,7 +16,13 @@ LOOKED_AT = 1000
 
 def gang_of(view: RunView, stage: str) -> Gang | None:
     """The gang of a stage; None if it runs alone."""
-    return next((gang for gang in view.gangs if stage in gang.stages), None)
+    return next((gang for gang in _gangs(view) if stage in gang.stages), None)
+
+
+@lru_cache(maxsize=1)
+def _gangs(view: RunView) -> tuple[Gang, ...]:
+    """Found once for all its stages."""
+    return gangs(view.run.graph)
 
 
 def partners_awaited(view: RunView, stage: str, index: int) -> list[str]:

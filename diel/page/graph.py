@@ -188,6 +188,8 @@ def state_of(stage: StageStatus | None, *, live: bool = True) -> str:
         return "failed"
     if stage[TaskState.RUNNING] or stage[TaskState.QUEUED]:
         return "running"
+    if not stage.total and not live:
+        return "skipped"
     left_out = stage[TaskState.SKIPPED] + stage[TaskState.CANCELLED]
     if not stage.total or stage.good + left_out + stage.tolerated < stage.total:
         return "running" if stage.good and live else "waiting"

@@ -58,8 +58,10 @@ def _sentence(seen: Seen) -> str:
     failed = status.count(TaskState.FAILED) - status.tolerated
     match status.state:
         case RunState.SUCCEEDED:
-            cached = status.count(TaskState.CACHED)
-            return f"All is done{f'; {cached:,} results are from earlier runs' if cached else ''}."
+            cached, skipped = status.count(TaskState.CACHED), status.count(TaskState.SKIPPED)
+            words = "All is done"
+            words += f"; {cached:,} results are from earlier runs" if cached else ""
+            return f"{words}; {counted(skipped, 'task')} skipped." if skipped else f"{words}."
         case RunState.FAILED:
             held = [stage.name for stage in status.stages if stage.held or stage.void]
             why = f"{counted(failed, 'task')} failed" if failed else "It did not come to its end"

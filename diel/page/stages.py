@@ -109,6 +109,8 @@ def _state(stage: StageStatus) -> str:
     """What else there is than results, in words."""
     if stage.void:
         return f"no tasks: {stage.void}"
+    if stage.total == 0:
+        return "no tasks"
     others = [state for state in (TaskState.RUNNING, *_ENDED[1:]) if stage[state]]
     words = [f"{stage[state]:,} {state.label}" for state in others]
     words += [f"stopped: {stage.held[1]}"] if stage.held else []

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 from diel.axes.domain import UNKNOWN
 from diel.errors import DielError
-from diel.graph import Gang, gangs
 from diel.modules.catalogue import Module, ModuleNotFound, find, search_path
 from diel.project.runs import all_runs
 from diel.results.recorded import Recorded
@@ -58,10 +57,6 @@ class RunView:
     def stages(self) -> dict[str, StageRun]:
         """The stages as the controller would hold them; `known` only if all their axes are."""
         return {name: self._stage(name) for name in self.run.workflow.stages}
-
-    @cached_property
-    def gangs(self) -> tuple[Gang, ...]:
-        return gangs(self.run.graph)
 
     def _stage(self, name: str) -> StageRun:
         run, spec = self.run, self.run.workflow.stages[name]

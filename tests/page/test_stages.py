@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from diel.page import stages
+from diel.page import graph, head, stages
 from diel.page.panel import Bar, Grid, Text
 from diel.page.seen import Seen
 from tests.handmade import Handmade
@@ -41,3 +41,25 @@ def test_what_was_not_measured_is_said_and_has_no_columns(run: Handmade) -> None
     assert isinstance(table, Grid)
     assert "most memory" not in table.columns
     assert note == Text("What its tasks used of processors and memory was not measured.", "note")
+
+
+def test_a_stage_that_has_no_tasks_is_not_called_done_nor_waiting(tmp_path: Path) -> None:
+    text = "axes: {c: {from: a.rows}}\nstages:\n  a: {command: [x], outputs: {rows: {value: list}}}\n"
+    run = (
+        Handmade(tmp_path, text + "  b: {command: [x], over: [c]}\n").stage("a", 1).stage("b", 0, module="m")
+    )
+    seen = Seen(run.done("a", 0, rows=[]).end("succeeded").paths)
+    table = next(stages.parts(seen))
+    assert isinstance(table, Grid)
+    assert [row[table.columns.index("state")] for row in table.rows] == ["done", "no tasks"]
+    (sketch,) = graph.parts(seen)
+    assert "<title>b: skipped, 0 tasks with a result" in str(sketch)
+
+
+def test_tasks_that_were_skipped_are_not_called_done(tmp_path: Path) -> None:
+    run = Handmade(tmp_path, "axes: {n: {range: 3}}\nstages:\n  a: {over: [n], when: n > 1, command: [x]}\n")
+    run.stage("a", 3).done("a", 2).write("skipped", stage="a", tasks=[[0, 2]], reason="when")
+    told = " ".join(
+        part.text for part in head.parts(Seen(run.end("succeeded").paths)) if isinstance(part, Text)
+    )
+    assert "All is done; 2 tasks skipped." in told
