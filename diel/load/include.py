@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -52,8 +52,18 @@ class Renaming:
     hyperparameters: dict[str, str] = field(default_factory=dict)
     chains: dict[Chain, str] = field(default_factory=dict)
     """What to write in an expression for the first parts of dotted names."""
+    parameters: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """By axis: its parameter, and the name that it has there, for stages over the axis."""
     prefix: str = ""
     """The folder of its files, from that of the other workflow."""
+
+    def handed(self, part: Any, otherwise: Iterable[str] = ()) -> list[tuple[str, str]]:
+        """The parameters of one part, and their names there: two axes can have those of one name, bound
+        to different ones.
+        """
+        over = part.get("over") if isinstance(part, dict) else None
+        axes = map(str, over) if isinstance(over, list) else otherwise
+        return [self.parameters[label] for label in axes if label in self.parameters]
 
 
 def _seen_from_outside(parts: Parts) -> Renaming:
@@ -79,11 +89,13 @@ def _rename(section: str, part: Part, names: Renaming) -> Part:
     """Part of a workflow with the names that its expressions and references have in another one."""
 
     kind = "stages" if section == "templates" else section
+    otherwise = () if section == "stages" else names.parameters  # a template can leave its axes to a stage
+    chains = names.chains | {(own,): here for own, here in names.handed(part.data, otherwise)}
 
     def change(key: Key, text: str) -> tuple[str, list[Edit]]:
         place = ".".join(map(str, key))
         if names.prefix and kind in _FILES and _FILES[kind].fullmatch(place):
-            text, edits = renamed(text, names.chains)
+            text, edits = renamed(text, chains)
             if os.path.isabs(text):
                 return text, edits
             return f"{names.prefix}{text}", [Edit(0, 0, len(names.prefix)), *edits]
@@ -93,13 +105,13 @@ def _rename(section: str, part: Part, names: Renaming) -> Part:
             if kind != "hyperparameters" and pattern.fullmatch(place):
                 return getattr(names, named).get(text, text), []
         if _BARE.fullmatch(place):
-            return renamed(text, names.chains, bare=True)
-        return renamed(text, names.chains) if "${{" in text and key[-1:] != ("*",) else (text, [])
+            return renamed(text, chains, bare=True)
+        return renamed(text, chains) if "${{" in text and key[-1:] != ("*",) else (text, [])
 
     made = part.changed(change)
-    if not names.chains or kind != "stages":
+    if not chains or kind != "stages":
         return made
-    places = {key: one._replace(names=(*one.names, names.chains)) for key, one in made.places.items()}
+    places = {key: one._replace(names=(*one.names, chains)) for key, one in made.places.items()}
     return Part(made.data, places)
 
 
@@ -108,6 +120,8 @@ def _reference(text: str, names: Renaming) -> str:
         name = text.removeprefix("hp.")
         return f"hp.{names.hyperparameters.get(name, name)}"
     stage, dot, output = text.rpartition(".")
+    if (stage, output) in names.chains:
+        return names.chains[stage, output].replace(JOINT, ".")
     return f"{names.stages.get(stage, stage)}{dot}{output}"
 
 
@@ -342,8 +356,9 @@ class _Binding:
             bound = self._around["axes", value].data
             own, here = label.rpartition(".")[2], value.rpartition(".")[2]
             alone = _names_itself(self._inner["axes", label].data) and _names_itself(bound)
+            if alone:
+                self._names.parameters[label] = own, here
             if alone and own != here:
-                self._names.chains[(own,)] = here
                 self._hand_over(label, own, here)
             self._names.axes[label] = value
             del self._inner["axes", label]
@@ -385,6 +400,9 @@ class _Binding:
         """What to write for its names in expressions: a parameter keeps its name, where it is not bound."""
         for name, new in self._names.stages.items():
             self._names.chains[(name,)] = new.replace(".", JOINT)
+            part = self._inner.get(("stages", name))  # a template has no results to read
+            for own, here in self._names.handed(part.data) if part else ():
+                self._names.chains[name, own] = f"{new.replace('.', JOINT)}.{here}"
         for name, new in self._names.hyperparameters.items():
             self._names.chains["hp", name] = f"hp.{new.replace('.', JOINT)}"
         for label, new in self._names.axes.items():

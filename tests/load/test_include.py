@@ -177,6 +177,38 @@ hyperparameters: {cutoff: {type: int, default: 50, low: 10, high: 99}}
     assert "m.inner.cutoff" not in found.workflow.hyperparameters
 
 
+def test_axes_of_one_parameter_name_are_bound_apart_and_read_as_outputs_of_their_stages(
+    folder: Folder,
+) -> None:
+    folder.write(
+        "leaf.yaml",
+        """diel: 1
+name: leaf
+axes: {s: {values: [1, 2]}}
+templates: {base: {env: {S: "${{ s }}"}}}
+stages:
+  a: {extends: base, over: [s], command: "echo ${{ s }}", outputs: {v: {value: int}}}
+  all: {inputs: {values: a.s, first: {from: a.v, at: {s: 1}}}, command: "echo ${{ sum(a.s) }}"}
+""",
+    )
+    folder.write("middle.yaml", "diel: 1\nname: middle\ninclude: {l: leaf.yaml, m: leaf.yaml}\n")
+    found = folder.check(
+        """
+axes: {q: {values: [1, 3]}, r: {values: [1, 4]}}
+include:
+  one: {file: middle.yaml, axes: {l.s: q, m.s: [1, 5]}}
+  two: {file: middle.yaml, axes: {l.s: q, m.s: r}}
+  three: {file: leaf.yaml, axes: {s: one.m.s}}
+stages: {use: {over: [q], command: "echo ${{ one.l.a.q }} ${{ one.m.a.s }}"}}
+"""
+    )
+    names = {"one.l": "q", "one.m": "s", "two.l": "q", "two.m": "r", "three": "s"}
+    for stage, name in names.items():
+        assert found.workflow.stages[f"{stage}.a"].env == {"S": f"${{{{ {name} }}}}"}
+        assert found.workflow.stages[f"{stage}.a"].command == f"echo ${{{{ {name} }}}}"
+        assert (f"{stage}.a", f"{stage}.all", name, found.workflow.stages[f"{stage}.a"].over) in edges(found)
+
+
 MODULE = "import diel\n\n@diel.module(kind='simulation')\ndef shake(strain: float, n: int = {}) -> dict[str, float]:\n    return {{'x': strain}}\n"
 
 
