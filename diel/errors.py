@@ -151,7 +151,8 @@ def counted(number: int, word: str) -> str:
 
 def likeness(message: str) -> str:
     """A message without numbers and paths: what says the same about several tasks then is the same."""
-    return re.sub(r"0x[0-9a-fA-F]+|\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|/[\w./-]+", "#", message)
+    bare = re.sub(r" \(in [^()]+\)$", "", message)  # the file that a cause is from
+    return re.sub(r"0x[0-9a-fA-F]+|\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|/[\w./-]+", "#", bare)
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -46,6 +46,12 @@ class StagePlan(NamedTuple):
         return self.shape.pool
 
     @property
+    def launchers(self) -> Mapping[str, tuple[Sequence[str], Sequence[str]]]:
+        """The words that start ranks, by their program: for the fewest and the most."""
+        own = dict.fromkeys(self.launcher[:1], (self.launcher, self.launcher))
+        return own if self.demand is None else self.demand.launchers
+
+    @property
     def core_hours(self) -> float | None:
         """The most that its tasks can cost; None without a bound."""
         if self.tasks is None or self.seconds is None:

@@ -74,6 +74,11 @@ def test_each_task_gets_what_its_point_asks_for(run: Run) -> None:
     }
 
 
+def test_explain_counts_the_cores_that_a_point_asked_for(run: Run) -> None:
+    said = Project(run.root.parents[1], "flow").diel("explain", run.id, "known/1")
+    assert re.search(r"used \S+ of 2 cores", said)
+
+
 def test_as_many_ranks_run_as_the_point_says(run: Run) -> None:
     lines = {n: (run.root / f"tasks/ranks/ranks-of-{n}").read_text().splitlines() for n in (1, 2)}
     assert {n: len(ranks) for n, ranks in lines.items()} == {1: 1, 2: 2}

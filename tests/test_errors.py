@@ -14,6 +14,7 @@ from diel.errors import (
     counted,
     did_you_mean,
     first_problems,
+    likeness,
 )
 
 
@@ -51,3 +52,10 @@ def test_the_nearest_word_is_offered_and_nothing_far_away() -> None:
     assert did_you_mean("comand", ["module", "command"]) == "did you mean 'command'?"
     assert did_you_mean("over", ["module", "command"]) == ""
     assert did_you_mean("over", []) == ""
+
+
+def test_messages_are_alike_that_differ_in_numbers_paths_and_the_file_they_are_from() -> None:
+    assert likeness("exit code 1: no /a/b at 0x1f (in si.out)") == likeness(
+        "exit code 2: no /c at 7 (in ge.out)"
+    )
+    assert likeness("no cells (in the mesh) here") != likeness("no cells here")

@@ -22,7 +22,7 @@ stages:
     over: [material]
     inputs: {mesh: mesh.mesh}
     files: {pot: pot.dat, deck: {template: deck.in, path: "in/${{ material }}.in"}, go: {template: go.sh}}
-    command: 'cat ${{ files.deck }}; ./go.sh'
+    command: 'cat ${{ files.deck }}; ${{ files.go }}'
 """
 DECK = """&control prefix = ${{ fortran(material) }}, tol = ${{ fortran(hp.tol) }} /
 mesh ${{ inputs.mesh }} n ${{ mesh.n }} bytes ${{ size(inputs.mesh) }} ${{ size(files.pot) }} task ${{ task.id }} ${HOME} $((1+2)) $${{ x }}

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from functools import cached_property, partial
 from itertools import chain, compress, islice, product
 from math import prod
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from diel.check.launcher import words_of
@@ -71,6 +72,8 @@ class Range(NamedTuple):
     """Of a task: the mean, or of many points the most; None without a bound."""
     partial: bool
     """Whether the run will show others."""
+    launchers: Mapping[str, tuple[Row, Row]] = MappingProxyType({})
+    """The words that start ranks, by their program: for the fewest cores, and for the most."""
 
     def document(self) -> dict[str, Any]:
         """The least and the most of each key, as JSON."""
@@ -131,6 +134,7 @@ def _folded(asks: Iterable[Ask], known: _Known) -> Range:
     shapes: dict[Shape, None] = {}
     narrowest: Ask | None = None
     widest: Ask | None = None
+    launchers: dict[str, tuple[Ask, Ask]] = {}
     longest, spent, most, count = 0.0, 0.0, 0.0, 0
     for ask in asks:
         count += 1
@@ -141,6 +145,12 @@ def _folded(asks: Iterable[Ask], known: _Known) -> Range:
         shapes[ask.shape] = None
         narrowest = ask if narrowest is None or ask.cores < narrowest.cores else narrowest
         widest = ask if widest is None or ask.cores > widest.cores else widest
+        for program in ask.launcher[:1]:
+            least, greatest = launchers.get(program, (ask, ask))
+            launchers[program] = (
+                ask if ask.cores < least.cores else least,
+                ask if ask.cores > greatest.cores else greatest,
+            )
         seconds = math.inf if ask.seconds is None else ask.seconds
         longest, spent, most = (
             max(longest, seconds),
@@ -149,9 +159,11 @@ def _folded(asks: Iterable[Ask], known: _Known) -> Range:
         )
     shapes = dict.fromkeys(sorted(shapes, key=lambda shape: (shape.nodes, shape.cores, *shape)))
     shown = () if known.later else tuple(shapes)
-    some = Range(spans, shown, narrowest, widest, None, None, bool(known.later) or known.grows)
+    words = {program: (least.launcher, most.launcher) for program, (least, most) in launchers.items()}
+    some = Range(spans, shown, narrowest, widest, None, None, bool(known.later) or known.grows, words)
     if "cores" in hidden:
-        some = some._replace(narrowest=None, widest=None)
+        unknown = {program: ((program, "…"), (program, "…")) for program in words}
+        some = some._replace(narrowest=None, widest=None, launchers=unknown)
     if not count or math.isinf(longest) or known.hides("walltime", "timeout"):
         return some
     each = spent / count if known.few else most

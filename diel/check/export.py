@@ -124,7 +124,13 @@ def _check_paths(
             hint = f"the values {point} and {seen[path]} give the same path"
             found.add(key, f"{shown(text)} is written by several tasks", hint)
         elif (other := owners.get(path)) is not None:
-            found.add(key, f"{shown(text)} is written by '{other}' too", "give each a path of its own")
+            hint = "give each a path of its own"
+            if "." in name:  # a stage of another workflow
+                stage_there, label = name.partition(".")[2], key[3]
+                hint += (
+                    f", or one none: stages: {{{stage_there}: {{outputs: {{{label}: {{export: null}}}}}}}}"
+                )
+            found.add(key, f"{shown(text)} is written by '{other}' too", hint)
         elif what := next((own[one] for one in (real, *map(str, Path(real).parents)) if one in own), ""):
             found.add(key, f"{shown(text)} is {what}", "export to another path")
         else:

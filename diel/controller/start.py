@@ -271,9 +271,10 @@ def refuse_unrunnable(plan: Plan) -> None:
     refuse_unreachable(plan.site)
     if plan.checked.modules and not plan.site.scheduled:
         refuse_missing(plan.checked)
-    for stage in plan.stages.values():
-        if not plan.site.scheduled and stage.launcher and find_program(stage.launcher[0]) is None:
+    needed = ((stage, program) for stage in plan.stages.values() for program in stage.launchers)
+    for stage, program in () if plan.site.scheduled else needed:
+        if find_program(program) is None:
             raise UsageError(
-                f"stage '{stage.name}' needs '{stage.launcher[0]}' for its ranks, and it is not here: "
+                f"stage '{stage.name}' needs '{program}' for its ranks, and it is not here: "
                 f"{sys.executable} -m pip install 'diel[mpi]', or load your site's MPI module"
             )

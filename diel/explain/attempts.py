@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from diel.errors import UsageError, counted
 from diel.explain.block import Location, ended_block, job_text, never_step, place_of, says
-from diel.explain.demand import asked_by, words
+from diel.explain.demand import asked_by, with_asked, words
 from diel.explain.text import Explanation, section, tail
 from diel.journal.segment import read_segment
 from diel.results import Recorded
@@ -174,7 +174,7 @@ def attempts_of(run: Recorded, stage: str, index: int) -> list[Tried]:
     for tried in attempts:
         resources = run.workflow.stages[stage].bare.resources
         tried.asked = own.get(tried.attempt, {})
-        granted = resources.changed({**tried.asked, **changed.get(tried.attempt, {})})
+        granted = with_asked(resources, tried.asked).changed(changed.get(tried.attempt, {}))
         tried.memory, tried.walltime = granted.memory, granted.walltime
         tried.cores, tried.nodes = granted.cores, granted.nodes or 1
         tried.place = place_of(run, tried.worker)

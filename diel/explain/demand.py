@@ -10,6 +10,7 @@ from diel.spec import Resources
 from diel.values import format_duration, format_size
 
 _DURATIONS = ("walltime", "timeout", "backoff")
+_WORDS = {"limit": "retries"}
 
 
 def asked_by(run: Recorded, stage: str, index: int) -> dict[int, dict[str, Any]]:
@@ -26,14 +27,18 @@ def asked_by(run: Recorded, stage: str, index: int) -> dict[int, dict[str, Any]]
 def wanted_by(run: Recorded, stage: str, index: int | None) -> Resources:
     """What a task asked for at last, or what its stage says where the journal has nothing."""
     attempts = {} if index is None else asked_by(run, stage, index)
-    last = attempts[max(attempts)] if attempts else {}
-    wanted = run.workflow.stages[stage].bare.resources
-    return wanted.model_copy(update={key: last[key] for key in last if key in type(wanted).model_fields})
+    return with_asked(run.workflow.stages[stage].bare.resources, attempts[max(attempts)] if attempts else {})
+
+
+def with_asked(wanted: Resources, asked: Mapping[str, Any]) -> Resources:
+    """What a stage says, with what an attempt asked for."""
+    return wanted.model_copy(update={key: asked[key] for key in asked if key in type(wanted).model_fields})
 
 
 def words(asked: Mapping[str, Any]) -> str:
     """`ranks 4, memory 2.0 GiB, timeout 10m00s`."""
-    return ", ".join(f"{key} {_shown(key, value)}" for key, value in asked.items() if value is not None)
+    shown = ((key, value) for key, value in asked.items() if value is not None)
+    return ", ".join(f"{_WORDS.get(key, key)} {_shown(key, value)}" for key, value in shown)
 
 
 def _shown(key: str, value: Any) -> str:

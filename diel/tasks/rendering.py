@@ -27,8 +27,10 @@ class Renderings:
         }
 
     def paths(self, scope: Scope) -> dict[str, str]:
-        """Where they are written, relative to the task's directory."""
-        return {name: target.text_value(scope) for name, (_, target, _, _) in self._templates.items()}
+        """Where they are written, relative to the task's directory; a script by a path that can be called."""
+        found = {name: target.text_value(scope) for name, (_, target, _, _) in self._templates.items()}
+        called = (name for name, (*_, executable) in self._templates.items() if executable)
+        return {**found, **{name: f"./{found[name]}" for name in called if "/" not in found[name]}}
 
     def render(self, scope: Scope) -> tuple[Rendered, ...]:
         """The files of a task. Raises ModuleError for one outside its directory."""

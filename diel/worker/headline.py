@@ -50,7 +50,8 @@ SIGNS = (
     Sign(3, r'^Exception in thread "'),
     Sign(4, r"^ERROR: LoadError: |^lua\S*: .+:\d+: "),
     Sign(4, r"^Error in .* : *$", "{line} {next}"),
-    Sign(4, r"^Error in .* : \S"),
+    Sign(4, r"^Error in .* : (?!cannot open the connection$)\S"),
+    Sign(4, r"^cannot open (compressed )?file '.*': "),
     # Simulation codes: Quantum ESPRESSO, VASP, GROMACS, and what CP2K and others put in boxes.
     Sign(4, r"^Error in routine .*:$", "{line} {next}"),
     Sign(4, r"^VERY BAD NEWS|^internal error in subroutine", "{line} {next}"),
@@ -105,8 +106,8 @@ _EMPTY = re.compile(r"^[\W_]*$")
 """Lines that say nothing: carets, dashes."""
 
 
-def written(folder: str, command: Iterable[str], outputs: Iterable[str]) -> Iterator[str]:
-    """The ends of the texts that a command wrote: files that it names behind `>`, and its outputs."""
+def written(folder: str, command: Iterable[str], outputs: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """The ends of the texts that a command wrote, by name: files that it names behind `>`, its outputs."""
     redirected = ("".join(found) for word in command for found in _REDIRECTED.findall(word))
     for name in islice(dict.fromkeys((*redirected, *outputs)), FILES):
         path = Path(folder, name)
@@ -115,20 +116,23 @@ def written(folder: str, command: Iterable[str], outputs: Iterable[str]) -> Iter
                 with path.open("rb") as file:
                     file.seek(max(0, path.stat().st_size - END))
                     data = file.read(END)
-                yield "" if b"\0" in data else data.decode("utf-8", "replace")
+                yield name, "" if b"\0" in data else data.decode("utf-8", "replace")
 
 
-def headline(stderr: str, stdout: str, written: Iterable[str] = ()) -> str:
-    """The line that names the cause, else the last line of the errors that says anything; may be empty."""
-    best, heaviest = "", 0
-    for text in (stderr, stdout, *written):
+def headline(stderr: str, stdout: str, written: Iterable[tuple[str, str]] = ()) -> str:
+    """The line that names the cause, else the last line of the errors that says anything; may be empty.
+
+    One of a file that was written names it at its end, so that failures which differ in that alone are alike.
+    """
+    best, heaviest, where = "", 0, ""
+    for name, text in (("", stderr), ("", stdout), *written):
         for weight, line in _signs([_RANK.sub("", _COLOUR.sub("", one)) for one in text.splitlines()]):
             if weight > heaviest:
-                best, heaviest = line, weight
+                best, heaviest, where = line, weight, f" (in {name})" if 0 < len(name) < LONGEST // 3 else ""
     if not best:
         said = [line.strip() for line in stderr.splitlines() if not _EMPTY.match(line)]
         best = said[-1] if said else ""
-    return " ".join(best.split())[:LONGEST]
+    return " ".join(best.split())[: LONGEST - len(where)] + where
 
 
 def _signs(lines: list[str]) -> Iterator[tuple[int, str]]:

@@ -99,6 +99,17 @@ def test_nothing_is_written_over_what_a_workflow_is_made_of(folder: Path, path: 
     assert (problem.message, problem.hint) == (f"'{path}' is {what}", "export to another path")
 
 
+def test_two_includes_that_write_one_file_learn_how_to_tell_them_apart(folder: Path) -> None:
+    (folder / "inner.yaml").write_text(
+        "diel: 1\nname: inner\nstages: {s: {command: [echo], outputs: {o: {path: o.csv, export: o.csv}}}}\n"
+    )
+    problem = the_problem(folder, "include: {i: inner.yaml, j: inner.yaml}\n")
+    assert problem.message == "'o.csv' is written by 'i.s.o' too"
+    change = problem.hint.partition("or one none: ")[2]
+    assert change == "stages: {s: {outputs: {o: {export: null}}}}"
+    checked(folder, f"include: {{i: inner.yaml, j: {{file: inner.yaml, {change}}}}}\n")
+
+
 @pytest.mark.parametrize(
     "output",
     [

@@ -40,11 +40,16 @@ def test_what_came_to_nothing_leaves_nothing(plan: Plan) -> None:
     assert not Path("runs/w-1").exists()
 
 
-def test_a_launcher_that_is_not_here_is_told_by_its_stage(workspace: Path) -> None:
-    text = "diel: 1\nname: w\nstages: {one: {command: ['true'], resources: {ranks: 2}}}\n"
-    (workspace / "w.yaml").write_text(text)
+@pytest.mark.parametrize("which", ["no_such_launcher", "${{ which }}"])
+def test_a_launcher_that_is_not_here_is_told_by_its_stage(workspace: Path, which: str) -> None:
+    (workspace / "w.yaml").write_text(f"""diel: 1
+name: w
+axes: {{which: {{values: [here, no_such_launcher]}}}}
+stages: {{one: {{over: [which], command: ['true'], resources: {{ranks: 2, launcher: "{which}"}}}}}}
+""")
     (workspace / "schedulers").mkdir()
-    site = "name: bare\nscheduler: local\nlauncher: [no-such-launcher]\npools: {here: {cores: 2}}\n"
+    site = "name: bare\nscheduler: local\nlaunchers: {here: [env], no_such_launcher: [no-such-launcher]}\n"
+    site += "launcher: here\npools: {here: {cores: 2}}\n"
     (workspace / "schedulers" / "bare.yaml").write_text(site)
     with pytest.raises(UsageError, match="stage 'one' needs 'no-such-launcher' for its ranks"):
         refuse_unrunnable(prepare(workspace / "w.yaml", site="bare"))

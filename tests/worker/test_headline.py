@@ -10,7 +10,7 @@ import pytest
 from diel.worker.headline import END, headline, written
 
 # What was written by: gcc 12, gfortran 12, GNU make 4.3, MPICH 5.0, Open MPI 4.1, LAMMPS 29Sep2021, QE 6.7, OpenJDK 17,
-# LAMMPS 22Jul2025, bwa 0.7.17, samtools 1.16, perl 5.36, rustc, bash 5.2, CMake 3.25. Those of VASP, GROMACS, R, Julia, pip, conda, Slurm and torch were written after theirs.
+# LAMMPS 22Jul2025, bwa 0.7.17, samtools 1.16, perl 5.36, rustc, bash 5.2, CMake 3.25, R 4.2. Those of VASP, GROMACS, Julia, pip, conda, Slurm and torch were written after theirs.
 COMPILER = """\
 gcc -o a.out bad.c
 bad.c: In function ‘main’:
@@ -236,6 +236,15 @@ OPENMPI_FAULT = """\
 [vm:11738] [ 1] ./flow(+0x11b5)[0x564bc836a1b5]
 [vm:11738] *** End of error message ***
 """
+R_FILE = """\
+Error in file(file, "rt") : cannot open the connection
+Calls: read.csv -> read.table -> file
+In addition: Warning message:
+In file(file, "rt") :
+  cannot open file 'mesh.csv': No such file or directory
+Execution halted
+"""
+
 PERL = """\
 Can't locate Mesh.pm in @INC (you may need to install the Mesh module) at run.pl line 1.
 BEGIN failed--compilation aborted at run.pl line 1.
@@ -315,6 +324,7 @@ ROUND = "step 1 error: 0.25\nstep 2 max error: 1e-3\n0 errors\nno more steps lef
         ),
         (RUST, "", "no cells (thread 'main' (1782) panicked at p.rs:1:12:)"),
         ("Error in solve(mesh) : no cells\nExecution halted\n", "", "Error in solve(mesh) : no cells"),
+        (R_FILE, "", "cannot open file 'mesh.csv': No such file or directory"),
         (
             "ERROR: LoadError: UndefVarError: `x` not defined\nStacktrace:\n [1] top-level scope\n",
             "",
@@ -390,7 +400,7 @@ def test_what_a_command_wrote_to_a_file_is_looked_through_too(
 ) -> None:
     (tmp_path / "a.out").write_text(file)
     outputs = ["a.out", "not_made"] if command == "pw.x" else []
-    told = " ".join(told.split())
+    told = " ".join(told.split()) + ("" if told in stderr else " (in a.out)")
     assert headline(stderr, "", written(str(tmp_path), ["bash", "-c", command], outputs)) == told
 
 

@@ -125,20 +125,10 @@ def lines_of(plan: Plan) -> Iterator[str]:
         home = plan.site.controller.home
         yield f"controller     {home}: {HOMES[home]}"
     for stage in plan.stages.values():
-        if stage.launcher:
-            yield f"launcher       {stage.name}: {_launcher(stage)}"
+        for both in stage.launchers.values():
+            yield f"launcher       {stage.name}: {' '.join(map(_span, *both))}"
     for lack in missing(plan.site):
         yield f"still needed   {lack}"
-
-
-def _launcher(stage: StagePlan) -> str:
-    """The words that start its ranks; `1–64` where they are a range, `…` where only the run shows them."""
-    least = most = stage.launcher
-    if stage.demand is not None:
-        least = stage.demand.narrowest.launcher if stage.demand.narrowest else most[:1]
-    if len(least) < len(most):
-        return f"{most[0]} …"
-    return " ".join(map(_span, least, most))
 
 
 def _span(one: str, two: str) -> str:
