@@ -74,8 +74,12 @@ def open_arrays(name: str, paths: list[str]) -> list[Array]:
 def as_array(value: Any) -> Array:
     """What a module returned as an array, without a copy if it is in memory already.
 
-    Raises Breach where it lies on a device, or holds Python objects.
+    Raises Breach where it lies on a device, holds Python objects, or some of it is masked.
     """
+    if type(value).__name__ == "MaskedArray" and numpy.ma.is_masked(value):
+        raise Breach(
+            "some of it is masked, which its file would not show: return x.filled(...), or the mask too"
+        )
     try:
         array = numpy.asarray(value)
     except (TypeError, ValueError, RuntimeError) as error:

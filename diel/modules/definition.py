@@ -6,6 +6,7 @@ import ast
 import functools
 import re
 import sys
+import types
 from collections.abc import Callable, Iterable, Iterator
 from difflib import get_close_matches
 from importlib.machinery import ModuleSpec
@@ -163,11 +164,22 @@ def way_of(parameter: Any) -> Passed:
     return "spread" if parameter.kind is parameter.VAR_POSITIONAL else "name"
 
 
+_OF_CLASSES = (classmethod, staticmethod, types.ClassMethodDescriptorType, types.BuiltinFunctionType)
+"""What a class has without an object: written in Python, or compiled."""
+
+
 def method_of(owner: Any, name: str) -> Callable[..., Any] | None:
-    """A method as a function of `self`: an object, a mapping of what its class is made with, or left out."""
-    found = getattr(owner, name, None)
+    """A method as a function of `self`: an object, a mapping of what its class is made with, or left out.
+
+    One of the class itself (`classmethod`, `staticmethod`) is called as it is.
+    """
+    found: Callable[..., Any] | None = getattr(owner, name, None)
     if not callable(found):
         return None
+    import inspect  # here: few workflows name one
+
+    if isinstance(owner, type) and isinstance(inspect.getattr_static(owner, name), _OF_CLASSES):
+        return found
 
     @functools.wraps(found)
     def call(*places: Any, self: Any = None, **named: Any) -> Any:

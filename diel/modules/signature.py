@@ -23,7 +23,14 @@ from diel.terms import RESULT
 
 _DECORATORS = frozenset({"diel.module", "diel.modules.decorator.module"})
 _TRANSPARENT = _DECORATORS | {
-    *("functools.cache", "functools.lru_cache", "typing.no_type_check", "dataclasses.dataclass"),
+    *(
+        "classmethod",
+        "staticmethod",
+        "functools.cache",
+        "functools.lru_cache",
+        "typing.no_type_check",
+        "dataclasses.dataclass",
+    ),
     *("set_module", "array_function_dispatch", "numpy._utils.set_module"),
 }
 """Decorators that leave a function's parameters as they are."""
@@ -97,7 +104,8 @@ def read_signature(path: Path, function: str) -> Signature:
     source = read_source(path)
     node, names = _callable(source, function), source.names
     mark = source.mark(node) if isinstance(node, ast.FunctionDef) else None
-    hidden = any(names.full_name(outer_call(one)) not in _TRANSPARENT for one in node.decorator_list)
+    marks = {names.full_name(outer_call(one)) for one in node.decorator_list}
+    hidden = not marks <= _TRANSPARENT
     hidden = hidden and mark is None
     made = node.returns if isinstance(node, ast.FunctionDef) and not hidden else None
     inherited = "." in function and isinstance(node, ast.ClassDef)
@@ -108,7 +116,9 @@ def read_signature(path: Path, function: str) -> Signature:
         name=function,
         kind=None if mark is None else _kind(source, mark),
         doc=" ".join((ast.get_docstring(node) or "").split("\n\n")[0].split()),
-        parameters=() if called is None else tuple(_parameters(names, called, method=called is not node)),
+        parameters=()
+        if called is None
+        else tuple(_parameters(names, called, method=called is not node or "classmethod" in marks)),
         variadic=called is not None and called.args.kwarg is not None,
         returns=None if returns is None else {name: ast.unparse(type_) for name, type_ in types.items()},
         artifacts=frozenset(name for name, type_ in types.items() if names.is_artifact(type_)),

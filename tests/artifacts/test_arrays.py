@@ -47,6 +47,13 @@ def test_python_objects_are_refused(task_dir: Path) -> None:
         keep(task_dir, numpy.array([{}], dtype=object))
 
 
+def test_what_is_masked_is_refused_for_its_file_would_not_show_it(task_dir: Path) -> None:
+    with pytest.raises(ModuleError, match=r"output 'x': some of it is masked, .*: return x.filled"):
+        keep(task_dir, numpy.ma.masked_array([1, 2], [False, True]))
+    keep(task_dir, numpy.ma.masked_array([1, 2], [False, False]))
+    assert numpy.load(task_dir / "x.npy").tolist() == [1, 2]
+
+
 def test_an_array_is_read_as_a_map_that_nobody_can_write_to(tmp_path: Path) -> None:
     numpy.save(tmp_path / "x.npy", LARGE)
     array = open_array("x", str(tmp_path / "x.npy"))

@@ -29,6 +29,12 @@ PACKAGE = {
                 self.depth = depth
             def learn(self, rate):
                 return self.depth * rate
+            @classmethod
+            def of(cls, x, depth=1):
+                return cls(depth).learn(x)
+            @staticmethod
+            def sum(x, y):
+                return x + y
         """,
     "_impl.py": "import functools\n@odd.decorator\ndef fit(x, y): ...\n@functools.cache\ndef plain(x): ...\nclass Based(Other): ...\n",
     "late.py": "def __getattr__(name): ...\nlazy = ['made']\n",
@@ -89,6 +95,8 @@ def test_a_name_that_is_nowhere_is_told_with_the_nearest(module: str, name: str,
         ("packaged._impl:plain", [("x", "name", True)]),
         ("math:sqrt", [("x", "place", True)]),
         ("packaged:Model.learn", [("self", "name", False), ("rate", "name", True)]),
+        ("packaged:Model.of", [("x", "name", True), ("depth", "name", False)]),
+        ("packaged:Model.sum", [("x", "name", True), ("y", "name", True)]),
         ("statistics:mean", [("data", "name", True)]),
     ],
 )
@@ -123,6 +131,8 @@ def test_a_method_is_a_function_of_what_it_is_called_on(package: Path, tmp_path:
     learn = load_function(find("whole:Model.learn", [tmp_path / "modules"]))
     made = load_function(find("whole:Model", [tmp_path / "modules"]))(depth=5)
     assert (learn(rate=2), learn(self={"depth": 4}, rate=2), learn(self=made, rate=2)) == (6, 8, 10)
+    of, added = (load_function(find(f"whole:Model.{one}", [tmp_path / "modules"])) for one in ("of", "sum"))
+    assert (of(x=4, depth=2), added(x=1, y=2)) == (8, 3)
     with pytest.raises(ModuleNotFound, match="'Model' has no method 'lern'; did you mean 'learn'?"):
         find("whole:Model.lern", [tmp_path / "modules"])
 
