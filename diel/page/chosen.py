@@ -54,7 +54,7 @@ def _chosen(history: StageHistory, domain: Domain | None, most: int) -> tuple[Se
     """The tasks of a stage with results that are drawn, and by what rule."""
     if domain is not None and good_of(history) == domain.size > most:
         return choose(domain, most)
-    known = [index for index in range(len(history.states)) if history.is_good(index)]
+    known = list(history.good())
     return (known, "") if domain is None or len(known) <= most else choose(domain, most, known)
 
 

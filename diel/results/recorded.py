@@ -26,7 +26,7 @@ from diel.load import Document, load_text
 from diel.load.rendering import fill_templates
 from diel.paths import RunPaths
 from diel.project.run_file import RunFile, read_kept_workflow, read_run_file
-from diel.results.lines import LinesByStage, lines_of, lines_with
+from diel.results.lines import LinesByStage, lines_of, lines_with, results_of
 from diel.spec import Workflow
 from diel.spec.forms.axis import Points, kept
 from diel.spec.forms.rows import read_points
@@ -273,9 +273,9 @@ class Recorded:
     def some(self, wanted: Mapping[str, Collection[int]]) -> dict[str, dict[int, Made]]:
         """What these tasks made, by stage and index, of a long journal: the other lines are not decoded."""
         found: dict[str, dict[int, Made]] = {stage: {} for stage in wanted}
-        places = {b'%s","index":%d' % (stage.encode(), index) for stage in wanted for index in wanted[stage]}
+        beginning = results_of((stage, index) for stage in wanted for index in wanted[stage])
         for name in segments(self.paths.journal):
-            for line in lines_of(self.paths.journal / name, places):
+            for line in lines_of(self.paths.journal / name, beginning):
                 record = self._decoded(line)
                 if record is not None and (record["event"] == "done" or record["event"] == "cached"):
                     stage = record["stage"]

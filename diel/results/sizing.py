@@ -58,6 +58,8 @@ class Advice(NamedTuple):
     """Attempts that ran out of it."""
     lost: int
     """Tasks of these that never ended well: nobody knows what they would have used."""
+    bound: bool = False
+    """Whether it is only known that none of them used more."""
 
     def document(self) -> dict[str, Any]:
         return self._asdict()
@@ -66,7 +68,8 @@ class Advice(NamedTuple):
         """`memory: 512 MiB, not 2.0 GiB (the most of 12 tasks used 310 MiB)`."""
         asked = "" if self.asked in (None, self.value) else f", not {self._in_words(self.asked or 0)}"
         whose = "the most of" if self.quantile == "most" else f"{self.quantile} of"
-        basis = f"{whose} {counted(self.tasks, 'task')}: {self._in_words(self.used)}"
+        bound = "at most " if self.bound else ""
+        basis = f"{whose} {counted(self.tasks, 'task')}: {bound}{self._in_words(self.used)}"
         if self.most > 2 * self.used:
             basis += f", but one used {self._in_words(self.most)}"
         if self.short:
@@ -116,7 +119,12 @@ def _advice(spec: Stage, key: str, records: Sequence[Done | Fail]) -> Advice | N
     place = math.ceil(SHARE * len(used)) - 1
     value = _rounded(spec, key, used[place], len(used))
     quantile = "most" if place == len(used) - 1 else f"p{SHARE * 100:.0f}"
-    return Advice(key, value, asked, used[place], quantile, len(used), used[-1], len(short), never)
+    bound = key == "memory" and used[place] in {
+        usage["memory_bytes"] / _nodes(wanted)
+        for record in records
+        if (usage := record.get("usage", {})).get("memory_at_most")
+    }
+    return Advice(key, value, asked, used[place], quantile, len(used), used[-1], len(short), never, bound)
 
 
 def _used(spec: Stage, key: str, records: Sequence[Done | Fail]) -> Iterator[float]:

@@ -82,6 +82,14 @@ def test_what_was_not_measured_is_not_advised(tmp_path: Path) -> None:
     assert said(made(tmp_path / "failed", {"class": "app"})) == []
 
 
+def test_a_bound_is_not_told_as_what_a_task_used(tmp_path: Path) -> None:
+    least = {"memory_bytes": 19 * MIB, "memory_at_most": True}
+    assert said(made(tmp_path / "a", least, {"memory_bytes": 9 * MIB}))[0] == (
+        "memory: 128.0 MiB, not 2.0 GiB (the most of 2 tasks: at most 19.0 MiB)"
+    )
+    assert said(made(tmp_path / "b", least, {"memory_bytes": 20 * MIB}))[0].endswith("2 tasks: 20.0 MiB)")
+
+
 def test_ranks_share_nodes_and_cores(tmp_path: Path) -> None:
     used = {"memory_bytes": 4000 * MIB, "cpu_seconds": 78.0, "seconds": 10.0}
     run = made(tmp_path, used, asked="ranks: 8, nodes: 2, cores_per_rank: 4")
