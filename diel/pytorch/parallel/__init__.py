@@ -1,0 +1,31 @@
+"""Training in PyTorch over MPI ranks: data, pipeline and tensor parallel, in any product.
+
+`from diel.pytorch import parallel` in a module's file; `training.parallel` shows how the pieces fit.
+"""
+
+from __future__ import annotations
+
+from diel.pytorch.parallel.feed import Feed, Source, sharded, shuffled, tensor
+from diel.pytorch.parallel.mesh import Mesh
+from diel.pytorch.parallel.networks import build
+from diel.pytorch.parallel.placed import Placed, Ways
+from diel.pytorch.parallel.precision import Scaler, type_of
+from diel.pytorch.parallel.training import train
+from diel.pytorch.parallel.world import World, joined
+
+__all__ = [
+    "Feed",
+    "Mesh",
+    "Placed",
+    "Scaler",
+    "Source",
+    "Ways",
+    "World",
+    "build",
+    "joined",
+    "sharded",
+    "shuffled",
+    "tensor",
+    "train",
+    "type_of",
+]

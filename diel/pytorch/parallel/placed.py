@@ -1,0 +1,251 @@
+"""A network that is spread over a mesh: its part on this rank, the gradients of a step, and its weights as a
+whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from diel.pytorch.parallel.mesh import Mesh
+from diel.pytorch.parallel.precision import Precision, autocast, type_of
+from diel.pytorch.parallel.world import World
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+"""Mean over the rows of a batch."""
+
+
+@dataclass(frozen=True)
+class Ways:
+    """How a network is spread, beside the mesh."""
+
+    sharded: bool = False
+    """Whether ranks that share the data each keep a part of the weights (FSDP) in place of all (DDP)."""
+    schedule: Literal["gpipe", "1f1b"] = "1f1b"
+    microbatches: int = 1
+    """Of a rank's batch; a pipeline has as many on their way."""
+    recompute: bool = False
+    """Whether activations are computed again in the backward pass in place of being stored."""
+    precision: Precision = "fp32"
+
+    def share(self, batch: int, mesh: Mesh) -> int:
+        """Rows of a batch for each rank. Raises ValueError where they cannot be shared out equally."""
+        if mesh.pipeline > self.microbatches:
+            raise ValueError(
+                f"microbatches: a pipeline of {mesh.pipeline} needs as many at least, not {self.microbatches}"
+            )
+        parts = mesh.data * (self.microbatches if mesh.pipeline > 1 else 1)
+        if batch % parts:
+            near = max(parts, batch // parts * parts)
+            raise ValueError(f"batch: {batch} samples cannot be shared out among {parts}; {near} can")
+        return batch // mesh.data
+
+
+class Part(nn.Module):
+    """The layers of a chain that are on this rank, by their number in the whole chain.
+
+    So that a weight has the same name on any mesh.
+    """
+
+    def __init__(self, layers: dict[str, nn.Module], ways: Ways, device: torch.device) -> None:
+        super().__init__()
+        self.layers = nn.ModuleDict(layers)
+        self.ways = ways
+        self.device = device
+
+    def forward(self, *x: Tensor) -> Any:
+        x = tuple(_Sent.apply(one) if one.requires_grad else one for one in x)  # type: ignore[no-untyped-call]
+        with autocast(self.ways.precision, self.device):
+            for layer in self.layers.values():
+                again = self.ways.recompute and torch.is_grad_enabled()
+                y = checkpoint(layer, *x, use_reentrant=False) if again else layer(*x)
+                x = y if isinstance(y, tuple) else (y,)
+        kind = type_of(self.ways.precision)
+        said = tuple((one.to(kind) if one.is_floating_point() else one).contiguous() for one in x)
+        return said[0] if len(said) == 1 else said
+
+
+class _Sent(torch.autograd.Function):
+    """What came from another rank: the gradient that goes back must lie in one piece, for gloo to send it."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+        return gradients[0].contiguous()
+
+
+class Placed:
+    """A network on the ranks of a world, which all have made it with the same weights."""
+
+    def __init__(self, network: nn.Module, loss: Loss, ways: Ways, world: World) -> None:
+        """Raises ValueError for a network that the mesh cannot cut."""
+        chain, self._prefix = _chain(network)
+        self.world, self.ways, self._loss = world, ways, loss
+        self.parameters = sum(weight.numel() for weight in network.parameters())
+        mesh, place = world.mesh, world.place
+        cuts = _cuts([sum(w.numel() for w in layer.parameters()) for layer in chain], mesh.pipeline)
+        mine = range(cuts[place.pipeline], cuts[place.pipeline + 1])
+        part = Part({str(number): chain[number] for number in mine}, ways, world.device)
+        self.part = part.to(world.device, type_of(ways.precision))
+        self.first, self.last = place.pipeline == 0, place.pipeline == mesh.pipeline - 1
+        if mesh.tensor > 1:
+            _split(chain, self.part, world)
+        self._whole = _spread(self.part, ways, world)
+        self.scale = 1.0
+        """What the loss is multiplied by before the gradients are found."""
+        self._pipeline = None if mesh.pipeline == 1 else _pipeline(self._whole, self._scaled, ways, world)
+
+    def gradients(self, inputs: Tensor, targets: Tensor) -> Tensor:
+        """Leaves each weight's gradient of the mean loss over all ranks' batches; returns this rank's share
+        of it.
+
+        The first ranks of a pipeline read the inputs, the last ones the targets. The share is the mean loss
+        over this rank's rows, and 0 where a later rank knows it.
+        """
+        if self._pipeline is not None:
+            said: list[Tensor] = []
+            given = (inputs,) if self.first else ()
+            wanted = {"target": targets, "losses": said} if self.last else {}
+            self._pipeline.step(*given, **wanted)
+            loss = torch.stack(said).mean() if said else torch.zeros((), device=self.world.device)
+        else:
+            loss = self._scaled(self._whole(inputs), targets)
+            loss.backward()  # type: ignore[no-untyped-call]
+        if self.world.mesh.data > 1 and self.world.mesh.tensor > 1 and not self.ways.sharded:
+            self._average()
+        return loss.detach() / self.scale
+
+    def local_gradients(self) -> Iterator[Tensor]:
+        """Of this rank's share of the weights."""
+        return (_local(weight.grad) for weight in self.part.parameters() if weight.grad is not None)
+
+    def local_weights(self) -> Iterator[Tensor]:
+        """Those that this rank keeps."""
+        return (_local(weight) for weight in self.part.parameters())
+
+    def weights(self) -> dict[str, Tensor] | None:
+        """All weights by their names in the network, on the CPU; on rank 0 alone. All ranks must call it."""
+        mine = {self._name(name): _full(value).cpu() for name, value in self.part.state_dict().items()}
+        place = self.world.place
+        found = self.world.gather(mine if place.data == place.tensor == 0 else None)
+        if self.world.rank:
+            return None
+        return {name: value for part in found if part for name, value in part.items()}
+
+    def _scaled(self, said: Tensor, wanted: Tensor) -> Tensor:
+        return self._loss(said, wanted) * self.scale
+
+    def _average(self) -> None:
+        """DDP takes no weights that are split, so their gradients are averaged here, as it would."""
+        gradients = list(self.local_gradients())
+        flat = torch.cat([one.reshape(-1) for one in gradients])
+        torch.distributed.all_reduce(flat, group=self.world.group("data"))
+        flat /= self.world.mesh.data
+        at = 0
+        for one in gradients:
+            one.copy_(flat[at : at + one.numel()].view_as(one))
+            at += one.numel()
+
+    def _name(self, name: str) -> str:
+        """A weight's name in the network: it has one in the chain."""
+        return (
+            self._prefix + name.removeprefix("layers.") if self._prefix is not None else name.split(".", 2)[2]
+        )
+
+
+def _local(tensor: Tensor) -> Tensor:
+    found: Tensor = tensor.to_local() if hasattr(tensor, "to_local") else tensor
+    return found
+
+
+def _full(tensor: Tensor) -> Tensor:
+    found: Tensor = tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
+    return found
+
+
+def _chain(network: nn.Module) -> tuple[list[nn.Module], str | None]:
+    """The layers of a network, and what stands before their numbers in its names; None if it is one layer."""
+    if isinstance(network, nn.Sequential):
+        return list(network), ""
+    layers = getattr(network, "layers", None)
+    if isinstance(layers, nn.Sequential) and len(list(network.children())) == 1:
+        return list(layers), "layers."
+    return [network], None
+
+
+def _cuts(sizes: list[int], parts: int) -> list[int]:
+    """Where a chain is cut so that its parts have about as many weights each, and one layer at least."""
+    if len(sizes) < parts:
+        raise ValueError(
+            f"mesh: a pipeline of {parts} needs as many layers, and the network has {len(sizes)}: make it a "
+            "torch.nn.Sequential, or have one as `layers`"
+        )
+    before = [0, *accumulate(size + 1 for size in sizes)]
+    cuts = [0]
+    for part in range(1, parts):
+        free = range(cuts[-1] + 1, len(sizes) - (parts - part) + 1)
+        cuts.append(min(free, key=lambda place: abs(before[place] - before[-1] * part / parts)))
+    return [*cuts, len(sizes)]
+
+
+def _split(chain: list[nn.Module], part: Part, world: World) -> None:
+    """Splits the layers that have a `tensor_plan` over the ranks of the tensor axis."""
+    # a second that only those who split pay
+    from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+
+    parts = world.mesh.tensor
+    planned: list[Any] = [
+        module for layer in chain for module in layer.modules() if hasattr(module, "tensor_plan")
+    ]
+    if not planned:
+        raise ValueError("mesh: tensor splits layers with a `tensor_plan`, and the network has none")
+    for module in planned:
+        if module.tensor_units % parts:
+            kind = type(module).__name__
+            raise ValueError(
+                f"mesh: tensor {parts} does not divide the {module.tensor_units} units of a {kind}"
+            )
+    styles = {"columns": ColwiseParallel, "rows": RowwiseParallel}
+    plan = {
+        f"{name}.{linear}": styles[how]()
+        for name, module in part.named_modules()
+        for linear, how in getattr(module, "tensor_plan", {}).items()
+    }
+    if plan:
+        parallelize_module(part, world.along("tensor"), plan)
+
+
+def _spread(part: Part, ways: Ways, world: World) -> nn.Module:
+    """Makes the ranks that share the data have the same gradients."""
+    if world.mesh.data == 1:
+        return part
+    if ways.sharded:
+        from torch.distributed.fsdp import fully_shard  # half a second that only those who shard pay
+
+        for layer in part.layers.values():
+            if any(True for _ in layer.parameters()):
+                fully_shard(layer, mesh=world.along("data"))
+        fully_shard(part, mesh=world.along("data"))
+        return part
+    if world.mesh.tensor > 1 or not any(True for _ in part.parameters()):
+        return part
+    devices = [world.device] if world.device.type == "cuda" else None
+    return nn.parallel.DistributedDataParallel(part, device_ids=devices, process_group=world.group("data"))
+
+
+def _pipeline(part: nn.Module, loss: Loss, ways: Ways, world: World) -> Any:
+    # half a second that only those with a pipeline pay
+    from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
+
+    place, mesh = world.place, world.mesh
+    stage = PipelineStage(part, place.pipeline, mesh.pipeline, world.device, group=world.group("pipeline"))
+    kind = {"gpipe": ScheduleGPipe, "1f1b": Schedule1F1B}[ways.schedule]
+    return kind(stage, ways.microbatches, loss_fn=loss)

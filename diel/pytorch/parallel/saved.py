@@ -1,0 +1,95 @@
+"""Checkpoints that any mesh can go on from.
+
+Each rank writes its own share by `torch.distributed.checkpoint`, which files weights and the optimizer's
+state by their names in the whole network: a mesh of another shape reads the parts that it needs (decision
+065).
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.filesystem import FileSystemReader, FileSystemWriter
+from torch.distributed.checkpoint.state_dict import (
+    StateDictOptions,
+    get_model_state_dict,
+    get_optimizer_state_dict,
+    set_model_state_dict,
+    set_optimizer_state_dict,
+)
+from torch.distributed.checkpoint.state_dict_loader import load as read
+from torch.distributed.checkpoint.state_dict_saver import save as write
+
+from diel.files import put
+from diel.pytorch.parallel.placed import Placed
+
+NOTE = "training.json"
+"""What all ranks have in common: the last file of a checkpoint that is written."""
+_FLAT = StateDictOptions(flatten_optimizer_state_dict=True)
+
+
+def save(folder: Path, placed: Placed, optimizer: torch.optim.Optimizer, note: dict[str, Any]) -> None:
+    """Leaves a whole checkpoint, or none. All ranks must call it."""
+    world = placed.world
+    part = folder.with_name(f".{folder.name}.part")
+    if world.rank == 0:
+        shutil.rmtree(part, ignore_errors=True)  # of an attempt that was killed
+        part.mkdir(parents=True)
+    world.agree(None)
+    writer = FileSystemWriter(part, sync_files=False)
+    with _quiet():
+        write(_state(placed, optimizer), storage_writer=writer, no_dist=world.comm is None)
+    if world.rank == 0:
+        put(part / NOTE, json.dumps(note))
+        part.replace(folder)
+    world.agree(None)
+
+
+def load(folder: Path, placed: Placed, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+    """Goes on from a checkpoint of any mesh; returns its note. All ranks must call it.
+
+    Raises ValueError where its weights are not this network's.
+    """
+    state = _state(placed, optimizer)
+    try:
+        reader = FileSystemReader(folder)
+        with _quiet():
+            read(state, storage_reader=reader, no_dist=placed.world.comm is None)
+    except (CheckpointException, ValueError, RuntimeError) as error:
+        first = "".join(str(error).strip().splitlines()[-1:])
+        raise ValueError(f"{folder} is no checkpoint of this network and optimizer: {first}") from error
+    set_model_state_dict(placed.part, state["network"])
+    set_optimizer_state_dict(placed.part, optimizer, state["optimizer"], options=_FLAT)
+    note: dict[str, Any] = json.loads((folder / NOTE).read_text(encoding="utf-8"))
+    return note
+
+
+def newest(folder: Path) -> Path | None:
+    """A checkpoint, or the one of most steps in a folder of them; None where there is none."""
+    if (folder / NOTE).is_file():
+        return folder
+    found = [path for path in folder.glob("step-*") if (path / NOTE).is_file()]
+    return max(found, key=lambda path: int(path.name.removeprefix("step-")), default=None)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """PyTorch warns a single rank that it is alone."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "torch.distributed is disabled", UserWarning)
+        yield
+
+
+def _state(placed: Placed, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+    return {
+        "network": get_model_state_dict(placed.part),
+        "optimizer": get_optimizer_state_dict(placed.part, optimizer, options=_FLAT),
+    }

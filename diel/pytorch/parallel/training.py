@@ -1,0 +1,186 @@
+"""Trains a network that is spread over a mesh, step by step, so that it can be killed at any moment."""
+
+from __future__ import annotations
+
+import math
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+
+from diel.context import Context
+from diel.errors import Interrupted
+from diel.pytorch.parallel.measured import Measured
+from diel.pytorch.parallel.placed import Placed
+from diel.pytorch.parallel.precision import Scaler
+from diel.pytorch.parallel.saved import load, newest, save
+from diel.pytorch.progress import SAVE_EVERY, SAVE_RATIO
+from diel.pytorch.settings import Settings
+
+Feed = Callable[[int], tuple[torch.Tensor, torch.Tensor]]
+"""Inputs and targets of this rank in a step, counted from 0: the same in any attempt."""
+_UNTIMED = 2
+"""Steps of each attempt whose time says nothing: buffers are made, and one is measured."""
+
+
+@dataclass
+class Course:
+    """What a training knows beside the weights."""
+
+    step: int = 0
+    """Steps that are done."""
+    seconds: float = 0.0
+    """Of training, in all attempts."""
+    history: list[tuple[int, float, float]] = field(default_factory=list)
+    """Step, mean loss since the row before, learning rate."""
+    loss_sum: float = 0.0
+    """Over the steps since then, of all ranks."""
+    scaler: Scaler = field(default_factory=Scaler)
+
+    @classmethod
+    def of(cls, note: dict[str, Any]) -> Course:
+        """What a checkpoint's note says."""
+        rows = [(int(step), float(loss), float(rate)) for step, loss, rate in note.pop("history")]
+        return cls(**{**note, "history": rows, "scaler": Scaler(**note["scaler"])})
+
+
+@dataclass(frozen=True)
+class Spread:
+    """The result of a training on a mesh."""
+
+    course: Course
+    step_seconds: float
+    """Median of this rank's steps in the last attempt."""
+    peak: int
+    """Bytes that one step made, at most at a time, on the rank that made most."""
+    sent: float
+    """Bytes that all ranks together sent in it."""
+
+
+def train(
+    placed: Placed,
+    feed: Feed,
+    settings: Settings,
+    scaler: Scaler,
+    context: Context,
+    every: int,
+    keep: Path,
+    start: Path | None = None,
+    save_every: int | None = None,
+) -> Spread:
+    """Trains until the last step; `settings` count steps where they say epochs.
+
+    Reports `step` and `loss`, the mean over the steps since the last report, each `every` steps. Goes on from
+    the newest checkpoint of the task if the stage keeps them, else from `start`. Raises Interrupted when the
+    task's time is over, and ValueError where the loss is not finite. Leaves its last state in `keep`, for
+    another training to go on from.
+    """
+    run = _Run(placed, settings, context, Course(scaler=scaler), save_every)
+    run.restore(start)
+    course, times, seen = run.course, [], Measured()
+    first = course.step
+    while course.step < settings.epochs:
+        began = time.perf_counter()
+        if course.step == min(first + 1, settings.epochs - 1):
+            with seen:
+                run.step(*feed(course.step))
+        else:
+            run.step(*feed(course.step))
+        spent = time.perf_counter() - began
+        course.seconds += spent
+        times.append(spent)
+        if course.step % every == 0 or course.step == settings.epochs:
+            run.report()
+        if course.step < settings.epochs:
+            run.look()
+    run.keep(keep)
+    world = placed.world
+    times = times[_UNTIMED:] or times or [0.0]
+    return Spread(course, median(times), int(world.largest(seen.peak)), world.total(seen.sent))
+
+
+class _Run:
+    """A training under way."""
+
+    def __init__(
+        self, placed: Placed, settings: Settings, context: Context, course: Course, save_every: int | None
+    ) -> None:
+        self.placed, self.settings, self.context, self.course = placed, settings, context, course
+        self.optimizer = settings.make_optimizer(placed.part)
+        self._losses: list[torch.Tensor] = []
+        self._save_every = save_every
+        self._due = time.monotonic() + SAVE_EVERY
+
+    def restore(self, start: Path | None) -> None:
+        """Goes on from where an earlier attempt was, or from `start`."""
+        found = newest(self.context.checkpoint_dir) if self.context.checkpoint else None
+        if found is None and start is not None:
+            found = newest(start)
+            if found is None:
+                raise ValueError(f"start: no checkpoint in {start}")
+        found = self.placed.world.agree(found)
+        if found is not None:
+            self.course = Course.of(load(found, self.placed, self.optimizer))
+
+    def step(self, inputs: torch.Tensor, targets: torch.Tensor) -> None:
+        """One step of the optimizer, unless a gradient overflows."""
+        placed, scaler = self.placed, self.course.scaler
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.settings.rate(self.course.step)
+        self.optimizer.zero_grad()
+        placed.scale = scaler.scale
+        self._losses.append(placed.gradients(inputs, targets))
+        if scaler.unscale(placed.local_gradients(), placed.world):
+            self.optimizer.step()
+        if placed.world.device.type == "cuda":
+            torch.cuda.synchronize()
+        self.course.step += 1
+
+    def report(self) -> None:
+        """Tells the mean loss since the last report."""
+        course = self.course
+        self._gather_losses()
+        last = course.history[-1][0] if course.history else 0
+        mean = course.loss_sum / (course.step - last)
+        course.loss_sum = 0.0
+        if not math.isfinite(mean):
+            raise ValueError(f"the loss is {mean:g} after step {course.step}: use a smaller learning_rate")
+        course.history.append((course.step, mean, self.settings.rate(course.step - 1)))
+        self.context.report(step=course.step, loss=mean)
+
+    def _gather_losses(self) -> None:
+        """Adds up over all ranks what each knows of the losses: the last ones of a pipeline do."""
+        world = self.placed.world
+        mine = float(torch.stack(self._losses).double().sum()) if self._losses else 0.0
+        self._losses.clear()
+        copies = world.mesh.data * world.mesh.tensor
+        self.course.loss_sum += world.total(mine if self.placed.last else 0.0) / copies
+
+    def look(self) -> None:
+        """Saves if it is time to, as rank 0 finds. Raises Interrupted."""
+        if not self.context.checkpoint:
+            return
+        world, now = self.placed.world, time.monotonic()
+        due = now >= self._due if self._save_every is None else self.course.step % self._save_every == 0
+        interrupted, due = world.agree((self.context.interrupted, due))
+        if interrupted or due:
+            folder = self.context.checkpoint_dir
+            self.keep(folder / f"step-{self.course.step}")
+            if world.rank == 0:
+                for other in folder.glob("step-*"):
+                    if other.name != f"step-{self.course.step}":
+                        shutil.rmtree(other, ignore_errors=True)
+            ended = time.monotonic()
+            self._due = ended + max(SAVE_EVERY, SAVE_RATIO * (ended - now))
+        if interrupted:
+            raise Interrupted(f"{self.course.step} of {self.settings.epochs} steps are done")
+
+    def keep(self, folder: Path) -> None:
+        """Saves a checkpoint."""
+        self._gather_losses()
+        save(folder, self.placed, self.optimizer, asdict(self.course))

@@ -1,0 +1,117 @@
+"""MPI ranks become PyTorch processes that know each other, without a fixed address or port."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed import TCPStore  # type: ignore[attr-defined]
+
+from diel.pytorch.parallel.mesh import AXES, Mesh
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+    from torch.distributed.device_mesh import DeviceMesh
+
+_INTERFACE = "GLOO_SOCKET_IFNAME"
+
+
+@dataclass(frozen=True)
+class World:
+    """The ranks of a training, and the place of this one."""
+
+    mesh: Mesh
+    place: Mesh
+    """This rank's number along each axis."""
+    device: torch.device
+    comm: MPI.Comm | None = None
+    """None for a single rank."""
+    devices: DeviceMesh | None = None
+    """PyTorch's view of the mesh; None for a single rank."""
+
+    @property
+    def rank(self) -> int:
+        """Of all."""
+        return 0 if self.comm is None else self.comm.Get_rank()
+
+    def along(self, axis: str) -> DeviceMesh:
+        """The ranks that differ from this one in their number along an axis, and this one."""
+        assert self.devices is not None
+        return self.devices[axis]
+
+    def group(self, axis: str) -> dist.ProcessGroup:
+        """The same, for collectives."""
+        return self.along(axis).get_group()
+
+    def agree(self, value: Any) -> Any:
+        """What rank 0 says, on every rank."""
+        return value if self.comm is None else self.comm.bcast(value)
+
+    def total(self, value: float) -> float:
+        """The sum over all ranks."""
+        return value if self.comm is None else self.comm.allreduce(value)
+
+    def gather(self, value: Any) -> list[Any]:
+        """Of each rank, in their order; on rank 0 alone, empty elsewhere."""
+        return [value] if self.comm is None else self.comm.gather(value) or []
+
+    def largest(self, value: float) -> float:
+        """The largest over all ranks."""
+        return value if self.comm is None else max(self.comm.allgather(value))
+
+
+@contextmanager
+def joined(comm: MPI.Comm | None, mesh: Mesh, device: torch.device) -> Iterator[World]:
+    """The ranks of a communicator as PyTorch's processes: NCCL between GPUs, gloo between CPUs.
+
+    Rank 0 takes any port that is free and tells the others by MPI. On one node all of it stays on the
+    loopback interface; across nodes it is as open as the cluster's network (decision 065). With several GPUs
+    in sight a rank takes the one with its number on the node.
+    """
+    if comm is None or comm.Get_size() == 1:
+        yield World(mesh, mesh.place(0), device)
+        return
+    from mpi4py import MPI  # starts MPI, so only where there are ranks
+
+    local = comm.Split_type(MPI.COMM_TYPE_SHARED)
+    alone = local.Get_size() == comm.Get_size()
+    if device.type == "cuda":
+        device = torch.device("cuda", local.Get_rank() % torch.cuda.device_count())
+        torch.cuda.set_device(device)
+    local.Free()
+    before = os.environ.get(_INTERFACE)
+    loopback = next((name for _, name in socket.if_nameindex() if name in ("lo", "lo0")), None)
+    if alone and loopback and before is None:
+        os.environ[_INTERFACE] = loopback
+    try:
+        dist.init_process_group(
+            "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo",
+            store=_meet(comm, "127.0.0.1" if alone else socket.gethostname()),
+            rank=comm.Get_rank(),
+            world_size=comm.Get_size(),
+        )
+        from torch.distributed.device_mesh import init_device_mesh  # a second, which a single rank saves
+
+        devices = init_device_mesh(device.type, mesh.shape, mesh_dim_names=AXES)
+        yield World(mesh, mesh.place(comm.Get_rank()), device, comm, devices)
+    finally:
+        if before is None:
+            os.environ.pop(_INTERFACE, None)
+        if dist.is_initialized():
+            dist.destroy_process_group()
+
+
+def _meet(comm: MPI.Comm, host: str) -> TCPStore:
+    """Where all ranks find each other's addresses: rank 0 keeps them at a port that its kernel chooses."""
+    if comm.Get_rank() == 0:
+        store = TCPStore(host, 0, comm.Get_size(), is_master=True, wait_for_workers=False)
+        comm.bcast((host, store.port))
+        return store
+    host, port = comm.bcast(None)
+    return TCPStore(host, port, comm.Get_size(), is_master=False)

@@ -1,0 +1,137 @@
+"""Trains networks on several meshes, on MPI ranks, and compares each with what a single rank trains."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+import diel
+from modules.training.parallel import Parallel, parallel
+
+ROWS = 96
+SIZES: dict[str, tuple[tuple[int, ...], dict[str, int]]] = {
+    "mlp": ((6,), {"width": 8, "depth": 3}),
+    "cnn": ((4, 4), {"width": 4, "depth": 2}),
+    "lstm": ((3, 4), {"width": 4, "depth": 2}),
+    "transformer": ((3, 4), {"width": 8, "depth": 2, "heads": 2}),
+    "unet": ((4, 4), {"width": 4, "depth": 1}),
+}
+TWENTY: dict[str, Any] = {"steps": 20, "learning_rate": 0.1}
+"""By momentum, so that the optimizer has a state."""
+ONE: dict[str, Any] = {"steps": 1, "learning_rate": 1.0, "momentum": 0.0}
+"""One step of gradient descent at the rate 1: weights less gradients."""
+PIPE: dict[str, Any] = {"schedule": "gpipe", "activations": "recompute"}
+ON_FOUR: dict[str, tuple[str, dict[str, Any]]] = {
+    "data 4": ("mlp", {"mesh": {"data": 4}, **TWENTY}),
+    "shards 4": ("mlp", {"mesh": {"data": 4}, "sharded": True, **TWENTY}),
+    "data × tensor": ("mlp", {"mesh": {"data": 2, "tensor": 2}, **ONE}),
+    "shards × pipeline": ("mlp", {"mesh": {"data": 2, "pipeline": 2}, "sharded": True, **ONE}),
+    "pipeline × tensor": ("mlp", {"mesh": {"pipeline": 2, "tensor": 2}, **ONE}),
+}
+ON_TWO: dict[str, tuple[str, dict[str, Any]]] = {
+    "data 2": ("mlp", {"mesh": {"data": 2}, **TWENTY}),
+    "shards 2": ("mlp", {"mesh": {"data": 2}, "sharded": True, **TWENTY}),
+    "tensor": ("mlp", {"mesh": {"tensor": 2}, **ONE}),
+    "gpipe": ("mlp", {"mesh": {"pipeline": 2}, **PIPE, **ONE}),
+    "cnn": ("cnn", {"mesh": {"tensor": 2}, **ONE}),
+    "lstm": ("lstm", {"mesh": {"pipeline": 2}, **ONE}),
+    "transformer": ("transformer", {"mesh": {"tensor": 2}, **ONE}),
+    "unet": ("unet", {"mesh": {"pipeline": 2}, **ONE}),
+}
+
+
+def samples(folder: Path, model: str) -> dict[str, Path]:
+    """Samples of three classes; for the U-Net a class at each site."""
+    rng = np.random.default_rng(1)
+    inputs = rng.normal(size=(ROWS, *SIZES[model][0]))
+    targets = (inputs > 0).astype(int) if model == "unet" else rng.integers(0, 3, ROWS)
+    np.save(folder / "data.npy", inputs)
+    np.save(folder / "targets.npy", targets)
+    return {"data": folder / "data.npy", "targets": folder / "targets.npy"}
+
+
+def train(folder: Path, model: str, comm: MPI.Comm, make: type[diel.Context], **how: Any) -> Parallel:
+    """Trains one of the networks; a mesh may go on where another was killed."""
+    rank = comm.Get_rank()
+    if rank == 0:
+        (folder / f"0.{make.__name__}").mkdir(parents=True)
+    files = comm.bcast(samples(folder, model) if rank == 0 else None)
+    task = files["data"].parent / f"0.{make.__name__}"
+    context = make(task, rank=rank, ranks=comm.Get_size(), checkpoint="save_every" in how)
+    given: dict[str, Any] = {
+        "settings": SIZES[model][1],
+        "precision": "fp64",
+        "optimizer": "sgd",
+        "batch": 32,
+    }
+    return parallel(model, context=context, comm=comm, **files, **given, **how)
+
+
+def weights(found: Parallel) -> dict[str, Any]:
+    """By their names."""
+    with np.load(found["weights"]) as arrays:
+        return dict(arrays)
+
+
+def worst(found: Parallel, expected: Parallel) -> float:
+    """The largest difference of any weight."""
+    one, other = weights(found), weights(expected)
+    assert one.keys() == other.keys()
+    return max(float(np.abs(one[name] - other[name]).max()) for name in other)
+
+
+def compare() -> None:
+    """Prints the largest difference for each case, on four ranks; those on two run beside each other."""
+    world = MPI.COMM_WORLD
+    rank, here = world.Get_rank(), Path.cwd()
+    half = world.Split(rank // 2, rank)
+    told: dict[str, float] = {}
+    for number, (name, (model, how)) in enumerate([*ON_FOUR.items(), *ON_TWO.items()]):
+        comm = world if name in ON_FOUR else half
+        if comm is half and number % 2 != rank // 2:
+            continue
+        found = train(here / name, model, comm, diel.Context, **how)
+        if comm.Get_rank() == 0:
+            plain = {key: value for key, value in how.items() if key in TWENTY or key in ONE}
+            told[name] = worst(
+                found, train(here / f"{name} alone", model, MPI.COMM_SELF, diel.Context, **plain)
+            )
+    every = world.gather(told)
+    if every:
+        sys.stdout.write("\n" + json.dumps({name: one for part in every for name, one in part.items()}))
+
+
+@dataclass(frozen=True)
+class Doomed(diel.Context):
+    """A task of which one rank is killed in the middle of its training."""
+
+    def report(self, **metrics: float | int | str | bool) -> None:
+        if metrics["step"] == 15 and self.rank == self.ranks - 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def killed() -> None:
+    """Trains with shards of the data, until a rank is killed after 15 steps; the last checkpoint has 10."""
+    train(Path.cwd() / "killed", "mlp", MPI.COMM_WORLD, Doomed, mesh={"data": 2}, sharded=True, **SAVING)
+
+
+def resumed() -> None:
+    """Goes on as a pipeline; prints the steps of the checkpoint, and the difference from one rank alone."""
+    comm, here = MPI.COMM_WORLD, Path.cwd()
+    left = sorted(path.name for path in (here / "killed/0.checkpoint").glob("step-*"))
+    start = here / "killed/0.checkpoint"
+    found = train(here / "resumed", "mlp", comm, diel.Context, mesh={"pipeline": 2}, start=start, **TWENTY)
+    if comm.Get_rank() == 0:
+        alone = train(here / "alone", "mlp", MPI.COMM_SELF, diel.Context, **TWENTY)
+        sys.stdout.write("\n" + json.dumps([left, worst(found, alone)]))
+
+
+SAVING: dict[str, Any] = {**TWENTY, "save_every": 10, "report_every": 5}
