@@ -135,7 +135,7 @@ def parallel(
     ways = spread.Ways(sharded, schedule, many, activations == "recompute", precision)
     on = pytorch.find_device(device, "bf16" if precision == "bf16" else "fp32")
     with pytorch.reproducible(), spread.joined(comm, shape, on) as world:
-        source = spread.Source.of(data, targets, standardise, outputs)
+        source = spread.Samples.of(data, targets, standardise, outputs)
         with pytorch.seeded(seed):
             network = spread.build(model, source.shape, source.outputs, settings or {})
         placed = spread.Placed(network, source.loss, ways, world)
@@ -204,7 +204,7 @@ def parallel(
 
 def _judge(
     network: torch.nn.Module,
-    source: spread.Source,
+    source: spread.Samples,
     inputs: NDArray[Any],
     targets: NDArray[Any],
     result: Parallel,

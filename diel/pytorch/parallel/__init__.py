@@ -5,22 +5,22 @@
 
 from __future__ import annotations
 
-from diel.pytorch.parallel.feed import Feed, Source, sharded, shuffled, tensor
+from diel.pytorch.parallel.feed import Feed, Samples, sharded, shuffled, tensor
 from diel.pytorch.parallel.mesh import Mesh
 from diel.pytorch.parallel.networks import build
 from diel.pytorch.parallel.placed import Placed, Ways
 from diel.pytorch.parallel.precision import Scaler, type_of
 from diel.pytorch.parallel.training import train
-from diel.pytorch.parallel.world import World, joined
+from diel.pytorch.parallel.world import Ranks, joined
 
 __all__ = [
     "Feed",
     "Mesh",
     "Placed",
+    "Ranks",
+    "Samples",
     "Scaler",
-    "Source",
     "Ways",
-    "World",
     "build",
     "joined",
     "sharded",

@@ -12,33 +12,33 @@ import torch
 from numpy.typing import NDArray
 
 from diel.context import Context
-from diel.pytorch.parallel.world import World
+from diel.pytorch.parallel.world import Ranks
 
 Order = Callable[[int], Sequence[Any]]
 """This rank's items of an epoch: every n-th of the order that is the same for any number n of ranks."""
 
 
 @dataclass(frozen=True)
-class Scale:
+class Standardised:
     """Makes inputs about as large as 1."""
 
     mean: float = 0.0
     deviation: float = 1.0
 
     @classmethod
-    def of(cls, inputs: NDArray[Any]) -> Scale:
+    def of(cls, inputs: NDArray[Any]) -> Standardised:
         """Of all numbers of an array; whole numbers that are no measurements should not be scaled."""
         return cls(float(np.mean(inputs)), float(np.std(inputs)) or 1.0)
 
     def __call__(self, inputs: NDArray[Any]) -> NDArray[Any]:
         """The inputs, scaled; whole numbers stay whole where there is nothing to scale."""
-        if self == Scale():
+        if self == Standardised():
             return inputs
         done: NDArray[Any] = (np.asarray(inputs, dtype=np.float64) - self.mean) / self.deviation
         return done
 
 
-def shuffled(items: int, seed: int, world: World) -> Order:
+def shuffled(items: int, seed: int, world: Ranks) -> Order:
     """The numbers of rows in a new order each epoch, this rank's share of them."""
 
     def order(epoch: int) -> Sequence[int]:
@@ -49,14 +49,14 @@ def shuffled(items: int, seed: int, world: World) -> Order:
     return order
 
 
-def sharded(name: str, context: Context, world: World) -> Order:
+def sharded(name: str, context: Context, world: Ranks) -> Order:
     """The items that `shard: rank` gives: ranks that share a part of the data get the same ones."""
     mine = replace(context, rank=world.place.data, ranks=world.mesh.data)
     return lambda epoch: mine.shard(name, epoch)
 
 
 @dataclass(frozen=True)
-class Source:
+class Samples:
     """Samples in files, and what a network for them looks like."""
 
     items: int
@@ -69,21 +69,21 @@ class Source:
     """Numbers that a network says of a sample, or of each of its sites."""
     classes: bool
     """Whether the targets are whole numbers, which name classes."""
-    scale: Scale
+    scale: Standardised
     read: Callable[[Sequence[Any]], tuple[NDArray[Any], NDArray[Any]]]
     """Inputs and targets of some items."""
 
     @classmethod
     def of(
         cls, data: Path | list[Path], targets: Path | None, standardise: bool, outputs: int | None
-    ) -> Source:
+    ) -> Samples:
         """Of an .npy with a row for each sample and one with their targets, or of .npz files with `inputs`
         and `targets`, of which the first one tells the shapes. Raises ValueError."""
         if isinstance(data, list):
             if not data or targets is not None:
                 raise ValueError("data: expected one .npy beside `targets`, or .npz files that hold both")
             inputs, wanted = read_file(data[0])
-            scale = Scale()
+            scale = Standardised()
             items, rows = len(data), len(inputs)
             read: Callable[[Sequence[Any]], tuple[NDArray[Any], NDArray[Any]]] = read_files
         else:
@@ -92,7 +92,7 @@ class Source:
             inputs, wanted = (np.load(path, mmap_mode="r") for path in (data, targets))
             if len(inputs) != len(wanted):
                 raise ValueError(f"data has {len(inputs)} rows, and targets {len(wanted)}")
-            scale = Scale.of(inputs) if standardise else Scale()
+            scale = Standardised.of(inputs) if standardise else Standardised()
             items, rows, read = len(inputs), 1, _rows_of(inputs, wanted, scale)
         classes = bool(np.issubdtype(wanted.dtype, np.integer))
         shape = tuple(inputs.shape[1:]) or (1,)
@@ -107,7 +107,7 @@ class Source:
 
 
 def _rows_of(
-    inputs: NDArray[Any], targets: NDArray[Any], scale: Scale
+    inputs: NDArray[Any], targets: NDArray[Any], scale: Standardised
 ) -> Callable[[Sequence[Any]], tuple[NDArray[Any], NDArray[Any]]]:
     return lambda rows: (scale(inputs[rows]), targets[rows])
 
@@ -132,7 +132,7 @@ def read_file(path: Path) -> tuple[NDArray[Any], NDArray[Any]]:
 class Feed:
     """Feeds the samples of a source step by step: the same in any attempt, and in all on any mesh."""
 
-    def __init__(self, source: Source, batch: int, order: Order, world: World, dtype: torch.dtype) -> None:
+    def __init__(self, source: Samples, batch: int, order: Order, world: Ranks, dtype: torch.dtype) -> None:
         """batch: items of a step on this rank; what is left of an epoch is not read in it. Raises
         ValueError."""
         self._each = source.items // (batch * world.mesh.data)

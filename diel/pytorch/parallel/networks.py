@@ -152,7 +152,7 @@ class Recurrent(nn.Module):
         return said
 
 
-class Pick(nn.Module):
+class ReadOff(nn.Module):
     """Of (rows, places, width), the last place's or the mean of all."""
 
     def __init__(self, how: str) -> None:
@@ -191,7 +191,7 @@ class Patches(nn.Module):
         return said.contiguous()
 
 
-class Channels(nn.Module):
+class ChannelsLast(nn.Module):
     """(rows, height, width) or (rows, channels, height, width) to (rows, height, width, channels); or
     back."""
 
@@ -273,7 +273,7 @@ def cnn(
     channels = _channels("cnn", inputs)
     blocks = (Sites(width) for _ in range(depth))
     return nn.Sequential(
-        Channels(), Patches(channels, width, patch), *blocks, Pick("mean"), nn.Linear(width, outputs)
+        ChannelsLast(), Patches(channels, width, patch), *blocks, ReadOff("mean"), nn.Linear(width, outputs)
     )
 
 
@@ -281,7 +281,7 @@ def lstm(inputs: tuple[int, ...], outputs: int, width: int = 64, depth: int = 2)
     """`depth` layers of LSTM over (places, features), whose last place is mixed and read."""
     _, features = _sequence("lstm", inputs)
     layers = (Recurrent(features if number == 0 else width, width) for number in range(depth))
-    return nn.Sequential(*layers, Pick("last"), Mix(width), nn.Linear(width, outputs))
+    return nn.Sequential(*layers, ReadOff("last"), Mix(width), nn.Linear(width, outputs))
 
 
 def transformer(
@@ -297,7 +297,7 @@ def transformer(
     places, features = (inputs[0], 1) if vocabulary is not None else _sequence("transformer", inputs)
     blocks = (layer for _ in range(depth) for layer in (Attention(width, heads), Mix(width)))
     return nn.Sequential(
-        Embed(places, features, width, vocabulary), *blocks, Pick("mean"), nn.Linear(width, outputs)
+        Embed(places, features, width, vocabulary), *blocks, ReadOff("mean"), nn.Linear(width, outputs)
     )
 
 
@@ -309,13 +309,13 @@ def unet(inputs: tuple[int, ...], outputs: int, width: int = 16, depth: int = 2)
         raise ValueError(f"unet: {inputs[-2]} × {inputs[-1]} sites cannot be halved {depth} times")
     widths = [width * 2**level for level in range(depth)]
     return Chain(
-        Channels(),
+        ChannelsLast(),
         Patches(channels, width, 1),
         *(Down(one) for one in widths),
         Middle(width * 2**depth),
         *(Up(one) for one in reversed(widths)),
         nn.Linear(width, outputs),
-        Channels(back=True),
+        ChannelsLast(back=True),
     )
 
 

@@ -14,7 +14,7 @@ from torch.utils.checkpoint import checkpoint
 
 from diel.pytorch.parallel.mesh import Mesh
 from diel.pytorch.parallel.precision import Precision, autocast, type_of
-from diel.pytorch.parallel.world import World
+from diel.pytorch.parallel.world import Ranks
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 """Mean over the rows of a batch."""
@@ -46,7 +46,7 @@ class Ways:
         return batch // mesh.data
 
 
-class Part(nn.Module):
+class Held(nn.Module):
     """The layers of a chain that are on this rank, by their number in the whole chain.
 
     So that a weight has the same name on any mesh.
@@ -85,7 +85,7 @@ class _Sent(torch.autograd.Function):
 class Placed:
     """A network on the ranks of a world, which all have made it with the same weights."""
 
-    def __init__(self, network: nn.Module, loss: Loss, ways: Ways, world: World) -> None:
+    def __init__(self, network: nn.Module, loss: Loss, ways: Ways, world: Ranks) -> None:
         """Raises ValueError for a network that the mesh cannot cut."""
         chain, self._prefix = _chain(network)
         self.world, self.ways, self._loss = world, ways, loss
@@ -93,7 +93,7 @@ class Placed:
         mesh, place = world.mesh, world.place
         cuts = _cuts([sum(w.numel() for w in layer.parameters()) for layer in chain], mesh.pipeline)
         mine = range(cuts[place.pipeline], cuts[place.pipeline + 1])
-        part = Part({str(number): chain[number] for number in mine}, ways, world.device)
+        part = Held({str(number): chain[number] for number in mine}, ways, world.device)
         self.part = part.to(world.device, type_of(ways.precision))
         self.first, self.last = place.pipeline == 0, place.pipeline == mesh.pipeline - 1
         if mesh.tensor > 1:
@@ -196,7 +196,7 @@ def _cuts(sizes: list[int], parts: int) -> list[int]:
     return [*cuts, len(sizes)]
 
 
-def _split(chain: list[nn.Module], part: Part, world: World) -> None:
+def _split(chain: list[nn.Module], part: Held, world: Ranks) -> None:
     """Splits the layers that have a `tensor_plan` over the ranks of the tensor axis."""
     # a second that only those who split pay
     from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
@@ -223,7 +223,7 @@ def _split(chain: list[nn.Module], part: Part, world: World) -> None:
         parallelize_module(part, world.along("tensor"), plan)
 
 
-def _spread(part: Part, ways: Ways, world: World) -> nn.Module:
+def _spread(part: Held, ways: Ways, world: Ranks) -> nn.Module:
     """Makes the ranks that share the data have the same gradients."""
     if world.mesh.data == 1:
         return part
@@ -241,7 +241,7 @@ def _spread(part: Part, ways: Ways, world: World) -> nn.Module:
     return nn.parallel.DistributedDataParallel(part, device_ids=devices, process_group=world.group("data"))
 
 
-def _pipeline(part: nn.Module, loss: Loss, ways: Ways, world: World) -> Any:
+def _pipeline(part: nn.Module, loss: Loss, ways: Ways, world: Ranks) -> Any:
     # half a second that only those with a pipeline pay
     from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
 

@@ -8,7 +8,7 @@ from typing import Literal
 
 import torch
 
-from diel.pytorch.parallel.world import World
+from diel.pytorch.parallel.world import Ranks
 
 Precision = Literal["fp64", "fp32", "bf16", "fp16"]
 _HALVES = {"bf16": torch.bfloat16, "fp16": torch.float16}
@@ -52,7 +52,7 @@ class Scaler:
         """Whether it scales at all."""
         return self.scale != 1.0 or self.skipped > 0
 
-    def unscale(self, gradients: Iterable[torch.Tensor], world: World) -> bool:
+    def unscale(self, gradients: Iterable[torch.Tensor], world: Ranks) -> bool:
         """Divides the gradients in place; returns whether they are all finite, on all ranks."""
         if not self.active:
             return True

@@ -37,19 +37,17 @@ _FLAT = StateDictOptions(flatten_optimizer_state_dict=True)
 
 
 def save(folder: Path, placed: Placed, optimizer: torch.optim.Optimizer, note: dict[str, Any]) -> None:
-    """Leaves a whole checkpoint, or none. All ranks must call it."""
+    """Leaves a checkpoint, which counts once its note is there. All ranks must call it."""
     world = placed.world
-    part = folder.with_name(f".{folder.name}.part")
     if world.rank == 0:
-        shutil.rmtree(part, ignore_errors=True)  # of an attempt that was killed
-        part.mkdir(parents=True)
+        shutil.rmtree(folder, ignore_errors=True)  # half of one, of an attempt that was killed
+        folder.mkdir(parents=True)
     world.agree(None)
-    writer = FileSystemWriter(part, sync_files=False)
+    writer = FileSystemWriter(folder, sync_files=False)
     with _quiet():
         write(_state(placed, optimizer), storage_writer=writer, no_dist=world.comm is None)
     if world.rank == 0:
-        put(part / NOTE, json.dumps(note))
-        part.replace(folder)
+        put(folder / NOTE, json.dumps(note))
     world.agree(None)
 
 

@@ -29,7 +29,7 @@ _UNTIMED = 2
 
 
 @dataclass
-class Course:
+class Advance:
     """What a training knows beside the weights."""
 
     step: int = 0
@@ -43,7 +43,7 @@ class Course:
     scaler: Scaler = field(default_factory=Scaler)
 
     @classmethod
-    def of(cls, note: dict[str, Any]) -> Course:
+    def of(cls, note: dict[str, Any]) -> Advance:
         """What a checkpoint's note says."""
         rows = [(int(step), float(loss), float(rate)) for step, loss, rate in note.pop("history")]
         return cls(**{**note, "history": rows, "scaler": Scaler(**note["scaler"])})
@@ -53,7 +53,7 @@ class Course:
 class Spread:
     """The result of a training on a mesh."""
 
-    course: Course
+    course: Advance
     step_seconds: float
     """Median of this rank's steps in the last attempt."""
     peak: int
@@ -80,7 +80,7 @@ def train(
     task's time is over, and ValueError where the loss is not finite. Leaves its last state in `keep`, for
     another training to go on from.
     """
-    run = _Run(placed, settings, context, Course(scaler=scaler), save_every)
+    run = _Run(placed, settings, context, Advance(scaler=scaler), save_every)
     run.restore(start)
     course, times, seen = run.course, [], Measured()
     first = course.step
@@ -108,7 +108,7 @@ class _Run:
     """A training under way."""
 
     def __init__(
-        self, placed: Placed, settings: Settings, context: Context, course: Course, save_every: int | None
+        self, placed: Placed, settings: Settings, context: Context, course: Advance, save_every: int | None
     ) -> None:
         self.placed, self.settings, self.context, self.course = placed, settings, context, course
         self.optimizer = settings.make_optimizer(placed.part)
@@ -125,7 +125,7 @@ class _Run:
                 raise ValueError(f"start: no checkpoint in {start}")
         found = self.placed.world.agree(found)
         if found is not None:
-            self.course = Course.of(load(found, self.placed, self.optimizer))
+            self.course = Advance.of(load(found, self.placed, self.optimizer))
 
     def step(self, inputs: torch.Tensor, targets: torch.Tensor) -> None:
         """One step of the optimizer, unless a gradient overflows."""

@@ -23,7 +23,7 @@ _INTERFACE = "GLOO_SOCKET_IFNAME"
 
 
 @dataclass(frozen=True)
-class World:
+class Ranks:
     """The ranks of a training, and the place of this one."""
 
     mesh: Mesh
@@ -67,7 +67,7 @@ class World:
 
 
 @contextmanager
-def joined(comm: MPI.Comm | None, mesh: Mesh, device: torch.device) -> Iterator[World]:
+def joined(comm: MPI.Comm | None, mesh: Mesh, device: torch.device) -> Iterator[Ranks]:
     """The ranks of a communicator as PyTorch's processes: NCCL between GPUs, gloo between CPUs.
 
     Rank 0 takes any port that is free and tells the others by MPI. On one node all of it stays on the
@@ -75,7 +75,7 @@ def joined(comm: MPI.Comm | None, mesh: Mesh, device: torch.device) -> Iterator[
     in sight a rank takes the one with its number on the node.
     """
     if comm is None or comm.Get_size() == 1:
-        yield World(mesh, mesh.place(0), device)
+        yield Ranks(mesh, mesh.place(0), device)
         return
     from mpi4py import MPI  # starts MPI, so only where there are ranks
 
@@ -99,7 +99,7 @@ def joined(comm: MPI.Comm | None, mesh: Mesh, device: torch.device) -> Iterator[
         from torch.distributed.device_mesh import init_device_mesh  # a second, which a single rank saves
 
         devices = init_device_mesh(device.type, mesh.shape, mesh_dim_names=AXES)
-        yield World(mesh, mesh.place(comm.Get_rank()), device, comm, devices)
+        yield Ranks(mesh, mesh.place(comm.Get_rank()), device, comm, devices)
     finally:
         if before is None:
             os.environ.pop(_INTERFACE, None)
