@@ -46,7 +46,7 @@ class Ways:
         return batch // mesh.data
 
 
-class Held(nn.Module):
+class OnRank(nn.Module):
     """The layers of a chain that are on this rank, by their number in the whole chain.
 
     So that a weight has the same name on any mesh.
@@ -93,7 +93,7 @@ class Placed:
         mesh, place = world.mesh, world.place
         cuts = _cuts([sum(w.numel() for w in layer.parameters()) for layer in chain], mesh.pipeline)
         mine = range(cuts[place.pipeline], cuts[place.pipeline + 1])
-        part = Held({str(number): chain[number] for number in mine}, ways, world.device)
+        part = OnRank({str(number): chain[number] for number in mine}, ways, world.device)
         self.part = part.to(world.device, type_of(ways.precision))
         self.first, self.last = place.pipeline == 0, place.pipeline == mesh.pipeline - 1
         if mesh.tensor > 1:
@@ -196,7 +196,7 @@ def _cuts(sizes: list[int], parts: int) -> list[int]:
     return [*cuts, len(sizes)]
 
 
-def _split(chain: list[nn.Module], part: Held, world: Ranks) -> None:
+def _split(chain: list[nn.Module], part: OnRank, world: Ranks) -> None:
     """Splits the layers that have a `tensor_plan` over the ranks of the tensor axis."""
     # a second that only those who split pay
     from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
@@ -223,7 +223,7 @@ def _split(chain: list[nn.Module], part: Held, world: Ranks) -> None:
         parallelize_module(part, world.along("tensor"), plan)
 
 
-def _spread(part: Held, ways: Ways, world: Ranks) -> nn.Module:
+def _spread(part: OnRank, ways: Ways, world: Ranks) -> nn.Module:
     """Makes the ranks that share the data have the same gradients."""
     if world.mesh.data == 1:
         return part
