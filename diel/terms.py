@@ -47,7 +47,7 @@ _FORMATS = {
 FITS = {"table": {"table", "store", "frames"}, "array": {"array", "store"}}
 """The files in which what a contract is about can be."""
 _PLACE = re.compile(r"(?is)(.+\.(?:h5|hdf5|nc|nc4|npz|zarr)):(/.*)")
-_PART = re.compile(r"(?:^|\.)([^.\[\]]+)|\[(-?\d+)\]")
+_PART = re.compile(r"""(?:^|\.)([^.\[\]]+)|\[(-?\d+)\]|\[(?:"([^"]+)"|'([^']+)')\]""")
 ABOUT = {"columns": "table", "dtype": "array", "shape": "array", "json": "json", "files": "files"}
 """What a key of a contract is about."""
 
@@ -102,14 +102,14 @@ def lacking(path: str) -> str:
 
 
 def parts_of(key: str) -> list[str | int] | None:
-    """The keys and indices of a dotted place in JSON; None if it is none."""
+    """The keys and indices of a dotted place in JSON, `a.b[0]["c.d"]`; None if it is none."""
     parts: list[str | int] = []
     end = 0
     while end < len(key):
         part = _PART.match(key, end)
         if part is None:
             return None
-        parts.append(part[1] if part[2] is None else int(part[2]))
+        parts.append(int(part[2]) if part[2] else part[1] or part[3] or part[4])
         end = part.end()
     return parts or None
 

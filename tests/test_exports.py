@@ -17,11 +17,12 @@ axes: {m: {values: [si, ge]}}
 stages:
   fit:
     over: [m]
-    command: 'echo ${{ m }} > eos.csv; mkdir -p d/s; echo a > d/a; echo b > d/s/b; mkdir f; touch f/1.xyz f/2.xyz'
+    command: 'echo ${{ m }} > eos.csv; mkdir -p d/s; echo a > d/a; echo b > d/s/b; mkdir f e; touch f/1.xyz f/2.xyz'
     outputs:
       eos: {path: eos.csv, export: "results/eos-${{ m }}.csv"}
       tree: {path: d, export: "results/${{ m }}"}
       frames: {glob: "f/*.xyz", export: "results/${{ m }}/frames"}
+      empty: {path: e, export: "../elsewhere/${{ m }}/none"}
       inner: {path: d/a, export: "../elsewhere/${{ m }}/"}
 """
 PLACES = ["a", "frames/1.xyz", "frames/2.xyz", "s/b"]
@@ -45,6 +46,7 @@ def test_files_directories_and_patterns_are_put_beside_the_workflow(project: Pro
         [*(f"{m}/{place}" for m in ("si", "ge") for place in PLACES), "eos-ge.csv", "eos-si.csv"]
     )
     assert (results / "eos-si.csv").read_text() == "si\n"
+    assert (project.folder.parent / "elsewhere" / "si" / "none").is_dir()
     assert (project.folder.parent / "elsewhere" / "si" / "a").read_text() == "a\n"
     assert "exported: 2 files of fit.eos to results" in project.diel("status")
 

@@ -42,6 +42,7 @@ _NUMBER = re.compile(
 )
 """A number as C, Fortran and Python write it: `-.5`, `1.0D-03`, and `0.1-102`, where an exponent left no room
 for its letter. `10-200` is none: a range of atoms or residues."""
+_COMMA = re.compile(r"(?<=\d),(?=\d)")
 _TRUTHS = {
     **dict.fromkeys(("true", "t", ".true.", "yes", "1"), True),
     **dict.fromkeys(("false", "f", ".false.", "no", "0"), False),
@@ -203,20 +204,19 @@ def _cells(how: Output, path: str, called: str) -> Found:
     if path.endswith(_JSON_LINES):
         yield from _entries(how, path, called)
         return
-    column, divider = how.column, None
+    column, divider, is_settled = how.column, "", False
     place = column - 1 if isinstance(column, int) else None
     is_first = True
     for number, line in enumerate(_lines(path), 1):
         if not line.strip():
             continue
-        if divider is None or is_first:
-            divider = next((mark for mark in "\t,;" if mark in line), "")
+        divider = divider if is_settled else _divider(line)
         bare = line.lstrip(" #") if (comment := line.lstrip().startswith("#")) else line
         row = next(csv.reader([bare], delimiter=divider)) if divider else bare.split()
         if place is None:
             names = [cell.strip() for cell in row]
             if column in names:
-                place = names.index(str(column))
+                place, is_settled = names.index(str(column)), bool(divider) and not comment
             elif not comment:
                 raise Breach(f"{called} has no column {column!r}; it has: {listed(names)}")
             continue
@@ -226,9 +226,15 @@ def _cells(how: Output, path: str, called: str) -> Found:
             raise Breach(f"{called}, line {number}: it has {len(row)} cells, and none for column {column}")
         cell = row[place].strip()
         is_header = is_first and column == place + 1 and how.value in ("int", "float")
-        is_first = False
+        is_first, is_settled = False, True
         if not is_header or _NUMBER.fullmatch(cell):
             yield f"{called}, line {number}", cell
+
+
+def _divider(line: str) -> str:
+    """What divides the cells of a line; empty for blanks. With semicolons a comma can be that of a number."""
+    marks = "\t;" if ";" in line and "," not in _COMMA.sub("", line) else "\t,;"
+    return next((mark for mark in marks if mark in line), "")
 
 
 def _entries(how: Output, path: str, called: str) -> Found:

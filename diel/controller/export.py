@@ -160,8 +160,11 @@ class _Copier:
                 clash = f"{target} is written by {' and '.join(sorted((first, owner)))}"
                 continue
             try:
-                self._refuse(target)
-                copied += self._copy(source, target, known=known)
+                self._refuse(source, target)
+                if os.path.isdir(source):
+                    os.makedirs(target, exist_ok=True)
+                else:
+                    copied += self._copy(source, target, known=known)
             except (OSError, ValueError) as error:
                 message = f"{target} cannot be written: {reason(error)}; the result is {source}"
                 raise DielError(message) from error
@@ -169,9 +172,9 @@ class _Copier:
             raise DielError(clash)
         return copied
 
-    def _refuse(self, target: str) -> None:
+    def _refuse(self, source: str, target: str) -> None:
         real = os.path.realpath(target)
-        if os.path.isdir(target):
+        if os.path.isdir(target) and not os.path.isdir(source):
             hint = f"write {os.path.basename(target)}/ to put the file into it"
             raise DielError(f"{target} is a directory; {hint}")
         for place in (real, *map(str, Path(real).parents)):
@@ -234,8 +237,9 @@ def export_again(run: Recorded) -> int:
 
 
 def _files(one: Delivery) -> Iterator[tuple[str, str]]:
-    if not os.path.isdir(one.source):
-        yield one.source, one.target
-        return
-    for name in files_below(one.source):
+    """What is copied where: files, or a directory that has none."""
+    names = files_below(one.source) if os.path.isdir(one.source) else ()
+    for name in names:
         yield f"{one.source}/{name}", f"{one.target}/{name}"
+    if not names:
+        yield one.source, one.target

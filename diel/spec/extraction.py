@@ -82,7 +82,7 @@ def _way_flaws(output: Extracted) -> Iterator[Flaw]:
         file = output.file or "stdout"
         lines = "${{" in file or file in ("stdout", "stderr") or format_of(file) == "table"
         if parts_of(output.key) is None or output.key.startswith("$"):
-            hint = "write keys and indices as in energies.total or steps[-1].energy"
+            hint = 'write keys and indices as in energies.total, steps[-1].energy or units["m.s"]'
             yield Flaw(f"{found(output.key)} is no place in JSON", hint, ("key",))
         elif "pick" in output.model_fields_set and not lines:
             hint = "drop it, and write the place of one: steps[0].energy, steps[-1].energy"

@@ -89,10 +89,20 @@ def test_a_column_of_csv_may_hold_blanks_and_quotes(tmp_path: Path, mark: str) -
     assert take(tmp_path, table, file="x.csv", column="name", value="str", pick="first") == f"a{mark} b"
 
 
+@pytest.mark.parametrize(
+    "table", ["a;b;c\n1;2,5;x\n3;4,5;y\n", "1;2,5;x\n3;4,5;y\n", "# a,b,c\n1;2,5;x\n3;4,5;y\n"]
+)
+def test_a_comma_within_numbers_divides_nothing_where_semicolons_do(tmp_path: Path, table: str) -> None:
+    column = "b" if "a" in table else 2
+    assert take(tmp_path, table, file="x.csv", column=column, value="str", pick="all") == ["2,5", "4,5"]
+
+
 def test_a_key_leads_into_json_and_through_its_lines(tmp_path: Path) -> None:
     text = json.dumps({"a": {"b": [{"e": 1}, {"e": 2.5}]}})
     assert take(tmp_path, text, file="x.json", key="a.b[-1].e") == 2.5
     assert take(tmp_path, text, file="x.json", key="a.b.0", value="dict") == {"e": 1}
+    odd = '{"x.y [eV]": {"it\\u0027s": [7]}}'
+    assert take(tmp_path, odd, file="x.json", key="""["x.y [eV]"]["it's"][0]""") == 7
     lines = '{"loss": 1.5}\n\n{"note": "x"}\n{"loss": 0.5}\n'
     assert take(tmp_path, lines, file="x.jsonl", key="loss", pick="all") == [1.5, 0.5]
     assert take(tmp_path, lines, file="x.jsonl", column="loss") == 0.5

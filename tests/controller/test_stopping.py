@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 from typing import Any
 
@@ -78,16 +77,13 @@ def test_a_held_stage_of_a_run_that_goes_on_is_let_go_by_the_same_command(projec
         ALIKE + "      waits: {command: 'until test -e ../../../../../enough; do sleep 0.02; done'}\n"
     )
     running = project.start("run", "flow.yaml", "--site", "two")
-    until = time.monotonic() + 30
-    while not (project.folder / "runs").exists() or "is held" not in project.diel("status", code=None):
-        assert time.monotonic() < until
+    wait_for_line(project, '"event":"held"')
     said = project.diel("status")
     assert "go on with it? `diel resume flow-1 --anyway`" in said
     assert "it is held: its first" in project.diel("explain", "flow-1")
     assert "goes on" in project.diel("resume", "flow-1", "--anyway")
     run = project.newest()
-    while counts(run, project, "simulate")["failed"] < 40:
-        assert time.monotonic() < until
+    wait_for(lambda: len(run.records("failed", "simulate")) == 40)
     (project.folder / "enough").touch()
     project.end(running, code=1)
     assert counts(run, project, "report")["skipped"] == 1
@@ -233,7 +229,7 @@ def test_a_run_with_fail_fast_begins_nothing_after_the_first_failure(project: Pr
         axes: {seed: {range: 40}}
         stages:
           first: {command: 'test -e ../../../../../mended'}
-          simulate: {over: [seed], command: "sleep 0.05"}
+          simulate: {over: [seed], command: "until grep -qs held ../../../journal/controller-*; do sleep 0.02; done"}
           report: {after: [simulate], command: [echo, done]}
     """)
     said = project.diel("run", "flow.yaml", "--site", "two", "--fail-fast", code=1)
