@@ -1,6 +1,6 @@
 """diel: workflows for HPC and AI.
 
-The public names: `module`, `Context` and `Interrupted` for those who write modules, `run`,
+The public names: `module`, `Context`, `Interrupted` and `Pruned` for those who write modules, `run`,
 `submit` and `open_run` for notebooks. They are loaded when first used, so that importing diel costs nothing.
 `from diel import pytorch` is for modules that train with PyTorch, `from diel import tabular` for those that
 learn from columns of numbers.
@@ -19,11 +19,13 @@ if TYPE_CHECKING:
     from diel.api import submit as submit
     from diel.context import Context as Context
     from diel.errors import Interrupted as Interrupted
+    from diel.errors import Pruned as Pruned
     from diel.modules.decorator import module as module
 
 _PUBLIC = {
     "Context": "diel.context",
     "Interrupted": "diel.errors",
+    "Pruned": "diel.errors",
     "Run": "diel.api",
     "module": "diel.modules.decorator",
     "open_run": "diel.api",
@@ -31,7 +33,7 @@ _PUBLIC = {
     "submit": "diel.api",
 }
 
-__all__ = ["Context", "Interrupted", "Run", "__version__", "module", "open_run", "run", "submit"]
+__all__ = ["Context", "Interrupted", "Pruned", "Run", "__version__", "module", "open_run", "run", "submit"]
 
 
 def __getattr__(name: str) -> Any:

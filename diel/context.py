@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from diel.errors import ModuleError
+from diel.errors import ModuleError, Pruned
 from diel.services import ServiceUser
 from diel.streams import StreamUser
 
@@ -58,6 +58,8 @@ class Context(ServiceUser, StreamUser):
     """What the task puts into and gets from, by name; None where it runs beside no other stage's."""
     services: Mapping[str, Sequence[int]] = field(default_factory=dict)
     """Those that the stage asks, by name: the task indices of their replicas."""
+    is_pruned: Callable[[], bool] = field(default=bool, compare=False)
+    """Whether the search that this trial belongs to has stopped it; `report` asks it."""
     _epoch: float = field(default_factory=lambda: time.time() - time.monotonic(), init=False, compare=False)
     """Added to time.monotonic, gives seconds since the epoch: a step of the clock moves no deadline."""
 
@@ -83,11 +85,17 @@ class Context(ServiceUser, StreamUser):
         return float("inf") if self.deadline is None else self.deadline - self._epoch - time.monotonic()
 
     def report(self, **metrics: float | int | str | bool) -> None:
-        """Appends one line to the task's metrics (`epoch=3, loss=0.1`); only rank 0 writes."""
+        """Appends one line to the task's metrics (`epoch=3, loss=0.1`); only rank 0 writes.
+
+        Raises Pruned in a trial that its search has stopped, unless it has several ranks: these wait for
+        each other, and end together from outside.
+        """
         if self.rank == 0:
             line = json.dumps({"time": time.time(), **metrics}) + "\n"
             with open(self.task_dir / ".metrics.jsonl", "a", encoding="utf-8") as file:
                 file.write(line)
+        if self.ranks == 1 and self.is_pruned():
+            raise Pruned("its search has stopped this trial")
 
     def shard(self, name: str, epoch: int = 0) -> list[Any]:
         """This rank's or task's items of an input with `shard`, in the epoch's order.

@@ -66,6 +66,10 @@ class Interrupted(DielError):
     """
 
 
+class Pruned(DielError):
+    """Raised by `Context.report` in a trial that its search has stopped: clean up, and let it pass."""
+
+
 class JournalError(DielError):
     """A run's files cannot be read or written."""
 

@@ -162,9 +162,15 @@ TRAINING = """
     @diel.module(kind="training")
     def train(context: diel.Context, trial: int, x: float) -> dict:
         bad = trial in (5, 7)
-        for epoch in range(300 if bad else 3):
-            context.report(epoch=epoch, loss=99.0 + epoch if bad else x)
-            time.sleep(1 if bad else 0.001)
+        for epoch in range(3000 if bad else 3):
+            if trial == 5 and epoch == 1:  # which is deaf from here on
+                time.sleep(300)
+            try:
+                context.report(epoch=epoch, loss=99.0 + epoch if bad else x)
+            except diel.Pruned:
+                print("cleans up")
+                raise
+            time.sleep(0.1 if bad else 0.001)
         return {"loss": x}
 
     @diel.module(kind="analysis")
@@ -223,6 +229,15 @@ def test_a_bad_trial_is_stopped_soon(pruned: Pruned, axis: str, stage: str) -> N
         assert skipped["time"] - moment < GONE
 
 
+def test_a_function_hears_from_its_next_report_that_it_is_pruned(
+    pruned: Pruned,
+) -> None:
+    run = pruned.run
+    (fail,) = [record for record in run.records("fail", "train") if record["index"] == 7]
+    assert (fail["class"], fail["message"]) == ("cancelled", "diel.Pruned: its search has stopped this trial")
+    assert run.stdout("train", 7) == "cleans up\n"
+
+
 def is_pruned(record: Record) -> bool:
     return bool(record["state"] == "pruned")
 
@@ -260,6 +275,7 @@ def test_a_search_with_a_pruner_meets_the_same_trials_again_in_the_cache(
                 new.hp, new.state, new.reported, new.values
             )  # fmt: skip
     assert again.counts("train")["cached"] == again.counts("shell")["cached"] == 6
+    assert again.workers() == 0, "what was pruned does not run again, either"
 
 
 def test_nothing_of_a_pruned_trial_is_left_while_its_run_goes_on(pruned: Pruned) -> None:

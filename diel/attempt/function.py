@@ -20,7 +20,7 @@ from diel.attempt.command import spawn, spawn_ranks
 from diel.attempt.stream import class_of, close_streams
 from diel.attempt.watchdog import RunningAttempt, Watchdog
 from diel.context import Context
-from diel.errors import DielError, Interrupted, ModuleError
+from diel.errors import DielError, Interrupted, ModuleError, Pruned
 from diel.modules.catalogue import load_function
 from diel.states import FailureClass
 
@@ -56,6 +56,11 @@ def call(
     except ModuleError as error:
         _stay_one(worker)
         raise Failure(FailureClass.APP, str(error)) from error
+    except Pruned as error:
+        _stay_one(worker)
+        # Raised by the module itself, it is a failure like any other.
+        kind = FailureClass.CANCELLED if context.is_pruned() else FailureClass.APP
+        raise Failure(kind, f"diel.Pruned: {error}") from error
     except Interrupted as error:
         _stay_one(worker)
         raise Failure(FailureClass.INTERRUPTED, str(error), os.EX_TEMPFAIL) from error

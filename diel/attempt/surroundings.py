@@ -11,6 +11,7 @@ from diel.attempt.watchdog import RunningAttempt
 from diel.context import Context
 from diel.files import put
 from diel.paths import RunPaths
+from diel.project.requests import Unwanted
 
 
 class Surroundings:
@@ -63,6 +64,7 @@ class Surroundings:
             params=request.params,
             inputs=request.inputs,
             services=request.services or {},
+            is_pruned=Unwanted(self._paths, work.stage, request.index),
             streams=request.streams,
             shards=request.shards or {},
             local=None if work.staging is None else work.staging.local,

@@ -39,6 +39,9 @@ TICK = 0.2
 """Seconds between two looks."""
 RELEASE_AFTER = 1.0
 """Seconds that one task can take before the rest of its bundle is handed back."""
+PATIENCE = 2.0
+"""Seconds for which a pruned function that reports may go on to its next report, where it ends by itself:
+about what it costs to start another worker."""
 SHORT_GRACE = 0.5
 """Seconds from SIGTERM to SIGKILL if no user asked for the stop: a pruned trial is gone within 2 s."""
 LATE = 3.0
@@ -79,6 +82,8 @@ class RunningAttempt:
     """The ports of its launchers, to be kept from other hosts."""
     warned: bool = False
     """Whether its command was asked to save a checkpoint."""
+    ending: float | None = None
+    """When it was first seen that its trial is pruned and that it reports, in time.monotonic seconds."""
     is_fetching: bool = False
     """Whether its inputs are on their way to the node: whoever copies them looks at the verdict."""
     verdict: Failure | None = None
@@ -161,7 +166,7 @@ class Watchdog:
             attempt.doors.close(attempt.launchers(attempt.group))
         if attempt.request.streams is not None and is_cut():
             self.end_now()  # it would wait forever: another controller's tasks begin again
-        if self._is_cancelled(attempt):
+        if self._is_cancelled(attempt) and not self._ends_itself(attempt):
             self._hand_back()  # the rest of the bundle may be cancelled too
             self._stop(attempt, Failure(FailureClass.CANCELLED, "cancelled"))
             return
@@ -197,6 +202,14 @@ class Watchdog:
             return False
         return True
 
+    def _ends_itself(self, attempt: RunningAttempt) -> bool:
+        """Whether a function is about to hear from its next report that it is pruned; its worker lives on."""
+        if attempt.work.module is None or attempt.work.launcher or not self._is_hasty(attempt):
+            return False
+        if attempt.ending is None and os.path.exists(f"{attempt.task_dir}/.metrics.jsonl"):
+            attempt.ending = time.monotonic()
+        return attempt.ending is not None and time.monotonic() - attempt.ending < PATIENCE
+
     def _stop(self, attempt: RunningAttempt, verdict: Failure) -> None:
         with self.lock:
             if self._watched is attempt and attempt.is_fetching:
@@ -212,7 +225,8 @@ class Watchdog:
                     kill_children()
                     os._exit(EXIT_CODE)
             signal_group(attempt.group, signal.SIGTERM)
-        grace = SHORT_GRACE if self._is_hasty(attempt, verdict) else GRACE
+        hasty = verdict.kind == FailureClass.CANCELLED and self._is_hasty(attempt)
+        grace = SHORT_GRACE if hasty else GRACE
         patience = time.monotonic() + grace
         while self._watched is attempt and time.monotonic() < patience:
             time.sleep(TICK / 4)
@@ -221,10 +235,8 @@ class Watchdog:
                 signal_group(attempt.group, signal.SIGKILL)
         end_marked("DIEL_TASK_DIR", attempt.task_dir, grace)
 
-    def _is_hasty(self, attempt: RunningAttempt, verdict: Failure) -> bool:
+    def _is_hasty(self, attempt: RunningAttempt) -> bool:
         """Whether the controller cancelled it, and not a user, who leaves it time to end."""
-        if verdict.kind != FailureClass.CANCELLED:
-            return False
         with contextlib.suppress(OSError):  # a shared disk that cannot be read must not keep it alive
             return not any(_covers(cancel, attempt) for cancel in read_cancels(self._paths))
         return False

@@ -99,6 +99,7 @@ class Controller:
         self._requests_seen = 0.0
         self._is_let_go = False
         self._born = self._last_beat = time.clock_gettime(time.CLOCK_BOOTTIME)
+        self._listen_at = math.inf
         self._last_poll = self._last_snapshot = time.monotonic()
 
     def _make_notices(self) -> Notices | None:
@@ -336,6 +337,7 @@ class Controller:
         if self._cancelling_since is None and any(self._can_do_more(stage) for stage in stages):
             return 0.0005
         wakes = [wake for stage in stages if (wake := stage.next_wake()) is not None]
+        wakes.append(self._listen_at)
         return max(0.0, min([POLL / 5, *(wake - time.monotonic() for wake in wakes)]))
 
     def _can_do_more(self, stage: StageRun) -> bool:
@@ -354,6 +356,7 @@ class Controller:
             if not still_mine(self.paths, self._lease):
                 raise LetGo(f"another controller drives {self.paths.run_id}; this one stops")
             beat(self.paths)
+        self._listen_at = self._stages.listen()
         if now - self._last_poll > POLL:
             self._last_poll = now
             self._read_requests()

@@ -226,6 +226,8 @@ class Finder:
         if found is None and question is not None:  # what was simulated counts more than what was answered
             key, parts = question.key, question.parts
             found = self._cache.find(recipe.family, key)
+        if found is None and stage.adaptive:
+            return self._is_pruned(stage, index, recipe.family, key)
         if found is None:
             return False
         record: Cached = {
@@ -246,6 +248,14 @@ class Finder:
         self._ledger.commit(stage, index, self._ledger.segment.name, offset, record)
         self._stages.note_end(stage, index)
         return True
+
+    def _is_pruned(self, stage: StageRun, index: int, family: str, key: str) -> bool:
+        """Whether a task's trial is pruned by what the same task reported in an earlier run."""
+        assert self._cache is not None
+        reported = self._cache.reported(family, key)
+        if reported:
+            self._stages.recall(stage, index, reported)
+        return bool(reported) and self._is_closed(stage, index)
 
     def _omit(self, stage: StageRun, index: int, cause: str, reason: str = "when") -> None:
         stage.omitted.add(index)

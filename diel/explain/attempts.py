@@ -161,7 +161,7 @@ def attempts_of(run: Recorded, stage: str, index: int) -> list[Tried]:
     """The attempts of a task, in order."""
     found: dict[int, Tried] = {}
     for segment, record in run.attempts(stage, index):
-        if record["event"] == "cached":
+        if record["event"] == "cached" or record["event"] == "pruned":
             continue
         number, worker = record["attempt"], segment.removesuffix(".jsonl")
         if record["event"] == "done" and run.history.stage(stage).is_fenced(index, number):

@@ -88,8 +88,8 @@ class History:
                 self._release(record, worker)
             case "staging":
                 count_staging(self.staging, self.staging_told, record, worker)
-            case "service":
-                pass  # its own file says how it is
+            case "service" | "pruned":
+                pass  # its own file says how it is; its search knows
             case _:
                 self._apply_to_stage(record, worker)
 

@@ -442,6 +442,15 @@ class Cached(_Result, _Stamped):
     """A task's result, from an earlier `run`. By the controller."""
 
 
+class PrunedRecord(_Task, _Stamped):
+    event: Literal["pruned"]
+    """What a task reported before it was pruned, for later runs. By the controller."""
+    key: str
+    """Made from that of the task, for it is none of a result."""
+    reported: list[list[float]]
+    """[step, value] each."""
+
+
 class Fail(_Attempt, Said):
     event: Literal["fail"]
     """An attempt ended without a result. By the controller if a worker does not answer."""
@@ -505,7 +514,7 @@ class NodeFacts(TypedDict):
 
 
 Result = Done | Cached
-OfTask = Start | Fail | Done | Cached | ServiceRecord | StagingRecord
+OfTask = Start | Fail | Done | Cached | PrunedRecord | ServiceRecord | StagingRecord
 """Records about a single task."""
 OfCourse = (
     Begin | TrialRecord | Reported | JudgedRecord | RoundRecord | StoppedRecord | Closed | Reopened | Spared

@@ -24,7 +24,7 @@ from diel.paths import RunPaths
 
 if TYPE_CHECKING:
     from diel.journal.history import History
-    from diel.journal.records import NoticeRecord, Record, Result
+    from diel.journal.records import NoticeRecord, PrunedRecord, Record, Result
 
 LATE = 60.0
 """Seconds after a block's end in which lines of its workers can still appear on a shared file system."""
@@ -121,25 +121,27 @@ def decode(line: bytes) -> Record | None:
     return record if isinstance(record, dict) and "event" in record else None
 
 
-def result_in(line: bytes) -> Result | None:
-    """The result of a line; None if it has none."""
-    record = decode(line)
-    if record is not None and (record["event"] == "done" or record["event"] == "cached"):
-        return record
-    return None
-
-
 def read_result(path: Path, offset: int) -> Result:
     """The result at an offset. Raises JournalError if there is none."""
+    record = read_keyed(path, offset)
+    if record["event"] == "pruned":
+        raise JournalError(f"{path}: no result at byte {offset}")
+    return record
+
+
+def read_keyed(path: Path, offset: int) -> Result | PrunedRecord:
+    """The result at an offset, or what a pruned task reported. Raises JournalError if there is neither."""
     try:
         with open(path, "rb") as file:
             file.seek(offset)
-            record = result_in(file.readline())
+            record = decode(file.readline())
     except OSError as error:
         raise JournalError(f"cannot read {path}: {error.strerror}") from error
-    if record is None:
-        raise JournalError(f"{path}: no record at byte {offset}")
-    return record
+    if record is not None and (
+        record["event"] == "done" or record["event"] == "cached" or record["event"] == "pruned"
+    ):
+        return record
+    raise JournalError(f"{path}: no record at byte {offset}")
 
 
 class Damaged(UsageError):

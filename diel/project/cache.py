@@ -22,19 +22,19 @@ from typing import TYPE_CHECKING, Any
 from diel.artifacts import files_of
 from diel.errors import JournalError, UsageError
 from diel.files import replacing
-from diel.journal.segment import decode, read_result, segments
+from diel.journal.segment import decode, read_keyed, segments
 from diel.paths import RunPaths
 from diel.project.lease import driver
 from diel.project.runs import all_runs
 
 if TYPE_CHECKING:
-    from diel.journal.records import Result
+    from diel.journal.records import PrunedRecord, Result
 
 VERSION = 2
 MAX_RUNS = 100
 """How many of the newest runs to ask: each costs an open file, and `cached` results carry keys on."""
 _KEY = 16
-_COMMITS = (b'{"event":"done"', b'{"event":"cached"')
+_COMMITS = (b'{"event":"done"', b'{"event":"cached"', b'{"event":"pruned"')
 _KEY_IN_LINE = re.compile(rb'"key":"([0-9a-f]{32})"')  # it comes before the values in our lines
 _ENTRY = _KEY + 4 + 6
 
@@ -68,11 +68,11 @@ class Keys:
                 high, high_key = middle - 1, int.from_bytes(found[:8])
         return None
 
-    def result(self, key: str) -> Result | None:
-        """The result with this key; None if the run has none, or its journal is gone."""
+    def record(self, key: str) -> Result | PrunedRecord | None:
+        """The record with this key; None if the run has none, or its journal is gone."""
         place = self.find(bytes.fromhex(key))
         try:
-            record = None if place is None else read_result(self.paths.journal / place[0], place[1])
+            record = None if place is None else read_keyed(self.paths.journal / place[0], place[1])
         except JournalError:
             return None
         return record if record is not None and record.get("key") == key else None
@@ -88,17 +88,35 @@ class Cache:
 
     def find(self, family: str, key: str) -> Result | None:
         """The record of a result whose artifacts are all still there, with the `run` that made it."""
-        candidates = self._by_family.get(family)
-        if candidates is None:
-            candidates = [keys for keys in self._keys if family in keys.families]
-            self._by_family[family] = candidates
-        for keys in candidates:
-            record = keys.result(key)
-            if record is not None:
+        for keys in self._candidates(family):
+            record = keys.record(key)
+            if record is not None and record["event"] != "pruned":
                 record.setdefault("run", keys.paths.run_id)
                 if _is_whole(record, keys.paths.root.parent) and not _may_go(record, keys.paths.root.parent):
                     return record
         return None
+
+    def reported(self, family: str, key: str) -> list[tuple[int, float]]:
+        """What the task with this key reported before it was pruned, by step; the longest that is known."""
+        found: list[tuple[int, float]] = []
+        for keys in self._candidates(family):
+            record = keys.record(pruned_key(key))
+            if record is not None and record["event"] == "pruned" and len(record["reported"]) > len(found):
+                found = [(int(step), value) for step, value in record["reported"]]
+        return found
+
+    def _candidates(self, family: str) -> list[Keys]:
+        candidates = self._by_family.get(family)
+        if candidates is None:
+            candidates = [keys for keys in self._keys if family in keys.families]
+            self._by_family[family] = candidates
+        return candidates
+
+
+def pruned_key(key: str) -> str:
+    """Under which is kept what a task reported before it was pruned: all bits of its key turned round, so
+    that nobody takes it for a result."""
+    return f"{int(key, 16) ^ ((1 << 8 * _KEY) - 1):0{2 * _KEY}x}"
 
 
 def _is_whole(record: Result, runs: Path) -> bool:

@@ -71,6 +71,23 @@ def read_stops(paths: RunPaths) -> list[Cancel]:
     return _read(paths, "cancel-", "stop-")
 
 
+class Unwanted:
+    """Whether a controller no longer needs a task, for the task to ask now and then."""
+
+    def __init__(self, paths: RunPaths, stage: str, index: int) -> None:
+        self._paths, self._task = paths, (stage, index)
+        self._seen = 0.0
+
+    def __call__(self) -> bool:
+        now = changed(self._paths)
+        if now == self._seen:
+            return False
+        if any(stop.covers(*self._task) for stop in _read(self._paths, "stop-")):
+            return True
+        self._seen = now
+        return False
+
+
 def _read(paths: RunPaths, *kinds: str) -> list[Cancel]:
     found = []
     for name in _named(paths, *kinds):

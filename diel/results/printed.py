@@ -69,7 +69,7 @@ def _cached_output(paths: RunPaths, stage: str, index: int, attempt: int | None)
         raise JournalError(f"{paths.run_id} has no 'cached' record of {label}")
     origin = RunPaths(paths.root.parent / cached["run"])
     keys = open_keys(origin)
-    made = None if keys is None else keys.result(cached["key"])
+    made = None if keys is None else keys.record(cached["key"])
     if made is None or made["event"] != "done":
         raise UsageError(f"{label} was taken from {cached['run']}, which no longer exists")
     last = made["attempt"]

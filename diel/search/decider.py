@@ -33,6 +33,8 @@ class Deciding(NamedTuple):
     """Looks again at the tasks of all stages over an axis that agree with some coordinates."""
     note_end: Callable[[StageRun, int], None]
     """Called for a task that a search counts as failed."""
+    keep_pruned: Callable[[StageRun, int, Mapping[int, float]], None]
+    """Keeps what a task reported before it was pruned, for later runs not to run it again."""
     is_used: Callable[[str, Mapping[str, int]], bool]
     """Whether a task that picks among the points of an axis has a result at some coordinates."""
 
@@ -116,6 +118,14 @@ class Decider(ABC):
 
     def tend(self) -> None:  # noqa: B027 (most have nothing to do)
         """Does what is due now and then."""
+
+    def listen(self) -> float:
+        """Reads what running tasks reported, if that is due; returns when it is again, in time.monotonic
+        seconds."""
+        return math.inf
+
+    def recall(self, stage: StageRun, index: int, reported: Iterable[tuple[int, float]]) -> None:  # noqa: B027
+        """What a task reported in an earlier run before it was pruned there."""
 
     def _judges(self, context: Context, point: int) -> list[tuple[StageRun, int]]:
         coordinates = self._coordinates(context, point)

@@ -6,7 +6,7 @@ import math
 import random
 import reprlib
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     from diel.journal.records import JudgedRecord
 
 HOUR = 3600.0
+LISTEN = 0.02
+"""Seconds between two looks at what running tasks report."""
+SHARE = 0.02
+"""The most of the controller's time that looking may take."""
 FIRST = 10
 """A search ends if so many trials at its beginning all failed, whatever it tolerates."""
 
@@ -53,6 +57,8 @@ class Searching(Decider):
         self._metrics: dict[tuple[Context, int], dict[Path, Metrics]] = {}
         """The files of each running trial."""
         self._core_seconds: dict[Context, float] = {}
+        self._listen_at = 0.0
+        """When to look at reports again, in time.monotonic seconds."""
         self._epoch = time.time() - time.monotonic()
         """What to add to time.monotonic for seconds since the epoch: a step of the clock ends no search."""
 
@@ -262,17 +268,44 @@ class Searching(Decider):
         return record.get("seconds", 0.0) * stage.ran_as(index, record.get("attempt", 1)).resources.cores
 
     def tend(self) -> None:
-        """Reads what running tasks have reported, and stops the trials that the pruner gives up."""
         for context in self._begun:
-            course = self._course(context)
-            if course.over:
-                continue
-            if self.search.prunes:
-                for number in sorted(self._live[context]):
-                    trial = course.trials[number]
-                    if self._take_reports(context, trial):
-                        self._prune(context, trial)
+            self._hear(context)
             self._fill(context)
+
+    def listen(self) -> float:
+        if not self.search.prunes:
+            return math.inf
+        began = time.monotonic()
+        if began >= self._listen_at:
+            for context in self._begun:
+                self._hear(context)
+            now = time.monotonic()
+            self._listen_at = now + max(LISTEN, (now - began) / SHARE)
+        return self._listen_at if any(self._live.values()) else math.inf
+
+    def _hear(self, context: Context) -> None:
+        """Reads what running tasks have reported, and stops the trials that the pruner gives up."""
+        course = self._course(context)
+        if self.search.prunes and not course.over:
+            for number in sorted(self._live[context]):
+                trial = course.trials[number]
+                if self._take_reports(context, trial):
+                    self._prune(context, trial)
+
+    def recall(self, stage: StageRun, index: int, reported: Iterable[tuple[int, float]]) -> None:
+        if not self.search.prunes or (stage, index) != self._watched(stage.domain.coordinates(index)):
+            return
+        coordinates = stage.domain.coordinates(index)
+        context, number = self.axis.context(coordinates), coordinates[self.label]
+        trial = self._course(context).trials[number]
+        if trial.state is TrialState.RUNNING and self._tell_reports(context, trial, reported):
+            self._prune(context, trial)
+            self._fill(context)
+
+    def _watched(self, coordinates: Mapping[str, int]) -> tuple[StageRun, int | None]:
+        """The task of a trial that the pruner watches."""
+        stage = self._stages[self.search.watched.rpartition(".")[0]]
+        return stage, stage.domain.index(coordinates)
 
     def _take_reports(self, context: Context, trial: Trial) -> bool:
         """Reports what is new to the searcher; returns whether the trial should be pruned."""
@@ -280,8 +313,11 @@ class Searching(Decider):
             return False
         if trial.reported and self._searcher(context).is_given_up(trial.number):
             return True
+        return self._tell_reports(context, trial, self._reports(context, trial))
+
+    def _tell_reports(self, context: Context, trial: Trial, reported: Iterable[tuple[int, float]]) -> bool:
         key, number = self._key(context), trial.number
-        for step, value in self._reports(context, trial):
+        for step, value in reported:
             if step in trial.reported:
                 continue
             given_up = self._searcher(context).report(number, step, value)
@@ -292,11 +328,10 @@ class Searching(Decider):
 
     def _reports(self, context: Context, trial: Trial) -> Iterator[tuple[int, float]]:
         """What is new in the metrics of a trial, attempt by attempt: each can continue where one ended."""
-        name, _, metric = self.search.watched.rpartition(".")
-        stage = self._stages[name]
-        index = stage.domain.index(self._coordinates(context, trial.number))
+        stage, index = self._watched(self._coordinates(context, trial.number))
         if index is None:
             return
+        metric = self.search.watched.rpartition(".")[2]
         files = self._metrics.setdefault((context, trial.number), {})
         for folder in self._folders(stage, index):
             path = folder / FILE
@@ -329,6 +364,9 @@ class Searching(Decider):
         pruned = replace(trial, state=TrialState.PRUNED, message=said, core_seconds=round(spent, 3))
         self._tell(context, pruned)
         self._stop(context, trial)
+        stage, index = self._watched(self._coordinates(context, trial.number))
+        if index is not None:
+            self._run.keep_pruned(stage, index, trial.reported)
         self._open(context, trial.number)
 
     def _stop(self, context: Context, trial: Trial) -> None:

@@ -369,11 +369,12 @@ class Worker:
             request, tail = attempt.request, self.capture.tail()
             kind, message = self._diagnose(attempt.work, failure, tail)
             record = fail_record(attempt, self._number, Failure(kind, message, failure.exit_code), tail)
-            from diel.worker.headline import END, headline, written  # its table costs a start-up 20 ms
+            if kind != FailureClass.CANCELLED:
+                from diel.worker.headline import END, headline, written  # its table costs a start-up 20 ms
 
-            texts = written(attempt.task_dir, request.command or (), request.outputs.values())
-            if found := headline(self.capture.tail(2, END), self.capture.tail(1, END), texts):
-                record["headline"] = found
+                texts = written(attempt.task_dir, request.command or (), request.outputs.values())
+                if found := headline(self.capture.tail(2, END), self.capture.tail(1, END), texts):
+                    record["headline"] = found
             try:
                 self.capture.collect(attempt.task_dir)
             except OSError as error:

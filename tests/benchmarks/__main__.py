@@ -28,6 +28,7 @@ if not __package__:  # `python tests/benchmarks`: the checkout is not on the pat
 
 from tests.benchmarks.artifacts import artifacts
 from tests.benchmarks.pages import page_of_a_million
+from tests.benchmarks.pruning import pruning
 from tests.benchmarks.services import services
 from tests.benchmarks.streams import streams
 from tests.benchmarks.usage import usage
@@ -481,6 +482,7 @@ BENCHMARKS: dict[str, Callable[[int], None]] = {
     "commands": commands,
     "large": large,
     "search": search,
+    "pruning": pruning,
     "cluster": cluster,
     "artifacts": lambda runs: artifacts(runs, show),
     "services": lambda runs: services(runs, show),

@@ -17,7 +17,7 @@ import pytest
 
 from diel.errors import WorkerLost
 from diel.journal.segment import read_segment, segments
-from diel.project.requests import ask_cancel
+from diel.project.requests import ask_cancel, ask_stop
 from diel.spec import Output, Service, Surrogate
 from diel.spec.model import plain
 from diel.worker.fence import put_up
@@ -87,6 +87,16 @@ def test_a_request_for_other_tasks_does_no_harm(bench: Bench) -> None:
     ask_cancel(bench.paths, ["s/1", "t"])
     report = bench.run([request(0, "sleep", "0.5")])
     assert report.records[0][1]["event"] == "done"
+
+
+def test_a_function_that_hears_that_it_is_pruned_ends_and_its_worker_goes_on(bench: Bench) -> None:
+    module = bench.module("def f(context: diel.Context) -> dict:\n    context.report(loss=1)\n    return {}")
+    ask_stop(bench.paths, ["s/0"])
+    for index in range(2):
+        bench.run([request(index)], module=module)
+    (fail,), (done,) = bench.records("fail"), bench.records("done")
+    assert (fail["index"], fail["class"], done["index"]) == (0, "cancelled", 1)
+    assert len(bench.records("worker")) == 1
 
 
 def test_a_terminated_worker_takes_its_command_with_it(bench: Bench) -> None:
