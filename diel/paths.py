@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -79,6 +79,7 @@ class RunPaths:
     fences = _Below("fences")
     """What workers may no longer do: one file for each block that was given up or lost workers."""
     axes = _Below("axes")
+    searchers = _Below("searchers")
     services = _Below("services")
     tasks = _Below("tasks")
     logs = _Below("logs")
@@ -123,6 +124,10 @@ class RunPaths:
 
     def axis(self, name: str) -> Path:
         return self.axes / f"{name}.jsonl"
+
+    def searcher(self, axis: str, context: Sequence[int]) -> Path:
+        """What the searcher of a search knows that draws slowly: a shortcut."""
+        return self.searchers / ".".join([axis, *map(str, context)])
 
     def block_script(self, block: str) -> Path:
         """The job script of a block."""

@@ -134,7 +134,7 @@ def test_what_went_on_without_a_failed_task_is_made_again_when_others_have_it_tr
     project.diel("resume", code=1)
     assert run.stdout("seen", 0, 2) == "0 1 3\n"
     (tmp_path / "mended").touch()
-    assert "total/0, seen/0 went on without tasks that now run again" in project.diel("resume")
+    assert "total/0, seen/0 went on without what is still to come" in project.diel("resume")
     assert (run.stdout("total", 0, 3), run.stdout("seen", 0, 3)) == ("0 1 2 3\n", "0 1 2 3\n")
     assert run.history().state == "succeeded"
     assert run.attempts("apart", 0) == [1]

@@ -121,6 +121,10 @@ class Searched(Adaptive):
         failed = (TrialState.FAILED, TrialState.PRUNED)
         return place < len(course.trials) and course.trials[place].state in failed
 
+    def is_extended(self, course: Course) -> bool:
+        """Whether it was over after its trials, and has been given more since."""
+        return course.reason == "trials" and not course.failed and len(course.trials) < self.size
+
     def chosen(self, coordinates: Mapping[str, int], choice: Choice) -> tuple[int, ...]:
         trials, small = self.course(coordinates).trials, [small for _, small in self.axis.objectives]
         picked = front(trials, small) if choice.word == "pareto" else ranked(trials, small[0])[: choice.most]

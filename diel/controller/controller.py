@@ -25,6 +25,7 @@ from diel.controller.export import Exporter
 from diel.controller.finder import Finder
 from diel.controller.gang import Gangs
 from diel.controller.intake import Intake
+from diel.controller.pruning import listen
 from diel.controller.stages import Stages
 from diel.controller.tolerance import has_failed
 from diel.errors import DielError
@@ -337,8 +338,7 @@ class Controller:
         if self._cancelling_since is None and any(self._can_do_more(stage) for stage in stages):
             return 0.0005
         wakes = [wake for stage in stages if (wake := stage.next_wake()) is not None]
-        wakes.append(self._listen_at)
-        return max(0.0, min([POLL / 5, *(wake - time.monotonic() for wake in wakes)]))
+        return max(0.0, min([POLL / 5, *(wake - time.monotonic() for wake in (*wakes, self._listen_at))]))
 
     def _can_do_more(self, stage: StageRun) -> bool:
         if self._gangs is not None and self._gangs.holds(stage):
@@ -356,7 +356,7 @@ class Controller:
             if not still_mine(self.paths, self._lease):
                 raise LetGo(f"another controller drives {self.paths.run_id}; this one stops")
             beat(self.paths)
-        self._listen_at = self._stages.listen()
+        self._listen_at = listen(self._stages.deciders)
         if now - self._last_poll > POLL:
             self._last_poll = now
             self._read_requests()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from diel.attempt.bundle import Request
 from diel.axes.adaptive import Standing
+from diel.controller.pruning import recall
 from diel.controller.stages import Stages
 from diel.errors import ModuleError
 from diel.expressions import ExpressionError
@@ -227,7 +228,8 @@ class Finder:
             key, parts = question.key, question.parts
             found = self._cache.find(recipe.family, key)
         if found is None and stage.adaptive:
-            return self._is_pruned(stage, index, recipe.family, key)
+            told = recall(self._cache, self._stages.deciders, stage, index, recipe.family, key)
+            return told and self._is_closed(stage, index)
         if found is None:
             return False
         record: Cached = {
@@ -248,14 +250,6 @@ class Finder:
         self._ledger.commit(stage, index, self._ledger.segment.name, offset, record)
         self._stages.note_end(stage, index)
         return True
-
-    def _is_pruned(self, stage: StageRun, index: int, family: str, key: str) -> bool:
-        """Whether a task's trial is pruned by what the same task reported in an earlier run."""
-        assert self._cache is not None
-        reported = self._cache.reported(family, key)
-        if reported:
-            self._stages.recall(stage, index, reported)
-        return bool(reported) and self._is_closed(stage, index)
 
     def _omit(self, stage: StageRun, index: int, cause: str, reason: str = "when") -> None:
         stage.omitted.add(index)

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from diel.attempt.bundle import Work
 from diel.axes.adaptive import Adaptive, Standing, adaptive_axes
 from diel.axes.domain import make_domain
 from diel.check.launcher import words_of
+from diel.controller.pruning import keep_pruned
 from diel.errors import DielError, UsageError
-from diel.expressions import ExpressionError
 from diel.gangs.service import Serving
 from diel.graph import hyperparameter_reads
 from diel.plan import Plan
-from diel.project.cache import pruned_key
 from diel.project.run_file import RunFile
 from diel.search.decider import Decider, Deciding, Looping
 from diel.search.search import Searching
@@ -94,8 +93,8 @@ class Stages:
         for one in (self.serving, self._publishing, self._keeping):
             if one is not None:
                 self.watch_ends(one.note_end)
-        given = run_file.hyperparameters
-        tell = (self._wake, self.note_end, self._keep_pruned, self._is_used)
+        given, keep = run_file.hyperparameters, partial(keep_pruned, self.recipes, ledger)
+        tell = (self._wake, self.note_end, keep, self._is_used)
         deciding = Deciding(self.runs, ledger, plan.workflow, given, *tell)
         self.deciders: dict[str, Decider] = {
             label: _DECIDERS[axis.axis.word](
@@ -151,7 +150,10 @@ class Stages:
         """Opens every stage whose axes are known at the start. Raises UsageError for unreadable ones."""
         self._axes.open_static()
         for label, axis in self.adaptive.items():
-            if axis.history.facts is None:  # for those who show searches and loops without the workflow
+            known = axis.history.facts
+            if (
+                known is None or known.size != axis.size
+            ):  # for those who show searches and loops without the workflow
                 facts = asdict(axis.facts(self._plan.workflow))
                 self._ledger.append({"event": "axis", "axis": label, "facts": facts})
         self._open_known()
@@ -167,32 +169,6 @@ class Stages:
     def tend(self) -> None:
         for decider in self.deciders.values():
             decider.tend()
-
-    def listen(self) -> float:
-        """When somebody has to read again what running tasks report, in time.monotonic seconds; reads what
-        is due."""
-        return min((decider.listen() for decider in self.deciders.values()), default=math.inf)
-
-    def recall(self, stage: StageRun, index: int, reported: Iterable[tuple[int, float]]) -> None:
-        """What a task reported in an earlier run before it was pruned there."""
-        for axis in stage.adaptive:
-            if axis.judged:
-                self.deciders[axis.label].recall(stage, index, reported)
-
-    def _keep_pruned(self, stage: StageRun, index: int, reported: Mapping[int, float]) -> None:
-        try:
-            key = self.recipes[stage.name].resolve(index).key
-        except (DielError, ExpressionError):  # a file that it reads is gone: nobody will ask for it
-            return
-        self._ledger.append(
-            {
-                "event": "pruned",
-                "stage": stage.name,
-                "index": index,
-                "key": pruned_key(key),
-                "reported": [[step, value] for step, value in reported.items()],
-            }
-        )
 
     def _wake(self, label: str, coordinates: Mapping[str, int]) -> None:
         """Looks again at tasks that wait for points of an axis: those at them, those that pick among them."""

@@ -37,7 +37,6 @@ from diel.scheduler.inside import END
 from diel.search.searcher import refuse_unsearchable
 from diel.site import Site, find_program, find_site, missing, read_kept_site
 from diel.spec.rendering import Filling
-from diel.spec.sizing import apply_sizes
 from diel.version import __version__
 
 TIMES = 5
@@ -193,7 +192,7 @@ def plan_again(paths: RunPaths, site: Site | None = None) -> Plan:
         kept=kept_values(run_file),
         templates={name: Filling(*kept) for name, kept in run_file.templates.items()},
     )
-    apply_sizes(checked.workflow, run_file.sizes)
+    run_file.apply(checked.workflow)
     return make_plan(checked, site or read_kept_site(paths))
 
 
@@ -222,10 +221,11 @@ def keep_site(paths: RunPaths, site: Site) -> None:
         put(paths.site, site.model_dump_json(indent=1))
     except OSError as error:
         raise UsageError(f"{paths.run_id}: cannot write there: {error.strerror}") from error
-    _change_run_file(paths, site=site.name, notify_file=site.file if site.notify else "")
+    change_run_file(paths, site=site.name, notify_file=site.file if site.notify else "")
 
 
-def _change_run_file(paths: RunPaths, **changes: Any) -> None:
+def change_run_file(paths: RunPaths, **changes: Any) -> None:
+    """Changes what a run asks for. Raises UsageError if it cannot be written."""
     run_file = read_run_file(paths).model_copy(update=changes)
     try:
         made = paths.run_file.stat().st_mtime_ns
@@ -241,7 +241,7 @@ def keep_fail_fast(paths: RunPaths, *, wanted: bool) -> None:
     Raises UsageError if it cannot be written.
     """
     if wanted != read_run_file(paths).fail_fast:
-        _change_run_file(paths, fail_fast=wanted)
+        change_run_file(paths, fail_fast=wanted)
 
 
 def refuse_unreachable(site: Site) -> None:

@@ -13,7 +13,8 @@ from diel.errors import UsageError
 from diel.files import read_file
 from diel.files import reason as why
 from diel.paths import RunPaths, user_file
-from diel.spec import SpecModel
+from diel.spec import Search, SpecModel, Workflow
+from diel.spec.sizing import apply_sizes
 
 MAX_WORKFLOW = 2**26
 
@@ -62,11 +63,20 @@ class RunFile(SpecModel):
     sizes: Sizes = Field(default_factory=dict)
     seeds: dict[str, int] = Field(default_factory=dict)
     """Of the searches whose file gives none, by axis."""
+    trials: dict[str, int] = Field(default_factory=dict)
+    """Of searches that were given more since (`resume --trials`), by axis."""
     created: float
     host: str
     user: str
     diel: str
     python: str
+
+    def apply(self, workflow: Workflow) -> None:
+        """Gives a workflow what was asked of this run beside its file."""
+        apply_sizes(workflow, self.sizes)
+        for label, trials in self.trials.items():
+            if isinstance(axis := workflow.axes.get(label), Search):
+                workflow.axes[label] = axis.model_copy(update={"trials": trials})
 
     @property
     def tells(self) -> bool:

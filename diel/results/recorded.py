@@ -31,7 +31,6 @@ from diel.spec import Workflow
 from diel.spec.forms.axis import Points, kept
 from diel.spec.forms.rows import read_points
 from diel.spec.rendering import Filling
-from diel.spec.sizing import apply_sizes
 from diel.states import RunState
 from diel.status import standing
 from diel.tasks.results import carry, output_of
@@ -82,7 +81,7 @@ class Recorded:
             values, included = run_file.hyperparameters, run_file.included
             document = load_text(text, Path(run_file.source), lambda _: values, included)
             fill_templates(document.spec, {name: Filling(*one) for name, one in run_file.templates.items()})
-            apply_sizes(document.spec, run_file.sizes)
+            run_file.apply(document.spec)
             return document
         except SpecError as error:
             first = error.problems[0]

@@ -40,6 +40,8 @@ class OptunaSearcher(Searcher):
     The journal is what survives: a searcher comes back to its random state by being asked and told the same.
     """
 
+    version = optuna.__version__
+
     def __init__(self, search: Search, space: Space, seed: int) -> None:
         super().__init__(search, space, seed)
         optuna.logging.set_verbosity(optuna.logging.ERROR)

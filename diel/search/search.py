@@ -20,6 +20,7 @@ from diel.paths import RunPaths
 from diel.project.requests import ask_stop
 from diel.project.run_file import read_run_file
 from diel.search.decider import Decider, Deciding, Unjudged
+from diel.search.drawn import Drawn
 from diel.search.searcher import Searcher
 from diel.search.space import space_of
 from diel.spec import Search
@@ -45,9 +46,11 @@ class Searching(Decider):
 
     def __init__(self, axis: Searched, outer: Iterable[Adaptive], run: Deciding) -> None:
         super().__init__(axis, outer, run)
+        self.axis: Searched = axis
         self.search: Search = axis.axis
         self._space = space_of(self.search.parameters, run.workflow.hyperparameters, run.hyperparameters)
         self._searchers: dict[Context, Searcher] = {}
+        self._drawn: dict[Context, Drawn] = {}
         self._live: dict[Context, set[int]] = {}
         """The trials that have not ended, by number."""
         self._failed: dict[Context, int] = {}
@@ -74,6 +77,8 @@ class Searching(Decider):
         ]
         if again and course.over and not self._run.is_used(self.label, self._coordinates(context)):
             self._ledger.append({"event": "reopened", **self._key(context), "trials": again})
+        elif self.axis.is_extended(course):
+            self._ledger.append({"event": "reopened", **self._key(context), "trials": []})
         live = {trial.number for trial in course.trials if trial.state is TrialState.RUNNING}
         self._live[context], self._stopping[context] = live, {}
         self._failed[context] = sum(trial.state is TrialState.FAILED for trial in course.trials)
@@ -115,8 +120,10 @@ class Searching(Decider):
             course = self._course(context)
             # Slow: only where trials are asked for.
             kind: type[Searcher] = class_named(SEARCHERS, self.search.sampler.name, Searcher)
-            searcher = kind(self.search, self._space, course.seed)
-            searcher.replay(course)
+            drawn = self._drawn[context] = Drawn(self._ledger.paths.searcher(self.label, context))
+            searcher, known = drawn.find(kind(self.search, self._space, course.seed), course)
+            with drawn.drawing():
+                searcher.replay(course, *(known,) * (known > 0))
             self._searchers[context] = searcher
         return self._searchers[context]
 
@@ -130,12 +137,15 @@ class Searching(Decider):
             stopping.pop(number).unlink(missing_ok=True)
         reason = self._reason_to_stop(context, course)
         while not reason and len(live) + len(stopping) < self.search.parallel:
-            drawn = self._searcher(context).ask()
-            if drawn is None:
+            searcher = self._searcher(context)
+            with self._drawn[context].drawing():
+                hp = searcher.ask()
+            if hp is None:
                 reason = "all"
                 break
             number = len(course.trials)
-            self._ledger.append({"event": "trial", **self._key(context), "number": number, "hp": drawn})
+            self._ledger.append({"event": "trial", **self._key(context), "number": number, "hp": hp})
+            self._drawn[context].keep(searcher, course)
             live.add(number)
             self._open(context, number)
             reason = self._reason_to_stop(context, course)

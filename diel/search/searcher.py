@@ -9,7 +9,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, ClassVar
 
 from diel.errors import DielError, UsageError
 from diel.extensions import SEARCHERS, class_named
@@ -62,9 +62,16 @@ class Searcher(ABC):
         """Whether a report said that a running trial should be pruned."""
         return False
 
-    def replay(self, course: Course) -> None:
-        """Restores the state of the searcher that made a course, including its random state."""
-        for number, *rest in course.told:
+    version: ClassVar[str] = ""
+    """Of the library that draws. If there is one, a searcher can be pickled, and a resumed run need not draw
+    again what another process of the same version has drawn."""
+
+    def replay(self, course: Course, known: int = 0) -> None:
+        """Restores the state of the searcher that made a course, including its random state.
+
+        `known` is how much of what was asked and told it has heard.
+        """
+        for number, *rest in course.told[known:]:
             trial = course.trials[number]
             if rest:
                 self.hear(trial, rest[0])

@@ -12,8 +12,10 @@ from diel.cli.options import fail_fast_option, json_option, runs_option
 from diel.cli.target import run_argument
 from diel.controller.again import Again, find_missing, find_outdated, write_again
 from diel.controller.export import export_again
+from diel.controller.extending import find_extended, is_extended, read_trials
 from diel.controller.home import choose_home, persist, refuse_homeless, submit
 from diel.controller.start import (
+    change_run_file,
     find_site_again,
     keep_fail_fast,
     keep_site,
@@ -54,6 +56,12 @@ from diel.terminal.progress import drive
 @click.option(
     "--site", metavar="NAME", help="Read this site's file again: the same one, corrected, or another."
 )
+@click.option(
+    "--trials",
+    metavar="[AXIS=]N",
+    multiple=True,
+    help="Give its search more trials, so that there are N; AXIS where it has several searches.",
+)
 @click.option("--anyway", is_flag=True, help="Hold no stage whose first tasks fail alike; a running run too.")
 @fail_fast_option
 @click.option("-q", "--quiet", is_flag=True, help="In the foreground: show only failures and the end.")
@@ -64,6 +72,7 @@ def command(
     in_foreground: bool,
     home: Home | None,
     site: str | None,
+    trials: tuple[str, ...],
     anyway: bool,
     fail_fast: bool,
     quiet: bool,
@@ -79,7 +88,13 @@ def command(
     paths = find_run(runs, run)
     read_kept_workflow(paths)  # a damaged run is reported as such, even if nothing is left to do
     history = read_run(paths).history
-    if history.state is RunState.SUCCEEDED:
+    recorded = Recorded(paths)
+    more = read_trials(recorded, trials) if trials else {}
+    if more:
+        refuse_driven(paths)
+        change_run_file(paths, trials={**recorded.run_file.trials, **more})
+        recorded = Recorded(paths)
+    if history.state is RunState.SUCCEEDED and not is_extended(recorded):
         again = export_again(Recorded(paths)) if history.exports else 0
         what = f"{counted(again, 'export')} put in place again" if again else "there is nothing to do"
         click.echo(f"{paths.run_id} has succeeded: {what}", err=as_json)
@@ -127,12 +142,12 @@ def _make_again(paths: RunPaths) -> None:
     epoch = run.history.epoch
     try:
         view = RunView(run)
-        outdated = find_outdated(view)
+        outdated = {**find_outdated(view), **find_extended(view)}
         missing = find_missing(view)  # what runs again reads its inputs again
     except DielError:
         return  # whatever it is: the controller meets it too, and names the task
     if outdated:
-        said = "went on without tasks that now run again, and will run again too"
+        said = "went on without what is still to come, and will run again too"
         click.echo(f"{paths.run_id}: {_names(outdated)} {said}", err=True)
     if missing:
         said = "are gone, and others have yet to read them: these tasks run again"

@@ -1,0 +1,61 @@
+"""Which searches can be given more trials."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from diel.controller.extending import read_trials
+from diel.errors import UsageError
+from diel.results import Recorded
+from tests.searched import LOOP, MATERIALS, SEARCH, Searched, search
+
+
+def test_a_number_is_for_the_only_search_and_an_axis_can_be_named(tmp_path: Path) -> None:
+    run = Recorded(search(tmp_path).paths)
+    assert read_trials(run, ["40"]) == read_trials(run, ["trial=40"]) == {"trial": 40}
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ("5", "'trial' has 6 trials: give it more"),
+        ("many", "expected a number of trials, such as --trials 40"),
+        ("0", "expected a number of trials"),
+        ("trail=40", "no search 'trail'; did you mean 'trial'?"),
+    ],
+)
+def test_what_is_no_larger_number_of_trials_is_refused(tmp_path: Path, said: str, why: str) -> None:
+    with pytest.raises(UsageError, match=f"--trials {said}: .*{why}|--trials {said}: {why}"):
+        read_trials(Recorded(search(tmp_path).paths), [said])
+
+
+def refusal(text: str, folder: Path, reason: str = "", said: str = "40") -> str:
+    run = Searched(folder, text)
+    if reason:
+        run.about("begin", seed=1).trial(0, 0.5).score(0, 1.0)
+        run.about("closed", points=1, reason=reason, failed=False)
+    with pytest.raises(UsageError) as refused:
+        read_trials(Recorded(run.paths), [said])
+    return str(refused.value)
+
+
+def test_a_search_whose_tasks_would_change_their_numbers_is_refused(tmp_path: Path) -> None:
+    assert "over [material, trial], and more trials would change" in refusal(MATERIALS, tmp_path)
+
+
+def test_a_run_without_a_search_has_no_trials(tmp_path: Path) -> None:
+    assert "no axis of its workflow is a search" in refusal(LOOP, tmp_path)
+
+
+def test_a_search_that_met_its_goal_is_over(tmp_path: Path) -> None:
+    assert "another reason than its trials: its `until` held" in refusal(SEARCH, tmp_path, "until")
+
+
+def test_a_search_on_which_another_axis_rests_is_refused(tmp_path: Path) -> None:
+    text = SEARCH.replace(
+        "  trial:\n", "  next: {search: {trials: 2, minimize: end.v, parameters: [x]}}\n  trial:\n"
+    )
+    text = text.replace("  end:\n", "  end:\n    over: [next]\n    outputs: {v: {value: float}}\n")
+    assert "what 'trial' found has decided on 'next'" in refusal(text, tmp_path, said="trial=40")
