@@ -125,6 +125,10 @@ class RunPaths:
     def axis(self, name: str) -> Path:
         return self.axes / f"{name}.jsonl"
 
+    def earlier(self, axis: str) -> Path:
+        """What earlier runs found, as a search is told it."""
+        return self.axes / f"{axis}.earlier.json"
+
     def searcher(self, axis: str, context: Sequence[int]) -> Path:
         """What the searcher of a search knows that draws slowly: a shortcut."""
         return self.searchers / ".".join([axis, *map(str, context)])

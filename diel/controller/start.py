@@ -98,13 +98,15 @@ def create(
         from diel.controller.environment import make_environments  # here: most runs have none
 
         environments = prepared_text(make_environments(plan, runs))
-    seeds: dict[str, int] = {}
+    begins = None
     if any(axis.word == "search" for axis in plan.workflow.axes.values()):
-        from diel.project.seeds import draw_seeds  # here: most runs have no search
+        from diel.controller.warm import begin_searches  # here: most runs have no search
 
-        seeds = draw_seeds(plan.workflow, runs, anew=not manner.get("use_cache", True))
+        begins = begin_searches(plan.workflow, runs, anew=not manner.get("use_cache", True))
     paths = create_run(runs, plan.workflow.name)
     try:
+        if begins is not None:
+            begins.keep(paths)
         put(paths.workflow, document.text)
         put(paths.site, plan.site.model_dump_json(indent=1))
         run_file = RunFile(
@@ -122,7 +124,7 @@ def create(
             params_files=tuple(str(file.absolute()) for file in given.files),
             included=dict(document.included),
             templates=templates,
-            seeds=seeds,
+            seeds={} if begins is None else begins.seeds,
             **manner,
             created=time.time(),
             host=socket.gethostname(),

@@ -28,6 +28,8 @@ class Trial:
     state: TrialState = TrialState.RUNNING
     values: list[float] = field(default_factory=list)
     """One for each objective, in the search's order; empty without a score."""
+    excess: list[float] = field(default_factory=list)
+    """By how much it is beyond the bound of each constraint; what is above 0 breaks it."""
     message: str = ""
     """Why it has none."""
     lost: list[list[Any]] = field(default_factory=list)
@@ -39,16 +41,22 @@ class Trial:
     """Core time of the tasks that were stopped when it was pruned."""
 
 
+def _good(trials: Iterable[Trial]) -> list[Trial]:
+    """The complete trials that keep all constraints."""
+    complete = (trial for trial in trials if trial.state is TrialState.COMPLETE and trial.values)
+    return [trial for trial in complete if max(trial.excess, default=0.0) <= 0]
+
+
 def ranked(trials: Iterable[Trial], small: bool) -> list[Trial]:
     """The complete trials of one objective, the best first; of two equal ones, the earlier first."""
-    complete = [trial for trial in trials if trial.state is TrialState.COMPLETE and trial.values]
+    complete = _good(trials)
     sign = 1 if small else -1
     return sorted(complete, key=lambda trial: (sign * trial.values[0], trial.number))
 
 
 def front(trials: Iterable[Trial], small: Sequence[bool]) -> list[Trial]:
     """The Pareto front: the complete trials that no other dominates, by number."""
-    complete = [trial for trial in trials if trial.state is TrialState.COMPLETE and trial.values]
+    complete = _good(trials)
     costs = {
         trial.number: tuple(v if s else -v for v, s in zip(trial.values, small, strict=True))
         for trial in complete
@@ -136,6 +144,7 @@ class Course:
             return
         trial.state = TrialState(record["state"])
         trial.values = record.get("values", [])
+        trial.excess = record.get("excess", [])
         trial.message = record.get("message", "")
         trial.lost = record.get("lost", [])
         trial.core_seconds = record.get("core_seconds", 0.0)

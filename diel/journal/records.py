@@ -298,6 +298,8 @@ class JudgedRecord(CourseKey):
     number: Count
     state: Annotated[str, "a state of a trial", tuple(TrialState)]
     values: NotRequired[list[float]]
+    excess: NotRequired[list[float]]
+    """How far it is beyond the bounds of its constraints."""
     message: NotRequired[str]
     lost: NotRequired[list[list[Any]]]
     """The tasks that failed or were cancelled, as [stage, index]."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import optuna
@@ -51,6 +52,9 @@ class OptunaSearcher(Searcher):
         }
         """The values of hyperparameters that are drawn by their place in a list."""
         self._grid = grid_points(space, seed) if search.sampler.name == "grid" else None
+        self._earlier: list[optuna.trial.FrozenTrial] = []
+        self._excess: dict[int, list[float]] = {}
+        """How far trials are beyond the bounds of constraints, by their number in the study."""
         self._study = self._new_study(seed)
         self._first = deque(search.enqueue or ())
         """The points to try first that are left."""
@@ -60,12 +64,50 @@ class OptunaSearcher(Searcher):
     def _new_study(self, seed: int) -> optuna.Study:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # which samplers Optuna calls experimental is in its manual
-            return optuna.create_study(
+            study = optuna.create_study(
                 study_name=f"diel-{self.seed}",  # Hyperband draws a trial's bracket from it
-                sampler=_sampler(self.search, seed),
+                sampler=_sampler(self.search, seed, self._earlier, self._constraints),
                 pruner=_pruner(self.search),
                 directions=["minimize" if small else "maximize" for _, small in self.search.objectives],
             )
+        study.add_trials(self._earlier)
+        return study
+
+    def _constraints(self, trial: optuna.trial.FrozenTrial) -> list[float]:
+        return self._excess.get(trial.number, [0.0] * len(self.search.bounds))
+
+    def learn(self, earlier: Sequence[Mapping[str, Any]]) -> None:
+        fitting = [(one, made) for one in earlier if (made := self._frozen(one)) is not None]
+        self._earlier = [made for _, made in fitting]
+        bounded = len(self.search.bounds)
+        self._excess = {
+            number: one["excess"] for number, (one, _) in enumerate(fitting) if len(one["excess"]) == bounded
+        }
+        self._study = self._new_study(self.seed)
+
+    def _frozen(self, earlier: Mapping[str, Any]) -> optuna.trial.FrozenTrial | None:
+        """A trial of an earlier run; None if it does not lie in the space of this search."""
+        drawn: dict[str, Any] = {}
+        for name in self.space.parameters:
+            if self.space.is_drawn(name, drawn):
+                drawn[name] = earlier["hp"].get(name)
+        if drawn.keys() != earlier["hp"].keys():
+            return None
+        try:
+            spaces = {name: self._distribution(name) for name in drawn}
+            lists = {name: self._lists[name] for name in drawn}
+            params = {
+                name: drawn[name] if of is None else place_of(drawn[name], of) for name, of in lists.items()
+            }
+            system = {"constraints": tuple(earlier["excess"])} if self.search.bounds else {}
+            return optuna.trial.create_trial(
+                params=params, distributions=spaces, values=earlier["values"], system_attrs=system
+            )
+        except (ValueError, TypeError, StopIteration):
+            return None
+
+    def constrain(self, number: int, excess: list[float]) -> None:
+        self._excess[number + len(self._earlier)] = excess
 
     def ask(self) -> dict[str, Any] | None:
         if self._first:
@@ -84,7 +126,7 @@ class OptunaSearcher(Searcher):
 
     def _draw(self) -> dict[str, Any]:
         trial = self._study.ask()
-        self._running[trial.number] = trial
+        self._running[trial.number - len(self._earlier)] = trial
         drawn: dict[str, Any] = {}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -97,11 +139,17 @@ class OptunaSearcher(Searcher):
 
     def _draw_one(self, trial: optuna.Trial, name: str) -> Any:
         given, listed = self.space.parameters[name], self._lists[name]
-        if listed is not None and self._grid is not None:  # whose places are told to the study, not drawn
-            return listed[trial._suggest(name, distributions.IntDistribution(0, len(listed) - 1))]
-        if listed is not None:
-            return listed[trial._suggest(name, distributions.CategoricalDistribution(range(len(listed))))]
-        return within(given, trial._suggest(name, distribution(given)))
+        drawn = trial._suggest(name, self._distribution(name))
+        return within(given, drawn) if listed is None else listed[drawn]
+
+    def _distribution(self, name: str) -> distributions.BaseDistribution:
+        """What a hyperparameter is drawn from; its place in a list, where it has one."""
+        listed = self._lists[name]
+        if listed is None:
+            return distribution(self.space.parameters[name])
+        if self._grid is not None:  # whose places are told to the study, not drawn
+            return distributions.IntDistribution(0, len(listed) - 1)
+        return distributions.CategoricalDistribution(range(len(listed)))
 
     def report(self, number: int, step: int, value: float) -> bool:
         trial = self._running[number]
@@ -117,7 +165,7 @@ class OptunaSearcher(Searcher):
     def tell(self, number: int, state: TrialState, values: list[float]) -> None:
         self._running.pop(number, None)
         self._given_up.discard(number)
-        self._study.tell(number, values or None, STATES[state])
+        self._study.tell(number + len(self._earlier), values or None, STATES[state])
 
     def rebuild(self, course: Course) -> None:
         """Replays a course with its own trials if Optuna would have proposed others.
@@ -153,21 +201,30 @@ def distribution(given: Hyperparameter) -> distributions.BaseDistribution:
     return distributions.FloatDistribution(low, high, log=given.log, step=given.step)
 
 
-def _sampler(search: Search, seed: int) -> samplers.BaseSampler:
+def _sampler(
+    search: Search,
+    seed: int,
+    earlier: Sequence[optuna.trial.FrozenTrial],
+    constraints: Callable[[optuna.trial.FrozenTrial], Sequence[float]],
+) -> samplers.BaseSampler:
     startup, options = _some(n_startup_trials=search.startup), search.sampler.arguments
+    bounded = _some(constraints_func=constraints if search.bounds else None)
     match search.sampler.name:
         case "random" | "grid":  # a grid's points are told to the study
             return samplers.RandomSampler(seed=seed)
         case "tpe":
-            return samplers.TPESampler(seed=seed, **startup, **options)
+            return samplers.TPESampler(seed=seed, **startup, **bounded, **options)
         case "cmaes":
+            options = {**_some(source_trials=[*earlier] or None), **options}
             return samplers.CmaEsSampler(
                 seed=seed, popsize=search.population, warn_independent_sampling=False, **startup, **options
             )
         case "nsga2":
-            return samplers.NSGAIISampler(seed=seed, **_some(population_size=search.population), **options)
+            return samplers.NSGAIISampler(
+                seed=seed, **_some(population_size=search.population), **bounded, **options
+            )
         case "gp":
-            return samplers.GPSampler(seed=seed, **startup, **options)
+            return samplers.GPSampler(seed=seed, **startup, **bounded, **options)
         case "qmc":
             options = {"scramble": True, **options}
             return samplers.QMCSampler(seed=seed, warn_independent_sampling=False, **options)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import random
 import reprlib
@@ -20,7 +21,7 @@ from diel.paths import RunPaths
 from diel.project.requests import ask_stop
 from diel.project.run_file import read_run_file
 from diel.search.decider import Decider, Deciding, Unjudged
-from diel.search.drawn import Drawn
+from diel.search.memory import Memory
 from diel.search.searcher import Searcher
 from diel.search.space import space_of
 from diel.spec import Search
@@ -38,7 +39,7 @@ LISTEN = 0.02
 SHARE = 0.02
 """The most of the controller's time that looking may take."""
 FIRST = 10
-"""A search ends if so many trials at its beginning all failed, whatever it tolerates."""
+"""A search that does not say how many trials may fail ends if so many at its beginning all failed."""
 
 
 class Searching(Decider):
@@ -50,7 +51,7 @@ class Searching(Decider):
         self.search: Search = axis.axis
         self._space = space_of(self.search.parameters, run.workflow.hyperparameters, run.hyperparameters)
         self._searchers: dict[Context, Searcher] = {}
-        self._drawn: dict[Context, Drawn] = {}
+        self._memories: dict[Context, Memory] = {}
         self._live: dict[Context, set[int]] = {}
         """The trials that have not ended, by number."""
         self._failed: dict[Context, int] = {}
@@ -120,9 +121,13 @@ class Searching(Decider):
             course = self._course(context)
             # Slow: only where trials are asked for.
             kind: type[Searcher] = class_named(SEARCHERS, self.search.sampler.name, Searcher)
-            drawn = self._drawn[context] = Drawn(self._ledger.paths.searcher(self.label, context))
-            searcher, known = drawn.find(kind(self.search, self._space, course.seed), course)
-            with drawn.drawing():
+            memory = self._memories[context] = Memory(self._ledger.paths.searcher(self.label, context))
+            new = kind(self.search, self._space, course.seed)
+            if self.search.warm_start is not None:
+                told = json.loads(self._ledger.paths.earlier(self.label).read_text(encoding="utf-8"))
+                new.learn([trial for trial in told if trial["at"] == course.at])
+            searcher, known = memory.find(new, course)
+            with memory.drawing():
                 searcher.replay(course, *(known,) * (known > 0))
             self._searchers[context] = searcher
         return self._searchers[context]
@@ -138,14 +143,14 @@ class Searching(Decider):
         reason = self._reason_to_stop(context, course)
         while not reason and len(live) + len(stopping) < self.search.parallel:
             searcher = self._searcher(context)
-            with self._drawn[context].drawing():
+            with self._memories[context].drawing():
                 hp = searcher.ask()
             if hp is None:
                 reason = "all"
                 break
             number = len(course.trials)
             self._ledger.append({"event": "trial", **self._key(context), "number": number, "hp": hp})
-            self._drawn[context].keep(searcher, course)
+            self._memories[context].keep(searcher, course)
             live.add(number)
             self._open(context, number)
             reason = self._reason_to_stop(context, course)
@@ -170,12 +175,21 @@ class Searching(Decider):
     def _now(self) -> float:
         return self._epoch + time.monotonic()
 
+    def _has_good(self, context: Context) -> bool:
+        """Whether any trial has a score and keeps the constraints."""
+        trials = self._course(context).trials
+        return any(t.state is TrialState.COMPLETE and max(t.excess, default=0.0) <= 0 for t in trials)
+
     def _is_hopeless(self, context: Context) -> bool:
         failed = self._failed[context]
         if not self.search.tolerates(failed, self.axis.size):
             return True
         bad = (TrialState.FAILED, TrialState.RUNNING)
-        return failed >= FIRST and all(trial.state in bad for trial in self._course(context).trials)
+        return (
+            self.search.gives_up
+            and failed >= FIRST
+            and all(trial.state in bad for trial in self._course(context).trials)
+        )
 
     def _why_failed(self, context: Context) -> str:
         trials, failed = self._course(context).trials, self._failed[context]
@@ -187,6 +201,8 @@ class Searching(Decider):
         if not any(trial.state is TrialState.COMPLETE for trial in trials):
             first = f": the first {failed} all failed" if hopeless else ""
             return f"no trial has a score{first}{last}"
+        if not self._has_good(context):
+            return f"no trial keeps its constraints: {', '.join(self.search.constraints or ())}"
         return ""
 
     def _note(self, context: Context, point: int, stage: StageRun, index: int) -> None:
@@ -209,31 +225,34 @@ class Searching(Decider):
             self._prune(context, trial)
             return
         try:
-            values = self._scores(context, trial)
+            values = [self._number(context, trial, reference) for reference, _ in self.search.objectives]
+            excess = [
+                sign * (self._number(context, trial, reference) - bound)
+                for reference, sign, bound in self.search.bounds
+            ]
         except Unjudged as error:
             lost = self._lost(context, trial.number)
             self._tell(context, replace(trial, state=TrialState.FAILED, message=str(error), lost=lost))
             return
-        self._tell(context, replace(trial, state=TrialState.COMPLETE, values=values))
+        self._tell(context, replace(trial, state=TrialState.COMPLETE, values=values, excess=excess))
         self._look_at_until(context, trial)
 
-    def _scores(self, context: Context, trial: Trial) -> list[float]:
+    def _number(self, context: Context, trial: Trial, reference: str) -> float:
         bad = self._bad(context, trial.number)
         if bad:
             raise Unjudged(f"{', '.join(stage.task(index) for stage, index in bad)} has no result")
-        found = []
-        for reference, _ in self.search.objectives:
-            value = self._value(context, trial.number, tuple(reference.rsplit(".", 1)))
-            if isinstance(value, bool) or not isinstance(value, int | float):
-                raise Unjudged(f"{reference} is {reprlib.repr(value)}; expected a number")
-            score = as_float(value)
-            if not math.isfinite(score):
-                raise Unjudged(f"{reference} is {reprlib.repr(value)}; expected a finite number")
-            found.append(score)
-        return found
+        value = self._value(context, trial.number, tuple(reference.rsplit(".", 1)))
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise Unjudged(f"{reference} is {reprlib.repr(value)}; expected a number")
+        number = as_float(value)
+        if not math.isfinite(number):
+            raise Unjudged(f"{reference} is {reprlib.repr(value)}; expected a finite number")
+        return number
 
     def _tell(self, context: Context, ended: Trial) -> None:
         searcher = self._searcher(context)  # first: it replays what has been told so far
+        if ended.excess:
+            searcher.constrain(ended.number, ended.excess)
         searcher.tell(ended.number, ended.state, ended.values)
         record: JudgedRecord = {
             "event": "judged",
@@ -244,6 +263,7 @@ class Searching(Decider):
             "message": ended.message,
             "lost": ended.lost,
             "core_seconds": ended.core_seconds,
+            "excess": ended.excess,
         }
         self._ledger.append(record)
         self._live[context].discard(ended.number)

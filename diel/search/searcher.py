@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any, ClassVar
 
@@ -54,6 +54,12 @@ class Searcher(ABC):
     def tell(self, number: int, state: TrialState, values: list[float]) -> None:
         """Reports the end of a trial: a value for each objective, none if it did not complete."""
 
+    def learn(self, earlier: Sequence[Mapping[str, Any]]) -> None:  # noqa: B027 (most have nothing to do)
+        """What earlier runs found, before the first trial: the `hp`, `values` and `excess` of each trial."""
+
+    def constrain(self, number: int, excess: list[float]) -> None:  # noqa: B027
+        """Told before the end of a trial, if there are constraints: how far beyond their bounds it is."""
+
     def report(self, number: int, step: int, value: float) -> bool:
         """Reports an intermediate value; returns whether the trial should be pruned."""
         return False
@@ -82,6 +88,8 @@ class Searcher(ABC):
     def hear(self, trial: Trial, step: int) -> None:
         """Replays what a course says about a trial after it began."""
         if step == END:
+            if trial.excess:
+                self.constrain(trial.number, trial.excess)
             self.tell(trial.number, trial.state, trial.values)
         else:
             self.report(trial.number, step, trial.reported[step])

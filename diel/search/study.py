@@ -104,7 +104,7 @@ def frozen(trial: Trial, known: Mapping[str, Hyperparameter], reported: Mapping[
         params=params,
         distributions=distributions,
         user_attrs={**apart, **({"message": trial.message} if trial.message else {})},
-        system_attrs={},
+        system_attrs={"constraints": tuple(trial.excess)} if trial.excess else {},
         intermediate_values=dict(reported),
         trial_id=0,
     )

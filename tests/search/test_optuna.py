@@ -8,6 +8,7 @@ from typing import Any
 import optuna
 import pytest
 
+from diel.journal.axis_history import Course, Trial
 from diel.search.optuna import OptunaSearcher
 from diel.states import TrialState
 from tests.search.playing import EVERYTHING, Play, bowl, course_of, search, space
@@ -322,3 +323,51 @@ def test_a_trial_whose_failure_no_longer_counts_runs_again() -> None:
     searcher.replay(course)
     searcher.tell(0, TrialState.COMPLETE, [0.5])
     assert searcher.ask() not in play.trials
+
+
+# --- what earlier runs found ------------------------------------------------------------------------
+
+
+def test_a_sampler_learns_from_earlier_trials_that_lie_in_its_space() -> None:
+    over = space(
+        {"x": {"type": "float", "low": 0, "high": 1}, "kind": {"type": "choice", "choices": ["a", "b"]}}
+    )
+    found = search("tpe", parameters=("x", "kind"), startup=10)
+    near = [{"hp": {"x": 0.7 + 0.001 * n, "kind": "b"}, "values": [0.1], "excess": []} for n in range(10)]
+    far = [{"hp": {"x": 0.1 * n, "kind": "a"}, "values": [9.0], "excess": []} for n in range(10)]
+    odd = [
+        {"hp": {"x": 7.0, "kind": "a"}, "values": [0.0], "excess": []},
+        {"hp": {"x": 0.5}, "values": [0.0], "excess": []},
+    ]
+    searcher = OptunaSearcher(found, over, 7)
+    searcher.learn([*near, *odd, *far])
+    trials: list[Trial] = []
+    for number in range(6):
+        trials.append(Trial(number, searcher.ask() or {}, 0.0, TrialState.COMPLETE, [0.5]))
+        searcher.tell(number, TrialState.COMPLETE, [0.5])
+    assert [trial.hp["kind"] for trial in trials].count("b") >= 5
+    again = OptunaSearcher(found, over, 7)
+    again.learn([*near, *odd, *far])
+    told = [one for number in range(6) for one in ([number], [number, -1])]
+    again.replay(Course((), trials=trials, told=told))
+    assert again.ask() == searcher.ask()
+
+
+def test_a_sampler_avoids_what_breaks_a_constraint() -> None:
+    """Small is good, and below 0.6 it is forbidden."""
+    over = space({"x": {"type": "float", "low": 0, "high": 1}})
+    searchers = [
+        OptunaSearcher(search("tpe", startup=10, **more), over, 3)
+        for more in ({"constraints": ["f.y <= 0"]}, {})
+    ]
+    drawn: list[list[float]] = []
+    for searcher in searchers:
+        drawn.append([])
+        for number in range(40):
+            hp = searcher.ask()
+            assert hp is not None
+            searcher.constrain(number, [0.6 - hp["x"]])
+            searcher.tell(number, TrialState.COMPLETE, [hp["x"]])
+            drawn[-1].append(hp["x"])
+    kept, free = (sum(x >= 0.6 for x in one[10:]) for one in drawn)
+    assert kept >= 15 > 10 > free

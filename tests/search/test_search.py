@@ -243,6 +243,39 @@ def test_several_objectives_are_scored_each(workspace: Path) -> None:
     assert here.resolve("best").command == ("echo", "1", "0", "2")
 
 
+def test_the_best_trial_keeps_the_constraints_and_how_far_others_are_beyond_is_known(workspace: Path) -> None:
+    here = bench(workspace, "constraints: [f.size <= 10, f.speed >= 2]")
+    for number, (value, size, speed) in enumerate(
+        [(1, 20, 3), (2, 10, 2), (0, 5, 1), (3, 1, 9), (4, 1, 9), (5, 1, 9)]
+    ):
+        here.done("f", number, value=value, size=size, speed=speed)
+    assert [trial.excess for trial in course(here).trials[:3]] == [[10, -1], [0, 0], [-5, 1]]
+    assert here.resolve("best").command == ("echo", "2")
+    assert read_run(here.paths).history.axis("trial").courses == here.ledger.history.axis("trial").courses
+
+
+def test_a_search_in_which_every_trial_breaks_a_constraint_has_failed(workspace: Path) -> None:
+    here = bench(workspace, "constraints: [f.size <= 10]")
+    for number in range(6):
+        here.done("f", number, value=1.0, size=11)
+    assert (course(here).failed, course(here).reason) == (
+        True,
+        "no trial keeps its constraints: f.size <= 10",
+    )
+
+
+@pytest.mark.parametrize(
+    ("more", "over"), [("", True), (", failures: 11", False), (", failures: 0.9", False)]
+)
+def test_a_search_that_says_how_many_trials_may_fail_is_not_given_up_before(
+    workspace: Path, more: str, over: bool
+) -> None:
+    here = Bench(workspace, SEARCH.replace("trials: 6", "trials: 30").format(more=more))
+    for number in range(10):
+        here.fail("f", number)
+    assert course(here).over == over
+
+
 # --- what is reported on the way ------------------------------------------------------------------
 
 

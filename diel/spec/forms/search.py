@@ -1,5 +1,6 @@
 """A search: an axis whose points a sampler proposes during the run, by objectives."""
 
+import re
 from collections.abc import Iterator
 from math import prod
 from typing import Annotated, Any, ClassVar
@@ -57,6 +58,9 @@ Failures = Annotated[
 
 _NEEDS = {"cmaes": ("cmaes",), "gp": ("scipy", "torch"), "qmc": ("scipy",)}
 """Packages of samplers, besides Optuna."""
+_BOUND = re.compile(r"\s*([\w.]+)\s*(<=|>=)\s*([-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?)\s*")
+_LEARNERS = ("tpe", "gp", "cmaes")
+"""Samplers that learn from trials that they did not propose."""
 _PLANE = 2
 """The fewest numbers for CMA-ES: the covariance of a single one says nothing."""
 
@@ -87,6 +91,12 @@ class Search(SpecModel, Judged):
     enqueue: Annotated[Items[dict[Text, Json]], Field(min_length=1)] | None = optional(
         "Points to try first: values of some of the hyperparameters, or of all."
     )
+    constraints: Annotated[Items[Text], Field(min_length=1)] | None = optional(
+        "Bounds that a trial must keep to be the best: `STAGE.VALUE <= NUMBER`, or with >=."
+    )
+    warm_start: Text | None = optional(
+        "A run whose trials the sampler learns from, or `project` for the workflow's earlier runs."
+    )
     startup: int | None = optional("Random trials before the sampler learns from them.", ge=1, le=MAX_POINTS)
     population: int | None = optional("Trials of one generation (nsga2, cmaes).", ge=2, le=MAX_POINTS)
     until: Condition | None = optional("Expression over a trial's values: stop when it holds.")
@@ -102,6 +112,17 @@ class Search(SpecModel, Judged):
             for given, small in ((self.minimize, True), (self.maximize, False))
             for reference in ((given,) if isinstance(given, str) else given or ())
         )
+
+    @property
+    def bounds(self) -> tuple[tuple[str, int, float], ...]:
+        """Of each constraint STAGE.VALUE, 1 or -1, and the bound: what they give beyond it breaks it."""
+        matches = (_BOUND.fullmatch(one) for one in self.constraints or ())
+        return tuple((m[1], 1 if m[2] == "<=" else -1, float(m[3])) for m in matches if m is not None)
+
+    @property
+    def gives_up(self) -> bool:
+        """Whether it ends if all of its first trials fail: unless its file says how many may."""
+        return "failures" not in self.model_fields_set
 
     def tolerates(self, failed: int, trials: int) -> bool:
         """Whether `failed` of at most `trials` trials may fail."""
@@ -166,6 +187,8 @@ class Search(SpecModel, Judged):
                 yield (word,), given
             else:
                 yield from (((word, place), reference) for place, reference in enumerate(given or ()))
+        for place, (reference, _, _) in enumerate(self.bounds):
+            yield ("constraints", place), reference
         if self.watch is not None:
             yield ("watch",), self.watch
 
@@ -245,6 +268,13 @@ class Search(SpecModel, Judged):
         if self.enqueue is not None and (foreign or sampler == "grid"):
             why = "a grid has all its points" if sampler == "grid" else "it goes with Optuna's samplers"
             yield Flaw(f"`enqueue` means nothing here: {why}", "drop it", ("enqueue",))
+        for place, text in enumerate(self.constraints or ()):
+            if _BOUND.fullmatch(text) is None:
+                hint = "for instance constraints: [train.parameters <= 10000]"
+                yield Flaw(f"expected STAGE.VALUE <= NUMBER, found {text!r}", hint, ("constraints", place))
+        if self.warm_start is not None and sampler not in _LEARNERS and not foreign:
+            hint = f"write sampler: tpe, or drop it: {sampler} learns nothing from trials of others"
+            yield Flaw("`warm_start` goes with tpe, gp and cmaes", hint, ("warm_start",))
         if self.trials is None and self.sampler.name != "grid":
             yield Flaw("a search needs `trials`, the most that it may run", "write trials: 50")
 

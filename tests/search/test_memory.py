@@ -7,26 +7,26 @@ from typing import Any
 
 import pytest
 
-from diel.search.drawn import Drawn
+from diel.search.memory import Memory
 from diel.search.optuna import OptunaSearcher
 from tests.search.playing import EVERYTHING, Play, search, space
 
 
 @pytest.fixture
 def play(monkeypatch: pytest.MonkeyPatch) -> Play:
-    monkeypatch.setattr("diel.search.drawn.SLOW", 0.0)
+    monkeypatch.setattr("diel.search.memory.SLOW", 0.0)
     return Play(search("tpe", startup=3, pruner="median"), space(EVERYTHING))
 
 
 def keep(play: Play, path: Path, length: int) -> None:
     """After so many records, in the way of a controller that then is killed."""
-    Drawn(path).keep(play.take_over(length), play.course(length))
+    Memory(path).keep(play.take_over(length), play.course(length))
 
 
 def found(play: Play, path: Path, length: int) -> tuple[OptunaSearcher, int]:
     """What the next controller finds, which reads so many records."""
     new = OptunaSearcher(play.given, play.over, play.seed)
-    searcher, known = Drawn(path).find(new, play.course(length))
+    searcher, known = Memory(path).find(new, play.course(length))
     assert isinstance(searcher, OptunaSearcher)
     assert (searcher is new) == (known == 0)
     return searcher, known

@@ -21,7 +21,7 @@ SLOW = 0.25
 """Seconds of drawing that are worth a file."""
 
 
-class Drawn:
+class Memory:
     """The file of one course."""
 
     def __init__(self, path: Path) -> None:

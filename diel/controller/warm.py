@@ -1,0 +1,92 @@
+"""What earlier runs found, for searches with `warm_start`: found when a run is made, and kept in it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from diel.axes.adaptive import Searched
+from diel.errors import DielError, UsageError
+from diel.files import put
+from diel.paths import RunPaths
+from diel.project.runs import all_runs, find_run
+from diel.project.seeds import draw_seeds
+from diel.results import Recorded
+from diel.spec import Search, Workflow
+from diel.states import TrialState
+
+MAX_RUNS = 100
+"""How many of the newest runs of a workflow are asked."""
+MAX_TRIALS = 1000
+"""How many trials a search is told of, the newest ones: samplers take longer with each."""
+
+Earlier = dict[str, list[dict[str, Any]]]
+"""By axis: trials as `begin` of a course, hyperparameters, values, and what they break of the constraints."""
+
+
+class Begins(NamedTuple):
+    """What the searches of a new run begin with."""
+
+    seeds: dict[str, int]
+    earlier: Earlier
+
+    def keep(self, paths: RunPaths) -> None:
+        """Keeps what they are told in the run, so that whoever resumes it tells the same. Raises OSError."""
+        for label, trials in self.earlier.items():
+            paths.axes.mkdir(exist_ok=True)
+            put(paths.earlier(label), json.dumps(trials))
+
+
+def begin_searches(workflow: Workflow, runs: Path, *, anew: bool) -> Begins:
+    """Seeds of searches without one, and what those with `warm_start` are told.
+
+    Raises UsageError where a run is not there, or found nothing that a search could use.
+    """
+    found: Earlier = {}
+    for label, axis in workflow.axes.items():
+        if isinstance(axis, Search) and axis.warm_start is not None:
+            found[label] = _find_earlier(workflow, axis, axis.warm_start, runs)
+            if not found[label] and axis.warm_start != "project":
+                goals = ", ".join(reference for reference, _ in axis.objectives)
+                raise UsageError(
+                    f"axis '{label}': `warm_start`: {axis.warm_start} has no complete trial over "
+                    f"{', '.join(axis.parameters)} that was judged by {goals}"
+                )
+    return Begins(draw_seeds(workflow, runs, anew=anew), found)
+
+
+def _find_earlier(workflow: Workflow, axis: Search, name: str, runs: Path) -> list[dict[str, Any]]:
+    trials = (trial for run in _asked(workflow, name, runs) for trial in _trials(run, axis))
+    unique = {json.dumps(trial, sort_keys=True): trial for trial in trials}
+    return [*unique.values()][-MAX_TRIALS:]
+
+
+def _asked(workflow: Workflow, name: str, runs: Path) -> Iterator[Recorded]:
+    """The runs that are asked, the oldest first; of `project`, those of the same workflow."""
+    if name != "project":
+        yield Recorded(find_run(runs, name))
+        return
+    mine = [paths for paths in all_runs(runs) if paths.run_id.rpartition("-")[0] == workflow.name]
+    yield from map(Recorded, mine[-MAX_RUNS:])
+
+
+def _trials(run: Recorded, search: Search) -> Iterator[dict[str, Any]]:
+    """The complete trials of searches for the same objectives over the same hyperparameters."""
+    try:
+        axes = [axis for axis in run.adaptive.values() if isinstance(axis, Searched)]
+    except DielError:  # of another version, or damaged: who asks for it is told
+        return
+    for axis in axes:
+        if axis.axis.objectives == search.objectives and {*axis.axis.parameters} == {*search.parameters}:
+            for course in axis.history.courses.values():
+                for trial in course.trials:
+                    if trial.state is TrialState.COMPLETE:
+                        told = {
+                            "at": course.at,
+                            "hp": trial.hp,
+                            "values": trial.values,
+                            "excess": trial.excess,
+                        }
+                        yield told
