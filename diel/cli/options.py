@@ -9,6 +9,7 @@ from typing import Any, TypedDict
 
 import click
 
+from diel import files
 from diel.errors import DielError
 from diel.paths import runs_dir
 from diel.values import parse_duration
@@ -101,11 +102,18 @@ def workflow_options(
 
 
 def put(text: str | bytes, output: Path | None) -> None:
-    """Prints a text, or writes it (or a picture) to the named file. Raises DielError if that fails."""
+    """Prints a text, or writes it (or a picture) to the named file, whole or not at all.
+
+    Raises DielError if that fails.
+    """
     if output is None:
         click.echo(text)
         return
+    content = text if isinstance(text, bytes) else f"{text}\n".encode("utf-8", "replace")
     try:
-        output.write_bytes(text if isinstance(text, bytes) else f"{text}\n".encode("utf-8", "replace"))
+        if output.is_symlink() or (output.exists() and not output.is_file()):
+            output.write_bytes(content)  # /dev/stdout, a pipe: they are not to be replaced
+        else:
+            files.put(output, content, output.stat().st_mode & 0o777 if output.exists() else 0o666)
     except OSError as error:
         raise DielError(f"cannot write {output}: {error.strerror or error}") from error

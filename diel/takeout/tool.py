@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+import sqlite3
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
-from diel.errors import UsageError
+from diel.errors import DielError, UsageError
 from diel.files import filling
 from diel.results import Recorded
 
@@ -39,7 +41,7 @@ def take_out(run: Recorded, name: str, folder: Path) -> list[str]:
     """Writes a run for a tool into a directory, beside what others have there; returns what to say.
 
     Raises UsageError where the tool's library is not installed, where the run has nothing for it, and
-    where the directory has such a file already.
+    where the directory has such a file already; DielError where the disk is full.
     """
     tool = TOOLS[name]
     target = folder.absolute()
@@ -53,6 +55,21 @@ def take_out(run: Recorded, name: str, folder: Path) -> list[str]:
     except ImportError as error:
         get = f"pip install 'diel[{tool.extra}]'"
         raise UsageError(f"--to {name} needs {error.name}: {get}") from error
-    with filling(target, last=tool.file) as part:
-        said = write(run, part, target)
+    try:
+        with filling(target, last=tool.file) as part:
+            said = write(run, part, target)
+    except Exception as error:
+        if _is_full(error):
+            raise DielError(f"no room is left in {folder}: make some; nothing was written") from error
+        raise
     return [*said, f"next: {tool.next.format(folder=folder)}"]
+
+
+def _is_full(error: BaseException | None) -> bool:
+    """Whether a disk is full, by this or what caused it: libraries wrap what SQLite says."""
+    while error is not None:
+        full = isinstance(error, sqlite3.Error) and "full" in str(error)
+        if full or (isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)):
+            return True
+        error = error.__cause__ or error.__context__
+    return False

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sqlite3
 import sys
 from pathlib import Path
 
 import pytest
 
-from diel.errors import UsageError
+from diel.errors import DielError, UsageError
 from diel.results import Recorded
 from diel.takeout import TOOLS, take_out
 from tests.handmade import Handmade
@@ -42,6 +43,21 @@ def test_what_is_interrupted_leaves_nothing(
 
     monkeypatch.setattr("diel.takeout.wfformat.write", stopped)
     with pytest.raises(KeyboardInterrupt):
+        take_out(Recorded(run.paths), "wfformat", tmp_path / "out")
+    assert {path.name for path in tmp_path.iterdir()} == {"runs"}
+
+
+def test_a_full_disk_is_told_as_one_whatever_a_library_makes_of_it(
+    run: Handmade, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def filled(one: Recorded, into: Path, target: Path) -> list[str]:
+        try:
+            raise sqlite3.OperationalError("database or disk is full")
+        except sqlite3.OperationalError as error:
+            raise RuntimeError("a library's own") from error
+
+    monkeypatch.setattr("diel.takeout.wfformat.write", filled)
+    with pytest.raises(DielError, match=f"no room is left in {tmp_path}/out: make some; nothing was written"):
         take_out(Recorded(run.paths), "wfformat", tmp_path / "out")
     assert {path.name for path in tmp_path.iterdir()} == {"runs"}
 
