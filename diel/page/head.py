@@ -109,7 +109,8 @@ def left_text(seen: Seen) -> str | None:
     high = max((work + _LIKELY * math.sqrt(scatter)) / slots, _in_line(seen, most))
     rest = f", without {', '.join(unknown)}, of which nothing has ended yet" if unknown else ""
     rests = f"by the times so far, with {counted(slots, 'task')} at a time"
-    return f"Time left: {lasting(low)} to {lasting(high)}, {rests}{rest}."
+    ends = dict.fromkeys((lasting(low), lasting(high)))
+    return f"Time left: {'about ' if len(ends) == 1 else ''}{' to '.join(ends)}, {rests}{rest}."
 
 
 def _in_line(seen: Seen, times: Mapping[str, float]) -> float:

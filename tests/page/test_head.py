@@ -58,3 +58,16 @@ def test_time_left_is_not_less_than_that_of_stages_that_wait_for_each_other(run:
     least, rest = told(run)
     assert least == 102, "a task of `a`, then one of `b`; all together are 14 s for ten at a time"
     assert rest.startswith("with 10 tasks")
+
+
+def test_where_times_hardly_scatter_the_time_left_is_one_number(tmp_path: Path) -> None:
+    made = Handmade(
+        tmp_path, "axes: {n: {range: 100}}\nstages:\n  a: {over: [n], command: [x]}\n", alive=True
+    )
+    made.stage("a", 100)
+    for index in range(90):
+        made.work("done", "a", index, seconds=600.0, key="k", parts=["p", "i"])
+    made.write("queued", stage="a", tasks=[90], attempt=1)
+    made.clock = time.time()
+    told = left_text(Seen(made.work("start", "a", 90).paths))
+    assert re.match(r"Time left: about \S+, by the times so far, with 1 task at a time\.", str(told))
