@@ -31,7 +31,8 @@ def run(tmp_path: Path) -> Handmade:
 
 def told(run: Handmade) -> tuple[float, str]:
     found = re.fullmatch(
-        r"Time left: (?:(\d+)m)?(\d+)s to .*, by the times so far, (.*)\.", str(left_text(Seen(run.paths)))
+        r"Time left: (?:about )?(?:(\d+)m)?(\d+)s.*?, by the times so far, (.*)\.",
+        str(left_text(Seen(run.paths))),
     )
     assert found is not None
     return 60 * float(found[1] or 0) + float(found[2]), found[3]
