@@ -181,6 +181,92 @@ def test_a_simulation_is_kept_for_every_model_and_an_answer_for_its_own(tmp_path
     assert without.values("simulate", "y") == [0.0, 1.0, 2.0, 3.0], "no answer stands for a simulation"
 
 
+# --- audits ---------------------------------------------------------------------------------------
+
+GUESSING = (
+    HANDLER
+    + """
+    class Handler(Answering):
+        def do_GET(self):
+            self.answer("ok")
+
+        def do_POST(self):
+            (row,) = self.read()["rows"]
+            off = self.server.off if row["x"] < self.server.drifts else 5.0
+            self.answer({"prediction": [row["x"] + off], "deviation": [0.0]})
+
+    @diel.module(kind="inference")
+    def guess(context: diel.Context, off: float, drifts: int = 1000):
+        # Always sure, and off by what it is told; from one point on by far more.
+        serve_at(context, Handler, off=off, drifts=drifts)
+
+    @diel.module(kind="simulation")
+    def simulate(x: int) -> Made:
+        return {"y": float(x)}
+"""
+)
+AUDITED = """
+    axes: {x: {range: 150}}
+    stages:
+      fair: {module: "tools:guess", params: {off: 0.01}, service: SERVICE}
+      drifts: {module: "tools:guess", params: {off: 0.01, drifts: 60}, service: SERVICE}
+      good: {module: "tools:simulate", over: [x], surrogate: {service: fair, tolerance: 0.1, audit: 0.3}}
+      bad: {module: "tools:simulate", over: [x], surrogate: {service: drifts, tolerance: 0.1, audit: 0.3}}
+      sum: {command: [echo, "${{ sum(bad.y) }}"]}
+      beside: {command: [echo, "${{ sum(good.y) }}"]}
+""".replace("SERVICE", SERVICE)
+
+
+@pytest.fixture(scope="module")
+def audited(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    made = Project(tmp_path_factory.mktemp("audited")).module("tools", TYPES + GUESSING).workflow(AUDITED)
+    made.run(code=1)
+    return made
+
+
+def test_answers_are_held_to_the_tolerance_by_simulating_a_share_of_them(audited: Project) -> None:
+    found = told(audited, "good")["audit"]
+    assert 25 <= found["audited"] <= 65
+    assert found["largest_error"] == found["bound"] == pytest.approx(0.01)
+    assert found["share"] == pytest.approx(0.05 ** (1 / found["audited"]) if found["audited"] < 59 else 0.95)
+    assert (found["off"], found["suspect"]) == (False, 0)
+    run = audited.newest()
+    assert run.values("good", "simulated").count(True) == found["audited"]
+    first = run.values("good", "simulated").index(True)
+    assert "'fair' was audited by this task, and off by 0.01: it answered" in audited.diel(
+        "explain", f"good/{first}"
+    )
+
+
+def test_a_model_that_drifts_is_turned_off_and_its_run_has_not_succeeded(audited: Project) -> None:
+    found = told(audited, "bad")["audit"]
+    assert found["off"]
+    assert found["largest_error"] == 5.0
+    run = audited.newest()
+    answered = run.values("bad", "simulated").count(False)
+    assert found["suspect"] == answered > 0
+    assert all(run.values("bad", "simulated")[-20:]), "it is asked no more"
+    for said in (audited.diel("status"), audited.diel("report"), audited.diel("results", "bad.y")):
+        assert f"{answered} answers are suspect: `diel resume --recompute suspect` simulates them" in said
+        assert "% of all answers are off by at most 5" in said
+
+
+def test_what_is_suspect_is_simulated_by_resume_and_what_read_it_runs_again(audited: Project) -> None:
+    before = audited.newest()
+    beside = before.attempts("beside", 0)
+    said = audited.diel("resume", "--recompute", "suspect", "--quiet")
+    assert "will be simulated, and what read them runs again" in said
+    run = audited.newest()
+    assert run.root == before.root
+    rows = json.loads(audited.diel("results", "bad.y", "bad.simulated", "--json"))["rows"]
+    assert [row["bad.y"] for row in rows] == [float(x) for x in range(150)]
+    assert all(row["bad.simulated"] for row in rows)
+    assert audited.diel("logs", "sum").strip() == str(float(sum(range(150))))
+    assert run.attempts("beside", 0) == beside
+    assert told(audited, "bad")["audit"]["suspect"] == 0
+    assert "has no suspect result" in audited.diel("resume", "--recompute", "suspect", code=2)
+
+
 # --- what goes wrong ------------------------------------------------------------------------------
 
 WRONG = """
@@ -217,7 +303,9 @@ def test_without_its_service_a_stage_is_slower_and_never_wrong(wrong: Project) -
     assert run.values("never", "y") == [0.0, 1.0, 2.0]
     assert run.stdout("sum") == "6.0\n"
     assert run.counts("untrained") == {"skipped": 1}
-    note = "3 questions without an answer, the last: the service has ended, or never started"
+    note = (
+        "3 questions without an answer, the last: the service has ended, never started, or failed its audit"
+    )
     assert wrong.diel("status").count(note) == 2
 
 

@@ -103,6 +103,8 @@ class Question(NamedTuple):
     key: str
     """Cache key of the answer: it depends on the model too, unlike a simulation."""
     parts: tuple[str, str]
+    audited: bool = False
+    """Whether the task is simulated all the same, to see how far the answer is off."""
 
 
 class Request(NamedTuple):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from diel.journal.records import Answered, Done
     from diel.spec import Surrogate
 
-GONE = "the service has ended, or never started"
+GONE = "the service has ended, never started, or failed its audit"
 SILENT = "the service gives no uncertainty: give it several models, or the surrogate `tolerance: .inf`"
 
 
@@ -33,11 +33,16 @@ class Consulted(NamedTuple):
     """The task's result; None if it must be simulated."""
     message: str = ""
     """Why there was no usable answer, apart from its uncertainty."""
+    audited: Audited | None = None
+    """The answer to a task that is simulated all the same."""
 
     def tell(self, record: Done) -> None:
         """Adds to a task's record what its surrogate answered, and whether its result was simulated."""
         used = self.values is not None
         told: Answered = {"asked": round(self.seconds, 6), "uncertainty": self.uncertainty, "used": used}
+        if self.audited is not None and self.question is not None:
+            told["error"] = self.audited.error(record.get("values", {}))
+            told["answer"] = self.question.key
         if self.message:
             told["message"] = self.message
         record["surrogate"] = told
@@ -70,6 +75,8 @@ def ask(paths: RunPaths, work: Work, request: Request) -> Consulted:
         return Consulted(question, seconds, message=SILENT)
     if uncertainty is not None and uncertainty > surrogate.tolerance:
         return Consulted(question, seconds, told)
+    if question.audited:
+        return Consulted(question, seconds, told, audited=Audited(answer, surrogate.relative))
     return Consulted(question, seconds, told, {name: value for name, (value, _) in answer.items()})
 
 
@@ -77,6 +84,23 @@ def ask(paths: RunPaths, work: Work, request: Request) -> Consulted:
 
 Answer = Mapping[str, tuple[float, float | None]]
 """By output: its value, and its uncertainty if the answer has one."""
+
+
+class Audited(NamedTuple):
+    """An answer that is compared with what the simulation makes."""
+
+    answer: Answer
+    relative: bool
+
+    def error(self, made: Mapping[str, Any]) -> float | None:
+        """How far it is off, in the tolerance's terms: the most of several outputs; None if no number."""
+        found = []
+        for name, (value, _) in self.answer.items():
+            true = made.get(name)
+            if isinstance(true, bool) or not isinstance(true, int | float) or not math.isfinite(true):
+                return None
+            found.append(_scaled(abs(true - value), value, relative=self.relative))
+        return None if math.inf in found else max(found)
 
 
 def _read(answer: Any, outputs: Sequence[str]) -> Answer:
@@ -122,10 +146,15 @@ def _uncertainty(surrogate: Surrogate, answer: Answer) -> float | None:
     for value, deviation in answer.values():
         if deviation is None:
             return None
-        if surrogate.relative and deviation:
-            deviation = deviation / abs(value) if value else math.inf
-        found.append(deviation)
+        found.append(_scaled(deviation, value, relative=surrogate.relative))
     return max(found)
+
+
+def _scaled(deviation: float, value: float, *, relative: bool) -> float:
+    """A deviation from an answered value, in the tolerance's terms."""
+    if not relative or not deviation:
+        return deviation
+    return deviation / abs(value) if value else math.inf
 
 
 def _check(work: Work, answer: Answer) -> None:

@@ -75,28 +75,43 @@ def _lost(run: Recorded, readers: Readers, axes: set[Place], name: str) -> list[
     return sorted(found)
 
 
-def find_outdated(view: RunView) -> Again:
-    """The tasks whose results no longer count once the run is resumed, by stage, with their attempts.
+def find_suspect(view: RunView) -> Again:
+    """The tasks whose result is an answer that audits speak against, by stage, with their attempts.
+
+    They have no result any more in `view`.
+    """
+    found = {}
+    for name, stage in view.stages.items():
+        if indices := stage.history.suspect():
+            found[name] = {index: stage.history.result_attempt(index) for index in indices}
+            for index, attempt in found[name].items():
+                stage.history.lose(index, attempt)
+    return found
+
+
+def find_outdated(view: RunView, remade: Again) -> Again:
+    """The tasks whose results no longer count once the run is resumed, by stage, with their attempts: those
+    to be `remade` are among them.
 
     They have no result any more in `view`. Left as they are: the tasks of searches and loops, whose decisions
     hold for the whole run, and those of which an axis is made, whose points do.
     """
-    if all(link.edge.min_success == 1 for link in view.links):
+    if not remade and all(link.edge.min_success == 1 for link in view.links):
         return {}
-    outdated = _Outdated(view)
+    outdated = _Outdated(view, remade)
     for name in view.run.graph.order:
         outdated.look_at(view.stages[name])
     return outdated.found
 
 
 class _Outdated:
-    def __init__(self, view: RunView) -> None:
+    def __init__(self, view: RunView, remade: Again) -> None:
         self._view = view
         self._lasting = {link.edge.upstream for link in view.links if link.edge.axis is not None}
-        self._changes: dict[str, set[int]] = {name: set() for name in view.stages}
+        self._changes = {name: set(remade.get(name, ())) for name in view.stages}
         """The tasks that are tried again, or made again."""
         self._known: dict[tuple[int, Group], tuple[bool, bool]] = {}
-        self.found: dict[str, dict[int, int]] = {}
+        self.found = {name: dict(tasks) for name, tasks in remade.items()}
 
     def look_at(self, stage: StageRun) -> None:
         links = [link for link in self._view.into(stage.name) if _reads(link)]

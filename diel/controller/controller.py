@@ -425,8 +425,8 @@ class Controller:
         counts = [stage.history.counts() for stage in self._stages.runs.values()]
         may_have_failed = self._stages.adaptive or any(count["failed"] for count in counts)
         failed = may_have_failed and has_failed(self._stages, self._ledger)
-        unwritten = self._exporter is not None and self._exporter.failures
+        flawed = self.history.is_doubted() or (self._exporter is not None and self._exporter.failures)
         stages = self._stages.runs.values()
-        if failed or unwritten or any(stage.void or stage.history.held for stage in stages):
+        if failed or flawed or any(stage.void or stage.history.held for stage in stages):
             return RunState.FAILED
         return RunState.CANCELLED if any(c["cancelled"] for c in counts) else RunState.SUCCEEDED

@@ -243,7 +243,7 @@ class Finder:
         carry(found, record)
         if "origin" in found:
             record["origin"] = found["origin"]
-        tell_cached(record, found, stage.spec)
+        tell_cached(record, found, stage.spec, question)
         if stage.adaptive and found["event"] == "done":  # where the metrics are that a pruner reads
             record["origin"] = [found["index"], found["attempt"]]
         offset = self._ledger.append(record)

@@ -20,4 +20,7 @@ def asked_lines(run: Recorded, stage: str, record: Result | None) -> list[str]:
         return [f"it was simulated, because '{surrogate.service}' gave no answer: {answer['message']}"]
     doubt = "" if answer["uncertainty"] is None else f" with an uncertainty of {answer['uncertainty']:.3g}"
     did = "answered" if answer["used"] else "was too unsure, so it was simulated: it answered"
+    if "error" in answer:
+        off = "more than a number can say" if answer["error"] is None else f"{answer['error']:.3g}"
+        did = f"was audited by this task, and off by {off}: it answered"
     return [f"'{surrogate.service}' {did}{doubt}; the tolerance is {surrogate.tolerance:.3g}"]

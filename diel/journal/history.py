@@ -26,7 +26,7 @@ from diel.states import RunState, TaskState
 if TYPE_CHECKING:
     from diel.journal import records
 
-VERSION = 8
+VERSION = 9
 """The version of a snapshot's form: one of another version is ignored."""
 MAX_FAILURES = 1000
 """The most failures to keep with their messages; the rest are counted."""
@@ -156,6 +156,10 @@ class History:
     def asks_first(self) -> bool:
         """Whether tasks of a stage ask before they run."""
         return any(stage.surrogate is not None for stage in self.stages.values())
+
+    def is_doubted(self) -> bool:
+        """Whether results are answers that audits speak against."""
+        return any(stage.suspect() for stage in self.stages.values())
 
     def is_held(self) -> bool:
         """Whether a stage was given up before all its tasks were tried."""

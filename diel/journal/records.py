@@ -136,6 +136,8 @@ class TaughtBy(TypedDict):
     service: str
     training: list[str]
     simulations: list[str]
+    tolerance: NotRequired[float]
+    """What its answers are held to, if they are audited."""
 
 
 class StageRecord(_Stamped):
@@ -409,6 +411,10 @@ class Answered(TypedDict):
     used: bool
     uncertainty: NotRequired[float | None]
     message: NotRequired[str]
+    error: NotRequired[float | None]
+    """How far the answer was off, of a task that was audited; None if that is no number."""
+    answer: NotRequired[str]
+    """The key of that answer."""
 
 
 class Made(TypedDict, total=False):

@@ -70,13 +70,17 @@ def _load(paths: RunPaths) -> Reader | None:
 
 def _stage(packed: dict[str, Any]) -> StageHistory:
     for name in ("states", "left_out"):
-        packed[name] = bytearray(zlib.decompress(base64.b64decode(packed[name])))
+        packed[name] = _bytes(packed[name])
     for name in ("under_way", "attempts", "committed", "gone", "fenced", "resources", "tolerated"):
         packed[name] = {int(index): value for index, value in packed.get(name, {}).items()}
     under_way = {index: _attempt(attempt) for index, attempt in packed["under_way"].items()}
     dropped = {output: set(spread(tasks)) for output, tasks in packed.get("dropped", {}).items()}
-    packed["surrogate"] = unpacked(known) if (known := packed.get("surrogate")) else None
+    packed["surrogate"] = unpacked(known, _bytes) if (known := packed.get("surrogate")) else None
     return StageHistory(**{**packed, "under_way": under_way, "dropped": dropped})
+
+
+def _bytes(packed: str) -> bytearray:
+    return bytearray(zlib.decompress(base64.b64decode(packed)))
 
 
 def _attempt(packed: dict[str, Any]) -> Attempt:

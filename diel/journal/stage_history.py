@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import compress, count
 from typing import TYPE_CHECKING, Any
 
-from diel.journal.surrogate import SurrogateHistory
+from diel.journal.surrogate import SurrogateHistory, forget, suspect
 from diel.states import TaskState
 
 if TYPE_CHECKING:
@@ -162,16 +162,24 @@ class StageHistory:
         self.fenced[index] = max(attempt, self.fenced.get(index, 0))
         self.count_attempt(index, attempt)
         if self.state(index) == TaskState.DONE and self.result_attempt(index) <= attempt:
-            self.set(index, TaskState.WAITING)
+            self._unmake(index)
 
     def lose(self, index: int, attempt: int) -> None:
         """No result up to an attempt counts any longer: the task must run again, as a later attempt."""
         self.gone[index] = max(attempt, self.gone.get(index, 0))
         self.attempts[index] = max(attempt, self.attempts.get(index, 0))
         if self.state(index).good and self.result_attempt(index) <= attempt:
-            self.set(index, TaskState.WAITING)
+            self._unmake(index)
             for tasks in self.dropped.values():
                 tasks.discard(index)
+
+    def _unmake(self, index: int) -> None:
+        self.set(index, TaskState.WAITING)
+        forget(self.surrogate, index)
+
+    def suspect(self) -> list[int]:
+        """The tasks whose result is an answer that audits speak against."""
+        return suspect(self.surrogate)
 
     def leave_out(self, index: int, reason: str) -> None:
         """Notes why a task was skipped, if that is not a failure."""

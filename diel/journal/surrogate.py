@@ -2,11 +2,50 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+import math
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from diel.journal.records import Result, StageRecord
+
+CONFIDENCE = 0.95
+SHARE = 0.95
+"""The share of all answers that a bound is for, once enough were audited."""
+
+
+class Bound(NamedTuple):
+    """At least this share of all answers is off by at most `error`, with a confidence of 95 %."""
+
+    error: float
+    share: float
+
+
+def bound_of(errors: Collection[float]) -> Bound:
+    """The bound that audited errors give for all answers, whatever their distribution.
+
+    The largest of n is above a share p of all with probability 1 - pⁿ, which is enough for p = 0.95 from
+    n = 59 on; before, p is smaller. Of more, the j largest are left out as long as
+    Σᵢ₌₀ʲ C(n, i) (1 - p)ⁱ pⁿ⁻ⁱ ≤ 0.05 (S. S. Wilks, Determination of Sample Sizes for Setting Tolerance
+    Limits, Ann. Math. Statist. 12, 91, 1941, equation 3 for one limit).
+    """
+    count = len(errors)
+    if not count:
+        return Bound(math.inf, 0.0)
+    share = min(SHARE, (1 - CONFIDENCE) ** (1 / count))
+    left_out = -1
+    total = _binomial(count, 0)
+    while total <= 1 - CONFIDENCE:
+        left_out += 1
+        total += _binomial(count, left_out + 1)
+    return Bound(sorted(errors)[count - 1 - max(0, left_out)], share)
+
+
+def _binomial(count: int, above: int) -> float:
+    """The probability that so many of so many are beyond the share."""
+    ways = math.lgamma(count + 1) - math.lgamma(above + 1) - math.lgamma(count - above + 1)
+    return math.exp(ways + above * math.log(1 - SHARE) + (count - above) * math.log(SHARE))
 
 
 @dataclass(slots=True)
@@ -18,10 +57,16 @@ class SurrogateHistory:
     """Stages that train its model."""
     simulations: tuple[str, ...] = ()
     """Stages that simulate the same, whose results the model learned too."""
-    answered: int = 0
-    """Tasks whose result the surrogate answered."""
+    tolerance: float | None = None
+    """What audited answers are held to; None if none are audited."""
+    answers: bytearray = field(default_factory=bytearray)
+    """A byte for each task: 1 if its result is an answer; short if the rest is 0."""
+    errors: dict[int, float] = field(default_factory=dict)
+    """By task, how far the answer was off that was audited."""
+    is_off: bool = False
+    """Whether audits found more than the tolerance: nobody is asked any more, and its answers are suspect."""
     answered_seconds: float = 0.0
-    """Their whole run time."""
+    """Run time of all tasks that were answered."""
     simulated: int = 0
     simulated_seconds: float = 0.0
     """Without the time of asking."""
@@ -32,32 +77,63 @@ class SurrogateHistory:
     message: str = ""
     """Why the last of them had none."""
 
+    @property
+    def answered(self) -> int:
+        """Tasks whose result the surrogate answered."""
+        return self.answers.count(1)
+
+    def judge(self) -> None:
+        """Turns it off if what audits found is beyond the tolerance."""
+        held = self.tolerance is not None and bool(self.errors)
+        self.is_off = held and bound_of(self.errors.values()).error > (self.tolerance or 0.0)
+
 
 def knowing(known: SurrogateHistory | None, record: StageRecord) -> SurrogateHistory:
     """With what the controller says about the workflow."""
     found, facts = known or SurrogateHistory(), record["surrogate"]
-    found.service = facts["service"]
+    found.service, found.tolerance = facts["service"], facts.get("tolerance")
     found.training, found.simulations = tuple(facts["training"]), tuple(facts["simulations"])
+    found.judge()
     return found
 
 
 def counting(known: SurrogateHistory | None, record: Result) -> SurrogateHistory:
     """With another task's result."""
     found, answer, seconds = known or SurrogateHistory(), record["surrogate"], record.get("seconds", 0.0)
+    index = record["index"]
     if answer["used"]:
-        found.answered += 1
+        found.answers.extend(bytes(max(0, index + 1 - len(found.answers))))
+        found.answers[index] = 1
         found.answered_seconds += seconds
     else:
         found.simulated += 1
         found.simulated_seconds += max(0.0, seconds - answer["asked"])
         found.vain_seconds += answer["asked"]
+    if "error" in answer:
+        found.errors[index] = math.inf if answer["error"] is None else answer["error"]
+        found.judge()
     if answer.get("message"):
         found.unanswered += 1
         found.message = answer["message"]
     return found
 
 
-def unpacked(packed: dict[str, Any]) -> SurrogateHistory:
-    """From the fields of a snapshot."""
+def forget(known: SurrogateHistory | None, index: int) -> None:
+    """The result of a task no longer counts; what its audit found does."""
+    if known is not None and index < len(known.answers):
+        known.answers[index] = 0
+
+
+def suspect(known: SurrogateHistory | None) -> list[int]:
+    """The tasks whose result is an answer that audits speak against."""
+    if known is None or not known.is_off:
+        return []
+    return [index for index, answered in enumerate(known.answers) if answered]
+
+
+def unpacked(packed: dict[str, Any], unpack: Callable[[str], bytearray]) -> SurrogateHistory:
+    """From the fields of a snapshot; `unpack` gives the bytes of one."""
     lists = {name: tuple(packed[name]) for name in ("training", "simulations")}
-    return SurrogateHistory(**{**packed, **lists})
+    errors = {int(index): error for index, error in packed["errors"].items()}
+    answers = unpack(packed["answers"])
+    return SurrogateHistory(**{**packed, **lists, "errors": errors, "answers": answers})

@@ -14,6 +14,7 @@ from diel.errors import UsageError, counted, did_you_mean
 from diel.results.picked import picked_tasks, tasks_at
 from diel.results.recorded import Recorded
 from diel.states import TaskState
+from diel.status.surrogate import audited
 from diel.status.tasks import count_text
 from diel.table import Listing
 from diel.tasks.results import output_of, outputs_of
@@ -57,7 +58,11 @@ def make_table(
     made = (f"{stage}.{output}" for stage, output in columns)
     names = (*parameters, *(f"hp.{name}" for name in searched), *made)
     notes = {
-        stage: [*_missing(run, stage, len(records[stage])), *_dropped(run, stage, columns)]
+        stage: [
+            *_missing(run, stage, len(records[stage])),
+            *_dropped(run, stage, columns),
+            *audited(run.history, stage),
+        ]
         for stage in stages
     }
     return Listing(names, rows, {stage: "; ".join(texts) for stage, texts in notes.items() if texts})

@@ -2,15 +2,44 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from diel.errors import counted
 from diel.journal.history import History
 from diel.journal.stage_history import StageHistory
-from diel.journal.surrogate import SurrogateHistory
+from diel.journal.surrogate import CONFIDENCE, Bound, SurrogateHistory, bound_of
 from diel.states import TaskState
 from diel.status.columns import LINE, markdown_table, paint, plain, printable, shorten
+
+
+class Audit(NamedTuple):
+    """What the answers are worth that were compared with a simulation, in the tolerance's terms."""
+
+    tolerance: float
+    audited: int
+    mean: float
+    largest: float
+    bound: Bound
+    """What holds for all answers of the run, those that were not audited too."""
+    suspect: int
+    """Results that are answers, if the bound is above the tolerance: the surrogate is off."""
+    is_off: bool
+
+    def document(self) -> dict[str, Any]:
+        """For `status --json`; a figure is null where an answer was off by no number."""
+        return {
+            "tolerance": _finite(self.tolerance),
+            "audited": self.audited,
+            "mean_error": _finite(self.mean),
+            "largest_error": _finite(self.largest),
+            "bound": _finite(self.bound.error),
+            "share": _rounded(self.bound.share),
+            "confidence": CONFIDENCE,
+            "off": self.is_off,
+            "suspect": self.suspect,
+        }
 
 
 class SurrogateStatus(NamedTuple):
@@ -41,6 +70,8 @@ class SurrogateStatus(NamedTuple):
     """Questions without a usable answer."""
     message: str = ""
     """Why the last of them had none."""
+    audit: Audit | None = None
+    """None without `audit`."""
 
     @property
     def speedup(self) -> float | None:
@@ -70,6 +101,7 @@ class SurrogateStatus(NamedTuple):
             "simulations": list(self.simulations),
             "unanswered": self.unanswered,
             "message": self.message,
+            **({} if self.audit is None else {"audit": self.audit.document()}),
         }
 
 
@@ -95,7 +127,15 @@ def surrogate_of(history: History, known: SurrogateHistory) -> SurrogateStatus:
         simulations=known.simulations,
         unanswered=known.unanswered,
         message=known.message,
+        audit=None if known.tolerance is None else _audit_of(known, known.tolerance),
     )
+
+
+def _audit_of(known: SurrogateHistory, tolerance: float) -> Audit:
+    errors = list(known.errors.values())
+    mean, largest = (sum(errors) / len(errors), max(errors)) if errors else (math.nan, math.nan)
+    suspect = known.answered if known.is_off else 0
+    return Audit(tolerance, len(errors), mean, largest, bound_of(errors), suspect, known.is_off)
 
 
 def surrogates_of(history: History) -> dict[str, SurrogateStatus]:
@@ -106,6 +146,10 @@ def surrogates_of(history: History) -> dict[str, SurrogateStatus]:
 
 def _seconds(stage: StageHistory) -> float:
     return stage.seconds + stage.cached_seconds
+
+
+def _finite(value: float) -> float | None:
+    return _rounded(value) if math.isfinite(value) else None
 
 
 def _rounded(value: float | None) -> float | None:
@@ -121,6 +165,7 @@ def surrogate_lines(surrogates: Mapping[str, SurrogateStatus]) -> list[str]:
     for name, surrogate in surrogates.items():
         measured = ", ".join(f"{term} {value}" for term, value in terms(surrogate).items())
         lines += [f"surrogate of {name}: {answered_text(surrogate)}", paint(f"  {measured}", dim=True)]
+        lines += [f"  {text}" for text in audit_texts(surrogate)]
         if wrong := trouble(surrogate):
             lines.append(f"  {shorten(printable(wrong), LINE)}")
     return lines
@@ -152,6 +197,38 @@ def _time(seconds: float | None) -> str:
     return f"{seconds:.3g} s" if seconds >= 1 else f"{1000 * seconds:.3g} ms"
 
 
+def audit_texts(surrogate: SurrogateStatus) -> list[str]:
+    """What audits found, what follows for all answers, and what to do if that is too much."""
+    audit = surrogate.audit
+    if audit is None:
+        return []
+    if not audit.audited:
+        return ["no answer was audited yet: nothing is known of their error"]
+    of = f"{audit.audited:,} of {surrogate.answered + audit.audited:,} answers"
+    said = [f"audited {of}: off by {_error(audit.mean)} in the mean, by {_error(audit.largest)} at most"]
+    if surrogate.answered:
+        share = f"at least {math.floor(1000 * audit.bound.share) / 10:g} % of all answers"
+        said.append(
+            f"with {CONFIDENCE:.0%} confidence, {share} are off by at most {_error(audit.bound.error)}"
+        )
+    if audit.is_off:
+        off = f"that is above the tolerance {audit.tolerance:.3g}: it is asked no more"
+        are = "answer is" if audit.suspect == 1 else "answers are"
+        what = f", and {audit.suspect:,} {are} suspect: `diel resume --recompute suspect` simulates them"
+        said.append(f"{off}{what}" if audit.suspect else off)
+    return said
+
+
+def audited(history: History, stage: str) -> list[str]:
+    """What audits say of a stage's results, if some of them are answers."""
+    known = history.stage(stage).surrogate
+    return [] if known is None or not known.answered else audit_texts(surrogate_of(history, known))
+
+
+def _error(value: float) -> str:
+    return f"{value:.3g}" if math.isfinite(value) else "more than a number can say"
+
+
 def trouble(surrogate: SurrogateStatus) -> str:
     """What to say about questions without an answer; nothing if all had one."""
     if not surrogate.unanswered:
@@ -165,6 +242,7 @@ def surrogate_report(found: Mapping[str, SurrogateStatus]) -> Iterator[str]:
     yield ""
     for name, surrogate in found.items():
         yield f"- {name}: {plain(answered_text(surrogate))}"
+        yield from (f"- {name}: {plain(text)}" for text in audit_texts(surrogate))
         if wrong := trouble(surrogate):
             yield f"- {name}: {shorten(plain(wrong), LINE)}"
     yield ""

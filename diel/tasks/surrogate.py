@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from diel.journal import records
 
 _NUMBERS = (int, float)
+NOT_ANSWERED = {"timeout", "audit", "seed"}
+"""Keys of a surrogate on which its answers do not depend."""
 Asking = Callable[[int, Mapping[str, Any], str, tuple[str, str]], Question | None]
 """Makes the question of a task from its index, its parameters by name, its key and that key's parts."""
 
@@ -53,16 +55,25 @@ def _question(
 ) -> Question | None:
     """What a task asks; None if nobody will answer."""
     group = link.group_of_downstream(index)
-    if link.is_spared(group):
+    past = link.down.history.surrogate
+    if link.is_spared(group) or (past is not None and past.is_off):
         return None
     try:
         model = link.key(group)
     except (ExpressionError, MissingInput, ModuleError):
         return None
-    given = digest_of([model, surrogate.model_dump(exclude={"timeout"})])
+    given = digest_of([model, surrogate.model_dump(exclude=NOT_ANSWERED)])
+    answer = digest_of([key, given])
     row = {name: known[name] for name in surrogate.inputs or known if type(known.get(name)) in _NUMBERS}
     replicas = tuple(link.replicas(group))
-    return Question(row, replicas, digest_of([key, given]), (parts[0], digest_of([parts[1], given])[:16]))
+    both = parts[0], digest_of([parts[1], given])[:16]
+    return Question(row, replicas, answer, both, audited=_is_drawn(surrogate, answer))
+
+
+def _is_drawn(surrogate: Surrogate, answer: str) -> bool:
+    """Whether an answer is audited: the seed and the answer's key say, in whatever order tasks run."""
+    drawn = int(digest_of([surrogate.seed, answer])[:13], 16) / 16**13
+    return surrogate.audit is not None and drawn < surrogate.audit
 
 
 def name_teachers(record: records.StageRecord, graph: StageGraph, kinds: Mapping[str, str]) -> None:
@@ -73,11 +84,19 @@ def name_teachers(record: records.StageRecord, graph: StageGraph, kinds: Mapping
         training = [name for name in found.names if kinds[name] == "training"]
         simulations = list(found.simulations)
         record["surrogate"] = {"service": surrogate.service, "training": training, "simulations": simulations}
+        if surrogate.audit is not None:
+            record["surrogate"]["tolerance"] = surrogate.tolerance
 
 
-def tell_cached(record: records.Cached, found: records.Result, stage: Stage) -> None:
-    """Adds what the surrogate answered for an earlier result; a run without one simulated without asking."""
+def tell_cached(record: records.Cached, found: records.Result, stage: Stage, asked: Question | None) -> None:
+    """Adds what the surrogate answered for an earlier result; a run without one simulated without asking.
+
+    What an audit found then counts now if the same model would answer.
+    """
     if stage.surrogate is not None:
         record["values"] = {SIMULATED: True, **record.get("values", {})}
         unasked: records.Answered = {"asked": 0.0, "used": False}
-        record["surrogate"] = found.get("surrogate", unasked)
+        told = found.get("surrogate", unasked).copy()
+        if asked is None or told.get("answer") != asked.key or stage.surrogate.audit is None:
+            told.pop("error", None)
+        record["surrogate"] = told

@@ -66,11 +66,13 @@ def asking(server: Any, tmp_path: Path) -> Asking:
     url = f"http://127.0.0.1:{server.server_port}"
     write_endpoint(endpoint_file(paths, "serve", 0), Endpoint("ready", url, 1))
 
-    def given(answer: Any, tolerance: float = 0.1, *, promises: Any = None, **more: Any) -> Consulted:
+    def given(
+        answer: Any, tolerance: float = 0.1, *, promises: Any = None, audited: bool = False, **more: Any
+    ) -> Consulted:
         server.answer = (answer if isinstance(answer, str) else json.dumps(answer)).encode()
         told = {"service": "serve", "tolerance": tolerance, "outputs": ("y",), "timeout": "1s", **more}
         work = Work(**WORK, surrogate=Surrogate(**told), promises=promises or {})
-        question = Question({"x": 1.5}, (0,), "k", ("p", "i"))
+        question = Question({"x": 1.5}, (0,), "k", ("p", "i"), audited)
         return ask(paths, work, Request(0, 1, "key", ("a", "b"), {}, {}, None, {}, {}, question=question))
 
     return given
@@ -182,3 +184,41 @@ def test_a_record_says_what_was_asked_and_whether_it_was_used(asking: Asking) ->
 def test_an_answer_that_breaks_the_outputs_contract_is_simulated(asking: Asking) -> None:
     promises = {"y": Output(value="float", finite=True)}
     assert asking(answer(2.0, 0.0), promises=promises).values == {"y": 2.0}
+
+
+@pytest.mark.parametrize(
+    ("made", "relative", "error"),
+    [
+        ({"y": 2.25}, False, 0.25),
+        ({"y": 1.0}, True, 0.5),
+        ({"y": 2}, False, 0.0),
+        ({"y": math.nan}, False, None),
+        ({"y": "2"}, False, None),
+        ({}, False, None),
+    ],
+)
+def test_an_audited_task_is_simulated_and_its_record_says_how_far_the_answer_was_off(
+    asking: Asking, made: dict[str, Any], relative: bool, error: float | None
+) -> None:
+    asked = asking(answer(2.0, 0.01), audited=True, relative=relative)
+    assert asked.values is None
+    record: dict[str, Any] = {"key": "key", "parts": ("a", "b"), "values": made}
+    asked.tell(as_record(record))
+    assert record["key"] == "key"
+    assert record["values"] == {**made, "simulated": True}
+    assert (record["surrogate"]["error"], record["surrogate"]["answer"]) == (error, "k")
+
+
+def test_of_several_outputs_the_most_that_an_answer_was_off_counts(asking: Asking) -> None:
+    both = answer({"y": 2.0, "z": 3.0}, {"y": 0.01, "z": 0.02})
+    asked = asking(both, audited=True, outputs=("y", "z"))
+    record: dict[str, Any] = {"values": {"y": 2.5, "z": 3.25}}
+    asked.tell(as_record(record))
+    assert record["surrogate"]["error"] == 0.5
+
+
+def test_an_answer_that_is_too_unsure_is_not_audited(asking: Asking) -> None:
+    asked = asking(answer(2.0, 0.2), audited=True)
+    record: dict[str, Any] = {"values": {"y": 2.5}}
+    asked.tell(as_record(record))
+    assert "error" not in record["surrogate"]

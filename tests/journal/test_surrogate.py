@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import math
+import random
+from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from diel.journal.history import History
-from diel.journal.surrogate import SurrogateHistory
+from diel.journal.surrogate import SurrogateHistory, bound_of
 from tests.record import as_record
 
 FACTS = {"service": "serve", "training": ["train"], "simulations": ["begin"]}
@@ -42,3 +47,75 @@ def test_a_result_counts_once_whatever_was_known_before_it() -> None:
     answer = done(0, 0.5, asked=0.5, used=True)
     facts = {"event": "stage", "stage": "s", "kind": "simulation", "total": 3, "surrogate": FACTS}
     assert fold(answer, facts, answer) == fold(facts, answer)
+
+
+AUDITED = {
+    "event": "stage",
+    "stage": "s",
+    "kind": "simulation",
+    "total": 9,
+    "surrogate": {**FACTS, "tolerance": 0.5},
+}
+
+
+def audited(index: int, error: float | None) -> dict[str, Any]:
+    return done(index, 1.0, asked=0.1, used=False, error=error, answer="k")
+
+
+@pytest.mark.parametrize(("errors", "off"), [([0.1, 0.5], False), ([0.1, 0.6], True), ([None], True)])
+def test_audits_beyond_the_tolerance_turn_it_off_in_whatever_order(
+    errors: list[float | None], off: bool
+) -> None:
+    records = [AUDITED, *(audited(index, error) for index, error in enumerate(errors))]
+    for order in (records, records[::-1]):
+        assert fold(*order).is_off == off
+
+
+def test_an_answer_that_is_made_anew_is_one_no_more_and_its_audits_stay() -> None:
+    answer = done(0, 0.1, asked=0.1, used=True)
+    gone = {"event": "gone", "stage": "s", "tasks": [[0, 1]]}
+    again = {**done(0, 2.0, asked=0.0, used=False), "attempt": 2}
+    records = [AUDITED, answer, audited(1, 0.7), gone, again]
+    for order in (records, [AUDITED, gone, again, audited(1, 0.7), answer]):
+        found = fold(*order)
+        assert (found.answered, found.simulated, found.is_off) == (0, 2, True)
+
+
+# --- the bound ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("count", "share"), [(1, 0.05), (10, 0.741134), (58, 0.949659), (59, 0.95), (5000, 0.95)]
+)
+def test_few_audits_speak_for_a_smaller_share_of_the_answers(count: int, share: float) -> None:
+    assert bound_of([1.0] * count).share == pytest.approx(share, abs=1e-5)
+
+
+@pytest.mark.parametrize(("count", "left_out"), [(59, 0), (92, 0), (93, 1), (124, 2), (100_000, 4886)])
+def test_of_many_audits_the_largest_errors_are_left_out(count: int, left_out: int) -> None:
+    """Wilks's numbers: 59, 93 and 124 are the fewest of which none, one and two can be."""
+    assert bound_of(range(count)).error == count - 1 - left_out
+
+
+def test_without_an_audit_nothing_is_bounded() -> None:
+    assert bound_of([]) == (math.inf, 0.0)
+
+
+DRAWS: dict[str, Callable[[random.Random], float]] = {
+    "gauss": lambda chance: abs(chance.gauss(0, 1)),
+    "pareto": lambda chance: chance.paretovariate(0.5),
+    "rarely": lambda chance: 100.0 if chance.random() < 0.06 else 0.01 * chance.random(),
+}
+
+
+@pytest.mark.parametrize("share", [0.03, 0.2, 0.6])
+@pytest.mark.parametrize("draw", DRAWS)
+def test_the_bound_holds_for_all_answers_in_nine_of_ten_trials(draw: str, share: float) -> None:
+    """Of 100 runs with 500 answers each; it is made to hold in 95 of 100, of whatever distribution."""
+    held = 0
+    for seed in range(100):
+        chance = random.Random(seed)
+        errors = [DRAWS[draw](chance) for _ in range(500)]
+        bound = bound_of([error for error in errors if chance.random() < share])
+        held += sum(error <= bound.error for error in errors) >= bound.share * len(errors)
+    assert held >= 90

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from diel.attempt.bundle import Question
 from diel.spec import Stage
 from diel.tasks.surrogate import tell_cached
 from diel.terms import SIMULATED
@@ -61,8 +62,53 @@ def test_status_learns_who_taught_a_surrogate_from_its_stages_record(tmp_path: P
 def test_a_result_of_a_run_without_a_surrogate_was_simulated_unasked() -> None:
     spec: dict[str, Any] = {"command": ["x"], "surrogate": {"service": "serve", "tolerance": 1}}
     record: Any = {"event": "cached"}
-    tell_cached(record, as_record({"values": {"y": 1.0}}), Stage.model_validate(spec))
+    tell_cached(record, as_record({"values": {"y": 1.0}}), Stage.model_validate(spec), None)
     assert (record["values"][SIMULATED], record["surrogate"]) == (True, {"asked": 0.0, "used": False})
     plain: Any = {"event": "cached"}
-    tell_cached(plain, as_record({}), Stage.model_validate({"command": ["x"]}))
+    tell_cached(plain, as_record({}), Stage.model_validate({"command": ["x"]}), None)
     assert plain == {"event": "cached"}
+
+
+# --- audits ---------------------------------------------------------------------------------------
+
+MANY = (
+    FLOW.replace("[1.5, 2.5]", "{linspace: [0, 1, 400]}")
+    .replace("x: {values: {", "x: {")
+    .replace("}}, name", "}, name")
+)
+
+
+def drawn(folder: Path, audit: str) -> list[int]:
+    folder.mkdir()
+    bench = Bench(folder, MANY.replace("TOLERANCE", f"0.5, audit: {audit}"))
+    bench.done("train", model=1)
+    questions = [bench.resolve("sim", index).question for index in range(400)]
+    return [index for index, question in enumerate(questions) if question is not None and question.audited]
+
+
+def test_the_seed_draws_a_share_of_the_tasks_to_be_audited(tmp_path: Path) -> None:
+    tenth = drawn(tmp_path / "a", "0.1")
+    assert 20 <= len(tenth) <= 60
+    assert drawn(tmp_path / "b", "0.1") == tenth
+    assert drawn(tmp_path / "c", "0.1, seed: 1") != tenth
+    assert set(tenth) < set(drawn(tmp_path / "d", "0.3"))
+    assert drawn(tmp_path / "e", "1") == list(range(400))
+
+
+def test_whether_answers_are_audited_does_not_change_them(tmp_path: Path) -> None:
+    one, other = (
+        bench_of(tmp_path, tolerance=more).resolve("sim") for more in ("0.5", "0.5, audit: 0.3, seed: 7")
+    )
+    assert one.question is not None
+    assert other.question is not None
+    assert one.question.key == other.question.key
+
+
+def test_what_an_audit_found_counts_again_for_the_same_model_only() -> None:
+    surrogate = {"service": "serve", "tolerance": 1, "audit": 0.5}
+    spec = Stage.model_validate({"command": ["x"], "surrogate": surrogate})
+    found = {"values": {"y": 1.0}, "surrogate": {"asked": 0.1, "used": False, "error": 0.2, "answer": "k"}}
+    for key, kept in (("k", True), ("other", False)):
+        record: Any = {"event": "cached"}
+        tell_cached(record, as_record(found), spec, Question({}, (), key, ("", "")))
+        assert ("error" in record["surrogate"]) == kept

@@ -10,7 +10,7 @@ import click
 from diel.cli.commands.submit import patience, tell
 from diel.cli.options import fail_fast_option, json_option, runs_option
 from diel.cli.target import run_argument
-from diel.controller.again import Again, find_missing, find_outdated, write_again
+from diel.controller.again import Again, find_missing, find_outdated, find_suspect, write_again
 from diel.controller.export import export_again
 from diel.controller.extending import find_extended, is_extended, read_trials
 from diel.controller.home import choose_home, persist, refuse_homeless, submit
@@ -62,6 +62,11 @@ from diel.terminal.progress import drive
     multiple=True,
     help="Give its search more trials, so that there are N; AXIS where it has several searches.",
 )
+@click.option(
+    "--recompute",
+    type=click.Choice(["suspect"]),
+    help="Simulate what was answered and then failed its audit; what read it runs again.",
+)
 @click.option("--anyway", is_flag=True, help="Hold no stage whose first tasks fail alike; a running run too.")
 @fail_fast_option
 @click.option("-q", "--quiet", is_flag=True, help="In the foreground: show only failures and the end.")
@@ -73,6 +78,7 @@ def command(
     home: Home | None,
     site: str | None,
     trials: tuple[str, ...],
+    recompute: str | None,
     anyway: bool,
     fail_fast: bool,
     quiet: bool,
@@ -94,6 +100,8 @@ def command(
         refuse_driven(paths)
         change_run_file(paths, trials={**recorded.run_file.trials, **more})
         recorded = Recorded(paths)
+    if recompute is not None and not history.is_doubted():
+        raise UsageError(f"{paths.run_id} has no suspect result: its audits speak against no answer")
     if history.state is RunState.SUCCEEDED and not is_extended(recorded):
         again = export_again(Recorded(paths)) if history.exports else 0
         what = f"{counted(again, 'export')} put in place again" if again else "there is nothing to do"
@@ -113,7 +121,7 @@ def command(
     mend_run(paths)
     if foreground and site is None:
         _take_back(paths, forced=in_foreground)
-        _make_again(paths)
+        _make_again(paths, suspect=recompute is not None)
         return drive(take_over(paths), quiet=quiet)
     anew = None if site is None else find_site_again(paths, site)
     plan = plan_again(paths, anew)
@@ -122,7 +130,7 @@ def command(
     if wanted is not None:
         refuse_homeless(plan, wanted)
     _take_back(paths, forced=in_foreground)
-    _make_again(paths)
+    _make_again(paths, suspect=recompute is not None)
     if anew is not None:
         keep_site(paths, anew)
     if wanted is None:
@@ -132,9 +140,9 @@ def command(
     return tell(paths, plan, made, as_json=as_json)
 
 
-def _make_again(paths: RunPaths) -> None:
+def _make_again(paths: RunPaths, *, suspect: bool) -> None:
     """Marks results to be made again: those that lack what is tried again, or whose files are gone and
-    needed.
+    needed; and, if asked, suspect ones.
 
     Raises UsageError where the journal is in a form that this diel cannot read.
     """
@@ -142,18 +150,23 @@ def _make_again(paths: RunPaths) -> None:
     epoch = run.history.epoch
     try:
         view = RunView(run)
-        outdated = {**find_outdated(view), **find_extended(view)}
+        doubted = find_suspect(view) if suspect else {}
+        outdated, extended = find_outdated(view, doubted), find_extended(view)
         missing = find_missing(view)  # what runs again reads its inputs again
     except DielError:
         return  # whatever it is: the controller meets it too, and names the task
-    if outdated:
-        said = "went on without what is still to come, and will run again too"
-        click.echo(f"{paths.run_id}: {_names(outdated)} {said}", err=True)
+    if doubted:
+        said = "will be simulated, and what read them runs again"
+        click.echo(f"{paths.run_id}: {_names(doubted)} {said}", err=True)
+    for again in ({} if doubted else outdated, extended):
+        if again:
+            said = "went on without what is still to come, and will run again too"
+            click.echo(f"{paths.run_id}: {_names(again)} {said}", err=True)
     if missing:
         said = "are gone, and others have yet to read them: these tasks run again"
         click.echo(f"{paths.run_id}: files of {_names(missing)} {said}", err=True)
-    if outdated or missing:
-        write_again(paths, epoch, (outdated, missing))
+    if outdated or extended or missing:
+        write_again(paths, epoch, (outdated, extended, missing))
 
 
 def _take_back(paths: RunPaths, *, forced: bool) -> None:

@@ -9,7 +9,7 @@ from diel.page.outcome.plot import Column, chart, table_of, tips
 from diel.page.panel import Entry, Grid, Part, Plot, Text
 from diel.page.seen import Seen
 from diel.results import Recorded
-from diel.status.surrogate import answered_text, terms, trouble
+from diel.status.surrogate import answered_text, audit_texts, terms, trouble
 
 BINS = 20
 """Parts of the tasks, in their order, where no loop divides them."""
@@ -19,6 +19,9 @@ def parts(seen: Seen) -> Iterator[Part]:
     asked = {stage.name: stage.surrogate for stage in seen.status.stages if stage.surrogate is not None}
     for name, surrogate in asked.items():
         yield Text(f"{name}: {answered_text(surrogate)}.")
+        doubted = surrogate.audit is not None and surrogate.audit.is_off
+        for text in audit_texts(surrogate):
+            yield Text(f"{name}: {text}.", "bad" if doubted else "")
         if wrong := trouble(surrogate):
             yield Text(f"{name}: {wrong}", "bad")
         yield from _shares(seen.run, name)
