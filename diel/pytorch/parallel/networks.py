@@ -260,9 +260,10 @@ class Chain(nn.Sequential):
 
 
 def mlp(inputs: tuple[int, ...], outputs: int, width: int = 64, depth: int = 2) -> nn.Sequential:
-    """A perceptron with `depth` pairs of layers of tanh between the first layer and the last."""
+    """A perceptron with 1 + 2 `depth` hidden layers of tanh."""
     pairs = (Pair(width) for _ in range(depth))
-    return nn.Sequential(nn.Flatten(), nn.Linear(math.prod(inputs), width), *pairs, nn.Linear(width, outputs))
+    first = (nn.Flatten(), nn.Linear(math.prod(inputs), width), nn.Tanh())
+    return nn.Sequential(*first, *pairs, nn.Linear(width, outputs))
 
 
 def cnn(

@@ -8,11 +8,17 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+
+import diel
 
 torch = pytest.importorskip("torch", reason="diel[torch] is not installed")
 pytest.importorskip("mpi4py", reason="diel[mpi] is not installed")
+
+from modules.training.parallel import parallel  # noqa: E402 - it imports PyTorch
 
 
 def on_ranks(folder: Path, root: Path, ranks: int, what: str) -> subprocess.CompletedProcess[str]:
@@ -62,3 +68,90 @@ def test_another_mesh_goes_on_where_one_was_killed(tmp_path: Path, root: Path) -
     left, difference = json.loads(done.stdout.splitlines()[-1])
     assert left == ["step-10"]
     assert difference < 1e-12
+
+
+def test_files_and_settings_that_do_not_fit_are_told(context: diel.Context, tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.zeros((8, 3)))
+    np.save(tmp_path / "y.npy", np.arange(8) % 2)
+    given: dict[str, Any] = {"data": tmp_path / "x.npy", "targets": tmp_path / "y.npy", "context": context}
+    with pytest.raises(ValueError, match="pipeline 2 × tensor 1 are 2 ranks, but the task has 1"):
+        parallel("mlp", **given, mesh={"pipeline": 2})
+    with pytest.raises(ValueError, match="no network 'mpl'"):
+        parallel("mpl", **given)
+    with pytest.raises(ValueError, match="batch: 64 are more than the 8 there are"):
+        parallel("mlp", **given)
+    with pytest.raises(ValueError, match="samples of shape"):
+        parallel("lstm", **given, batch=4)
+    with pytest.raises(ValueError, match="no checkpoint in"):
+        parallel("mlp", **given, batch=4, start=tmp_path)
+
+
+def test_a_class_of_a_file_is_trained_and_its_weights_have_their_names(
+    context: diel.Context, tmp_path: Path
+) -> None:
+    source = (
+        "import torch\nclass Net(torch.nn.Linear):\n    def __init__(self):\n        super().__init__(3, 1)\n"
+    )
+    (tmp_path / "own.py").write_text(source)
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(64, 3))
+    np.save(tmp_path / "x.npy", x)
+    np.save(tmp_path / "y.npy", x @ [1.0, -2.0, 3.0] + 0.5)
+    found = parallel(
+        f"{tmp_path}/own.py:Net",
+        tmp_path / "x.npy",
+        context,
+        targets=tmp_path / "y.npy",
+        standardise=False,
+        precision="fp64",
+        optimizer="sgd",
+        learning_rate=0.1,
+        batch=64,
+        steps=100,
+    )
+    with np.load(found["weights"]) as arrays:
+        assert sorted(arrays) == ["bias", "weight"]
+        assert arrays["weight"] == pytest.approx(np.array([[1, -2, 3]]), abs=0.02)
+        assert arrays["bias"] == pytest.approx(0.5, abs=0.02)
+
+
+def test_activations_that_are_computed_again_take_less_memory(
+    context: diel.Context, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(64, 8, 4)))
+    np.save(tmp_path / "y.npy", np.arange(64) % 2)
+    given: dict[str, Any] = {"data": tmp_path / "x.npy", "targets": tmp_path / "y.npy", "steps": 3}
+    kept, again = (
+        parallel("transformer", context=context, **given, activations=how) for how in ("store", "recompute")
+    )
+    assert again["peak_mib"] < 0.7 * kept["peak_mib"]
+    assert again["loss"] == kept["loss"]
+    said = capsys.readouterr().out
+    assert "activations stored: " in said
+    assert "activations recomputed: " in said
+
+
+def test_a_step_that_overflows_in_half_precision_is_left_out(context: diel.Context, tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(64, 4)))
+    np.save(tmp_path / "y.npy", 100 * np.ones(64))  # gradients beyond 65504 once they are scaled
+    found = parallel(
+        "mlp", tmp_path / "x.npy", context, targets=tmp_path / "y.npy", precision="fp16", steps=12, batch=64
+    )
+    assert 0 < found["skipped"] < 12
+    assert np.isfinite(found["loss"])
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="PyTorch sees no GPU here")
+def test_a_gpu_trains_the_network_of_a_cpu(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(64, 8, 4)))
+    np.save(tmp_path / "y.npy", np.arange(64) % 2)
+    trained = []
+    for device in ("cpu", "cuda"):
+        (tmp_path / device).mkdir()
+        context = diel.Context(tmp_path / device)
+        given: dict[str, Any] = {"targets": tmp_path / "y.npy", "steps": 20, "precision": "fp64"}
+        found = parallel("transformer", tmp_path / "x.npy", context, device=device, **given)
+        trained.append(dict(np.load(found["weights"])))
+    on_cpu, on_gpu = trained
+    assert max(float(np.abs(on_cpu[name] - on_gpu[name]).max()) for name in on_cpu) < 1e-6
