@@ -275,6 +275,65 @@ def test_active_learning_needs_clearly_fewer_simulations_than_a_grid(
     assert re.search(rf"uniform grid +({least}|more than {least - 1}) simulations", said)
 
 
+SHORT_TRAININGS = {
+    "default: 768, low: 8": "default: 16, low: 8",
+    "default: 256, low: 8": "default: 32, low: 8",
+    "default: 24, low: 4": "default: 4, low: 4",
+    "default: 4.0, low": "default: 0.3, low",
+    "way: [serial, data, sharded, pipeline, tensor]": "way: [serial, data]",
+    "ranks: [1, 2, 2, 2, 2]": "ranks: [1, 2]",
+    "pipeline: [1, 1, 1, 2, 1]": "pipeline: [1, 1]",
+    "tensor: [1, 1, 1, 1, 2]": "tensor: [1, 1]",
+    "sums: [0, 1, 1.5, 2, 5]": "sums: [0, 1]",
+    "bubble: [0, 0, 0, 0.1111, 0]": "bubble: [0, 0]",
+}
+FEW_PRECISIONS = {
+    "[fp64, fp32, bf16, fp16]": "[fp32, bf16]",
+    "seed: {range: 3}": "seed: {range: 1}",
+    "default: 120, low: 4": "default: 6, low: 4",
+    "default: 32, low: 4": "default: 8, low: 4",
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "ways"),
+    [
+        pytest.param({}, 6, marks=pytest.mark.campaign, id="whole"),
+        pytest.param(SHORT_TRAININGS, 3, id="short"),
+    ],
+)
+def test_a_network_trained_by_several_ways_is_the_same_one(
+    tmp_path: Path, changes: Changes, ways: int
+) -> None:
+    run("parallel_training", tmp_path, changes)
+    found = result(tmp_path, "report")
+    assert [row["way"] for row in found["rows"]][:: ways - 1] == ["serial", "server"]
+    assert len(found["rows"]) == ways
+    synchronous = found["rows"][:-1]
+    assert max(abs(row["loss"] / synchronous[0]["loss"] - 1) for row in synchronous) < 1e-4  # in fp32
+    assert synchronous[0]["sent_mib"] == 0
+    # a sum over two ranks: each sends as much as there is, 4 bytes for each weight
+    weights = value(tmp_path, "train.parameters")[0]
+    assert synchronous[1]["sent_mib"] == pytest.approx(2 * 4 * weights / 2**20)
+
+
+@pytest.mark.parametrize(
+    ("changes", "best"),
+    [
+        pytest.param({}, 0.9, marks=pytest.mark.campaign, id="whole"),
+        pytest.param(FEW_PRECISIONS, 0.0, id="short"),
+    ],
+)
+def test_fewer_bits_take_less_memory(tmp_path: Path, changes: Changes, best: float) -> None:
+    run("precision", tmp_path, changes)
+    rows = {(row["precision"], row["activations"]): row for row in result(tmp_path, "report")["rows"]}
+    assert rows["bf16", "store"]["peak_mib"] < rows["fp32", "store"]["peak_mib"]
+    assert rows["fp32", "recompute"]["peak_mib"] < rows["fp32", "store"]["peak_mib"]
+    accuracies = [row["accuracy"] for row in rows.values()]
+    assert min(accuracies) >= best
+    assert max(accuracies) - min(accuracies) < 0.05
+
+
 def test_the_front_of_networks_has_none_that_another_beats(tmp_path: Path) -> None:
     run("evolve", tmp_path, FEWER_NETWORKS)
     errors = value(tmp_path, "validate.root_mean_square_error")
