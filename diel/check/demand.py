@@ -37,7 +37,7 @@ LOOKED_AT = 1_000_000
 DRAWN = 20_000
 """The most points of a design that are drawn to look at them."""
 CHUNK = 20_000
-SOME = 4
+SOME = 8
 """Values to tell apart one after the other, which is quicker for so few."""
 MOST_ASKS = 10_000
 """The most different demands to place; others are placed when their tasks could begin."""
@@ -53,6 +53,7 @@ _MADE = {
 Axes = Mapping[str, tuple[str, ...]]
 """Parameters that are read, by axis; `task` stands for the index."""
 Row = tuple[Any, ...]
+Chosen = Callable[[Sequence[Any]], Iterator[Any]]
 
 
 class Range(NamedTuple):
@@ -418,8 +419,8 @@ def _different(known: _Known, keys: Sequence[Place], axes: Axes) -> Iterator[tup
             continue
         columns = {key: made.function(chunk) for key, made in functions.items()}
         kinds = list(zip(*(columns[key] for key in others), strict=True)) or [()] * len(chunk)
-        for kind, places in _grouped(kinds).items():
-            corners = [_corner(pick, [columns[key] for key in shades], places, chunk) for pick in (min, max)]
+        for kind, chosen in _grouped(kinds).items():
+            corners = _corners([columns[key] for key in shades], chosen, chunk)
             if kind not in found:
                 yield written(kind, corners[0][0]), corners[0][1]
             before = found.setdefault(kind, corners)
@@ -428,30 +429,40 @@ def _different(known: _Known, keys: Sequence[Place], axes: Axes) -> Iterator[tup
         yield from ((written(kind, corner), row) for corner, row in corners)
 
 
-def _grouped(kinds: Sequence[Row]) -> Mapping[Row, Sequence[int]]:
-    """The places of each kind."""
+def _grouped(kinds: Sequence[Row]) -> Mapping[Row, Chosen]:
+    """By kind, what chooses its values of a column."""
     different = {*kinds}
     if len(different) == 1:
-        return {kinds[0]: range(len(kinds))}
+        return {kinds[0]: iter}
     if len(different) <= SOME:
-        return {one: [place for place, kind in enumerate(kinds) if kind == one] for one in different}
+        numbers = {one: number for number, one in enumerate(different)}
+        numbered = bytes(map(numbers.__getitem__, kinds))
+        marks = {one: bytes(each == number for each in range(256)) for one, number in numbers.items()}
+        return {one: partial(_selected, numbered.translate(mark)) for one, mark in marks.items()}
     found: dict[Row, list[int]] = {}
     for place, kind in enumerate(kinds):
         found.setdefault(kind, []).append(place)
-    return found
+    return {kind: partial(_looked_up, places) for kind, places in found.items()}
 
 
-def _corner(
-    pick: Callable[..., Any], columns: Sequence[Sequence[Any]], places: Sequence[int], rows: Sequence[Row]
-) -> tuple[Row, Row]:
-    """The least or the most of each column at some places, and a row that has that of the first column."""
-    parts = [
-        column if len(places) == len(rows) else [column[place] for place in places] for column in columns
-    ]
+def _selected(selectors: bytes, column: Sequence[Any]) -> Iterator[Any]:
+    return compress(column, selectors)
+
+
+def _looked_up(places: Sequence[int], column: Sequence[Any]) -> Iterator[Any]:
+    return map(column.__getitem__, places)
+
+
+def _corners(columns: Sequence[Sequence[Any]], chosen: Chosen, rows: Sequence[Row]) -> list[tuple[Row, Row]]:
+    """The least and the most of chosen values of each column, each with a row that has that of the first."""
+    parts = [[*chosen(column)] for column in columns]
     if any(math.isnan(sum(part)) for part in parts):  # which compares with nothing
         raise ValueError("a size or duration is no number")
-    corner = tuple(map(pick, parts))
-    return corner, rows[places[parts[0].index(corner[0])] if parts else places[0]]
+    corners = [tuple(map(pick, parts)) for pick in (min, max)]
+    places = [parts[0].index(corner[0]) if parts else 0 for corner in corners]
+    return [
+        (corner, next(islice(chosen(rows), at, None))) for corner, at in zip(corners, places, strict=True)
+    ]
 
 
 def _further(pick: Callable[..., Any], before: tuple[Row, Row], now: tuple[Row, Row]) -> tuple[Row, Row]:
