@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from itertools import islice
 from typing import Any, NamedTuple
@@ -12,6 +13,7 @@ from diel.journal.axis_history import Course, Trial
 from diel.results.metrics import curves
 from diel.results.recorded import Recorded
 from diel.states import RunState, TrialState
+from diel.status import axes_of
 from diel.table import Listing
 
 
@@ -21,7 +23,7 @@ class TrialRun(NamedTuple):
     trial: Trial
     course: Course
     state: str
-    """That of the trial; `waiting` if it was under way when the run's controller went away."""
+    """That of the trial; `waiting` if it is under way and no task of it runs now."""
     steps: dict[int, float]
     """What it reported to its pruner, or else in the metrics of its task, by step."""
 
@@ -77,7 +79,10 @@ def find_search(run: Recorded, label: str | None) -> Searched:
 
 def trials_of(run: Recorded, axis: Searched) -> Iterator[TrialRun]:
     """All trials of a search, course by course, in their order."""
-    alive = run.state is RunState.RUNNING
+    driven = run.state is RunState.RUNNING
+    shown = axes_of(run.paths, run.history, time.time(), driven=driven)
+    views = [course for one in shown if one.label == axis.label for course in one.courses]
+    runs = {(view.context, one.trial.number) for view in views for one in view.running if one.running}
     courses = axis.history.courses.values()
     reported = None
     for course in courses:
@@ -86,8 +91,8 @@ def trials_of(run: Recorded, axis: Searched) -> Iterator[TrialRun]:
             if not steps:
                 reported = _in_metrics(run, axis) if reported is None else reported
                 steps = reported.get((course.context, trial.number), {})
-            under_way = trial.state is TrialState.RUNNING
-            yield TrialRun(trial, course, "waiting" if under_way and not alive else str(trial.state), steps)
+            idle = trial.state is TrialState.RUNNING and (course.context, trial.number) not in runs
+            yield TrialRun(trial, course, "waiting" if idle else str(trial.state), steps)
 
 
 def _in_metrics(run: Recorded, axis: Searched) -> dict[tuple[tuple[int, ...], int], dict[int, float]]:

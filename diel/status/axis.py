@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -31,6 +31,8 @@ from diel.values import as_float, json_value
 CourseState = Literal["waiting", "running", "over", "failed"]
 """`waiting` has not begun, or its run has no controller; `failed` is over without a point to hand on."""
 
+LATEST = 100
+"""Trials in the table of `status --json`."""
 TAIL = 64 * 1024
 """Bytes to read at the end of a file of metrics."""
 STEPS = ("step", "epoch", "iteration")
@@ -91,6 +93,11 @@ class CourseStatus:
     context: Context = ()
     """Its coordinates on the axes of its context."""
 
+    @property
+    def idle(self) -> int:
+        """Trials that were requested, of which no task runs now."""
+        return sum(not one.running for one in self.running)
+
     def count(self, state: TrialState) -> int:
         return sum(trial.state is state for trial in self.trials)
 
@@ -140,6 +147,7 @@ class CourseStatus:
 
     def _trials(self) -> dict[str, Any]:
         counts = {state.value: self.count(state) for state in TrialState}
+        counts |= {"running": counts["running"] - self.idle, "waiting": self.idle}
         good = [trial_document(trial) for trial in self.good]
         several = len(self.facts.objectives) > 1
         return {
@@ -147,6 +155,7 @@ class CourseStatus:
             "best": good[0] if good and not several else None,
             **({"front": good} if several else {}),
             "running": [running.document() for running in self.running],
+            "latest": [_row(trial, self.running) for trial in self.trials[-LATEST:]],
         }
 
     def _rounds(self) -> dict[str, Any]:
@@ -158,6 +167,20 @@ class CourseStatus:
                 for one in self.rounds
             ],
         }
+
+
+def _row(trial: Trial, under_way: Iterable[Running]) -> dict[str, Any]:
+    """A trial's row in the table, as JSON: what it is doing, what it reported last, why it has no score."""
+    own = next((one for one in under_way if one.trial is trial), None)
+    step = max(trial.reported, default=None) if own is None else own.step
+    value = trial.reported.get(step) if own is None and step is not None else own and own.reported
+    return {
+        **trial_document(trial),
+        "state": str(trial.state) if own is None or own.running else "waiting",
+        "step": step,
+        "reported": value,
+        "message": trial.message,
+    }
 
 
 def trial_document(trial: Trial) -> dict[str, Any]:

@@ -24,6 +24,8 @@ from diel.values import format_duration
 
 ROWS = 8
 """Running trials, trials of a front, or courses shown for one axis; the rest are counted."""
+LOST = 3
+"""Trials that were pruned or failed, of which status shows why; `diel results --trials` lists all."""
 LAST = 3
 """Rounds whose values are shown as numbers."""
 SPARK = 24
@@ -91,6 +93,10 @@ def _trials(course: CourseStatus, rows: int) -> Iterator[str]:
     running = course.running if course.state == "running" else ()
     table = [[word, f"trial {one.number}", scores_text(one), "", hp_text(one.hp)] for one in good[:rows]]
     table += [_running_row(one) for one in running[:rows]]
+    lost = [one for one in course.trials if one.state in (TrialState.PRUNED, TrialState.FAILED)]
+    table += [
+        [f"  {one.state}", f"trial {one.number}", "", one.message, hp_text(one.hp)] for one in lost[-LOST:]
+    ]
     if not any(row[3] for row in table):
         table = [[*row[:3], row[4]] for row in table]
     yield from columns(table, right=(2,))
@@ -105,7 +111,13 @@ def _running_row(one: Running) -> list[str]:
     reported = "" if one.reported is None else f"{short(one.reported)}{step}"
     whole = one.done + one.running + one.waiting
     took = f"{format_duration(one.seconds)}{f', {one.done}/{whole} tasks' if whole > 1 else ''}"
-    return ["  runs", f"trial {one.trial.number}", reported, took, hp_text(one.trial.hp)]
+    return [
+        "  runs" if one.running else "  waits",
+        f"trial {one.trial.number}",
+        reported,
+        took,
+        hp_text(one.trial.hp),
+    ]
 
 
 def _values(course: CourseStatus) -> Iterator[str]:
@@ -164,7 +176,11 @@ def standing_text(course: CourseStatus) -> str:
     # Without a controller nothing runs: requested trials wait to continue.
     words = {TrialState.RUNNING: "begun"} if course.state == "waiting" else {}
     counts = {state: course.count(state) for state in _ORDER}
-    each = ", ".join(f"{count:,} {words.get(state, state.value)}" for state, count in counts.items() if count)
+    if course.state == "running":
+        counts[TrialState.RUNNING] -= course.idle
+    named = [(count, words.get(state, state.value)) for state, count in counts.items()]
+    named.insert(2, (course.idle if course.state == "running" else 0, "waiting"))
+    each = ", ".join(f"{count:,} {word}" for count, word in named if count)
     each = f": {each}" if each else ""
     if over:
         end = f"; {course.state}{tolerated}: {course.why}"

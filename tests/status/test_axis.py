@@ -11,6 +11,8 @@ import pytest
 from diel.journal.history import History
 from diel.journal.segment import Reader
 from diel.journal.snapshot import read_run
+from diel.results import Recorded
+from diel.results.trials import list_trials
 from diel.status import read_status
 from diel.status.axis import last_metric
 from tests.record import as_record
@@ -32,13 +34,21 @@ def test_a_search_tells_its_trials_its_best_one_and_those_that_run(
     if with_snapshot:
         snapshot(run)
     found = read_status(run.paths).document()["axes"]["trial"]
-    (running,) = found.pop("running")
+    (running,), latest = found.pop("running"), found.pop("latest")
+    assert [(one["trial"], one["state"], one["values"], one["step"], one["reported"]) for one in latest] == [
+        (0, "complete", [4.0], 0, 40.0),
+        (1, "complete", [0.25], 0, 2.5),
+        (2, "complete", [9.0], 0, 90.0),
+        (3, "pruned", [], 0, 200.0),
+        (4, "running", [], None, None),
+    ]
+    assert latest[3]["message"] == "f.loss was 200 at step 0"
     assert found == {
         "kind": "search",
         "state": "running",
         "sampler": "tpe",
         "objectives": [{"value": "f.loss", "goal": "minimize"}],
-        "trials": {"total": 6, "complete": 3, "running": 1, "pruned": 1, "failed": 0},
+        "trials": {"total": 6, "complete": 3, "running": 1, "waiting": 0, "pruned": 1, "failed": 0},
         "best": {"trial": 1, "values": [0.25], "hp": {"x": 0.5}},
         "reason": "",
         "tolerated": "",
@@ -48,6 +58,14 @@ def test_a_search_tells_its_trials_its_best_one_and_those_that_run(
     assert running["tasks"] == {"done": 1, "running": 1, "waiting": 1}
     assert running["seconds"] > 0
     assert (running["step"], running["reported"]) == (None, None)
+
+
+def test_a_trial_runs_only_while_a_task_of_it_does(tmp_path: Path) -> None:
+    run = search(tmp_path, alive=True).work("done", "sub", 9, seconds=1.0, key="k")
+    found = read_status(run.paths).document()["axes"]["trial"]
+    assert (found["trials"]["running"], found["trials"]["waiting"]) == (0, 1)
+    assert found["latest"][-1]["state"] == "waiting"
+    assert [row[1] for row in list_trials(Recorded(run.paths)).rows][-2:] == ["pruned", "waiting"]
 
 
 def test_a_running_trial_tells_the_last_metric_that_its_task_wrote(tmp_path: Path) -> None:
@@ -154,7 +172,14 @@ def test_one_search_for_each_material_stands_under_each(tmp_path: Path) -> None:
 def test_a_search_that_has_not_begun_waits(tmp_path: Path) -> None:
     found = read_status(Searched(tmp_path, SEARCH, alive=True).paths).document()["axes"]["trial"]
     assert found["state"] == "waiting"
-    assert found["trials"] == {"total": 6, "complete": 0, "running": 0, "pruned": 0, "failed": 0}
+    assert found["trials"] == {
+        "total": 6,
+        "complete": 0,
+        "running": 0,
+        "waiting": 0,
+        "pruned": 0,
+        "failed": 0,
+    }
     assert found["best"] is None
 
 

@@ -23,11 +23,12 @@ def lines(run: Searched, width: int = 100, rows: int = 8) -> list[str]:
 
 
 def test_a_search_shows_counts_the_best_trial_and_a_row_a_running_one(tmp_path: Path) -> None:
-    head, best, running = lines(search(tmp_path, alive=True))
+    head, best, running, pruned = lines(search(tmp_path, alive=True))
     assert head == "trial  tpe, minimize f.loss · 5 of 6 trials: 3 complete, 1 running, 1 pruned"
     assert best.split() == ["best", "trial", "1", "0.25", "x=0.5"]
     assert running.split()[:3] == ["runs", "trial", "4"]
-    assert running.endswith("1/3 tasks  x=1.5")
+    assert running.split()[-3:] == ["1/3", "tasks", "x=1.5"]
+    assert pruned.split(maxsplit=3) == ["pruned", "trial", "3", "f.loss was 200 at step 0  x=4.5"]
 
 
 def test_a_pruner_that_heard_nothing_is_told_when_the_search_is_over(tmp_path: Path) -> None:
