@@ -95,6 +95,14 @@ class Adaptive(ABC):
     def chosen(self, coordinates: Mapping[str, int], choice: Choice) -> tuple[int, ...]:
         """The points that a choice picks, once it is over: the best first, a front by number."""
 
+    @abstractmethod
+    def before(self, coordinates: Mapping[str, int]) -> int:
+        """The point that `previous` means at a task's point; -1 where there is none."""
+
+    @abstractmethod
+    def after(self, coordinates: Mapping[str, int]) -> list[int]:
+        """The points at which `previous` means a task's point."""
+
     def hyperparameters(self, coordinates: Mapping[str, int]) -> Mapping[str, Any]:
         """What it has set at a task's point, by name."""
         return {}
@@ -130,6 +138,14 @@ class Searched(Adaptive):
         picked = front(trials, small) if choice.word == "pareto" else ranked(trials, small[0])[: choice.most]
         return tuple(trial.number for trial in picked)
 
+    def before(self, coordinates: Mapping[str, int]) -> int:
+        parent = self.course(coordinates).trials[coordinates[self.label]].parent
+        return -1 if parent is None else parent
+
+    def after(self, coordinates: Mapping[str, int]) -> list[int]:
+        place = coordinates[self.label]
+        return [trial.number for trial in self.course(coordinates).trials if trial.parent == place]
+
     def hyperparameters(self, coordinates: Mapping[str, int]) -> Mapping[str, Any]:
         trials, place = self.course(coordinates).trials, coordinates[self.label]
         return trials[place].hp if place < len(trials) else {}
@@ -161,6 +177,12 @@ class Looped(Adaptive):
     def chosen(self, coordinates: Mapping[str, int], choice: Choice) -> tuple[int, ...]:
         points = self.course(coordinates).points
         return ((self.size if points is None else points) - 1,)
+
+    def before(self, coordinates: Mapping[str, int]) -> int:
+        return coordinates[self.label] - 1
+
+    def after(self, coordinates: Mapping[str, int]) -> list[int]:
+        return [coordinates[self.label] + 1]
 
 
 _KINDS: dict[str, type[Adaptive]] = {"search": Searched, "loop": Looped}

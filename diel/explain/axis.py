@@ -185,7 +185,7 @@ def choice_awaited(link: ChoosingLink, index: int) -> str:
     for label, choice in link.edge.chosen.items():
         axis = link.axes[label]
         if label in here:
-            place = here[label] - (choice.word == "previous")
+            place = axis.before(here) if choice.word == "previous" else here[label]
             return f"{up} of {label} {place}"
         course = _first_open(axis, here)
         if axis.axis.in_turn:

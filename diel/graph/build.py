@@ -120,7 +120,7 @@ def _at_flaws(workflow: Workflow, use: Edge) -> Iterator[Flaw]:
             elif axis.source is not None and point in Loop.picks:
                 hint = f"for a point of that name write {{{label}: {{PARAMETER: {point}}}}}"
                 yield Flaw(strange, hint, key)
-            if point == "previous" and point in axis.picks and not use.begun:
+            if point == "previous" and axis.adaptive and not use.begun:
                 reference = f"{use.upstream}.{use.output}"
                 hint = f"for instance {{from: {reference}, at: {{{label}: previous}}, initially: 0}}"
                 yield Flaw("`previous` needs `initially:`, the value in the first round", hint, use.key)
@@ -133,7 +133,7 @@ def strange_word(label: str, axis: Axis, point: Any) -> str:
     """
     word = "top" if isinstance(point, dict) and "top" in point else point
     kind: type[Axis] | None = next((kind for kind in (Search, Loop) if word in kind.picks), None)
-    if kind is None or word in axis.picks:
+    if kind is None or axis.choice(word) is not None or word in axis.picks:
         return ""
     return f"`{word}` picks a {kind.point} of a {kind.word}, and '{label}' is not a {kind.word}"
 

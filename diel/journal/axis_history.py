@@ -37,6 +37,8 @@ class Trial:
     ended: float | None = None
     reported: dict[int, float] = field(default_factory=dict)
     """What it reported while it ran, by step."""
+    parent: int | None = None
+    """The trial that it goes on from."""
     core_seconds: float = 0.0
     """Core time of the tasks that were stopped when it was pruned."""
 
@@ -127,7 +129,8 @@ class Course:
     def ask(self, record: records.TrialRecord) -> None:
         """A new trial."""
         if record["number"] == len(self.trials):
-            self.trials.append(Trial(record["number"], record["hp"], record["time"]))
+            parent = record.get("parent")
+            self.trials.append(Trial(record["number"], record["hp"], record["time"], parent=parent))
             self.told.append([record["number"]])
 
     def report(self, record: records.Reported) -> None:

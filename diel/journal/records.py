@@ -284,6 +284,8 @@ class TrialRecord(CourseKey):
     """A trial, and the hyperparameters that it sets."""
     number: Count
     hp: dict[str, Any]
+    parent: NotRequired[Count]
+    """The trial that it goes on from."""
 
 
 class Reported(CourseKey):

@@ -46,6 +46,7 @@ def list_trials(run: Recorded, label: str | None = None, limit: int | None = Non
                 trial.number,
                 state,
                 *(trial.values or (None for _ in scores)),
+                *([trial.parent] if axis.axis.inherits else []),
                 *map(trial.hp.get, axis.axis.sets),
                 last,
                 None if last is None else steps[last],
@@ -56,7 +57,8 @@ def list_trials(run: Recorded, label: str | None = None, limit: int | None = Non
         )
     hps = (f"hp.{name}" for name in axis.axis.sets)
     about = ("last_step", "last_value", "began", "seconds", "message")
-    columns = (*at, axis.label, "state", *scores, *hps, *about)
+    parent = ["parent"] if axis.axis.inherits else []
+    columns = (*at, axis.label, "state", *scores, *parent, *hps, *about)
     return Listing(columns, rows, {} if rows else {axis.label: f"'{axis.label}' has no trials yet"})
 
 

@@ -31,7 +31,7 @@ from diel.tasks.stage_run import StageRun
 from diel.values import as_float
 
 if TYPE_CHECKING:
-    from diel.journal.records import JudgedRecord
+    from diel.journal.records import JudgedRecord, TrialRecord
 
 HOUR = 3600.0
 LISTEN = 0.02
@@ -149,7 +149,16 @@ class Searching(Decider):
                 reason = "all"
                 break
             number = len(course.trials)
-            self._ledger.append({"event": "trial", **self._key(context), "number": number, "hp": hp})
+            record: TrialRecord = {
+                "event": "trial",
+                "axis": self.label,
+                "context": [*context],
+                "number": number,
+                "hp": hp,
+            }
+            if (parent := searcher.parent(number)) is not None:
+                record["parent"] = parent
+            self._ledger.append(record)
             self._memories[context].keep(searcher, course)
             live.add(number)
             self._open(context, number)

@@ -60,6 +60,10 @@ class Searcher(ABC):
     def constrain(self, number: int, excess: list[float]) -> None:  # noqa: B027
         """Told before the end of a trial, if there are constraints: how far beyond their bounds it is."""
 
+    def parent(self, number: int) -> int | None:
+        """The trial that one goes on from, as `at: {AXIS: previous}` reads it; None if it begins anew."""
+        return None
+
     def report(self, number: int, step: int, value: float) -> bool:
         """Reports an intermediate value; returns whether the trial should be pruned."""
         return False

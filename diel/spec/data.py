@@ -35,7 +35,7 @@ class Input(Expected):
     at: dict[str, Json] = Field(
         default_factory=dict,
         description="Picks a point of an axis instead of gathering: a value, `best` (search), "
-        "`last` or `previous` (loop).",
+        "`last` or `previous` (loop; `previous` of `pbt` too).",
     )
     min_success: float = optional("Share of the gathered tasks that must succeed to go on.", 1.0, gt=0, le=1)
     initially: Json = optional("Value in the first round, with `at: {AXIS: previous}`.")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain, product
 
 from diel.axes.adaptive import Adaptive, Standing
 from diel.axes.domain import Group
@@ -51,10 +52,13 @@ class ChoosingLink(Link):
         if not self.edge.renewed and not all(axis.is_over(found) for axis in outside):
             return ()  # its end will wake them
         fixed = {axis: found[axis] for axis in self.edge.matched}
-        for label in self._within:
-            if self.edge.chosen[label].word == "previous" and index not in self.up.omitted:
-                fixed[label] = found[label] + 1
-        return self.down.domain.matching(fixed)
+        spread = [
+            [(label, place) for place in self.axes[label].after(found)]
+            for label in self._within
+            if self.edge.chosen[label].word == "previous" and index not in self.up.omitted
+        ]
+        rows = (fixed | dict(row) for row in product(*spread))
+        return chain.from_iterable(map(self.down.domain.matching, rows))
 
     def count(self, index: int) -> None:
         """Nothing to count: picks are looked up."""
@@ -161,7 +165,8 @@ class ChoosingLink(Link):
         if self.edge.renewed and axis.axis.in_turn:
             return self._latest(label, place, axis)
         if label in shared:
-            return [shared[label] - (choice.word == "previous")]
+            here = {**place, **shared}
+            return [axis.before(here) if choice.word == "previous" else shared[label]]
         if not axis.is_over(place):
             raise NotYet
         if axis.has_failed(place):
@@ -188,7 +193,7 @@ class ChoosingLink(Link):
         """The task at a place; for a loop, the last round that was not left out."""
         loops = [label for label in self.edge.chosen if self.axes[label].axis.in_turn]
         found = None
-        while all(place[label] >= 0 for label in loops):
+        while all(place[label] >= 0 for label in self.edge.chosen):
             found = self.up.domain.index(place)
             if found is None:
                 raise Lost
@@ -198,5 +203,5 @@ class ChoosingLink(Link):
             if verdict is not Verdict.OMITTED or not loops:
                 return found
             place = {**place, loops[-1]: place[loops[-1]] - 1}
-        before = any(self.edge.chosen[label].word == "previous" for label in loops) or self.edge.begun
-        return None if before else found
+        before = any(choice.word == "previous" for choice in self.edge.chosen.values())
+        return None if before or self.edge.begun else found

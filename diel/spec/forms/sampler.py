@@ -10,8 +10,8 @@ from diel.extensions import SEARCHERS, names_in
 from diel.spec.forms.named import Named, or_name, refuse_name
 from diel.spec.model import Flaw, optional
 
-SAMPLERS = ("random", "grid", "tpe", "cmaes", "nsga2", "gp", "qmc")
-"""Optuna's samplers: diel knows what each needs and accepts. Packages add others."""
+SAMPLERS = ("random", "grid", "tpe", "cmaes", "nsga2", "gp", "qmc", "pbt")
+"""Optuna's samplers, and diel's `pbt`: it knows what each needs and accepts. Packages add others."""
 
 
 def known() -> tuple[str, ...]:
@@ -42,6 +42,7 @@ class Sampler(Named):
         "nsga2": ("crossover_prob", "swapping_prob", "mutation_prob"),
         "gp": ("deterministic_objective",),
         "qmc": ("qmc_type", "scramble"),
+        "pbt": ("share", "factor", "resample"),
     }
 
     name: Annotated[str, AfterValidator(_known), _Listed()] = optional("Which one.", "tpe")
@@ -58,6 +59,10 @@ class Sampler(Named):
     deterministic_objective: bool | None = optional("Whether the same point gives the same value.")
     qmc_type: Literal["sobol", "halton"] | None = optional("Which sequence.")
     scramble: bool | None = optional("Whether the sequence is scrambled; `true` by default.")
+
+    share: float | None = optional("Members of a generation that go on from the best ones.", gt=0, le=0.5)
+    factor: float | None = optional("By what these multiply or divide its hyperparameters.", gt=1)
+    resample: float | None = optional("How often they draw one anew instead.", ge=0, le=1)
 
     def flaws(self) -> Iterator[Flaw]:
         yield from super().flaws()

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
 from diel.errors import counted, did_you_mean
-from diel.spec.forms.axis import Known
+from diel.spec.forms.axis import Choice, Known
 from diel.spec.forms.loop import Judged, is_count
 from diel.spec.forms.pruner import Pruner, PrunerOrName
 from diel.spec.forms.sampler import SAMPLERS, Sampler, SamplerOrName
@@ -61,6 +61,8 @@ _NEEDS = {"cmaes": ("cmaes",), "gp": ("scipy", "torch"), "qmc": ("scipy",)}
 _BOUND = re.compile(r"\s*([\w.]+)\s*(<=|>=)\s*([-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?)\s*")
 _LEARNERS = ("tpe", "gp", "cmaes")
 """Samplers that learn from trials that they did not propose."""
+DEFAULT_POPULATION = 10
+"""Members of a population, if a file says nothing."""
 _PLANE = 2
 """The fewest numbers for CMA-ES: the covariance of a single one says nothing."""
 
@@ -98,7 +100,7 @@ class Search(SpecModel, Judged):
         "A run whose trials the sampler learns from, or `project` for the workflow's earlier runs."
     )
     startup: int | None = optional("Random trials before the sampler learns from them.", ge=1, le=MAX_POINTS)
-    population: int | None = optional("Trials of one generation (nsga2, cmaes).", ge=2, le=MAX_POINTS)
+    population: int | None = optional("Trials of one generation (nsga2, cmaes, pbt).", ge=2, le=MAX_POINTS)
     until: Condition | None = optional("Expression over a trial's values: stop when it holds.")
     failures: Failures = optional("How many trials may fail: a number of them (3), or a share (0.5).", 0.5)
     timeout: Limit | None = optional("Longest time of the search.")
@@ -123,6 +125,11 @@ class Search(SpecModel, Judged):
     def gives_up(self) -> bool:
         """Whether it ends if all of its first trials fail: unless its file says how many may."""
         return "failures" not in self.model_fields_set
+
+    @property
+    def inherits(self) -> bool:
+        """Whether trials can go on from others."""
+        return self.sampler.name == "pbt" or self.sampler.name not in SAMPLERS
 
     def tolerates(self, failed: int, trials: int) -> bool:
         """Whether `failed` of at most `trials` trials may fail."""
@@ -157,7 +164,8 @@ class Search(SpecModel, Judged):
     @property
     def needs(self) -> tuple[str, ...]:
         """The packages without which its trials cannot be made."""
-        return ("optuna", *_NEEDS.get(self.sampler.name, ())) if self.sampler.name in SAMPLERS else ()
+        own = self.sampler.name not in SAMPLERS or self.sampler.name == "pbt"
+        return () if own else ("optuna", *_NEEDS.get(self.sampler.name, ()))
 
     @property
     def most(self) -> int | None:
@@ -192,7 +200,16 @@ class Search(SpecModel, Judged):
         if self.watch is not None:
             yield ("watch",), self.watch
 
+    def choice(self, point: object) -> Choice | None:
+        return Choice("previous") if point == "previous" else super().choice(point)
+
     def pick_flaws(self, label: str, point: object, inside: bool) -> Iterator[tuple[str, str]]:
+        if point == "previous":
+            if not inside:
+                yield f"`previous` is for stages that run over '{label}' themselves", "`best` is the best one"
+            elif not self.inherits:
+                yield f"no trial of '{label}' goes on from another", "write sampler: pbt, or use a loop"
+            return
         top = isinstance(point, dict) and "top" in point
         if not top and not (isinstance(point, str) and point in self.picks):
             yield from super().pick_flaws(label, point, inside)
@@ -259,13 +276,21 @@ class Search(SpecModel, Judged):
         foreign = sampler not in SAMPLERS
         fitting = {
             "watch": (self.prunes, "it goes with a pruner"),
-            "population": (sampler in ("nsga2", "cmaes") or foreign, "it goes with nsga2 and cmaes"),
+            "population": (
+                sampler in ("nsga2", "cmaes", "pbt") or foreign,
+                "it goes with nsga2, cmaes and pbt",
+            ),
             "startup": (sampler in ("tpe", "gp", "cmaes") or foreign, "it goes with tpe, gp and cmaes"),
         }
         for word, (fits, why) in fitting.items():
             if getattr(self, word) is not None and not fits:
                 yield Flaw(f"`{word}` means nothing here: {why}", "drop it", (word,))
-        if self.enqueue is not None and (foreign or sampler == "grid"):
+        if sampler == "pbt" and self.prunes:
+            yield Flaw("a pruner means nothing here: pbt gives bad trials up itself", "drop it", ("pruner",))
+        if sampler == "pbt" and self.parallel > (self.population or DEFAULT_POPULATION):
+            hint = "a member does one trial after the other: let `parallel` be at most `population`"
+            yield Flaw(f"{self.parallel} trials at a time are more than its members", hint, ("parallel",))
+        if self.enqueue is not None and (foreign or sampler in ("grid", "pbt")):
             why = "a grid has all its points" if sampler == "grid" else "it goes with Optuna's samplers"
             yield Flaw(f"`enqueue` means nothing here: {why}", "drop it", ("enqueue",))
         for place, text in enumerate(self.constraints or ()):
@@ -289,9 +314,9 @@ class Search(SpecModel, Judged):
         if len(names) > 1 and self.prunes:
             hint = "drop the pruner: no trial of several objectives is bad before its end"
             yield Flaw("a pruner goes with one objective", hint, ("pruner",))
-        if len(names) > 1 and self.sampler.name == "cmaes":
+        if len(names) > 1 and self.sampler.name in ("cmaes", "pbt"):
             hint = "nsga2, tpe, gp, random, qmc and grid take several"
-            yield Flaw("cmaes takes one objective", hint, ("sampler",))
+            yield Flaw(f"{self.sampler.name} takes one objective", hint, ("sampler",))
 
 
 def _listing(given: Hyperparameter) -> str:
