@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Mapping
 from typing import Any
@@ -70,7 +71,7 @@ def test_all_kinds_of_hyperparameters_stay_in_their_bounds() -> None:
     for hp in trained(population(3, EVERYTHING, share=0.5, resample=0.1), 20 * MEMBERS):
         for name, value in hp.items():
             given = over.parameters[name]
-            assert value in given.listed if given.listed else given.low <= value <= given.high, name  # type: ignore[operator]
+            assert value in given.listed if given.listed else given.low <= value <= given.high, name
 
 
 def test_who_takes_a_course_over_goes_on_as_it_would_have() -> None:
@@ -92,7 +93,7 @@ def descended(at: list[float], rate: float, steps: int, seed: str) -> list[float
 
 
 def loss(at: list[float]) -> float:
-    return sum(steep * x * x for x, steep in zip(at, STEEP, strict=True))
+    return math.fsum(steep * x * x for x, steep in zip(at, STEEP, strict=True))
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -102,7 +103,9 @@ def test_a_population_follows_a_schedule_that_no_constant_value_reaches(seed: in
     constants = [10 ** (-3 + place / 5) for place in range(16)]
     steps = STEPS * GENERATIONS
     best = min(loss(descended(begin, rate, steps, f"{seed} {rate}")) for rate in constants)
-    searcher, states, rates = population(seed, factor=1.5, share=0.25), {}, {}
+    searcher = population(seed, factor=1.5, share=0.25)
+    states: dict[int, list[float]] = {}
+    rates: dict[int, float] = {}
     for number in range(MEMBERS * GENERATIONS):
         rates[number] = (searcher.ask() or {})["rate"]
         parent = searcher.parent(number)

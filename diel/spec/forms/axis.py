@@ -104,7 +104,7 @@ Known = Mapping[str, Hyperparameter]
 
 
 class Choice(NamedTuple):
-    """What `at` says of a search (`best`, `pareto`, `{top: N}`, `previous`) or a loop (`last`, `previous`)."""
+    """What `at` says of a search (`best`, `pareto`, `{top: N}`), a loop (`last`), or both (`previous`)."""
 
     word: Literal["best", "pareto", "top", "last", "previous"]
     most: int = 1
