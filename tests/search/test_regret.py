@@ -6,13 +6,16 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from statistics import median
+from typing import Any
 
 import optuna
 import pytest
 
 from diel.search.optuna import OptunaSearcher
+from diel.spec import Hyperparameter
 from diel.states import TrialState
 from tests.search.playing import search, space
 
@@ -87,3 +90,82 @@ def test_the_best_of_sixty_trials_by_tpe(function: Function, bounds: dict[str, t
     assert median(ours) < median(best("random", function, bounds, seed) for seed in SEEDS)
     own = [best_of_optuna(function, bounds, seed) for seed in SEEDS[:3]]
     assert ours[:3] == own, "trial by trial the same"
+
+
+# --- pairs with Optuna's own loop -----------------------------------------------------------------------
+
+
+def mixed(rate: float, width: int, kind: int) -> float:
+    """A training's score, more or less: a logarithm, a whole number, a choice."""
+    return (math.log10(rate) + 2.5) ** 2 + (width - 37) ** 2 / 400 + (0.5, 0.0, 1.5)[kind]
+
+
+MIXED: dict[str, dict[str, Any]] = {
+    "rate": {"type": "float", "low": 1e-5, "high": 0.1, "log": True},
+    "width": {"type": "int", "low": 8, "high": 128},
+    "kind": {"type": "choice", "choices": [0, 1, 2]},
+}
+ALL: dict[str, tuple[Function, dict[str, dict[str, Any]]]] = {
+    "branin": (
+        branin,
+        {name: {"type": "float", "low": low, "high": high} for name, (low, high) in BRANIN.items()},
+    ),
+    "hartmann": (
+        lambda **x: hartmann(*x.values()),
+        {name: {"type": "float", "low": low, "high": high} for name, (low, high) in HARTMANN.items()},
+    ),
+    "mixed": (mixed, MIXED),
+}
+OWN: dict[str, Callable[[int], optuna.samplers.BaseSampler]] = {
+    "random": lambda seed: optuna.samplers.RandomSampler(seed=seed),
+    "tpe": lambda seed: optuna.samplers.TPESampler(seed=seed),
+    "cmaes": lambda seed: optuna.samplers.CmaEsSampler(seed=seed, warn_independent_sampling=False),
+    "nsga2": lambda seed: optuna.samplers.NSGAIISampler(seed=seed, population_size=10),
+    "qmc": lambda seed: optuna.samplers.QMCSampler(seed=seed, scramble=True, warn_independent_sampling=False),
+    "gp": lambda seed: optuna.samplers.GPSampler(seed=seed),
+}
+
+
+def pair(sampler: str, function: str, seed: int, trials: int) -> tuple[float, float]:
+    """The best values that diel and Optuna's own loop find."""
+    score, given = ALL[function]
+    searcher = OptunaSearcher(
+        search(sampler, **{"population": 10} if sampler == "nsga2" else {}), space(given), seed
+    )
+    values = []
+    for number in range(trials):
+        values.append(score(**(searcher.ask() or {})))
+        searcher.tell(number, TrialState.COMPLETE, [values[-1]])
+    drawn = space(given).parameters
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # which samplers Optuna calls experimental
+        study = optuna.create_study(sampler=OWN[sampler](seed))
+        study.optimize(
+            lambda trial: score(**{name: suggested(trial, name, one) for name, one in drawn.items()}), trials
+        )
+    return min(values), study.best_value
+
+
+def suggested(trial: optuna.Trial, name: str, given: Hyperparameter) -> Any:
+    if given.type == "choice":
+        return trial.suggest_categorical(name, given.listed or ())
+    low, high = given.low or 0.0, given.high or 0.0
+    if given.type == "int":
+        return trial.suggest_int(name, int(low), int(high), log=given.log)
+    return trial.suggest_float(name, low, high, log=given.log)
+
+
+@pytest.mark.parametrize("function", ALL)
+@pytest.mark.parametrize("sampler", ["random", "tpe", "cmaes", "nsga2", "qmc"])
+def test_the_best_value_is_that_of_optunas_own_loop(sampler: str, function: str) -> None:
+    ours, own = pair(sampler, function, 0, 15)
+    assert ours == own
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("function", ALL)
+@pytest.mark.parametrize("sampler", OWN)
+def test_the_best_values_of_five_seeds_are_those_of_optunas_own_loop(sampler: str, function: str) -> None:
+    pairs = [pair(sampler, function, seed, 16 if sampler == "gp" else 40) for seed in range(5)]
+    assert [ours for ours, _ in pairs] == [own for _, own in pairs]
