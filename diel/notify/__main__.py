@@ -24,6 +24,7 @@ from pathlib import Path
 from subprocess import PIPE, Popen, SubprocessError
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Never
+from urllib.error import HTTPError, URLError
 from urllib.parse import unquote, urlsplit
 from urllib.request import Request, urlopen
 
@@ -65,7 +66,7 @@ def main() -> int:
         signal.alarm(LIMIT)
         _tell(given["address"], given["message"])
     except _FAILURES as error:
-        wrong = _without_secrets(str(error) or type(error).__name__, given["address"])
+        wrong = _without_secrets(_words(error) or type(error).__name__, given["address"])
     finally:
         signal.alarm(0)
     told |= {"state": "failed" if wrong else "sent", "time": time.time()}
@@ -73,6 +74,13 @@ def main() -> int:
         told["message"] = wrong
     journal.append(told)
     return 1 if wrong else 0
+
+
+def _words(error: Exception) -> str:
+    """What it says, without Python's `<urlopen error …>`."""
+    if isinstance(error, URLError) and not isinstance(error, HTTPError):
+        return str(error.reason)
+    return str(error)
 
 
 def _too_late(number: int, frame: FrameType | None) -> Never:

@@ -106,6 +106,7 @@ def test_what_is_wrong_is_said(
     code, noted = tell(tmp_path, monkeypatch, **address)
     assert code == 1
     assert wrong in noted[-1]["message"]
+    assert "urlopen" not in noted[-1]["message"]
     assert "s3cret" not in noted[-1]["message"]
 
 

@@ -21,6 +21,8 @@ FEW = 8
 WIDE = 100.0
 """The ratio of the largest to the smallest number from which on a logarithmic scale is worth it."""
 HEIGHT = 260
+RAMP = {"name": "viridis", "extent": [0.3, 0.95]}
+"""Without its ends: a chart is not drawn anew for dark, where purple is not seen, nor yellow in light."""
 
 
 class Column(NamedTuple):
@@ -58,7 +60,7 @@ class Column(NamedTuple):
         """Its encoding by colour: a ramp of numbers, a palette of names and of few counts."""
         if self.kind == "name":
             return {"field": self.key, "type": "nominal", "title": self.name, "sort": None}
-        scale = {"scheme": "viridis", **({"type": "log"} if self.kind == "log" else {})}
+        scale = {"scheme": RAMP, **({"type": "log"} if self.kind == "log" else {})}
         return {"field": self.key, "type": "quantitative", "title": self.name, "scale": scale}
 
 

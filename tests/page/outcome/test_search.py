@@ -113,4 +113,8 @@ def test_coordinates_need_two_hyperparameters_and_show_the_ends_of_each(tmp_path
     middle = [row["at"] for row in chart.spec["data"]["values"] if row["value"] == 0.1]
     assert middle == [0.5], "the logarithm of 0.1 is halfway"
     assert [row["label"] for row in labels["data"]["values"]] == ["0.01", "1", "a", "b"]
-    assert threads["encoding"]["color"]["scale"]["reverse"] is False, "dark is good"
+    scale = threads["encoding"]["color"]["scale"]
+    assert scale["reverse"] is False, "dark is good"
+    assert 0 < scale["scheme"]["extent"][0] < scale["scheme"]["extent"][1] < 1, (
+        "its ends are lost in dark or light"
+    )
