@@ -23,6 +23,7 @@ EXTRAS = {
     **dict.fromkeys(("h5py", "netCDF4", "numpy", "xarray", "zarr"), "data"),
     "ase": "ase",
     "mpi4py": "mpi",
+    "pytorch_optimizer": "torch",
     "torch": "torch",
 }
 """The extra of diel that installs a package, which shipped modules or data of the field need."""

@@ -1,6 +1,6 @@
 """Makes the pictures of the README and of docs/gallery.md from real runs: `make pictures`.
 
-python docs/pictures.py           runs every workflow that ships, and takes all pictures anew
+python docs/pictures.py           runs every workflow of which it shows something, and takes all pictures anew
 python docs/pictures.py tune …    those of these workflows
 python docs/pictures.py --at DIR  runs them in DIR, and takes runs that are there already as they are
 
@@ -25,7 +25,6 @@ from shutil import which
 from types import TracebackType
 from typing import Any
 
-from diel.cli.gallery import entries
 from diel.project.runs import find_run
 from diel.view.app import ViewApp
 
@@ -191,7 +190,7 @@ def main() -> None:
     given = parser.parse_args()
     PICTURES.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as scratch, Chromium(f"{scratch}/profile") as browser:
-        for name in given.names or [one.name for one in entries()]:
+        for name in given.names or SHOWN:
             page = page_of(name, (given.at or Path(scratch)) / name)
             take(browser, page, SHOWN[name], (900, 600), PICTURES / name)
             if name == OPENING:

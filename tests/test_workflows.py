@@ -184,6 +184,18 @@ FEWER_NETWORKS = {
     "linspace: [0.3, 2.8, 12]": "linspace: [0.3, 2.8, 6]",
     "points: 100,": "points: 30,",
 }
+FEWER_BATCHES = {
+    "[sgd, sgd, lars, larc, lamb, soap]": "[sgd, lars]",
+    "[linear, none, linear, linear, root, root]": "[linear, linear]",
+    "[0.03, 0.03, 0.1, 0.1, 0.01, 0.003]": "[0.03, 0.1]",
+    "values: [32, 128, 512, 1024]": "values: [128, 1024]",
+    "range: 5": "range: 1",
+}
+FEWER_ARCHITECTURES = {
+    "trials: 24": "trials: 4",
+    "range: 3": "range: 2",
+    "default: 20, low": "default: 1, low",
+}
 FEWER_SIMULATIONS = {
     "{range: 5}": "{range: 4}",
     "default: 400, low": "default: 200, low",
@@ -402,6 +414,39 @@ def test_a_workflow_that_is_included_twice_gives_each_its_own(tmp_path: Path) ->
     assert "55 atoms: argon -279.24" in logged(tmp_path, "same/1")
     exported = {path.name for path in (tmp_path / "results").iterdir()}
     assert exported == {"argon-13.xyz", "argon-55.xyz", "xenon-13.xyz", "xenon-55.xyz"}
+
+
+def test_large_batches_are_compared_by_optimizer_over_seeds(tmp_path: Path) -> None:
+    for library in ("torch", "pytorch_optimizer"):
+        pytest.importorskip(library, reason="diel[torch] is not installed")
+    run("large_batch", tmp_path, FEWER_BATCHES)
+    rows = result(tmp_path, "compare")["rows"]
+    assert [(row["optimizer"], row["batch"]) for row in rows] == [
+        (name, batch) for name in ("sgd, linear", "lars, linear") for batch in (128, 1024)
+    ]
+    sgd, lars = (
+        [row["mean"] for row in rows if row["optimizer"].startswith(name)] for name in ("sgd", "lars")
+    )
+    assert sgd[0] > sgd[1] + 0.3  # falls apart
+    assert lars[0] > lars[1] > sgd[1] + 0.3
+    assert logged(tmp_path, "compare").splitlines()[0].split() == [
+        "accuracy",
+        *["batch", "128", "batch", "1024"],
+    ]
+
+
+def test_architectures_are_searched_by_two_samplers_for_each_seed(tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="diel[torch] is not installed")
+    run("search_architecture", tmp_path, FEWER_ARCHITECTURES)
+    trials = newest(tmp_path).results("evolve")
+    assert len(trials) == 2 * 4
+    area = result(tmp_path, "compare")["area"]
+    assert {name: len(found) for name, found in area.items()} == {"nsga2": 2, "tpe": 2}
+    with open(value(tmp_path, "compare.front"), encoding="utf-8") as file:
+        front = [row for row in csv.DictReader(file) if (row["search"], row["seed"]) == ("tpe", "1")]
+    costs, rights = ([float(row[name]) for row in front] for name in ("multiply_adds", "accuracy"))
+    assert costs == sorted(costs)
+    assert rights == sorted(rights)  # what costs more is better, or it is not on the front
 
 
 @pytest.mark.parametrize("name", ["online_training", "coupled_solvers"])

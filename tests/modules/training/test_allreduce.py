@@ -121,6 +121,36 @@ def test_a_fit_finds_the_law_that_the_times_follow_and_predicts_other_sizes_and_
                 assert said == pytest.approx(time(name, size, ranks), rel=1e-6)
 
 
+def test_whole_steps_are_predicted_from_gradients_and_what_a_sum_costs(
+    on_ranks: Callable[[int, str], str], tmp_path: Path
+) -> None:
+    pytest.importorskip("torch", reason="diel[torch] is not installed")
+    code = f"""
+import json
+from pathlib import Path
+import numpy as np
+from mpi4py import MPI
+import diel
+from modules.training.allreduce import step
+labels = np.arange(64) % 4
+found = step(np.eye(4)[labels], labels, {COST!r}, MPI.COMM_WORLD, diel.Context(task_dir=Path({str(tmp_path)!r})),
+             hidden=[16], fitted=[8, 64], predicted=[16, 32], seconds=0.05)
+found["table"] = found["table"].read_text()
+MPI.COMM_WORLD.Get_rank() or print(json.dumps(found))
+"""
+    *said, last = on_ranks(2, code).splitlines()
+    found = json.loads(last)
+    assert found["size"] == 4 * (4 * 16 + 16 + 16 * 4 + 4)
+    rows = list(csv.DictReader(found["table"].splitlines()))
+    assert [(row["ranks"], row["rows"]) for row in rows] == [("2", "16"), ("2", "32")]
+    cost: Any = COST
+    (summed,) = predict(cost, found["size"], [2])["seconds"]
+    for row in rows:
+        said_s = found["fixed_s"] + int(row["rows"]) * found["row_s"] + summed
+        assert float(row["predicted_s"]) == pytest.approx(said_s)
+    assert said[0].startswith("a gradient of 0.00 MiB takes ")
+
+
 def test_no_latency_or_speed_is_negative() -> None:
     falling = [Point(size, 2, size, 0.0, 1e-3 / size) for size in (1000.0, 2000.0, 4000.0)]
     (found,) = fit(falling)
