@@ -438,6 +438,23 @@ def test_a_workflow_that_is_included_twice_gives_each_its_own(tmp_path: Path) ->
     assert exported == {"argon-13.xyz", "argon-55.xyz", "xenon-13.xyz", "xenon-55.xyz"}
 
 
+def test_what_many_ranks_would_yield_follows_from_sums_steps_and_batches(tmp_path: Path) -> None:
+    for library in ("torch", "pytorch_optimizer"):
+        pytest.importorskip(library, reason="diel[torch] is not installed")
+    changes = {
+        "default: 15.0": "default: 0.05",
+        "[32, 64, 128, 256, 512, 1024]": "[256, 512]",
+        "range: 3": "range: 1",
+    }
+    run("parallel_cost", tmp_path, changes)
+    rows = result(tmp_path, "paper")["rows"]
+    assert [row["ranks"] for row in rows] == [2**power for power in range(1, 11)]
+    assert all(0 < row["at_least"] <= row["computational"] <= row["at_most"] <= 1 for row in rows)
+    assert rows[0]["product"] == rows[0]["computational"] * rows[0]["statistical"]
+    assert rows[1]["statistical"] is None  # no batch of that size was trained with
+    assert "predictions within 20%" in logged(tmp_path, "sum")
+
+
 def test_large_batches_are_compared_by_optimizer_over_seeds(tmp_path: Path) -> None:
     for library in ("torch", "pytorch_optimizer"):
         pytest.importorskip(library, reason="diel[torch] is not installed")

@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypedDict
 
 import numpy as np
@@ -199,7 +199,7 @@ def fit(points: Sequence[Point]) -> list[Piece]:
         return [line]
 
     def halves(place: int) -> tuple[float, list[Point], list[Point]]:
-        bound = math.sqrt(sizes[place - 1] * sizes[place])
+        bound = (sizes[place - 1] + sizes[place]) / 2
         low = [point for point in ordered if point.message <= bound]
         high = ordered[len(low) :]
         return bound, low, high
@@ -529,8 +529,8 @@ def step(
     with pytorch.reproducible():
         gradient, size = _gradient(data, targets, hidden or [512, 512])
         found = _steps(comm, gradient, size, alone, whole, seconds)
-    lines = np.array([[1 / found[False, rows], rows / found[False, rows]] for rows in alone])
-    fixed, row = (float(one) for one in np.linalg.lstsq(lines, np.ones(len(alone)))[0])
+    alone_s, _ = _line([Point(rows, 1, rows, 0.0, found[False, rows]) for rows in alone])
+    fixed, row = alone_s["fixed"], alone_s["per_byte"]
     here = cores_here(comm)[1]
     said = {rows: fixed + row * rows + seconds_of(cost, "library", size, ranks, here) for rows in whole}
     errors = {rows: said[rows] / found[True, rows] - 1 for rows in whole}
@@ -566,8 +566,8 @@ def _gradient(
     import torch  # here and in `step`, so that the sums start without it
     from torch.nn.utils import parameters_to_vector
 
-    inputs = torch.from_numpy(np.asarray(data, dtype=np.float32).reshape(len(data), -1))
-    labels = torch.from_numpy(np.asarray(targets, dtype=np.int64))
+    inputs = torch.from_numpy(np.array(data, dtype=np.float32).reshape(len(data), -1))
+    labels = torch.from_numpy(np.array(targets, dtype=np.int64))
     features, layers = inputs.shape[1], list[torch.nn.Module]()
     for units in hidden:
         layers += [torch.nn.Linear(features, units), torch.nn.Tanh()]
@@ -641,7 +641,8 @@ def efficiency(
     cost: as `training.allreduce` returned it
     fixed_s, row_s, size: as `training.allreduce:step` returned them
     batch: rows of a whole batch, smallest first: the first is that of one rank, and each rank keeps it
-    steps: to the same loss with each of these batches; null or 0 where it was not reached
+    steps: to the same loss with each of these; 0 where it was not reached. Of several trainings with one
+        batch the mean counts, if all reached it
     ranks: numbers of ranks; 2, 4, …, 1024 where absent
     ranks_per_node: where that is more than the cores of a node, ranks take turns
     error: of a predicted sum, for the bounds
@@ -653,9 +654,13 @@ def efficiency(
     and others, arXiv:1812.06162): counted where a batch of that size was trained with, else unknown.
     """
     own = fixed_s + row_s * batch[0]
+    tries: dict[int, list[float]] = {}
+    for count, many in zip(batch, steps, strict=True):
+        tries.setdefault(count, []).append(many or 0.0)
+    rows = {count: count * fmean(some) if all(some) else 0.0 for count, some in tries.items()}
     needed = {
-        count // batch[0]: steps[0] * batch[0] / (many * count) if many else 0.0
-        for count, many in zip(batch, steps, strict=True)
+        count // batch[0]: rows[batch[0]] / taken if taken else 0.0
+        for count, taken in rows.items()
         if count % batch[0] == 0
     }
     found: list[dict[str, Any]] = []
