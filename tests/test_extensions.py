@@ -279,7 +279,10 @@ def test_an_unknown_sampler_is_told_with_those_that_are_installed(outside: Outsi
     (outside.folder / "flow.yaml").write_text(SEARCH.replace("halving", "halvin"), encoding="utf-8")
     said = outside.diel("validate", "flow.yaml")
     assert said.returncode == 2
-    assert "expected one of random, grid, tpe, cmaes, nsga2, gp, qmc, halving; found 'halvin'" in said.stderr
+    assert (
+        "expected one of random, grid, tpe, cmaes, nsga2, gp, qmc, pbt, halving; found 'halvin'"
+        in said.stderr
+    )
     assert "did you mean 'halving'?" in said.stderr
 
 

@@ -200,7 +200,7 @@ def test_the_failure_keeps_the_end_of_standard_error(commands: Run) -> None:
 
 
 def test_the_cause_is_found_where_the_command_wrote_it(commands: Run) -> None:
-    assert commands.failure("in_a_file")["headline"] == "Fatal error: the mesh is empty"
+    assert commands.failure("in_a_file")["headline"] == "Fatal error: the mesh is empty (in flow.out)"
 
 
 def test_what_cannot_start_is_tried_as_often_as_asked(commands: Run) -> None:

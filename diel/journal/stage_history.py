@@ -179,7 +179,7 @@ class StageHistory:
 
     def suspect(self) -> list[int]:
         """The tasks whose result is an answer that audits speak against."""
-        return suspect(self.surrogate)
+        return [] if self.surrogate is None else suspect(self.surrogate)
 
     def leave_out(self, index: int, reason: str) -> None:
         """Notes why a task was skipped, if that is not a failure."""

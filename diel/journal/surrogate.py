@@ -124,9 +124,9 @@ def forget(known: SurrogateHistory | None, index: int) -> None:
         known.answers[index] = 0
 
 
-def suspect(known: SurrogateHistory | None) -> list[int]:
+def suspect(known: SurrogateHistory) -> list[int]:
     """The tasks whose result is an answer that audits speak against."""
-    if known is None or not known.is_off:
+    if not known.is_off:
         return []
     return [index for index, answered in enumerate(known.answers) if answered]
 
