@@ -94,14 +94,14 @@ def command(
     paths = find_run(runs, run)
     read_kept_workflow(paths)  # a damaged run is reported as such, even if nothing is left to do
     history = read_run(paths).history
+    if recompute is not None and not history.is_doubted():
+        raise UsageError(f"{paths.run_id} has no suspect result: its audits speak against no answer")
     recorded = Recorded(paths)
     more = read_trials(recorded, trials) if trials else {}
     if more:
         refuse_driven(paths)
         change_run_file(paths, trials={**recorded.run_file.trials, **more})
         recorded = Recorded(paths)
-    if recompute is not None and not history.is_doubted():
-        raise UsageError(f"{paths.run_id} has no suspect result: its audits speak against no answer")
     if history.state is RunState.SUCCEEDED and not is_extended(recorded):
         again = export_again(Recorded(paths)) if history.exports else 0
         what = f"{counted(again, 'export')} put in place again" if again else "there is nothing to do"
