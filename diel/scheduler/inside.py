@@ -49,6 +49,8 @@ class _Held:
     """Its nodes, by their places in the allocation."""
     process: subprocess.Popen[bytes] | None = None
     cancelled: bool = False
+    ending: threading.Thread | None = None
+    """Ends the process and all that came of it, once the job is cancelled."""
 
 
 class Inside(Scheduler):
@@ -116,7 +118,8 @@ class Inside(Scheduler):
                     held.state, held.reason = JobState.CANCELLED, "cancelled before it began"
                 elif held.state is JobState.RUNNING:
                     held.state = JobState.ENDING
-                    threading.Thread(target=_end_tree, args=(held.process,), daemon=True).start()
+                    held.ending = threading.Thread(target=_end_tree, args=(held.process,), daemon=True)
+                    held.ending.start()
             self._fill()  # the line may have moved
 
     def find(self, prefix: str) -> Mapping[str, str]:
@@ -191,6 +194,8 @@ class Inside(Scheduler):
             late = True
             _end_tree(process)
         code = process.wait()
+        if held.ending is not None:  # what the script started may live a little longer than it
+            held.ending.join()
         with self._lock:
             held.exit_code = code
             held.state, held.reason = _end_state(code, late=late, cancelled=held.cancelled)

@@ -152,10 +152,12 @@ def test_how_a_job_ended_is_told(
 
 
 def test_cancelling_ends_a_job_and_all_that_came_of_it(allocation: Allocation, tmp_path: Path) -> None:
-    """A child that made a session of its own, too; and one that waits never begins."""
-    number = allocation.submit("a", f"setsid sleep 600 & echo $! > {tmp_path}/pid; wait", nodes=3)
+    """A child that made a session of its own and ends later than the script; one that waits never begins."""
+    slow = f"trap 'sleep 0.3; exit' TERM; touch {tmp_path}/ready; while true; do sleep 0.05; done"
+    command = f'setsid sh -c "{slow}" & echo $! > {tmp_path}/pid; wait'
+    number = allocation.submit("a", command, nodes=3)
     waiting = allocation.submit("b")
-    wait_for(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text())
+    wait_for((tmp_path / "ready").exists)
     child = psutil.Process(int((tmp_path / "pid").read_text()))
     allocation.scheduler.cancel([waiting, number, "77.9", "12"])
     assert allocation.ended(number).state is JobState.CANCELLED
