@@ -106,7 +106,7 @@ class Sources:
             one = next(iter(link.members(group)), None)
             return self._begin(link, scope) if one is None else self.output(link, one)
         output = link.edge.output or link.edge.hyperparameter
-        place = (*link.edge.key, str(output))  # one expression may read several outputs
+        place = (*link.edge.key, link.edge.upstream, str(output))  # one text may read several
         known = self._gathered.get(place)
         if known is None or known[0] != group or link.edge.renewed:
             known = group, [self.output(link, one) for one in link.good_members(group)]

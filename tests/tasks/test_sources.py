@@ -81,3 +81,21 @@ def test_inputs_that_are_given_stand_in_for_what_the_task_reads(bench: Bench) ->
 def test_the_next_attempt_knows_its_number(bench: Bench) -> None:
     bench.stages.runs["down"].history.attempts[0] = 2
     assert scope(bench, "down")["task"]["attempt"] == 3
+
+
+def test_one_text_that_gathers_an_output_of_the_same_name_from_two_stages_gets_each_its_own(
+    tmp_path: Path,
+) -> None:
+    flow = """
+axes: {a: {range: 2}}
+stages:
+  one: {over: [a], command: [one], outputs: {v: {value: int}}}
+  two: {over: [a], command: [two], outputs: {v: {value: int}}}
+  down: {command: "echo ${{ one.v }} ${{ two.v }}"}
+"""
+    bench = Bench(tmp_path, flow)
+    for index in range(2):
+        bench.done("one", index, v=index)
+        bench.done("two", index, v=10 + index)
+    found = scope(bench, "down")
+    assert [list(found.read((stage, "v"))) for stage in ("one", "two", "one")] == [[0, 1], [10, 11], [0, 1]]
