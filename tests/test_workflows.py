@@ -510,6 +510,16 @@ def test_each_shipped_workflow_validates(
     assert call(capsys, "validate", str(path)).code == 0
 
 
+def test_a_simulation_that_stays_loaded_answers_as_one_that_starts_anew(tmp_path: Path) -> None:
+    short = {"range: 5": "range: 2", "default: 500,": "default: 10,", "default: 30,": "default: 3,"}
+    run("lammps_service", tmp_path, short)
+    assert max(value(tmp_path, "alone.largest_difference")) < 1e-12
+    assert value(tmp_path, "ask.mean") == pytest.approx([-3.43] * 2, abs=0.02)  # −3.54 eV at rest
+    ratio = result(tmp_path, "ratio")
+    assert 0 < ratio["low"] <= ratio["ratio"] <= ratio["high"]
+    assert f"ratio {ratio['ratio']:.1f}, 95 % interval" in logged(tmp_path, "report")
+
+
 def test_many_small_tasks_screen_through_one_warm_ensemble(tmp_path: Path) -> None:
     _, said = run("screening_service", tmp_path)
     assert "succeeded" in said
