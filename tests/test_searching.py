@@ -283,6 +283,75 @@ def test_nothing_of_a_pruned_trial_is_left_while_its_run_goes_on(pruned: Pruned)
     assert pruned.left == []
 
 
+# --- when tasks of pruned trials end ----------------------------------------------------------------
+
+SOON = """
+    hyperparameters: {slow: {type: bool, default: false}, x: {type: float, low: 0, high: 1}}
+    axes:
+      trial:
+        search: {sampler: random, trials: 8, seed: 1, pruner: median, minimize: train.loss, parameters: [x]}
+      row: {from: train.rows}
+    stages:
+      train:
+        over: [trial]
+        module: "work:train"
+        params: {trial: "${{ trial }}", x: "${{ hp.x }}", slow: "${{ hp.slow }}"}
+        outputs: {text: {export: "${{ 'slow' if hp.slow else 'soon' }}/${{ trial }}"}}
+      beside:
+        over: [trial]
+        command: |
+          echo '{"x": ${{ hp.x }}}' > "$DIEL_RESULT"
+        outputs: {x: {value: float}}
+      all: {module: "work:all", inputs: {losses: train.loss, x: beside.x}}
+      some: {module: "work:all", inputs: {losses: {from: train.loss, min_success: 0.9}, x: beside.x}}
+      one: {command: [echo, "${{ inputs.loss }}"], inputs: {loss: {from: train.loss, at: {trial: 5}}}}
+      each: {over: [row], command: [echo, "${{ row }}"]}
+"""
+ENDING = """
+    from pathlib import Path
+
+    @diel.module(kind="training")
+    def train(context: diel.Context, trial: int, x: float, slow: bool) -> dict:
+        bad = trial in (5, 7)
+        context.report(epoch=0, loss=99.0 if bad else x)
+        while bad and slow:
+            context.report(epoch=1, loss=99.0)
+        Path("text").write_text(str(trial))
+        return {"loss": x, "rows": [trial], "text": Path("text")}
+
+    @diel.module(kind="analysis")
+    def all(losses: list[float], x: list[float]) -> dict:
+        return {"read": losses + x}
+"""
+
+
+def test_when_a_task_of_a_pruned_trial_ends_decides_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A trial that is stopped on its way, one whose task has ended before anybody looked, one of the cache."""
+    project = Project(tmp_path).workflow(SOON).module("work", ENDING)
+    runs = [project.run(*words) for words in (["--set", "slow=true"], [], [])]
+    shown = []
+    for run in runs:
+        told = [
+            call(capsys, "results", str(run.root), *words, "--json").out
+            for words in (["train.loss"], ["beside.x"], ["trial", "--trials"])
+        ]
+        *rows, trials = (json.loads(one)["rows"] for one in told)
+        for row in trials:
+            del row["began"], row["seconds"]
+        counts = [run.counts(stage) for stage in ("train", "beside", "one", "each")]
+        good = [one.get("done", 0) + one.get("cached", 0) for one in counts]
+        shown.append((rows, trials, good, run.value("all", "read"), run.value("some", "read")))
+    assert shown[0] == shown[1] == shown[2]
+    assert [row["trial"] for row in shown[0][0][0]] == [0, 1, 2, 3, 4, 6]
+    assert [row["state"] for row in shown[0][1]] == [*["complete"] * 5, "pruned", "complete", "pruned"]
+    assert len(shown[0][3]) == 12, "two for each trial that counts"
+    assert shown[0][2] == [6, 6, 0, 6], "`one` reads trial 5"
+    for folder in ("slow", "soon"):
+        assert sorted(path.name for path in (tmp_path / folder).iterdir()) == list("012346")
+
+
 # --- trials that are lost, and trials without a score ----------------------------------------------
 
 OUTSIDE = """

@@ -91,6 +91,10 @@ class Adaptive(ABC):
         """Whether it was decided without a point, because its trial failed or was pruned."""
         return self.is_lost(coordinates) and not self.has_failed(coordinates)
 
+    def is_undecided(self, coordinates: Mapping[str, int]) -> bool:
+        """Whether a point may still be taken back, with all that its tasks have made."""
+        return False
+
     @abstractmethod
     def chosen(self, coordinates: Mapping[str, int], choice: Choice) -> tuple[int, ...]:
         """The points that a choice picks, once it is over: the best first, a front by number."""
@@ -128,6 +132,10 @@ class Searched(Adaptive):
     def _is_lost(self, course: Course, place: int) -> bool:
         failed = (TrialState.FAILED, TrialState.PRUNED)
         return place < len(course.trials) and course.trials[place].state in failed
+
+    def is_undecided(self, coordinates: Mapping[str, int]) -> bool:
+        trials, place = self.course(coordinates).trials, coordinates[self.label]
+        return self.axis.prunes and place < len(trials) and trials[place].state is TrialState.RUNNING
 
     def is_extended(self, course: Course) -> bool:
         """Whether it was over after its trials, and has been given more since."""

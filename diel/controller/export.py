@@ -58,6 +58,8 @@ class Exporter:
         self._copier = _Copier(own_files(checked.document, source, checked.modules), paths)
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="diel-export")
         self._open: dict[Future[int], str] = {}
+        self._undecided: list[tuple[StageRun, int]] = []
+        """Tasks that have ended, of trials that may still be pruned."""
         self._outputs: defaultdict[str, _Output] = defaultdict(_Output)
 
     @property
@@ -75,7 +77,8 @@ class Exporter:
         """Exports what earlier controllers of the run left, and each result from now on."""
         self._stages, self._ledger = stages, ledger
         runs = [stages.runs[name] for name in self._exports]
-        left = [one for run in runs if run.known for index in range(run.size) for one in self._of(run, index)]
+        ended = [(run, index) for run in runs if run.known for index in range(run.size)]
+        left = [one for run, index in ended for one in self._of(run, index)]
         told = {name: one["files"] for name, one in ledger.history.exports.items()}
         counts = Counter(name for name, _, _ in left)
         for name, owner, one in left:
@@ -91,6 +94,9 @@ class Exporter:
         exports = self._exports.get(stage.name)
         if exports is None or not stage.history.is_good(index):
             return
+        if stage.is_undecided(index):
+            self._undecided.append((stage, index))
+            return
         try:
             scope = self._stages.recipes[stage.name].scope(index)
             for one in exports.of(scope, self._ledger.results.record(stage.name, index)):
@@ -104,6 +110,9 @@ class Exporter:
         self._open[self._pool.submit(self._copier.deliver, one, owner, known=known)] = name
 
     def _settle(self) -> None:
+        undecided, self._undecided = self._undecided, []
+        for stage, index in undecided:
+            self._note_end(stage, index)
         for future in [future for future in self._open if future.done()]:
             output = self._outputs[self._open.pop(future)]
             error = LeftUncopied() if future.cancelled() else future.exception()
@@ -133,6 +142,7 @@ class Exporter:
     def close(self) -> None:
         """Ends the copies that are under way, and records how far they came."""
         self._copier.stopped = True
+        self._undecided.clear()
         self._pool.shutdown(cancel_futures=True)
         self.tell()
 

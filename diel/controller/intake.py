@@ -15,6 +15,7 @@ from diel.attempt.reaper import RecentOomKills, kill_marked
 from diel.axes.adaptive import Standing
 from diel.blocks.dispatcher import Dispatcher, Sent, reset
 from diel.controller.escalation import Fits, escalated, exhausted
+from diel.controller.pruning import take_back
 from diel.controller.stages import Stages
 from diel.controller.stillborn import Stillborn
 from diel.errors import WorkerLost
@@ -134,6 +135,8 @@ class Intake:
     def _commit(self, stage: StageRun, segment: str, offset: int, record: Done) -> None:
         stage.measure(record["seconds"])
         self._ledger.commit(stage, record["index"], segment, offset, record)
+        if stage.standing(record["index"]) is Standing.CLOSED:  # it ended before it could be stopped
+            take_back(self._ledger, stage, record["index"])
         self._stages.note_end(stage, record["index"])
 
     def _take_release(self, segment: str, record: Release) -> None:
@@ -236,7 +239,8 @@ class Intake:
 
     def _retry_or_fail(self, stage: StageRun, index: int, record: Fail, node: str | None) -> None:
         kind = FailureClass(record["class"])
-        if kind is FailureClass.UPSTREAM and is_cut_by_user(self._stages.into[stage.name], index):
+        cut = kind is FailureClass.UPSTREAM and is_cut_by_user(self._stages.into[stage.name], index)
+        if cut or stage.standing(index) is Standing.CLOSED:
             kind = FailureClass.CANCELLED
         match kind:
             case FailureClass.CANCELLED:

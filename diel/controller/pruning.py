@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from diel.axes.adaptive import Standing
 from diel.errors import DielError
 from diel.expressions import ExpressionError
 from diel.project.cache import Cache, pruned_key
 from diel.tasks.ledger import Ledger
+from diel.tasks.link import Link
 from diel.tasks.recipe import Recipe
 from diel.tasks.stage_run import StageRun
 
@@ -44,12 +46,31 @@ def keep_pruned(
     )
 
 
+def leave_out(
+    out_of: Mapping[str, Iterable[Link]], ledger: Ledger, stage: StageRun, indices: Iterable[int]
+) -> None:
+    """Leaves out tasks of a pruned trial that had ended: when they did must decide nothing."""
+    for index in indices:
+        for link in out_of[stage.name]:
+            link.leave_out(index)
+        take_back(ledger, stage, index)
+
+
+def take_back(ledger: Ledger, stage: StageRun, index: int) -> None:
+    """A task of a pruned trial has no result, though it ended before it was stopped."""
+    if stage.history.state(index).good:
+        attempt = stage.history.result_attempt(index)
+        ledger.append({"event": "gone", "stage": stage.name, "tasks": [[index, attempt]]})
+    stage.omitted.add(index)
+    ledger.skip(stage, [[index, index]], "axis", "")
+
+
 def recall(
     cache: Cache, deciders: Mapping[str, Decider], stage: StageRun, index: int, family: str, key: str
 ) -> bool:
-    """Tells searches what a task reported in an earlier run before it was pruned there; whether anything."""
-    reported = cache.reported(family, key)
-    for axis in stage.adaptive if reported else ():
-        if axis.judged:
-            deciders[axis.label].recall(stage, index, reported)
-    return bool(reported)
+    """Tells searches what a task reported before it was pruned in an earlier run; whether it is again."""
+    pruning = [axis for axis in stage.adaptive if axis.axis.prunes]
+    reported = cache.reported(family, key) if pruning else []
+    for axis in pruning if reported else ():
+        deciders[axis.label].recall(stage, index, reported)
+    return bool(reported) and stage.standing(index) is Standing.CLOSED

@@ -11,7 +11,7 @@ from diel.attempt.bundle import Work
 from diel.axes.adaptive import Adaptive, Standing, adaptive_axes
 from diel.axes.domain import make_domain
 from diel.check.launcher import words_of
-from diel.controller.pruning import keep_pruned
+from diel.controller.pruning import keep_pruned, leave_out
 from diel.errors import DielError, UsageError
 from diel.gangs.service import Serving
 from diel.graph import hyperparameter_reads
@@ -94,7 +94,7 @@ class Stages:
             if one is not None:
                 self.watch_ends(one.note_end)
         given, keep = run_file.hyperparameters, partial(keep_pruned, self.recipes, ledger)
-        tell = (self._wake, self.note_end, keep, self._is_used)
+        tell = (self._wake, self.note_end, keep, partial(leave_out, self.out_of, ledger), self._is_used)
         deciding = Deciding(self.runs, ledger, plan.workflow, given, *tell)
         self.deciders: dict[str, Decider] = {
             label: _DECIDERS[axis.axis.word](
@@ -175,23 +175,19 @@ class Stages:
         for stage in self.runs.values():
             if label in stage.spec.over:
                 stage.look_at(stage.domain.matching(coordinates))
-        over = label not in coordinates  # a pick from outside an axis is known when the axis is over
+        over = label not in coordinates  # what is read from outside an axis is known when the axis is over
         for link in self._links if over else ():
-            if label in link.edge.chosen:
+            if link.awaits(label):
                 link.down.look_at_all()
+        if over:
+            self._open_known()
         for decider in self.deciders.values():
             if label in decider.axis.judge.context:
                 decider.begin()
 
     def _is_used(self, label: str, coordinates: Mapping[str, int]) -> bool:
         """Whether a task that picks among the points of an axis has a result at some coordinates."""
-        for link in self._links:
-            domain, state = link.down.domain, link.down.history.state
-            if label in link.edge.chosen:
-                here = {axis: place for axis, place in coordinates.items() if axis in domain.axes}
-                if any(state(index).good for index in domain.matching(here)):
-                    return True
-        return False
+        return any(label in link.edge.chosen and link.down.has_result(coordinates) for link in self._links)
 
     def watch_ends(self, tell: Callable[[StageRun, int], None]) -> None:
         """Calls this for each task that ends for good, once it is counted along its edges."""
@@ -238,7 +234,7 @@ class Stages:
             if label in self._axes.points:
                 continue
             maker = self.runs[self._plan.workflow.axes[label].maker or ""]
-            if not maker.complete:
+            if not maker.settled:
                 return False
             lost = maker.void or any(maker.has_lost(index) for index in range(maker.size))
             alongside = maker.spec.over and set(maker.spec.over) <= set(stage.spec.over)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from diel.drawing import picked_points
@@ -108,6 +108,9 @@ def waits_of_task(view: RunView, stage: str, index: int) -> list[Wait]:
             found[(link.up.name, text)] = Wait(link.up.name, rule_of(link), text=text)
             continue
         wait = _wait(link, members, len(members))
+        if not wait.open and link.verdict(group) is Verdict.WAITING:
+            labels = ", ".join(axis.label for axis in link.leaves)
+            wait = replace(wait, open=1, text=f"the end of {labels}, which may still prune what it gathers")
         if wait.open:
             found.setdefault((link.up.name, wait.rule), wait)
     return list(found.values())

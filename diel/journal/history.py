@@ -359,6 +359,7 @@ class History:
                 stage.under_way.pop(index, None)
                 if record["event"] == "skipped":
                     stage.leave_out(index, record.get("reason", ""))
+                    self.failures.pop((record["stage"], index), None)  # of a trial that was pruned after all
         first = record["tasks"][0][0]
         has_failed = stage.state(first) == TaskState.FAILED and len(self.failures) < MAX_FAILURES
         if record["event"] == "failed" and has_failed:

@@ -240,7 +240,9 @@ class Fenced(_Stamped):
 
 class Gone(_Stamped):
     event: Literal["gone"]
-    """Results that lost their files: no result up to these attempts counts. By `diel resume`."""
+    """Results that lost their files, are outdated, or are of pruned trials: none up to these attempts counts.
+
+    By `diel resume`; of pruned trials, by the controller."""
     stage: str
     tasks: Numbered
 

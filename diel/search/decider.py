@@ -35,6 +35,8 @@ class Deciding(NamedTuple):
     """Called for a task that a search counts as failed."""
     keep_pruned: Callable[[StageRun, int, Mapping[int, float]], None]
     """Keeps what a task reported before it was pruned, for later runs not to run it again."""
+    leave_out: Callable[[StageRun, Iterable[int]], None]
+    """Leaves out tasks of a pruned trial that had ended."""
     is_used: Callable[[str, Mapping[str, int]], bool]
     """Whether a task that picks among the points of an axis has a result at some coordinates."""
 

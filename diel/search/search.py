@@ -9,6 +9,7 @@ import reprlib
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from itertools import starmap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -400,6 +401,8 @@ class Searching(Decider):
             max(0.0, self._now() - attempt.time) * stage.ran_as(index, attempt.number).resources.cores
             for stage, index, attempt in running
         )
+        spent += sum(starmap(self._core_seconds_of, self._tasks(context, trial.number)))
+        self._core_seconds.pop(context, None)
         pruned = replace(trial, state=TrialState.PRUNED, message=said, core_seconds=round(spent, 3))
         self._tell(context, pruned)
         self._stop(context, trial)
@@ -409,6 +412,12 @@ class Searching(Decider):
         self._open(context, trial.number)
 
     def _stop(self, context: Context, trial: Trial) -> None:
+        """Stops what runs of a pruned trial, and leaves out what has ended, however soon that was."""
+        for stage in self._stages.values():
+            if self.label in stage.spec.over:
+                tasks = stage.domain.matching(self._coordinates(context, trial.number))
+                ended = (index for index in tasks if stage.history.state(index).ended)
+                self._run.leave_out(stage, [index for index in ended if index not in stage.omitted])
         running = self._under_way(context, trial.number)
         if running:
             targets = [f"{stage.name}/{index}" for stage, index in running]

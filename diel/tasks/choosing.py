@@ -63,6 +63,9 @@ class ChoosingLink(Link):
     def count(self, index: int) -> None:
         """Nothing to count: picks are looked up."""
 
+    def leave_out(self, index: int) -> None:
+        """Nothing was counted."""
+
     def members(self, group: Group) -> Iterable[int]:
         """The tasks that are read; none in the first round, or while nothing is picked yet."""
         try:

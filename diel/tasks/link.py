@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import ClassVar
 
+from diel.axes.adaptive import Adaptive
 from diel.axes.domain import Group
 from diel.graph import Edge
 from diel.states import TaskState
@@ -115,6 +116,14 @@ class Link:
             else:
                 count.bad += 1
 
+    def leave_out(self, index: int) -> None:
+        """A task that was counted is left out after all. Called before its state changes."""
+        group = self.group_of_upstream(index) if self.edge.gathered else None
+        if group is not None and index not in self.up.omitted:
+            count = self._counts[group]
+            count.omitted += 1
+            count.bad -= not self.up.history.state(index).good
+
     def woken_by(self, index: int) -> Iterable[int]:
         """The downstream tasks to look at once an upstream task has ended, and was counted."""
         group = self.group_of_upstream(index)
@@ -126,7 +135,27 @@ class Link:
         """Whether the tasks that wait for a group can run."""
         if self.up.void or self.missing:
             return Verdict.FAILED
-        return self._weigh(group) if self.up.known else Verdict.WAITING
+        if not self.up.known or (not self.alongside and self._is_undecided(group)):
+            return Verdict.WAITING
+        return self._weigh(group)
+
+    def awaits(self, label: str) -> bool:
+        """Whether what it reads is known once a search or loop is over."""
+        return label in self.edge.chosen or any(one.axis.prunes and one.label == label for one in self.leaves)
+
+    @property
+    def leaves(self) -> list[Adaptive]:
+        """The searches and loops of which it reads several points, or one that `at` names, from outside."""
+        return [one for one in self.up.adaptive if one.label not in self.down.spec.over]
+
+    def _is_undecided(self, group: Group) -> bool:
+        """Whether a search may still prune what is read from outside: when tasks end must decide nothing."""
+        for axis in self.leaves:
+            if axis.axis.prunes and axis.label not in self.edge.chosen:
+                first = self.up.domain.matching({axis.label: 0} | self._fixed(group))
+                if not all(axis.is_over(self.up.domain.coordinates(index)) for index in first):
+                    return True
+        return False
 
     def _weigh(self, group: Group) -> Verdict:
         if self.edge.gathered:

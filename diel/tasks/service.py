@@ -32,6 +32,9 @@ class ServiceLink(Link):
     def count(self, index: int) -> None:
         """Nothing to count: a replica that ends does not affect others."""
 
+    def leave_out(self, index: int) -> None:
+        """Nothing was counted."""
+
     def woken_by(self, index: int) -> Iterable[int]:
         """The tasks that cannot continue if a replica ended badly."""
         group = self.group_of_upstream(index)

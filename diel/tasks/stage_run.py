@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -81,6 +81,16 @@ class StageRun:
     @property
     def complete(self) -> bool:
         return self.void or (self.known and self.ended >= self.domain.size)
+
+    @property
+    def settled(self) -> bool:
+        """Whether it is complete, and no trial may still be pruned whose results then count nowhere."""
+        return self.complete and not (self.adaptive and any(map(self.is_undecided, range(self.size))))
+
+    def has_result(self, coordinates: Mapping[str, int]) -> bool:
+        """Whether any of its tasks that agree with these coordinates has a result."""
+        here = {axis: place for axis, place in coordinates.items() if axis in self.domain.axes}
+        return any(self.history.state(index).good for index in self.domain.matching(here))
 
     def has_lost(self, index: int) -> bool:
         """Whether a task that ended lacks a result that was wanted."""
@@ -179,6 +189,13 @@ class StageRun:
         coordinates = self.domain.coordinates(index)
         found = {axis.standing(coordinates) for axis in self.adaptive}
         return next(one for one in (Standing.CLOSED, Standing.WAITING, Standing.OPEN) if one in found)
+
+    def is_undecided(self, index: int) -> bool:
+        """Whether a task's trial may still be pruned, and what the task has made count nowhere."""
+        if not self.adaptive:
+            return False
+        coordinates = self.domain.coordinates(index)
+        return any(axis.is_undecided(coordinates) for axis in self.adaptive)
 
     def searched(self, index: int) -> dict[str, Any]:
         """The hyperparameters that searches have set for a task, by name."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,11 @@ import pytest
 
 from diel.axes.adaptive import Standing
 from diel.journal.axis_history import Course, Trial
+from diel.journal.segment import SegmentWriter
 from diel.journal.snapshot import read_run
 from diel.project.requests import ask_cancel, read_stops
 from diel.states import TaskState, TrialState
+from diel.tasks.link import Verdict
 from tests.controller.bench import Bench
 from tests.record import as_record
 
@@ -282,9 +285,9 @@ def test_a_search_that_says_how_many_trials_may_fail_is_not_given_up_before(
 class Pruned(Bench):
     """A search with a median pruner that has five complete trials, each of which reported 1.0 three times."""
 
-    def __init__(self, folder: Path, more: str = "") -> None:
+    def __init__(self, folder: Path, more: str = "", stages: str = "") -> None:
         told = f", pruner: median, trials: 9{more}"
-        super().__init__(folder, SEARCH.replace(", trials: 6", "").format(more=told))
+        super().__init__(folder, SEARCH.replace(", trials: 6", "").format(more=told) + stages)
         for number in range(5):
             self.begin(number)
             self.report(number, *({"epoch": epoch, "value": 1.0} for epoch in range(3)))
@@ -406,3 +409,91 @@ def test_core_hours_count_pruned_trials_too(workspace: Path) -> None:
     assert here.trial(6).core_seconds == pytest.approx(36, abs=5)
     assert (course(here).points, course(here).reason) == (7, "core_hours")
     assert here.stages.runs["f"].history.state(6) == TaskState.SKIPPED
+    assert here.trial(5).state is here.trial(6).state is TrialState.PRUNED
+
+
+# --- what a pruned trial has made -----------------------------------------------------------------
+
+BESIDE = """\
+  beside: {command: 'run > $DIEL_RESULT', over: [trial]}
+  all: {command: [echo, "${{ inputs.value }}"], inputs: {value: {from: beside.value, min_success: 0.1}}}
+"""
+
+
+class Beside(Pruned):
+    """With a stage in each trial that the pruner does not watch, and one that gathers what that makes."""
+
+    def __init__(self, folder: Path, more: str = "") -> None:
+        super().__init__(folder, more, BESIDE)
+
+    def end(self) -> None:
+        """Trials 6, 7 and 8 end, and the search with them."""
+        for number in (6, 7, 8):
+            self.begin(number)
+            self.done("f", number, value=1.0)
+        assert course(self).over
+
+    def gathered(self) -> list[int]:
+        """The trials that are read when the stage that gathers them may begin."""
+        (link,) = self.stages.into["all"]
+        assert link.verdict(()) is Verdict.READY
+        return list(link.good_members(()))
+
+
+def test_what_gathers_waits_for_the_search_that_may_still_prune(workspace: Path) -> None:
+    here = Beside(workspace)
+    for number in range(9):
+        here.done("beside", number, value=1.0)
+    (link,) = here.stages.into["all"]
+    assert link.verdict(()) is Verdict.WAITING, "all that it reads is there"
+    here.begin(5)
+    here.report(5, {"epoch": 0, "value": 3.5})
+    here.stages.tend()
+    here.done("f", 5, value=3.5)
+    here.end()
+    assert here.gathered() == [0, 1, 2, 3, 4, 6, 7, 8]
+    assert 0 in here.stages.runs["all"].candidates(0.0), "it is looked at when the search is over"
+
+
+@pytest.mark.parametrize("first", ["done", "failed", "pruned"])
+def test_what_is_made_beside_a_pruned_trial_counts_nowhere_whenever_that_was(
+    workspace: Path, first: str
+) -> None:
+    here = Beside(workspace)
+    for number in (0, 1, 2, 3, 4, 6, 7, 8):
+        here.done("beside", number, value=1.0)
+    if first == "done":
+        here.done("beside", 5, value=1.0)
+    elif first == "failed":
+        here.fail("beside", 5)
+    here.begin(5)
+    here.report(5, {"epoch": 0, "value": 3.5})
+    here.stages.tend()
+    if first == "pruned":  # a worker's line that no controller has taken in before the next one begins
+        record = {"event": "done", "stage": "beside", "index": 5, "key": "0" * 32, "values": {"value": 1.0}}
+        with closing(SegmentWriter(here.paths.journal / "worker-0001-a-1.jsonl")) as worker:
+            worker.append(as_record({**record, "attempt": 1, "seconds": 1.0}))
+        here.resumed()
+    stage = here.stages.runs["beside"]
+    assert stage.history.state(5) == TaskState.SKIPPED
+    assert ("beside", 5) not in here.ledger.history.failures
+    here.stages.tend()
+    if first != "pruned":
+        here.stages.runs["f"].history.set(5, TaskState.SKIPPED)
+        here.stages.note_end(here.stages.runs["f"], 5)
+    here.end()
+    assert here.gathered() == [0, 1, 2, 3, 4, 6, 7, 8]
+    (left,) = [one for name, one in read_run(here.paths).history.stages.items() if name == "beside"]
+    assert (left.state(5), left.never) == (TaskState.SKIPPED, 1)
+
+
+def test_core_hours_count_what_a_pruned_trial_had_made(workspace: Path) -> None:
+    here = Beside(workspace, ", core_hours: 1")
+    record = {"event": "done", "stage": "beside", "index": 5, "key": "0" * 32, "values": {"value": 1.0}}
+    here.commit("beside", 5, {**record, "attempt": 1, "seconds": 3000.0})
+    here.begin(5)
+    here.report(5, {"epoch": 0, "value": 3.5})
+    here.stages.tend()
+    assert here.trial(5).core_seconds == pytest.approx(3036, abs=5)
+    here.resumed()
+    assert here.trial(5).core_seconds == pytest.approx(3036, abs=5)

@@ -172,6 +172,11 @@ class Axis:
         """Whether there can be fewer points in the end than counted."""
         return False
 
+    @property
+    def prunes(self) -> bool:
+        """Whether points can be taken back before their end."""
+        return False
+
     def parameters_of(self, label: str) -> tuple[str, ...] | None:
         """The parameters that an axis of this name gives, or None if only its points show them."""
         return self.gives if self.gives is None else self.gives or (bare(label),)
