@@ -75,3 +75,45 @@ def test_a_search_extended_twice_and_killed_twice_equals_one_that_was_asked_for_
     assert run.stdout("after", attempt=run.attempts("after")[-1]) == whole.stdout("after")
     assert "has succeeded: there is nothing to do" in project.diel("resume", "--trials", "18")
     assert "'trial' has 18 trials: give it more" in project.diel("resume", "--trials", "17", code=2)
+
+
+EACH = """
+    hyperparameters: {x: {type: float, low: 0, high: 1}, y: {type: float, low: 0, high: 1}}
+    axes:
+      material: {values: [cu, fe]}
+      fold: {range: 2}
+      trial: {search: {sampler: tpe, startup: 2, seed: 3, trials: TRIALS, minimize: train.loss, parameters: [x, y]}}
+    stages:
+      part:
+        over: [material, fold, trial]
+        command: |
+          echo '{"loss": ${{ (hp.x - 0.3) ** 2 + fold * hp.y + len(material) }}}' > "$DIEL_RESULT"
+        outputs: {loss: {value: float}}
+      train: {over: [material, trial], module: "work:mean", inputs: {losses: part.loss}}
+      all: {over: [material], module: "work:mean", inputs: {losses: train.loss}}
+      best: {over: [material], module: "work:mean", inputs: {losses: {from: part.loss, at: {trial: best}}}}
+"""
+MEAN = """
+    @diel.module(kind="analysis")
+    def mean(losses: list[float]) -> dict:
+        return {"loss": sum(losses) / len(losses), "read": losses}
+"""
+
+
+def test_tasks_keep_their_numbers_where_an_extended_search_is_not_the_first_axis(tmp_path: Path) -> None:
+    def project(name: str, trials: int) -> Project:
+        return Project(tmp_path / name).workflow(EACH.replace("TRIALS", str(trials))).module("work", MEAN)
+
+    whole, small = project("whole", 9), project("small", 3)
+    run, extended = whole.run(), small.run()
+    before = extended.results("part")
+    small.diel("resume", "--trials", "5")
+    small.diel("resume", "--trials", "9")
+    after = extended.results("part")
+    assert {index: after[index] for index in before} == before, "nothing ran again, at another number"
+    for words in (["part.loss"], ["train.read"], ["all.read"], ["best.read"], ["trial", "--trials"]):
+        one, other = (each.diel("results", "last", *words, "--csv") for each in (whole, small))
+        told = [[row.split(",")[:7] for row in text.splitlines()] for text in (one, other)]
+        assert told[0] == told[1], words
+    assert sorted(after) == sorted(run.results("part")) == list(range(36))
+    assert "best" in small.diel("status")

@@ -22,7 +22,10 @@ Group = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Factor:
-    """One or more axes that vary together; `rows` lists their coordinates, None for a plain axis."""
+    """One or more axes that vary together; `rows` lists their coordinates, None for a plain axis.
+
+    Rows that came when a search was given more trials stand last.
+    """
 
     axes: tuple[str, ...]
     count: int
@@ -41,11 +44,17 @@ class Factor:
             return row[0] if 0 <= row[0] < self.count else None
         return self._numbers.get(row)
 
+    @cached_property
+    def in_order(self) -> Sequence[int]:
+        """The positions of all rows, by their coordinates."""
+        rows = self.rows
+        return range(self.count) if rows is None else sorted(range(self.count), key=rows.__getitem__)
+
     def matching(self, fixed: Mapping[str, int]) -> Sequence[int]:
-        """The positions of the rows that agree with some fixed coordinates."""
+        """The positions of the rows that agree with some fixed coordinates, by the others."""
         pinned = [(place, fixed[axis]) for place, axis in enumerate(self.axes) if axis in fixed]
         if not pinned:
-            return range(self.count)
+            return self.in_order
         if self.rows is None:
             return (pinned[0][1],) if 0 <= pinned[0][1] < self.count else ()
         if len(pinned) == len(self.axes):
@@ -57,8 +66,9 @@ class Factor:
         known = self._projections.get(places)
         if known is None:
             known = self._projections[places] = {}
-            for number, row in enumerate(self.rows or ()):
-                known.setdefault(tuple(row[place] for place in places), []).append(number)
+            rows = self.rows or ()
+            for number in self.in_order:
+                known.setdefault(tuple(rows[number][place] for place in places), []).append(number)
         return known
 
     @cached_property
@@ -114,12 +124,17 @@ class Domain:
         return tuple(found[axis] for axis in axes)
 
     def matching(self, fixed: Mapping[str, int]) -> Iterable[int]:
-        """The tasks that agree with some coordinates, in order, one at a time."""
-        if not fixed:
+        """The tasks that agree with some coordinates, in the order of the axes, one at a time."""
+        if not fixed and all(factor.rows is None for factor in self.factors):
             return range(self.size)
         numbers = [factor.matching(fixed) for factor in self.factors]
         rows, strides = product(*numbers), self._strides
         return (sum(number * stride for number, stride in zip(row, strides, strict=True)) for row in rows)
+
+    def in_order(self, indices: Iterable[int]) -> list[int]:
+        """Tasks in the order of the axes: that of their numbers, but for those that came later."""
+        rows = self.factors[0].rows if len(self.factors) == 1 else None
+        return sorted(indices, key=None if rows is None else rows.__getitem__)
 
     def count(self, fixed: Mapping[str, int]) -> int:
         """How many tasks agree with some coordinates."""
@@ -131,17 +146,41 @@ UNKNOWN = Domain((), (Factor((), 0, ()),))
 
 
 def make_domain(
-    over: Sequence[str], counts: Mapping[str, int], origins: Mapping[str, Origins], replicas: int = 1
+    over: Sequence[str],
+    counts: Mapping[str, int],
+    origins: Mapping[str, Origins],
+    replicas: int = 1,
+    grown: Iterable[tuple[str, int]] = (),
 ) -> Domain:
     """The domain of a stage from the number of points of each axis.
 
     `origins` tells, for a derived axis made by a stage with axes of its own, where each of its
     points was made. It is joined with those of these axes that the stage runs over. Several `replicas`
-    stand side by side at each point.
+    stand side by side at each point. `grown` has searches that were given more trials, with how many they had
+    had, the latest last: tasks keep their numbers.
     """
+    one = _numbered(_product(over, counts, origins), [(axis, had) for axis, had in grown if axis in over])
     if replicas > 1:
-        one = make_domain(over, counts, origins)
         return Domain((*one.axes, REPLICA), (*one.factors, Factor((REPLICA,), replicas)))
+    return one
+
+
+def _numbered(domain: Domain, grown: Sequence[tuple[str, int]]) -> Domain:
+    """The same tasks, those first that were there before axes have grown."""
+    first = domain.factors[0] if domain.factors else None
+    if not grown or (first is not None and {axis for axis, _ in grown} == set(first.axes)):
+        return domain  # the slowest axis: what comes later has later numbers anyway
+
+    def came(row: tuple[int, ...]) -> int:
+        """After how many steps."""
+        places = dict(zip(domain.axes, row, strict=True))
+        return max((step for step, (axis, had) in enumerate(grown, 1) if places[axis] >= had), default=0)
+
+    rows = [tuple(domain.coordinates(index)[axis] for axis in domain.axes) for index in range(domain.size)]
+    return Domain(domain.axes, (Factor(domain.axes, len(rows), tuple(sorted(rows, key=came))),))
+
+
+def _product(over: Sequence[str], counts: Mapping[str, int], origins: Mapping[str, Origins]) -> Domain:
     joined: dict[str, tuple[str, ...]] = {}
     for axis in over:
         shared = tuple(a for a in over if axis in origins and a in origins[axis].axes)

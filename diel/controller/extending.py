@@ -53,14 +53,6 @@ def _refusal(run: Recorded, axis: Searched, trials: int) -> str:
         why = next(course.reason for course in courses)
         ends = {"until": "its `until` held", "timeout": "its time was over", "core_hours": "they were spent"}
         return f"'{label}' has ended for another reason than its trials: {ends.get(why, why)}"
-    inner = [name for name, stage in stages.items() if label in stage.over and stage.over[0] != label]
-    if inner:
-        over = ", ".join(stages[inner[0]].over)
-        return (
-            f"stage '{inner[0]}' runs over [{over}], and more trials would change the numbers of its tasks: "
-            f"put '{label}' first, or run the workflow again with `trials: {trials}`, which takes what is "
-            "done from the cache"
-        )
     for name in sorted(_after(run, {label})):
         decides = [one for one in stages[name].over if axes[one].adaptive]
         makes = [one for one, made in axes.items() if made.maker == name]

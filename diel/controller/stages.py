@@ -49,7 +49,7 @@ class Stages:
 
     def __init__(self, plan: Plan, run_file: RunFile, ledger: Ledger) -> None:
         self._plan = plan
-        self._ledger = ledger
+        self._ledger, self._grown = ledger, run_file.grown
         self._watching_ends: list[Callable[[StageRun, int], None]] = []
         opened = {name for name, stage in ledger.history.stages.items() if stage.parts}
         self._axes = Axes(plan.workflow, run_file.folder, ledger.paths, opened)
@@ -262,7 +262,8 @@ class Stages:
         points = {label: self._axes.points[label] for label in stage.spec.over}
         counts = {label: len(found) for label, found in points.items()}
         stage.points = points
-        stage.domain = make_domain(stage.spec.over, counts, self._axes.origins, stage.spec.replicas)
+        origins, replicas = self._axes.origins, stage.spec.replicas
+        stage.domain = make_domain(stage.spec.over, counts, origins, replicas, self._grown)
         recipe = self.recipes[stage.name]
         record: records.StageRecord = {
             "event": "stage",

@@ -63,8 +63,8 @@ class RunFile(SpecModel):
     sizes: Sizes = Field(default_factory=dict)
     seeds: dict[str, int] = Field(default_factory=dict)
     """Of the searches whose file gives none, by axis."""
-    trials: dict[str, int] = Field(default_factory=dict)
-    """Of searches that were given more since (`resume --trials`), by axis."""
+    trials: tuple[tuple[str, int, int], ...] = ()
+    """Of searches that were given more since (`resume --trials`): axis, how many it had, and has; in turn."""
     created: float
     host: str
     user: str
@@ -74,9 +74,14 @@ class RunFile(SpecModel):
     def apply(self, workflow: Workflow) -> None:
         """Gives a workflow what was asked of this run beside its file."""
         apply_sizes(workflow, self.sizes)
-        for label, trials in self.trials.items():
+        for label, _, trials in self.trials:
             if isinstance(axis := workflow.axes.get(label), Search):
                 workflow.axes[label] = axis.model_copy(update={"trials": trials})
+
+    @property
+    def grown(self) -> list[tuple[str, int]]:
+        """The searches that were given more trials, with how many they had had; the latest last."""
+        return [(label, had) for label, had, _ in self.trials]
 
     @property
     def tells(self) -> bool:

@@ -108,7 +108,7 @@ def all_at(run: Recorded, stage: str, wanted: Mapping[str, Any]) -> list[int]:
                 found = _places(points, name, wanted[name])
                 places[axis] = found.intersection(places.get(axis, found))
     rows = (dict(zip(places, row, strict=True)) for row in product(*places.values()))
-    return sorted(index for row in rows for index in domain.matching(row)) if domain is not None else []
+    return domain.in_order(i for row in rows for i in domain.matching(row)) if domain is not None else []
 
 
 def _places(points: Points, name: str, value: Any) -> set[int]:

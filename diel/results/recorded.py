@@ -175,7 +175,7 @@ class Recorded:
         if len(counts) < len(over):
             return None
         origins = {label: origin for label in over if (origin := self._origin(label)) is not None}
-        return make_domain(over, counts, origins, self.workflow.stages[stage].replicas)
+        return make_domain(over, counts, origins, self.workflow.stages[stage].replicas, self.run_file.grown)
 
     def _find_origin(self, label: str) -> Origins | None:
         """Where the points of a derived axis were made; None where its maker has no axes."""

@@ -44,7 +44,8 @@ def make_table(
     parameters, searched = run.parameters(main), run.searched(main)
     cells = [_Column(run, main, stage, output, records[stage]) for stage, output in columns]
     rows = []
-    there = sorted(records[main])
+    domain = run.domain(main)
+    there = sorted(records[main]) if domain is None else domain.in_order(records[main])
     if at:
         there = picked_tasks(run, main, records[main], at)
         if not there:

@@ -41,8 +41,8 @@ def refusal(text: str, folder: Path, reason: str = "", said: str = "40") -> str:
     return str(refused.value)
 
 
-def test_a_search_whose_tasks_would_change_their_numbers_is_refused(tmp_path: Path) -> None:
-    assert "over [material, trial], and more trials would change" in refusal(MATERIALS, tmp_path)
+def test_a_search_need_not_be_the_first_axis_of_its_stages(tmp_path: Path) -> None:
+    assert read_trials(Recorded(Searched(tmp_path, MATERIALS).paths), ["40"]) == {"trial": 40}
 
 
 def test_a_run_without_a_search_has_no_trials(tmp_path: Path) -> None:

@@ -100,7 +100,9 @@ def command(
     more = read_trials(recorded, trials) if trials else {}
     if more:
         refuse_driven(paths)
-        change_run_file(paths, trials={**recorded.run_file.trials, **more})
+        had = {label: axis.size for label, axis in recorded.adaptive.items()}
+        steps = [(label, had[label], trials) for label, trials in more.items() if trials > had[label]]
+        change_run_file(paths, trials=(*recorded.run_file.trials, *steps))
         recorded = Recorded(paths)
     if history.state is RunState.SUCCEEDED and not is_extended(recorded):
         again = export_again(Recorded(paths)) if history.exports else 0
