@@ -96,6 +96,10 @@ class Course:
     seed: int = 0
     """Of the sampler."""
     began: float = 0.0
+    idle: float = 0.0
+    """Seconds since then in which nobody drove the run, or the search was over."""
+    closed: float | None = None
+    """When it was over, in seconds since the epoch."""
     trials: list[Trial] = field(default_factory=list)
     """By number."""
     rounds: list[Round] = field(default_factory=list)
@@ -159,12 +163,13 @@ class Course:
         if record["number"] == len(self.rounds):
             self.rounds.append(Round(record["number"], record["holds"], record["values"], record["time"]))
 
-    def reopen(self, trials: Iterable[int]) -> None:
+    def reopen(self, trials: Iterable[int], now: float) -> None:
         """Continues; these trials are tried again.
 
         What else it learned stays as it is, so that it goes on as if no controller had been killed.
         """
-        self.points, self.reason, self.failed, self.tolerated = None, "", False, ""
+        self.idle += 0.0 if self.closed is None else now - self.closed
+        self.points, self.reason, self.failed, self.tolerated, self.closed = None, "", False, "", None
         for number in trials:
             trial = self.known(number)
             trial.state, trial.message, trial.lost = TrialState.RUNNING, "", []
@@ -232,22 +237,26 @@ class AxisHistory:
                 course.stopped = record["message"] or "until"
             case "closed":
                 course.points, course.reason = record["points"], record["reason"]
-                course.failed = record.get("failed", False)
+                course.failed, course.closed = record.get("failed", False), record["time"]
             case "reopened":
-                course.reopen(record["trials"])
+                course.reopen(record["trials"], record["time"])
             case "spared":
                 course.tolerated = record["cause"]
             case never:
                 assert_never(never)
 
-    def reopen(self, cancelled: Callable[[Trial], bool]) -> Iterator[tuple[str, int]]:
-        """A new controller continues what is not decided. It tries trials again that lost tasks, if their
-        search failed or a user stopped them.
+    def reopen(
+        self, cancelled: Callable[[Trial], bool], now: float, idle: float
+    ) -> Iterator[tuple[str, int]]:
+        """A new controller continues what is not decided, after so many seconds without one. It tries trials
+        again that lost tasks, if their search failed or a user stopped them.
 
         Gives the tasks that were lost in trials which stay failed.
         """
         for course in self.courses.values():
+            if not course.over:
+                course.idle += idle
             if not course.over or course.failed:
                 again = (one for one in course.trials if one.lost and (course.failed or cancelled(one)))
-                course.reopen([trial.number for trial in again])
+                course.reopen([trial.number for trial in again], now)
             yield from ((name, index) for trial in course.trials for name, index in trial.lost)

@@ -26,7 +26,7 @@ from diel.states import RunState, TaskState
 if TYPE_CHECKING:
     from diel.journal import records
 
-VERSION = 9
+VERSION = 10
 """The version of a snapshot's form: one of another version is ignored."""
 MAX_FAILURES = 1000
 """The most failures to keep with their messages; the rest are counted."""
@@ -173,14 +173,14 @@ class History:
         self.state, self.ended = RunState.RUNNING, None
         self.began = min(self.began or record["time"], record["time"])
         if record["epoch"] > 1:
-            self._reopen()
+            self._reopen(record["time"], record.get("idle", 0.0))
 
-    def _reopen(self) -> None:
+    def _reopen(self, now: float, idle: float) -> None:
         """A new controller tries again what its predecessor gave up and others still need."""
         self.silent = self.trouble = ""
         kept = {(name, index) for name, stage in self.stages.items() for index in stage.tolerated}
         for axis in self.axes.values():
-            kept.update(axis.reopen(self._is_cancelled))
+            kept.update(axis.reopen(self._is_cancelled, now, idle))
         kept = {task for task in kept if self.stage(task[0]).state(task[1]) == TaskState.FAILED}
         self.failures = {task: record for task, record in self.failures.items() if task in kept}
         for name, stage in self.stages.items():

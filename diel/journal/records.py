@@ -40,6 +40,8 @@ class ControllerRecord(TypedDict):
     pid: int
     started: float
     birth: NotRequired[str]
+    idle: NotRequired[float]
+    """Seconds for which nobody had driven it."""
     time: float
 
 

@@ -206,7 +206,7 @@ def refuse_driven(paths: RunPaths) -> int:
 
 def take(paths: RunPaths) -> tuple[Lease, SegmentWriter]:
     """Makes this process the run's controller. Raises UsageError if another one drives it."""
-    epoch = refuse_driven(paths) + 1
+    epoch, before = refuse_driven(paths) + 1, read_lease(paths)
     try:
         segment = SegmentWriter(paths.controller_segment(epoch))
     except FileExistsError as error:
@@ -224,6 +224,8 @@ def take(paths: RunPaths) -> tuple[Lease, SegmentWriter]:
         "birth": lease.birth,
         "time": time.time(),
     }
+    if before is not None:
+        record["idle"] = round(before[1], 3)
     try:
         segment.append(record)
     except JournalError:

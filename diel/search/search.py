@@ -176,7 +176,7 @@ class Searching(Decider):
             return course.stopped
         if len(course.trials) >= self.axis.size:
             return "trials"
-        if search.timeout is not None and self._now() - course.began > search.timeout:
+        if search.timeout is not None and self._now() - course.began - course.idle > search.timeout:
             return "timeout"
         if search.core_hours is not None and self._spent(context) >= search.core_hours:
             return "core_hours"

@@ -49,11 +49,11 @@ class Bench:
         mine.write_text("".join(lines[:last]), encoding="utf-8")
         self.resumed()
 
-    def resumed(self) -> None:
+    def resumed(self, **more: Any) -> None:
         """Another controller has taken the run over."""
         self.ledger = Ledger(self.paths, SegmentWriter(self.paths.controller_segment(2)))
         self.ledger.read_all()
-        self.ledger.append(as_record({"event": "controller", "epoch": 2, "host": "here", "pid": 1}))
+        self.ledger.append(as_record({"event": "controller", "epoch": 2, "host": "here", "pid": 1, **more}))
         self.stages = Stages(self.plan, self.run_file, self.ledger)
         self.stages.open()
 

@@ -46,11 +46,11 @@ def test_rounds_come_one_after_another() -> None:
 def test_a_search_that_failed_tries_lost_trials_again_and_one_that_runs_the_cancelled_ones() -> None:
     failed = {"event": "closed", "points": 2, "reason": "no score", "failed": True}
     axis, course = fold(BEGIN, *TRIALS, LOST, failed)
-    assert list(axis.reopen(lambda trial: False)) == []
+    assert list(axis.reopen(lambda trial: False, 0.0, 0.0)) == []
     assert (course.over, course.trials[0].state, course.told) == (False, TrialState.RUNNING, [[0], [1]])
     axis, course = fold(BEGIN, *TRIALS, LOST)
-    assert list(axis.reopen(lambda trial: False)) == [("f", 3)], "it stays failed"
-    assert list(axis.reopen(lambda trial: True)) == []
+    assert list(axis.reopen(lambda trial: False, 0.0, 0.0)) == [("f", 3)], "it stays failed"
+    assert list(axis.reopen(lambda trial: True, 0.0, 0.0)) == []
 
 
 def test_a_record_that_those_before_it_rule_out_is_refused() -> None:

@@ -96,6 +96,16 @@ def test_a_run_whose_controller_is_gone_is_taken_over_in_the_next_epoch(paths: R
     assert read_lease(paths)[0] == lease  # type: ignore[index]
 
 
+def test_who_takes_a_run_over_says_for_how_long_nobody_drove_it(paths: RunPaths) -> None:
+    paths.lease.write_text(json.dumps(ended()._asdict()))
+    os.utime(paths.lease, (time.time() - 3600,) * 2)
+    _, segment = take(paths)
+    first = next(record for _, _, record in read_segment(segment.path))
+    assert first is not None
+    assert first["event"] == "controller"
+    assert first["idle"] == pytest.approx(3600, abs=60)
+
+
 def test_a_process_that_got_the_same_number_later_is_not_the_controller(paths: RunPaths) -> None:
     reused = me()._replace(birth=birth_of(1))
     assert not is_alive(reused, 0.0)

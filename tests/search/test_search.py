@@ -16,6 +16,7 @@ from diel.journal.axis_history import Course, Trial
 from diel.journal.segment import SegmentWriter
 from diel.journal.snapshot import read_run
 from diel.project.requests import ask_cancel, read_stops
+from diel.spec import Search
 from diel.states import TaskState, TrialState
 from diel.tasks.link import Verdict
 from tests.controller.bench import Bench
@@ -119,6 +120,33 @@ def test_a_search_ends_after_its_time(workspace: Path, monkeypatch: pytest.Monke
     assert running(here) == [0]
     here.done("f", 0, value=1.0)
     assert (course(here).points, course(here).reason) == (1, "timeout")
+
+
+@pytest.mark.parametrize("over", [False, True])
+def test_the_time_without_a_controller_is_not_that_of_a_search(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch, *, over: bool
+) -> None:
+    """Driven for four seconds and four more, killed for an hour in between; or for four and eight."""
+    here, began, at = bench(workspace, "timeout: 10s"), time.time(), time.monotonic()
+    monkeypatch.setattr("time.time", lambda: began + 3604)
+    here.resumed(idle=3600)
+    monkeypatch.setattr("time.monotonic", lambda: at + (8 if over else 4))
+    here.done("f", 0, value=1.0)
+    assert (course(here).over, course(here).reason) == ((True, "timeout") if over else (False, ""))
+
+
+def test_a_search_that_gets_more_trials_has_not_gone_on_meanwhile(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, began = bench(workspace, "timeout: 10s"), time.time()
+    for number in range(6):
+        here.done("f", number, value=1.0)
+    monkeypatch.setattr("time.time", lambda: began + 3600)
+    search = here.plan.workflow.axes["trial"]
+    assert isinstance(search, Search)
+    here.plan.workflow.axes["trial"] = search.model_copy(update={"trials": 8})
+    here.resumed(idle=3000)
+    assert running(here) == [6]
 
 
 def test_each_combination_of_the_other_axes_has_a_search_of_its_own(workspace: Path) -> None:

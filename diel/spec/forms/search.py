@@ -103,7 +103,7 @@ class Search(SpecModel, Judged):
     population: int | None = optional("Trials of one generation (nsga2, cmaes, pbt).", ge=2, le=MAX_POINTS)
     until: Condition | None = optional("Expression over a trial's values: stop when it holds.")
     failures: Failures = optional("How many trials may fail: a number of them (3), or a share (0.5).", 0.5)
-    timeout: Limit | None = optional("Longest time of the search.")
+    timeout: Limit | None = optional("Longest time of the search, while its run goes on.")
     core_hours: Number | None = optional("Stop once the trials have used this many.", gt=0)
 
     @property
