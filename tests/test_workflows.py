@@ -520,6 +520,25 @@ def test_a_simulation_that_stays_loaded_answers_as_one_that_starts_anew(tmp_path
     assert f"ratio {ratio['ratio']:.1f}, 95 % interval" in logged(tmp_path, "report")
 
 
+def test_few_sensors_tell_the_weather_better_than_each_of_them_reads_it(tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="diel[torch] is not installed")
+    short = {
+        "default: 100, low": "default: 8, low",
+        "default: 50, low": "default: 4, low",
+        "default: 40, low: 1, high: 100000,": "default: 2, low: 1, high: 100000,",
+        "range: 5": "range: 1",
+        "count: 40000": "count: 4000",
+    }
+    run("assimilation", tmp_path, short)
+    rows = result(tmp_path, "report")["rows"]
+    assert [(row["sensors"], row["model"]) for row in rows] == [
+        (sensors, model) for sensors in (40, 20) for model in ("equations", "network")
+    ]
+    assert rows[0]["analysis"] < rows[0]["forecast"] < 1  # a sensor errs by 1
+    assert rows[0]["analysis"] < min(row["analysis"] for row in rows[1:])
+    assert len(value(tmp_path, "analyse.error")) == 4 * 8
+
+
 def test_many_small_tasks_screen_through_one_warm_ensemble(tmp_path: Path) -> None:
     _, said = run("screening_service", tmp_path)
     assert "succeeded" in said
