@@ -196,6 +196,12 @@ FEWER_ARCHITECTURES = {
     "range: 3": "range: 2",
     "default: 20, low": "default: 1, low",
 }
+SMALLER_POPULATION = {
+    "trials: 128": "trials: 24",
+    "range: 5": "range: 1",
+    "default: 16, low": "default: 3, low",
+    "[-3, 0, 16]": "[-2, -1, 3]",
+}
 FEWER_SIMULATIONS = {
     "{range: 5}": "{range: 4}",
     "default: 400, low": "default: 200, low",
@@ -486,6 +492,24 @@ def test_architectures_are_searched_by_two_samplers_for_each_seed(tmp_path: Path
     costs, rights = ([float(row[name]) for row in front] for name in ("multiply_adds", "accuracy"))
     assert costs == sorted(costs)
     assert rights == sorted(rights)  # what costs more is better, or it is not on the front
+
+
+def test_the_best_of_a_population_has_followed_the_rates_of_its_line(tmp_path: Path) -> None:
+    pytest.importorskip("sklearn", reason="diel[examples] is not installed")
+    run("population", tmp_path, SMALLER_POPULATION)
+    columns = ("--trials", "--json")
+    trials = json.loads(answered(tmp_path, "results", "last", "trial", *columns))["rows"]
+    place: int | None = min(trials, key=lambda trial: trial["train.loss"])["trial"]
+    course = []
+    while place is not None:
+        course.append(trials[place]["hp.rate"])
+        place = trials[place]["parent"]
+    shown = logged(tmp_path, "compare").splitlines()
+    assert shown[-1].split(";")[0] == f"  0: {' '.join(f'{rate:.2g}' for rate in reversed(course))}"
+    found = result(tmp_path, "compare")
+    assert (
+        found["ratio"] == found["population"][0] / found["constant"][0] > 0
+    )  # none is below the smallest loss
 
 
 @pytest.mark.parametrize("name", ["online_training", "coupled_solvers"])
