@@ -1,7 +1,8 @@
-"""Inference with a model of `training.mlp` or `training.torch_mlp`, by numpy alone: a screen of millions of
-states, or a few.
+"""Inference with a model of `training.mlp`, `training.torch_mlp` or `training.small_mlp`, by numpy alone: a
+screen of millions of states, or a few.
 
-inference.screen            a grid, a random sample or a file of states, in batches
+inference.screen            a grid, a random or Sobol sample, or a file of states, as a stream of blocks
+inference.screen:merge      several parts of such a stream, as if they had been one
 inference.screen:predict    lists of values, for instance those of another stage
 inference.screen:latency    how long a prediction takes
 """
@@ -9,31 +10,53 @@ inference.screen:latency    how long a prediction takes
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from statistics import median
 from time import perf_counter
 from typing import Annotated, Literal, TypedDict
+from zipfile import BadZipFile
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
 import diel
 from diel import tabular
 
+Range = Annotated[list[float], Field(min_length=2, max_length=2)]
+SAVE_EVERY = 5.0
+"""Seconds between two checkpoints, where the stage keeps them."""
+TABLE = 8192
+"""States of the last axes of a grid that are kept as a table."""
+SOBOL = 30
+"""Bits of SciPy's Sobol points: 2^30 of them differ."""
+
+
+class Histogram(TypedDict):
+    """How the predictions are distributed."""
+
+    low: float
+    """Where the first bin begins."""
+    width: float
+    """Of a bin: a power of two."""
+    counts: list[int]
+
 
 class Screen(TypedDict):
     """What the model says of all states."""
 
-    predictions: Path
-    """Structured .npy with a field a feature and the field `prediction`: shape (count,), float64.
-    Open it by `numpy.load(path, mmap_mode="r")`."""
+    summary: Path
+    """All of this, for `inference.screen:merge`."""
     count: int
     minimum: float
     maximum: float
     mean: float
     best: list[dict[str, float]]
     """The best states, the best one first: their features and `prediction`."""
+    histogram: Histogram
 
 
 class Prediction(TypedDict):
@@ -55,65 +78,86 @@ class Latency(TypedDict):
 def screen(
     model: Path,
     context: diel.Context,
-    ranges: dict[str, Annotated[list[float], Field(min_length=2, max_length=2)]] | None = None,
+    ranges: dict[str, Range] | None = None,
+    values: dict[str, Annotated[list[float], Field(min_length=1)]] | None = None,
     candidates: Path | None = None,
-    points: Annotated[int, Field(ge=1, le=1_000_000_000)] = 1_000_000,
-    method: Literal["uniform", "grid"] = "uniform",
+    points: Annotated[int, Field(ge=1, le=1_000_000_000_000)] = 1_000_000,
+    method: Literal["uniform", "sobol", "grid"] = "uniform",
     goal: Literal["maximize", "minimize", "match"] = "maximize",
     match: float | None = None,
     keep: Annotated[int, Field(ge=1, le=10_000)] = 10,
-    batch: Annotated[int, Field(ge=1)] = 16384,
+    bins: Annotated[int, Field(ge=2, le=100_000)] = 100,
+    batch: Annotated[int, Field(ge=1)] = 8192,
     seed: Annotated[int, Field(ge=0)] = 0,
+    part: Annotated[int, Field(ge=0)] = 0,
+    parts: Annotated[int, Field(ge=1, le=1_000_000)] = 1,
 ) -> Screen:
-    """Predicts a property of many states, and keeps the best of them.
+    """Predicts a property of many states, and keeps the best of them and a histogram.
 
-    model: .npz written by `training.mlp` or `training.torch_mlp`; loaded once in a worker
+    model: .npz written by `training.mlp`, `training.torch_mlp` or `training.small_mlp`; loaded once in a
+        worker
     ranges: [low, high] by feature; states are drawn between them
-    candidates: states instead of ranges: a .npy of shape (states, features), in the model's order, or a
-        structured one with a field a feature, such as `predictions` of another screen
-    points: states to draw; a grid has as many a side as do not exceed them in all
-    method: `uniform` draws independently, `grid` spaces evenly with both ends included
+    values: the numbers that a feature may have, instead of its range
+    candidates: states instead of these: a .npy of shape (states, features), in the model's order, or a
+        structured one with a field a feature
+    points: states to draw; a grid has no more in all
+    method: `uniform` draws independently, `sobol` draws evenly (I. M. Sobol, 1967; scrambled; at most 2^30
+        points), `grid` is the product of the axes: all values, and evenly spaced numbers of each range, as
+        many a side as `points` allows, both ends included
     goal: which states are best: largest, smallest, or closest to `match`
     match: the prediction wanted, with `goal: match`
     keep: best states to return; an axis `{from: screen.best}` then runs a stage over them
+    bins: of the histogram, at most
     batch: states in memory at a time
-    seed: of the uniform draw
+    seed: of the draw
+    part, parts: screens only this part of the same states, the first one being 0. A stage over an axis
+        `part: {range: 64}` uses all cores, and `inference.screen:merge` puts its parts together.
 
-    Memory is bounded by `batch`, whatever `points` is: states are read from and written to
-    memory-mapped files. Raises ValueError where states and model do not fit each other.
+    No state is written: memory is bounded by `batch`, whatever `points` is. With `checkpoint: true` a task
+    that was stopped or killed goes on where it was, and ends with the same numbers. Raises ValueError where
+    states and model do not fit each other.
     """
     network = load_model(model, context)
     if (goal == "match") != (match is not None):
         raise ValueError("`match` is the prediction wanted with `goal: match`: give both, or neither")
-    count, states = _states(network, ranges, candidates, points, method, batch, seed)
-    path = context.task_dir / "predictions.npy"
-    names = (*network.features, "prediction")
-    fields = np.dtype([(name, np.float64) for name in names])
-    table = np.lib.format.open_memmap(path, mode="w+", dtype=fields, shape=(count,))
-    best: tabular.Floats = np.empty((0, len(names)))
-    low, high, total, start = math.inf, -math.inf, 0.0, 0
-    for block in states:
-        predicted = network.predict(block)
-        if not np.isfinite(predicted).all():
-            row = start + int(np.argmin(np.isfinite(predicted)))
-            raise ValueError(
-                f"the prediction for state {row} is not finite; look at that state and at the model"
-            )
-        rows = np.column_stack([block, predicted])
-        table[start : start + len(rows)] = rows.view(fields)[:, 0]
-        best = _best(np.concatenate([best, rows]), goal, match, keep)
-        low, high = min(low, float(predicted.min())), max(high, float(predicted.max()))
-        total += float(predicted.sum())
-        start += len(rows)
-    table.flush()
-    return {
-        "predictions": path,
-        "count": count,
-        "minimum": low,
-        "maximum": high,
-        "mean": total / count,
-        "best": [dict(zip(names, row, strict=True)) for row in best.tolist()],
-    }
+    if part >= parts:
+        raise ValueError(f"part {part} of {parts}: the last one is {parts - 1}")
+    states = _states(network, ranges, values, candidates, points, method, seed, context)
+    start, stop = (states.count * n // parts for n in (part, part + 1))
+    saved = context.checkpoint_dir / "summary.npz" if context.checkpoint else None
+    if saved is not None and saved.exists():
+        summary = _Summary.load(saved)
+    else:
+        summary = _Summary((*network.features, "prediction"), goal, match, keep, bins)
+    last = time.monotonic()
+    for block in states.blocks(start + summary.count, stop, batch):
+        summary.add(block, network.predict(block), start)
+        if saved is None:
+            continue
+        interrupted = context.interrupted and start + summary.count < stop
+        if interrupted or time.monotonic() - last > SAVE_EVERY:
+            summary.save(saved)
+            context.report(states=summary.count)
+            last = time.monotonic()
+        if interrupted:
+            raise diel.Interrupted(f"{summary.count} of {stop - start} states are done")
+    return summary.result(context.task_dir / "summary.npz")
+
+
+@diel.module(kind="inference")
+def merge(parts: list[Path], context: diel.Context) -> Screen:
+    """Puts the parts of a screen together, as if it had been one.
+
+    parts: `summary` of each, in order: `inputs: {parts: screen.summary}`
+
+    Raises ValueError where they are not parts of one screen.
+    """
+    if not parts:
+        raise ValueError("expected at least one part; found none")
+    whole, *others = map(_Summary.load, parts)
+    for other in others:
+        whole.join(other)
+    return whole.result(context.task_dir / "summary.npz")
 
 
 @diel.module(kind="inference")
@@ -164,58 +208,321 @@ def load_model(path: Path, context: diel.Context) -> tabular.Model:
     return context.cached(("inference.screen", str(path), version), lambda: tabular.Model.load(path))
 
 
+# ---------------------------------------------------------------- what is kept of the states
+
+
+@dataclass
+class _Summary:
+    """The best of a stream of states, and how its predictions are distributed; grows block by block."""
+
+    names: tuple[str, ...]
+    """The features, and `prediction`."""
+    goal: str
+    match: float | None
+    keep: int
+    bins: int
+    count: int = 0
+    total: float = 0.0
+    low: float = math.inf
+    high: float = -math.inf
+    exponent: int = 0
+    """Bins are 2^exponent wide, and begin at multiples of that. So bins are merged in pairs as the range of
+    predictions grows, and parts merge exactly, in any order."""
+    first: int = 0
+    """The first bin begins at first × 2^exponent."""
+    counts: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    best: tabular.Floats = field(default_factory=lambda: np.empty((0, 0)))
+    """Shape (states, names), the best first; of equals the earlier."""
+
+    def add(self, states: tabular.Floats, predicted: tabular.Floats, start: int = 0) -> None:
+        """Takes a block in. Raises ValueError where a prediction is not finite."""
+        low, high = float(predicted.min()), float(predicted.max())
+        if not (math.isfinite(low) and math.isfinite(high)):
+            row = start + self.count + int(np.argmin(np.isfinite(predicted)))
+            raise ValueError(
+                f"the prediction for state {row} is not finite; look at that state and at the model"
+            )
+        self._select(states, predicted, low, high)
+        self._widen(low, high)
+        places = predicted * 2.0**-self.exponent
+        np.floor(places, out=places)
+        places -= self.first
+        found = np.bincount(places.astype(np.intp), minlength=len(self.counts))
+        self.counts += found
+        self.total += float(predicted.sum())
+        self.count += len(predicted)
+
+    def join(self, other: _Summary) -> None:
+        """Takes in what was found of later states."""
+        for name in ("names", "goal", "match", "keep", "bins"):
+            mine, its = getattr(self, name), getattr(other, name)
+            if mine != its:
+                raise ValueError(f"these are parts of different screens: {name} is {mine} and {its}")
+        if not other.count:
+            return
+        self._widen(other.low, other.high)
+        shift = self.exponent - other.exponent
+        places = ((np.arange(len(other.counts)) + other.first) >> shift) - self.first
+        np.add.at(self.counts, places, other.counts)
+        self._put(other.best)
+        self.total += other.total
+        self.count += other.count
+
+    def _cost(self, predicted: tabular.Floats) -> tabular.Floats:
+        if self.goal == "match":
+            assert self.match is not None
+            return np.asarray(np.abs(predicted - self.match))
+        return predicted if self.goal == "minimize" else -predicted
+
+    def _select(self, states: tabular.Floats, predicted: tabular.Floats, low: float, high: float) -> None:
+        """Keeps what is better than the worst that is kept: after the first blocks hardly a state is."""
+        if len(self.best) < self.keep:
+            cost = self._cost(predicted)
+            better = np.arange(len(cost))
+        else:
+            worst = float(self._cost(self.best[-1:, -1])[0])
+            if (self.goal == "minimize" and low >= worst) or (self.goal == "maximize" and -high >= worst):
+                return
+            cost = self._cost(predicted)
+            better = np.flatnonzero(cost < worst)
+        if len(better) > self.keep:  # all that are as good as the last: sorting decides among equals
+            most = np.partition(cost[better], self.keep - 1)[self.keep - 1]
+            better = better[cost[better] <= most]
+        if len(better):
+            self._put(np.column_stack([states[better], predicted[better]]))
+
+    def _put(self, rows: tabular.Floats) -> None:
+        rows = np.concatenate([self.best, rows]) if len(self.best) else rows
+        order = np.argsort(self._cost(rows[:, -1]), kind="stable")[: self.keep]
+        self.best = rows[order]
+
+    def _widen(self, low: float, high: float) -> None:
+        """Makes the bins reach from low to high too."""
+        low, high = min(low, self.low), max(high, self.high)
+        if (low, high) == (self.low, self.high):
+            return
+        exponent = _exponent(low, high, self.bins)
+        first, last = (math.floor(end * 2.0**-exponent) for end in (low, high))
+        counts = np.zeros(last - first + 1, np.int64)
+        if self.count:
+            places = (np.arange(len(self.counts)) + self.first) >> (exponent - self.exponent)
+            np.add.at(counts, places - first, self.counts)
+        self.low, self.high, self.exponent, self.first, self.counts = low, high, exponent, first, counts
+
+    def save(self, path: Path) -> Path:
+        """Writes all of it, in one step."""
+        part = path.with_suffix(".part")
+        told = {**vars(self), "match": np.nan if self.match is None else self.match}
+        with part.open("wb") as file:
+            np.savez(file, **told)
+        part.replace(path)
+        return path
+
+    @classmethod
+    def load(cls, path: Path) -> _Summary:
+        """What `save` wrote. Raises ValueError where that is not so."""
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                told = {one.name: file[one.name] for one in fields(cls)}
+        except (KeyError, ValueError, EOFError, BadZipFile) as error:
+            raise ValueError(f"{path.name} is no summary of inference.screen ({error})") from error
+        known = {name: array if array.ndim else array.item() for name, array in told.items()}
+        known["names"] = tuple(map(str, told["names"]))
+        return cls(**known | {"match": None if math.isnan(known["match"]) else known["match"]})
+
+    def result(self, path: Path) -> Screen:
+        """What the stage returns; the summary is written to the path."""
+        if not self.count:
+            raise ValueError("no states: there are fewer than `parts`")
+        width = 2.0**self.exponent
+        return {
+            "summary": self.save(path),
+            "count": self.count,
+            "minimum": self.low,
+            "maximum": self.high,
+            "mean": self.total / self.count,
+            "best": [dict(zip(self.names, row, strict=True)) for row in self.best.tolist()],
+            "histogram": {"low": self.first * width, "width": width, "counts": self.counts.tolist()},
+        }
+
+
+def _exponent(low: float, high: float, bins: int) -> int:
+    """Of the narrowest bins, 2^exponent wide, of which `bins` reach from low to high."""
+    largest = max(abs(low), abs(high))
+    exponent = max(math.frexp((high - low) / bins)[1], math.frexp(largest)[1] - 50, -1000)
+    while math.floor(high * 2.0**-exponent) - math.floor(low * 2.0**-exponent) >= bins:
+        exponent += 1
+    return exponent
+
+
 # ---------------------------------------------------------------- the states
+
+
+Blocks = Iterator[tabular.Floats]
+
+
+@dataclass(frozen=True)
+class _Stream:
+    """States that are made when they are asked for."""
+
+    count: int
+    blocks: Callable[[int, int, int], Blocks]
+    """From start to before stop, so many at a time: shape (states, features).
+
+    A feature's numbers lie side by side: NumPy is slow where it has to begin anew after each two or three.
+    """
 
 
 def _states(
     model: tabular.Model,
     ranges: dict[str, list[float]] | None,
+    values: dict[str, list[float]] | None,
     candidates: Path | None,
     points: int,
     method: str,
-    batch: int,
     seed: int,
-) -> tuple[int, Iterator[tabular.Floats]]:
-    """How many states there are, and the states in batches of shape (batch, features)."""
-    if (ranges is None) == (candidates is None):
-        raise ValueError("expected exactly one of `ranges` and `candidates`")
+    context: diel.Context,
+) -> _Stream:
+    if (candidates is None) == (not ranges and not values):
+        raise ValueError("expected exactly one of `ranges` (with `values`) and `candidates`")
     if candidates is not None:
-        return _from_file(model, candidates, batch)
-    assert ranges is not None
-    if set(ranges) != set(model.features):
+        return _from_file(model, candidates)
+    ranges, values = ranges or {}, values or {}
+    given = [*ranges, *values]
+    if sorted(given) != sorted(model.features):
         raise ValueError(
-            f"the model's features are {', '.join(model.features)}; ranges are given for {', '.join(ranges)}"
+            f"the model's features are {', '.join(model.features)}; ranges are given for {', '.join(given)}"
         )
-    bounds = np.array([ranges[name] for name in model.features], dtype=float)
-    if bounds.ndim != 2 or bounds.shape[1] != 2 or not (bounds[:, 0] <= bounds[:, 1]).all():
-        raise ValueError(f"expected [low, high] for each range, low first; found {ranges}")
+    for low, high in ranges.values():
+        if not low <= high:
+            raise ValueError(f"expected [low, high] for each range, low first; found {ranges}")
+    choices = [np.array(values[name], float) if name in values else None for name in model.features]
+    bounds = np.array(
+        [ranges[name] if name in ranges else [0, len(values[name])] for name in model.features], float
+    )
     if method == "grid":
-        return _grid(bounds, points, batch)
-    return points, _uniform(bounds, points, batch, seed)
+        return _grid(bounds, choices, points)
+    cube = _uniform(len(bounds), seed) if method == "uniform" else _sobol(len(bounds), points, seed, context)
+
+    def blocks(start: int, stop: int, batch: int) -> Blocks:
+        low, width = bounds[:, 0], bounds[:, 1] - bounds[:, 0]
+        for block in cube(start, stop, batch):
+            for column, numbers in enumerate(choices):
+                block[column] *= width[column]
+                block[column] += low[column]
+                if numbers is not None:
+                    block[column] = numbers[block[column].astype(np.intp)]
+            yield block.T
+
+    return _Stream(points, blocks)
 
 
-def _uniform(bounds: tabular.Floats, points: int, batch: int, seed: int) -> Iterator[tabular.Floats]:
-    rng = np.random.default_rng(seed)
-    for start in range(0, points, batch):
-        yield rng.uniform(bounds[:, 0], bounds[:, 1], (min(batch, points - start), len(bounds)))
+def _uniform(wide: int, seed: int) -> Callable[[int, int, int], Blocks]:
+    """Numbers from 0 to 1, shape (features, states): of a seed always the same, wherever a part begins."""
+
+    def blocks(start: int, stop: int, batch: int) -> Blocks:
+        bits = np.random.PCG64(seed)
+        rng = np.random.Generator(bits.advance(start * wide))
+        for begin in range(start, stop, batch):
+            yield np.ascontiguousarray(rng.random((min(batch, stop - begin), wide)).T)
+
+    return blocks
 
 
-def _grid(bounds: tabular.Floats, points: int, batch: int) -> tuple[int, Iterator[tabular.Floats]]:
-    side = int(points ** (1 / len(bounds)))
-    if (side + 1) ** len(bounds) <= points:  # the root may be rounded down
+def _sobol(wide: int, points: int, seed: int, context: diel.Context) -> Callable[[int, int, int], Blocks]:
+    """Scrambled Sobol points, SciPy's own, from any place on.
+
+    x(n) is linear in the bits of n, by exclusive or, as Gray's code is (I. A. Antonov, V. M. Saleev, 1979):
+    any block of 2^m points is the first one, changed by one number for each dimension.
+    """
+    if points > 2**SOBOL:
+        raise ValueError(f"there are {2**SOBOL} Sobol points at most; found points: {points}")
+    high = max(1, (points - 1).bit_length())
+    key = ("inference.screen:sobol", wide, high, seed)
+    table, corners = context.cached(key, lambda: _sobol_table(wide, high, seed))
+    size = table.shape[1]
+
+    def blocks(start: int, stop: int, batch: int) -> Blocks:
+        step = min(size, 1 << (batch.bit_length() - 1))
+        begin = start
+        while begin < stop:
+            end = min(stop, begin - begin % step + step)
+            base = begin - begin % size
+            offset = np.zeros(wide, np.uint32)
+            for bit, corner in corners.items():
+                if base >> bit & 1:
+                    offset ^= corner
+            yield (table[:, begin - base : end - base] ^ offset[:, None]) * 2.0**-SOBOL
+            begin = end
+
+    return blocks
+
+
+def _sobol_table(wide: int, high: int, seed: int) -> tuple[NDArray[np.uint32], dict[int, NDArray[np.uint32]]]:
+    """The first points, times 2^30, and by bit what a point changes by that has this bit too."""
+    from scipy.stats import qmc  # only here: it takes long to import, and grids do without
+
+    def whole(points: tabular.Floats) -> NDArray[np.uint32]:
+        return np.ascontiguousarray((points * 2**SOBOL).T, np.uint32)
+
+    engine = qmc.Sobol(wide, scramble=True, rng=seed, bits=SOBOL)
+    bits = min(high, 12)
+    table = whole(engine.random(2**bits))
+    corners, done = {}, 2**bits
+    for bit in range(bits, high):
+        engine.fast_forward(2**bit - done)
+        corners[bit] = whole(engine.random(1))[:, 0] ^ table[:, 0]
+        done = 2**bit + 1
+    return table, corners
+
+
+def _grid(bounds: tabular.Floats, choices: list[tabular.Floats | None], points: int) -> _Stream:
+    """The product of all axes; the last one changes from state to state."""
+    given = [len(one) for one in choices if one is not None]
+    free, fixed = len(choices) - len(given), math.prod(given)
+    side = int((points / fixed) ** (1 / free)) if free else 0
+    if free and (side + 1) ** free * fixed <= points:  # the root may be rounded down
         side += 1
-    axes = [np.linspace(low, high, side) for low, high in bounds]
-    count = side ** len(bounds)
+    sides = [side if one is None else len(one) for one in choices]
+    if not 1 <= math.prod(sides) <= points:
+        raise ValueError(f"the product of `values` has {fixed} states; `points` allows {points}")
 
-    def blocks() -> Iterator[tabular.Floats]:
-        for start in range(0, count, batch):
-            places = np.unravel_index(np.arange(start, min(start + batch, count)), (side,) * len(bounds))
-            yield np.column_stack([axis[place] for axis, place in zip(axes, places, strict=True)])
+    def numbers(axis: int, places: NDArray[np.int64]) -> tabular.Floats:
+        chosen = choices[axis]
+        if chosen is not None:
+            return chosen[places]
+        low, high = bounds[axis]
+        return np.asarray(low + places * ((high - low) / max(1, sides[axis] - 1)))
 
-    return count, blocks()
+    inner, cycle = len(sides), 1  # the last axes, whose product is kept as a table
+    while inner and cycle * sides[inner - 1] <= TABLE:
+        inner -= 1
+        cycle *= sides[inner]
+
+    def product(axes: range, places: NDArray[np.int64]) -> tabular.Floats:
+        made = np.empty((len(axes), len(places)))
+        for axis in reversed(axes):
+            places, place = np.divmod(places, sides[axis])
+            made[axis - axes.start] = numbers(axis, place)
+        return made
+
+    def blocks(start: int, stop: int, batch: int) -> Blocks:
+        turns = np.repeat(np.arange(2 + batch // cycle), cycle)  # a block begins anywhere in a turn
+        table = np.tile(product(range(inner, len(sides)), np.arange(cycle)), 2 + batch // cycle)
+        for begin in range(start, stop, batch):
+            end = min(begin + batch, stop)
+            first = begin // cycle
+            outer = product(range(inner), np.arange(first, (end - 1) // cycle + 1))
+            if cycle == 1:
+                yield outer.T
+                continue
+            places = slice(begin - first * cycle, end - first * cycle)
+            yield np.concatenate([outer.take(turns[places], axis=1), table[:, places]]).T
+
+    return _Stream(math.prod(sides), blocks)
 
 
-def _from_file(model: tabular.Model, path: Path, batch: int) -> tuple[int, Iterator[tabular.Floats]]:
+def _from_file(model: tabular.Model, path: Path) -> _Stream:
     try:
         states = np.load(path, mmap_mode="r", allow_pickle=False)
     except (ValueError, EOFError) as error:
@@ -233,24 +540,11 @@ def _from_file(model: tabular.Model, path: Path, batch: int) -> tuple[int, Itera
     if not len(states):
         raise ValueError(f"candidates: {path.name} holds no states")
 
-    def blocks() -> Iterator[tabular.Floats]:
-        for start in range(0, len(states), batch):
-            block = states[start : start + batch]
+    def blocks(start: int, stop: int, batch: int) -> Blocks:
+        for begin in range(start, stop, batch):
+            block = states[begin : min(begin + batch, stop)]
             if names is not None:
                 block = np.column_stack([block[name] for name in model.features])
             yield np.asarray(block, dtype=float)
 
-    return len(states), blocks()
-
-
-def _best(rows: tabular.Floats, goal: str, match: float | None, keep: int) -> tabular.Floats:
-    """The best rows, the best one first; the prediction is the last column."""
-    predicted = rows[:, -1]
-    cost = {"maximize": -predicted, "minimize": predicted}.get(goal)
-    if cost is None:
-        assert match is not None
-        cost = np.abs(predicted - match)
-    if len(rows) > keep:
-        chosen = np.argpartition(cost, keep - 1)[:keep]
-        rows, cost = rows[chosen], cost[chosen]
-    return rows[np.argsort(cost, kind="stable")]
+    return _Stream(len(states), blocks)

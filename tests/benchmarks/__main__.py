@@ -29,6 +29,7 @@ if not __package__:  # `python tests/benchmarks`: the checkout is not on the pat
 from tests.benchmarks.artifacts import artifacts
 from tests.benchmarks.pages import page_of_a_million
 from tests.benchmarks.pruning import pruning
+from tests.benchmarks.screening import screening
 from tests.benchmarks.services import services
 from tests.benchmarks.streams import streams
 from tests.benchmarks.usage import usage
@@ -485,6 +486,7 @@ BENCHMARKS: dict[str, Callable[[int], None]] = {
     "pruning": pruning,
     "cluster": cluster,
     "artifacts": lambda runs: artifacts(runs, show),
+    "screening": lambda runs: screening(runs, show),
     "services": lambda runs: services(runs, show),
     "usage": lambda runs: usage(runs, show),
     "streams": lambda runs: streams(runs, show),

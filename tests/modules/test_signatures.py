@@ -15,6 +15,7 @@ def test_every_shipped_module_can_be_read_and_says_what_it_returns(root: Path) -
         "analysis.onsager",
         "analysis.surrogate_report",
         "inference.screen",
+        "inference.screen:merge",
         "inference.screen:predict",
         "simulation.ising",
         "simulation.lammps_melt",
@@ -38,6 +39,6 @@ def test_the_bounds_of_the_ising_model_are_known_before_it_runs(root: Path) -> N
 
 def test_the_ranges_of_a_screen_are_pairs(root: Path) -> None:
     signature = find("inference.screen", [root / "modules"]).signature
-    assert signature.artifacts == {"predictions"}
+    assert signature.artifacts == {"summary"}
     problems = signature.check({"ranges": {"x": [0.0]}, "points": 0}, deferred=("model",))
     assert {name for name, _, _ in problems} == {"ranges", "points"}

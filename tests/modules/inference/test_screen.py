@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import tracemalloc
+import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import qmc
 
 import diel
-from modules.inference.screen import latency, predict, screen
+from diel import tabular
+from modules.inference.screen import _states, _Summary, latency, merge, predict, screen
 
 
 def write_model(path: Path) -> Path:
@@ -41,27 +44,49 @@ def model(tmp_path: Path) -> Path:
 RANGES = {"a": [0.0, 1.0], "b": [-1.0, 1.0]}
 
 
+def everything(ranges: Any, points: int, method: str = "uniform", **more: Any) -> Any:
+    """All states of a screen, of shape (states, features)."""
+    network = tabular.Model.load(more.pop("model"))
+    stream = _states(network, ranges, None, None, points, method, 0, more["context"])
+    return np.concatenate(list(stream.blocks(0, stream.count, 777)))
+
+
+def same(found: Any) -> dict[str, Any]:
+    """What two screens of the same states have in common."""
+    return {name: value for name, value in found.items() if name != "summary"}
+
+
 def test_a_million_states_are_screened_in_little_memory(model: Path, context: diel.Context) -> None:
     tracemalloc.start()
     result = screen(model, context, ranges=RANGES)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert peak < 10 * 2**20  # all states and predictions are 24 MB
+    assert peak < 5 * 2**20  # all states and predictions are 24 MB
+    assert sum(path.stat().st_size for path in context.task_dir.iterdir()) < 10_000  # no table
     assert result["count"] == 1_000_000
     assert result["maximum"] == pytest.approx(4, abs=0.01)
     assert result["minimum"] == pytest.approx(0, abs=0.01)
     assert result["mean"] == pytest.approx(2, abs=0.01)
 
 
-def test_every_state_has_its_prediction_beside_it(model: Path, context: diel.Context) -> None:
-    result = screen(model, context, ranges=RANGES, points=1000, batch=64)
-    table = np.load(result["predictions"], mmap_mode="r")
-    assert table.dtype.names == ("a", "b", "prediction")
-    assert table.shape == (1000,)
-    assert table["prediction"] == pytest.approx(2 * table["a"] - table["b"] + 1, abs=1e-4)
-    assert len(np.unique(table["a"])) == 1000
-    assert table["a"].min() >= 0
-    assert table["b"].min() < -0.9
+def test_a_histogram_counts_every_prediction(model: Path, context: diel.Context) -> None:
+    result = screen(model, context, ranges=RANGES, points=5000, bins=32, batch=64)
+    states = everything(RANGES, 5000, model=model, context=context)
+    found, predicted = result["histogram"], 2 * states[:, 0] - states[:, 1] + 1
+    assert 16 <= len(found["counts"]) <= 32
+    edges = found["low"] + found["width"] * np.arange(len(found["counts"]) + 1)
+    expected = np.histogram(predicted, edges)[0]
+    assert sum(found["counts"]) == 5000
+    assert np.abs(expected - found["counts"]).max() <= 2  # single precision moves one over an edge
+
+
+@pytest.mark.parametrize("value", [0.0, 3.0, -1e30])
+def test_a_histogram_of_one_value_has_one_bin(value: float, context: diel.Context) -> None:
+    summary = _Summary(("a", "prediction"), "maximize", None, 3, 100)
+    summary.add(np.zeros((5, 1)), np.full(5, value))
+    found = summary.result(context.task_dir / "x.npz")["histogram"]
+    assert found["counts"] == [5]
+    assert found["low"] <= value < found["low"] + found["width"]
 
 
 @pytest.mark.parametrize(
@@ -72,13 +97,18 @@ def test_every_state_has_its_prediction_beside_it(model: Path, context: diel.Con
         ("match", 1.5, lambda p: np.abs(p - 1.5)),
     ],
 )
+@pytest.mark.parametrize("method", ["uniform", "grid", "sobol"])
 def test_the_best_states_come_first(
-    goal: Any, match: float | None, cost: Any, model: Path, context: diel.Context
+    method: Any, goal: Any, match: float | None, cost: Any, model: Path, context: diel.Context
 ) -> None:
-    result = screen(model, context, ranges=RANGES, points=5000, batch=128, goal=goal, match=match, keep=7)
-    everything = np.sort(cost(np.load(result["predictions"])["prediction"]))
-    assert cost(np.array([state["prediction"] for state in result["best"]])) == pytest.approx(everything[:7])
+    options: Any = {"method": method, "points": 5000, "batch": 128, "goal": goal, "match": match, "keep": 7}
+    result = screen(model, context, ranges=RANGES, **options)
+    states = everything(RANGES, 5000, method, model=model, context=context)
+    costs = np.sort(cost(tabular.Model.load(model).predict(states)))
+    assert cost(np.array([state["prediction"] for state in result["best"]])) == pytest.approx(costs[:7])
     assert [list(state) for state in result["best"]] == [["a", "b", "prediction"]] * 7
+    for state in result["best"]:
+        assert state["prediction"] == pytest.approx(2 * state["a"] - state["b"] + 1, abs=1e-4)
 
 
 def test_fewer_states_than_asked_for_are_all_kept(model: Path, context: diel.Context) -> None:
@@ -89,24 +119,87 @@ def test_fewer_states_than_asked_for_are_all_kept(model: Path, context: diel.Con
 def test_a_grid_is_evenly_spaced_and_has_no_more_points_than_asked_for(
     points: int, model: Path, context: diel.Context
 ) -> None:
-    result = screen(model, context, ranges=RANGES, points=points, method="grid", batch=7)
-    table = np.load(result["predictions"])
-    assert result["count"] == 100
-    assert np.unique(table["a"]) == pytest.approx(np.linspace(0, 1, 10))
-    assert len(np.unique(table[["a", "b"]])) == 100
+    states = everything(RANGES, points, "grid", model=model, context=context)
+    assert screen(model, context, ranges=RANGES, points=points, method="grid", batch=7)["count"] == 100
+    assert np.unique(states[:, 0]) == pytest.approx(np.linspace(0, 1, 10))
+    assert len(np.unique(states, axis=0)) == 100
 
 
-def test_candidates_come_from_a_file_and_a_screens_output_is_one(
-    model: Path, tmp_path: Path, context: diel.Context
+def test_a_grid_of_values_is_the_product_of_the_axes(model: Path, context: diel.Context) -> None:
+    values = {"a": [0.0, 1.0, 5.0], "b": [-3.0, 8.0]}
+    result = screen(model, context, values=values, method="grid", keep=10)
+    found = [(state["a"], state["b"]) for state in result["best"]]
+    assert found == [(5, -3), (1, -3), (0, -3), (5, 8), (1, 8), (0, 8)]
+    mixed: Any = {"ranges": {"a": [0.0, 1.0]}, "values": {"b": values["b"]}, "method": "grid"}
+    assert screen(model, context, points=9, **mixed)["count"] == 8  # four of the range, both values
+    large = screen(model, context, points=200_001, **mixed)  # longer than what is kept as a table
+    assert large["count"] == 200_000
+    assert large["best"][0] == pytest.approx({"a": 1.0, "b": -3.0, "prediction": 6.0})
+    drawn = screen(model, context, values=values, points=500, keep=500)["best"]
+    assert {(state["a"], state["b"]) for state in drawn} == set(found)
+
+
+def test_sobol_points_are_those_of_scipy(model: Path, context: diel.Context) -> None:
+    given = everything({"a": [0.0, 1.0], "b": [0.0, 1.0]}, 10_000, "sobol", model=model, context=context)
+    engine = qmc.Sobol(2, scramble=True, rng=0, bits=30)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # SciPy prefers powers of two
+        assert (given == engine.random(10_000)).all()
+
+
+@pytest.mark.parametrize("method", ["uniform", "sobol", "grid"])
+def test_the_parts_of_a_screen_add_up_to_the_whole(
+    method: Any, model: Path, tmp_path: Path, context: diel.Context
 ) -> None:
+    options: Any = {"ranges": RANGES, "points": 9999, "method": method, "keep": 20, "batch": 500}
+    whole = screen(model, context, **options)
+    parts = []
+    for part in range(7):
+        (tmp_path / str(part)).mkdir()
+        one = diel.Context(task_dir=tmp_path / str(part))
+        parts.append(screen(model, one, **options, part=part, parts=7)["summary"])
+    merged = merge(parts, context)
+    assert merged["mean"] == pytest.approx(whole["mean"], rel=1e-12)
+    assert same(merged) | {"mean": 0} == same(whole) | {"mean": 0}
+    other = screen(model, context, **options | {"keep": 3})["summary"]
+    with pytest.raises(ValueError, match="parts of different screens: keep is 20 and 3"):
+        merge([parts[0], other], context)
+
+
+def test_a_screen_that_is_stopped_goes_on_where_it_was(
+    model: Path, tmp_path: Path, context: diel.Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options: Any = {"ranges": RANGES, "points": 20_000, "batch": 1000, "goal": "match", "match": 2.0}
+    whole = screen(model, context, **options)
+    (tmp_path / "0").mkdir()
+    screened: list[int] = []
+    predict = tabular.Model.predict
+
+    def counted(self: tabular.Model, rows: tabular.Floats) -> tabular.Floats:
+        screened.append(len(rows))
+        return predict(self, rows)
+
+    monkeypatch.setattr(tabular.Model, "predict", counted)
+    stopped = diel.Context(task_dir=tmp_path / "0", checkpoint=True, interrupt_at=0.0)
+    for _ in range(19):
+        with pytest.raises(diel.Interrupted, match="of 20000 states are done"):
+            screen(model, stopped, **options)
+    again = diel.Context(task_dir=tmp_path / "0", checkpoint=True)
+    assert same(screen(model, again, **options)) == same(whole)
+    assert screened == [1000] * 20  # none twice
+
+
+def test_candidates_come_from_a_file(model: Path, tmp_path: Path, context: diel.Context) -> None:
     states = np.random.default_rng(1).random((300, 2))
     np.save(tmp_path / "states.npy", states)
-    result = screen(model, context, candidates=tmp_path / "states.npy", batch=100)
-    first = np.load(result["predictions"])
-    assert np.column_stack([first["a"], first["b"]]) == pytest.approx(states)
-    other = diel.Context(task_dir=tmp_path)
-    second = np.load(screen(model, other, candidates=result["predictions"])["predictions"])
-    assert (first == second).all()
+    fields = np.array([tuple(row) for row in states[:, ::-1]], dtype=[("b", float), ("a", float)])
+    np.save(tmp_path / "named.npy", fields)
+    first, second = (
+        screen(model, context, candidates=tmp_path / name, batch=100, keep=300)
+        for name in ("states.npy", "named.npy")
+    )
+    assert same(first) == same(second)
+    assert sorted(state["a"] for state in first["best"]) == sorted(states[:, 0])
 
 
 def test_the_model_is_loaded_once_in_a_worker_and_again_when_it_changed(
@@ -137,7 +230,11 @@ def test_states_that_do_not_fit_the_model_are_refused(
     np.save(tmp_path / "nan.npy", np.array([[0.0, 1.0], [np.nan, 1.0]]))
     (tmp_path / "text.npy").write_text("a,b\n1,2\n")
     for wrong, said in (
-        ({}, "exactly one of `ranges` and `candidates`"),
+        ({}, "exactly one of `ranges` .* and `candidates`"),
+        ({"ranges": RANGES, "part": 2, "parts": 2}, "part 2 of 2: the last one is 1"),
+        ({"ranges": RANGES, "points": 2, "part": 0, "parts": 3}, "fewer than `parts`"),
+        ({"ranges": RANGES, "points": 2**31, "method": "sobol"}, "1073741824 Sobol points at most"),
+        ({"values": {"a": [1.0], "b": [1.0, 2.0]}, "points": 1, "method": "grid"}, "has 2 states"),
         ({"ranges": {"a": [0.0, 1.0]}}, "features are a, b; ranges are given for a"),
         ({"ranges": {"a": [1.0, 0.0], "b": [0.0, 1.0]}}, "low first"),
         ({"ranges": RANGES, "goal": "match"}, "give both, or neither"),
