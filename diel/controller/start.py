@@ -102,7 +102,7 @@ def create(
     if any(axis.word == "search" for axis in plan.workflow.axes.values()):
         from diel.controller.warm import begin_searches  # here: most runs have no search
 
-        begins = begin_searches(plan.workflow, runs, anew=not manner.get("use_cache", True))
+        begins = begin_searches(document, runs, anew=not manner.get("use_cache", True))
     paths = create_run(runs, plan.workflow.name)
     try:
         if begins is not None:

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from diel.axes.adaptive import Searched
-from diel.errors import DielError, UsageError
+from diel.errors import DielError, SpecError, UsageError
 from diel.files import put
+from diel.load import Document
 from diel.paths import RunPaths
 from diel.project.runs import all_runs, find_run
 from diel.project.seeds import draw_seeds
@@ -39,21 +40,24 @@ class Begins(NamedTuple):
             put(paths.earlier(label), json.dumps(trials))
 
 
-def begin_searches(workflow: Workflow, runs: Path, *, anew: bool) -> Begins:
-    """Seeds of searches without one, and what those with `warm_start` are told.
+def begin_searches(document: Document, runs: Path, *, anew: bool) -> Begins:
+    """Seeds of a workflow's searches without one, and what those with `warm_start` are told.
 
-    Raises UsageError where a run is not there, or found nothing that a search could use.
+    Raises SpecError where a run is not there, or found nothing that a search could use.
     """
-    found: Earlier = {}
+    workflow, found = document.spec, Earlier()
     for label, axis in workflow.axes.items():
         if isinstance(axis, Search) and axis.warm_start is not None:
-            found[label] = _find_earlier(workflow, axis, axis.warm_start, runs)
-            if not found[label] and axis.warm_start != "project":
-                goals = ", ".join(reference for reference, _ in axis.objectives)
-                raise UsageError(
-                    f"axis '{label}': `warm_start`: {axis.warm_start} has no complete trial over "
-                    f"{', '.join(axis.parameters)} that was judged by {goals}"
-                )
+            try:
+                found[label] = _find_earlier(workflow, axis, axis.warm_start, runs)
+                if not found[label] and axis.warm_start != "project":
+                    goals = ", ".join(reference for reference, _ in axis.objectives)
+                    sought = f"over {', '.join(axis.parameters)} that was judged by {goals}"
+                    raise UsageError(f"{axis.warm_start} has no complete trial {sought}")
+            except UsageError as error:
+                raise SpecError(
+                    [document.problem(("axes", label, "search", "warm_start"), str(error))]
+                ) from error
     return Begins(draw_seeds(workflow, runs, anew=anew), found)
 
 

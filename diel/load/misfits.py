@@ -114,6 +114,8 @@ def _copied(data: Any, paths: set[Key], here: Key = ()) -> Any:
 def _misfits(errors: Iterable[Any], data: Any, root: type[SpecModel]) -> Iterator[Flaw]:
     places: dict[Key, list[Any]] = {}
     for error in errors:
+        if error["type"] == "too_short" and len(error["input"]) >= error["ctx"]["min_length"]:
+            continue  # an entry is wrong, which is said there
         keep = 1 if error["type"] in ("extra_forbidden", "missing") else 0
         key = _resolved(error["loc"], data, keep)
         if error["type"] != "missing" or not _is_partial(key):

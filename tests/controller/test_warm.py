@@ -14,9 +14,7 @@ from tests.searched import MATERIALS, SEARCH, search
 
 def begins(folder: Path, warm: str, text: str = SEARCH, name: str = "w") -> Begins:
     text = text.replace("pruner: median", f"warm_start: {warm}")
-    return begin_searches(
-        load_text(f"diel: 1\nname: {name}\n{text}", Path("w.yaml")).spec, folder, anew=False
-    )
+    return begin_searches(load_text(f"diel: 1\nname: {name}\n{text}", Path("w.yaml")), folder, anew=False)
 
 
 @pytest.fixture
@@ -37,7 +35,7 @@ def test_a_search_is_told_the_complete_trials_of_a_run_or_of_the_workflows_runs(
 
 
 def test_a_run_that_is_not_there_or_that_searched_for_something_else_is_refused(runs: Path) -> None:
-    with pytest.raises(UsageError, match="no run 'w-7'"):
+    with pytest.raises(UsageError, match=r"^w\.yaml:9:94: axes\.trial\.search\.warm_start: no run 'w-7'"):
         begins(runs, "w-7")
     with pytest.raises(UsageError, match=r"w-1 has no complete trial over x that was judged by end\.v"):
         begins(runs, "w-1", SEARCH.replace("minimize: f.loss", "minimize: end.v"))

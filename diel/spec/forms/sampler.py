@@ -61,7 +61,7 @@ class Sampler(Named):
     scramble: bool | None = optional("Whether the sequence is scrambled; `true` by default.")
 
     share: float | None = optional("Members of a generation that go on from the best ones.", gt=0, le=0.5)
-    factor: float | None = optional("By what these multiply or divide its hyperparameters.", gt=1)
+    factor: float | None = optional("By what these multiply or divide its hyperparameters.", gt=1, le=1000)
     resample: float | None = optional("How often they draw one anew instead.", ge=0, le=1)
 
     def flaws(self) -> Iterator[Flaw]:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from math import prod
+from math import isfinite, prod
 from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
@@ -272,6 +272,7 @@ class Search(SpecModel, Judged):
 
     def flaws(self) -> Iterator[Flaw]:
         yield from self._objective_flaws()
+        yield from self._trial_flaws()
         sampler = self.sampler.name
         foreign = sampler not in SAMPLERS
         fitting = {
@@ -290,18 +291,34 @@ class Search(SpecModel, Judged):
         if sampler == "pbt" and self.parallel > (self.population or DEFAULT_POPULATION):
             hint = "a member does one trial after the other: let `parallel` be at most `population`"
             yield Flaw(f"{self.parallel} trials at a time are more than its members", hint, ("parallel",))
-        if self.enqueue is not None and (foreign or sampler in ("grid", "pbt")):
-            why = "a grid has all its points" if sampler == "grid" else "it goes with Optuna's samplers"
-            yield Flaw(f"`enqueue` means nothing here: {why}", "drop it", ("enqueue",))
-        for place, text in enumerate(self.constraints or ()):
-            if _BOUND.fullmatch(text) is None:
-                hint = "for instance constraints: [train.parameters <= 10000]"
-                yield Flaw(f"expected STAGE.VALUE <= NUMBER, found {text!r}", hint, ("constraints", place))
         if self.warm_start is not None and sampler not in _LEARNERS and not foreign:
             hint = f"write sampler: tpe, or drop it: {sampler} learns nothing from trials of others"
             yield Flaw("`warm_start` goes with tpe, gp and cmaes", hint, ("warm_start",))
         if self.trials is None and self.sampler.name != "grid":
             yield Flaw("a search needs `trials`, the most that it may run", "write trials: 50")
+
+    def _trial_flaws(self) -> Iterator[Flaw]:
+        """What is wrong with the points to try first, and with what the best trial must keep."""
+        if self.trials is not None and len(self.enqueue or ()) > self.trials:
+            many = counted(len(self.enqueue or ()), "point")
+            yield Flaw(f"{many} to try first are more than the {self.trials} trials", "", ("enqueue",))
+        for place, point in enumerate(self.enqueue or ()):
+            if not point:
+                yield Flaw("a point without a hyperparameter", "for instance {x: 0.5}", ("enqueue", place))
+        if self.enqueue is not None and (
+            self.sampler.name not in SAMPLERS or self.sampler.name in ("grid", "pbt")
+        ):
+            why = (
+                "a grid has all its points"
+                if self.sampler.name == "grid"
+                else "it goes with Optuna's samplers"
+            )
+            yield Flaw(f"`enqueue` means nothing here: {why}", "drop it", ("enqueue",))
+        for place, text in enumerate(self.constraints or ()):
+            bound = _BOUND.fullmatch(text)
+            if bound is None or not isfinite(float(bound[3])):
+                hint = "for instance constraints: [train.parameters <= 10000]"
+                yield Flaw(f"expected STAGE.VALUE <= NUMBER, found {text!r}", hint, ("constraints", place))
 
     def _objective_flaws(self) -> Iterator[Flaw]:
         names = [reference for reference, _ in self.objectives]
