@@ -61,10 +61,22 @@ def test_a_result_whose_line_is_lost_is_counted_where_a_snapshot_knows_of_it(
     run: Handmade, capsys: Capture
 ) -> None:
     read_run(run.paths).save()
-    damage(run, b'\x00\xff"event":"done","stage":"a","index":1')
+    damage(run, b'\x00"event":"done","stage":"a","index":1')
     said = call(capsys, "results", "w-1", "a")
     assert said.err.strip() == "1 of 3 tasks of 'a' have no result: 1 damaged in the journal"
     assert "w-1: 1 task of 'a', damaged in the journal" in call(capsys, "compare", "w-1", "w-1").out
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert len(diel.open_run("w-1").table("a")) == 2
+
+
+def test_a_line_that_is_no_record_is_told_where_no_snapshot_knows_better(
+    run: Handmade, capsys: Capture
+) -> None:
+    damage(run, b'\x00\xff"event":"done","stage":"a","index":1')
+    place = f"w-1 is without a damaged line: {run.paths.journal / WORKER}:4: it is no record of a journal"
+    assert place in call(capsys, "results", "w-1", "a").err
+    assert place in call(capsys, "status", "w-1").out
+    assert json.loads(call(capsys, "status", "w-1", "--json").out)["damaged"] == [place]
+    assert place in call(capsys, "compare", "w-1", "w-1").out
+    assert place in call(capsys, "export", "w-1", "--to", "wfformat", "out").out

@@ -43,18 +43,20 @@ class Side:
     def _read(self, part: Callable[[], Found], empty: Found) -> Found:
         try:
             try:
-                return part()
+                return self._noted(part())
             except (Damaged, *NOT_AS_IT_SHOULD_BE):
                 if self.run.careful:
                     raise
                 self.run = Recorded(self.run.paths, careful=True)
-                found = part()
-                self.notes += self.run.flaws
-                return found
+                return self._noted(part())
         except DielError as error:
             if str(error) not in self.notes:
                 self.notes.append(str(error))
             return empty
+
+    def _noted(self, found: Found) -> Found:
+        self.notes += (flaw for flaw in self.run.flaws if flaw not in self.notes)
+        return found
 
     @cached_property
     def stages(self) -> tuple[str, ...]:

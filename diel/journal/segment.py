@@ -160,6 +160,8 @@ class Reader:
     paths: RunPaths
     history: History
     offsets: dict[str, int] = field(default_factory=dict)
+    gaps: list[str] = field(default_factory=list)
+    """Places of lines that are no records: what they said is missing."""
     _silent: set[str] = field(default_factory=set)
     """Segments that are complete: their blocks ended long ago."""
     _saved: dict[str, int] | None = None
@@ -185,6 +187,7 @@ class Reader:
             for start, end, record in read_segment(path, offset):
                 self.offsets[name] = end
                 if record is None:
+                    self.gaps.append(f"{path}:{_line_at(path, start)}: it is no record of a journal")
                     continue
                 try:
                     if seen is not None:

@@ -41,11 +41,18 @@ def read_behind_flaws(paths: RunPaths) -> tuple[Reader, list[str]]:
     while True:
         try:
             reader.catch_up(refuse_damaged)
-            return reader, flaws
+            return reader, [*flaws, *told_gaps(reader)]
         except Damaged as error:
             flaws.append(f"{paths.run_id} is without a damaged record: {error.place}")
             if len(flaws) > MOST_FLAWS:
                 raise
+
+
+def told_gaps(reader: Reader) -> list[str]:
+    """Which lines are no records, in words: the first ones, and how many more."""
+    told = [f"{reader.paths.run_id} is without a damaged line: {place}" for place in reader.gaps[:MOST_FLAWS]]
+    more = len(reader.gaps) - len(told)
+    return [*told, f"{reader.paths.run_id} is without {more:,} more"] if more else told
 
 
 def _load(paths: RunPaths) -> Reader | None:

@@ -20,7 +20,7 @@ from diel.form import NOT_AS_IT_SHOULD_BE
 from diel.graph import StageGraph, build
 from diel.journal.history import History
 from diel.journal.segment import Damaged, decode, segments
-from diel.journal.snapshot import read_behind_flaws, read_run
+from diel.journal.snapshot import read_behind_flaws, read_run, told_gaps
 from diel.journal.stage_history import Attempt, StageHistory, covers
 from diel.load import Document, load_text
 from diel.load.rendering import fill_templates
@@ -56,7 +56,7 @@ class Recorded:
         """
         self.paths = paths
         self.flaws: Sequence[str] = ()
-        """What is wrong with the journal; empty unless it is read with care."""
+        """What is wrong with the journal. Without care, only lines that are no records."""
         self.careful = careful
         self._followed = followed
         self.points = cache(self._points)
@@ -114,7 +114,9 @@ class Recorded:
 
     def _fold(self) -> History:
         if not self.careful:
-            return read_run(self.paths).history
+            reader = read_run(self.paths)
+            self.flaws = told_gaps(reader)
+            return reader.history
         reader, self.flaws = read_behind_flaws(self.paths)
         return reader.history
 
@@ -329,9 +331,10 @@ class Recorded:
 
 
 def read(paths: RunPaths, ask: Callable[[Recorded], Found]) -> tuple[Found, Sequence[str]]:
-    """An answer of a run, and what of its journal is damaged: then it is given without that."""
+    """An answer of a run, and what of its journal is damaged: it is given without that."""
     try:
-        return ask(Recorded(paths)), ()
+        run = Recorded(paths)
+        return ask(run), run.flaws
     except (Damaged, *NOT_AS_IT_SHOULD_BE):
         run = Recorded(paths, careful=True)
         return ask(run), run.flaws

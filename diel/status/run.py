@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from diel.journal.history import History
 from diel.journal.segment import Reader
-from diel.journal.snapshot import read_run
+from diel.journal.snapshot import read_run, told_gaps
 from diel.paths import RunPaths
 from diel.project.lease import Lease, is_alive, is_being_taken, last_word, read_lease
 from diel.project.submission import Submission, awaited, newest_submission, submission_of
@@ -59,6 +59,8 @@ class Status:
     silent_since: float | None = None
     trouble: str = ""
     """The last problem that was not a task's."""
+    damaged: tuple[str, ...] = ()
+    """What cannot be read of its journal, and where."""
     site: str = ""
     axes: tuple[AxisStatus, ...] = ()
     """Its searches and loops."""
@@ -133,6 +135,7 @@ class Status:
             "blocks": [dict(block) for block in self.blocks],
             "scheduler": {"silent": self.silent, "since": self.silent_since},
             "trouble": self.trouble,
+            "damaged": list(self.damaged),
             "staging": dict(self.staging),
             "energy": None if self.energy is None else dict(self.energy),
             **({"environments": dict(self.environments)} if self.environments else {}),
@@ -220,6 +223,7 @@ def fold_status(paths: RunPaths, reader: Reader) -> Status:
         silent=history.silent,
         silent_since=silent_since(paths, history) if history.silent else None,
         trouble=history.trouble,
+        damaged=tuple(told_gaps(reader)) if reader.gaps else (),
         site=str(document.get("site") or ""),
         staging=history.staging,
         environments=environments_in(paths) if paths.environments.exists() else {},

@@ -71,6 +71,11 @@ SECTIONS = (
         lines=lambda status, view: block_lines(status, view.width, brief=view.brief, show_all=view.show_all),
     ),
     Section(
+        used=lambda status: status.damaged,
+        lines=lambda status, view: list(status.damaged[: view.rows]),
+        report=lambda status: ("", *status.damaged),
+    ),
+    Section(
         used=lambda status: status.environments,
         lines=lambda status, view: [] if view.brief else environment_lines(status.environments),
         report=lambda status: environment_lines(status.environments),
