@@ -30,11 +30,16 @@ Changes = dict[str, str]
 
 
 def run(
-    name: str, folder: Path, changes: Changes | None = None, copied: tuple[str, ...] = ()
+    name: str,
+    folder: Path,
+    changes: Changes | None = None,
+    copied: tuple[str, ...] = (),
+    cores: int | None = None,
 ) -> tuple[float, str]:
     """Runs a shipped workflow in an empty directory; returns the seconds it took and what it said.
 
-    It is there with the files in `copied` if it has any, as it has to be where it exports something.
+    It is there with the files in `copied` if it has any, as it has to be where it exports something. On one
+    core a single process loads the large libraries that its tasks need.
     """
     file = shipped("workflows") / f"{name}.yaml"
     for other in copied:
@@ -44,7 +49,7 @@ def run(
         file = changed(file, folder, changes)
     began = time.monotonic()
     done = subprocess.run(
-        [sys.executable, "-m", "diel", "run", str(file)],
+        [sys.executable, "-m", "diel", "run", str(file), *(site_with(folder, cores) if cores else ())],
         cwd=folder,
         capture_output=True,
         text=True,
@@ -54,6 +59,14 @@ def run(
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return time.monotonic() - began, done.stdout
+
+
+def site_with(folder: Path, cores: int) -> tuple[str, ...]:
+    """The words that choose this machine with so many of its cores."""
+    (folder / "schedulers").mkdir()
+    site = f"name: small\nscheduler: local\npools: {{local: {{cores: {cores}}}}}\n"
+    (folder / "schedulers/small.yaml").write_text(site, encoding="utf-8")
+    return "--site", "small"
 
 
 def changed(file: Path, folder: Path, changes: Changes) -> Path:
@@ -218,7 +231,7 @@ FEWER_SIMULATIONS = {
     [pytest.param({}, marks=pytest.mark.campaign, id="whole"), pytest.param(FEWER_TEMPERATURES, id="short")],
 )
 def test_the_ising_surrogate_agrees_with_onsager(tmp_path: Path, changes: Changes) -> None:
-    _, said = run("ising_surrogate", tmp_path, changes)
+    _, said = run("ising_surrogate", tmp_path, changes, cores=1 if changes else None)
     assert "succeeded" in said
     # at the critical point a finite lattice's energy is off by some per cent
     assert value(tmp_path, "compare.largest_deviation") < 0.05
@@ -234,7 +247,7 @@ def test_the_ising_surrogate_agrees_with_onsager(tmp_path: Path, changes: Change
 def test_the_melt_surrogate_predicts_states_it_never_saw(
     tmp_path: Path, changes: Changes, states: int, unseen: int, error: float
 ) -> None:
-    _, said = run("melt_surrogate", tmp_path, changes)
+    _, said = run("melt_surrogate", tmp_path, changes, cores=1 if changes else None)
     assert "mean_absolute_error" in said
     assert value(tmp_path, "report.states") >= unseen
     assert value(tmp_path, "report.relative_error") < error
@@ -252,7 +265,7 @@ def test_the_melt_surrogate_predicts_states_it_never_saw(
     ],
 )
 def test_the_best_of_the_tuned_trials_is_used(tmp_path: Path, changes: Changes, trials: int) -> None:
-    run("tune", tmp_path, changes)
+    run("tune", tmp_path, changes, cores=1 if changes else None)
     errors = value(tmp_path, "validate.root_mean_square_error")
     assert len(errors) == trials
     said = logged(tmp_path, "report")
@@ -276,7 +289,7 @@ def test_the_best_of_the_tuned_trials_is_used(tmp_path: Path, changes: Changes, 
 def test_active_learning_needs_clearly_fewer_simulations_than_a_grid(
     tmp_path: Path, changes: Changes, bound: float
 ) -> None:
-    run("active_learning", tmp_path, changes)
+    run("active_learning", tmp_path, changes, cores=1 if changes else None)
     active, least = value(tmp_path, "report.active"), value(tmp_path, "report.at_least")
     assert active is not None
     assert least >= 1.5 * active
@@ -351,7 +364,7 @@ FEW_SAMPLES = {
     ],
 )
 def test_the_error_of_a_network_falls_with_the_samples(tmp_path: Path, changes: Changes, off: float) -> None:
-    run("scaling_law", tmp_path, changes)
+    run("scaling_law", tmp_path, changes, cores=1 if changes else None)
     found = result(tmp_path, "report")
     assert found["exponent"] < 0
     assert 1 / off < found["measured"] / found["predicted"] < off
@@ -365,7 +378,7 @@ def test_the_error_of_a_network_falls_with_the_samples(tmp_path: Path, changes: 
     ],
 )
 def test_fewer_bits_take_less_memory(tmp_path: Path, changes: Changes, best: float) -> None:
-    run("precision", tmp_path, changes)
+    run("precision", tmp_path, changes, cores=1 if changes else None)
     rows = {(row["precision"], row["activations"]): row for row in result(tmp_path, "report")["rows"]}
     assert rows["bf16", "store"]["peak_mib"] < rows["fp32", "store"]["peak_mib"]
     assert rows["fp32", "recompute"]["peak_mib"] < rows["fp32", "store"]["peak_mib"]
@@ -375,7 +388,7 @@ def test_fewer_bits_take_less_memory(tmp_path: Path, changes: Changes, best: flo
 
 
 def test_the_front_of_networks_has_none_that_another_beats(tmp_path: Path) -> None:
-    run("evolve", tmp_path, FEWER_NETWORKS)
+    run("evolve", tmp_path, FEWER_NETWORKS, cores=1)
     errors = value(tmp_path, "validate.root_mean_square_error")
     times = value(tmp_path, "latency.time_per_state")
     front = value(tmp_path, "front.rows")
@@ -464,7 +477,7 @@ def test_what_many_ranks_would_yield_follows_from_sums_steps_and_batches(tmp_pat
 def test_large_batches_are_compared_by_optimizer_over_seeds(tmp_path: Path) -> None:
     for library in ("torch", "pytorch_optimizer"):
         pytest.importorskip(library, reason="diel[torch] is not installed")
-    run("large_batch", tmp_path, FEWER_BATCHES)
+    run("large_batch", tmp_path, FEWER_BATCHES, cores=1)
     rows = result(tmp_path, "compare")["rows"]
     assert [(row["optimizer"], row["batch"]) for row in rows] == [
         (name, batch) for name in ("sgd, linear", "lars, linear") for batch in (128, 1024)
@@ -482,7 +495,7 @@ def test_large_batches_are_compared_by_optimizer_over_seeds(tmp_path: Path) -> N
 
 def test_architectures_are_searched_by_two_samplers_for_each_seed(tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="diel[torch] is not installed")
-    run("search_architecture", tmp_path, FEWER_ARCHITECTURES)
+    run("search_architecture", tmp_path, FEWER_ARCHITECTURES, cores=1)
     trials = newest(tmp_path).results("evolve")
     assert len(trials) == 2 * 4
     area = result(tmp_path, "compare")["area"]
@@ -516,11 +529,8 @@ def test_the_best_of_a_population_has_followed_the_rates_of_its_line(tmp_path: P
 def test_stages_that_need_each_other_are_refused_where_one_core_is_all_there_is(
     name: str, workspace: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (workspace / "schedulers").mkdir()
-    site = "name: small\nscheduler: local\npools: {local: {cores: 1}}\n"
-    (workspace / "schedulers/small.yaml").write_text(site, encoding="utf-8")
     path = shipped("workflows") / f"{name}.yaml"
-    said = call(capsys, "validate", str(path), "--site", "small")
+    said = call(capsys, "validate", str(path), *site_with(workspace, 1))
     assert said.code == 2
     assert "run at the same time and need 2 cores" in said.err
     assert "but this machine has 1" in said.err

@@ -33,16 +33,16 @@ os.execve(sys.executable, ["something else", "-c", "import time; time.sleep(60)"
 
 
 @pytest.mark.parametrize("flow", FLOWS)
-def test_a_run_survives_four_kills(tmp_path: Path, flow: str) -> None:
-    tally = campaign(tmp_path, "1", kills=4, each=4, only=[flow])
+def test_a_run_survives_two_kills(tmp_path: Path, flow: str) -> None:
+    tally = campaign(tmp_path, "1", kills=2, each=2, only=[flow])
     print(tally.table())
     assert not tally.wrong
-    assert len(tally.kills) == 4
+    assert len(tally.kills) == 2
 
 
 @pytest.mark.skipif(bool(cluster.missing()), reason=cluster.missing())
-def test_a_run_in_blocks_survives_four_kills(tmp_path: Path) -> None:
-    tally = campaign(tmp_path, "1", kills=4, each=4, only=["sweep"], blocks=True)
+def test_a_run_in_blocks_survives_two_kills(tmp_path: Path) -> None:
+    tally = campaign(tmp_path, "1", kills=2, each=2, only=["sweep"], blocks=True)
     print(tally.table())
     assert not tally.wrong
 

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,7 +46,10 @@ ON_TWO: dict[str, tuple[str, dict[str, Any]]] = {
     "lstm": ("lstm", {"mesh": {"pipeline": 2}, **ONE}),
     "transformer": ("transformer", {"mesh": {"tensor": 2}, **ONE}),
     "unet": ("unet", {"mesh": {"pipeline": 2}, **ONE}),
+    "resumed": ("mlp", {"mesh": {"pipeline": 2}, "start": Path("killed/0.checkpoint"), **TWENTY}),
 }
+"""The last one goes on as a pipeline where ranks with shards of the data were killed."""
+CASES = {**ON_FOUR, **ON_TWO}
 
 
 def samples(folder: Path, model: str) -> dict[str, Path]:
@@ -61,6 +65,7 @@ def samples(folder: Path, model: str) -> dict[str, Path]:
 def train(folder: Path, model: str, comm: MPI.Comm, make: type[diel.Context], **how: Any) -> Parallel:
     """Trains one of the networks; a mesh may go on where another was killed."""
     rank = comm.Get_rank()
+    meet(comm)
     if rank == 0:
         (folder / f"0.{make.__name__}").mkdir(parents=True)
     files = comm.bcast(samples(folder, model) if rank == 0 else None)
@@ -73,6 +78,13 @@ def train(folder: Path, model: str, comm: MPI.Comm, make: type[diel.Context], **
         "batch": 32,
     }
     return parallel(model, context=context, comm=comm, **files, **given, **how)
+
+
+def meet(comm: MPI.Comm) -> None:
+    """Waits for the others without taking a core from them, as MPI does."""
+    request = comm.Ibarrier()
+    while not request.Test():
+        time.sleep(0.01)
 
 
 def weights(found: Parallel) -> dict[str, Any]:
@@ -89,21 +101,31 @@ def worst(found: Parallel, expected: Parallel) -> float:
 
 
 def compare() -> None:
-    """Prints the largest difference for each case, on four ranks; those on two run beside each other."""
+    """Prints the largest difference for each case, on four ranks; those on two run beside each other.
+
+    What a single rank trains is divided among the ranks: none waits for another while it takes a core.
+    """
     world = MPI.COMM_WORLD
     rank, here = world.Get_rank(), Path.cwd()
     half = world.Split(rank // 2, rank)
-    told: dict[str, float] = {}
-    for number, (name, (model, how)) in enumerate([*ON_FOUR.items(), *ON_TWO.items()]):
+    found: dict[str, Parallel] = {}
+    for number, (name, (model, how)) in enumerate(CASES.items()):
         comm = world if name in ON_FOUR else half
-        if comm is half and number % 2 != rank // 2:
-            continue
-        found = train(here / name, model, comm, diel.Context, **how)
-        if comm.Get_rank() == 0:
+        if comm is world or number % 2 == rank // 2:
+            found[name] = train(here / name, model, comm, diel.Context, **how)
+    meet(world)
+    found = {
+        name: one
+        for part in world.allgather(found if half.Get_rank() == 0 else {})
+        for name, one in part.items()
+    }
+    told: dict[str, float] = {}
+    for number, (name, (model, how)) in enumerate(CASES.items()):
+        if number % world.Get_size() == rank:
             plain = {key: value for key, value in how.items() if key in TWENTY or key in ONE}
-            told[name] = worst(
-                found, train(here / f"{name} alone", model, MPI.COMM_SELF, diel.Context, **plain)
-            )
+            alone = train(here / f"{name} alone", model, MPI.COMM_SELF, diel.Context, **plain)
+            told[name] = worst(found[name], alone)
+    meet(world)
     every = world.gather(told)
     if every:
         sys.stdout.write("\n" + json.dumps({name: one for part in every for name, one in part.items()}))
@@ -119,19 +141,8 @@ class Doomed(diel.Context):
 
 
 def killed() -> None:
-    """Trains with shards of the data, until a rank is killed after 15 steps; the last checkpoint has 10."""
+    """Trains with shards of the data until a rank is killed after 15 steps; the last checkpoint has 10."""
     train(Path.cwd() / "killed", "mlp", MPI.COMM_WORLD, Doomed, mesh={"data": 2}, sharded=True, **SAVING)
-
-
-def resumed() -> None:
-    """Goes on as a pipeline; prints the steps of the checkpoint, and the difference from one rank alone."""
-    comm, here = MPI.COMM_WORLD, Path.cwd()
-    left = sorted(path.name for path in (here / "killed/0.checkpoint").glob("step-*"))
-    start = here / "killed/0.checkpoint"
-    found = train(here / "resumed", "mlp", comm, diel.Context, mesh={"pipeline": 2}, start=start, **TWENTY)
-    if comm.Get_rank() == 0:
-        alone = train(here / "alone", "mlp", MPI.COMM_SELF, diel.Context, **TWENTY)
-        sys.stdout.write("\n" + json.dumps([left, worst(found, alone)]))
 
 
 SAVING: dict[str, Any] = {**TWENTY, "save_every": 10, "report_every": 5}
