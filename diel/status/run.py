@@ -72,7 +72,6 @@ class Status:
     """What was copied to the nodes' own disks, by node."""
     environments: Mapping[str, str] = field(default_factory=dict)
     """What its programs run in, by name, in a few words."""
-
     energy: Mapping[str, Any] | None = None
     """What its machines used, as far as they counted it."""
     notices: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -167,8 +166,7 @@ class Driving(NamedTuple):
 
 
 def standing(paths: RunPaths, history: History) -> Driving:
-    """The state of a run and its controller: without one it is interrupted, whatever its journal says
-    last."""
+    """A run's state and its controller: without one it is interrupted, whatever its journal says last."""
     # In the order in which a controller starts: one that passed the first look is seen by the next.
     asked = awaited(paths, history)
     taking = is_being_taken(paths)
@@ -178,13 +176,11 @@ def standing(paths: RunPaths, history: History) -> Driving:
         alive = False  # on another host its heartbeat is still young
     coming = None if alive else asked
     state = history.state
-    if coming is not None:
+    if coming is not None or (taking and state is RunState.INTERRUPTED):
         state = RunState.PENDING
     elif state.live and not alive:
         taken = held is not None or newest_submission(paths) is not None
-        state = RunState.INTERRUPTED if taken else RunState.PENDING
-    if state is RunState.INTERRUPTED and taking:
-        state = RunState.PENDING
+        state = RunState.INTERRUPTED if taken and not taking else RunState.PENDING
     return Driving(held, alive, coming, state)
 
 
