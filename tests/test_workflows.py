@@ -573,6 +573,25 @@ def test_few_sensors_tell_the_weather_better_than_each_of_them_reads_it(tmp_path
     assert len(value(tmp_path, "analyse.error")) == 4 * 8
 
 
+def test_tuned_settings_are_timed_again_and_keep_energy_as_they_must(tmp_path: Path) -> None:
+    pytest.importorskip("optuna", reason="diel[search] is not installed")
+    short = {
+        "range: 5": "range: 2",
+        "default: 40, low": "default: 4, low",
+        "default: 20, low": "default: 2, low",
+        "default: 0.2, low": "default: 0.03, low",
+        "measure.error_ratio <= 0.97, measure.late <= 0": "measure.late <= 100",  # four trials may find none
+    }
+    run("autotune", tmp_path, short)
+    gain = result(tmp_path, "gain")
+    speedups, errors = value(tmp_path, "confirm.speedup"), value(tmp_path, "confirm.error_ratio")
+    assert gain["ratio"] == pytest.approx((speedups[0] * speedups[1]) ** 0.5)
+    assert gain["low"] <= gain["ratio"] <= gain["high"]
+    assert result(tmp_path, "kept")["ratio"] == pytest.approx((errors[0] * errors[1]) ** 0.5)
+    assert len(value(tmp_path, "measure.speedup")) == 2 * 4
+    assert "tuned speed / default speed: " in logged(tmp_path, "gain")
+
+
 def test_many_small_tasks_screen_through_one_warm_ensemble(tmp_path: Path) -> None:
     _, said = run("screening_service", tmp_path)
     assert "succeeded" in said
