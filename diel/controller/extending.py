@@ -92,7 +92,8 @@ def _after(run: Recorded, labels: Iterable[str]) -> set[str]:
     """The stages that read what searches found, and all that depend on them."""
     found: set[str] = set()
     for edge in run.graph.edges:
-        if any(_reads_all(edge, label) for label in labels):
+        inside = run.workflow.stages[edge.downstream].over
+        if any(_reads_all(edge, label) for label in labels if label not in inside):
             found |= run.graph.after(edge.downstream)
     return found
 

@@ -59,3 +59,12 @@ def test_a_search_on_which_another_axis_rests_is_refused(tmp_path: Path) -> None
     )
     text = text.replace("  end:\n", "  end:\n    over: [next]\n    outputs: {v: {value: float}}\n")
     assert "what 'trial' found has decided on 'next'" in refusal(text, tmp_path, said="trial=40")
+
+
+def test_trials_that_go_on_from_each_other_can_be_more(tmp_path: Path) -> None:
+    text = SEARCH.replace("pruner: median", "sampler: pbt, population: 2")
+    text = text.replace(
+        "sub: {over: [trial, fold], command",
+        "sub: {over: [trial, fold], inputs: {v: {from: sub.v, at: {trial: previous}, initially: 0}}, command",
+    )
+    assert read_trials(Recorded(Searched(tmp_path, text).paths), ["8"]) == {"trial": 8}
