@@ -35,6 +35,8 @@ def read_trials(run: Recorded, said: Iterable[str]) -> dict[str, int]:
             raise UsageError(f"--trials {word}: {run.paths.run_id}: {wrong}; {hint}")
         if not number.isdecimal() or not 0 < int(number) <= MAX_POINTS:
             raise UsageError(f"--trials {word}: expected a number of trials, such as --trials 40")
+        if label in found:
+            raise UsageError(f"--trials {word}: how many '{label}' is to have is said twice")
         if why := _refusal(run, known[label], int(number)):
             raise UsageError(f"--trials {word}: {run.paths.run_id}: {why}")
         found[label] = int(number)

@@ -31,6 +31,11 @@ def test_what_is_no_larger_number_of_trials_is_refused(tmp_path: Path, said: str
         read_trials(Recorded(search(tmp_path).paths), [said])
 
 
+def test_two_numbers_for_one_search_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="--trials trial=50: how many 'trial' is to have is said twice"):
+        read_trials(Recorded(search(tmp_path).paths), ["40", "trial=50"])
+
+
 def refusal(text: str, folder: Path, reason: str = "", said: str = "40") -> str:
     run = Searched(folder, text)
     if reason:
