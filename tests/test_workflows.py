@@ -592,6 +592,20 @@ def test_tuned_settings_are_timed_again_and_keep_energy_as_they_must(tmp_path: P
     assert "tuned speed / default speed: " in logged(tmp_path, "gain")
 
 
+def test_clusters_without_labels_find_the_curie_temperature(tmp_path: Path) -> None:
+    short = {
+        "range: 5": "range: 1",
+        "values: [24, 32, 48, 64]": "values: [12, 20]",
+        "linspace: [2.1, 2.7, 13]": "linspace: [1.8, 3.2, 8]",
+        "default: 60, low": "default: 30, low",
+    }
+    run("after", tmp_path, short)
+    small, large = value(tmp_path, "cluster.transition")
+    assert small > large > 2.2  # smaller lattices keep some order for longer
+    assert value(tmp_path, "curie.transition") == pytest.approx(2.269, rel=0.1)
+    assert "2.269185" in logged(tmp_path, "report")
+
+
 def test_many_small_tasks_screen_through_one_warm_ensemble(tmp_path: Path) -> None:
     _, said = run("screening_service", tmp_path)
     assert "succeeded" in said

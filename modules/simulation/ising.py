@@ -6,6 +6,7 @@ J/k_B and energies in J; the lattice orders below T_c = 2 / ln(1 + √2) = 2.269
 
 simulation.ising            averages at one temperature
 simulation.ising:walk       many temperatures at once, streamed sample by sample while the simulation goes on
+simulation.ising:snapshots  spins at one temperature, now and then
 simulation.ising:timed      how long an ensemble takes on so many MPI ranks
 """
 
@@ -59,6 +60,13 @@ class Walk(TypedDict):
     items: int
     rows: int
     """Samples: one a walker in each item."""
+
+
+class Snapshots(TypedDict):
+    """Spins of one simulation."""
+
+    snapshots: NDArray[np.int8]
+    """+1 or -1, shape (count, size, size)."""
 
 
 class Timed(TypedDict):
@@ -196,6 +204,43 @@ def walk(
             }
         )
     return {"items": items * ranks, "rows": items * walkers}
+
+
+@diel.module(kind="simulation")
+def snapshots(
+    temperature: Annotated[float, Field(gt=0)],
+    size: Annotated[int, Field(ge=4, le=4096)] = 32,
+    count: Annotated[int, Field(ge=1)] = 60,
+    every: Annotated[int, Field(ge=1)] = 2,
+    equilibration: Annotated[int, Field(ge=1)] = 30,
+    algorithm: Literal["metropolis", "wolff"] = "wolff",
+    seed: Annotated[int, Field(ge=0)] = 0,
+) -> Snapshots:
+    """Keeps the spins of one simulation now and then.
+
+    temperature: in units of J/k_B
+    size: sites along a side of the periodic lattice; even for Metropolis
+    count: snapshots
+    every: sweeps between two of them
+    equilibration: sweeps before the first, from the state of all spins up
+    algorithm: as of `simulation.ising`
+    seed: of the random numbers
+
+    Raises ValueError for what `simulation.ising` refuses.
+    """
+    _check(temperature, size, BLOCKS, equilibration, algorithm, 1)
+    sweep, replica = (
+        _sweep(algorithm, temperature, size, equilibration),
+        _start(algorithm, size, 0, (seed, 0)),
+    )
+    found = np.empty((count, size * size), np.int8)
+    for done in range(1, equilibration + count * every + 1):
+        sweep(replica)
+        replica.sweep = done
+        number, rest = divmod(done - equilibration, every)
+        if number > 0 and not rest:
+            found[number - 1] = replica.spins
+    return {"snapshots": found.reshape(count, size, size)}
 
 
 @diel.module(kind="simulation")

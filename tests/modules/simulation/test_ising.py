@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.special import ellipk
 
 import diel
-from modules.simulation.ising import ising, timed, walk
+from modules.simulation.ising import ising, snapshots, timed, walk
 
 CRITICAL = 2 / np.log(1 + np.sqrt(2))
 
@@ -227,3 +227,15 @@ def test_a_rank_without_a_replica_is_refused() -> None:
     comm: Any = SimpleNamespace(Get_rank=lambda: 0, Get_size=lambda: 4)
     with pytest.raises(ValueError, match="at least one replica for each of 4 ranks; found 3"):
         timed(comm, size=8, replicas=3)
+
+
+def test_snapshots_are_of_the_temperature_and_the_same_for_the_same_seed() -> None:
+    cold, hot = (snapshots(temperature, size=8, count=20, seed=3) for temperature in (1.0, 20.0))
+    assert cold["snapshots"].shape == (20, 8, 8)
+    assert set(np.unique(cold["snapshots"])) <= {-1, 1}
+    assert (
+        abs(cold["snapshots"].mean(axis=(1, 2))).mean() > 0.98
+    )  # the exact magnetisation at T = 1 is 0.9993
+    assert abs(hot["snapshots"].mean(axis=(1, 2))).mean() < 0.3
+    again = snapshots(1.0, size=8, count=20, seed=3)
+    assert (again["snapshots"] == cold["snapshots"]).all()
