@@ -26,6 +26,10 @@ if signal.getsignal(signal.SIGQUIT) is signal.SIG_IGN:
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# More ranks than cores wait for each other by sleeping, and not by taking the core that the other one needs.
+os.environ.setdefault("MPIR_CVAR_ENABLE_HEAVY_YIELD", "1")  # MPICH
+os.environ.setdefault("OMPI_MCA_mpi_yield_when_idle", "1")  # Open MPI
+
 _COLOUR = ("NO_COLOR", "FORCE_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "COLUMNS", "LINES")
 
 

@@ -44,7 +44,7 @@ def _figures(seen: Seen) -> Iterator[tuple[str, str]]:
             yield state.label, f"{count:,}"
     try:
         hours = sum(one.nodes * (one.ended - one.began) for one in cores.held(seen)) / 3600
-        yield "node-hours", f"{hours:.3g}"
+        yield "node-hours", f"{hours:.3g}" if hours >= 0.001 else "less than 0.001"
     except DielError:
         pass  # the panel of cores says why
     for name, answers in asked_first(status).items():
