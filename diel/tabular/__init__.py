@@ -6,6 +6,17 @@
 from __future__ import annotations
 
 from diel.tabular.model import ACTIVATIONS, Ensemble, Layers, Model, Scale, mean_and_spread
+from diel.tabular.pairs import Pairs
 from diel.tabular.table import Floats, Table
 
-__all__ = ["ACTIVATIONS", "Ensemble", "Floats", "Layers", "Model", "Scale", "Table", "mean_and_spread"]
+__all__ = [
+    "ACTIVATIONS",
+    "Ensemble",
+    "Floats",
+    "Layers",
+    "Model",
+    "Pairs",
+    "Scale",
+    "Table",
+    "mean_and_spread",
+]

@@ -2,7 +2,8 @@
 
 The file is an `.npz` with the names of `features` and `target`, the `activation`, `feature_mean` and
 `feature_scale` of shape (features,), the numbers `target_mean` and `target_scale`, and for each layer, from
-the first, `weight_0` of shape (in, out) and `bias_0` of shape (out,), `weight_1`, ….
+the first, `weight_0` of shape (in, out) and `bias_0` of shape (out,), `weight_1`, …. One that reads
+arrangements of atoms has the two arrays of its `Pairs` too.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from diel.errors import counted
+from diel.tabular.pairs import Pairs
 from diel.tabular.table import Floats, Table
 
 Layers = tuple[tuple[Floats, Floats], ...]
@@ -55,6 +57,10 @@ ACTIVATIONS: dict[str, Callable[[Floats], Floats]] = {
     "gelu": _gelu,
 }
 """By the names in model files and parameters. Each may write into the array that it is given."""
+
+
+CHUNK = 2048
+"""Rows that are evaluated at a time: what lies between the layers stays in the processor's cache."""
 
 
 @dataclass(frozen=True)
@@ -105,6 +111,8 @@ class Model:
     """Of the hidden layers: a name in `ACTIVATIONS`."""
     scale: Scale
     layers: Layers
+    pairs: Pairs | None = None
+    """What the first layer gets if the one feature is an arrangement; the scale is theirs then."""
 
     @classmethod
     def load(cls, path: Path, precision: DTypeLike = np.float32) -> Model:
@@ -131,6 +139,7 @@ class Model:
                     (arrays[f"weight_{n}"].astype(precision), arrays[f"bias_{n}"].astype(precision))
                     for n in range(sum(name.startswith("weight_") for name in arrays))
                 ),
+                Pairs(arrays["pair_waves"], arrays["pair_shells"]) if "pair_waves" in arrays else None,
             )
             model._check()
             return model
@@ -146,6 +155,10 @@ class Model:
         if not self.layers:
             raise ValueError("it has no layers")
         wide = len(self.features)
+        if self.pairs is not None:
+            if wide != 1:
+                raise ValueError(f"expected one feature, the arrangement; found {wide}")
+            wide = len(self.pairs.names)
         if not self.scale.feature_mean.shape == self.scale.feature_scale.shape == (wide,):
             raise ValueError(f"expected the mean and the scale of {wide} features")
         for number, (weight, bias) in enumerate(self.layers):
@@ -162,6 +175,8 @@ class Model:
         """Writes the model, its weights in their own precision; returns the path."""
         arrays: dict[str, ArrayLike] = {"features": self.features, "target": self.target}
         arrays |= {"activation": self.activation, **vars(self.scale)}
+        if self.pairs is not None:
+            arrays |= {"pair_waves": self.pairs.waves, "pair_shells": self.pairs.weights}
         for number, (weight, bias) in enumerate(self.layers):
             arrays |= {f"weight_{number}": weight, f"bias_{number}": bias}
         np.savez(path, **arrays)  # type: ignore[arg-type]
@@ -185,17 +200,21 @@ class Model:
     def predict(self, rows: Floats, batch: int | None = None) -> Floats:
         """Predictions of shape (rows,), float64, for rows of shape (rows, features).
 
-        batch: rows evaluated at a time, which bounds the memory; all at once where absent
+        batch: rows evaluated at a time, which bounds the memory; by default as many as are quick
         """
-        if batch is None or len(rows) <= batch:
+        size = batch or CHUNK
+        if len(rows) <= size:
             return self._evaluate(rows)
-        starts = range(0, len(rows), batch)
-        return np.concatenate([self._evaluate(rows[start : start + batch]) for start in starts])
+        predicted = np.empty(len(rows))
+        for start in range(0, len(rows), size):
+            predicted[start : start + size] = self._evaluate(rows[start : start + size])
+        return predicted
 
     def _evaluate(self, rows: Floats) -> Floats:
         activation = ACTIVATIONS[self.activation]
         weight, bias = self.layers[-1]
-        values: Floats = self.scale.features(rows).astype(weight.dtype)
+        seen = rows if self.pairs is None else self.pairs.see(rows[:, 0])
+        values: Floats = self.scale.features(seen).astype(weight.dtype)
         for inner, offset in self.layers[:-1]:
             values = activation(values @ inner + offset)
         return self.scale.own_units((values @ weight + bias)[:, 0].astype(np.float64))

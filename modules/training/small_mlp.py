@@ -44,6 +44,8 @@ def small_mlp(
     regularisation: Annotated[float, Field(ge=0)] = 1e-4,
     iterations: Annotated[int, Field(ge=1)] = 400,
     seed: Annotated[int, Field(ge=0, lt=4294967296)] = 0,
+    sites: list[list[int]] | None = None,
+    period: list[int] | None = None,
 ) -> SmallMlp:
     """Trains a perceptron on a few rows, none of them held out.
 
@@ -55,12 +57,22 @@ def small_mlp(
     regularisation: penalty on the squared weights
     iterations: most iterations of L-BFGS (D. C. Liu, J. Nocedal, Math. Program. 45, 503 (1989))
     seed: of the initial weights; networks that differ in it alone make a committee
+    sites, period: the one feature is an arrangement of two kinds of atoms on these sites of a crystal, such
+        as those of `simulation.alloy:draw`; the network sees composition and pair correlations
+        (`tabular.Pairs`)
 
     Raises ValueError for columns that are missing, of different lengths, or not finite.
     """
     table = tabular.Table.from_columns(columns, target, features).at_least(2)
-    scale = tabular.Scale.of(table)
-    x, y = scale.features(table.features), scale.target(table.target)
+    pairs = None
+    seen = table
+    if sites is not None:
+        if len(table.names) != 1 or period is None:
+            raise ValueError("`sites` need `period`, and one feature: the arrangement")
+        pairs = tabular.Pairs.of(sites, period)
+        seen = tabular.Table(pairs.names, pairs.see(table.features[:, 0]), table.target)
+    scale = tabular.Scale.of(seen)
+    x, y = scale.features(seen.features), scale.target(table.target)
     network: Any = MLPRegressor(
         hidden_layer_sizes=(hidden,) * layers,
         activation=activation,
@@ -75,7 +87,7 @@ def small_mlp(
         warnings.simplefilter("ignore", ConvergenceWarning)
         network.fit(x, y)
     learned = tuple(zip(network.coefs_, network.intercepts_, strict=True))
-    model = tabular.Model(table.names, target, activation, scale, learned)
+    model = tabular.Model(table.names, target, activation, scale, learned, pairs)
     return {
         "model": model.save(context.task_dir / "model.npz"),
         "train_loss": float(np.mean((network.predict(x) - y) ** 2)),

@@ -1,0 +1,85 @@
+"""What a model saved that was asked about many states, from the run times in the run's journal."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any, TypedDict
+
+from pydantic import Field
+
+import diel
+
+
+class Speedup(TypedDict):
+    """S = T_sim (N_lookup + N_train) / (T_lookup N_lookup + (T_sim + T_learn) N_train)."""
+
+    speedup: float | None
+    """None if a stage has no times, as all its tasks came from the cache; then these are 0."""
+    n_lookup: int
+    n_train: int
+    t_sim_s: float
+    """Mean time of a simulation."""
+    t_lookup_s: float
+    """Time of the lookups, for each."""
+    t_learn_s: float
+    """Time of the trainings, for each simulation."""
+
+
+@diel.module(kind="analysis")
+def effective_speedup(
+    run: Path,
+    simulations: Annotated[list[str], Field(min_length=1)],
+    trainings: list[str],
+    lookups: Annotated[list[str], Field(min_length=1)],
+    count: Annotated[int, Field(ge=1)],
+) -> Speedup:
+    """Works out the effective speedup of stages of this run, such as a screen (G. Fox et al., Learning
+    Everywhere: Pervasive Machine Learning for Effective High-Performance Computation, 2019).
+
+    run: its directory, `${{ run.dir }}`; so another run's result is not taken for this one's
+    simulations: stages that simulated what was learned from
+    trainings: stages that learned
+    lookups: stages that asked the model
+    count: states that these asked about
+
+    Tasks that were taken from the cache have no time in this run's journal: `diel run --no-cache` counts all.
+    """
+    journal = diel.open_run(run)
+    times = {stage: _seconds(journal.usage(stage)) for stage in (*simulations, *trainings, *lookups)}
+    if not all(times.values()):
+        sys.stdout.write("not measured: results came from the cache; `diel run --no-cache` measures\n")
+        return {
+            "speedup": None,
+            "n_lookup": 0,
+            "n_train": 0,
+            "t_sim_s": 0.0,
+            "t_lookup_s": 0.0,
+            "t_learn_s": 0.0,
+        }
+    simulated, learned, asked = (
+        [second for stage in stages for second in times[stage]]
+        for stages in (simulations, trainings, lookups)
+    )
+    runs, simulating = len(simulated), sum(simulated)
+    spent = sum(asked) + simulating + sum(learned)
+    found: Speedup = {
+        "speedup": simulating / runs * (count + runs) / spent,
+        "n_lookup": count,
+        "n_train": runs,
+        "t_sim_s": simulating / runs,
+        "t_lookup_s": sum(asked) / count,
+        "t_learn_s": sum(learned) / runs,
+    }
+    sys.stdout.write(
+        f"effective speedup {found['speedup']:.3g}: N_lookup {count:,}, N_train {runs:,}, "
+        f"T_sim {1e3 * found['t_sim_s']:.3g} ms, T_lookup {1e9 * found['t_lookup_s']:.3g} ns, "
+        f"T_learn {1e3 * found['t_learn_s']:.3g} ms\n"
+    )
+    return found
+
+
+def _seconds(usage: Any) -> list[float]:
+    """Of each attempt that ended well; a table with pandas, a list without."""
+    rows = usage.to_dict("records") if hasattr(usage, "to_dict") else usage
+    return [row["seconds"] for row in rows if row["state"] == "done"]
