@@ -223,7 +223,7 @@ class Finder:
         if recipe.streams is not None:  # what others put or get meanwhile is not part of its key
             return False
         key, parts, question = task.key, task.parts, task.question
-        if recall(self._cache, self._stages.deciders, stage, index, recipe.family, key):
+        if stage.adaptive and recall(self._cache, self._stages.deciders, stage, index, recipe.family, key):
             return self._is_closed(stage, index)  # what it had reported before counts more than its result
         found = self._cache.find(recipe.family, key)
         if found is None and question is not None:  # what was simulated counts more than what was answered
