@@ -14,7 +14,7 @@ from typing import Any
 
 from diel.journal.segment import decode
 
-PIECE = 2**25
+PIECE = 2**18
 """Bytes of a segment that are looked at together."""
 _ENDED = re.compile(
     rb'\n\{"event":"(done|fail)","stage":"([^"\\]*)","index":(\d+),"attempt":(\d+),(?:"bundle":\d+,)?'

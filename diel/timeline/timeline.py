@@ -10,12 +10,12 @@ import heapq
 import math
 import os
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import groupby
+from itertools import groupby, repeat
 from math import log
-from operator import itemgetter, mul, sub
+from operator import itemgetter, mul, sub, truediv
 from typing import Any
 
 from diel.journal.segment import decode, read_segment, segments
@@ -206,12 +206,13 @@ class Timeline:
         for key, alike in groupby(ends, itemgetter(0, 1, 6)):
             groups[key] += alike
         for (kind, word, cancelled), group in groups.items():
-            stage, known = word.decode("utf-8", "surrogateescape"), []
-            for end in group:
+            stage, known = (
+                word.decode("utf-8", "surrogateescape"),
+                [end for end in group if end[5] is not None],
+            )
+            for end in group if len(known) < len(group) else ():
                 if end[5] is None:
                     self.given_up[(stage, int(end[2]), int(end[3]))] = float(end[4])
-                else:
-                    known.append(end)
             if known:
                 state = "done" if kind == b"done" else "cancelled" if cancelled else "failed"
                 self._count_alike(stage, lane, state, known)
@@ -220,7 +221,7 @@ class Timeline:
         """Adds attempts of a stage that ended in the same way: loops that a million tasks go through."""
         stage = self.stages.setdefault(name, StageTimes(self.many))
         bins = stage.lanes.setdefault(lane, Bins())
-        times, took = [float(end[4]) for end in ends], [float(end[5]) for end in ends]
+        times, took = (list(map(float, map(itemgetter(place), ends))) for place in (4, 5))
         self._extend(max(times))
         origin, scale, busy = self.origin, 1 / self.width, bins.busy
         lasts = [(time - origin) * scale for time in times]
@@ -238,10 +239,12 @@ class Timeline:
         if state == "done":
             stage.seconds += sum(took)
             stage.squares += sum(map(mul, took, took))
-            _add(stage.lasted, [round(log(one) / _LOG) if one > _SHORT else _LEAST for one in took])
+            classes = map(truediv, map(log, map(max, took, repeat(_SHORT))), repeat(_LOG))
+            _add(stage.lasted, map(round, classes))
         else:
             stage.failed += len(ends)
-        for end, time, seconds in zip(ends, times, took, strict=True):
+        long = state != "done" or max(took) > stage.floor
+        for end, time, seconds in zip(ends, times, took, strict=True) if long else ():
             if seconds > stage.floor or state != "done":
                 stage.keep(Span(name, int(end[2]), int(end[3]), lane, time - seconds, time, state))
 
@@ -256,7 +259,7 @@ class Timeline:
                     bins.halve()
 
 
-def _add(counts: dict[int, int], classes: Sequence[int]) -> None:
+def _add(counts: dict[int, int], classes: Iterable[int]) -> None:
     for one, count in Counter(classes).items():
         counts[one] += count
 
