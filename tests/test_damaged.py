@@ -80,3 +80,5 @@ def test_a_line_that_is_no_record_is_told_where_no_snapshot_knows_better(
     assert json.loads(call(capsys, "status", "w-1", "--json").out)["damaged"] == [place]
     assert place in call(capsys, "compare", "w-1", "w-1").out
     assert place in call(capsys, "export", "w-1", "--to", "wfformat", "out").out
+    assert call(capsys, "report", "w-1", "-o", "w.html").code == 0
+    assert place in Path("w.html").read_text(encoding="utf-8")

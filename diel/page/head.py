@@ -27,6 +27,7 @@ def parts(seen: Seen) -> Iterator[Part]:
     yield Text(_sentence(seen), TONES.get(seen.status.state, ""))
     if (left := left_text(seen)) is not None:
         yield Text(left)
+    yield from (Text(damaged, "bad") for damaged in seen.status.damaged)
     try:
         yield Facts(list(_asked(seen, seen.run.run_file)))
     except DielError as error:

@@ -219,7 +219,7 @@ def fold_status(paths: RunPaths, reader: Reader) -> Status:
         silent=history.silent,
         silent_since=silent_since(paths, history) if history.silent else None,
         trouble=history.trouble,
-        damaged=tuple(told_gaps(reader)) if reader.gaps else (),
+        damaged=tuple(told_gaps(reader)),
         site=str(document.get("site") or ""),
         staging=history.staging,
         environments=environments_in(paths) if paths.environments.exists() else {},

@@ -15,7 +15,7 @@ from typing import Any
 from diel.journal.segment import decode
 
 PIECE = 2**18
-"""Bytes of a segment that are looked at together."""
+"""Bytes of a segment that are looked at together: the memory of larger ones is mapped anew for each."""
 _ENDED = re.compile(
     rb'\n\{"event":"(done|fail)","stage":"([^"\\]*)","index":(\d+),"attempt":(\d+),(?:"bundle":\d+,)?'
     rb'"time":([\d.]+),"seconds":([\d.eE+-]+)(,"class":"cancelled")?'

@@ -36,7 +36,6 @@ _STEP = 1.02
 _LOG = math.log(_STEP)
 _SHORT = 1e-6
 """Seconds below which all count as one class."""
-_LEAST = round(math.log(_SHORT) / _LOG)
 
 
 @dataclass
@@ -206,10 +205,8 @@ class Timeline:
         for key, alike in groupby(ends, itemgetter(0, 1, 6)):
             groups[key] += alike
         for (kind, word, cancelled), group in groups.items():
-            stage, known = (
-                word.decode("utf-8", "surrogateescape"),
-                [end for end in group if end[5] is not None],
-            )
+            stage = word.decode("utf-8", "surrogateescape")
+            known = [end for end in group if end[5] is not None]
             for end in group if len(known) < len(group) else ():
                 if end[5] is None:
                     self.given_up[(stage, int(end[2]), int(end[3]))] = float(end[4])

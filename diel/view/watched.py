@@ -76,7 +76,7 @@ class Watched:
                 reader.catch_up(refuse_damaged if self.flaws else None)
             except UsageError as error:
                 if not self.flaws:  # it may be half in the fold: all is read again, with care
-                    reader.history, reader.offsets = History(), {}
+                    reader.history, reader.offsets, reader.gaps = History(), {}, []
                 self._note(str(error))
             else:
                 return

@@ -305,14 +305,9 @@ class Search(SpecModel, Judged):
         for place, point in enumerate(self.enqueue or ()):
             if not point:
                 yield Flaw("a point without a hyperparameter", "for instance {x: 0.5}", ("enqueue", place))
-        if self.enqueue is not None and (
-            self.sampler.name not in SAMPLERS or self.sampler.name in ("grid", "pbt")
-        ):
-            why = (
-                "a grid has all its points"
-                if self.sampler.name == "grid"
-                else "it goes with Optuna's samplers"
-            )
+        sampler = self.sampler.name
+        if self.enqueue is not None and (sampler not in SAMPLERS or sampler in ("grid", "pbt")):
+            why = "a grid has all its points" if sampler == "grid" else "it goes with Optuna's samplers"
             yield Flaw(f"`enqueue` means nothing here: {why}", "drop it", ("enqueue",))
         for place, text in enumerate(self.constraints or ()):
             bound = _BOUND.fullmatch(text)
