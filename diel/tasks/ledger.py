@@ -17,6 +17,9 @@ from diel.tasks.stage_run import StageRun
 if TYPE_CHECKING:
     from diel.journal.records import Failed, Ranges, Record, Result, Said
 
+MANY = 20_000
+"""Tasks of a run whose timeline is worth keeping when it ends."""
+
 Seen = Callable[[str, int, "Record"], None]
 Failing = Callable[[StageRun, int, "Said"], None]
 
@@ -133,6 +136,10 @@ class Ledger:
         """Leaves the run in a form that others can read fast."""
         self._leave({"event": "end", "state": state})
         write_keys(self.paths)
+        if sum(stage.total for stage in self.history.stages.values()) >= MANY:
+            from diel.timeline.shortcut import read_timeline  # here: few runs are so large
+
+            read_timeline(self.paths)
 
     def _leave(self, last: Record) -> None:
         self.append(last)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,6 +26,21 @@ class Bins:
             part = min(last, place + 1) - max(first, place)
             self.busy[place] += part * width
             place += 1
+
+    def fill(self, firsts: list[float], lasts: list[float], width: float, state: str) -> None:
+        """Adds attempts of a worker. One follows the other: all but the first of a bin lie in it."""
+        if lasts != sorted(lasts):
+            lasts, firsts = map(list, zip(*sorted(zip(lasts, firsts, strict=True)), strict=True))
+        at = 0
+        for place, count in Counter(map(int, lasts)).items():
+            began, ended = firsts[at : at + count], lasts[at : at + count]
+            within = 1 if min(began[1:], default=0.0) >= place else count
+            for first, last in zip(began[:within], ended[:within], strict=True):
+                self.spread(max(0.0, first), last, width)
+            self.busy[place] += (sum(ended[within:]) - sum(began[within:])) * width
+            if state != "cancelled":
+                (self.ended if state == "done" else self.failed)[place] += count
+            at += count
 
     def halve(self) -> None:
         """Makes each two bins one."""

@@ -10,18 +10,18 @@ import heapq
 import math
 import os
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import groupby, repeat
+from itertools import repeat
 from math import log
-from operator import itemgetter, mul, sub, truediv
+from operator import mul, sub, truediv
 from typing import Any
 
 from diel.journal.segment import decode, read_segment, segments
 from diel.paths import RunPaths
 from diel.timeline.bins import BINS, FINEST, Bins
-from diel.timeline.lines import Began, End, ends_in, last_start, pieces
+from diel.timeline.lines import Began, Ends, ends_in, last_start, numbers_of, pieces
 from diel.timeline.span import Lane, Span
 
 MANY = 5000
@@ -188,62 +188,44 @@ class Timeline:
             self.marks += _marks(piece)
         began, at = last_start(piece)
         ends = ends_in(piece)
-        self._count(name, ends)
+        for alike in ends:
+            self._count(self._of[name] if name in self._of else self._lane(Lane("", "", "")), alike)
         if began is not None:
             self.begun[name] = began
         known = self.begun.get(name)
         after = ends_in(piece[at:]) if at >= 0 else ends
-        if known is not None and any(_is_of(end, known) for end in after):
+        if known is not None and any(known.task in end.tasks for end in after if end.stage == known.stage):
             del self.begun[name]
 
-    def _count(self, name: str, ends: Sequence[End]) -> None:
-        """Adds attempts that ended: together those of a stage, which may take turns with those of others."""
-        if not ends:
-            return
-        lane = self._of[name] if name in self._of else self._lane(Lane("", "", ""))
-        groups: defaultdict[tuple[Any, ...], list[End]] = defaultdict(list)
-        for key, alike in groupby(ends, itemgetter(0, 1, 6)):
-            groups[key] += alike
-        for (kind, word, cancelled), group in groups.items():
-            stage = word.decode("utf-8", "surrogateescape")
-            known = [end for end in group if end[5] is not None]
-            for end in group if len(known) < len(group) else ():
-                if end[5] is None:
-                    self.given_up[(stage, int(end[2]), int(end[3]))] = float(end[4])
-            if known:
-                state = "done" if kind == b"done" else "cancelled" if cancelled else "failed"
-                self._count_alike(stage, lane, state, known)
-
-    def _count_alike(self, name: str, lane: int, state: str, ends: Sequence[End]) -> None:
+    def _count(self, lane: int, ends: Ends) -> None:
         """Adds attempts of a stage that ended in the same way: loops that a million tasks go through."""
-        stage = self.stages.setdefault(name, StageTimes(self.many))
-        bins = stage.lanes.setdefault(lane, Bins())
-        times, took = (list(map(float, map(itemgetter(place), ends))) for place in (4, 5))
+        if ends.state == "given up":
+            for task, time in zip(ends.tasks, ends.times, strict=True):
+                self.given_up[(ends.stage, *numbers_of(task))] = time
+            return
+        times, took = ends.times, ends.seconds
         self._extend(max(times))
-        origin, scale, busy = self.origin, 1 / self.width, bins.busy
-        lasts = [(time - origin) * scale for time in times]
-        places = list(map(int, lasts))
-        for place, last, seconds in zip(places, lasts, took, strict=True):
-            if last - seconds * scale >= place:
-                busy[place] += seconds
-            else:
-                bins.spread(max(0.0, last - seconds * scale), last, self.width)
-        if state != "cancelled":
-            _add(bins.ended if state == "done" else bins.failed, places)
-        stage.count += len(ends)
+        stage = self.stages.setdefault(ends.stage, StageTimes(self.many))
+        stage.count += len(times)
         stage.first = min(stage.first, min(map(sub, times, took)))
         stage.last = max(stage.last, max(times))
-        if state == "done":
+        if ends.state == "done":
             stage.seconds += sum(took)
             stage.squares += sum(map(mul, took, took))
-            classes = map(truediv, map(log, map(max, took, repeat(_SHORT))), repeat(_LOG))
-            _add(stage.lasted, map(round, classes))
+            logs = map(log, took if min(took) >= _SHORT else map(max, took, repeat(_SHORT)))
+            for size, count in Counter(map(round, map(truediv, logs, repeat(_LOG)))).items():
+                stage.lasted[size] += count
         else:
-            stage.failed += len(ends)
-        long = state != "done" or max(took) > stage.floor
-        for end, time, seconds in zip(ends, times, took, strict=True) if long else ():
-            if seconds > stage.floor or state != "done":
-                stage.keep(Span(name, int(end[2]), int(end[3]), lane, time - seconds, time, state))
+            stage.failed += len(times)
+        lasts = [(time - self.origin) / self.width for time in times]
+        firsts = list(map(sub, lasts, map(truediv, took, repeat(self.width))))
+        stage.lanes.setdefault(lane, Bins()).fill(firsts, lasts, self.width, ends.state)
+        if ends.state == "done" and max(took) <= stage.floor:
+            return
+        for task, time, seconds in zip(ends.tasks, times, took, strict=True):
+            if seconds > stage.floor or ends.state != "done":
+                index, attempt = numbers_of(task)
+                stage.keep(Span(ends.stage, index, attempt, lane, time - seconds, time, ends.state))
 
     def _extend(self, end: float) -> None:
         """Makes the bins wide enough for a time."""
@@ -254,16 +236,6 @@ class Timeline:
             for stage in self.stages.values():
                 for bins in stage.lanes.values():
                     bins.halve()
-
-
-def _add(counts: dict[int, int], classes: Iterable[int]) -> None:
-    for one, count in Counter(classes).items():
-        counts[one] += count
-
-
-def _is_of(end: End, began: Began) -> bool:
-    stage = end[1].decode("utf-8", "surrogateescape")
-    return (stage, int(end[2]), int(end[3])) == (began.stage, began.index, began.attempt)
 
 
 def _marks(piece: bytes) -> Iterator[tuple[float, str]]:

@@ -22,6 +22,7 @@ stages:
   sim: {kind: simulation, over: [t, d], command: [x], outputs: {energy: {value: float}, steps: {value: int}}}
   all: {kind: analysis, command: "x ${{ mean(sim.energy) }}"}
 """
+FIRST = "killed before its controller kept a timeline"
 SITE = {"name": "local", "scheduler": "local", "pools": {"local": {"cores": WORKERS}}}
 
 
@@ -69,10 +70,10 @@ def page_of_a_million(runs: int, show: Callable[[str, str, str], None]) -> None:
         folder = Path(made)
         run = million(folder)
         words = [sys.executable, "-m", "diel", "report", "w", "--runs", str(folder / "runs"), "-o", "p.html"]
-        for when in ("the first time", "again"):
+        for when in (FIRST, "as its controller leaves it"):
             found = []
             for _ in range(runs):
-                if when == "the first time":
+                if when == FIRST:
                     (run.paths.root / "timeline.json.gz").unlink(missing_ok=True)
                 began = time.perf_counter()
                 process = subprocess.Popen(words, cwd=folder, stdout=subprocess.DEVNULL)
