@@ -88,6 +88,12 @@ def value(folder: Path, what: str) -> Any:
     return found[0] if len(found) == 1 else found
 
 
+def table(folder: Path, stage: str) -> list[dict[str, Any]]:
+    """What a stage made: a row a task, with its point and its values by their names."""
+    rows = json.loads(answered(folder, "results", "last", stage, "--json"))["rows"]
+    return [{name.removeprefix(f"{stage}."): one for name, one in row.items()} for row in rows]
+
+
 def logged(folder: Path, task: str) -> str:
     """What a task of the newest run printed."""
     return answered(folder, "logs", "last", task)
@@ -216,11 +222,13 @@ SMALLER_POPULATION = {
     "[-3, 0, 16]": "[-2, -1, 3]",
 }
 FEWER_SIMULATIONS = {
-    "{range: 5}": "{range: 4}",
+    "seed:   {range: 5}": "seed:   {range: 1}",
+    "member: {range: 5}": "member: {range: 4}",
     "default: 400, low": "default: 200, low",
-    "replicas: 2, seed: 2": "replicas: 1, seed: 2",
-    "default: 0.006": "default: 0.012",
-    "values: [8, 12, 16, 20, 24, 28, 32, 36]": "values: [8, 12, 16]",
+    "replicas: 4, seed": "replicas: 2, seed",
+    "default: 0.008": "default: 0.02",
+    "values: [8, 12, 16, 20, 24, 28, 32, 36]": "values: [8, 12]",
+    "slot:   {range: 36}": "slot:   {range: 12}",
     "linspace: [0.55, 7.95, 50]": "linspace: [0.55, 7.95, 25]",
 }
 """Shorter forms for the suite. `make campaign` runs the files as they ship, and so does `make demo`."""
@@ -230,11 +238,16 @@ FEWER_SIMULATIONS = {
     "changes",
     [pytest.param({}, marks=pytest.mark.campaign, id="whole"), pytest.param(FEWER_TEMPERATURES, id="short")],
 )
-def test_the_ising_surrogate_agrees_with_onsager(tmp_path: Path, changes: Changes) -> None:
+def test_the_ising_surrogate_agrees_with_the_exact_values_of_its_lattice(
+    tmp_path: Path, changes: Changes
+) -> None:
     _, said = run("ising_surrogate", tmp_path, changes, cores=1 if changes else None)
     assert "succeeded" in said
-    # at the critical point a finite lattice's energy is off by some per cent
-    assert value(tmp_path, "compare.largest_deviation") < 0.05
+    energy, capacity = table(tmp_path, "compare")
+    assert energy["largest_deviation"] < 0.03
+    assert capacity["largest_deviation"] < 0.3
+    # one run in a thousand would have less; errors of so short runs are somewhat too small
+    assert min(energy["chi2"], capacity["chi2"]) < 3 * energy["degrees"]
 
 
 @pytest.mark.parametrize(
@@ -280,30 +293,30 @@ def test_the_best_of_the_tuned_trials_is_used(tmp_path: Path, changes: Changes, 
 
 
 @pytest.mark.parametrize(
-    ("changes", "bound"),
+    ("changes", "bound", "seeds"),
     [
-        pytest.param({}, 0.006, marks=pytest.mark.campaign, id="whole"),
-        pytest.param(FEWER_SIMULATIONS, 0.012, id="short"),
+        pytest.param({}, 0.008, 5, marks=pytest.mark.campaign, id="whole"),
+        pytest.param(FEWER_SIMULATIONS, 0.02, 1, id="short"),
     ],
 )
-def test_active_learning_needs_clearly_fewer_simulations_than_a_grid(
-    tmp_path: Path, changes: Changes, bound: float
+def test_active_learning_needs_fewer_simulations_than_grids_and_random_states(
+    tmp_path: Path, changes: Changes, bound: float, seeds: int
 ) -> None:
     run("active_learning", tmp_path, changes, cores=1 if changes else None)
-    active, least = value(tmp_path, "report.active"), value(tmp_path, "report.at_least")
-    assert active is not None
-    assert least >= 1.5 * active
+    rows = table(tmp_path, "compare")
+    assert [row["way"] for row in rows] == ["grid", "random"] * seeds
+    assert sum(row["at_least"] > row["active_at_least"] for row in rows) >= 0.8 * len(rows)
+    first = rows[0]
     # counted from what ran: six to begin with, and two in each round that simulated
-    assert value(tmp_path, "judge.simulations")[-1] == active
-    assert 6 + len(value(tmp_path, "simulate.magnetisation")) == active
-    errors = value(tmp_path, "judge.error")
+    errors = [row["error"] for row in table(tmp_path, "judge") if row["seed"] == 0]
+    assert first["active"] == 6 + sum(row["seed"] == 0 for row in table(tmp_path, "simulate"))
     assert errors[-1] < bound <= min(errors[:-1])
-    # the grid has no more states than it is said to have, and all of its smaller ones fall short
-    sides, grid = value(tmp_path, "judge_grid.simulations"), value(tmp_path, "judge_grid.error")
-    assert all(error >= bound for side, error in zip(sides, grid, strict=True) if side < least)
-    said = logged(tmp_path, "report")
-    assert f"chosen by the committee  {active} simulations" in said
-    assert re.search(rf"uniform grid +({least}|more than {least - 1}) simulations", said)
+    # what is compared has no more states than is said, and all that have fewer fall short
+    others = [row for row in table(tmp_path, "judge_other") if (row["seed"], row["way"]) == (0, "grid")]
+    assert all(row["simulations"] == row["side"] for row in others)
+    assert all(row["error"] >= bound for row in others if row["side"] < first["at_least"])
+    assert f"chosen {first['active']}" in logged(tmp_path, "report/0")
+    assert "grid " in logged(tmp_path, "compare/0")
 
 
 SHORT_TRAININGS = {

@@ -5,7 +5,7 @@ Where they agree the data has settled the answer; where they do not, the next si
 
 analysis.committee:choose     the states on which the members disagree most
 analysis.committee:judge      the error of their mean on a hold-out
-analysis.committee:compare    how many simulations it took, and how many a uniform grid takes
+analysis.committee:compare    how many simulations it took, and how many another way takes
 """
 
 from __future__ import annotations
@@ -53,11 +53,13 @@ class Comparison(TypedDict):
     """Simulations until the error fell below the bound; null where it did not."""
 
     active: int | None
-    grid: int | None
+    other: int | None
+    active_at_least: int
+    """Simulations that were needed at the least: more than the most, where none were enough."""
     at_least: int
-    """Simulations that a grid needs at the least: more than its largest, where none was enough."""
+    """The same of the other way."""
     ratio: float | None
-    """How many times as many the grid needs, at the least."""
+    """How many times as many the other way needs, at the least."""
 
 
 @diel.module(kind="analysis")
@@ -138,21 +140,32 @@ def judge(
 
 
 @diel.module(kind="analysis")
-def compare(active: Curve, grid: Curve, bound: Annotated[float, Field(gt=0)]) -> Comparison:
+def compare(
+    active: Curve, other: Curve, bound: Annotated[float, Field(gt=0)], name: str = "uniform grid"
+) -> Comparison:
     """Prints both learning curves, and how many simulations each took to come below the same error.
 
     active: `simulations` and `error`, round by round
-    grid: the same of uniform grids
+    other: the same of another way to choose states: a uniform grid, or at random
     bound: the error to come below
+    name: of the other way
 
-    The smallest grid that does counts, whatever larger ones do: nothing is held against the grid.
+    Of the other way the fewest that do count, whatever more of them do: nothing is held against it.
     Raises ValueError where a curve is not two columns of equal length.
     """
-    curves = [_curve(active, "active"), _curve(grid, "grid")]
-    ours, theirs = (_first_below(curve, bound) for curve in curves)
-    at_least = theirs or max(curves[1]) + 1
+    curves = {"chosen by the committee": _curve(active, "active"), name: _curve(other, "other")}
+    ours, theirs = (_first_below(curve, bound) for curve in curves.values())
+    least, at_least = (
+        found or max(curve) + 1 for found, curve in zip((ours, theirs), curves.values(), strict=True)
+    )
     sys.stdout.write("\n".join(_lines(curves, bound)) + "\n")
-    return {"active": ours, "grid": theirs, "at_least": at_least, "ratio": at_least / ours if ours else None}
+    return {
+        "active": ours,
+        "other": theirs,
+        "active_at_least": least,
+        "at_least": at_least,
+        "ratio": at_least / ours if ours else None,
+    }
 
 
 def _curve(columns: Curve, name: str) -> dict[int, float]:
@@ -168,14 +181,18 @@ def _first_below(curve: dict[int, float], bound: float) -> int | None:
     return min((count for count, error in curve.items() if error < bound), default=None)
 
 
-def _lines(curves: list[dict[int, float]], bound: float) -> Iterator[str]:
-    yield "simulations  chosen by the committee  uniform grid"
-    for count in sorted({*curves[0], *curves[1]}):
-        cells = [f"{curve[count]:.4f}" if count in curve else "" for curve in curves]
-        yield f"{count:11d}  {cells[0]:>23}  {cells[1]:>12}".rstrip()
+def _lines(curves: dict[str, dict[int, float]], bound: float) -> Iterator[str]:
+    yield "  ".join(["simulations", *(f"{name:>12}" for name in curves)])
+    for count in sorted(set().union(*curves.values())):
+        cells = [
+            (f"{curve[count]:.4f}" if count in curve else "").rjust(max(len(name), 12))
+            for name, curve in curves.items()
+        ]
+        yield "  ".join([f"{count:11d}", *cells]).rstrip()
     yield f"to come below a root mean square error of {bound:g} on the hold-out:"
-    yield f"  chosen by the committee  {_told(curves[0], bound)} simulations"
-    yield f"  uniform grid             {_told(curves[1], bound)} simulations"
+    width = max(map(len, curves))
+    for name, curve in curves.items():
+        yield f"  {name:{width}}  {_told(curve, bound)} simulations"
 
 
 def _told(curve: dict[int, float], bound: float) -> str:

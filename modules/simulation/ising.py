@@ -47,6 +47,8 @@ class Ising(TypedDict):
     magnetisation: float
     """Mean of the absolute magnetisation."""
     heat_capacity: float
+    heat_capacity_error: float
+    """Standard error of the heat capacity, by leaving out one block after the other."""
     susceptibility: float
     flip_rate: float
     """Flips for each spin and sweep."""
@@ -467,7 +469,8 @@ def _average(replicas: list[Replica], temperature: float, context: diel.Context)
     spins = np.stack([np.asarray(replica.spins, dtype=np.int8) for replica in replicas])
     count = spins.shape[1]
     size = round(count**0.5)
-    blocks = np.array([block.mean() for row in energy for block in np.array_split(row, BLOCKS)])
+    parts = [block for row in energy for block in np.array_split(row, BLOCKS)]
+    blocks = np.array([block.mean() for block in parts])
     configuration = context.task_dir / "configuration.npy"
     np.save(configuration, spins.reshape(len(replicas), size, size))
     return {
@@ -475,7 +478,17 @@ def _average(replicas: list[Replica], temperature: float, context: diel.Context)
         "energy_error": float(blocks.std(ddof=1) / np.sqrt(len(blocks))),
         "magnetisation": float(magnetisation.mean()),
         "heat_capacity": float(count * energy.var() / temperature**2),
+        "heat_capacity_error": count * _error_of_variance(parts) / temperature**2,
         "susceptibility": float(count * magnetisation.var() / temperature),
         "flip_rate": sum(replica.flips for replica in replicas) / (energy.size * count),
         "configuration": configuration,
     }
+
+
+def _error_of_variance(blocks: list[NDArray[np.float64]]) -> float:
+    """Standard error of the variance of all values, by the jackknife (B. Efron, Ann. Stat. 7, 1 (1979))."""
+    middle = float(np.mean(blocks[0]))  # near the mean, so that squares lose no digits
+    sums = np.array([(len(one), (one - middle).sum(), ((one - middle) ** 2).sum()) for one in blocks])
+    count, first, second = (sums.sum(axis=0) - sums).T
+    without = second / count - (first / count) ** 2
+    return float(np.sqrt((len(blocks) - 1) * without.var()))

@@ -12,7 +12,7 @@ def test_every_shipped_module_can_be_read_and_says_what_it_returns(root: Path) -
     assert [item for item in found if not isinstance(item, Module)] == []
     modules = {item.reference: item for item in found if isinstance(item, Module)}
     assert set(modules) >= {
-        "analysis.onsager",
+        "analysis.kaufman",
         "analysis.surrogate_report",
         "inference.screen",
         "inference.screen:merge",
