@@ -86,10 +86,10 @@ def _fitting(rows: list[Row], height: int) -> tuple[list[Row], int]:
 
 
 def _cells(row: Row, *, last: bool) -> list[RenderableType]:
-    colour = "red" if row.failed else "yellow" if row.skipped else "green"
+    colour = "red" if row.failed else "yellow" if row.skipped or row.cancelled else "green"
     picture: RenderableType = Text("")  # where nobody knows yet how many tasks there will be
     if row.total or row.complete:
-        ended = row.good + row.failed + row.skipped if row.total else 1
+        ended = row.good + row.failed + row.skipped + row.cancelled if row.total else 1
         picture = ProgressBar(row.total or 1, ended, complete_style=colour, finished_style=colour)
     return [Text(row.name), picture, Text(f"{row.good:,}/{row.total_text}"), _notes(row, last=last)]
 
@@ -99,6 +99,7 @@ def _notes(row: Row, *, last: bool) -> Text:
         (row.running and not last, f"{row.running} running", "blue"),
         (row.failed, f"{row.failed:,} failed", "red"),
         (row.skipped, f"{row.skipped:,} skipped", "yellow"),
+        (row.cancelled, f"{row.cancelled:,} cancelled", "yellow"),
         (row.cached, f"{row.cached:,} cached", "cyan"),
         (row.rate and not (row.complete or last), _rate(row.rate or 0.0), "dim"),
     )

@@ -50,6 +50,7 @@ class Row(NamedTuple):
     running: int
     failed: int
     skipped: int
+    cancelled: int
     rate: float | None
     """Recent results per second; None if nothing was computed."""
     complete: bool
@@ -103,7 +104,8 @@ class Meter:
             cached=cached,
             running=running,
             failed=count(TaskState.FAILED),
-            skipped=count(TaskState.SKIPPED) + count(TaskState.CANCELLED) - stage.never,
+            skipped=count(TaskState.SKIPPED) - stage.never,
+            cancelled=count(TaskState.CANCELLED),
             rate=self._rate(name, done, now),
             complete=run is not None and run.complete,
         )

@@ -259,7 +259,8 @@ def stage_text(row: Row) -> str:
     cached = f" ({row.cached:,} cached)" if row.cached else ""
     failed = f", {row.failed:,} failed" if row.failed else ""
     skipped = f", {row.skipped:,} skipped" if row.skipped else ""
-    return f"{row.good:,} of {row.total_text} done{cached}{failed}{skipped}"
+    cancelled = f", {row.cancelled:,} cancelled" if row.cancelled else ""
+    return f"{row.good:,} of {row.total_text} done{cached}{failed}{skipped}{cancelled}"
 
 
 def _echo(lines: list[str]) -> None:

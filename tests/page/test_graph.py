@@ -39,6 +39,14 @@ def test_a_line_has_the_kind_of_its_edge_and_a_stage_the_state_of_its_tasks(tmp_
     assert 'role="img"' in sketch.svg
 
 
+def test_a_stage_of_which_some_tasks_were_cancelled_is_not_told_as_done(tmp_path: Path) -> None:
+    run = Handmade(tmp_path, TEXT).stage("a", 2).done("a", 0)
+    run.write("cancelled", stage="a", tasks=[[1, 1]]).end("cancelled")
+    (sketch,) = graph.parts(Seen(run.paths))
+    assert isinstance(sketch, Sketch)
+    assert "<title>a: cancelled, 1 of 2 tasks" in sketch.svg
+
+
 def test_a_graph_too_large_to_draw_is_a_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(graph, "LINES", 3)
     note, table = graph.parts(Seen(Handmade(tmp_path, TEXT).paths))
