@@ -619,6 +619,21 @@ def test_clusters_without_labels_find_the_curie_temperature(tmp_path: Path) -> N
     assert "2.269185" in logged(tmp_path, "report")
 
 
+def test_a_conductivity_is_found_by_a_solver_that_can_be_differentiated(tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="diel[torch] is not installed")
+    short = {
+        "default: 32, low: 8": "default: 16, low: 8",
+        "default: 8, low: 2": "default: 4, low: 2",
+        "range: 5": "range: 1",
+        "values: [0.005, 0.01, 0.02, 0.05, 0.1]": "values: [0.02, 0.2]",
+    }
+    run("differentiable", tmp_path, short, cores=1)
+    assert value(tmp_path, "gradient.difference") < 1e-6
+    good, bad = result(tmp_path, "report")["rows"]
+    assert good["error"] < bad["error"] < 1 <= good["constant"]
+    assert max(good["misfit"], bad["misfit"]) <= 1
+
+
 def test_many_small_tasks_screen_through_one_warm_ensemble(tmp_path: Path) -> None:
     _, said = run("screening_service", tmp_path)
     assert "succeeded" in said
