@@ -19,7 +19,7 @@ DEBIAN_PACKAGES := graphviz openmpi-bin libopenmpi-dev slurmctld slurmd slurm-cl
 TEST_PROCESSES ?= 4
 
 DEMO_EXTRAS := examples
-TEST_EXTRAS := ase,data,dev,examples,gpu,notify,report,rocrate,sample,search,serve,tables,tensorboard,torch,units,uv,view
+TEST_EXTRAS := ase,data,dev,examples,gpu,notify,reinforcement,report,rocrate,sample,search,serve,tables,tensorboard,torch,units,uv,view
 
 DEMO_READY := $(VENV)/.ready-demo
 TEST_READY := $(VENV)/.ready-test

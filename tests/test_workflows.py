@@ -664,3 +664,23 @@ def test_alloys_are_learned_audited_screened_and_confirmed(tmp_path: Path) -> No
     errors = [value(tmp_path, "report.largest_error"), value(tmp_path, "unseen.largest_error")]
     assert max(errors) < 3
     assert value(tmp_path, "saved.speedup") > 1
+
+
+def test_two_actors_feed_a_learner_that_plays_better_than_chance(tmp_path: Path) -> None:
+    for library in ("gymnasium", "torch"):
+        pytest.importorskip(library, reason="diel[reinforcement] and diel[torch] are not installed")
+    short = {
+        "actors:       {type: int, default: 1": "actors:       {type: int, default: 2",
+        "default: 32, low: 1": "default: 8, low: 1",
+        "default: 100, low: 1": "default: 16, low: 1",
+        '[CartPole-v1, "kuramoto_sivashinsky:KuramotoSivashinsky-v0"]': "[CartPole-v1]",
+        "{range: 5}": "{range: 1}",
+        "episodes: 100": "episodes: 20",
+    }
+    run("reinforcement", tmp_path, short, cores=3)
+    assert value(tmp_path, "judge.score") > 1.5 * value(tmp_path, "judge.score_without")
+    assert (
+        value(tmp_path, "learn.staleness") == 15 / 16
+    )  # all but the first batch are played by a policy one older
+    assert 0.9 < value(tmp_path, "learn.steps") / (2 * 8 * 16 * 32) <= 1  # what begins anew does not count
+    assert [line["batch"] for line in metrics(tmp_path, "learn")] == list(range(1, 17))
