@@ -13,9 +13,14 @@ from typing import Any, TextIO
 
 from diel.artifacts import Artifact
 from diel.errors import DielError
+from diel.values import clock
 
 NARROW = 40
 """Characters of a cell that are shown; CSV and JSON have all."""
+
+
+class Moment(float):
+    """Seconds since the epoch, which people see as a date; CSV and JSON have the number."""
 
 
 @dataclass(frozen=True)
@@ -103,6 +108,8 @@ def shown(value: Any, width: int = NARROW) -> str:
         return ""
     if type(value) is Artifact:
         return short_path(value)
+    if isinstance(value, Moment):
+        return clock(value)
     if isinstance(value, float):
         return f"{value:.6g}" if math.isfinite(value) else str(value)
     text = json.dumps(value, ensure_ascii=False) if isinstance(value, bool | list | dict) else str(value)

@@ -14,7 +14,7 @@ from diel.results.metrics import curves
 from diel.results.recorded import Recorded
 from diel.states import RunState, TrialState
 from diel.status import axes_of
-from diel.table import Listing
+from diel.table import Listing, Moment
 
 
 class TrialRun(NamedTuple):
@@ -50,7 +50,7 @@ def list_trials(run: Recorded, label: str | None = None, limit: int | None = Non
                 *map(trial.hp.get, axis.axis.sets),
                 last,
                 None if last is None else steps[last],
-                trial.began,
+                Moment(trial.began),
                 seconds,
                 trial.message or None,
             )

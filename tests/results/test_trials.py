@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 
 import pytest
 
 from diel.errors import UsageError
 from diel.results import Recorded, list_trials
+from diel.table import render
 from tests.searched import MATERIALS, Searched, loop, search
 
 
@@ -54,6 +57,12 @@ def test_which_search_is_meant_is_told_where_it_is_not_said(tmp_path: Path) -> N
     assert list_trials(run).columns[0] == "trial"
     with pytest.raises(UsageError, match="no search 'trail'; did you mean 'trial'"):
         list_trials(run, "trail")
+
+
+def test_people_see_when_a_trial_began_as_a_date_and_programs_as_a_number(tmp_path: Path) -> None:
+    found = list_trials(Recorded(search(tmp_path).paths), "trial", 1)
+    assert re.search(r" 20\d\d-\d\d-\d\d \d\d:\d\d:\d\d ", list(render(found))[-1])
+    assert json.loads(json.dumps(next(found.mappings())["began"])) > 1e9
 
 
 def test_a_run_without_a_search_says_so(tmp_path: Path) -> None:
