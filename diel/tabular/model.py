@@ -3,7 +3,7 @@
 The file is an `.npz` with the names of `features` and `target`, the `activation`, `feature_mean` and
 `feature_scale` of shape (features,), the numbers `target_mean` and `target_scale`, and for each layer, from
 the first, `weight_0` of shape (in, out) and `bias_0` of shape (out,), `weight_1`, …. One that reads
-arrangements of atoms has the two arrays of its `Pairs` too.
+arrangements of atoms has the two arrays of its `Pairs` too, and one that follows a course those of `Course`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from zipfile import BadZipFile
 
@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from diel.errors import counted
+from diel.tabular.course import Course
 from diel.tabular.pairs import Pairs
 from diel.tabular.table import Floats, Table
 
@@ -113,6 +114,8 @@ class Model:
     layers: Layers
     pairs: Pairs | None = None
     """What the first layer gets if the one feature is an arrangement; the scale is theirs then."""
+    course: Course | None = None
+    """What begins where the last layer ends; a prediction is then the course's margin."""
 
     @classmethod
     def load(cls, path: Path, precision: DTypeLike = np.float32) -> Model:
@@ -140,6 +143,9 @@ class Model:
                     for n in range(sum(name.startswith("weight_") for name in arrays))
                 ),
                 Pairs(arrays["pair_waves"], arrays["pair_shells"]) if "pair_waves" in arrays else None,
+                Course(*(arrays[f"course_{one.name}"] for one in fields(Course)))
+                if "course_inner" in arrays
+                else None,
             )
             model._check()
             return model
@@ -168,8 +174,9 @@ class Model:
             if not (np.isfinite(weight).all() and np.isfinite(bias).all()):
                 raise ValueError(f"layer {number} holds a number that is not finite")
             wide = weight.shape[1]
-        if wide != 1:
-            raise ValueError(f"its last layer gives {wide} values for a row, not one")
+        wanted = 1 if self.course is None else 2 * len(self.course.inner)
+        if wide != wanted:
+            raise ValueError(f"its last layer gives {wide} values for a row, not {wanted}")
 
     def save(self, path: Path) -> Path:
         """Writes the model, its weights in their own precision; returns the path."""
@@ -177,6 +184,8 @@ class Model:
         arrays |= {"activation": self.activation, **vars(self.scale)}
         if self.pairs is not None:
             arrays |= {"pair_waves": self.pairs.waves, "pair_shells": self.pairs.weights}
+        if self.course is not None:
+            arrays |= {f"course_{name}": array for name, array in vars(self.course).items()}
         for number, (weight, bias) in enumerate(self.layers):
             arrays |= {f"weight_{number}": weight, f"bias_{number}": bias}
         np.savez(path, **arrays)  # type: ignore[arg-type]
@@ -217,7 +226,10 @@ class Model:
         values: Floats = self.scale.features(seen).astype(weight.dtype)
         for inner, offset in self.layers[:-1]:
             values = activation(values @ inner + offset)
-        return self.scale.own_units((values @ weight + bias)[:, 0].astype(np.float64))
+        values = values @ weight + bias
+        if self.course is not None:
+            return self.course.margins(self.course.follow(values)).astype(np.float64)
+        return self.scale.own_units(values[:, 0].astype(np.float64))
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,5 @@
-"""Inference with a model of `training.mlp`, `training.torch_mlp` or `training.small_mlp`, by numpy alone: a
-screen of millions of states, or a few.
+"""Inference by a model of `training.mlp`, `training.torch_mlp`, `training.small_mlp` or `training.course`,
+by numpy alone: a screen of millions of states, or a few.
 
 inference.screen            a grid, a random or Sobol sample, or a file of states, as a stream of blocks
 inference.screen:merge      several parts of such a stream, as if they had been one
@@ -94,8 +94,8 @@ def screen(
 ) -> Screen:
     """Predicts a property of many states, and keeps the best of them and a histogram.
 
-    model: .npz written by `training.mlp`, `training.torch_mlp` or `training.small_mlp`; loaded once in a
-        worker
+    model: .npz written by `training.mlp`, `training.torch_mlp`, `training.small_mlp` or
+        `training.course:want`; loaded once in a worker
     ranges: [low, high] by feature; states are drawn between them
     values: the numbers that a feature may have, instead of its range
     candidates: states instead of these: a .npy of shape (states, features), in the model's order, or a

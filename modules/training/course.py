@@ -1,0 +1,185 @@
+"""An LSTM that learns a whole course, a profile or a time series, from parameters; and what is wanted of it.
+
+The parameters pass through layers, whose output is where the LSTM begins; step by step it then tells the
+course, with the place as its only input. S. Wang et al., Nat. Commun. 10, 4354 (2019), learned patterns so.
+
+training.course         learns courses
+training.course:want    a model for inference.screen, which predicts how well a course is as it should be
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, TypedDict
+
+import numpy as np
+import torch
+from pydantic import Field
+
+import diel
+from diel import pytorch, tabular
+
+Zone = Annotated[list[float], Field(min_length=2, max_length=2)]
+
+
+class Learned(TypedDict):
+    """The best epoch: the one with the smallest validation loss."""
+
+    model: Path
+    """.npz, for `training.course:want`."""
+    validation_loss: float
+    """Mean squared error of courses held out, by the variance of those learned from."""
+    r2: float
+    """Coefficient of determination over the courses held out."""
+    epochs: int
+    seconds: float
+
+
+class Wanted(TypedDict):
+    """A model for `inference.screen`."""
+
+    model: Path
+    """.npz; its prediction is by how much a course is within what is wanted, where it is least so."""
+
+
+class Follower(torch.nn.Module):
+    """Courses of shape (rows, steps) from parameters of shape (rows, features)."""
+
+    def __init__(self, features: int, steps: int, width: int, hidden: int) -> None:
+        super().__init__()
+        self.layers = torch.nn.Sequential(
+            torch.nn.Linear(features, width),
+            torch.nn.SiLU(),
+            torch.nn.Linear(width, width),
+            torch.nn.SiLU(),
+            torch.nn.Linear(width, 2 * hidden),
+        )
+        self.lstm = torch.nn.LSTM(1, hidden, batch_first=True)
+        self.tell = torch.nn.Linear(hidden, 1)
+        self.places: torch.Tensor
+        self.register_buffer("places", torch.linspace(-1, 1, steps)[:, None])
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        state, cell = self.layers(rows).chunk(2, dim=1)
+        begin = (torch.tanh(state)[None].contiguous(), cell[None].contiguous())
+        states, _ = self.lstm(self.places.expand(len(rows), -1, -1), begin)
+        courses: torch.Tensor = self.tell(states)[:, :, 0]
+        return courses
+
+
+@diel.module(kind="training")
+def course(
+    parameters: list[Path],
+    courses: list[Path],
+    features: list[str],
+    context: diel.Context,
+    hidden: Annotated[int, Field(ge=1, le=1024)] = 32,
+    width: Annotated[int, Field(ge=1, le=4096)] = 64,
+    learning_rate: Annotated[float, Field(gt=0, le=1)] = 0.005,
+    batch: Annotated[int, Field(ge=1)] = 100,
+    epochs: Annotated[int, Field(ge=1)] = 20,
+    held_out: Annotated[float, Field(gt=0, lt=1)] = 0.1,
+    seed: Annotated[int, Field(ge=0, lt=4294967296)] = 0,
+) -> Learned:
+    """Trains an LSTM with PyTorch, with a rate that falls along half a cosine.
+
+    parameters: .npy of shape (rows, features), one or several
+    courses: .npy of shape (rows, steps) for each of them
+    features: names of the parameters
+    hidden: numbers in the LSTM's state
+    width: of the two layers before it
+    learning_rate: of the first epoch
+    batch: rows in a gradient step
+    epochs: passes over the rows
+    held_out: share of the rows that choose the epoch
+    seed: of the split, the first weights and the order of the rows
+
+    With `checkpoint: true` a task that is interrupted or killed goes on from its last checkpoint. Raises
+    ValueError where the files do not fit each other.
+    """
+    rows, told = (np.concatenate([np.load(path) for path in paths]) for paths in (parameters, courses))
+    if rows.shape != (len(told), len(features)) or told.ndim != 2 or len(rows) < 2:
+        raise ValueError(f"rows of {len(features)} parameters and courses differ: {rows.shape}, {told.shape}")
+    with pytorch.reproducible():
+        train, held = (chosen.numpy() for chosen in pytorch.split(len(rows), held_out, seed))
+        scale = tabular.Scale(
+            rows[train].mean(axis=0),
+            rows[train].std(axis=0),
+            float(told[train].mean()),
+            float(told[train].std()),
+        )
+        settings = pytorch.Settings(
+            learning_rate, epochs, batch, torch.device("cpu"), schedule="cosine", seed=seed
+        )
+        with pytorch.seeded(seed):
+            network = Follower(rows.shape[1], told.shape[1], width, hidden)
+        learned, kept = (
+            pytorch.Rows(
+                torch.from_numpy(scale.features(rows[some])).float(),
+                torch.from_numpy(scale.target(told[some])).float(),
+            )
+            for some in (train, held)
+        )
+        loss = torch.nn.functional.mse_loss
+        trained = pytorch.train(network, learned, kept, loss, settings, context)
+        said = pytorch.outputs(network, kept.inputs, 1000, settings.device)
+    return {
+        "model": _model(network, tuple(features), scale).save(context.task_dir / "model.npz"),
+        "validation_loss": trained.best.validation_loss,
+        "r2": pytorch.r2(kept.targets, said),
+        "epochs": trained.epochs,
+        "seconds": trained.seconds,
+    }
+
+
+@diel.module(kind="analysis")
+def want(
+    model: Path,
+    bright: list[Zone],
+    dark: list[Zone],
+    context: diel.Context,
+    level: float = 0.0,
+    gap: float = 0.0,
+) -> Wanted:
+    """Makes a model that tells how well a course is bright and dark where it should be.
+
+    model: of `training.course`
+    bright: zones [from, to] of the course, whose length is 1, where it should be at least level + gap
+    dark: zones where it should be at most level − gap; a zone is the places whose middle lies in it
+
+    Raises ValueError where a zone holds no place.
+    """
+    known = tabular.Model.load(model)
+    if known.course is None:
+        raise ValueError(f"{model.name} follows no course; expected a model of training.course")
+    steps = len(known.course.places)
+    low, high = np.full(steps, -np.inf), np.full(steps, np.inf)
+    middles = (np.arange(steps) + 0.5) / steps
+    for zones, bound, value in ((bright, low, level + gap), (dark, high, level - gap)):
+        for begin, end in zones:
+            inside = (begin <= middles) & (middles <= end)
+            if not inside.any():
+                raise ValueError(f"no place of {steps} lies in the zone [{begin}, {end}]; make it wider")
+            bound[inside] = value
+    made = replace(known, course=replace(known.course, low=low, high=high))
+    return {"model": made.save(context.task_dir / "model.npz")}
+
+
+def _model(network: Follower, features: tuple[str, ...], scale: tabular.Scale) -> tabular.Model:
+    """The network as plain arrays, whose courses have their own units."""
+    arrays = {name: tensor.detach().numpy() for name, tensor in network.state_dict().items()}
+    steps = len(arrays["places"])
+    places = arrays["places"] @ arrays["lstm.weight_ih_l0"].T
+    followed = tabular.Course(
+        inner=arrays["lstm.weight_hh_l0"].T,
+        places=places + arrays["lstm.bias_ih_l0"] + arrays["lstm.bias_hh_l0"],
+        outer=np.append(
+            arrays["tell.weight"][0] * scale.target_scale,
+            scale.own_units(arrays["tell.bias"]),
+        ),
+        low=np.full(steps, -np.inf),
+        high=np.full(steps, np.inf),
+    )
+    layers = tuple((arrays[f"layers.{n}.weight"].T, arrays[f"layers.{n}.bias"]) for n in (0, 2, 4))
+    return tabular.Model(features, "margin", "silu", scale, layers, course=followed)
