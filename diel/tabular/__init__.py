@@ -5,17 +5,17 @@
 
 from __future__ import annotations
 
-from diel.tabular.course import Course
+from diel.tabular.course import Lstm
 from diel.tabular.model import ACTIVATIONS, Ensemble, Layers, Model, Scale, mean_and_spread
 from diel.tabular.pairs import Pairs
 from diel.tabular.table import Floats, Table
 
 __all__ = [
     "ACTIVATIONS",
-    "Course",
     "Ensemble",
     "Floats",
     "Layers",
+    "Lstm",
     "Model",
     "Pairs",
     "Scale",

@@ -17,7 +17,7 @@ ROWS = 512
 
 
 @dataclass(frozen=True)
-class Course:
+class Lstm:
     """What follows the layers of a model, which give it a hidden state (before tanh) and a cell."""
 
     inner: Floats

@@ -3,7 +3,7 @@
 The file is an `.npz` with the names of `features` and `target`, the `activation`, `feature_mean` and
 `feature_scale` of shape (features,), the numbers `target_mean` and `target_scale`, and for each layer, from
 the first, `weight_0` of shape (in, out) and `bias_0` of shape (out,), `weight_1`, …. One that reads
-arrangements of atoms has the two arrays of its `Pairs` too, and one that follows a course those of `Course`.
+arrangements of atoms has the two arrays of its `Pairs` too, and one that follows a course those of `Lstm`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from diel.errors import counted
-from diel.tabular.course import Course
+from diel.tabular.course import Lstm
 from diel.tabular.pairs import Pairs
 from diel.tabular.table import Floats, Table
 
@@ -114,7 +114,7 @@ class Model:
     layers: Layers
     pairs: Pairs | None = None
     """What the first layer gets if the one feature is an arrangement; the scale is theirs then."""
-    course: Course | None = None
+    course: Lstm | None = None
     """What begins where the last layer ends; a prediction is then the course's margin."""
 
     @classmethod
@@ -143,7 +143,7 @@ class Model:
                     for n in range(sum(name.startswith("weight_") for name in arrays))
                 ),
                 Pairs(arrays["pair_waves"], arrays["pair_shells"]) if "pair_waves" in arrays else None,
-                Course(*(arrays[f"course_{one.name}"] for one in fields(Course)))
+                Lstm(*(arrays[f"course_{one.name}"] for one in fields(Lstm)))
                 if "course_inner" in arrays
                 else None,
             )

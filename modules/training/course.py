@@ -23,7 +23,7 @@ from diel import pytorch, tabular
 Zone = Annotated[list[float], Field(min_length=2, max_length=2)]
 
 
-class Learned(TypedDict):
+class LearnedCourse(TypedDict):
     """The best epoch: the one with the smallest validation loss."""
 
     model: Path
@@ -36,14 +36,14 @@ class Learned(TypedDict):
     seconds: float
 
 
-class Wanted(TypedDict):
+class WantedCourse(TypedDict):
     """A model for `inference.screen`."""
 
     model: Path
     """.npz; its prediction is by how much a course is within what is wanted, where it is least so."""
 
 
-class Follower(torch.nn.Module):
+class CourseNetwork(torch.nn.Module):
     """Courses of shape (rows, steps) from parameters of shape (rows, features)."""
 
     def __init__(self, features: int, steps: int, width: int, hidden: int) -> None:
@@ -81,7 +81,7 @@ def course(
     epochs: Annotated[int, Field(ge=1)] = 20,
     held_out: Annotated[float, Field(gt=0, lt=1)] = 0.1,
     seed: Annotated[int, Field(ge=0, lt=4294967296)] = 0,
-) -> Learned:
+) -> LearnedCourse:
     """Trains an LSTM with PyTorch, with a rate that falls along half a cosine.
 
     parameters: .npy of shape (rows, features), one or several
@@ -113,7 +113,7 @@ def course(
             learning_rate, epochs, batch, torch.device("cpu"), schedule="cosine", seed=seed
         )
         with pytorch.seeded(seed):
-            network = Follower(rows.shape[1], told.shape[1], width, hidden)
+            network = CourseNetwork(rows.shape[1], told.shape[1], width, hidden)
         learned, kept = (
             pytorch.Rows(
                 torch.from_numpy(scale.features(rows[some])).float(),
@@ -141,7 +141,7 @@ def want(
     context: diel.Context,
     level: float = 0.0,
     gap: float = 0.0,
-) -> Wanted:
+) -> WantedCourse:
     """Makes a model that tells how well a course is bright and dark where it should be.
 
     model: of `training.course`
@@ -166,12 +166,12 @@ def want(
     return {"model": made.save(context.task_dir / "model.npz")}
 
 
-def _model(network: Follower, features: tuple[str, ...], scale: tabular.Scale) -> tabular.Model:
+def _model(network: CourseNetwork, features: tuple[str, ...], scale: tabular.Scale) -> tabular.Model:
     """The network as plain arrays, whose courses have their own units."""
     arrays = {name: tensor.detach().numpy() for name, tensor in network.state_dict().items()}
     steps = len(arrays["places"])
     places = arrays["places"] @ arrays["lstm.weight_ih_l0"].T
-    followed = tabular.Course(
+    followed = tabular.Lstm(
         inner=arrays["lstm.weight_hh_l0"].T,
         places=places + arrays["lstm.bias_ih_l0"] + arrays["lstm.bias_hh_l0"],
         outer=np.append(

@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from diel.tabular import Course, Model, Scale
+from diel.tabular import Lstm, Model, Scale
 
 RNG = np.random.default_rng(0)
 STEPS, HIDDEN = 6, 3
 LOW = np.where(np.arange(STEPS) == 2, 0.1, -np.inf)
-COURSE = Course(
+COURSE = Lstm(
     inner=RNG.normal(size=(HIDDEN, 4 * HIDDEN)),
     places=RNG.normal(size=(STEPS, 4 * HIDDEN)),
     outer=RNG.normal(size=HIDDEN + 1),

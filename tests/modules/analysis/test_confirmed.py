@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from diel.tabular import Course, Model, Scale
+from diel.tabular import Lstm, Model, Scale
 from modules.analysis.confirmed import confirmed
 
-NOTHING = Course(np.zeros((1, 4)), np.zeros((2, 4)), np.zeros(2), np.array([0.5, -9]), np.array([9, 0.0]))
+NOTHING = Lstm(np.zeros((1, 4)), np.zeros((2, 4)), np.zeros(2), np.array([0.5, -9]), np.array([9, 0.0]))
 LAYERS = ((np.zeros((1, 2)), np.zeros(2)),)
 MODEL = Model(("a",), "margin", "silu", Scale(np.zeros(1), np.ones(1), 0.0, 1.0), LAYERS, course=NOTHING)
 
