@@ -634,6 +634,24 @@ def test_a_conductivity_is_found_by_a_solver_that_can_be_differentiated(tmp_path
     assert max(good["misfit"], bad["misfit"]) <= 1
 
 
+def test_parameters_of_equations_are_found_by_networks_that_obey_them(tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="diel[torch] is not installed")
+    short = {
+        "range: 5": "range: 1",
+        "values: [0.0, 0.01]": "values: [0.01]",
+        "default: 500, low: 10": "default: 80, low: 10",
+        "default: 20, low: 2": "default: 8, low: 2",
+        "default: 120, low: 1": "default: 40, low: 1",
+        "default: 0.0318310": "default: 0.1",
+    }
+    run("pinn", tmp_path, short, cores=1)
+    assert value(tmp_path, "burgers.convection") == pytest.approx(1.0, rel=0.1)
+    assert value(tmp_path, "burgers.viscosity") == pytest.approx(0.1, rel=0.1)
+    (row,) = result(tmp_path, "vortices_report")["rows"]
+    assert row["convection"] == pytest.approx(1.0, rel=0.3)
+    assert row["viscosity_error"] == pytest.approx(abs(row["viscosity"] / 0.02 - 1))
+
+
 def test_many_small_tasks_screen_through_one_warm_ensemble(tmp_path: Path) -> None:
     _, said = run("screening_service", tmp_path)
     assert "succeeded" in said

@@ -1,0 +1,212 @@
+"""Parameters of equations from scattered readings of a flow, by a network that must obey the equations.
+
+M. Raissi, P. Perdikaris and G. E. Karniadakis, J. Comput. Phys. 378, 686 (2019), section 4:
+
+    burgers          u_t + λ₁ u u_x − λ₂ u_xx = 0
+    navier_stokes    u_t + λ₁ (u · ∇) u + ∇p − λ₂ Δu = 0,  ∇ · u = 0; nobody reads the pressure p
+
+They descend by Adam and L-BFGS. A small network is found in far fewer steps by Levenberg and Marquardt's
+method (D. W. Marquardt, J. SIAM 11, 431 (1963)): its residuals are few enough to differentiate each.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from itertools import pairwise
+from math import prod
+from typing import Annotated, Literal, TypedDict
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import Field
+
+import diel
+
+Array = NDArray[np.float64]
+
+
+class Found(TypedDict):
+    """Parameters of the equation."""
+
+    convection: float
+    """λ₁."""
+    viscosity: float
+    """λ₂."""
+    convection_error: float
+    """Relative, without its sign, as the next; 0 where the true one is not given."""
+    viscosity_error: float
+    misfit: float
+    """Root mean square of network minus readings, by the readings' deviation."""
+    residual: float
+    """Root mean square of what the equation leaves."""
+    steps: int
+
+
+@diel.module(kind="training")
+def pinn(
+    points: Array,
+    values: Array,
+    equation: Literal["burgers", "navier_stokes"],
+    context: diel.Context,
+    known: Annotated[list[float], Field(min_length=2, max_length=2)] | None = None,
+    hidden: Annotated[int, Field(ge=2)] = 20,
+    layers: Annotated[int, Field(ge=1)] = 2,
+    others: Annotated[int, Field(ge=0)] = 500,
+    steps: Annotated[int, Field(ge=1)] = 100,
+    seed: Annotated[int, Field(ge=0)] = 0,
+) -> Found:
+    """Minimises mean squares of network minus readings and of the equation's residuals, with equal weights.
+
+    points: shape (readings, 2 or 3): x, or x and y, then t
+    values: shape (readings, 1 or 2): the velocity
+    known: the true λ₁ and λ₂, to tell errors by
+    hidden, layers: of the network of tanh units
+    others: points without readings, where the equation is to hold as well
+    steps: at most
+    seed: of the first weights and the other points
+
+    Begins at λ₁ = 0 and λ₂ = exp(−6), as Raissi et al. do for Burgers' equation. Reports the loss.
+    """
+    rng = np.random.default_rng(seed)
+    task = Task(points, values, equation, hidden, layers, others, rng)
+    flat, damping, taken = task.first(rng), 1e-2, 0
+    for taken in range(1, steps + 1):
+        left, slopes = task.differentiated(flat)
+        curvature, gradient = slopes.T @ slopes, slopes.T @ left
+        loss, step = float(left @ left), torch.zeros_like(flat)
+        for _ in range(20):
+            step = torch.linalg.solve(curvature + damping * torch.eye(len(flat), dtype=flat.dtype), gradient)
+            if float((task.left(flat - step) ** 2).sum()) < loss:
+                break
+            damping *= 3
+        else:
+            break
+        flat, damping = flat - step, max(damping / 3, 1e-12)
+        if taken % 10 == 0:
+            context.report(step=taken, loss=loss, convection=float(flat[-2]), viscosity=float(flat[-1].exp()))
+    readings = values.size
+    left = task.left(flat)
+    found = float(flat[-2]), float(flat[-1].exp())
+    errors = [abs(one / true - 1) for one, true in zip(found, known or found, strict=True)]
+    sys.stdout.write(f"λ₁ = {found[0]:.5g}, λ₂ = {found[1]:.5g} after {taken} steps\n")
+    return {
+        "convection": found[0],
+        "viscosity": found[1],
+        "convection_error": errors[0],
+        "viscosity_error": errors[1],
+        "misfit": float((left[:readings] ** 2).sum() / values.shape[1]) ** 0.5,
+        "residual": float((left[readings:] ** 2).sum()) ** 0.5,
+        "steps": taken,
+    }
+
+
+class Task:
+    """Readings, an equation and the shape of a network; weights and parameters come as one flat list."""
+
+    def __init__(
+        self,
+        points: Array,
+        values: Array,
+        equation: str,
+        hidden: int,
+        layers: int,
+        others: int,
+        rng: np.random.Generator,
+    ) -> None:
+        low, high = points.min(0), points.max(0)
+        everywhere = np.concatenate([points, rng.uniform(low, high, (others, len(low)))])
+        self.jet = jet(torch.from_numpy(2 * (everywhere - low) / (high - low) - 1), 2 / (high - low))
+        self.seen, self.equation = torch.from_numpy(values), EQUATIONS[equation]
+        widths = [len(low), *[hidden] * layers, values.shape[1] + (equation == "navier_stokes")]
+        self.shapes = [shape for a, b in pairwise(widths) for shape in ((a, b), (b,))]
+
+    def first(self, rng: np.random.Generator) -> torch.Tensor:
+        """Weights as X. Glorot and Y. Bengio (AISTATS 2010) draw them, λ₁ and ln λ₂."""
+        drawn = [
+            rng.normal(0, (2 / sum(one)) ** 0.5, one).ravel() if len(one) == 2 else np.zeros(one)
+            for one in self.shapes
+        ]
+        return torch.from_numpy(np.concatenate([*drawn, [0.0, -6.0]]))
+
+    def left(self, flat: torch.Tensor) -> torch.Tensor:
+        """What is left of readings and of the equation, each by the root of its number."""
+        return torch.cat(self._passed(flat, lambda sums: sums)[0]).detach()
+
+    def differentiated(self, flat: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """The same and its derivatives, shape (residuals, parameters).
+
+        A point's residual depends on that point's sums into units alone: one pass back for each kind of
+        residual tells the derivatives by all sums, and those by weights are products with what came in.
+        """
+        sums: list[torch.Tensor] = []
+
+        def kept(of: torch.Tensor) -> torch.Tensor:
+            sums.append(of if of.requires_grad else of.requires_grad_())
+            return sums[-1]
+
+        kinds, inputs, parameters = self._passed(flat, kept)
+        blocks = []
+        for kind in kinds:
+            asked = torch.autograd.grad(
+                kind.sum(), [*sums, parameters], retain_graph=True, materialize_grads=True
+            )
+            *slopes, last = (one[..., : len(kind), :] for one in asked)
+            row = []
+            for one, slope in zip(inputs, slopes, strict=True):
+                row += [torch.einsum("cni,cnj->nij", one[:, : len(kind)], slope).flatten(1), slope[0]]
+            blocks.append(torch.cat([*row, last], 1))
+        return torch.cat(kinds).detach(), torch.cat(blocks)
+
+    def _passed(
+        self, flat: torch.Tensor, kept: Callable[[torch.Tensor], torch.Tensor]
+    ) -> tuple[list[torch.Tensor], list[torch.Tensor], torch.Tensor]:
+        """Kinds of residuals, what came into each layer, and the parameters of each point."""
+        pieces = torch.split(flat[:-2], [prod(shape) for shape in self.shapes])
+        weights = [one.reshape(shape) for one, shape in zip(pieces, self.shapes, strict=True)]
+        state, inputs, points = self.jet, [], self.jet.shape[1]
+        parameters = flat[-2:].expand(points, 2).clone().requires_grad_()
+        for number in range(0, len(weights), 2):
+            inputs.append(state.detach())
+            bias = torch.zeros(len(state), 1, len(weights[number + 1]), dtype=flat.dtype)
+            bias[0] = weights[number + 1]
+            state = kept(state @ weights[number] + bias)
+            state = activated(state) if number < len(weights) - 2 else state
+        off = (state[0, : len(self.seen), : self.seen.shape[1]] - self.seen) / self.seen.std(0)
+        rest = self.equation(state, parameters[:, :1], parameters[:, 1:].exp())
+        return [*(off / len(off) ** 0.5).T, *(rest / points**0.5).T], inputs, parameters
+
+
+def jet(at: torch.Tensor, stretch: Array) -> torch.Tensor:
+    """Points as a network takes them, then their first and second derivatives along each axis of the flow."""
+    first = torch.diag(torch.from_numpy(stretch))[:, None].expand(-1, *at.shape)
+    return torch.cat([at[None], first, torch.zeros_like(first)])
+
+
+def activated(sums: torch.Tensor) -> torch.Tensor:
+    """tanh of sums, and its derivatives by the chain rule."""
+    axes = len(sums) // 2
+    value, slope, curve = torch.tanh(sums[0]), sums[1 : axes + 1], sums[axes + 1 :]
+    first = 1 - value**2
+    found: torch.Tensor = torch.cat([value[None], first * slope, first * (curve - 2 * value * slope**2)])
+    return found
+
+
+def burgers(state: torch.Tensor, convection: torch.Tensor, viscosity: torch.Tensor) -> torch.Tensor:
+    """By u and its derivatives by x and t; shape (points, 1)."""
+    value, x, t, xx, _ = state
+    found: torch.Tensor = t + convection * value * x - viscosity * xx
+    return found
+
+
+def navier_stokes(state: torch.Tensor, convection: torch.Tensor, viscosity: torch.Tensor) -> torch.Tensor:
+    """By u, v, p and their derivatives by x, y and t: momentum along x and y, and mass; shape (points, 3)."""
+    value, x, y, t, xx, yy, _ = state
+    carried = value[:, :1] * x[:, :2] + value[:, 1:2] * y[:, :2]
+    momentum = t[:, :2] + convection * carried - viscosity * (xx + yy)[:, :2]
+    pressure = torch.stack([x[:, 2], y[:, 2]], 1)
+    return torch.cat([momentum + pressure, x[:, :1] + y[:, 1:2]], 1)
+
+
+EQUATIONS = {"burgers": burgers, "navier_stokes": navier_stokes}
