@@ -27,8 +27,10 @@ T = TypeVar("T")
 
 COLUMNS = {"Step": "step", "Temp": "temperature", "PotEng": "potential_energy", "Press": "pressure"}
 """Columns of LAMMPS's log, and their names here."""
-BLOCKS = 5
-"""Blocks that the run is cut into for standard errors."""
+BLOCKS = 10
+"""Blocks that the run is cut into for standard errors; fewer where there are fewer samples."""
+SAMPLES = 5
+"""Samples at the least."""
 
 # The tail correction makes results those of the full potential, whatever the cut-off: M. P. Allen and
 # D. J. Tildesley, Computer Simulation of Liquids (2nd ed., 2017), eqs. 2.144 and 2.145.
@@ -79,6 +81,7 @@ class Melt(TypedDict):
     """Averages after equilibration."""
 
     pressure: float
+    """With the kinetic part of the thermostat's temperature, about which the measured one fluctuates."""
     pressure_error: float
     """Standard error of the pressure, from block averages."""
     potential_energy: float
@@ -110,9 +113,9 @@ class _State:
             value = getattr(self, name)
             if not 0 < value < math.inf:
                 raise ValueError(f"{name} must be positive and finite, in reduced units; found {value}")
-        if self.steps < BLOCKS * self.every:
+        if self.steps < SAMPLES * self.every:
             raise ValueError(
-                f"steps must be at least {BLOCKS} × every = {BLOCKS * self.every}, "
+                f"steps must be at least {SAMPLES} × every = {SAMPLES * self.every}, "
                 f"for block averages of the pressure; found {self.steps}"
             )
         side = self.cells * (4 / self.density) ** (1 / 3)
@@ -189,7 +192,7 @@ def lammps_melt(
     if comm is not None and comm.Get_rank():  # only rank 0 has the result
         return {}  # type: ignore[typeddict-item]
     rows = rows or read_thermo(log.read_text(encoding="utf-8", errors="replace"))
-    return _average(rows, 4 * cells**3, context)
+    return _average(rows, state, context)
 
 
 def _run_lammps(work: Callable[[Any], T], log: Path, comm: MPI.Comm | None) -> T:
@@ -396,19 +399,25 @@ def _finite(rows: list[dict[str, float]]) -> list[dict[str, float]]:
     return rows
 
 
-def _average(rows: list[dict[str, float]], atoms: int, context: diel.Context) -> Melt:
+def _average(rows: list[dict[str, float]], state: _State, context: diel.Context) -> Melt:
     samples = rows[1:]  # the first row is the state that equilibration left
     thermo = context.task_dir / "thermo.csv"
     with thermo.open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, list(COLUMNS.values()))
         writer.writeheader()
         writer.writerows({**row, "step": int(row["step"])} for row in samples)
-    pressures = [row["pressure"] for row in samples]
-    length = len(pressures) // BLOCKS
-    blocks = [fmean(pressures[start * length : (start + 1) * length]) for start in range(BLOCKS)]
+    # LAMMPS counts 3 N - 3 degrees of freedom; the thermostat moves all 3 N of them
+    atoms = 4 * state.cells**3
+    pressures = [
+        row["pressure"] - state.density * ((1 - 1 / atoms) * row["temperature"] - state.temperature)
+        for row in samples
+    ]
+    count = min(BLOCKS, len(pressures))
+    length = len(pressures) // count
+    blocks = [fmean(pressures[start * length : (start + 1) * length]) for start in range(count)]
     return {
         "pressure": fmean(pressures),
-        "pressure_error": stdev(blocks) / math.sqrt(BLOCKS),
+        "pressure_error": stdev(blocks) / math.sqrt(count),
         "potential_energy": fmean(row["potential_energy"] for row in samples),
         "temperature_measured": fmean(row["temperature"] for row in samples),
         "atoms": atoms,
