@@ -44,7 +44,7 @@ SHOWN = {
     "online_training": "learn: loss as it was reported",
     "relax": "relax: energy (eV) against atoms",
     "scaling": "strong: seconds along size, a line for each n",
-    "screening_service": "simulate: speed over time and amplitude",
+    "screening_service": "simulate: compressibility_factor over temperature and density",
     "surrogate_loop": "simulate: the part of its tasks that was answered",
     "sweep": "average: exponent along growth",
     "tune": "trial: hyperparameters of each complete trial",

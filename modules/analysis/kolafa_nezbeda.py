@@ -1,8 +1,7 @@
 """The equation of state of a Lennard-Jones fluid that was fitted to simulations of many groups.
 
 J. Kolafa and I. Nezbeda, Fluid Phase Equilib. 100, 1 (1994). Reduced units: lengths in σ, energies in ε,
-temperatures in ε/k_B. It is for the whole potential, without a cut-off, and for the fluid (the triple point is near
-0.69).
+temperatures in ε/k_B. It is for the whole potential, without a cut-off, and for the fluid.
 """
 
 from __future__ import annotations

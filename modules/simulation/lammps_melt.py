@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 COLUMNS = {"Step": "step", "Temp": "temperature", "PotEng": "potential_energy", "Press": "pressure"}
 """Columns of LAMMPS's log, and their names here."""
-BLOCKS = 10
+BLOCKS = 20
 """Blocks that the run is cut into for standard errors; fewer where there are fewer samples."""
 SAMPLES = 5
 """Samples at the least."""
@@ -84,6 +84,8 @@ class Melt(TypedDict):
     """With the kinetic part of the thermostat's temperature, about which the measured one fluctuates."""
     pressure_error: float
     """Standard error of the pressure, from block averages."""
+    compressibility_factor: float
+    """Pressure by density and temperature: 1 for an ideal gas."""
     potential_energy: float
     """Per atom."""
     temperature_measured: float
@@ -418,6 +420,7 @@ def _average(rows: list[dict[str, float]], state: _State, context: diel.Context)
     return {
         "pressure": fmean(pressures),
         "pressure_error": stdev(blocks) / math.sqrt(count),
+        "compressibility_factor": fmean(pressures) / (state.density * state.temperature),
         "potential_energy": fmean(row["potential_energy"] for row in samples),
         "temperature_measured": fmean(row["temperature"] for row in samples),
         "atoms": atoms,

@@ -30,6 +30,8 @@ class SmallMlp(TypedDict):
     iterations: int
     parameters: int
     """Weights and biases of the network."""
+    multiply_adds: int
+    """Of one prediction: its cost on any machine, but for activations."""
 
 
 @diel.module(kind="training")
@@ -93,4 +95,5 @@ def small_mlp(
         "train_loss": float(np.mean((network.predict(x) - y) ** 2)),
         "iterations": int(network.n_iter_),
         "parameters": sum(array.size for array in (*network.coefs_, *network.intercepts_)),
+        "multiply_adds": sum(array.size for array in network.coefs_),
     }

@@ -16,7 +16,7 @@ def second_virial(temperature: float) -> float:
     def integrand(r: float) -> float:
         return -math.expm1(-4 * (r**-12 - r**-6) / temperature) * r**2
 
-    return 2 * math.pi * (quad(integrand, 0.1, 3)[0] + quad(integrand, 3, math.inf)[0])
+    return float(2 * math.pi * (quad(integrand, 0.1, 3)[0] + quad(integrand, 3, math.inf)[0]))
 
 
 def test_a_thin_gas_has_the_second_virial_coefficient_of_the_potential() -> None:
