@@ -763,3 +763,23 @@ def test_two_actors_feed_a_learner_that_plays_better_than_chance(tmp_path: Path)
     )  # all but the first batch are played by a policy one older
     assert 0.9 < value(tmp_path, "learn.steps") / (2 * 8 * 16 * 32) <= 1  # what begins anew does not count
     assert [line["batch"] for line in metrics(tmp_path, "learn")] == list(range(1, 17))
+
+
+def test_synthetic_images_are_compared_with_real_ones_and_symmetries(tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="diel[torch] is not installed")
+    short = {
+        "{range: 5}": "{range: 1}",
+        "[2.4, 2.6, 2.8]": "[2.4, 3.2]",
+        "default: 200, low: 2": "default: 40, low: 2",
+        "default: 60, low: 1": "default: 20, low: 1",
+        "default: 300, low: 1": "default: 60, low: 1",
+    }
+    run("synthetic", tmp_path, short, cores=1)
+    rows = {row["way"]: row["accuracy"] for row in result(tmp_path, "report")["rows"]}
+    assert list(rows) == ["real", "symmetries", "synthetic", "both", "many real", "bound"]
+    assert rows["bound"] > 0.9
+    assert all(0.4 < accuracy <= 1 for accuracy in rows.values())  # 0.5 by chance
+    assert value(tmp_path, "classify.images") == [8, 8, 48, 48]
+    cold, hot = result(tmp_path, "likeness")["rows"]
+    assert max(cold["synthetic"], hot["synthetic"]) < 3  # white noise is off by 0.9 at least
+    assert max(cold["floor"], hot["floor"]) < 0.7

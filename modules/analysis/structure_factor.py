@@ -1,0 +1,58 @@
+"""How near made images are to real ones, by the structure factor S(k) = ⟨|Σ s exp(−ik·r)|²⟩/N."""
+
+from __future__ import annotations
+
+from typing import Any, TypedDict
+
+import numpy as np
+from numpy.typing import NDArray
+
+import diel
+
+
+class Distances(TypedDict):
+    """Root of the summed squared differences of S(k), by that of the squares of the real one: 0 if equal."""
+
+    synthetic: float
+    """Of the made images."""
+    few: float
+    """Of the few real images that the generator had."""
+    floor: float
+    """Between two halves of the real images: what chance does."""
+    wavenumber: list[float]
+    """In units of 2π by the side of an image: the middles of the rings over which S(k) is averaged."""
+    real_factor: list[float]
+    synthetic_factor: list[float]
+
+
+@diel.module(kind="analysis")
+def structure_factor(real: NDArray[Any], few: NDArray[Any], synthetic: NDArray[Any]) -> Distances:
+    """Compares images, each of shape (images, side, side), without edges.
+
+    real: many
+    few: what the generator learned from
+    synthetic: what it made
+    """
+    whole, made = rings(real), rings(synthetic)
+
+    def off(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:
+        return float(np.sqrt(np.sum((one - other) ** 2) / np.sum(whole**2)))
+
+    return {
+        "synthetic": off(made, whole),
+        "few": off(rings(few), whole),
+        "floor": off(rings(real[: len(real) // 2]), rings(real[len(real) // 2 :])),
+        "wavenumber": [float(k) for k in range(len(whole))],
+        "real_factor": whole.tolist(),
+        "synthetic_factor": made.tolist(),
+    }
+
+
+def rings(images: NDArray[Any]) -> NDArray[np.float64]:
+    """S(k) over rings of |k| one wide, up to the edge of the first Brillouin zone: shape (side // 2 + 1,)."""
+    side = images.shape[1]
+    factor = np.mean(np.abs(np.fft.fft2(images)) ** 2, axis=0) / side**2
+    waves = np.fft.fftfreq(side, 1 / side)
+    ring = np.rint(np.hypot(waves[:, None], waves)).astype(int).ravel()
+    found: NDArray[np.float64] = np.bincount(ring, factor.ravel()) / np.bincount(ring)
+    return found[: side // 2 + 1]

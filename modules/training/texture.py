@@ -1,0 +1,108 @@
+"""A generator of textures that learns what a site is like from the sites around it: a Markov random field.
+
+G. R. Cross and A. K. Jain, IEEE Trans. Pattern Anal. Mach. Intell. 5, 25 (1983). A network gives the odds of
+a site's two values from its 24 neighbours; it is trained by the pseudo-likelihood (J. Besag, The Statistician
+24, 179 (1975)), for which each site of each image is a sample, so that few images are enough; and sampled by
+Gibbs' method. Textures are supposed to be the same in all directions, and periodic.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, TypedDict
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import Field
+from torch import nn
+
+import diel
+from diel import pytorch
+
+RADIUS = 2
+"""Of the neighbourhood, in sites along each axis: sites RADIUS + 1 apart do not know each other."""
+
+
+class Texture(TypedDict):
+    """Images that nobody made before."""
+
+    images: NDArray[np.int8]
+    """+1 or −1, shape (count, height, width)."""
+    loss: float
+    """In nats a site, for sites of the real images."""
+
+
+@diel.module(kind="training")
+def texture(
+    images: NDArray[Any],
+    count: Annotated[int, Field(ge=1)] = 200,
+    hidden: Annotated[int, Field(ge=1, le=4096)] = 16,
+    steps: Annotated[int, Field(ge=1)] = 200,
+    learning_rate: Annotated[float, Field(gt=0)] = 0.02,
+    sweeps: Annotated[int, Field(ge=1)] = 60,
+    seed: Annotated[int, Field(ge=0, lt=4294967296)] = 0,
+) -> Texture:
+    """Learns the texture of a few images, and makes many.
+
+    images: +1 or −1, shape (images, height, width); sides that 3 divides
+    count: images to make
+    hidden: units of the network
+    steps: of Adam, each on all sites
+    learning_rate: of Adam, at first; it falls along half a cosine
+    sweeps: of Gibbs' method over all sites, from chance
+    seed: of the first weights, and of what is drawn
+
+    Raises ValueError for images of another shape or with other values.
+    """
+    if images.ndim != 3 or any(side % (RADIUS + 1) for side in images.shape[1:]) or (abs(images) != 1).any():
+        raise ValueError(f"expected images of ±1 with sides that {RADIUS + 1} divides; found {images.shape}")
+    with pytorch.reproducible(), pytorch.seeded(seed):
+        real = torch.as_tensor(images, dtype=torch.float32)
+        means = kernel()
+        network = nn.Sequential(nn.Linear(len(means), hidden), nn.Tanh(), nn.Linear(hidden, 1))
+        descent = torch.optim.Adam(network.parameters(), lr=learning_rate, fused=True)
+        falls = torch.optim.lr_scheduler.CosineAnnealingLR(descent, steps)
+        seen, loss = around(real, means), torch.tensor(0.0)
+        for _ in range(steps):
+            loss = nn.functional.softplus(-real * odds(network, seen)).mean()
+            descent.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            descent.step()
+            falls.step()
+        made = torch.randint(0, 2, (count, *real.shape[1:])).float() * 2 - 1
+        with torch.no_grad():
+            for _ in range(sweeps):
+                sweep(network, made, means)
+    return {"images": made.numpy().astype(np.int8), "loss": loss.item()}
+
+
+def kernel() -> torch.Tensor:
+    """Means over neighbours at one distance in all directions: shape (distances, 1, side, side)."""
+    places = torch.arange(-RADIUS, RADIUS + 1)
+    squares = places[:, None] ** 2 + places[None, :] ** 2
+    rings = torch.stack([squares == each for each in sorted(set(squares.flatten().tolist()) - {0})]).float()
+    return (rings / rings.sum(dim=(1, 2), keepdim=True))[:, None]
+
+
+def around(
+    images: torch.Tensor, means: torch.Tensor, down: int = 0, along: int = 0, every: int = 1
+) -> torch.Tensor:
+    """What sites see, from the one at (down, along) on: shape (images, rows, columns, distances)."""
+    wider = nn.functional.pad(images[:, None], (RADIUS,) * 4, mode="circular")
+    return nn.functional.conv2d(wider[:, :, down:, along:], means, stride=every).movedim(1, -1)
+
+
+def odds(network: nn.Module, seen: torch.Tensor) -> torch.Tensor:
+    """The logarithm of a site's odds to be +1: odd, as +1 and −1 are alike but for their names."""
+    found: torch.Tensor = (network(seen) - network(-seen))[..., 0]
+    return found
+
+
+def sweep(network: nn.Module, images: torch.Tensor, means: torch.Tensor) -> None:
+    """Draws each site anew from what is around it, a ninth of the sites at once."""
+    apart = RADIUS + 1
+    for down in range(apart):
+        for along in range(apart):
+            chance = odds(network, around(images, means, down, along, apart)).sigmoid()
+            drawn = (torch.rand(chance.shape) < chance).float() * 2 - 1
+            images[:, down::apart, along::apart] = drawn
