@@ -32,7 +32,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint format map docs pictures ruff types layers pytest coverage benchmark campaign cluster constraints debian clean
+.PHONY: help demo test lint format map docs pictures science ruff types layers pytest coverage benchmark campaign cluster constraints debian clean
 
 help:  ## this list
 	@echo "diel: make TARGET"
@@ -66,6 +66,9 @@ docs: $(DOCS_READY)  ## build the pages of docs/ as a site with search, in build
 pictures: $(TEST_READY)  ## take the pictures of README and gallery anew, from runs of all that ships (ten minutes)
 	@command -v chromium $(BROWSER) >/dev/null || { echo "No Chromium; on Debian: apt-get install $(BROWSER)"; exit 1; }
 	@$(BIN)/python docs/pictures.py
+
+science: $(TEST_READY)  ## run all that docs/science.md claims, and write what was found to build/science (hours)
+	@$(BIN)/python docs/science.py
 
 ruff: $(TEST_READY)
 	@echo "ruff"

@@ -467,6 +467,17 @@ def test_the_gallery_shows_every_workflow_that_ships_in_the_words_of_its_file(ro
         assert f"- Needs {one.needs or 'nothing more'}; {one.takes.lower()}." in shown[one.name], one.name
 
 
+def test_the_table_of_science_can_be_run_as_it_says(root: Path) -> None:
+    command = [sys.executable, str(root / "docs" / "science.py"), "--list"]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    table = (root / "docs" / "science.md").read_text("utf-8")
+    for name in re.findall(r"^\| \[(\w+)\]", table, re.MULTILINE):
+        assert any(line.startswith(f"{name}: diel run {name}.yaml") for line in said), name
+        assert any(line.startswith((f"{name}: diel logs ", f"{name}: diel results ")) for line in said), name
+    seeds = [line for line in said if line.startswith("ising_surrogate: diel run ")]
+    assert [line.rpartition("=")[2] for line in seeds] == ["1", "2", "3", "4", "5"]
+
+
 # --- the glossary ---------------------------------------------------------------------------------
 
 
