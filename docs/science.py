@@ -9,8 +9,8 @@ For each workflow, DIR/WORKFLOW.txt has the claims and figures of the table, the
 printed, the time that it took and how loaded the machine was: the table's own commands, and those of the
 workflow's first lines that show results. "`… --set hp.seed=0`, to 4" in the table is five runs.
 
-What remains to be done by hand: comparing both; running again with other seeds (`--set hp.seed=100`); killing a
-run in its middle and resuming it; and figures of the table from runs that its text alone describes.
+What remains to be done by hand: comparing both; running again with other seeds (`--set hp.seed=100`); killing
+a run in its middle and resuming it; and figures of the table from runs that its text alone describes.
 """
 
 from __future__ import annotations
