@@ -23,6 +23,8 @@ _SHORT_FORMS: dict[str, dict[str, Any]] = {
     "Container": {"type": "string", "minLength": 1, "examples": ["tools.sif"]},
     "Sharding": {"enum": ["rank", "task"]},
     "Include": {"type": "string", "minLength": 1, "examples": ["relax.yaml"]},
+    "Stream": {"const": True},
+    "Service": {"const": True},
     "Retries": {"type": "integer", "minimum": 0, "maximum": 1000},
 }
 

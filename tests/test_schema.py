@@ -56,7 +56,12 @@ def test_short_forms_fit() -> None:
     stage = {"command": ["echo", 1, True, 1e-3], **yaml.safe_load(GOOD)}
     whole = {
         **HEAD,
-        "stages": {"a": stage, "b": {"command": "echo", "retries": {"limit": 2, "backoff": "1s"}}},
+        "stages": {
+            "a": stage,
+            "b": {"command": "echo", "retries": {"limit": 2, "backoff": "1s"}},
+            "c": {"command": "echo", "outputs": {"items": {"stream": True}}},
+            "d": {"command": "echo", "service": True},
+        },
     }
     whole["axes"] = {
         "f": {"file": "points.csv"},

@@ -32,6 +32,7 @@ EXTRAS = {
     "sample": ("scipy",),
     "search": ("optuna", "cmaes", "scipy"),
     "torch": ("torch", "numpy", "pytorch-optimizer"),
+    "reinforcement": ("gymnasium", "numpy"),
     "serve": ("uvicorn", "starlette", "httptools", "uvloop", "numpy"),
     "tables": ("pandas", "pyarrow"),
     "data": ("h5py", "netCDF4", "numpy", "xarray", "zarr"),
