@@ -81,16 +81,16 @@ def plots(stage: str, sample: DrawnStage, y: Column) -> list[tuple[str, Plot]]:
     """The plots of one output, the one that suits its axes first: each with its name.
 
     A grid of two axes with numbers is a heat map, and lines; points with several numbers each, as a sample
-    or a search has them, are dots; an axis of names is dots in columns.
+    or a search has them, are dots; an axis of names beside mere seeds is dots in columns.
     """
     rows = [row for row in sample.rows if is_finite(row.get(y.key))]
     if len(rows) < 2:
         return []
     view = _View(stage, sample, rows, y)
     axes = sorted(sample.axes, key=view.rank)
-    numbers = [axis for axis in axes if view.leads[axis].kind != "name"]
-    if not numbers:
+    if view.leads[axes[0]].kind == "name":
         return [view.dots(axes[0])]
+    numbers = [axis for axis in axes if view.leads[axis].kind != "name"]
     several = view.numbers(numbers[0])
     found = [view.heat(numbers[0], other) for other in numbers[1:2] if view.is_grid(numbers[0], other)]
     if len(several) > 1:
@@ -111,9 +111,14 @@ class _View:
         """What an axis is drawn by: a number rather than a name or a mere count."""
         self.sizes = {axis: len({row.get(one.key) for row in rows}) for axis, one in self.leads.items()}
 
-    def rank(self, axis: str) -> tuple[int, bool, int]:
-        """Axes of numbers first, the longest first, then those that only count: rounds before seeds."""
-        return _modesty(self.leads[axis]), axis not in self.sample.rounds, -self.sizes[axis]
+    def rank(self, axis: str) -> tuple[int, int]:
+        """Three numbers or more first, the longest first; then rounds, two numbers, names, and seeds."""
+        lead, size = self.leads[axis], self.sizes[axis]
+        if lead.kind == "name":
+            return 3, -size
+        if lead.counts:
+            return 1 if axis in self.sample.rounds else 4, -size
+        return 0 if size > 2 else 2, -size
 
     def numbers(self, axis: str) -> list[Column]:
         """Of several numbers of its points, those that do not only count."""
@@ -127,8 +132,9 @@ class _View:
         return len(places) > self.sizes[a] * self.sizes[b] // 2
 
     def _colour(self, *used: str) -> str | None:
-        """The first other axis with few points."""
-        return next((axis for axis in self.axes if axis not in used and self.sizes[axis] <= FEW), None)
+        """The first other axis with few points; one that only counts where there is no other."""
+        few = [axis for axis in self.axes if axis not in used and self.sizes[axis] <= FEW]
+        return min(few, key=lambda axis: self.leads[axis].counts, default=None)
 
     def _made(self, caption: str, columns: Sequence[Column], *layers: Mapping[str, Any], high: int) -> Plot:
         spec = chart(columns, self.rows, *layers, height=high)

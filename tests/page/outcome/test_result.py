@@ -99,8 +99,22 @@ ZIPPED = "p: {zip: {a: {linspace: [0, 1, 6]}, b: {values: [5.0, 2.0, 7.0, 1.0, 9
             ["area", "line"],
             ["sim: the mean of energy (eV) along x, and its range over s"],
         ),
+        (
+            "s: {range: 3}, m: {values: [a, b]}, k: {values: [x, y, z]}",
+            "s, m, k",
+            18,
+            ["point"],
+            ["sim: energy (eV) by k"],
+        ),
+        (
+            "r: {loop: {max: 4}}, s: {range: 3}, x: {values: [20, 40]}",
+            "s, x, r",
+            24,
+            ["area", "line"],
+            ["energy (eV) along r", "energy (eV) along x"],
+        ),
     ],
-    ids=["grid", "several numbers at a point", "names", "many seeds"],
+    ids=["grid", "several numbers at a point", "names", "many seeds", "names and seeds", "rounds"],
 )
 def test_the_axes_choose_the_plot(
     tmp_path: Path, axes: str, over: str, total: int, first: list[str], names: list[str]
