@@ -93,10 +93,10 @@ def plots(stage: str, sample: DrawnStage, y: Column) -> list[tuple[str, Plot]]:
     numbers = [axis for axis in axes if view.leads[axis].kind != "name"]
     several = view.numbers(numbers[0])
     found = [view.heat(numbers[0], other) for other in numbers[1:2] if view.is_grid(numbers[0], other)]
-    if len(several) > 1:
+    if len(several) > 1 or numbers[0] in sample.searched:
         found += [view.map(*several)] if len(several) == 2 else []
         found += [view.scatter(one) for one in several[:4]]
-    along = [axis for axis in numbers if len(view.numbers(axis)) == 1]
+    along = [axis for axis in numbers if len(view.numbers(axis)) == 1 and axis not in sample.searched]
     found += [view.lines(axis) for axis in along[:2] if axis == numbers[0] or not view.leads[axis].counts]
     return found
 

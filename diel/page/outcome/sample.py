@@ -26,6 +26,8 @@ class DrawnStage(NamedTuple):
     """The outputs that are numbers, and differ."""
     rounds: frozenset[str]
     """The axes whose points follow one another."""
+    searched: frozenset[str]
+    """The axes whose points a search drew."""
     rule: str
     """Which results are drawn, if not all are."""
 
@@ -55,13 +57,12 @@ def sample_of(run: Recorded, stage: str, records: Mapping[int, Made], rule: str 
     ]
     of = {name: label for label in domain.axes for name in _parameters(run, label)}
     given = {name: _point_column(run, place, name, of[name], rows) for place, name in enumerate(names)}
-    rounds = frozenset(
-        label for label in domain.axes if label in run.adaptive and run.adaptive[label].axis.in_turn
-    )
+    adaptive = frozenset(domain.axes) & frozenset(run.adaptive)
+    rounds = frozenset(label for label in adaptive if run.adaptive[label].axis.in_turn)
     axes: dict[str, list[Column]] = {}
     for name, column in given.items():
         axes.setdefault(of[name], []).append(column)
-    return DrawnStage(rows, axes, numbers, rounds, rule) if numbers and axes else None
+    return DrawnStage(rows, axes, numbers, rounds, adaptive - rounds, rule) if numbers and axes else None
 
 
 def is_drawable(value: Any) -> bool:

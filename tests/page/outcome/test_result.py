@@ -11,6 +11,7 @@ from diel.page.outcome.result import parts
 from diel.page.panel import Alternatives, Grid, Part, Plot, Text
 from diel.page.seen import Seen
 from tests.handmade import Handmade
+from tests.searched import search
 
 STAGE = "stages: {sim: {over: [%s], command: [x], outputs: {energy: {value: float, units: eV}}}}"
 
@@ -122,6 +123,12 @@ def test_the_axes_choose_the_plot(
     found = charts(run_over(tmp_path, axes, over, total))
     assert list(found) == names
     assert marks(next(iter(found.values()))) == first
+
+
+def test_what_a_search_drew_is_dots_as_nothing_orders_it(tmp_path: Path) -> None:
+    shown = {name: chart for name, chart in charts(search(tmp_path)).items() if "loss" in name}
+    assert list(shown) == ["f: loss against hp.x"]
+    assert marks(shown["f: loss against hp.x"]) == ["point"]
 
 
 def test_of_many_seeds_the_mean_and_the_range_are_drawn(tmp_path: Path) -> None:
