@@ -249,6 +249,9 @@ def test_a_model_that_drifts_is_turned_off_and_its_run_has_not_succeeded(audited
     for said in (audited.diel("status"), audited.diel("report"), audited.diel("results", "bad.y")):
         assert f"{answered} answers are suspect: `diel resume --recompute suspect` simulates them" in said
         assert "% of all answers are off by at most 5" in said
+    assert f"trouble: audits speak against {answered} answers of bad; " in audited.diel("explain")
+    next_step = f"next: `diel resume {run.root.name} --recompute suspect` simulates what is suspect"
+    assert audited.diel("status").rstrip().endswith(next_step)
 
 
 def test_what_is_suspect_is_simulated_by_resume_and_what_read_it_runs_again(audited: Project) -> None:

@@ -23,6 +23,7 @@ from diel.results import Recorded
 from diel.results.view import RunView
 from diel.states import RunState, TaskState
 from diel.status.export import unexported
+from diel.status.surrogate import doubt
 from diel.status.tasks import cause_of
 from diel.values import format_duration, task_text
 
@@ -47,7 +48,7 @@ def explain_run(run: Recorded, stage: str | None = None) -> Explanation:
     lost = [task for name in stages for task in _running(run, name, run.lost(name))]
     computed = [reason for name in stages if (reason := _computed(view, name)) is not None]
     advice = [explain_sizes(run, stage)] if stage is not None else []
-    trouble = (history.trouble or unexported(history)) if run.state is not RunState.SUCCEEDED else ""
+    trouble = (history.trouble or unexported(history) or doubt(history)) if run.state is not RunState.SUCCEEDED else ""
     document = {
         "run": run.paths.run_id,
         "workflow": run.run_file.workflow,

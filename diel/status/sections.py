@@ -48,6 +48,11 @@ def asked_first(status: Status) -> dict[str, Any]:
     return {stage.name: stage.surrogate for stage in status.stages if stage.surrogate is not None}
 
 
+def is_doubted(status: Status) -> bool:
+    """Whether results are answers that audits speak against."""
+    return any(one.audit and one.audit.suspect for one in asked_first(status).values())
+
+
 def _notice_lines(status: Status) -> list[str]:
     from diel.status.notify import notice_lines  # here: few runs tell anybody
 

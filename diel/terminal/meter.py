@@ -275,6 +275,8 @@ def _next_steps(controller: Controller, state: RunState) -> list[str]:
         steps += stopped_steps(run, stopped)
     elif unexported(controller.history):
         steps.append((f"resume {run}", "tries again what was not exported"))
+    elif controller.history.is_doubted():
+        steps.append((f"resume {run} --recompute suspect", "simulates what is suspect"))
     else:  # a search or loop failed whose tasks are done: nothing to try again
         steps.append((f"explain {run}", "says why it failed"))
     return ["", *columns([[f"  diel {step}{where}", paint(why, dim=True)] for step, why in steps])]

@@ -333,7 +333,7 @@ class _Summary:
     def result(self, path: Path) -> Screen:
         """What the stage returns; the summary is written to the path."""
         if not self.count:
-            raise ValueError("no states: there are fewer than `parts`")
+            raise ValueError("no states are in this part: there must be as many states as `parts`")
         width = 2.0**self.exponent
         return {
             "summary": self.save(path),
@@ -393,9 +393,11 @@ def _states(
         raise ValueError(
             f"the model's features are {', '.join(model.features)}; ranges are given for {', '.join(given)}"
         )
-    for low, high in ranges.values():
-        if not low <= high:
-            raise ValueError(f"expected [low, high] for each range, low first; found {ranges}")
+    for name, (low, high) in ranges.items():
+        if not (low <= high and math.isfinite(high - low)):
+            raise ValueError(
+                f"ranges: expected [low, high] of {name}, two finite numbers, low first; found {[low, high]}"
+            )
     choices = [np.array(values[name], float) if name in values else None for name in model.features]
     bounds = np.array(
         [ranges[name] if name in ranges else [0, len(values[name])] for name in model.features], float

@@ -27,7 +27,7 @@ from diel.states import EXIT_CODES, RunState, TaskState
 from diel.status import Status, find_stage, read_status, task_of
 from diel.status.block_lines import WIDE, never_lines
 from diel.status.columns import columns, paint, paint_state, printable, width_of
-from diel.status.sections import SECTIONS, View
+from diel.status.sections import SECTIONS, View, is_doubted
 from diel.status.stage import StageStatus
 from diel.status.tasks import (
     UNDER_WAY,
@@ -305,6 +305,8 @@ def _next_step(status: Status, where: str) -> list[str]:
         step = f"`diel resume {run}{where}` tries again what was not exported"
     elif status.state is RunState.FAILED and any(stage.held for stage in status.stages):
         step = f"`diel resume {run}{where}` tries what was not tried, once the cause is mended"
+    elif status.state is RunState.FAILED and is_doubted(status):
+        step = f"`diel resume {run} --recompute suspect{where}` simulates what is suspect"
     elif status.state is RunState.FAILED:  # of a search or loop whose tasks are done
         step = "fix the workflow and `diel run` it again: what is done is kept"
     elif status.state is RunState.INTERRUPTED and "refuse" in status.trouble:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import tracemalloc
 import warnings
@@ -232,11 +233,12 @@ def test_states_that_do_not_fit_the_model_are_refused(
     for wrong, said in (
         ({}, "exactly one of `ranges` .* and `candidates`"),
         ({"ranges": RANGES, "part": 2, "parts": 2}, "part 2 of 2: the last one is 1"),
-        ({"ranges": RANGES, "points": 2, "part": 0, "parts": 3}, "fewer than `parts`"),
+        ({"ranges": RANGES, "points": 2, "part": 0, "parts": 3}, "as many states as `parts`"),
         ({"ranges": RANGES, "points": 2**31, "method": "sobol"}, "1073741824 Sobol points at most"),
         ({"values": {"a": [1.0], "b": [1.0, 2.0]}, "points": 1, "method": "grid"}, "has 2 states"),
         ({"ranges": {"a": [0.0, 1.0]}}, "features are a, b; ranges are given for a"),
         ({"ranges": {"a": [1.0, 0.0], "b": [0.0, 1.0]}}, "low first"),
+        ({"ranges": {"a": [0.0, math.inf], "b": [0.0, 1.0]}}, "two finite numbers"),
         ({"ranges": RANGES, "goal": "match"}, "give both, or neither"),
         ({"ranges": RANGES, "match": 1.0}, "give both, or neither"),
         ({"candidates": tmp_path / "three.npy"}, r"shape \(5, 3\); expected \(states, 2\)"),
