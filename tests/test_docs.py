@@ -41,6 +41,7 @@ RUN_PAGES = (
     "README.md",
     "docs/tutorial.md",
     "docs/searches.md",
+    "docs/audits.md",
     "docs/modules.md",
     "docs/gallery.md",
     "docs/seeing.md",
