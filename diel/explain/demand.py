@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from diel.results import Recorded
+from diel.results.demand import asked_in, with_asked
 from diel.spec import Resources
 from diel.values import format_duration, format_size
 
@@ -14,25 +15,14 @@ _WORDS = {"limit": "retries"}
 
 
 def asked_by(run: Recorded, stage: str, index: int) -> dict[int, dict[str, Any]]:
-    """What each attempt of a task asked for, by its number; sizes in bytes, durations in seconds."""
-    found: dict[int, dict[str, Any]] = {}
-    needles = (b'"event":"queued"', b'"asked":')
-    for _, record in run.events(*needles, stage=stage) if run.workflow.stages[stage].demand else ():
-        if record["event"] == "queued" and record["stage"] == stage and index in record["tasks"]:
-            numbers = record.get("attempts") or [1] * len(record["tasks"])
-            found[numbers[record["tasks"].index(index)]] = record["asked"]
-    return found
+    """What each attempt of a task asked for, by its number."""
+    return {number: asked for task, number, asked in asked_in(run, stage) if task == index}
 
 
 def wanted_by(run: Recorded, stage: str, index: int | None) -> Resources:
     """What a task asked for at last, or what its stage says where the journal has nothing."""
     attempts = {} if index is None else asked_by(run, stage, index)
     return with_asked(run.workflow.stages[stage].bare.resources, attempts[max(attempts)] if attempts else {})
-
-
-def with_asked(wanted: Resources, asked: Mapping[str, Any]) -> Resources:
-    """What a stage says, with what an attempt asked for."""
-    return wanted.model_copy(update={key: asked[key] for key in asked if key in type(wanted).model_fields})
 
 
 def words(asked: Mapping[str, Any]) -> str:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import NamedTuple
 
 from diel.errors import DielError
 from diel.page.seen import Seen
+from diel.results.demand import asked_in, with_asked
 from diel.site import read_kept_site
 from diel.site.shape import Shape, ask_of, cores_of
+from diel.spec.demand import TOGETHER
 from diel.timeline.bins import Bins
 
 
@@ -23,16 +26,52 @@ class Allotment(NamedTuple):
     ended: float
 
 
-def task_cores(seen: Seen) -> dict[str, int]:
-    """The cores of one task, by stage; those of a stage that cannot be known are missing."""
+class Cores(NamedTuple):
+    """Cores of a stage's tasks."""
+
+    mean: float
+    """Weighted by how long each task had them."""
+    least: int
+    most: int
+    """Other than the least only where expressions say it for each task."""
+    own: Mapping[tuple[int, int], int] = {}
+    """Those of each attempt, by task and number, where they differ and all attempts are kept."""
+
+
+def task_cores(seen: Seen) -> dict[str, Cores]:
+    """The cores of a task, by stage; those of a stage that cannot be known are missing."""
     site, found = read_kept_site(seen.paths), {}
     for name, stage in seen.run.workflow.stages.items():
-        try:
-            ask = ask_of(site, stage)
-        except DielError:
+        if not _SAID.isdisjoint(stage.demand):
+            if own := _own(seen, name):
+                found[name] = own
             continue
-        found[name] = ask.cores
+        with suppress(DielError):
+            each = ask_of(site, stage).cores
+            found[name] = Cores(each, each, each)
     return found
+
+
+_SAID = {("resources", key) for key in (*TOGETHER, "cores_per_rank")}
+
+
+def _own(seen: Seen, name: str) -> Cores | None:
+    """What the attempts of a stage asked for; None before there is one."""
+    times, wanted = seen.timeline.stages.get(name), seen.run.workflow.stages[name].bare.resources
+    spans = [] if times is None or times.binned else times.spans
+    own, counts = {}, Counter[int]()
+    for index, number, asked in asked_in(seen.run, name):
+        each = with_asked(wanted, asked).cores
+        counts[each] += 1
+        if spans:
+            own[index, number] = each
+    if not counts:
+        return None
+    low, high = min(counts), max(counts)
+    had = [(own[at], span.seconds) for span in spans if (at := (span.index, span.attempt)) in own]
+    had = had if any(seconds for _, seconds in had) else [*counts.items()]
+    mean = sum(each * weight for each, weight in had) / sum(weight for _, weight in had)
+    return Cores(mean, low, high, {} if low == high else own)
 
 
 def held(seen: Seen) -> list[Allotment]:
@@ -63,27 +102,31 @@ def _driven(seen: Seen, end: float) -> Iterator[tuple[float, float]]:
         yield began, end
 
 
-def busy(seen: Seen, cores: dict[str, int], most: int = 160) -> tuple[float, dict[str, dict[int, float]]]:
+def busy(
+    seen: Seen, cores: Mapping[str, Cores], most: int = 160
+) -> tuple[float, dict[str, dict[int, float]]]:
     """By stage and bin the cores that were busy, and the width of a bin in seconds."""
     timeline, end = seen.timeline, seen.until
     made: dict[str, defaultdict[int, float]] = {}
     width, factor = timeline.width, 1
     while (end - timeline.origin) / (width * factor) > most:
         factor *= 2
+
+    def add(name: str, bins: Bins, each: float) -> None:
+        into = made.setdefault(name, defaultdict(float))
+        for place, seconds in bins.busy.items():
+            into[place // factor] += each * seconds / (width * factor)
+
+    alone = list(timeline.running(end, live=seen.alive))
     for name, stage in timeline.stages.items():
+        if name in cores and cores[name].own:
+            alone += stage.spans
+            continue
         for bins in stage.lanes.values():
-            _add(made.setdefault(name, defaultdict(float)), bins, factor)
-    for span in timeline.running(end, live=seen.alive):
+            add(name, bins, cores[name].mean if name in cores else 1)
+    for span in alone:
         bins, origin = Bins(), timeline.origin
         bins.spread(max(0.0, (span.begin - origin) / width), (span.end - origin) / width, width)
-        _add(made.setdefault(span.stage, defaultdict(float)), bins, factor)
-    wide = width * factor
-    return wide, {
-        name: {place: cores.get(name, 1) * seconds / wide for place, seconds in one.items()}
-        for name, one in made.items()
-    }
-
-
-def _add(into: defaultdict[int, float], bins: Bins, factor: int) -> None:
-    for place, seconds in bins.busy.items():
-        into[place // factor] += seconds
+        known = cores.get(span.stage, Cores(1, 1, 1))
+        add(span.stage, bins, known.own.get((span.index, span.attempt), known.mean))
+    return width * factor, {name: dict(one) for name, one in made.items()}

@@ -28,6 +28,8 @@ Charts = dict[str, Any]
 """Specifications by the id of the element that shows each."""
 _LONG = 12
 """Rows of a table that are shown at once on the screen."""
+_WORD = 12
+"""Characters of a cell that stay in one line: `22.8 KiB`."""
 
 
 def panel_html(panel: Panel, charts: Charts) -> str:
@@ -63,10 +65,10 @@ class _Parts:
                 return f'<figure class="picture">{image}{_caption(part.caption)}</figure>'
             case Sketch():
                 numbers = _numbers(part.table)
-                drawing = f'<div class="drawing" tabindex="0">{part.svg}</div>'
+                drawing = f'<div class="drawing" {_scrolled(part.caption)}>{part.svg}</div>'
                 return f"<figure>{_caption(part.caption)}{drawing}{numbers}</figure>"
             case Log():
-                text = f'<pre tabindex="0">{escape(part.text)}</pre>'
+                text = f"<pre {_scrolled(part.caption)}>{escape(part.text)}</pre>"
                 return f'<figure class="log">{_caption(part.caption)}{text}</figure>'
 
     def _id(self) -> str:
@@ -102,8 +104,14 @@ def _caption(text: str) -> str:
     return f"<figcaption>{escape(text)}</figcaption>"
 
 
+def _scrolled(name: str) -> str:
+    """What makes an element one that the keyboard scrolls and a screen reader names."""
+    return f'tabindex="0" role="group" aria-label="{escape(name)}"'
+
+
 def _numbers(table: Grid) -> str:
-    return f"<details><summary>The numbers</summary>{table_html(table)}</details>"
+    summary = f'<summary aria-label="The numbers: {escape(table.caption)}">The numbers</summary>'
+    return f"<details>{summary}{table_html(table)}</details>"
 
 
 def _facts(facts: Facts) -> str:
@@ -125,7 +133,7 @@ def table_html(table: Grid) -> str:
     caption = escape(table.caption)
     long = " long" if len(table.rows) > _LONG else ""
     return (
-        f'<div class="table{long}" tabindex="0" role="group" aria-label="{caption}"><table>'
+        f'<div class="table{long}" {_scrolled(table.caption)}><table>'
         f"<caption>{caption}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>{more}"
     )
 
@@ -160,7 +168,7 @@ def _cell(cell: Cell) -> str:
         case float():
             return number_text(cell)
         case _:
-            return escape(cell)
+            return escape(cell if len(cell) > _WORD else cell.replace(" ", "\N{NO-BREAK SPACE}"))
 
 
 def number_text(number: float) -> str:

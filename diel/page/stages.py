@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from diel.errors import DielError
-from diel.page.cores import task_cores
+from diel.page.cores import Cores, task_cores
 from diel.page.durations import lasting
 from diel.page.html import number_text
 from diel.page.panel import Bar, Cell, Grid, Part, Text
@@ -50,14 +50,14 @@ def parts(seen: Seen) -> Iterator[Part]:
         yield Text(f"{told}: {_count(seen):,} attempts are too many to read for a page.", "note")
 
 
-def _used(seen: Seen, stage: StageStatus, cores: dict[str, int]) -> list[Cell]:
+def _used(seen: Seen, stage: StageStatus, cores: dict[str, Cores]) -> list[Cell]:
     """The cores that its tasks kept busy of those they had, and the most memory beside what was asked."""
     usage, each = stage.usage, cores.get(stage.name)
     busy: Cell = ""
     if "cpu_seconds" in usage and usage.get("seconds"):
-        used = usage["cpu_seconds"] / usage["seconds"]
-        share = used / each if each else 0.0
-        busy = Bar([("running", share)], f"{used:.2g} of {each} ({share:.0%})" if each else f"{used:.2g}")
+        used, had = usage["cpu_seconds"] / usage["seconds"], each.mean if each else 0
+        share = used / had if had else 0.0
+        busy = Bar([("running", share)], f"{used:.2g} of {had:.3g} ({share:.0%})" if had else f"{used:.2g}")
     if "memory_bytes" not in usage:
         return [busy, ""]
     most, asked = usage["memory_bytes"], None
@@ -83,10 +83,11 @@ def _advised(seen: Seen) -> Iterator[list[Cell]]:
                 yield [name, "; ".join(found)]
 
 
-def _row(seen: Seen, stage: StageStatus, cores: dict[str, int]) -> list[Cell]:
+def _row(seen: Seen, stage: StageStatus, cores: dict[str, Cores]) -> list[Cell]:
     times = seen.timeline.stages.get(stage.name)
     rate = None if times is None or times.count < _FEW else times.rate
     late = None if times is None else times.quantile(0.95)
+    each = cores.get(stage.name)
     return [
         stage.name,
         stage.kind,
@@ -95,7 +96,7 @@ def _row(seen: Seen, stage: StageStatus, cores: dict[str, int]) -> list[Cell]:
         "" if rate is None else _rate(rate),
         "" if stage.mean_seconds is None else lasting(stage.mean_seconds),
         "" if late is None else lasting(late),
-        cores.get(stage.name),
+        None if each is None else each.most if each.least == each.most else f"{each.least} to {each.most}",
     ]
 
 

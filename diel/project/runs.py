@@ -140,6 +140,10 @@ def find_run(runs: Path, name: str = "last") -> RunPaths:
         if name == "last":
             raise UsageError(f"no runs in {runs}: start one with `diel run FILE`, or give --runs DIR")
         _refuse_half_made(runs, name)
+        if RunPaths(runs / name).journal.is_dir():
+            raise UsageError(
+                f"{runs / name} has lost its run.json, without which it is no run; is there a copy?"
+            )
         hint = did_you_mean(name, [paths.run_id for paths in all_runs(runs)]) or "`diel list` shows the runs"
         raise UsageError(f"no run '{name}' in {runs}; {hint}")
     return known[-1]

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from diel.errors import counted
+from diel.results.demand import asked_in, with_asked
 from diel.results.recorded import Recorded
 from diel.results.usage import ended
 from diel.spec import Resources, Stage, never_ends
@@ -15,6 +16,9 @@ from diel.values import format_duration, format_size
 
 if TYPE_CHECKING:
     from diel.journal.records import Done, Fail
+
+    Attempt = tuple[Done | Fail, Resources]
+    """How an attempt ended, and what it had asked for."""
 
 MOST = 20_000
 """The most tasks of a stage to look at."""
@@ -92,8 +96,8 @@ def advise(run: Recorded, stage: str) -> list[Advice]:
     spec = run.workflow.stages[stage]
     if never_ends(spec):
         return []
-    records = list(ended(run, stage, MOST))
-    found = (_advice(spec, key, records) for key in OUT_OF if ("resources", key) not in spec.demand)
+    attempts = list(_attempts(run, stage))
+    found = (_advice(spec, key, attempts) for key in OUT_OF if ("resources", key) not in spec.demand)
     return [one for one in found if one is not None]
 
 
@@ -103,34 +107,41 @@ def sizes_by(run: Recorded) -> dict[str, dict[str, int | float]]:
     return {name: given for name, given in advice.items() if given}
 
 
-def _advice(spec: Stage, key: str, records: Sequence[Done | Fail]) -> Advice | None:
-    wanted = spec.bare.resources
-    asked = getattr(wanted, key)
-    used = sorted(_used(spec, key, records))
-    short = [record for record in records if record["event"] == "fail" and record["class"] in OUT_OF[key]]
-    done = {record["index"] for record in records if record["event"] == "done"}
-    lost = [record for record in short if record["index"] not in done]
-    never = len({record["index"] for record in lost})
+def _attempts(run: Recorded, stage: str) -> Iterator[Attempt]:
+    wanted = run.workflow.stages[stage].bare.resources
+    own = {(index, number): asked for index, number, asked in asked_in(run, stage)}
+    for record in ended(run, stage, MOST):
+        asked = own.get((record["index"], record["attempt"]))
+        yield record, with_asked(wanted, asked) if asked else wanted
+
+
+def _advice(spec: Stage, key: str, attempts: Sequence[Attempt]) -> Advice | None:
+    asked = getattr(spec.bare.resources, key)
+    used = sorted(_used(key, attempts))
+    done = {record["index"] for record, _ in attempts if record["event"] == "done"}
+    short = [one for one in attempts if one[0]["event"] == "fail" and one[0]["class"] in OUT_OF[key]]
+    lost = [one for one in short if one[0]["index"] not in done]
+    never = len({record["index"] for record, _ in lost})
     if lost:
-        had = max([asked or 0, *used[-1:], *(_had(spec, key, record) for record in lost)])
+        had = max([asked or 0, *used[-1:], *(_had(key, *one) for one in lost)])
         used += [2 * had] * never if had else []
     if not used:
         return None
     place = math.ceil(SHARE * len(used)) - 1
-    value = _rounded(spec, key, used[place], len(used))
+    ranks = max(math.ceil(wanted.processes / _nodes(wanted)) for _, wanted in attempts)
+    value = _rounded(spec, key, used[place], len(used), ranks)
     quantile = "most" if place == len(used) - 1 else f"p{SHARE * 100:.0f}"
     bound = key == "memory" and used[place] in {
         usage["memory_bytes"] / _nodes(wanted)
-        for record in records
+        for record, wanted in attempts
         if (usage := record.get("usage", {})).get("memory_at_most")
     }
     return Advice(key, value, asked, used[place], quantile, len(used), used[-1], len(short), never, bound)
 
 
-def _used(spec: Stage, key: str, records: Sequence[Done | Fail]) -> Iterator[float]:
+def _used(key: str, attempts: Sequence[Attempt]) -> Iterator[float]:
     """What each task used that ended well, and was not merely answered."""
-    wanted = spec.bare.resources
-    for record in records:
+    for record, wanted in attempts:
         if record["event"] != "done" or record.get("surrogate", {}).get("used"):
             continue
         usage, seconds = record.get("usage"), record["seconds"]
@@ -144,11 +155,11 @@ def _used(spec: Stage, key: str, records: Sequence[Done | Fail]) -> Iterator[flo
             yield usage["cpu_seconds"] / seconds / wanted.processes
 
 
-def _had(spec: Stage, key: str, record: Done | Fail) -> float:
+def _had(key: str, record: Done | Fail, wanted: Resources) -> float:
     """What an attempt had when it ran out of it."""
     if key == "walltime":
         return record["seconds"]
-    return record.get("usage", {}).get("memory_bytes", 0) / _nodes(spec.bare.resources)
+    return record.get("usage", {}).get("memory_bytes", 0) / _nodes(wanted)
 
 
 def _nodes(wanted: Resources) -> int:
@@ -157,8 +168,8 @@ def _nodes(wanted: Resources) -> int:
     return max(1, wanted.nodes or spread)
 
 
-def _rounded(spec: Stage, key: str, used: float, tasks: int) -> int | float:
-    wanted = spec.bare.resources
+def _rounded(spec: Stage, key: str, used: float, tasks: int, ranks: int) -> int | float:
+    """`ranks` are those that a task has on a node, at most."""
     if key == "cores_per_rank":
         return max(1, math.ceil(used - SLACK))
     enough = used * MARGINS[key][tasks < FEW]
@@ -166,6 +177,6 @@ def _rounded(spec: Stage, key: str, used: float, tasks: int) -> int | float:
         step = 60.0 if enough < 3600 else 300.0
         return max(1, math.ceil(enough / step)) * step
     own = BESIDE if spec.module is None else 2 * BESIDE  # a function's worker counts as well
-    enough += own + EACH * math.ceil(wanted.processes / _nodes(wanted))
+    enough += own + EACH * ranks
     unit = 64 << 20 if enough < 1 << 30 else 256 << 20 if enough < 1 << 33 else 1 << 30
     return math.ceil(enough / unit) * unit

@@ -9,7 +9,7 @@ from typing import Any
 
 from diel.page.document import document
 from diel.page.html import panel_html
-from diel.page.panel import Bar, Facts, Grid, Log, Panel, Picture, Plot, Text
+from diel.page.panel import Bar, Facts, Grid, Log, Panel, Picture, Plot, Sketch, Text
 
 EVIL = '</script><script>alert("1")</script><!--'
 CHART = Plot(
@@ -69,3 +69,15 @@ def test_columns_of_numbers_are_aligned_and_bars_say_what_they_show() -> None:
     assert '<rect class="s-done" x="0.00" width="50.00"' in html
     assert "<span>5 of 10</span>" in html
     assert "<caption>numbers</caption>" in html
+
+
+def test_what_a_keyboard_scrolls_has_a_role_and_a_name_and_sizes_stay_in_a_line() -> None:
+    table = Grid("files", ("path", "size"), [["a long path of a file", "22.8 KiB"]])
+    sketch = Sketch("stages", "<svg></svg>", table)
+    html = panel_html(Panel("p", "P", [table, sketch, Log("its stderr", "boom")]), {})
+    stops = re.findall(r'<[^>]* tabindex="0"([^>]*)>', html)
+    names = ("files", "stages", "files", "its stderr")
+    assert stops == [f' role="group" aria-label="{name}"' for name in names]
+    assert '<summary aria-label="The numbers: files">' in html
+    assert "a long path of a file" in html
+    assert "22.8\N{NO-BREAK SPACE}KiB" in html

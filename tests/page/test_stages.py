@@ -6,21 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from diel.page import graph, head, stages
-from diel.page.panel import Bar, Grid, Text
+from diel.page import graph, head, occupancy, stages
+from diel.page.panel import Bar, Facts, Grid, Text
 from diel.page.seen import Seen
 from tests.handmade import Handmade
 
 TEXT = "stages:\n  a: {command: [x], resources: {ranks: 2, memory: 1GiB}}\n"
+SITE = '{"name": "s", "scheduler": "local", "pools": {"local": {"cores": 4}}}'
 USED = {"cpu_seconds": 3.0, "system_seconds": 0.5, "memory_bytes": 2**28, "read_bytes": 0, "written_bytes": 0}
 
 
 @pytest.fixture
 def run(tmp_path: Path) -> Handmade:
     made = Handmade(tmp_path, TEXT)
-    made.paths.site.write_text(
-        '{"name": "s", "scheduler": "local", "pools": {"local": {"cores": 4}}}', "utf-8"
-    )
+    made.paths.site.write_text(SITE, "utf-8")
     return made.stage("a", 2, module="m")
 
 
@@ -63,3 +62,22 @@ def test_tasks_that_were_skipped_are_not_called_done(tmp_path: Path) -> None:
         part.text for part in head.parts(Seen(run.end("succeeded").paths)) if isinstance(part, Text)
     )
     assert "All is done; 2 tasks skipped." in told
+
+
+def test_cores_that_an_expression_says_are_those_that_each_task_had(tmp_path: Path) -> None:
+    text = "axes: {n: {values: [1, 3]}}\nstages:\n  a: {over: [n], command: [x], resources: {ranks: '${{ n }}'}}\n"
+    run = Handmade(tmp_path, text)
+    run.paths.site.write_text(SITE, "utf-8")
+    run.stage("a", 2, module="m")
+    for index, ranks in enumerate((1, 3)):
+        used = {**USED, "cpu_seconds": 2.0 * ranks}
+        run.write("queued", stage="a", tasks=[index], bundle=index + 1, asked={"ranks": ranks})
+        run.work("done", "a", index, seconds=2.0, key="k", parts=["p", "i"], usage=used)
+    seen = Seen(run.end("succeeded").paths)
+    table = next(stages.parts(seen))
+    assert isinstance(table, Grid)
+    row = dict(zip(table.columns, table.rows[0], strict=True))
+    assert row["cores"] == "1 to 3"
+    assert row["cores in use"] == Bar([("running", 1.0)], "2 of 2 (100%)")
+    facts = dict(next(part for part in occupancy.parts(seen) if isinstance(part, Facts)).facts)
+    assert facts["core-hours of tasks"] == f"{(2 * 1 + 2 * 3) / 3600:.3g}"

@@ -161,3 +161,11 @@ def test_a_run_has_one_path_however_its_directory_is_called(tmp_path: Path) -> N
     assert made.root == (tmp_path / "runs/w-1").resolve()
     for runs in (tmp_path / "link/runs", tmp_path / "else/../runs", tmp_path / "runs"):
         assert find_run(runs, "w-1") == find_run(tmp_path, str(runs / "w-1")) == made
+
+
+def test_a_run_that_lost_its_run_file_is_told_from_one_that_never_was(tmp_path: Path) -> None:
+    begun(tmp_path, "w-1", 1.0).journal.mkdir()
+    RunPaths(tmp_path / "w-1").run_file.unlink()
+    (tmp_path / "w-1" / "journal" / "controller-0001.jsonl").write_text("{}\n")
+    with pytest.raises(UsageError, match="has lost its run.json"):
+        find_run(tmp_path, "w-1")

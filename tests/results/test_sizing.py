@@ -103,3 +103,10 @@ def test_ranks_share_nodes_and_cores(tmp_path: Path) -> None:
 def test_what_expressions_say_for_each_task_is_left_alone(tmp_path: Path) -> None:
     run = made(tmp_path, {}, asked='memory: "${{ n * 1GiB }}"'.replace("{", "{{").replace("}", "}}"))
     assert [one.key for one in advise(Recorded(run.paths), "train")] == ["walltime", "cores_per_rank"]
+
+
+def test_ranks_that_an_expression_says_share_what_a_task_used(tmp_path: Path) -> None:
+    used = {"cpu_seconds": 8.0, "seconds": 2.0}
+    run = made(tmp_path, used, used, asked='ranks: "${{ 4 }}"')
+    run.write("queued", stage="train", tasks=[0, 1], bundle=1, asked={"ranks": 4})
+    assert sizes_by(Recorded(run.paths))["train"]["cores_per_rank"] == 1

@@ -36,7 +36,8 @@ def parts(seen: Seen) -> Iterator[Part]:
         if charts:
             yield Alternatives(f"{stage} reported", charts[:METRICS]) if len(charts) > 1 else charts[0][1]
             if total > len(wanted):
-                yield Text(f"{stage}: drawn are {len(found)} of {total:,} tasks, evenly chosen.", "note")
+                looked = f"{stage}: of {total:,} tasks {len(wanted)} were looked at, evenly chosen"
+                yield Text(f"{looked}; {len(found)} have reported.", "note")
 
 
 def _only_counts(curve: Mapping[int, tuple[float, float | None]]) -> bool:

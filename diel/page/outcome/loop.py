@@ -83,7 +83,7 @@ def _chart(axis: AxisStatus, name: str, bound: float | None, rows: list[dict[str
     if limits:
         up = {"y": y.axis()}
         rule = {"type": "rule", "strokeDash": [5, 4], "color": SERIES[5]}
-        label = {"type": "text", "align": "left", "x": 6, "dy": -6, "color": SERIES[5]}
+        label = {"type": "text", "align": "left", "x": 6, "dy": -6}
         layers.append({"data": {"values": limits}, "mark": rule, "encoding": up})
         layers.append(
             {"data": {"values": limits}, "mark": label, "encoding": {**up, "text": {"field": "name"}}}

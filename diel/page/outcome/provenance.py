@@ -46,7 +46,7 @@ def _stage(seen: Seen, name: str) -> list[Cell]:
     command = stage.command if isinstance(stage.command, str) else shlex.join(map(str, stage.command or ()))
     program = stage.module or " ".join(command.split())
     digests = ", ".join(f"{part} {digest[:8]}" for part, digest in parts.items())
-    return [name, program[:160], digests]
+    return [name, program if len(program) <= 160 else f"{program[:159]}…", digests]
 
 
 ENTRY = Entry("provenance", "Provenance", parts)

@@ -34,6 +34,7 @@ def test_each_round_is_drawn_with_the_bound_whether_or_not_it_is_over(
         (2, 0.05 if over else 0.2, "yes" if over else "no"),
     ]
     assert chart.spec["layer"][2]["data"] == {"values": [{"y": 0.1, "name": "check.error < 0.1"}]}
+    assert "color" not in chart.spec["layer"][3]["mark"]  # the page's ink, light or dark
 
 
 def test_a_loop_that_has_not_begun_is_told_and_not_drawn(tmp_path: Path) -> None:
