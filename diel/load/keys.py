@@ -180,7 +180,7 @@ _VALUES: dict[str, str] = {
     "qmc": "sobol halton quasi_random",
     "grid": "grid_search gridsearch",
     "random": "random_search",
-    "hyperband": "asha sha successive_halving",
+    "asha": "sha successive_halving",
     "median": "median_stopping",
     "none": "off no",
     "podman": "docker",

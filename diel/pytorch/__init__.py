@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from diel.pytorch.progress import HISTORY, Best, Progress
 from diel.pytorch.settings import Settings, find_device, reproducible, seeded
-from diel.pytorch.training import Loss, Rows, Trained, outputs, r2, split, train
+from diel.pytorch.training import Loss, Rows, Trained, classes, outputs, r2, split, train
 
 __all__ = [
     "HISTORY",
@@ -17,6 +17,7 @@ __all__ = [
     "Rows",
     "Settings",
     "Trained",
+    "classes",
     "find_device",
     "outputs",
     "r2",

@@ -7,8 +7,11 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from diel.context import Context
 from diel.pytorch.progress import HISTORY, Best, Progress, Saver
@@ -39,6 +42,18 @@ def split(rows: int, held_out: float, seed: int) -> tuple[torch.Tensor, torch.Te
     order = torch.randperm(rows, generator=torch.Generator().manual_seed(seed))
     count = min(max(1, round(held_out * rows)), rows - 1)
     return order[count:].sort().values, order[:count].sort().values
+
+
+def classes(targets: NDArray[Any], rows: int) -> torch.Tensor:
+    """The class of each row, counted from 0. Raises ValueError where they are anything else."""
+    whole = targets.astype(np.int64) if np.issubdtype(targets.dtype, np.number) else None
+    if whole is None or whole.shape != (rows,) or (whole != targets).any() or whole.min(initial=0) < 0:
+        span = "" if whole is None or not whole.size else f" from {targets.min():g} to {targets.max():g}"
+        raise ValueError(
+            f"targets: expected a class for each of {rows} rows, whole numbers from 0 on; "
+            f"found {targets.dtype} of shape {targets.shape}{span}"
+        )
+    return torch.from_numpy(whole)
 
 
 def r2(observed: torch.Tensor, predicted: torch.Tensor) -> float:

@@ -566,8 +566,10 @@ def _gradient(
     import torch  # here and in `step`, so that the sums start without it
     from torch.nn.utils import parameters_to_vector
 
+    from diel import pytorch
+
     inputs = torch.from_numpy(np.array(data, dtype=np.float32).reshape(len(data), -1))
-    labels = torch.from_numpy(np.array(targets, dtype=np.int64))
+    labels = pytorch.classes(targets, len(data))
     features, layers = inputs.shape[1], list[torch.nn.Module]()
     for units in hidden:
         layers += [torch.nn.Linear(features, units), torch.nn.Tanh()]

@@ -66,17 +66,14 @@ def architecture(
     Reports `epoch` and `accuracy`. Raises ValueError where arrays or widths do not fit.
     """
     chosen = (widths or [])[:layers]
-    if data.ndim != 3 or len(data) != len(targets):
-        raise ValueError(f"expected images and a class for each, found {data.shape} and {targets.shape}")
+    if data.ndim != 3:
+        raise ValueError(f"data: expected images, found shape {data.shape}")
     if len(chosen) < layers:
         raise ValueError(f"widths: expected {layers}, found {len(chosen)}")
     if min(data.shape[1:]) >> convolutions == 0:
         raise ValueError(f"convolutions: {convolutions} halve images of {data.shape[1:]} to nothing")
     scaled = (np.asarray(data, np.float32) - data.mean()) / (data.std() or 1)
-    inputs, labels = (
-        torch.from_numpy(scaled)[:, None].float(),
-        torch.from_numpy(np.asarray(targets, np.int64)),
-    )
+    inputs, labels = torch.from_numpy(scaled)[:, None].float(), pytorch.classes(targets, len(data))
     train, held = pytorch.split(len(labels), held_out, 0)
     with pytorch.reproducible(), pytorch.seeded(seed):
         sides = (data.shape[1], data.shape[2])

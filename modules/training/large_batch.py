@@ -177,13 +177,11 @@ def _network(features: int, hidden: Sequence[int], classes: int) -> torch.nn.Mod
 
 
 def _rows(data: NDArray[Any], targets: NDArray[Any]) -> tuple[torch.Tensor, torch.Tensor]:
-    if len(data) != len(targets):
-        raise ValueError(f"expected a class for each of {len(data)} rows, found {len(targets)}")
     flat = np.asarray(data, dtype=np.float32).reshape(len(data), -1)
     if not np.isfinite(flat).all():
         raise ValueError("the rows hold a value that is not finite")
     scaled = (flat - flat.mean()) / (flat.std() or 1)
-    return torch.from_numpy(scaled), torch.from_numpy(np.asarray(targets, dtype=np.int64))
+    return torch.from_numpy(scaled), pytorch.classes(targets, len(data))
 
 
 class Compared(TypedDict):

@@ -130,12 +130,16 @@ def parallel(
     with the same weights. Raises ValueError where the mesh does not fit the ranks, the network or the batch,
     and where the loss is not finite.
     """
+    if (test is None) != (test_targets is None):
+        raise ValueError("test and test_targets belong together")
     shape = spread.Mesh.of(mesh, 1 if comm is None else comm.Get_size())
     many = microbatches or 2 * shape.pipeline
     ways = spread.Ways(sharded, schedule, many, activations == "recompute", precision)
     on = pytorch.find_device(device, "bf16" if precision == "bf16" else "fp32")
     with pytorch.reproducible(), spread.joined(comm, shape, on) as world:
         source = spread.Samples.of(data, targets, standardise, outputs)
+        if test is not None and np.load(test, mmap_mode="r").shape[1:] != source.shape:
+            raise ValueError(f"test: expected rows of shape {source.shape}, as data has")
         with pytorch.seeded(seed):
             network = spread.build(model, source.shape, source.outputs, settings or {})
         placed = spread.Placed(network, source.loss, ways, world)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -192,3 +193,10 @@ def test_a_split_holds_each_row_once() -> None:
     assert sorted([*train_rows.tolist(), *held.tolist()]) == list(range(10))
     assert [len(part) for part in pytorch.split(2, 0.99, seed=0)] == [1, 1]
     assert [len(part) for part in pytorch.split(50, 0.001, seed=0)] == [49, 1]
+
+
+def test_classes_are_whole_numbers_from_0_or_refused() -> None:
+    assert pytorch.classes(np.array([2.0, 0.0]), 2).tolist() == [2, 0]
+    for wrong in ([0.5, 1], [-1, 0], [0, 1, 2], [[0, 1]], ["a", "b"]):
+        with pytest.raises(ValueError, match="a class for each of 2 rows, whole numbers from 0 on; found"):
+            pytorch.classes(np.array(wrong), 2)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from diel.pytorch.parallel.world import Ranks
 
 Order = Callable[[int], Sequence[Any]]
 """This rank's items of an epoch: every n-th of the order that is the same for any number n of ranks."""
+Read = Callable[[Sequence[Any]], tuple[NDArray[Any], NDArray[Any]]]
 
 
 @dataclass(frozen=True)
@@ -27,8 +30,14 @@ class Standardised:
 
     @classmethod
     def of(cls, inputs: NDArray[Any]) -> Standardised:
-        """Of all numbers of an array; whole numbers that are no measurements should not be scaled."""
-        return cls(float(np.mean(inputs)), float(np.std(inputs)) or 1.0)
+        """Of all numbers of an array; whole numbers that are no measurements should not be scaled.
+
+        Raises ValueError where one is not finite.
+        """
+        mean, deviation = float(np.mean(inputs)), float(np.std(inputs))
+        if not math.isfinite(mean + deviation):
+            raise ValueError("data holds a number that is not finite")
+        return cls(mean, deviation or 1.0)
 
     def __call__(self, inputs: NDArray[Any]) -> NDArray[Any]:
         """The inputs, scaled; whole numbers stay whole where there is nothing to scale."""
@@ -38,13 +47,12 @@ class Standardised:
         return done
 
 
-def shuffled(items: int, seed: int, world: Ranks) -> Order:
-    """The numbers of rows in a new order each epoch, this rank's share of them."""
+def shuffled(items: Sequence[Any], seed: int, world: Ranks) -> Order:
+    """Rows or files in a new order each epoch, this rank's share of them."""
 
-    def order(epoch: int) -> Sequence[int]:
-        found = np.random.default_rng([seed, epoch]).permutation(items)
-        mine: list[int] = found[world.place.data :: world.mesh.data].tolist()
-        return mine
+    def order(epoch: int) -> Sequence[Any]:
+        found = np.random.default_rng([seed, epoch]).permutation(len(items))
+        return [items[place] for place in found[world.place.data :: world.mesh.data].tolist()]
 
     return order
 
@@ -59,8 +67,8 @@ def sharded(name: str, context: Context, world: Ranks) -> Order:
 class Samples:
     """Samples in files, and what a network for them looks like."""
 
-    items: int
-    """That are put in order: rows of an array, or files of several rows."""
+    items: Sequence[Any]
+    """That are put in order: numbers of rows, or files of several rows."""
     rows: int
     """Of an item."""
     shape: tuple[int, ...]
@@ -70,7 +78,7 @@ class Samples:
     classes: bool
     """Whether the targets are whole numbers, which name classes."""
     scale: Standardised
-    read: Callable[[Sequence[Any]], tuple[NDArray[Any], NDArray[Any]]]
+    read: Read
     """Inputs and targets of some items."""
 
     @classmethod
@@ -84,8 +92,9 @@ class Samples:
                 raise ValueError("data: expected one .npy beside `targets`, or .npz files that hold both")
             inputs, wanted = read_file(data[0])
             scale = Standardised()
-            items, rows = len(data), len(inputs)
-            read: Callable[[Sequence[Any]], tuple[NDArray[Any], NDArray[Any]]] = read_files
+            items: Sequence[Any] = data
+            rows = len(inputs)
+            read: Read = partial(read_files, rows=rows)
         else:
             if targets is None:
                 raise ValueError("targets: expected an .npy with as many rows as data")
@@ -93,29 +102,43 @@ class Samples:
             if len(inputs) != len(wanted):
                 raise ValueError(f"data has {len(inputs)} rows, and targets {len(wanted)}")
             scale = Standardised.of(inputs) if standardise else Standardised()
-            items, rows, read = len(inputs), 1, _rows_of(inputs, wanted, scale)
+            items, rows, read = range(len(inputs)), 1, _rows_of(inputs, wanted, scale)
+        if inputs.ndim < 2:
+            raise ValueError(f"data: expected shape (rows, ...), found {inputs.shape}")
         classes = bool(np.issubdtype(wanted.dtype, np.integer))
-        shape = tuple(inputs.shape[1:]) or (1,)
+        shape = tuple(inputs.shape[1:])
         says = outputs or (int(wanted.max()) + 1 if classes else 1 if wanted.ndim == 1 else wanted.shape[1])
         return cls(items, rows, shape, says, classes, scale, read)
 
+    def rows_of(self, items: Sequence[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Inputs and targets of some items. Raises ValueError for a class that the network does not know."""
+        inputs, wanted = self.read(items)
+        if self.classes and not 0 <= wanted.min() <= wanted.max() < self.outputs:
+            there = f"{wanted.min()} to {wanted.max()}"
+            raise ValueError(f"targets: expected classes from 0 to {self.outputs - 1}, found {there}")
+        return inputs, wanted
+
     def loss(self, said: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
-        """Cross-entropy in nats for classes; else the mean squared error. Computed in full precision."""
+        """Cross-entropy in nats for classes; else the mean squared error. Computed in full precision.
+
+        Raises ValueError where the network says something of another shape than the targets have.
+        """
+        sites = said.shape[:1] + said.shape[2:]
+        if sites != wanted.shape if self.classes else said.numel() != wanted.numel():
+            raise ValueError(f"the network says {tuple(said.shape)}, and targets are {tuple(wanted.shape)}")
         if self.classes:
             return torch.nn.functional.cross_entropy(said, wanted)
         return torch.nn.functional.mse_loss(said, wanted.view_as(said))
 
 
-def _rows_of(
-    inputs: NDArray[Any], targets: NDArray[Any], scale: Standardised
-) -> Callable[[Sequence[Any]], tuple[NDArray[Any], NDArray[Any]]]:
+def _rows_of(inputs: NDArray[Any], targets: NDArray[Any], scale: Standardised) -> Read:
     return lambda rows: (scale(inputs[rows]), targets[rows])
 
 
-def read_files(files: Sequence[Path]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """All rows of some files, each with as many. Raises ValueError."""
+def read_files(files: Sequence[Path], rows: int) -> tuple[NDArray[Any], NDArray[Any]]:
+    """All rows of some files, each with so many. Raises ValueError."""
     parts = [read_file(file) for file in files]
-    if len({len(inputs) for inputs, _ in parts}) != 1:
+    if {len(inputs) for inputs, _ in parts} != {rows}:
         raise ValueError("data: the files differ in their numbers of rows, so that no step is like another")
     return np.concatenate([one for one, _ in parts]), np.concatenate([one for _, one in parts])
 
@@ -125,7 +148,7 @@ def read_file(path: Path) -> tuple[NDArray[Any], NDArray[Any]]:
     try:
         with np.load(path) as arrays:
             return arrays["inputs"], arrays["targets"]
-    except (OSError, KeyError, ValueError) as error:
+    except (OSError, KeyError, TypeError, ValueError) as error:
         raise ValueError(f"data: expected .npz files with `inputs` and `targets`; {path}: {error}") from error
 
 
@@ -135,9 +158,10 @@ class Feed:
     def __init__(self, source: Samples, batch: int, order: Order, world: Ranks, dtype: torch.dtype) -> None:
         """batch: items of a step on this rank; what is left of an epoch is not read in it. Raises
         ValueError."""
-        self._each = source.items // (batch * world.mesh.data)
+        self._each = len(source.items) // (batch * world.mesh.data)
         if not self._each:
-            raise ValueError(f"batch: {batch * world.mesh.data} are more than the {source.items} there are")
+            there = len(source.items)
+            raise ValueError(f"batch: {batch * world.mesh.data} are more than the {there} there are")
         self._source, self._batch, self._order, self._dtype = source, batch, order, dtype
         self._device = world.device
         self._epoch: tuple[int, Sequence[Any]] = (-1, ())
@@ -147,7 +171,8 @@ class Feed:
         epoch, place = divmod(step, self._each)
         if self._epoch[0] != epoch:
             self._epoch = (epoch, self._order(epoch))
-        inputs, targets = self._source.read(self._epoch[1][place * self._batch : (place + 1) * self._batch])
+        chosen = self._epoch[1][place * self._batch : (place + 1) * self._batch]
+        inputs, targets = self._source.rows_of(chosen)
         return tensor(inputs, self._dtype).to(self._device), tensor(targets, self._dtype).to(self._device)
 
 

@@ -34,6 +34,9 @@ def build(model: str, inputs: tuple[int, ...], outputs: int, settings: Mapping[s
         maker: Callable[..., nn.Module] = _find(model)
         arguments = dict(settings)
     elif model in NETWORKS:
+        wrong = {name: n for name, n in settings.items() if type(n) is not int or n < (name != "depth")}
+        if wrong:
+            raise ValueError(f"model {model}: expected whole numbers from 1 on, found {wrong}")
         maker = _MAKERS[model]
         arguments = {"inputs": inputs, "outputs": outputs, **settings}
     else:
@@ -136,7 +139,11 @@ class Embed(nn.Module):
         self.places = nn.Parameter(torch.randn(places, width) * 0.02)
 
     def forward(self, x: Tensor) -> Tensor:
-        said: Tensor = self.of(x.long() if isinstance(self.of, nn.Embedding) else x)
+        if isinstance(self.of, nn.Embedding) and x.is_floating_point():
+            raise ValueError(
+                "vocabulary: expected whole numbers, which `standardise: false` leaves as they are"
+            )
+        said: Tensor = self.of(x)
         return said + self.places
 
 

@@ -85,6 +85,42 @@ def test_files_and_settings_that_do_not_fit_are_told(context: diel.Context, tmp_
         parallel("lstm", **given, batch=4)
     with pytest.raises(ValueError, match="no checkpoint in"):
         parallel("mlp", **given, batch=4, start=tmp_path)
+    with pytest.raises(ValueError, match="whole numbers from 1 on, found {'width': 0}"):
+        parallel("mlp", **given, batch=4, settings={"width": 0})
+    with pytest.raises(ValueError, match="test and test_targets belong together"):
+        parallel("mlp", **given, batch=4, test=tmp_path / "x.npy")
+    with pytest.raises(ValueError, match="classes from 0 to 0, found 0 to 1"):
+        parallel("mlp", **given, batch=8, outputs=1)
+    np.save(tmp_path / "x.npy", np.full((8, 4, 4), np.nan))
+    with pytest.raises(ValueError, match="not finite"):
+        parallel("mlp", **given, batch=4)
+    np.save(tmp_path / "x.npy", np.arange(128).reshape(8, 4, 4))
+    with pytest.raises(ValueError, match=r"the network says \(4, 2, 4, 4\), and targets are \(4,\)"):
+        parallel("unet", **given, batch=4)
+
+
+def test_words_of_a_vocabulary_are_not_scaled(context: diel.Context, tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.arange(32).reshape(8, 4) % 5)
+    np.save(tmp_path / "y.npy", np.arange(8) % 2)
+    given: dict[str, Any] = {
+        "targets": tmp_path / "y.npy",
+        "steps": 2,
+        "batch": 4,
+        "settings": {"vocabulary": 5},
+    }
+    with pytest.raises(ValueError, match="standardise: false"):
+        parallel("transformer", tmp_path / "x.npy", context, **given)
+    assert parallel("transformer", tmp_path / "x.npy", context, **given, standardise=False)["steps"] == 2
+
+
+def test_files_are_read_without_shards_too(context: diel.Context, tmp_path: Path) -> None:
+    rng, files = np.random.default_rng(0), [tmp_path / f"{number}.npz" for number in range(3)]
+    for file in files:
+        np.savez(file, inputs=rng.normal(size=(4, 3)), targets=np.arange(4) % 2)
+    assert parallel("mlp", files, context, steps=3, batch=1)["steps"] == 3
+    np.savez(files[1], inputs=rng.normal(size=(5, 3)), targets=np.arange(5) % 2)
+    with pytest.raises(ValueError, match="differ in their numbers of rows"):
+        parallel("mlp", files, context, steps=3, batch=1)
 
 
 def test_a_class_of_a_file_is_trained_and_its_weights_have_their_names(
