@@ -54,7 +54,8 @@ def _refusal(run: Recorded, axis: Searched, trials: int) -> str:
     if courses and all(course.over and course.reason != "trials" for course in courses):
         why = next(course.reason for course in courses)
         ends = {"until": "its `until` held", "timeout": "its time was over", "core_hours": "they were spent"}
-        return f"'{label}' has ended for another reason than its trials: {ends.get(why, why)}"
+        hint = "run the workflow again with more `trials`, and what is done comes from the cache"
+        return f"'{label}' has ended for another reason than its trials: {ends.get(why, why)}; {hint}"
     for name in sorted(_after(run, {label})):
         decides = [one for one in stages[name].over if axes[one].adaptive]
         makes = [one for one, made in axes.items() if made.maker == name]

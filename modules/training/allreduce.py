@@ -10,10 +10,11 @@ Int. J. High Perform. Comput. Appl. 19, 49 (2005), section 4.5)
 
     T(p) = 2 α log₂ p + 2 (n/β) (p−1)/p + (n/γ) (p−1)/p
 
-with the latency α, the bandwidth β and the speed γ of adding up. No machine has one α and one β for all
-sizes: short messages travel otherwise than long ones, and long ones leave the caches. So they hold for a
-range of message sizes, as many ranges as the fitted measurements ask for (P.-N. Clauss and others, IPDPS
-2011, fit SimGrid's MPI so).
+with the latency α, the bandwidth β and the speed γ of adding up. Ranks beyond a power of two hand all they
+have to another one first, and take the sum from there: 2 α + 2 n/β + n/γ more, with the p of that power. No
+machine has one α and one β for all sizes: short messages travel otherwise than long ones, and long ones leave
+the caches. So they hold for a range of message sizes, as many ranges as the fitted measurements ask for
+(P.-N. Clauss and others, IPDPS 2011, fit SimGrid's MPI so).
 """
 
 from __future__ import annotations
@@ -119,6 +120,8 @@ class Terms(NamedTuple):
     """Bytes, each of which costs 1/β."""
     added: float
     """Bytes, each of which costs 1/γ."""
+    at_once: int
+    """Ranks that work at the same time."""
 
     @property
     def message(self) -> float:
@@ -128,14 +131,16 @@ class Terms(NamedTuple):
 
 def terms(algorithm: Algorithm, size: float, ranks: int) -> Terms:
     """Those of the sum of `size` bytes over more than one rank; the library's as of halving and doubling."""
-    part = size * (ranks - 1) / ranks
     if algorithm == "ring":
-        return Terms(2 * (ranks - 1), 2 * part, part)
+        part = size * (ranks - 1) / ranks
+        return Terms(2 * (ranks - 1), 2 * part, part, ranks)
+    whole = ranks.bit_length() - 1
+    most = 1 << whole
+    beyond = ranks != most
     if algorithm == "doubling":
-        whole = ranks.bit_length() - 1
-        beyond = ranks != 1 << whole
-        return Terms(whole + 2 * beyond, (whole + 2 * beyond) * size, (whole + beyond) * size)
-    return Terms(2 * math.log2(ranks), 2 * part, part)
+        return Terms(whole + 2 * beyond, (whole + 2 * beyond) * size, (whole + beyond) * size, most)
+    part = size * (most - 1) / most
+    return Terms(2 * whole + 2 * beyond, 2 * part + 2 * beyond * size, part + beyond * size, most)
 
 
 class Piece(TypedDict):
@@ -166,7 +171,7 @@ def seconds_of(cost: Mapping[str, Any], algorithm: Algorithm, size: float, ranks
         return 0.0
     one = terms(algorithm, size, ranks)
     line, adding = _piece(cost["sums"][algorithm], one.message), _piece(cost["adding"], one.message)
-    turns = max(1.0, here / cost["cores"])
+    turns = max(1.0, min(here, one.at_once) / cost["cores"])
     found: float = one.steps * line["fixed"] + turns * (
         one.sent * line["per_byte"] + one.added * adding["per_byte"]
     )
@@ -307,13 +312,15 @@ def fit_cost(found: Mapping[Measured, float], sizes: Sequence[int], ranks: int, 
 
     `cores` are those that the ranks of a node share.
     """
-    turns = max(1.0, ranks / cores)
-    alone = [Point(size, 1, size * turns, 0.0, found["adding", ranks, size]) for size in sizes]
+    alone = [
+        Point(size, 1, size * max(1.0, ranks / cores), 0.0, found["adding", ranks, size]) for size in sizes
+    ]
     cost: Cost = {"sums": {}, "adding": fit(alone), "cores": cores}
     for name in SUMS:
         points = []
         for size in sizes:
             one = terms(name, size, ranks)
+            turns = max(1.0, min(ranks, one.at_once) / cores)
             known = turns * one.added * _piece(cost["adding"], one.message)["per_byte"]
             points.append(Point(one.message, one.steps, one.sent * turns, known, found[name, ranks, size]))
         cost["sums"][name] = fit(points)
@@ -397,7 +404,7 @@ def allreduce(
     if comm.Get_rank() == 0:
         with table.open("w", newline="", encoding="utf-8") as file:
             csv.writer(file).writerows([heads, *rows])
-        sys.stdout.write("\n".join([*_said(cost), *_beside(rows), *_judged(rows, cores)]) + "\n")
+        sys.stdout.write("\n".join([*_said(cost), *_beside(rows), *_judged(rows, cores, here)]) + "\n")
     return {
         "cost": cost,
         "table": table,
@@ -439,11 +446,11 @@ def _beside(rows: Sequence[Row]) -> Iterator[str]:
             yield f"{line} {said / took - 1:+7.0%}"
 
 
-def _judged(rows: Sequence[Row], cores: int) -> Iterator[str]:
+def _judged(rows: Sequence[Row], cores: int, here: int) -> Iterator[str]:
     for name, ranks in dict.fromkeys((row[0], row[1]) for row in rows):
         errors = [row[5] / row[4] - 1 for row in rows if row[:2] == (name, ranks) and not row[3]]
         close = sum(abs(error) <= CLOSE for error in errors)
-        turns = f"; on {cores} cores they take turns" if ranks > cores else ""
+        turns = f"; on {cores} cores they take turns" if min(ranks, here) > cores else ""
         yield (
             f"{name} on {ranks} ranks: {close} of {len(errors)} predictions within {CLOSE:.0%}, "
             f"median error {median(map(abs, errors)):.0%}, largest {max(errors, key=abs):+.0%}{turns}"

@@ -95,6 +95,16 @@ def test_the_library_is_predicted_by_the_law_of_halving_and_doubling() -> None:
     assert predict(cost, size, [1])["seconds"] == [0.0]
 
 
+def test_ranks_beyond_a_power_of_two_cost_two_messages_of_all_more() -> None:
+    size = 10**6
+    cost: Any = COST
+    for algorithm in ("library", "doubling"):
+        four, six = predict(cost, size, [4, 6], algorithm=algorithm)["seconds"]
+        assert six == pytest.approx(four + 2 * ALPHA + 2 * size / BETA + size / GAMMA)
+    # while they wait the others have the cores
+    assert predict(cost, size, [3], 3)["seconds"] == predict(cost, size, [3])["seconds"]
+
+
 def test_ranks_that_share_cores_take_turns_with_each_byte() -> None:
     cost: Any = COST
     (apart,), (shared,) = (predict(cost, 10**9, [4], n)["seconds"] for n in (1, 4))
