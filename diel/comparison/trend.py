@@ -54,11 +54,14 @@ class Measure(NamedTuple):
         return [value for value in self.values if value is not None]
 
     @property
+    def usual(self) -> float | None:
+        """The median of those before the last value; None without any."""
+        return median(self.known[:-1]) if len(self.known) > 1 else None
+
+    @property
     def change(self) -> float | None:
-        """The last value over the median of those before it, less one; None without any, or of zero."""
-        *before, last = self.known or [0.0]
-        usual = median(before) if before else 0.0
-        return (last - usual) / abs(usual) if usual else None
+        """The last value over the usual one, less one; None without that, or of zero."""
+        return (self.known[-1] - self.usual) / abs(self.usual) if self.usual else None
 
     @property
     def is_beyond(self) -> bool:

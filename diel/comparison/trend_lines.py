@@ -49,12 +49,12 @@ def trend_lines(trend: Trend) -> Iterator[str]:
 
 
 def _row(one: Measure) -> list[str]:
-    *before, last = one.known
-    middle = sorted(before or [last])[len(before or [last]) // 2]
-    change = "" if one.change is None or not before else f"{one.change:+.1%}"
+    last = one.known[-1]
+    usual = last if one.usual is None else one.usual
+    change = "" if one.change is None else f"{one.change:+.1%}"
     said = sparkline(one.values[-SHOWN:])
     said += paint("  beyond the scatter", fg="red", bold=True) if one.is_beyond else ""
-    return [f"  {printable(one.name)}", shown(middle), shown(last), change, said]
+    return [f"  {printable(one.name)}", shown(usual), shown(last), change, said]
 
 
 def trend_table(trend: Trend) -> Listing:

@@ -41,11 +41,11 @@ def stage_colour(stages: Sequence[str], shown: Sequence[str] | None = None) -> d
 
 
 def _shade(place: int) -> str:
-    """A colour of the series; once these are used up, the same ones lighter, then darker."""
+    """A colour of the series; once these are used up, the same ones lighter, then greyer."""
     turn, place = divmod(place, len(SERIES))
     if not turn % 3:
         return SERIES[place]
-    other = 255 if turn % 3 == 1 else 0
+    other = 255 if turn % 3 == 1 else 96  # darker ones would be lost on a dark ground
     parts = (int(SERIES[place][at : at + 2], 16) for at in (1, 3, 5))
     return "#" + "".join(f"{(part + other) // 2:02x}" for part in parts)
 

@@ -44,8 +44,9 @@ def _figures(seen: Seen) -> Iterator[tuple[str, str]]:
         if count := status.count(state):
             yield state.label, f"{count:,}"
     try:
-        hours = sum(one.nodes * (one.ended - one.began) for one in cores.held(seen)) / 3600
-        yield "node-hours", f"{hours:.3g}" if hours >= 0.001 else "less than 0.001"
+        hours = [one.nodes * (one.ended - one.began) / 3600 for one in cores.held(seen)]
+        if hours:
+            yield "node-hours", f"{sum(hours):.3g}" if sum(hours) >= 0.001 else "less than 0.001"
     except DielError:
         pass  # the panel of cores says why
     for name, answers in asked_first(status).items():

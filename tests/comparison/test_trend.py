@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from diel.comparison.trend import Measure, read_trend
-from diel.comparison.trend_lines import sparkline, trend_table
+from diel.comparison.trend_lines import sparkline, trend_lines, trend_table
 from diel.errors import UsageError
 from tests.comparison.test_comparison import sweep
 from tests.handmade import Handmade
@@ -44,6 +44,13 @@ def test_a_last_value_beyond_the_scatter_of_those_before_is_told() -> None:
     assert Measure("t", (2.0, 2.0, None, 2.0, 2.0, 2.0, 2.1)).is_beyond
     assert not Measure("t", (2.0,) * 9).is_beyond
     assert Measure("t", (None,)).change is None
+
+
+def test_the_change_is_from_the_median_that_is_shown(tmp_path: Path) -> None:
+    for number, factor in enumerate((1.0, 2.0, 3.0), 1):
+        sweep(tmp_path, f"w-{number}", range(1, 2), factor).end("succeeded")
+    line = next(one for one in trend_lines(read_trend(tmp_path / "runs", "w")) if "sim.e" in one)
+    assert line.split()[2:5] == ["1.5", "3", "+100.0%"]
 
 
 def test_what_the_cache_gave_counts_where_it_was_computed(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from diel.errors import counted
 from diel.page.chosen import good_of
 from diel.page.outcome.plot import FEW, HEIGHT, Column, Row, chart, rounded, table_of, tips
 from diel.page.outcome.sample import DrawnStage, sample_of
@@ -29,6 +30,9 @@ OUTPUTS = 40
 def parts(seen: Seen) -> Iterator[Part]:
     run = seen.run
     rows = [row for stage, (records, _) in seen.records.items() for row in _outputs(run, stage, records)]
+    for stage, (records, rule) in seen.records.items():
+        if not rule and (lost := run.damaged(stage, len(records))):
+            yield Text(f"{stage}: {counted(lost, 'result')} damaged in the journal, and not shown.", "bad")
     if not rows:
         return
     heads = ("output", "axes", "results", "first")
