@@ -27,6 +27,7 @@ if not __package__:  # `python tests/benchmarks`: the checkout is not on the pat
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
 from tests.benchmarks.artifacts import artifacts
+from tests.benchmarks.links import links
 from tests.benchmarks.pages import page_of_a_million
 from tests.benchmarks.pruning import pruning
 from tests.benchmarks.screening import screening
@@ -484,6 +485,7 @@ BENCHMARKS: dict[str, Callable[[int], None]] = {
     "large": large,
     "search": search,
     "pruning": pruning,
+    "links": links,
     "cluster": cluster,
     "artifacts": lambda runs: artifacts(runs, show),
     "screening": lambda runs: screening(runs, show),
