@@ -14,6 +14,7 @@ from diel.page.panel import Facts, Part, Text
 from diel.page.seen import Seen
 from diel.project.run_file import RunFile
 from diel.states import RunState, TaskState
+from diel.status.energy import energy_text
 from diel.status.sections import asked_first
 from diel.values import clock
 
@@ -139,6 +140,7 @@ def _asked(seen: Seen, file: RunFile) -> Iterator[tuple[str, str]]:
         yield "ended", clock(status.ended)
     yield "site", file.site
     yield "versions", f"diel {file.diel}, Python {file.python}"
+    yield "energy", energy_text(status.energy)
     if not seen.public:
         yield "host and user", f"{file.host}, {file.user}"
         yield "directory", str(seen.paths.root)

@@ -1,4 +1,4 @@
-"""The head of a page: how long a run still takes."""
+"""The head of a page: how long a run still takes, and what its machines needed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from diel.page.head import left_text
+from diel.page.head import left_text, parts
+from diel.page.panel import Facts
 from diel.page.seen import Seen
 from tests.handmade import Handmade
 
@@ -72,3 +73,14 @@ def test_where_times_hardly_scatter_the_time_left_is_one_number(tmp_path: Path) 
     made.clock = time.time()
     told = left_text(Seen(made.work("start", "a", 90).paths))
     assert re.match(r"Time left: about \S+, by the times so far, with 1 task at a time\.", str(told))
+
+
+def test_the_energy_of_the_machines_is_told_or_that_it_was_not_measured(run: Handmade) -> None:
+    def energy() -> str:
+        found = [part.facts for part in parts(Seen(run.paths)) if isinstance(part, Facts)]
+        return dict(found[-1])["energy"]
+
+    assert energy() == "not measured"
+    run.paths.energy.mkdir()
+    (run.paths.energy / "c.json").write_text('{"joules": {"RAPL": 5000.0}}')
+    assert energy() == "5 kJ of whole machines (RAPL 5 kJ)"
