@@ -331,7 +331,7 @@ def test_active_learning_needs_fewer_simulations_than_grids_and_random_states(
 
 SHORT_TRAININGS = {
     "default: 768, low: 8": "default: 16, low: 8",
-    "default: 256, low: 8": "default: 32, low: 8",
+    "default: 1024, low: 8": "default: 32, low: 8",
     "default: 24, low: 4": "default: 4, low: 4",
     "default: 4.0, low": "default: 0.3, low",
     "way: [serial, data, sharded, pipeline, tensor]": "way: [serial, data]",

@@ -112,35 +112,26 @@ SUMS: dict[Algorithm, Sum] = {"library": library, "ring": ring, "doubling": doub
 
 
 class Terms(NamedTuple):
-    """What a rank does one after the other in a sum."""
+    """What a rank does one after the other in a sum: how often, and the bytes of each time."""
 
-    steps: float
-    """Messages, each of which costs α."""
-    sent: float
-    """Bytes, each of which costs 1/β."""
-    added: float
-    """Bytes, each of which costs 1/γ."""
+    messages: list[tuple[int, float]]
+    """Each message costs α, and each of its bytes 1/β."""
+    added: list[tuple[int, float]]
+    """Each byte costs 1/γ."""
     at_once: int
     """Ranks that work at the same time."""
-
-    @property
-    def message(self) -> float:
-        """Bytes of a message."""
-        return self.sent / self.steps
 
 
 def terms(algorithm: Algorithm, size: float, ranks: int) -> Terms:
     """Those of the sum of `size` bytes over more than one rank; the library's as of halving and doubling."""
     if algorithm == "ring":
-        part = size * (ranks - 1) / ranks
-        return Terms(2 * (ranks - 1), 2 * part, part, ranks)
+        return Terms([(2 * (ranks - 1), size / ranks)], [(ranks - 1, size / ranks)], ranks)
     whole = ranks.bit_length() - 1
-    most = 1 << whole
-    beyond = ranks != most
-    if algorithm == "doubling":
-        return Terms(whole + 2 * beyond, (whole + 2 * beyond) * size, (whole + beyond) * size, most)
-    part = size * (most - 1) / most
-    return Terms(2 * whole + 2 * beyond, 2 * part + 2 * beyond * size, part + beyond * size, most)
+    parts = [size] * whole if algorithm == "doubling" else [size / 2 ** (step + 1) for step in range(whole)]
+    there = 1 if algorithm == "doubling" else 2  # and back
+    beyond = [size] if ranks != 1 << whole else []
+    messages = [*((there, part) for part in parts), *((2, part) for part in beyond)]
+    return Terms(messages, [(1, part) for part in (*parts, *beyond)], 1 << whole)
 
 
 class Piece(TypedDict):
@@ -170,12 +161,15 @@ def seconds_of(cost: Mapping[str, Any], algorithm: Algorithm, size: float, ranks
     if ranks < 2:
         return 0.0
     one = terms(algorithm, size, ranks)
-    line, adding = _piece(cost["sums"][algorithm], one.message), _piece(cost["adding"], one.message)
     turns = max(1.0, min(here, one.at_once) / cost["cores"])
-    found: float = one.steps * line["fixed"] + turns * (
-        one.sent * line["per_byte"] + one.added * adding["per_byte"]
-    )
-    return found
+    lines = [(count, part, _piece(cost["sums"][algorithm], part)) for count, part in one.messages]
+    sent = sum(count * (line["fixed"] + turns * part * line["per_byte"]) for count, part, line in lines)
+    return float(sent + turns * _adding(cost["adding"], one))
+
+
+def _adding(pieces: Sequence[Piece], one: Terms) -> float:
+    """Seconds of a rank that has its core for itself."""
+    return float(sum(count * part * _piece(pieces, part)["per_byte"] for count, part in one.added))
 
 
 def _piece(pieces: Sequence[Piece], message: float) -> Piece:
@@ -321,8 +315,11 @@ def fit_cost(found: Mapping[Measured, float], sizes: Sequence[int], ranks: int, 
         for size in sizes:
             one = terms(name, size, ranks)
             turns = max(1.0, min(ranks, one.at_once) / cores)
-            known = turns * one.added * _piece(cost["adding"], one.message)["per_byte"]
-            points.append(Point(one.message, one.steps, one.sent * turns, known, found[name, ranks, size]))
+            steps, sent = (
+                sum(column) for column in zip(*((n, n * part) for n, part in one.messages), strict=True)
+            )
+            known = turns * _adding(cost["adding"], one)
+            points.append(Point(sent / steps, steps, sent * turns, known, found[name, ranks, size]))
         cost["sums"][name] = fit(points)
     return cost
 

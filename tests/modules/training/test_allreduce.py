@@ -115,10 +115,11 @@ def test_a_fit_finds_the_law_that_the_times_follow_and_predicts_other_sizes_and_
     sizes = [4096 << one for one in range(11)]
 
     def time(name: Any, size: float, ranks: int) -> float:
-        one = terms(name, size, ranks)
-        fast = one.message <= 100_000  # as where another protocol takes over
-        latency, speed = (5e-6, 8e9) if fast else (1e-4, 2e9)
-        return one.steps * latency + one.sent / speed + one.added / GAMMA
+        one, took = terms(name, size, ranks), 0.0
+        for count, part in one.messages:  # another protocol takes over for long ones
+            latency, speed = (5e-6, 8e9) if part <= 100_000 else (1e-4, 2e9)
+            took += count * (latency + part / speed)
+        return took + sum(count * part for count, part in one.added) / GAMMA
 
     found: dict[Measured, float] = {(name, 2, size): time(name, size, 2) for name in SUMS for size in sizes}
     found |= {("adding", 2, size): size / GAMMA for size in sizes}
@@ -129,6 +130,9 @@ def test_a_fit_finds_the_law_that_the_times_follow_and_predicts_other_sizes_and_
             for size in (6144, 49152, 1_572_864):
                 (said,) = predict(cost, size, [ranks], algorithm=name)["seconds"]
                 assert said == pytest.approx(time(name, size, ranks), rel=1e-6)
+    many = [2 << power for power in range(10)]
+    growing = predict(cost, 500_000, many)["seconds"]
+    assert growing == sorted(growing)  # though the last messages of many ranks are short, and quick
 
 
 def test_whole_steps_are_predicted_from_gradients_and_what_a_sum_costs(
