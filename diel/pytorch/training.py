@@ -9,9 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from diel.context import Context
 from diel.pytorch.progress import HISTORY, Best, Progress, Saver
@@ -44,16 +42,18 @@ def split(rows: int, held_out: float, seed: int) -> tuple[torch.Tensor, torch.Te
     return order[count:].sort().values, order[:count].sort().values
 
 
-def classes(targets: NDArray[Any], rows: int) -> torch.Tensor:
-    """The class of each row, counted from 0. Raises ValueError where they are anything else."""
-    whole = targets.astype(np.int64) if np.issubdtype(targets.dtype, np.number) else None
-    if whole is None or whole.shape != (rows,) or (whole != targets).any() or whole.min(initial=0) < 0:
-        span = "" if whole is None or not whole.size else f" from {targets.min():g} to {targets.max():g}"
-        raise ValueError(
-            f"targets: expected a class for each of {rows} rows, whole numbers from 0 on; "
-            f"found {targets.dtype} of shape {targets.shape}{span}"
-        )
-    return torch.from_numpy(whole)
+def classes(targets: Any, rows: int) -> torch.Tensor:
+    """The class of each row, counted from 0, of an array. Raises ValueError where it holds anything else."""
+    kind = f"{targets.dtype} of shape {targets.shape}"
+    if targets.dtype.kind in "iuf" and targets.shape == (rows,):
+        found = torch.tensor(targets, dtype=torch.float64)
+        whole = found.long()
+        if torch.equal(whole.double(), found) and bool((whole >= 0).all()):
+            return whole
+        kind += f" from {targets.min():g} to {targets.max():g}"
+    raise ValueError(
+        f"targets: expected a class for each of {rows} rows, whole numbers from 0 on; found {kind}"
+    )
 
 
 def r2(observed: torch.Tensor, predicted: torch.Tensor) -> float:
