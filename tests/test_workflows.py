@@ -765,6 +765,28 @@ def test_two_actors_feed_a_learner_that_plays_better_than_chance(tmp_path: Path)
     assert [line["batch"] for line in metrics(tmp_path, "learn")] == list(range(1, 17))
 
 
+def test_a_controller_that_watches_clusters_brings_them_to_the_target(tmp_path: Path) -> None:
+    pytest.importorskip("optuna", reason="diel[search] is not installed")
+    short = {
+        "{range: 5}": "{range: 1}",
+        "default: 19, low": "default: 13, low",
+        "default: 40000, low": "default: 20000, low",
+        "default: 40, low": "default: 12, low",
+        "default: 50, low": "default: 8, low",
+        "default: 24, low": "default: 2, low",
+    }
+    run("steer", tmp_path, short)
+    steered, ramps = result(tmp_path, "simulate"), value(tmp_path, "tried.mean")
+    assert steered["reached"] >= 7
+    assert len(steered["steps"]) == len(result(tmp_path, "fixed")["steps"]) == 8
+    # what has its best structure it cools at once
+    assert result(tmp_path, "learn")["policy"][0] <= 0.1
+    assert min(ramps) < max(ramps) <= 20_000
+    (row,) = result(tmp_path, "report")["rows"]
+    assert row["ramp"] / row["controller"] == pytest.approx(result(tmp_path, "gain")["ratio"])
+    assert metrics(tmp_path, "learn")[-1]["cluster"] == 19
+
+
 def test_synthetic_images_are_compared_with_real_ones_and_symmetries(tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="diel[torch] is not installed")
     short = {

@@ -4,11 +4,12 @@ simulation.lammps_cluster         streams its state, and takes the temperature f
 simulation.lammps_cluster:ramp    the same by a ramp that is fixed beforehand
 
 Reduced units: energies in ε, lengths in σ, temperatures in ε/k_B, times in σ √(m/ε). The best structures and
-their energies: D. J. Wales and J. P. K. Doye, J. Phys. Chem. A 101, 5111 (1997), table 1; that of 13 atoms is an
-icosahedron, of 19 two that share atoms. A cluster has it for good when its potential energy is below that of
-any other structure. What a controller sees is the energy of the inherent structure: that of the minimum to
-which a state leads without motion (F. H. Stillinger and T. A. Weber, Phys. Rev. A 25, 978 (1982)). Atoms move
-by a Langevin thermostat, within a wall. LAMMPS: A. P. Thompson et al., Comput. Phys. Commun. 271, 108171 (2022).
+their energies: D. J. Wales and J. P. K. Doye, J. Phys. Chem. A 101, 5111 (1997), table 1; that of 13 atoms is
+an icosahedron, that of 19 two that share atoms. The target is a potential energy below that of any other
+structure: the best one, and cold. What a controller sees is the energy of the inherent structure, the minimum
+to which a state leads without motion (F. H. Stillinger and T. A. Weber, Phys. Rev. A 25, 978 (1982)). Atoms
+move by a Langevin thermostat, within a wall. LAMMPS: A. P. Thompson et al., Comput. Phys. Commun. 271, 108171
+(2022).
 """
 
 from __future__ import annotations
@@ -74,8 +75,8 @@ class Grown(TypedDict):
 
 
 State = dict[str, Any]
-"""`cluster`, its number; `step`, of it; `excess`, its minimum's energy above the lowest; `reached`, whether it has
-the target; `over`, whether nothing follows."""
+"""`cluster`, its number; `step`, of it; `excess`, its minimum's energy above the lowest; `reached`, whether
+it has the target; `over`, whether nothing follows."""
 
 
 @diel.module(kind="simulation")
@@ -128,7 +129,7 @@ def ramp(
     limit: Annotated[int, Field(ge=1)] = 40_000,
     seed: Annotated[int, Field(ge=0)] = 0,
 ) -> Grown:
-    """The same clusters by a ramp that nobody steers: T = begin + (end − begin) x^bend, x = step / duration ≤ 1.
+    """The same clusters by a fixed ramp: T = begin + (end − begin) x^bend, x = step / duration, at most 1.
 
     begin, end: temperatures; equal ones are a constant
     duration: steps until it is at its end, where it stays for `rest` more, and begins anew, again and again
@@ -140,7 +141,8 @@ def ramp(
     """
 
     def planned(_: Cluster, state: State) -> float:
-        return begin + (end - begin) * min(1.0, state["step"] % (duration + rest) / duration) ** bend
+        part = min(1.0, int(state["step"]) % (duration + rest) / duration)
+        return float(begin + (end - begin) * part**bend)
 
     return _grown(_grow(planned, range(first, first + clusters), atoms, every, limit, seed), limit)
 
@@ -161,10 +163,11 @@ def _grow(
             for step in range(0, limit + every, every):
                 reached = step < limit and cluster.energy() < GAP
                 over = reached or step >= limit
-                said = temperature(cluster, {"cluster": number, "step": step, "reached": reached, "over": over})
+                state = {"cluster": number, "step": step, "reached": reached, "over": over}
+                asked = temperature(cluster, state)
                 if over:
                     break
-                cluster.run(said, every)
+                cluster.run(asked, every)
             steps.append(min(step, limit))
     return steps
 
@@ -203,8 +206,7 @@ class Cluster:
         self._put(self._moving, (ctypes.c_double * places.size)(*places.ravel()))
         _tell(
             self._moving,
-            "minimize 0 0.1 300 3000\n"
-            f"velocity all create {HOT} {self._drawn()} mom yes rot yes",
+            f"minimize 0 0.1 300 3000\nvelocity all create {HOT} {self._drawn()} mom yes rot yes",
         )
         self.run(HOT, MIXING)
 

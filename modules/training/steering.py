@@ -1,11 +1,11 @@
 """A controller that watches a running simulation, learns what temperatures do to it, and sets the next one.
 
 It counts how often a state of one kind became one of another at a temperature; a kind is a range of energies.
-From the counts n(i, T, j) it knows the probabilities P(j | i, T), and from these the fewest steps V to the
-target that are to be expected, V(i) = 1 + min_T Σ_j P(j | i, T) V(j), V(target) = 0, from V = 0 by as many
-iterations as there are states before a cluster is given up (D. P. Bertsekas and J. N. Tsitsiklis, Math. Oper.
-Res. 16, 580 (1991)). While it learns, it draws P from what the counts allow, a Dirichlet distribution for each
-kind and temperature, and so tries what it hardly knows (M. Strens, ICML 2000, 943).
+Counts tell probabilities P(j | i, T), and these the fewest steps V to the target that are to be expected,
+V(i) = 1 + min_T Σ_j P(j | i, T) V(j), V(target) = 0, from V = 0 by as many iterations as there are states
+before a cluster is given up (D. P. Bertsekas and J. N. Tsitsiklis, Math. Oper. Res. 16, 580 (1991)). While it
+learns, it draws P from what the counts allow, a Dirichlet distribution for each kind and temperature, and so
+tries what it hardly knows (M. Strens, ICML 2000, 943).
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def steering(
     rng, horizon = np.random.default_rng(seed), limit // every
     counts = np.zeros((len(edges) + 2, len(temperatures), len(edges) + 2))
     before, learned = (0, 0), 0  # the kind and the temperature that the next state follows
-    policy = expected = np.zeros(len(counts))
+    policy, expected = np.zeros(len(counts), np.intp), np.zeros(len(counts))
     for state in context.stream("states"):
         kind = 0 if state["reached"] else 1 + int(np.searchsorted(edges, state["excess"]))
         learns, step = state["cluster"] < learning, state["step"]
@@ -93,18 +93,20 @@ def steering(
 
 def drawn(counts: Floats, rng: np.random.Generator) -> Floats:
     """Probabilities that are as likely as the counts make them."""
-    found: Floats = rng.standard_gamma(counts + UNKNOWN)
-    return found / found.sum(axis=2, keepdims=True)
+    found = rng.standard_gamma(counts + UNKNOWN)
+    probabilities: Floats = found / found.sum(axis=2, keepdims=True)
+    return probabilities
 
 
 def mean(counts: Floats) -> Floats:
     """Probabilities as if each temperature had once changed nothing: what was never tried does not help."""
-    found: Floats = counts + np.eye(len(counts))[:, None, :]
-    return found / found.sum(axis=2, keepdims=True)
+    found = counts + np.eye(len(counts))[:, None, :]
+    probabilities: Floats = found / found.sum(axis=2, keepdims=True)
+    return probabilities
 
 
 def best(probabilities: Floats, horizon: int) -> tuple[NDArray[np.intp], Floats]:
-    """For each kind the choice that leads to kind 0 soonest, and in how many states; `horizon` at the most."""
+    """For each kind the choice that leads to kind 0 soonest, and in how many states, at most `horizon`."""
     expected = np.zeros(len(probabilities))
     for _ in range(horizon):
         each = 1 + probabilities @ expected
