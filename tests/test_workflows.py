@@ -771,7 +771,8 @@ def test_a_controller_that_watches_clusters_brings_them_to_the_target(tmp_path: 
         "{range: 5}": "{range: 1}",
         "default: 19, low": "default: 13, low",
         "default: 40000, low": "default: 20000, low",
-        "default: 40, low": "default: 12, low",
+        "default: 60, low": "default: 12, low",
+        "default: 40, low": "default: 6, low",
         "default: 50, low": "default: 8, low",
         "default: 24, low": "default: 2, low",
     }
