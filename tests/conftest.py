@@ -30,6 +30,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 os.environ.setdefault("MPIR_CVAR_ENABLE_HEAVY_YIELD", "1")  # MPICH
 os.environ.setdefault("OMPI_MCA_mpi_yield_when_idle", "1")  # Open MPI
 
+# So do threads: of two that share small matrices on a busy core, one only spins, for up to thirty times the work.
+# OMP_NUM_THREADS is left alone, which diel sets for its tasks.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # NumPy and SciPy
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # PyTorch and scikit-learn
+
 _COLOUR = ("NO_COLOR", "FORCE_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "COLUMNS", "LINES")
 
 

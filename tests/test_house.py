@@ -238,12 +238,6 @@ def test_a_function_local_import_says_why(root: Path) -> None:
     silent = []
     for path in python_files(root, "diel"):
         tree = ast.parse(path.read_bytes())
-        with tokenize.open(path) as file:
-            commented = {
-                token.start[0]
-                for token in tokenize.generate_tokens(file.readline)
-                if token.type == tokenize.COMMENT
-            }
         functions = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
         local = {
             node.lineno: node.end_lineno or node.lineno
@@ -251,6 +245,14 @@ def test_a_function_local_import_says_why(root: Path) -> None:
             for node in ast.walk(function)
             if isinstance(node, ast.Import | ast.ImportFrom)
         }
+        if not local:
+            continue
+        with tokenize.open(path) as file:
+            commented = {
+                token.start[0]
+                for token in tokenize.generate_tokens(file.readline)
+                if token.type == tokenize.COMMENT
+            }
         for first in sorted(local):
             # Imports that follow one another share the comment of the first.
             above = first - 1
