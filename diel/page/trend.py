@@ -12,6 +12,7 @@ from diel.page.panel import Cell, Grid, Panel, Part, Plot, Text
 from diel.values import clock, format_duration
 
 _DATES = {"format": "%Y-%m-%d %H:%M", "tickCount": 5, "labelOverlap": True}
+_VALUES = {"scale": {"zero": False}, "axis": {"format": ".6~g"}}  # 7e-16 is not 0
 MOST = 60
 """Figures with a chart; of the rest there are the last values."""
 
@@ -65,7 +66,7 @@ def _spec(trend: Trend, one: Measure) -> dict[str, Any]:
         "mark": {"type": "line", "point": {"filled": True, "size": 50, "color": colour}, "color": SERIES[0]},
         "encoding": {
             "x": {"field": "began", "type": "temporal", "title": None, "axis": _DATES},
-            "y": {"field": "value", "type": "quantitative", "title": None, "scale": {"zero": False}},
+            "y": {"field": "value", "type": "quantitative", "title": None, **_VALUES},
             "tooltip": [{"field": "run"}, {"field": "began", "type": "temporal"}, {"field": "value"}],
         },
     }

@@ -25,5 +25,6 @@ def test_each_figure_is_a_line_over_time_and_a_last_value_beyond_the_scatter_is_
     _, chart = charts(page).values()
     assert [one["value"] for one in chart["data"]["values"]] == [1, 1.01, 0.99, 1, 1.02, 1.5]
     assert chart["data"]["values"][0]["began"] == int(trend.runs[0].began * 1000)
+    assert chart["encoding"]["y"]["axis"] == {"format": ".6~g"}  # else 7e-16 stands at 0
     assert chart["mark"]["point"]["color"] == STATES["failed"]
     assert "sim.e (x=1): the last value is beyond the scatter" in page
