@@ -48,7 +48,9 @@ def explain_run(run: Recorded, stage: str | None = None) -> Explanation:
     lost = [task for name in stages for task in _running(run, name, run.lost(name))]
     computed = [reason for name in stages if (reason := _computed(view, name)) is not None]
     advice = [explain_sizes(run, stage)] if stage is not None else []
-    trouble = (history.trouble or unexported(history) or doubt(history)) if run.state is not RunState.SUCCEEDED else ""
+    trouble = ""
+    if run.state is not RunState.SUCCEEDED:
+        trouble = history.trouble or unexported(history) or doubt(history)
     document = {
         "run": run.paths.run_id,
         "workflow": run.run_file.workflow,
