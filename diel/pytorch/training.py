@@ -45,7 +45,7 @@ def split(rows: int, held_out: float, seed: int) -> tuple[torch.Tensor, torch.Te
 def classes(targets: Any, rows: int) -> torch.Tensor:
     """The class of each row, counted from 0, of an array. Raises ValueError where it holds anything else."""
     kind = f"{targets.dtype} of shape {targets.shape}"
-    if targets.dtype.kind in "iuf" and targets.shape == (rows,):
+    if targets.dtype.kind in "biuf" and targets.shape == (rows,):
         found = torch.tensor(targets, dtype=torch.float64)
         whole = found.long()
         if torch.equal(whole.double(), found) and bool((whole >= 0).all()):

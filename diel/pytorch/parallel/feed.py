@@ -90,7 +90,7 @@ class Samples:
         if isinstance(data, list):
             if not data or targets is not None:
                 raise ValueError("data: expected one .npy beside `targets`, or .npz files that hold both")
-            inputs, wanted = read_file(data[0])
+            inputs, wanted = _checked(*read_file(data[0]))
             scale = Standardised()
             items: Sequence[Any] = data
             rows = len(inputs)
@@ -98,13 +98,11 @@ class Samples:
         else:
             if targets is None:
                 raise ValueError("targets: expected an .npy with as many rows as data")
-            inputs, wanted = (np.load(path, mmap_mode="r") for path in (data, targets))
+            inputs, wanted = _checked(*(np.load(path, mmap_mode="r") for path in (data, targets)))
             if len(inputs) != len(wanted):
                 raise ValueError(f"data has {len(inputs)} rows, and targets {len(wanted)}")
             scale = Standardised.of(inputs) if standardise else Standardised()
             items, rows, read = range(len(inputs)), 1, _rows_of(inputs, wanted, scale)
-        if inputs.ndim < 2:
-            raise ValueError(f"data: expected shape (rows, ...), found {inputs.shape}")
         classes = bool(np.issubdtype(wanted.dtype, np.integer))
         shape = tuple(inputs.shape[1:])
         says = outputs or (int(wanted.max()) + 1 if classes else 1 if wanted.ndim == 1 else wanted.shape[1])
@@ -129,6 +127,14 @@ class Samples:
         if self.classes:
             return torch.nn.functional.cross_entropy(said, wanted)
         return torch.nn.functional.mse_loss(said, wanted.view_as(said))
+
+
+def _checked(inputs: NDArray[Any], targets: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Both, if they are numbers that a network can learn. Raises ValueError."""
+    if inputs.ndim < 2 or {inputs.dtype.kind, targets.dtype.kind} - set("biuf"):
+        found = f"{inputs.dtype} of shape {inputs.shape}, targets {targets.dtype}"
+        raise ValueError(f"data: expected numbers of shape (rows, ...) and their targets, found {found}")
+    return inputs, targets
 
 
 def _rows_of(inputs: NDArray[Any], targets: NDArray[Any], scale: Standardised) -> Read:

@@ -91,6 +91,9 @@ def test_files_and_settings_that_do_not_fit_are_told(context: diel.Context, tmp_
         parallel("mlp", **given, batch=4, test=tmp_path / "x.npy")
     with pytest.raises(ValueError, match="classes from 0 to 0, found 0 to 1"):
         parallel("mlp", **given, batch=8, outputs=1)
+    np.save(tmp_path / "x.npy", np.full((8, 3), 1j))
+    with pytest.raises(ValueError, match=r"expected numbers of shape .* found complex128"):
+        parallel("mlp", **given, batch=4)
     np.save(tmp_path / "x.npy", np.full((8, 4, 4), np.nan))
     with pytest.raises(ValueError, match="not finite"):
         parallel("mlp", **given, batch=4)
