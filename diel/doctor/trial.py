@@ -145,7 +145,7 @@ class _Trials:
             job = self._scheduler.submit(script)
         except SchedulerRefused as error:
             fix = f"fix pool '{pool}' in the site file: its queue, account or options"
-            # A queue can demand more nodes than a trial asks for: the pool is not to blame.
+            # A queue can want more nodes than a trial asks for: the pool is not to blame.
             required = self._site.pools[pool].block_nodes == 1
             yield Finding(f"{pool}: job", False, f"the scheduler refuses it: {error}", fix, required)
         except SchedulerBusy as error:

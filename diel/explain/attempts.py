@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from diel.errors import UsageError, counted
 from diel.explain.block import Location, ended_block, job_text, never_step, place_of, says
-from diel.explain.demand import asked_by, words
+from diel.explain.demand import asked_by, with_asked, words
 from diel.explain.text import Explanation, section, tail
 from diel.journal.segment import read_segment
 from diel.results import Recorded
-from diel.results.demand import with_asked
 from diel.states import FailureClass, RunState, TaskState
 from diel.status import blocks_of
 from diel.status.blocks import is_hopeless

@@ -165,10 +165,8 @@ def _site(run: Recorded) -> Site | None:
 
 def _shape(run: Recorded, site: Site, stage: str, index: int | None) -> Shape | None:
     """What a task needs: as its stage says, or more where earlier attempts had too little."""
-    wanted = run.workflow.stages[stage].resources
+    wanted = wanted_by(run, stage, index)
     changed = {} if index is None else run.history.stage(stage).resources.get(index, {})
-    if run.workflow.stages[stage].demand:
-        wanted = wanted_by(run, stage, index)
     for name, pool in site.pools.items():
         if wanted.pool in (None, name) and not lacks(pool, wanted, scheduled=True):
             return shape_of(name, wanted.changed(changed))

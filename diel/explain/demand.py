@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from diel.results import Recorded
-from diel.results.demand import asked_in, with_asked
+from diel.results.demand import asked_in
+from diel.results.demand import with_asked as with_asked
 from diel.spec import Resources
 from diel.values import format_duration, format_size
 

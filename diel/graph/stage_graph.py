@@ -56,7 +56,7 @@ class Edge(NamedTuple):
     stream: bool = False
     """Whether the output is read while its task runs."""
     share: bool = False
-    """Whether the downstream tasks share the items of a stream."""
+    """Whether the downstream tasks share the items that they read."""
     service: bool = False
     """Whether the downstream tasks ask the upstream ones while these stay up."""
     optional: bool = False

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
 from diel.errors import DielError
+from diel.page.demand import Cores as Cores
+from diel.page.demand import cores_said, is_said
 from diel.page.seen import Seen
-from diel.results.demand import asked_in, with_asked
 from diel.site import read_kept_site
 from diel.site.shape import Shape, ask_of, cores_of
-from diel.spec.demand import TOGETHER
 from diel.timeline.bins import Bins
 
 
@@ -26,52 +26,18 @@ class Allotment(NamedTuple):
     ended: float
 
 
-class Cores(NamedTuple):
-    """Cores of a stage's tasks."""
-
-    mean: float
-    """Weighted by how long each task had them."""
-    least: int
-    most: int
-    """Other than the least only where expressions say it for each task."""
-    own: Mapping[tuple[int, int], int] = {}
-    """Those of each attempt, by task and number, where they differ and all attempts are kept."""
-
-
 def task_cores(seen: Seen) -> dict[str, Cores]:
     """The cores of a task, by stage; those of a stage that cannot be known are missing."""
-    site, found = read_kept_site(seen.paths), {}
+    site = read_kept_site(seen.paths)
+    found: dict[str, Cores] = {}
     for name, stage in seen.run.workflow.stages.items():
-        if not _SAID.isdisjoint(stage.demand):
-            if own := _own(seen, name):
-                found[name] = own
+        if is_said(stage):
+            found |= {name: said} if (said := cores_said(seen, name)) else {}
             continue
         with suppress(DielError):
             each = ask_of(site, stage).cores
             found[name] = Cores(each, each, each)
     return found
-
-
-_SAID = {("resources", key) for key in (*TOGETHER, "cores_per_rank")}
-
-
-def _own(seen: Seen, name: str) -> Cores | None:
-    """What the attempts of a stage asked for; None before there is one."""
-    times, wanted = seen.timeline.stages.get(name), seen.run.workflow.stages[name].bare.resources
-    spans = [] if times is None or times.binned else times.spans
-    own, counts = {}, Counter[int]()
-    for index, number, asked in asked_in(seen.run, name):
-        each = with_asked(wanted, asked).cores
-        counts[each] += 1
-        if spans:
-            own[index, number] = each
-    if not counts:
-        return None
-    low, high = min(counts), max(counts)
-    had = [(own[at], span.seconds) for span in spans if (at := (span.index, span.attempt)) in own]
-    had = had if any(seconds for _, seconds in had) else [*counts.items()]
-    mean = sum(each * weight for each, weight in had) / sum(weight for _, weight in had)
-    return Cores(mean, low, high, {} if low == high else own)
 
 
 def held(seen: Seen) -> list[Allotment]:

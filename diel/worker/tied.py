@@ -24,7 +24,7 @@ def tie(parent: int, number: int = signal.SIGTERM.value) -> bool:
     The signal also comes when the thread ends that started this process: its handler asks who the parent is.
     """
     try:
-        import ctypes  # here, because a Python without it still runs services
+        import ctypes  # here: a Python without it does without this
 
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number, 0, 0, 0)
     except (ImportError, OSError, AttributeError):
