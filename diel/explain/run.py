@@ -23,7 +23,7 @@ from diel.results import Recorded
 from diel.results.view import RunView
 from diel.states import RunState, TaskState
 from diel.status.export import unexported
-from diel.status.surrogate import doubt
+from diel.status.sections import doubt
 from diel.status.tasks import cause_of
 from diel.values import format_duration, task_text
 

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
+from diel.errors import counted
 from diel.journal.history import History
 from diel.status.axis_lines import ROWS, axis_lines, axis_report
 from diel.status.block_lines import WIDE, block_lines
@@ -46,6 +47,13 @@ class Section(NamedTuple):
 def asked_first(status: Status) -> dict[str, Any]:
     """What was answered instead of computed, by the stage that asks."""
     return {stage.name: stage.surrogate for stage in status.stages if stage.surrogate is not None}
+
+
+def doubt(history: History) -> str:
+    """Of which results audits say that they may be wrong; empty if of none."""
+    found = {name: len(stage.suspect()) for name, stage in history.stages.items()}
+    said = ", ".join(f"{counted(number, 'answer')} of {name}" for name, number in found.items() if number)
+    return f"audits speak against {said}; `diel resume --recompute suspect` simulates them" if said else ""
 
 
 def is_doubted(status: Status) -> bool:

@@ -219,13 +219,6 @@ def audit_texts(surrogate: SurrogateStatus) -> list[str]:
     return said
 
 
-def doubt(history: History) -> str:
-    """Of which results audits say that they may be wrong; empty if of none."""
-    found = {name: len(stage.suspect()) for name, stage in history.stages.items()}
-    said = ", ".join(f"{counted(number, 'answer')} of {name}" for name, number in found.items() if number)
-    return f"audits speak against {said}; `diel resume --recompute suspect` simulates them" if said else ""
-
-
 def audited(history: History, stage: str) -> list[str]:
     """What audits say of a stage's results, if some of them are answers."""
     known = history.stage(stage).surrogate
