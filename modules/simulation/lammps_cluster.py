@@ -155,7 +155,7 @@ def _grow(
     limit: int,
     seed: int,
 ) -> list[int]:
-    """Steps of each cluster, for which a temperature is asked after each `every` of them."""
+    """Steps of each cluster; after each `every` of them a temperature is asked for, which its end ignores."""
     steps = []
     with Cluster(atoms) as cluster:
         for number in numbers:
