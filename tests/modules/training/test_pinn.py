@@ -31,9 +31,7 @@ def test_parameters_of_burgers_equation_are_found(
     context: diel.Context, capsys: pytest.CaptureFixture[str]
 ) -> None:
     read = burgers(points=200, viscosity=0.1, seed=1)
-    found = pinn(
-        **read, equation="burgers", known=[1.0, 0.1], hidden=8, steps=40, context=context
-    )
+    found = pinn(**read, equation="burgers", known=[1.0, 0.1], hidden=8, steps=40, context=context)
     assert found["convection_error"] < 0.05
     assert found["viscosity_error"] < 0.05
     assert found["convection_error"] == pytest.approx(abs(found["convection"] - 1))
