@@ -61,6 +61,11 @@ class Ranks:
         """Of each rank, in their order; on rank 0 alone, empty elsewhere."""
         return [value] if self.comm is None else self.comm.gather(value) or []
 
+    def wait(self) -> None:
+        """For all ranks. A thread of gloo that frees what was sent needs Python, and aborts where it ends."""
+        if self.comm is not None:
+            self.comm.Barrier()
+
     def largest(self, value: float) -> float:
         """The largest over all ranks."""
         return value if self.comm is None else max(self.comm.allgather(value))
