@@ -654,9 +654,9 @@ def test_parameters_of_equations_are_found_by_networks_that_obey_them(tmp_path: 
     short = {
         "range: 5": "range: 1",
         "values: [0.0, 0.01]": "values: [0.01]",
-        "default: 1000, low: 10": "default: 160, low: 10",
-        "default: 30, low: 2": "default: 8, low: 2",
-        "default: 60, low: 1": "default: 40, low: 1",
+        "default: 500, low: 10": "default: 80, low: 10",
+        "default: 20, low: 2": "default: 8, low: 2",
+        "default: 120, low: 1": "default: 40, low: 1",
         "default: 0.0318310": "default: 0.1",
     }
     run("pinn", tmp_path, short, cores=1)

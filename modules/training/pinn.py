@@ -53,6 +53,7 @@ def pinn(
     known: Annotated[list[float], Field(min_length=2, max_length=2)] | None = None,
     hidden: Annotated[int, Field(ge=2)] = 20,
     layers: Annotated[int, Field(ge=1)] = 2,
+    others: Annotated[int, Field(ge=0)] = 500,
     steps: Annotated[int, Field(ge=1)] = 100,
     seed: Annotated[int, Field(ge=0)] = 0,
 ) -> Found:
@@ -62,14 +63,14 @@ def pinn(
     values: shape (readings, 1 or 2): the velocity
     known: the true λ₁ and λ₂, to tell errors by
     hidden, layers: of the network of tanh units
+    others: points without readings, where the equation is to hold as well
     steps: at most
-    seed: of the first weights
+    seed: of the first weights and the other points
 
-    The equation is to hold where the flow is read. Begins at λ₁ = 0 and λ₂ = exp(−6). Both are as Raissi et
-    al. have it for Burgers' equation. Reports the loss.
+    Begins at λ₁ = 0 and λ₂ = exp(−6), as Raissi et al. do for Burgers' equation. Reports the loss.
     """
     rng = np.random.default_rng(seed)
-    task = Task(points, values, equation, hidden, layers)
+    task = Task(points, values, equation, hidden, layers, others, rng)
     flat, damping, taken = task.first(rng), 1e-2, 0
     for taken in range(1, steps + 1):
         left, slopes = task.differentiated(flat)
@@ -104,9 +105,19 @@ def pinn(
 class Task:
     """Readings, an equation and the shape of a network; weights and parameters come as one flat list."""
 
-    def __init__(self, points: Array, values: Array, equation: str, hidden: int, layers: int) -> None:
+    def __init__(
+        self,
+        points: Array,
+        values: Array,
+        equation: str,
+        hidden: int,
+        layers: int,
+        others: int,
+        rng: np.random.Generator,
+    ) -> None:
         low, high = points.min(0), points.max(0)
-        self.jet = jet(torch.from_numpy(2 * (points - low) / (high - low) - 1), 2 / (high - low))
+        everywhere = np.concatenate([points, rng.uniform(low, high, (others, len(low)))])
+        self.jet = jet(torch.from_numpy(2 * (everywhere - low) / (high - low) - 1), 2 / (high - low))
         self.seen, self.equation = torch.from_numpy(values), EQUATIONS[equation]
         widths = [len(low), *[hidden] * layers, values.shape[1] + (equation == "navier_stokes")]
         self.shapes = [shape for a, b in pairwise(widths) for shape in ((a, b), (b,))]

@@ -17,7 +17,7 @@ from modules.training.pinn import Task, pinn  # noqa: E402
 def test_residuals_are_differentiated_by_all_weights_and_parameters(equation: str) -> None:
     read = (burgers if equation == "burgers" else vortices)(points=10, seed=1)
     rng = np.random.default_rng(0)
-    task = Task(read["points"], read["values"], equation, 4, 2)
+    task = Task(read["points"], read["values"], equation, 4, 2, 5, rng)
     at = task.first(rng)
     at[-2:] = torch.tensor([0.5, -2.0])
     left, slopes = task.differentiated(at)
@@ -30,8 +30,10 @@ def test_residuals_are_differentiated_by_all_weights_and_parameters(equation: st
 def test_parameters_of_burgers_equation_are_found(
     context: diel.Context, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    read = burgers(points=200, viscosity=0.1, seed=1)
-    found = pinn(**read, equation="burgers", known=[1.0, 0.1], hidden=8, steps=40, context=context)
+    read = burgers(points=100, viscosity=0.1, seed=1)
+    found = pinn(
+        **read, equation="burgers", known=[1.0, 0.1], hidden=8, others=100, steps=40, context=context
+    )
     assert found["convection_error"] < 0.05
     assert found["viscosity_error"] < 0.05
     assert found["convection_error"] == pytest.approx(abs(found["convection"] - 1))
