@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 GRID = 5
 """The fewest points along both axes of a heat map."""
+NAMES = 16
+"""The most names that are columns of dots where their points have numbers too."""
 FIGURES = 6
 """The most plots of one stage to choose from."""
 OUTPUTS = 40
@@ -111,9 +113,15 @@ class _View:
     def __init__(self, stage: str, sample: DrawnStage, rows: Sequence[Row], y: Column) -> None:
         self.stage, self.sample, self.axes, self.rows, self.y = stage, sample, sample.axes, rows, y
         self.all = [one for columns in self.axes.values() for one in columns]
-        self.leads = {axis: min(columns, key=_modesty) for axis, columns in self.axes.items()}
-        """What an axis is drawn by: a number rather than a name or a mere count."""
+        self.leads = {axis: self._lead(columns) for axis, columns in self.axes.items()}
+        """What an axis is drawn by."""
         self.sizes = {axis: len({row.get(one.key) for row in rows}) for axis, one in self.leads.items()}
+
+    def _lead(self, columns: Sequence[Column]) -> Column:
+        """A few names that stand first and tell points apart; else a number rather than a mere count."""
+        points = {tuple(row.get(one.key) for one in columns) for row in self.rows}
+        named = columns[0].kind == "name" and len({point[0] for point in points}) == len(points) <= NAMES
+        return columns[0] if named else min(columns, key=_modesty)
 
     def rank(self, axis: str) -> tuple[int, int]:
         """Three numbers or more first, the longest first; then rounds, two numbers, names, and seeds."""

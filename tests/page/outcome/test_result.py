@@ -94,6 +94,13 @@ ZIPPED = "p: {zip: {a: {linspace: [0, 1, 6]}, b: {values: [5.0, 2.0, 7.0, 1.0, 9
         ),
         ("kind: {values: [fcc, bcc, hcp]}", "kind", 3, ["point"], ["sim: energy (eV) by kind"]),
         (
+            "w: {zip: {way: [serial, data, tensor], ranks: [1, 2, 2]}}",
+            "w",
+            3,
+            ["point"],
+            ["sim: energy (eV) by way"],
+        ),
+        (
             "x: {linspace: [0, 1, 3]}, s: {range: 20}, m: {values: [a, b]}",
             "x, s, m",
             120,
@@ -115,7 +122,15 @@ ZIPPED = "p: {zip: {a: {linspace: [0, 1, 6]}, b: {values: [5.0, 2.0, 7.0, 1.0, 9
             ["energy (eV) along r", "energy (eV) along x"],
         ),
     ],
-    ids=["grid", "several numbers at a point", "names", "many seeds", "names and seeds", "rounds"],
+    ids=[
+        "grid",
+        "several numbers at a point",
+        "names",
+        "names with numbers",
+        "many seeds",
+        "names and seeds",
+        "rounds",
+    ],
 )
 def test_the_axes_choose_the_plot(
     tmp_path: Path, axes: str, over: str, total: int, first: list[str], names: list[str]
