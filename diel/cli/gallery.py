@@ -75,7 +75,8 @@ def files_of(word: str) -> dict[Path, Path]:
 
 
 def _modules(document: Document, folder: Path) -> Iterator[tuple[Path, Path]]:
-    """The files of its modules that are beside it, or that diel ships."""
+    """The files of its modules that are beside it, or that diel ships; and files beside them that parameters
+    name as `FILE:NAME`."""
     for name, stage in document.spec.stages.items():
         if stage.module is None:
             continue
@@ -85,9 +86,15 @@ def _modules(document: Document, folder: Path) -> Iterator[tuple[Path, Path]]:
         except ModuleNotFound:
             continue  # of a package that is still to be installed
         if module.path.is_relative_to(home):
-            yield module.path.relative_to(folder), module.path
+            place = module.path.relative_to(folder)
         elif module.path.is_relative_to(shipped("modules")):
-            yield Path("modules") / module.path.relative_to(shipped("modules")), module.path
+            place = Path("modules") / module.path.relative_to(shipped("modules"))
+        else:
+            continue
+        yield place, module.path
+        for path in sorted(module.path.parent.glob("*.py")):
+            if re.search(rf"\b{path.stem}:\w", document.text):
+                yield place.with_name(path.name), path
 
 
 def _data(document: Document, folder: Path) -> Iterator[tuple[Path, Path]]:

@@ -100,3 +100,11 @@ def test_what_ships_is_listed_in_the_words_of_its_files_and_copied_whole(
         if "extras ase" in own and find_spec("ase") is None:
             continue  # `validate` looks its functions up
         check(workspace / "copies" / f"{name}.yaml", cwd=workspace)
+
+
+def test_a_file_that_only_a_parameter_names_comes_with_its_module(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    call(capsys, "init", "--from", "reinforcement", str(tmp_path / "study"))
+    modules = tmp_path / "study/modules/simulation"
+    assert sorted(path.name for path in modules.iterdir()) == ["kuramoto_sivashinsky.py", "play.py"]
