@@ -213,6 +213,7 @@ FEWER_QUESTIONS = {
     "part: {range: 60}": "part: {range: 20}",
 }
 FEWER_BATCHES = {
+    "[sgd, sgd at one rate, lars, larc, lamb, soap]": "[sgd, lars]",
     "[sgd, sgd, lars, larc, lamb, soap]": "[sgd, lars]",
     "[linear, none, linear, linear, root, root]": "[linear, linear]",
     "[0.03, 0.03, 0.1, 0.1, 0.01, 0.003]": "[0.03, 0.1]",

@@ -148,11 +148,13 @@ class BlockEngine:
                 executor.shutdown()
 
         threading.Thread(target=start, daemon=True).start()
-        while not wait([started], timeout=LOOK).done:
+        ended = False
+        while not ended and not wait([started], timeout=LOOK).done:
             process = executor.interchange_proc
-            if process is not None and process.poll() is not None:
-                self._kernel.executors.pop(executor.label, None)
-                return False
+            ended = process is not None and process.poll() is not None
+        if ended or isinstance(started.exception(), BrokenPipeError):  # it had not even read what it is to do
+            self._kernel.executors.pop(executor.label, None)
+            return False
         started.result()
         return True
 

@@ -82,10 +82,10 @@ def pieces(path: Path, offset: int) -> Iterator[bytes]:
 def ends_in(piece: bytes) -> list[Ends]:
     """The ends of attempts among these lines, those of a stage together."""
     found = _ENDED.findall(piece)
-    heads = set(map(itemgetter(0), found))
+    heads = dict.fromkeys(map(itemgetter(0), found))  # in their order, the same each time
     if b"" in heads:
         found = list(filter(None, map(_decoded, piece.split(b"\n"))))
-        heads = set(map(itemgetter(0), found))
+        heads = dict.fromkeys(map(itemgetter(0), found))
     return [
         ends
         for head in heads

@@ -114,7 +114,7 @@ ARRAY = """
 """
 SHORT = """
     axes:
-      i: {range: 32}
+      i: {range: 64}
     stages:
       work: {over: [i], command: "sleep 1", resources: {pool: small, walltime: 14s}}
 """
@@ -217,7 +217,7 @@ def test_a_task_is_not_started_in_a_block_that_cannot_finish_it(project: OnClust
     project.workflow(SHORT)
     project.end(project.begin(), seconds=120)
     run = project.newest()
-    assert run.counts("work") == {"done": 32}
+    assert run.counts("work") == {"done": 64}
     assert not run.records("fail")
     blocks = fold(run).blocks
     assert len(blocks) > 1, "all fitted into one block: nothing was seen"
