@@ -48,7 +48,7 @@ def test_the_next_bundle_has_another_worker_where_one_died(bench: Bench) -> None
 
 def test_a_worker_at_a_task_commits_it_when_the_controller_is_gone_and_ends_then(bench: Bench) -> None:
     go = bench.folder / "go"
-    bench.start([request(n, "sh", "-c", f"until test -e {go}; do sleep 0.02; done") for n in range(3)])
+    bench.start([request(n, "sh", "-c", f"until test -e {go}; do sleep 0.02; done") for n in range(1000)])
     wait_for(lambda: bench.records("start"))
     left = server(bench)
     (worker,) = left.children()
@@ -58,5 +58,6 @@ def test_a_worker_at_a_task_commits_it_when_the_controller_is_gone_and_ends_then
     wait_for(lambda: bench.records("done"))
     bench.pipes._server._process.wait(30)
     wait_for(lambda: not alive(worker))
-    assert [record["index"] for record in bench.records("done")] == [0]
-    assert len(bench.records("start")) == 1
+    done = [record["index"] for record in bench.records("done")]
+    assert done == [record["index"] for record in bench.records("start")]
+    assert len(done) < 1000  # as many as it began before it saw that nobody is there
