@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import pickle
-import signal
 import subprocess
 import sys
 import time
