@@ -169,10 +169,11 @@ class BundleReport(NamedTuple):
 
 
 class Failure(Exception):
-    """An attempt ended without a result."""
+    """An attempt ended without a result; `traceback` is where a module raised an error."""
 
-    def __init__(self, kind: str, message: str, exit_code: int | None = None) -> None:
+    def __init__(self, kind: str, message: str, exit_code: int | None = None, traceback: str = "") -> None:
         self.kind = kind
         self.message = message
         self.exit_code = exit_code
+        self.traceback = traceback
         super().__init__(message)

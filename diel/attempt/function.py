@@ -16,6 +16,7 @@ from typing import Any
 from diel.artifacts import Artifacts, Values, collect_returned
 from diel.attempt.arguments import arguments
 from diel.attempt.bundle import Failure, Request, Work
+from diel.attempt.capture import errors_so_far
 from diel.attempt.command import spawn, spawn_ranks
 from diel.attempt.stream import class_of, close_streams
 from diel.attempt.watchdog import RunningAttempt, Watchdog
@@ -80,13 +81,14 @@ def _stay_one(worker: int) -> None:
 
 def _failure(kind: str, prefix: str, error: BaseException) -> Failure:
     own = error.__traceback__  # its first frame is this file's: of no use to the module's author
-    told = traceback.format_exception(error.with_traceback(own.tb_next if own is not None else None))
-    sys.stderr.write("".join(told))  # in one piece: an MPI launcher may drop what it has not read at the end
+    lines = traceback.format_exception(error.with_traceback(own.tb_next if own is not None else None))
+    told = "".join(lines)
+    sys.stderr.write(told)
     try:
         text = str(error)
     except Exception:  # the module's own class, whose text can fail too
         text = ""
-    return Failure(kind, f"{prefix}{type(error).__name__}{': ' if text else ''}{text}")
+    return Failure(kind, f"{prefix}{type(error).__name__}{': ' if text else ''}{text}", traceback=told)
 
 
 def call_apart(
@@ -151,5 +153,7 @@ def _told_by_rank(path: Path, failure: Failure) -> Failure | None:
     if not said:
         return None
     # One rank's error beats the interruption that others met.
-    kind, message = min(said, key=lambda one: bool(one[0] == FailureClass.INTERRUPTED))
+    kind, message, told = min(said, key=lambda one: bool(one[0] == FailureClass.INTERRUPTED))
+    if told.rstrip().rpartition("\n")[2] not in errors_so_far():  # an MPI launcher may drop what comes last
+        sys.stderr.write(told)
     return Failure(kind, message, failure.exit_code)

@@ -83,7 +83,7 @@ def _run_rank(work: Work, request: Request, context: Context) -> None:
 def _tell(context: Context, failure: Failure) -> None:
     """Leaves a failure for the worker."""
     told = context.task_dir / f"{RETURN_FILE}.failure.{context.rank}"
-    told.write_text(json.dumps([failure.kind, failure.message]), encoding="utf-8")
+    told.write_text(json.dumps([failure.kind, failure.message, failure.traceback]), encoding="utf-8")
     sys.stdout.flush()
     sys.stderr.flush()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -95,9 +96,23 @@ def test_a_module_that_cannot_be_imported_cannot_be_launched(tmp_path: Path) -> 
     assert caught.value.kind == FailureClass.LAUNCH
 
 
+TRACEBACK = "Traceback:\n  made\nValueError: no luck\n"
+TELL = f"printf %s '{json.dumps(['app', 'ValueError: no luck', TRACEBACK])}' > .return.json.failure.1"
+
+
 def test_a_rank_that_is_killed_while_it_tells_its_failure_hides_no_others(bench: Bench) -> None:
     """As by MPI, which ends all ranks with the first that fails."""
     module = bench.module("def made() -> dict:\n    return {}")
-    script = """echo '["app", "ValueError: no luck"]' > .return.json.failure.1; : > .return.json.failure.0; exit 1"""
+    script = f"{TELL}; : > .return.json.failure.0; exit 1"
     ((_, record),) = bench.run([request(0)], module=module, launcher=("sh", "-c", script)).records
     assert (record["class"], record["message"]) == ("app", "ValueError: no luck")
+
+
+@pytest.mark.parametrize("passed_on", ["", "[1] Traceback:\n[1]   made\n[1] ValueError: no luck\n"])
+def test_what_a_rank_raised_is_in_stderr_also_if_the_launcher_dropped_it(
+    bench: Bench, passed_on: str
+) -> None:
+    module = bench.module("def made() -> dict:\n    return {}")
+    script = f"{TELL}; printf '{passed_on}' >&2; exit 1"
+    ((_, record),) = bench.run([request(0)], module=module, launcher=("sh", "-c", script)).records
+    assert record["stderr_tail"] == (passed_on or TRACEBACK)
