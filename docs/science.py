@@ -16,6 +16,7 @@ a run in its middle and resuming it; and figures of the table from runs that its
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import re
 import resource
@@ -133,17 +134,20 @@ def main() -> None:
     there = list(dict.fromkeys(row.workflow for row in table))
     if unknown := [name for name in given.names if name not in there]:
         parser.error(f"no row of the table has {', '.join(unknown)}; it has {', '.join(there)}")
+    names = given.names or there
+    if given.list:
+        with contextlib.suppress(BrokenPipeError):  # `--list | head`
+            for name in names:
+                runs, asks = plan(name, table)
+                sys.stdout.write("".join(f"{name}: diel {one}\n" for one in (*runs, *asks)))
+                sys.stdout.flush()
+        return
     failed = []
-    for name in given.names or there:
-        if given.list:
-            for one in (*plan(name, table)[0], *plan(name, table)[1]):
-                sys.stdout.write(f"{name}: diel {one}\n")
-            continue
+    for name in names:
         given.at.mkdir(parents=True, exist_ok=True)
         if not follow(name, table, given.at.resolve()):
             failed.append(name)
-    if not given.list:
-        sys.stdout.write(f"What was found is in {given.at}, a file for each workflow.\n")
+    sys.stdout.write(f"What was found is in {given.at}, a file for each workflow.\n")
     if failed:
         sys.exit(f"with commands that failed: {', '.join(failed)}")
 

@@ -77,6 +77,36 @@ def test_a_search_extended_twice_and_killed_twice_equals_one_that_was_asked_for_
     assert "'trial' has 18 trials: give it more" in project.diel("resume", "--trials", "17", code=2)
 
 
+NARROW = """
+    hyperparameters: {x: {type: int, low: 0, high: 100}}
+    axes:
+      trial: {search: {sampler: qmc, seed: 3, trials: 2, minimize: f.v, parameters: [x], constraints: [f.v <= LEAST]}}
+    stages:
+      f:
+        over: [trial]
+        command: |
+          echo '{"v": ${{ hp.x }}}' > "$DIEL_RESULT"
+        outputs: {v: {value: int}}
+      best: {command: [echo, "${{ inputs.v }}"], inputs: {v: {from: f.v, at: {trial: best}}}}
+"""
+
+
+def test_a_search_that_failed_as_no_trial_keeps_its_constraints_can_be_extended(tmp_path: Path) -> None:
+    whole = Project(tmp_path / "whole").workflow(
+        NARROW.replace("trials: 2", "trials: 9").replace("LEAST", "100")
+    )
+    found = whole.run().values("f", "v")
+    least = min(found[2:])
+    assert least < min(found[:2])
+    project = Project(tmp_path).workflow(NARROW.replace("LEAST", str(least)))
+    run = project.run(code=1)
+    assert "no trial keeps its constraints" in project.diel("status")
+    project.diel("resume", "--trials", "9")
+    assert run.values("f", "v") == found
+    assert run.stdout("best", attempt=run.attempts("best")[-1]) == f"{least}\n"
+    assert run.history().state == "succeeded"
+
+
 EACH = """
     hyperparameters: {x: {type: float, low: 0, high: 1}, y: {type: float, low: 0, high: 1}}
     axes:

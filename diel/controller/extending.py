@@ -51,7 +51,7 @@ def _refusal(run: Recorded, axis: Searched, trials: int) -> str:
         return f"the grid of '{label}' has been tried as a whole"
     if trials < axis.size:
         return f"'{label}' has {axis.size} trials: give it more"
-    if courses and all(course.over and course.reason != "trials" for course in courses):
+    if courses and all(course.over and not course.failed and course.reason != "trials" for course in courses):
         why = next(course.reason for course in courses)
         ends = {"until": "its `until` held", "timeout": "its time was over", "core_hours": "they were spent"}
         hint = "run the workflow again with more `trials`, and what is done comes from the cache"

@@ -101,6 +101,12 @@ class StageHistory:
         return self.left_out.count(LEFT_BY_AXIS)
 
     @property
+    def hindered(self) -> int:
+        """Tasks that were skipped because of a failure, not because they should be."""
+        left_out = len(self.left_out) - self.left_out.count(0)
+        return self.states.count(TaskState.SKIPPED) - left_out
+
+    @property
     def expected(self) -> int:
         """Tasks that exist, or may still come."""
         return self.total - self.never

@@ -193,6 +193,6 @@ def state_of(stage: StageStatus | None, *, live: bool = True) -> str:
     left_out = stage[TaskState.SKIPPED] + stage[TaskState.CANCELLED]
     if not stage.total or stage.good + left_out + stage.tolerated < stage.total:
         return "running" if stage.good and live else "waiting"
-    if stage.good and not stage[TaskState.CANCELLED]:
+    if stage.good and not stage[TaskState.CANCELLED] and not stage.hindered:
         return "cached" if stage[TaskState.CACHED] == stage.good else "done"
     return "cancelled" if stage[TaskState.CANCELLED] else "skipped" if left_out else "failed"

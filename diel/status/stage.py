@@ -33,6 +33,8 @@ class StageStatus:
     """By which rule no more of its tasks are begun, and why; empty if they are."""
     omitted: int = 0
     """Tasks at points that never came: of rounds after a loop's last, of pruned trials."""
+    hindered: int = 0
+    """Skipped tasks that would have run but for a failure."""
     tolerated: int = 0
     """Failed tasks that others went on without, as a search or `min_success` allows."""
     dropped: Mapping[str, int] = field(default_factory=dict)
@@ -92,6 +94,7 @@ def _stage_status(name: str, stage: StageHistory, state: RunState, history: Hist
         void=stage.void,
         held=stage.held,
         omitted=stage.never,
+        hindered=stage.hindered,
         tolerated=len(stage.tolerated),
         dropped={output: len(tasks) for output, tasks in stage.dropped.items()},
         usage=stage.usage,

@@ -47,6 +47,21 @@ def test_a_stage_of_which_some_tasks_were_cancelled_is_not_told_as_done(tmp_path
     assert "<title>a: cancelled, 1 of 2 tasks" in sketch.svg
 
 
+def test_a_stage_of_which_a_failure_hindered_some_tasks_is_not_told_as_done(tmp_path: Path) -> None:
+    run = Handmade(tmp_path, TEXT).stage("a", 2).stage("b", 2).done("a", 0).failed("a", 1).done("b", 0)
+    run.skipped("b", 1, reason="upstream").end("failed")
+    (sketch,) = graph.parts(Seen(run.paths))
+    assert isinstance(sketch, Sketch)
+    assert "<title>b: skipped, 1 of 2 tasks" in sketch.svg
+
+
+def test_a_stage_of_which_some_tasks_should_not_run_is_done(tmp_path: Path) -> None:
+    run = Handmade(tmp_path, TEXT).stage("a", 2).done("a", 0).skipped("a", 1, reason="when").end("succeeded")
+    (sketch,) = graph.parts(Seen(run.paths))
+    assert isinstance(sketch, Sketch)
+    assert "<title>a: done, 1 of 2 tasks" in sketch.svg
+
+
 def test_a_graph_too_large_to_draw_is_a_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(graph, "LINES", 3)
     note, table = graph.parts(Seen(Handmade(tmp_path, TEXT).paths))

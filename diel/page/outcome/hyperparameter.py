@@ -21,7 +21,7 @@ def parts(seen: Seen) -> Iterator[Part]:
         source = f"search: {', '.join(searched)}" if searched else ""
         if held is not None and not searched:
             source = ": ".join(filter(None, (held.origin, held.source)))
-        value = None if held is None else cell(held.value)
+        value = None if held is None or searched else cell(held.value)
         rows.append([f"hp.{name}", value, source, _allowed(given), cell(given.default), given.description])
     if rows:
         heads = ("name", "value", "where it came from", "allowed", "default", "description")

@@ -1,5 +1,6 @@
 """What stops a trial early that will not be among the best."""
 
+import math
 from collections.abc import Iterator
 from typing import Annotated, ClassVar, Literal, get_args
 
@@ -35,6 +36,9 @@ class Pruner(Named):
         yield from super().flaws()
         if self.name == "percentile" and self.percentile is None:
             yield Flaw("percentile needs `percentile`", "write percentile: 25 for the best quarter")
+        if (self.max_resource or math.inf) < (least := self.min_resource or 1):
+            said = f"max_resource {self.max_resource} is below min_resource {least}"
+            yield Flaw(said, "a whole trial has at least the steps that each may do")
 
 
 PrunerOrName = Annotated[

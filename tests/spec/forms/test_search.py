@@ -91,6 +91,10 @@ def test_what_is_no_expression_cannot_end_anything(model: type[Any], until: obje
     [
         ({"pruner": {"name": "median", "reduction_factor": 4}}, "it goes with hyperband and asha"),
         ({"pruner": {"name": "percentile"}}, "percentile needs `percentile`"),
+        (
+            {"pruner": {"name": "hyperband", "min_resource": 9, "max_resource": 3}},
+            "max_resource 3 is below min_resource 9",
+        ),
         ({"pruner": {"name": "asha", "reduction_factor": 1}}, "greater than or equal to 2"),
         ({"pruner": {"name": "bracket"}}, "Input should be 'median'"),
         ({"pruner": ["median"]}, "expected a name or a mapping, found a list"),
