@@ -1,4 +1,4 @@
-"""WfFormat 1.5, the traces of WfCommons: tasks, what each waited for, when and where it ran, what it used."""
+"""WfFormat 1.6, the traces of WfCommons: tasks, what each waited for, when and where it ran, what it used."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def write(run: Recorded, into: Path, target: Path) -> list[str]:
         "name": run.paths.run_id,
         "description": run.workflow.description or f"A run of {run.run_file.workflow}",
         "createdAt": when(run.run_file.created),
-        "schemaVersion": "1.5",
+        "schemaVersion": "1.6",
         "runtimeSystem": {"name": "diel", "version": run.run_file.diel},
         "workflow": {
             "specification": {
