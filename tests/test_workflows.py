@@ -39,7 +39,8 @@ def run(
     """Runs a shipped workflow in an empty directory; returns the seconds it took and what it said.
 
     It is there with the files in `copied` if it has any, as it has to be where it exports something. On one
-    core a single process loads the large libraries that its tasks need.
+    core a single process loads the large libraries that its tasks need. What its first lines say to ask then has
+    an answer.
     """
     file = shipped("workflows") / f"{name}.yaml"
     for other in copied:
@@ -57,8 +58,14 @@ def run(
         timeout=600,
         check=False,
     )
+    seconds = time.monotonic() - began
     assert done.returncode == 0, done.stdout + done.stderr
-    return time.monotonic() - began, done.stdout
+    head = file.read_text(encoding="utf-8").partition("\ndiel: 1")[0]
+    for command in re.findall(
+        r"^#     diel ((?:logs|results|status)\b.*?)(?:\s{2,}#.*)?$", head, re.MULTILINE
+    ):
+        assert answered(folder, *command.split()), command
+    return seconds, done.stdout
 
 
 def site_with(folder: Path, cores: int) -> tuple[str, ...]:
