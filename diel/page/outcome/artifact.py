@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from xml.parsers.expat import ExpatError, ParserCreate
 
 from diel.artifacts import files_of
 from diel.page.outcome.plot import thinned
@@ -24,13 +26,15 @@ LARGEST = 150_000
 """Bytes of an image that is shown; larger ones are named."""
 TOGETHER = 450_000
 """Bytes of all images of a page."""
+_Image = tuple[str, str, Path, str]
+"""Its task, its output, where the paths of its run begin, and its path."""
 _MEDIA = {".png": "image/png", ".svg": "image/svg+xml"}
 
 
 def parts(seen: Seen) -> Iterator[Part]:
     run = seen.run
     rows: list[list[Cell]] = []
-    images: list[tuple[str, str, Path, str]] = []
+    images: dict[str, dict[int, list[_Image]]] = {}
     whole = 0
     for stage, (records, rule) in seen.records.items():
         if rule and any(one.get("artifacts") for one in records.values()):
@@ -42,7 +46,8 @@ def parts(seen: Seen) -> Iterator[Part]:
                     rows.append(_row(f"{stage}/{index}", name, file, dropped, records[index]))
                 home = artifact_home(records[index], run.paths.root)
                 if Path(file["path"]).suffix.lower() in _MEDIA and not dropped:
-                    images.append((f"{stage}/{index}", name, home, file["path"]))
+                    of_stage = images.setdefault(stage, {})
+                    of_stage.setdefault(index, []).append((f"{stage}/{index}", name, home, file["path"]))
     if rows:
         heads = ("path in the run", "output", "task", "size", "digest (XXH3)", "from")
         yield Grid("Files that tasks made", heads, rows, whole - len(rows))
@@ -61,19 +66,28 @@ def _row(task: str, name: str, file: Mapping[str, Any], dropped: bool, record: M
     return [file["path"], name, task, said, str(file.get("digest", "")), record.get("run", "")]
 
 
-def _pictures(seen: Seen, images: list[tuple[str, str, Path, str]]) -> Iterator[Part]:
-    """Images that are there and small enough; of many, an even choice."""
+def _chosen(images: Mapping[str, Mapping[int, Sequence[_Image]]]) -> Iterator[_Image]:
+    """Of each stage all images of tasks that are evenly chosen, so that they can be compared."""
+    for tasks in images.values():
+        each = max(map(len, tasks.values()))
+        for index in thinned(list(tasks), max(1, PICTURES // (len(images) * each))):
+            yield from thinned(tasks[index], PICTURES)
+
+
+def _pictures(seen: Seen, images: Mapping[str, Mapping[int, Sequence[_Image]]]) -> Iterator[Part]:
+    """Images that are there and small enough; of many, some."""
     left, shown = TOGETHER, 0
-    for task, name, home, place in thinned(images, PICTURES):
+    for task, name, home, place in islice(_chosen(images), PICTURES):
         data = _image(home, place, min(LARGEST, left))
         if data is None:
             continue
         left, shown = left - len(data), shown + 1
         caption = f"{seen.run.named(task)}: {name}"
         yield Picture(caption, f"{name} of {caption}", _MEDIA[Path(place).suffix.lower()], data)
-    if len(images) > shown:
-        most = f"at most {PICTURES} are, evenly chosen, of at most {format_size(LARGEST)} each"
-        yield Text(f"{shown} of {len(images):,} images are shown: {most}.", "note")
+    whole = sum(len(one) for tasks in images.values() for one in tasks.values())
+    if whole > shown:
+        most = f"at most {PICTURES} of at most {format_size(LARGEST)} are, of tasks that are evenly chosen"
+        yield Text(f"{shown} of {whole:,} images are shown: {most}.", "note")
 
 
 def _image(home: Path, place: str, most: int) -> bytes | None:
@@ -86,8 +100,22 @@ def _image(home: Path, place: str, most: int) -> bytes | None:
             data = file.read(most + 1)
     except (OSError, RuntimeError):  # the latter for links that lead in a circle
         return None
-    begins = b"\x89PNG" if place.lower().endswith(".png") else b"<"
-    return data if len(data) <= most and data.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(begins) else None
+    if len(data) > most:
+        return None
+    whole = data.startswith(b"\x89PNG") if place.lower().endswith(".png") else _is_drawn(data)
+    return data if whole else None
+
+
+def _is_drawn(data: bytes) -> bool:
+    """Whether a browser can draw this SVG: one that is not whole is a broken image without a word."""
+    found: list[str] = []
+    reader = ParserCreate()
+    reader.StartElementHandler = lambda name, _: found or found.append(name.rpartition(":")[2])
+    try:
+        reader.Parse(data, True)
+    except ExpatError:
+        return False
+    return found == ["svg"]
 
 
 ENTRY = Entry("artifacts", "Artifacts", parts)

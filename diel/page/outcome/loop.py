@@ -72,12 +72,12 @@ def _chart(axis: AxisStatus, name: str, bound: float | None, rows: list[dict[str
     columns = [*([at] if axis.facts.context else []), ROUND, y, HOLDS]
     place = {"x": ROUND.axis(), "y": y.axis()}
     colour = {"color": at.colour()} if axis.facts.context else {}
-    paint = {"domain": ["yes", "no"], "range": [SERIES[2], SERIES[0]]}
+    held = {**HOLDS.colour(), "scale": {"domain": ["no", "yes"], "range": ["circle", "diamond"]}}
     layers: list[dict[str, Any]] = [
         {"mark": {"type": "line"}, "encoding": {**place, **colour}},
         {
-            "mark": {"type": "point", "size": 60},
-            "encoding": {**place, "color": {**HOLDS.colour(), "scale": paint}, "tooltip": tips(columns)},
+            "mark": {"type": "point", "size": 60, "filled": True, "opacity": 1},
+            "encoding": {**place, **colour, "shape": held, "tooltip": tips(columns)},
         },
     ]
     if limits:

@@ -330,19 +330,17 @@ class _Search:
             for n, s in how.items()
             if s == "pruned"
         ]
-        spec = chart(
-            columns,
-            rows,
-            {
-                "mark": {"type": "line", "opacity": 0.8},
-                "encoding": {**place, "detail": {"field": "trial"}, "tooltip": tips(columns)},
-            },
-            {
-                "data": {"values": [{key.key: row[key.key] for key in columns} for row in pruned]},
-                "mark": {"type": "point", "shape": "cross", "size": 50},
-                "encoding": {**place, "tooltip": tips(columns)},
-            },
-        )
+        line = {
+            "mark": {"type": "line", "opacity": 0.8},
+            "encoding": {**place, "detail": {"field": "trial"}, "tooltip": tips(columns)},
+        }
+        cross = {
+            "data": {"values": [{key.key: row[key.key] for key in columns} for row in pruned]},
+            "mark": {"type": "point", "shape": "cross", "size": 50},
+            "encoding": {**place, "tooltip": tips(columns)},
+        }
+        # of nothing Vega finds no extent, and warns
+        spec = chart(columns, rows, line, *([cross] if pruned else []))
         ends = "; a cross is where a trial was pruned" if pruned else ""
         some = "" if len(drawn) == len(kept) else f", {len(drawn)} of {len(kept)} trials, evenly chosen"
         caption = f"{self.name}: {name} as trials reported it{some}{ends}"

@@ -17,12 +17,19 @@ SVG = b'<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>'
 def drawn(folder: Path, *files: tuple[str, bytes]) -> Handmade:
     run = Handmade(folder, FLOW).stage("draw", 5)
     for index, (name, content) in enumerate(files):
-        path = run.paths.task_dir("draw", index, 1) / name
-        path.parent.mkdir(parents=True)
-        path.write_bytes(content)
-        entry = {"path": f"tasks/draw/{index}/{name}", "size": len(content), "digest": f"d{index}"}
-        run.work("done", "draw", index, seconds=1.0, key="k", artifacts={"figure": entry})
+        made(run, "draw", index, figure=(name, content))
     return run
+
+
+def made(run: Handmade, stage: str, index: int, **files: tuple[str, bytes]) -> None:
+    entries = {}
+    for output, (name, content) in files.items():
+        path = run.paths.task_dir(stage, index, 1) / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+        place = f"tasks/{stage}/{index}/{name}"
+        entries[output] = {"path": place, "size": len(content), "digest": f"d{index}"}
+    run.work("done", stage, index, seconds=1.0, key="k", artifacts=entries)
 
 
 def test_files_are_listed_by_path_and_images_are_shown(tmp_path: Path) -> None:
@@ -45,6 +52,30 @@ def test_a_link_out_of_the_run_is_not_followed(tmp_path: Path) -> None:
     assert [part.caption for part in parts(Seen(run.paths)) if isinstance(part, Picture)] == [
         "draw/2 (i=2): figure"
     ]
+
+
+def test_of_many_tasks_all_images_of_some_are_shown(tmp_path: Path) -> None:
+    text = """
+axes: {i: {range: 90}}
+stages:
+  draw: {over: [i], command: [x], outputs: {left: {path: l.svg}, right: {path: r.svg}}}
+  sum: {command: [x], after: [draw], outputs: {whole: {path: w.svg}}}
+"""
+    run = Handmade(tmp_path, text).stage("draw", 90).stage("sum", 1)
+    for index in range(90):
+        made(run, "draw", index, left=("l.svg", SVG), right=("r.svg", SVG))
+    made(run, "sum", 0, whole=("w.svg", SVG))
+    captions = [part.caption for part in parts(Seen(run.paths)) if isinstance(part, Picture)]
+    assert captions.count("sum/0: whole") == 1
+    assert len(captions) == 13
+    shown = {caption.partition(":")[0] for caption in captions[:-1]}
+    assert sorted(captions[:-1]) == sorted(f"{task}: {name}" for task in shown for name in ("left", "right"))
+
+
+def test_an_svg_that_is_not_whole_is_not_shown(tmp_path: Path) -> None:
+    files = ("a.svg", SVG), ("b.svg", SVG[:-3]), ("c.svg", b"<html/>")
+    found = [part for part in parts(Seen(drawn(tmp_path, *files).paths)) if not isinstance(part, Grid)]
+    assert [type(part) for part in found] == [Picture, Text]
 
 
 def test_what_is_too_large_gone_or_no_image_is_counted(tmp_path: Path) -> None:

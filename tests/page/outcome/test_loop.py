@@ -37,6 +37,22 @@ def test_each_round_is_drawn_with_the_bound_whether_or_not_it_is_over(
     assert "color" not in chart.spec["layer"][3]["mark"]  # the page's ink, light or dark
 
 
+def test_the_rounds_of_each_point_have_a_line_and_a_colour_of_their_own(tmp_path: Path) -> None:
+    text = LOOP.replace("axes:", "axes:\n  fold: {range: 2}").replace("over: [", "over: [fold, ")
+    run = Searched(tmp_path, text)
+    for fold in range(2):
+        run.about("begin", fold, at={"fold": fold}, seed=0)
+        for number in range(2):
+            error = 1.0 / (1 + fold + number)
+            run.about("round", fold, number=number, holds=False, values={"check.error": error})
+    *_, chart = parts(Seen(run.paths))
+    assert isinstance(chart, Plot)
+    lines, points = (layer["encoding"] for layer in chart.spec["layer"][:2])
+    assert lines["color"] == points["color"]
+    assert points["color"]["field"] == "at"
+    assert points["shape"]["scale"] == {"domain": ["no", "yes"], "range": ["circle", "diamond"]}
+
+
 def test_a_loop_that_has_not_begun_is_told_and_not_drawn(tmp_path: Path) -> None:
     (text,) = parts(Seen(Searched(tmp_path, LOOP).paths))
     assert text == Text("round until check.error < 0.1: waiting, 0 of at most 100 rounds are over.")
