@@ -72,7 +72,11 @@ def _chart(axis: AxisStatus, name: str, bound: float | None, rows: list[dict[str
     columns = [*([at] if axis.facts.context else []), ROUND, y, HOLDS]
     place = {"x": ROUND.axis(), "y": y.axis()}
     colour = {"color": at.colour()} if axis.facts.context else {}
-    held = {**HOLDS.colour(), "scale": {"domain": ["no", "yes"], "range": ["circle", "diamond"]}}
+    held = {
+        **HOLDS.colour(),
+        "scale": {"domain": ["no", "yes"], "range": ["circle", "diamond"]},
+        "legend": {"symbolFillColor": SERIES[-1], "symbolStrokeColor": SERIES[-1]},
+    }
     layers: list[dict[str, Any]] = [
         {"mark": {"type": "line"}, "encoding": {**place, **colour}},
         {
