@@ -33,15 +33,17 @@ def effective_speedup(
     trainings: list[str],
     lookups: Annotated[list[str], Field(min_length=1)],
     count: Annotated[int, Field(ge=1)],
+    study: Annotated[list[float], Field(min_length=1)],
 ) -> Speedup:
     """Works out the effective speedup of stages of this run, such as a screen (G. Fox et al., Learning
     Everywhere: Pervasive Machine Learning for Effective High-Performance Computation, 2019).
 
-    run: its directory, `${{ run.dir }}`; so another run's result is not taken for this one's
+    run: its directory, `${{ run.dir }}`, which is in no cache key
     simulations: stages that simulated what was learned from
     trainings: stages that learned
     lookups: stages that asked the model
     count: states that these asked about
+    study: numbers that they found, so that another study's speedup is not taken from the cache for this one's
 
     Tasks that were taken from the cache have no time in this run's journal: `diel run --no-cache` counts all.
     """

@@ -25,7 +25,7 @@ def test_the_effective_speedup_is_that_of_the_journal_s_times(
 ) -> None:
     (tmp_path / "saved.yaml").write_text(WORKFLOW)
     run = diel.run(tmp_path / "saved.yaml", runs=tmp_path / "runs", quiet=True)
-    found = effective_speedup(run.dir, ["simulate"], ["train"], ["screen"], 1000)
+    found = effective_speedup(run.dir, ["simulate"], ["train"], ["screen"], 1000, [1.0])
     simulating, learning, asking = (
         sum(row["seconds"] for row in records(run, stage)) for stage in ("simulate", "train", "screen")
     )
@@ -35,7 +35,7 @@ def test_the_effective_speedup_is_that_of_the_journal_s_times(
     assert found["speedup"] == pytest.approx(expected)
     assert f"effective speedup {expected:.3g}: N_lookup 1,000" in capsys.readouterr().out
     cached = diel.run(tmp_path / "saved.yaml", runs=tmp_path / "runs", quiet=True)
-    assert effective_speedup(cached.dir, ["simulate"], ["train"], ["screen"], 1000)["speedup"] is None
+    assert effective_speedup(cached.dir, ["simulate"], ["train"], ["screen"], 1000, [1.0])["speedup"] is None
     assert "came from the cache" in capsys.readouterr().out
 
 
