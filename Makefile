@@ -70,7 +70,7 @@ pictures: $(TEST_READY)  ## take the pictures of README and gallery anew, from r
 	@command -v chromium $(BROWSER) >/dev/null || { echo "No Chromium; on Debian: apt-get install $(BROWSER)"; exit 1; }
 	@$(BIN)/python docs/pictures.py
 
-science: $(TEST_READY)  ## run all that docs/science.md claims, and write what was found to build/science (hours)
+science: $(TEST_READY)  ## run all that docs/science.md claims, and write what was found to build/science (half an hour or more)
 	@$(BIN)/python docs/science.py
 
 ruff: $(TEST_READY)

@@ -1,6 +1,6 @@
 """Runs what docs/science.md claims, as its table says, and writes what was found beside it: `make science`.
 
-python docs/science.py            every workflow of the table, one after the other: an hour or more
+python docs/science.py            every workflow of the table, one after the other: half an hour or more
 python docs/science.py after …    these workflows
 python docs/science.py --at DIR   where runs and answers go; build/science if not given
 python docs/science.py --list     what would be run
