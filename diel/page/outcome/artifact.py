@@ -109,13 +109,17 @@ def _image(home: Path, place: str, most: int) -> bytes | None:
 def _is_drawn(data: bytes) -> bool:
     """Whether a browser can draw this SVG: one that is not whole is a broken image without a word."""
     found: list[str] = []
+
+    def begin(name: str, _: Mapping[str, str]) -> None:
+        found.append(name)
+
     reader = ParserCreate()
-    reader.StartElementHandler = lambda name, _: found or found.append(name.rpartition(":")[2])
+    reader.StartElementHandler = begin
     try:
         reader.Parse(data, True)
     except ExpatError:
         return False
-    return found == ["svg"]
+    return found[0].rpartition(":")[2] == "svg"
 
 
 ENTRY = Entry("artifacts", "Artifacts", parts)
