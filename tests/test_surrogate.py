@@ -254,6 +254,16 @@ def test_a_model_that_drifts_is_turned_off_and_its_run_has_not_succeeded(audited
     assert audited.diel("status").rstrip().endswith(next_step)
 
 
+def test_once_it_is_turned_off_tasks_are_not_asked_and_say_so(audited: Project) -> None:
+    found = told(audited, "bad")
+    assert found["unanswered"] == 0
+    unasked = found["unasked"]["its audit failed"]
+    assert f"{unasked} tasks did not ask: its audit failed" in audited.diel("status")
+    assert unasked == found["n_train"] - found["audit"]["audited"] > 0
+    said = audited.diel("explain", "bad/149")
+    assert "it was simulated without asking 'drifts': its audit failed" in said
+
+
 def test_what_is_suspect_is_simulated_by_resume_and_what_read_it_runs_again(audited: Project) -> None:
     before = audited.newest()
     beside = before.attempts("beside", 0)
@@ -306,10 +316,10 @@ def test_without_its_service_a_stage_is_slower_and_never_wrong(wrong: Project) -
     assert run.values("never", "y") == [0.0, 1.0, 2.0]
     assert run.stdout("sum") == "6.0\n"
     assert run.counts("untrained") == {"skipped": 1}
-    note = (
-        "3 questions without an answer, the last: the service has ended, never started, or failed its audit"
-    )
-    assert wrong.diel("status").count(note) == 2
+    said = wrong.diel("status")
+    assert "3 tasks did not ask: the service has ended" in said
+    assert "3 tasks did not ask: the service never started" in said
+    assert told(wrong, "never")["unanswered"] == 0
 
 
 def test_a_question_that_is_refused_is_simulated_with_a_note(wrong: Project) -> None:

@@ -130,8 +130,8 @@ class Request(NamedTuple):
     """The task indices of the replicas that it asks, by name."""
     streams: Mapping[str, Mapping[str, str]] | None = None
     """What it puts and gets while it runs, by name; None if it runs beside no other stage's tasks."""
-    question: Question | None = None
-    """What it asks before it runs; None if it asks nobody, or nobody is there."""
+    question: Question | str | None = None
+    """What it asks before it runs, or why it asks nobody; None without a surrogate."""
     rendered: tuple[Rendered, ...] = ()
     """Files that are written into its directory before it runs."""
     environment: str | None = None

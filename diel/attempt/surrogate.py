@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from diel.journal.records import Answered, Done
     from diel.spec import Surrogate
 
-GONE = "the service has ended, never started, or failed its audit"
 SILENT = "the service gives no uncertainty: give it several models, or the surrogate `tolerance: .inf`"
 
 
@@ -33,6 +32,8 @@ class Consulted(NamedTuple):
     """The task's result; None if it must be simulated."""
     message: str = ""
     """Why there was no usable answer, apart from its uncertainty."""
+    unasked: str = ""
+    """Why nobody was asked."""
     audited: Audited | None = None
     """The answer to a task that is simulated all the same."""
 
@@ -45,6 +46,8 @@ class Consulted(NamedTuple):
             told["answer"] = self.question.key
         if self.message:
             told["message"] = self.message
+        if self.unasked:
+            told["unasked"] = self.unasked
         record["surrogate"] = told
         record["values"] = {**record.get("values", {}), SIMULATED: not used}
         if used and self.question is not None:
@@ -55,8 +58,8 @@ def ask(paths: RunPaths, work: Work, request: Request) -> Consulted:
     """Asks the stage's surrogate. Never raises: without an answer the task simulates."""
     surrogate, question = work.surrogate, request.question
     assert surrogate is not None
-    if question is None:
-        return Consulted(None, 0.0, message=GONE)
+    if not isinstance(question, Question):
+        return Consulted(None, 0.0, unasked=question or "")
     began = time.perf_counter()
     try:
         from diel.services.client import (

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from diel.attempt.bundle import Request
+from diel.attempt.bundle import Question, Request
 from diel.axes.adaptive import Standing
 from diel.controller.pruning import recall
 from diel.controller.stages import Stages
@@ -226,7 +226,7 @@ class Finder:
         if stage.adaptive and recall(self._cache, self._stages.deciders, stage, index, recipe.family, key):
             return self._is_closed(stage, index)  # what it had reported before counts more than its result
         found = self._cache.find(recipe.family, key)
-        if found is None and question is not None:  # what was simulated counts more than what was answered
+        if found is None and isinstance(question, Question):  # a simulation counts more than an answer
             key, parts = question.key, question.parts
             found = self._cache.find(recipe.family, key)
         if found is None:

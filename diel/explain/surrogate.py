@@ -16,6 +16,8 @@ def asked_lines(run: Recorded, stage: str, record: Result | None) -> list[str]:
     surrogate = run.workflow.stages[stage].surrogate
     if answer is None or surrogate is None:
         return []
+    if unasked := answer.get("unasked"):
+        return [f"it was simulated without asking '{surrogate.service}': {unasked}"]
     if answer.get("message"):
         return [f"it was simulated, because '{surrogate.service}' gave no answer: {answer['message']}"]
     doubt = "" if answer["uncertainty"] is None else f" with an uncertainty of {answer['uncertainty']:.3g}"

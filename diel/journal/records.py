@@ -417,6 +417,8 @@ class Answered(TypedDict):
     used: bool
     uncertainty: NotRequired[float | None]
     message: NotRequired[str]
+    unasked: NotRequired[str]
+    """Why nobody was asked."""
     error: NotRequired[float | None]
     """How far the answer was off, of a task that was audited; None if that is no number."""
     answer: NotRequired[str]

@@ -76,6 +76,8 @@ class SurrogateHistory:
     """Questions without a usable answer."""
     message: str = ""
     """Why the last of them had none."""
+    unasked: dict[str, int] = field(default_factory=dict)
+    """Tasks that were simulated without asking, by the reason."""
 
     @property
     def answered(self) -> int:
@@ -115,6 +117,8 @@ def counting(known: SurrogateHistory | None, record: Result) -> SurrogateHistory
     if answer.get("message"):
         found.unanswered += 1
         found.message = answer["message"]
+    if why := answer.get("unasked"):
+        found.unasked[why] = found.unasked.get(why, 0) + 1
     return found
 
 

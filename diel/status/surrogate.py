@@ -70,6 +70,8 @@ class SurrogateStatus(NamedTuple):
     """Questions without a usable answer."""
     message: str = ""
     """Why the last of them had none."""
+    unasked: Mapping[str, int] = {}
+    """Tasks that were simulated without asking, by the reason."""
     audit: Audit | None = None
     """None without `audit`."""
 
@@ -101,6 +103,7 @@ class SurrogateStatus(NamedTuple):
             "simulations": list(self.simulations),
             "unanswered": self.unanswered,
             "message": self.message,
+            "unasked": dict(self.unasked),
             **({} if self.audit is None else {"audit": self.audit.document()}),
         }
 
@@ -127,6 +130,7 @@ def surrogate_of(history: History, known: SurrogateHistory) -> SurrogateStatus:
         simulations=known.simulations,
         unanswered=known.unanswered,
         message=known.message,
+        unasked=known.unasked,
         audit=None if known.tolerance is None else _audit_of(known, known.tolerance),
     )
 
@@ -230,10 +234,12 @@ def _error(value: float) -> str:
 
 
 def trouble(surrogate: SurrogateStatus) -> str:
-    """What to say about questions without an answer; nothing if all had one."""
-    if not surrogate.unanswered:
-        return ""
-    return f"{counted(surrogate.unanswered, 'question')} without an answer, the last: {surrogate.message}"
+    """What to say about questions without an answer and tasks that asked nobody; nothing if all had one."""
+    said = [f"{counted(n, 'task')} did not ask: {why}" for why, n in surrogate.unasked.items()]
+    if surrogate.unanswered:
+        last = f"the last: {surrogate.message}"
+        said.append(f"{counted(surrogate.unanswered, 'question')} without an answer, {last}")
+    return "; ".join(said)
 
 
 def surrogate_report(found: Mapping[str, SurrogateStatus]) -> Iterator[str]:

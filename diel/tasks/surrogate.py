@@ -14,6 +14,7 @@ from diel.graph import StageGraph
 from diel.graph.surrogate import answered, teachers
 from diel.modules.catalogue import Module
 from diel.spec import Stage, Surrogate
+from diel.states import TaskState
 from diel.tasks.link import Link
 from diel.tasks.results import MissingInput
 from diel.tasks.service import ServiceLink
@@ -23,10 +24,14 @@ if TYPE_CHECKING:
     from diel.journal import records
 
 _NUMBERS = (int, float)
+FAILED_AUDIT = "its audit failed"
+ENDED = "the service has ended"
+NEVER_STARTED = "the service never started"
 NOT_ANSWERED = {"timeout", "audit", "seed"}
 """Keys of a surrogate on which its answers do not depend."""
-Asking = Callable[[int, Mapping[str, Any], str, tuple[str, str]], Question | None]
-"""Makes the question of a task from its index, its parameters by name, its key and that key's parts."""
+Asking = Callable[[int, Mapping[str, Any], str, tuple[str, str]], Question | str]
+"""Makes the question of a task from its index, its parameters by name, its key and that key's parts; or says
+why it asks nobody."""
 
 
 def surrogate_of(stage: Stage, module: Module | None) -> Surrogate:
@@ -52,16 +57,19 @@ def _question(
     known: Mapping[str, Any],
     key: str,
     parts: tuple[str, str],
-) -> Question | None:
-    """What a task asks; None if nobody will answer."""
+) -> Question | str:
+    """What a task asks, or why nobody will answer."""
     group = link.group_of_downstream(index)
     past = link.down.history.surrogate
-    if link.is_spared(group) or (past is not None and past.is_off):
-        return None
+    if past is not None and past.is_off:
+        return FAILED_AUDIT
+    if link.is_spared(group):
+        states = map(link.up.history.state, link.members(group))
+        return ENDED if TaskState.FAILED in states else NEVER_STARTED
     try:
         model = link.key(group)
     except (ExpressionError, MissingInput, ModuleError):
-        return None
+        return NEVER_STARTED
     given = digest_of([model, surrogate.model_dump(exclude=NOT_ANSWERED)])
     answer = digest_of([key, given])
     row = {name: known[name] for name in surrogate.inputs or known if type(known.get(name)) in _NUMBERS}
@@ -88,15 +96,19 @@ def name_teachers(record: records.StageRecord, graph: StageGraph, kinds: Mapping
             record["surrogate"]["tolerance"] = surrogate.tolerance
 
 
-def tell_cached(record: records.Cached, found: records.Result, stage: Stage, asked: Question | None) -> None:
+def tell_cached(
+    record: records.Cached, found: records.Result, stage: Stage, asked: Question | str | None
+) -> None:
     """Adds what the surrogate answered for an earlier result; a run without one simulated without asking.
 
-    What an audit found then counts now if the same model would answer.
+    What an audit found then counts now if the same model would answer; why it did not ask then does not.
     """
     if stage.surrogate is not None:
         record["values"] = {SIMULATED: True, **record.get("values", {})}
         unasked: records.Answered = {"asked": 0.0, "used": False}
         told = found.get("surrogate", unasked).copy()
-        if asked is None or told.get("answer") != asked.key or stage.surrogate.audit is None:
+        told.pop("unasked", None)
+        same = isinstance(asked, Question) and told.get("answer") == asked.key
+        if not same or stage.surrogate.audit is None:
             told.pop("error", None)
         record["surrogate"] = told

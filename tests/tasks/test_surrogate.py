@@ -34,7 +34,7 @@ def bench_of(folder: Path, model: int | None = 1, tolerance: str = "0.5") -> Ben
 
 def test_a_task_asks_about_its_numbers_at_all_replicas(tmp_path: Path) -> None:
     question = bench_of(tmp_path).resolve("sim", 1).question
-    assert question is not None
+    assert isinstance(question, Question)
     assert (dict(question.row), question.replicas) == ({"x": 2.5}, (0, 1))
 
 
@@ -43,15 +43,15 @@ def test_an_answer_is_its_models_and_tolerances_and_what_is_simulated_is_not(
     tmp_path: Path, other: dict[str, Any]
 ) -> None:
     one, another = (bench.resolve("sim") for bench in (bench_of(tmp_path), bench_of(tmp_path, **other)))
-    assert one.question is not None
-    assert another.question is not None
+    assert isinstance(one.question, Question)
+    assert isinstance(another.question, Question)
     assert one.key == another.key
     assert one.question.key != another.question.key
     assert one.question.parts[0] == another.question.parts[0]
 
 
 def test_a_stage_whose_service_will_not_come_asks_nobody(tmp_path: Path) -> None:
-    assert bench_of(tmp_path, model=None).resolve("sim").question is None
+    assert bench_of(tmp_path, model=None).resolve("sim").question == "the service never started"
 
 
 def test_status_learns_who_taught_a_surrogate_from_its_stages_record(tmp_path: Path) -> None:
@@ -83,7 +83,11 @@ def drawn(folder: Path, audit: str) -> list[int]:
     bench = Bench(folder, MANY.replace("TOLERANCE", f"0.5, audit: {audit}"))
     bench.done("train", model=1)
     questions = [bench.resolve("sim", index).question for index in range(400)]
-    return [index for index, question in enumerate(questions) if question is not None and question.audited]
+    return [
+        index
+        for index, question in enumerate(questions)
+        if isinstance(question, Question) and question.audited
+    ]
 
 
 def test_the_seed_draws_a_share_of_the_tasks_to_be_audited(tmp_path: Path) -> None:
@@ -99,9 +103,17 @@ def test_whether_answers_are_audited_does_not_change_them(tmp_path: Path) -> Non
     one, other = (
         bench_of(tmp_path, tolerance=more).resolve("sim") for more in ("0.5", "0.5, audit: 0.3, seed: 7")
     )
-    assert one.question is not None
-    assert other.question is not None
+    assert isinstance(one.question, Question)
+    assert isinstance(other.question, Question)
     assert one.question.key == other.question.key
+
+
+def test_why_an_earlier_run_did_not_ask_is_no_reason_of_this_one() -> None:
+    spec = Stage.model_validate({"command": ["x"], "surrogate": {"service": "serve", "tolerance": 1}})
+    found = {"values": {"y": 1.0}, "surrogate": {"asked": 0.0, "used": False, "unasked": "its audit failed"}}
+    record: Any = {"event": "cached"}
+    tell_cached(record, as_record(found), spec, None)
+    assert record["surrogate"] == {"asked": 0.0, "used": False}
 
 
 def test_what_an_audit_found_counts_again_for_the_same_model_only() -> None:
