@@ -161,7 +161,8 @@ class Run:
     def table(self, *values: str) -> Any:
         """The outputs `STAGE.VALUE`, or all of a STAGE, with one column for each axis parameter.
 
-        Over a search, each trial's hyperparameters have columns too, `hp.NAME`.
+        Over a search, each trial's hyperparameters have columns too, `hp.NAME`; where results of a stage are
+        suspect, `STAGE.suspect` says which.
 
         A pandas DataFrame where pandas is installed, else a list of dicts. Several stages are joined
         along the axes they share. Files are their paths, as text. Tasks without a result are left out.

@@ -7,7 +7,7 @@ import json
 import math
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -31,6 +31,8 @@ class Listing:
     rows: list[tuple[Any, ...]]
     missing: Mapping[str, str]
     """By stage, how many of its tasks have no result, and why: their rows are missing."""
+    audits: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """By stage, what audits found of the answers among its results."""
 
     def mappings(self) -> Iterator[dict[str, Any]]:
         """The rows as mappings."""

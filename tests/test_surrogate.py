@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from diel.journal.stage_history import spread
 from diel.paths import shipped
 from modules.analysis.kolafa_nezbeda import factor
 from tests.serving import HANDLER
@@ -262,6 +263,29 @@ def test_once_it_is_turned_off_tasks_are_not_asked_and_say_so(audited: Project) 
     assert unasked == found["n_train"] - found["audit"]["audited"] > 0
     said = audited.diel("explain", "bad/149")
     assert "it was simulated without asking 'drifts': its audit failed" in said
+
+
+def test_suspect_results_and_what_read_them_are_named_where_one_looks(audited: Project) -> None:
+    run = audited.newest()
+    suspect = [index for index, simulated in enumerate(run.values("bad", "simulated")) if not simulated]
+    document = json.loads(audited.diel("results", "bad.y", "--json").splitlines()[0])
+    assert [index for index, row in enumerate(document["rows"]) if row["bad.suspect"]] == suspect
+    assert document["audits"] == {"bad": told(audited, "bad")["audit"]}
+    assert audited.diel("results", "bad.y", "--csv").startswith("x,bad.y,bad.suspect\n0,")
+    assert "good.suspect" not in audited.diel("results", "good.y")
+    pairs = json.loads(audited.diel("status", run.root.name, "bad", "--json"))["suspect"]
+    assert [*spread(pairs)] == suspect
+    name = f"`diel resume {run.root.name} --recompute suspect` simulates what is suspect"
+    said = audited.diel("explain", f"bad/{suspect[0]}")
+    assert "its answer is suspect: audits found answers of 'drifts' further off than the tolerance" in said
+    assert f"next: {name}" in said
+    said = audited.diel("explain", "sum/0")
+    assert f"it read suspect results: bad/{suspect[0]}" in said
+    assert f"next: {name}" in said
+    assert "suspect" not in audited.diel("explain", "beside/0")
+    assert f"1 result of 'sum' read suspect ones; `diel explain {run.root.name} sum/0`" in audited.diel(
+        "results"
+    )
 
 
 def test_what_is_suspect_is_simulated_by_resume_and_what_read_it_runs_again(audited: Project) -> None:

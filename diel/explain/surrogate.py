@@ -1,10 +1,14 @@
-"""Why a task was simulated, or not: what its surrogate answered."""
+"""Why a task was simulated, or not: what its surrogate answered; and whether its result is suspect."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from diel.results import Recorded
+from diel.journal.stage_history import ranges
+from diel.results import Recorded, suspects
+from diel.results.suspect import suspect_inputs
+from diel.results.view import RunView
+from diel.status.tasks import tasks_text
 
 if TYPE_CHECKING:
     from diel.journal.records import Result
@@ -26,3 +30,28 @@ def asked_lines(run: Recorded, stage: str, record: Result | None) -> list[str]:
         off = "more than a number can say" if answer["error"] is None else f"{answer['error']:.3g}"
         did = f"was audited by this task, and off by {off}: it answered"
     return [f"'{surrogate.service}' {did}{doubt}; the tolerance is {surrogate.tolerance:.3g}"]
+
+
+def doubt_of(view: RunView, stage: str, index: int) -> tuple[list[str], str]:
+    """Why a task's result is suspect, and what to do; nothing where it is not."""
+    run = view.run
+    found = suspects(run)
+    if index not in found.get(stage, ()):
+        return [], ""
+    history = run.history.stage(stage)
+    surrogate = history.surrogate
+    if surrogate is not None and index in history.suspect():
+        why = f"audits found answers of '{surrogate.service}' further off than the tolerance"
+        return [f"its answer is suspect: {why}"], f"{_recompute(run)}, and runs again what read it"
+    if index in history.stays():
+        why = "it read suspect answers, which were simulated since; it stays, as decisions rest on it"
+    else:
+        read = suspect_inputs(view, stage, index, found).items()
+        named = ", ".join(f"{name}/{tasks_text(ranges(tasks))}" for name, tasks in read)
+        why = f"it read suspect results: {named}"
+    anew = "`diel run` decides anew, and takes the rest from the cache"
+    return [why], _recompute(run) if run.history.is_doubted() else anew
+
+
+def _recompute(run: Recorded) -> str:
+    return f"`diel resume {run.paths.run_id} --recompute suspect` simulates what is suspect"

@@ -17,7 +17,7 @@ from diel.explain.cause import Difference, because, why_computed
 from diel.explain.environment import environment_entry
 from diel.explain.gang import partners_awaited, room_awaited
 from diel.explain.stopping import stopped_by
-from diel.explain.surrogate import asked_lines
+from diel.explain.surrogate import asked_lines, doubt_of
 from diel.explain.text import WIDE, Explanation, section, tail
 from diel.explain.wait import SHOWN, Wait, culprits, roots, rule_of, waits_of_task
 from diel.results import DROPPED, Recorded
@@ -155,13 +155,14 @@ def _story(view: RunView, stage: str, index: int, attempts: list[Tried], record:
     match run.history.stage(stage).state(index):
         case TaskState.CACHED:
             earlier = str(record["run"]) if record is not None else "an earlier run"
-            return Story(
-                [f"taken from {earlier}: nothing that its result depends on has changed"], "", earlier
-            )
+            taken = f"taken from {earlier}: nothing that its result depends on has changed"
+            doubts, step = doubt_of(view, stage, index)
+            return Story([taken, *doubts], step, earlier)
         case TaskState.DONE:
             found = why_computed(view, stage, index)
-            reasons = [*asked_lines(run, stage, record), *found.sentences()]
-            return Story(reasons, earlier=found.earlier, changes=found.changes)
+            doubts, step = doubt_of(view, stage, index)
+            reasons = [*asked_lines(run, stage, record), *doubts, *found.sentences()]
+            return Story(reasons, step, earlier=found.earlier, changes=found.changes)
         case TaskState.FAILED:
             return _failed(run, stage, index, attempts)
         case TaskState.SKIPPED:

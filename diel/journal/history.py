@@ -107,6 +107,9 @@ class History:
             case "gone":
                 for index, attempt in record["tasks"]:
                     self.stage(record["stage"]).lose(index, attempt)
+            case "doubted":
+                for index, attempt in record["tasks"]:
+                    self.stage(record["stage"]).doubted[index] = attempt
             case "dropped":
                 gone = self.stage(record["stage"]).dropped.setdefault(record["output"], set())
                 gone.update(spread(record["tasks"]))
@@ -160,6 +163,10 @@ class History:
     def is_doubted(self) -> bool:
         """Whether results are answers that audits speak against."""
         return any(stage.suspect() for stage in self.stages.values())
+
+    def has_suspects(self) -> bool:
+        """Whether results are such answers, or stay though they read some."""
+        return any(stage.suspect() or stage.stays() for stage in self.stages.values())
 
     def is_held(self) -> bool:
         """Whether a stage was given up before all its tasks were tried."""

@@ -249,6 +249,15 @@ class Gone(_Stamped):
     tasks: Numbered
 
 
+class Doubted(_Stamped):
+    event: Literal["doubted"]
+    """Results of these attempts that read suspect answers, and stay as these are simulated: they decided.
+
+    By `diel resume --recompute suspect`."""
+    stage: str
+    tasks: Numbered
+
+
 class Dropped(_Stamped):
     event: Literal["dropped"]
     """Artifacts that were deleted after use. Also by `diel clean --intermediate`."""
@@ -537,7 +546,7 @@ OfCourse = (
 )
 OfAxis = AxisRecord | OfCourse
 OfTasks = Queued | Release | Failed | Skipped | Cancelled
-OfStage = StageRecord | Tolerated | HeldRecord | Fenced | Gone | Dropped
+OfStage = StageRecord | Tolerated | HeldRecord | Fenced | Gone | Doubted | Dropped
 OfRun = (
     ControllerRecord
     | Handover

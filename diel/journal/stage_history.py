@@ -73,6 +73,8 @@ class StageHistory:
     """The attempt that made a task's result, if not the first."""
     gone: dict[int, int] = field(default_factory=dict)
     """By task, the last attempt whose result lost its files or is outdated; 0 for one from the cache."""
+    doubted: dict[int, int] = field(default_factory=dict)
+    """By task, the attempt whose result stays though it read suspect answers, which were simulated since."""
     fenced: dict[int, int] = field(default_factory=dict)
     """By task, the last attempt that was given up for lost: no result up to it counts."""
     resources: dict[int, dict[str, Any]] = field(default_factory=dict)
@@ -186,6 +188,11 @@ class StageHistory:
     def suspect(self) -> list[int]:
         """The tasks whose result is an answer that audits speak against."""
         return [] if self.surrogate is None else suspect(self.surrogate)
+
+    def stays(self) -> list[int]:
+        """The tasks whose result stays though it read suspect answers."""
+        made = self.result_attempt
+        return sorted(i for i, attempt in self.doubted.items() if self.is_good(i) and made(i) == attempt)
 
     def leave_out(self, index: int, reason: str) -> None:
         """Notes why a task was skipped, if that is not a failure."""

@@ -3,7 +3,7 @@
 from diel.results.metrics import list_metrics
 from diel.results.picked import picked_tasks
 from diel.results.recorded import Recorded, read
-from diel.results.rows import DROPPED, make_table, summarize
+from diel.results.rows import DROPPED, make_table, summarize, suspects
 from diel.results.trials import list_trials
 from diel.results.usage import list_usage
 
@@ -17,4 +17,5 @@ __all__ = [
     "picked_tasks",
     "read",
     "summarize",
+    "suspects",
 ]

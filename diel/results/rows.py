@@ -1,11 +1,12 @@
 """Outputs of a run as the rows of a table: a column for each axis parameter and output.
 
-Over a search, the hyperparameters of each trial have columns too, `hp.NAME`.
+Over a search, the hyperparameters of each trial have columns too, `hp.NAME`; where results of a stage are
+suspect, `STAGE.suspect` says which.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from diel.errors import UsageError, counted, did_you_mean
 from diel.results.picked import picked_tasks, tasks_at
 from diel.results.recorded import Recorded
 from diel.states import TaskState
-from diel.status.surrogate import audited
+from diel.status.surrogate import audit_document, audited
 from diel.status.tasks import count_text
 from diel.table import Listing
 from diel.tasks.results import output_of, outputs_of
@@ -42,7 +43,12 @@ def make_table(
     main = _widest(run, stages)
     columns = _columns(run, uses, records)
     parameters, searched = run.parameters(main), run.searched(main)
-    cells = [_Column(run, main, stage, output, records[stage]) for stage, output in columns]
+    suspect = suspects(run)
+    doubted = [stage for stage in stages if suspect.get(stage)]
+    cells: list[_Column | _Mark] = [
+        *(_Column(run, main, stage, output, records[stage]) for stage, output in columns),
+        *(_Mark(run, main, stage, suspect[stage]) for stage in doubted),
+    ]
     rows = []
     domain = run.domain(main)
     there = sorted(records[main]) if domain is None else domain.in_order(records[main])
@@ -57,16 +63,29 @@ def make_table(
         own = (*(point[name] for name in parameters), *(trial.get(name) for name in searched))
         rows.append((*own, *(cell.value(index) for cell in cells)))
     made = (f"{stage}.{output}" for stage, output in columns)
-    names = (*parameters, *(f"hp.{name}" for name in searched), *made)
+    marks = (f"{stage}.suspect" for stage in doubted)
+    names = (*parameters, *(f"hp.{name}" for name in searched), *made, *marks)
     notes = {
         stage: [
             *_missing(run, stage, len(records[stage])),
             *_dropped(run, stage, columns),
             *audited(run.history, stage),
+            *_doubted(run, stage, suspect.get(stage, ())),
         ]
         for stage in stages
     }
-    return Listing(names, rows, {stage: "; ".join(texts) for stage, texts in notes.items() if texts})
+    audits = {stage: found for stage in stages if (found := audit_document(run.history, stage)) is not None}
+    return Listing(names, rows, {stage: "; ".join(texts) for stage, texts in notes.items() if texts}, audits)
+
+
+def suspects(run: Recorded) -> dict[str, set[int]]:
+    """By stage, the tasks whose result is suspect, or read one that is."""
+    if not run.history.has_suspects():
+        return {}
+    from diel.results.suspect import suspect_tasks  # how tasks read each other, which few tables need
+    from diel.results.view import RunView
+
+    return suspect_tasks(RunView(run))
 
 
 def _parse(run: Recorded, word: str) -> tuple[str, str]:
@@ -133,25 +152,12 @@ def _made(records: Iterable[Made]) -> list[str]:
 
 
 @dataclass(frozen=True)
-class _Column:
-    """One output, read for the rows of another stage."""
+class _Cell:
+    """Something of a stage, read for the rows of another one."""
 
     run: Recorded
     main: str
     stage: str
-    output: str
-    records: Mapping[int, Made]
-
-    def value(self, row: int) -> Any:
-        """The cell of a row; None if the task made none."""
-        index = self._index(row)
-        record = self.records.get(index)
-        if record is None or self.run.is_dropped(self.stage, self.output, index):
-            return None
-        try:
-            return output_of(record, self.output, self.run.paths.root)
-        except KeyError:
-            return None
 
     def _index(self, row: int) -> int:
         if self.stage == self.main:
@@ -167,12 +173,49 @@ class _Column:
         return domain
 
 
+@dataclass(frozen=True)
+class _Column(_Cell):
+    """One output."""
+
+    output: str
+    records: Mapping[int, Made]
+
+    def value(self, row: int) -> Any:
+        """The cell of a row; None if the task made none."""
+        index = self._index(row)
+        record = self.records.get(index)
+        if record is None or self.run.is_dropped(self.stage, self.output, index):
+            return None
+        try:
+            return output_of(record, self.output, self.run.paths.root)
+        except KeyError:
+            return None
+
+
+@dataclass(frozen=True)
+class _Mark(_Cell):
+    """Whether a task is one of these."""
+
+    tasks: Collection[int]
+
+    def value(self, row: int) -> bool:
+        return self._index(row) in self.tasks
+
+
 def _dropped(run: Recorded, stage: str, columns: Iterable[tuple[str, str]]) -> Iterator[str]:
     """Which artifacts were deleted after their use: their cells are empty."""
     wanted = {output for name, output in columns if name == stage}
     for output, tasks in run.history.stage(stage).dropped.items():
         if output in wanted:
             yield f"'{stage}.{output}' of {counted(len(tasks), 'task')} was deleted after use"
+
+
+def _doubted(run: Recorded, stage: str, suspect: Collection[int]) -> Iterator[str]:
+    """How many results read suspect ones; those that are suspect answers, their audit tells."""
+    read = sorted(set(suspect).difference(run.history.stage(stage).suspect()))
+    if read:
+        step = f"`diel explain {run.paths.run_id} {stage}/{read[0]}` says what to do"
+        yield f"{counted(len(read), 'result')} of '{stage}' read suspect ones; {step}"
 
 
 def _missing(run: Recorded, stage: str, found: int) -> Iterator[str]:
@@ -200,4 +243,9 @@ def summarize(run: Recorded) -> Listing:
             if run.is_dropped(stage, output, holder):
                 value = DROPPED
             rows.append((f"{stage}.{output}", " × ".join(spec.over), f"{len(records):,} of {total:,}", value))
-    return Listing(("output", "axes", "results", "first"), rows, {})
+    notes = {
+        stage: "; ".join([*audited(run.history, stage), *_doubted(run, stage, tasks)])
+        for stage, tasks in suspects(run).items()
+        if tasks
+    }
+    return Listing(("output", "axes", "results", "first"), rows, notes)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from diel.errors import counted
@@ -17,7 +17,7 @@ from diel.status.service import service_lines
 from diel.status.staging import staging_lines
 from diel.status.stopping import answers, stopped_lines, stopped_of, stopped_stages
 from diel.status.stream import stream_lines
-from diel.status.surrogate import surrogate_lines, surrogate_report, surrogates_of
+from diel.status.surrogate import stays_lines, stays_of, surrogate_lines, surrogate_report, surrogates_of
 
 
 class View(NamedTuple):
@@ -54,6 +54,10 @@ def doubt(history: History) -> str:
     found = {name: len(stage.suspect()) for name, stage in history.stages.items()}
     said = ", ".join(f"{counted(number, 'answer')} of {name}" for name, number in found.items() if number)
     return f"audits speak against {said}; `diel resume --recompute suspect` simulates them" if said else ""
+
+
+def _stays(status: Status) -> dict[str, Sequence[int]]:
+    return {stage.name: stage.stays for stage in status.stages}
 
 
 def is_doubted(status: Status) -> bool:
@@ -103,9 +107,12 @@ SECTIONS = (
     Section(used=lambda status: status.streams, lines=lambda status, view: stream_lines(status.streams)),
     Section(
         used=asked_first,
-        lines=lambda status, view: surrogate_lines(asked_first(status)),
-        report=lambda status: surrogate_report(asked_first(status)),
-        summary=(History.asks_first, lambda history: surrogate_lines(surrogates_of(history))),
+        lines=lambda status, view: [*surrogate_lines(asked_first(status)), *stays_lines(_stays(status))],
+        report=lambda status: surrogate_report(asked_first(status), _stays(status)),
+        summary=(
+            History.asks_first,
+            lambda history: [*surrogate_lines(surrogates_of(history)), *stays_lines(stays_of(history))],
+        ),
     ),
     Section(
         used=lambda status: status.staging,

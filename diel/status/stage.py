@@ -8,7 +8,7 @@ from typing import Any
 
 from diel.journal.history import History
 from diel.journal.segment import Reader
-from diel.journal.stage_history import StageHistory
+from diel.journal.stage_history import StageHistory, ranges
 from diel.paths import RunPaths
 from diel.states import RunState, TaskState
 from diel.status.surrogate import SurrogateStatus, surrogate_of
@@ -43,6 +43,8 @@ class StageStatus:
     """What the committed attempts used together."""
     surrogate: SurrogateStatus | None = None
     """If its tasks ask before they run."""
+    stays: Sequence[int] = ()
+    """The tasks that read suspect answers, and stay."""
 
     def __getitem__(self, state: TaskState) -> int:
         return self.counts[state.label]
@@ -65,6 +67,7 @@ class StageStatus:
             **({"dropped": dict(self.dropped)} if self.dropped else {}),
             **({"usage": {key: round(value, 6) for key, value in self.usage.items()}} if self.usage else {}),
             **({} if self.surrogate is None else {"surrogate": self.surrogate.document()}),
+            **({"stays": ranges(self.stays)} if self.stays else {}),
         }
 
 
@@ -99,4 +102,5 @@ def _stage_status(name: str, stage: StageHistory, state: RunState, history: Hist
         dropped={output: len(tasks) for output, tasks in stage.dropped.items()},
         usage=stage.usage,
         surrogate=None if stage.surrogate is None else surrogate_of(history, stage.surrogate),
+        stays=stage.stays(),
     )

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from diel.errors import counted
 from diel.journal.history import History
-from diel.journal.stage_history import StageHistory
+from diel.journal.stage_history import StageHistory, ranges
 from diel.journal.surrogate import CONFIDENCE, Bound, SurrogateHistory, bound_of
 from diel.states import TaskState
 from diel.status.columns import LINE, markdown_table, paint, plain, printable, shorten
+from diel.status.tasks import tasks_text
 
 
 class Audit(NamedTuple):
@@ -223,10 +224,31 @@ def audit_texts(surrogate: SurrogateStatus) -> list[str]:
     return said
 
 
+def stays_lines(stays: Mapping[str, Collection[int]]) -> list[str]:
+    """By stage, the tasks that read suspect answers and stay, and what to do."""
+    named = ", ".join(f"{name}/{tasks_text(ranges(tasks))}" for name, tasks in stays.items() if tasks)
+    if not named:
+        return []
+    kept = "kept though computed with suspect answers, as decisions rest on them"
+    return [f"{kept}: {named}; `diel run` decides anew, and takes the rest from the cache"]
+
+
+def stays_of(history: History) -> dict[str, list[int]]:
+    """By stage, the tasks that read suspect answers and stay."""
+    return {name: stage.stays() for name, stage in history.stages.items()}
+
+
 def audited(history: History, stage: str) -> list[str]:
     """What audits say of a stage's results, if some of them are answers."""
     known = history.stage(stage).surrogate
     return [] if known is None or not known.answered else audit_texts(surrogate_of(history, known))
+
+
+def audit_document(history: History, stage: str) -> dict[str, Any] | None:
+    """What audits found of a stage's answers; None without `audit`."""
+    known = history.stage(stage).surrogate
+    audit = None if known is None else surrogate_of(history, known).audit
+    return None if audit is None else audit.document()
 
 
 def _error(value: float) -> str:
@@ -242,7 +264,9 @@ def trouble(surrogate: SurrogateStatus) -> str:
     return "; ".join(said)
 
 
-def surrogate_report(found: Mapping[str, SurrogateStatus]) -> Iterator[str]:
+def surrogate_report(
+    found: Mapping[str, SurrogateStatus], stays: Mapping[str, Collection[int]]
+) -> Iterator[str]:
     """A chapter: what was answered, and a table of the measured terms."""
     yield "## Surrogates"
     yield ""
@@ -251,6 +275,7 @@ def surrogate_report(found: Mapping[str, SurrogateStatus]) -> Iterator[str]:
         yield from (f"- {name}: {plain(text)}" for text in audit_texts(surrogate))
         if wrong := trouble(surrogate):
             yield f"- {name}: {shorten(plain(wrong), LINE)}"
+    yield from (f"- {plain(text)}" for text in stays_lines(stays))
     yield ""
     rows = [[name, *terms(surrogate).values()] for name, surrogate in found.items()]
     yield from markdown_table(["stage", *terms(next(iter(found.values())))], rows)

@@ -81,6 +81,24 @@ def test_an_answer_that_is_made_anew_is_one_no_more_and_its_audits_stay() -> Non
         assert (found.answered, found.simulated, found.is_off) == (0, 2, True)
 
 
+def test_a_result_that_stays_is_marked_until_it_is_made_anew() -> None:
+    history = History()
+    doubted = {"event": "doubted", "stage": "s", "tasks": [[1, 1], [2, 0]]}
+    records = [
+        doubted,
+        done(1, 1.0, asked=0.0, used=False),
+        {**done(2, 1.0, asked=0.0, used=False), "event": "cached", "run": "w-1"},
+    ]
+    for record in records:
+        history.apply(as_record(record))
+    assert history.stage("s").stays() == [1, 2]
+    assert history.has_suspects()
+    assert not history.is_doubted()
+    history.apply(as_record({"event": "gone", "stage": "s", "tasks": [[1, 1]]}))
+    history.apply(as_record({**done(1, 1.0, asked=0.0, used=False), "attempt": 2}))
+    assert history.stage("s").stays() == [2]
+
+
 # --- the bound ------------------------------------------------------------------------------------
 
 

@@ -88,7 +88,7 @@ def command(
         rows = [{name: json_value(cell) for name, cell in row.items()} for row in table.mappings()]
         said = {**table.missing, **({"journal": "; ".join(flaws)} if flaws else {})}
         document = {"run": paths.run_id, "columns": table.columns, "rows": rows, "missing": said}
-        click.echo(json.dumps(document))
+        click.echo(json.dumps({**document, "audits": table.audits}))
     elif not table.rows and not wanted and not asked:
         click.echo(
             f"{paths.run_id} ({Recorded(paths).state}) has no results yet; `diel status` shows its state"

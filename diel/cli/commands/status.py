@@ -330,6 +330,7 @@ def _stage_view(
     omitted = [] if wanted is not None else never_came(stage)
     if wanted is not None:
         tasks = {state: pairs for state, pairs in tasks.items() if state.label == wanted}
+    suspect = [] if wanted is not None else _suspect(reader, name)
     failures = [r for r in status.failures if r["stage"] == name and wanted in (None, "failed")]
     if as_json:
         document = {
@@ -338,6 +339,7 @@ def _stage_view(
             "state": status.state.value,
             "tasks": {state.label: pairs for state, pairs in tasks.items()},
             "omitted": omitted,
+            "suspect": suspect,
             "usage": stage.usage,
             "failures": [failure_document(record) for record in failures],
         }
@@ -352,6 +354,9 @@ def _stage_view(
     running = [*islice(spread(tasks.get(TaskState.RUNNING, ())), SHOWN_FAILURES)]
     if omitted:
         rows.append([paint("omitted", dim=True), f"{stage.never:,}", tasks_text(omitted, limit)])
+    if suspect:
+        count = sum(last - first + 1 for first, last in suspect)
+        rows.append([paint("suspect", fg="red"), f"{count:,}", tasks_text(suspect, limit)])
     head = f"{paint(status.run, bold=True)} {name}: {counted(stage.expected, 'task')}"
     lines = [head, *columns(rows, right=(1,))]
     if used := stage_usage_text(stage.usage):
@@ -362,3 +367,15 @@ def _stage_view(
     mine = tuple(one for one in status.stages if one.name == name)
     lines += _failures(replace(status, failures=tuple(failures), stages=mine), reader.paths, show_all)
     return "\n".join(lines)
+
+
+def _suspect(reader: Reader, stage: str) -> list[list[int]]:
+    """The tasks of a stage whose results are suspect or read such, as [first, last] pairs."""
+    if not reader.history.has_suspects():
+        return []
+    from diel.results import Recorded, suspects  # reads the workflow: only where audits speak against answers
+
+    try:
+        return ranges(sorted(suspects(Recorded(reader.paths)).get(stage, ())))
+    except DielError:
+        return ranges(find_stage(reader, stage).suspect())

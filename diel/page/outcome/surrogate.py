@@ -9,7 +9,7 @@ from diel.page.outcome.plot import Column, chart, table_of, tips
 from diel.page.panel import Entry, Grid, Part, Plot, Text
 from diel.page.seen import Seen
 from diel.results import Recorded
-from diel.status.surrogate import answered_text, audit_texts, terms, trouble
+from diel.status.surrogate import answered_text, audit_texts, stays_lines, terms, trouble
 
 BINS = 20
 """Parts of the tasks, in their order, where no loop divides them."""
@@ -25,6 +25,8 @@ def parts(seen: Seen) -> Iterator[Part]:
         if wrong := trouble(surrogate):
             yield Text(f"{name}: {wrong}", "bad")
         yield from _shares(seen.run, name)
+    for text in stays_lines({stage.name: stage.stays for stage in seen.status.stages}):
+        yield Text(text, "bad")
     if asked:
         heads = ["stage", *terms(next(iter(asked.values())))]
         rows = [[name, *terms(one).values()] for name, one in asked.items()]

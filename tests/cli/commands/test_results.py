@@ -128,6 +128,7 @@ def test_json_before_any_result_is_an_empty_document(workspace: Path, capsys: Ca
         "columns": ["t", "sim.e"],
         "rows": [],
         "missing": {"sim": "'sim' has no results yet"},
+        "audits": {},
     }
     assert call(capsys, "results", "last", "nosuch.e", "--json").code == 2
 

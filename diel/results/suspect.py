@@ -1,0 +1,78 @@
+"""Suspect results: answers that audits speak against, and all that read them, directly or through others."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+from diel.axes.domain import Group
+from diel.results.view import RunView
+from diel.tasks.link import Link
+from diel.tasks.stage_run import StageRun
+
+
+def suspect_tasks(view: RunView) -> dict[str, set[int]]:
+    """By stage, the tasks whose result is suspect, or read one that is."""
+    histories = {name: stage.history for name, stage in view.stages.items()}
+    return reached(view, {name: [*one.suspect(), *one.stays()] for name, one in histories.items()})
+
+
+def suspect_inputs(
+    view: RunView, stage: str, index: int, found: Mapping[str, Collection[int]]
+) -> dict[str, list[int]]:
+    """Those of the suspect tasks whose results a task reads, by stage."""
+    read: dict[str, set[int]] = {}
+    for link in filter(_reads, view.into(stage)):
+        members = link.members(link.group_of_downstream(index)) if link.up.known else ()
+        read.setdefault(link.up.name, set()).update(i for i in members if i in found[link.up.name])
+    return {name: sorted(tasks) for name, tasks in read.items() if tasks}
+
+
+def reached(
+    view: RunView, tasks: Mapping[str, Iterable[int]], without: Collection[str] = ()
+) -> dict[str, set[int]]:
+    """These tasks and those with a result that read them, directly or through others, by stage; `without` the
+    tasks of some stages, and what only these lead to.
+    """
+    found = {name: set(tasks.get(name, ())) for name in view.stages}
+    links = {name: [*filter(_reads, view.into(name))] for name in view.stages if name not in without}
+    turns = any(link.edge.follows for into in links.values() for link in into)
+    more = any(found.values())
+    while more:
+        reading = _Reading(found)
+        before = sum(map(len, found.values()))
+        for name in view.run.graph.order:
+            found[name].update(reading.tasks(view.stages[name], links.get(name, ())))
+        more = turns and sum(map(len, found.values())) > before  # a round may read the one before it
+    return found
+
+
+def _reads(link: Link) -> bool:
+    """Whether tasks compute with results that they get along a link. What made an axis only says where they
+    are, and the task of a service has no result.
+    """
+    edge = link.edge
+    results = edge.output is not None and edge.axis is None and not edge.stream
+    return results and link.down.spec.service is None
+
+
+class _Reading:
+    """Which tasks read any of these. Told once for each group: a million tasks may read the same one."""
+
+    def __init__(self, found: Mapping[str, Collection[int]]) -> None:
+        self._found = found
+        self._known: dict[tuple[int, Group], bool] = {}
+
+    def tasks(self, stage: StageRun, links: Collection[Link]) -> list[int]:
+        """The tasks of a stage with a result that read one along these links."""
+        used = [link for link in links if link.up.known and self._found[link.up.name]]
+        if not used:
+            return []
+        return [i for i in stage.history.good() if any(self._is_read(link, i) for link in used)]
+
+    def _is_read(self, link: Link, index: int) -> bool:
+        group = link.group_of_downstream(index)
+        place = (id(link), group)
+        if place not in self._known:
+            found = self._found[link.up.name]
+            self._known[place] = any(member in found for member in link.members(group))
+        return self._known[place]
