@@ -292,7 +292,7 @@ def test_what_is_suspect_is_simulated_by_resume_and_what_read_it_runs_again(audi
     before = audited.newest()
     beside = before.attempts("beside", 0)
     said = audited.diel("resume", "--recompute", "suspect", "--quiet")
-    assert "will be simulated, and what read them runs again" in said
+    assert "sum/0 run again: they are suspect answers, or read some" in said
     run = audited.newest()
     assert run.root == before.root
     rows = json.loads(audited.diel("results", "bad.y", "bad.simulated", "--json"))["rows"]
@@ -302,6 +302,39 @@ def test_what_is_suspect_is_simulated_by_resume_and_what_read_it_runs_again(audi
     assert run.attempts("beside", 0) == beside
     assert told(audited, "bad")["audit"]["suspect"] == 0
     assert "has no suspect result" in audited.diel("resume", "--recompute", "suspect", code=2)
+
+
+DECIDED = """
+    axes: {round: {loop: {max: 2, until: "share.sum < 0"}}, pick: {range: 20}}
+    stages:
+      serve: {module: "tools:guess", params: {off: 5.0}, service: SERVICE}
+      simulate:
+        module: "tools:simulate"
+        over: [round, pick]
+        params: {x: "${{ 20 * round + pick }}"}
+        surrogate: {service: serve, tolerance: 0.1, audit: 0.1}
+      share: {over: [round], command: 'echo "{\\"sum\\": ${{ sum(simulate.y) }}}" > "$DIEL_RESULT"', outputs: {sum: {value: float}}}
+      errors: {over: [round], command: [echo, "${{ sum(simulate.y) }}"]}
+      report: {command: [echo, "${{ share.sum }}"]}
+""".replace("SERVICE", SERVICE)
+
+
+def test_what_has_decided_stays_and_is_marked_and_all_else_is_made_again(tmp_path: Path) -> None:
+    made = Project(tmp_path).module("tools", TYPES + GUESSING).workflow(DECIDED)
+    before = made.run(code=1)
+    wrong = before.values("share", "sum")
+    assert wrong[0] > sum(range(20))
+    kept = "kept though computed with suspect answers, as decisions rest on them: share/0; `diel run` decides anew"
+    for said in (made.diel("resume", "--recompute", "suspect"), made.diel("status"), made.diel("report")):
+        assert kept in said
+    assert made.newest().values("share", "sum") == wrong
+    assert made.diel("logs", "errors/0").strip() == str(float(sum(range(20))))
+    rows = json.loads(made.diel("results", "share.sum", "--json").splitlines()[0])["rows"]
+    assert [row["share.suspect"] for row in rows] == [True, False]
+    assert "errors.suspect" not in made.diel("results", "simulate.y")
+    assert "it read suspect answers, which were simulated since; it stays" in made.diel("explain", "share/0")
+    assert "it read suspect results: share/0" in made.diel("explain", "report/0")
+    assert made.run().values("share", "sum") == [sum(range(20)), sum(range(20, 40))]
 
 
 # --- what goes wrong ------------------------------------------------------------------------------

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import closing
 
 from diel.artifacts import files_of
 from diel.axes.domain import Group
+from diel.graph.judge import deciding
 from diel.journal.segment import SegmentWriter, worker_segment_name
 from diel.paths import RunPaths
 from diel.results import Recorded
+from diel.results.suspect import reached, suspect_tasks
 from diel.results.view import RunView
 from diel.tasks.keeping import Place, Readers, reading
 from diel.tasks.link import Link
@@ -75,18 +77,30 @@ def _lost(run: Recorded, readers: Readers, axes: set[Place], name: str) -> list[
     return sorted(found)
 
 
-def find_suspect(view: RunView) -> Again:
-    """The tasks whose result is an answer that audits speak against, by stage, with their attempts.
+def find_suspect(view: RunView) -> tuple[Again, Again]:
+    """By stage, with their attempts: the tasks whose result is an answer that audits speak against, or read
+    one; and those that did too and stay, because decisions of a search or loop, or an axis, rest on them.
 
-    They have no result any more in `view`.
+    The first have no result any more in `view`.
     """
-    found = {}
-    for name, stage in view.stages.items():
-        if indices := stage.history.suspect():
-            found[name] = {index: stage.history.result_attempt(index) for index in indices}
-            for index, attempt in found[name].items():
-                stage.history.lose(index, attempt)
-    return found
+    decided = {*deciding(view.run.graph)}
+    answers = {name: stage.history.suspect() for name, stage in view.stages.items()}
+    again = reached(view, answers, without=decided)
+    every = suspect_tasks(view)
+    stays = _made(view, {name: every[name] - again[name] for name in decided})
+    found = _made(view, again)
+    for name, tasks in found.items():
+        for index, attempt in tasks.items():
+            view.stages[name].history.lose(index, attempt)
+    return found, stays
+
+
+def _made(view: RunView, tasks: Mapping[str, Collection[int]]) -> Again:
+    """These tasks with the attempts that made their results."""
+    made = {name: view.stages[name].history.result_attempt for name in tasks}
+    return {
+        name: {index: made[name](index) for index in sorted(tasks[name])} for name in tasks if tasks[name]
+    }
 
 
 def find_outdated(view: RunView, remade: Again) -> Again:
@@ -159,9 +173,13 @@ def _reads(link: Link) -> bool:
     return reads and not (edge.chosen or edge.stream or edge.published)
 
 
-def write_again(paths: RunPaths, epoch: int, again: Iterable[Again]) -> None:
-    """Records in a new segment of the journal that these results no longer count."""
+def write_again(paths: RunPaths, epoch: int, again: Iterable[Again], stays: Again | None = None) -> None:
+    """Records in a new segment of the journal that these results no longer count, and which stay though they
+    read some of them: these first, so that a kill loses none.
+    """
     name = worker_segment_name(epoch, socket.gethostname(), os.getpid())
     with closing(SegmentWriter(paths.journal / name)) as segment:
+        for stage, tasks in (stays or {}).items():
+            segment.append({"event": "doubted", "stage": stage, "tasks": list(map(list, tasks.items()))})
         for stage, tasks in (item for found in again for item in found.items()):
             segment.append({"event": "gone", "stage": stage, "tasks": list(map(list, tasks.items()))})

@@ -72,6 +72,18 @@ def references_of(label: str, axis: Axis) -> Iterator[tuple[Key, tuple[str, ...]
             yield (*here, "until"), name
 
 
+def deciding(graph: StageGraph) -> Iterator[str]:
+    """The stages whose results decide on points of a search or loop, or are those of an axis.
+
+    Of a search or loop: those over it that judge it, are watched, or that these depend on.
+    """
+    axes, stages = graph.workflow.axes, graph.workflow.stages
+    for label, axis in axes.items():
+        judges = {name[0] for _, name in references_of(label, axis)} if axis.adaptive else ()
+        yield from (name for name in graph.before(judges) if label in stages[name].over)
+        yield from () if axis.maker is None else (axis.maker,)
+
+
 def place_of_name(text: str, name: str) -> int | None:
     """The place of a dotted name in the text of an expression; None if written in another way."""
     match = re.search(rf"(?<![\w.]){re.escape(name)}(?!\w)", text.replace(JOINT, "."))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
@@ -168,6 +168,16 @@ class StageGraph:
                 if edge.downstream not in found and (again or not edge.follows):
                     found.add(edge.downstream)
                     line.append(edge.downstream)
+        return frozenset(found)
+
+    def before(self, stages: Iterable[str]) -> frozenset[str]:
+        """These stages and all that they depend on, in earlier rounds too."""
+        found = {*stages}
+        line = [*found]
+        while line:
+            new = {edge.upstream for edge in self.into(line.pop())} - found
+            found |= new
+            line += new
         return frozenset(found)
 
     def critical_path(self, seconds: Mapping[str, float]) -> tuple[str, ...]:

@@ -65,7 +65,7 @@ from diel.terminal.progress import drive
 @click.option(
     "--recompute",
     type=click.Choice(["suspect"]),
-    help="Simulate what was answered and then failed its audit; what read it runs again.",
+    help="Simulate what was answered and then failed its audit; what read it runs again, unless it decided.",
 )
 @click.option("--anyway", is_flag=True, help="Hold no stage whose first tasks fail alike; a running run too.")
 @fail_fast_option
@@ -152,13 +152,13 @@ def _make_again(paths: RunPaths, *, suspect: bool) -> None:
     epoch = run.history.epoch
     try:
         view = RunView(run)
-        doubted = find_suspect(view) if suspect else {}
+        doubted, stays = find_suspect(view) if suspect else ({}, {})
         outdated, extended = find_outdated(view, doubted), find_extended(view)
         missing = find_missing(view)  # what runs again reads its inputs again
     except DielError:
         return  # whatever it is: the controller meets it too, and names the task
     if doubted:
-        said = "will be simulated, and what read them runs again"
+        said = "run again: they are suspect answers, or read some"
         click.echo(f"{paths.run_id}: {_names(doubted)} {said}", err=True)
     for again in ({} if doubted else outdated, extended):
         if again:
@@ -168,7 +168,7 @@ def _make_again(paths: RunPaths, *, suspect: bool) -> None:
         said = "are gone, and others have yet to read them: these tasks run again"
         click.echo(f"{paths.run_id}: files of {_names(missing)} {said}", err=True)
     if outdated or extended or missing:
-        write_again(paths, epoch, (outdated, extended, missing))
+        write_again(paths, epoch, (outdated, extended, missing), stays)
 
 
 def _take_back(paths: RunPaths, *, forced: bool) -> None:
