@@ -1,7 +1,7 @@
 """Networks that can be cut: chains of layers, some of which say how their weights are split.
 
-A chain is a `torch.nn.Sequential`, or a module with one as `layers` that does nothing else in `forward`; each
-layer takes what the one before returned, one tensor or several. A layer with a `tensor_plan`
+A chain is a `torch.nn.Sequential` without a `forward` of its own; each layer takes what the one before
+returned, one tensor or several. A layer with a `tensor_plan`
 (`{"up": "columns", "down": "rows"}`) can be split into parts: of the linear layers that it names, those of
 columns keep a share of their outputs, those of rows take such a share as inputs, and their results are added
 up (M. Shoeybi et al., arXiv:1909.08053). `tensor_units` is what the number of parts must divide.

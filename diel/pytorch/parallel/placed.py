@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from diel.pytorch.parallel.mesh import Mesh
+from diel.pytorch.parallel.networks import Chain
 from diel.pytorch.parallel.precision import Precision, autocast, type_of
 from diel.pytorch.parallel.world import Ranks
 
@@ -87,7 +88,7 @@ class Placed:
 
     def __init__(self, network: nn.Module, loss: Loss, ways: Ways, world: Ranks) -> None:
         """Raises ValueError for a network that the mesh cannot cut."""
-        chain, self._prefix = _chain(network)
+        chain, self._prefix = _chain(network, world.mesh)
         self.world, self.ways, self._loss = world, ways, loss
         self.parameters = sum(weight.numel() for weight in network.parameters())
         mesh, place = world.mesh, world.place
@@ -156,9 +157,7 @@ class Placed:
 
     def _name(self, name: str) -> str:
         """A weight's name in the network: it has one in the chain."""
-        return (
-            self._prefix + name.removeprefix("layers.") if self._prefix is not None else name.split(".", 2)[2]
-        )
+        return name.removeprefix(self._prefix)
 
 
 def _local(tensor: Tensor) -> Tensor:
@@ -171,22 +170,26 @@ def _full(tensor: Tensor) -> Tensor:
     return found
 
 
-def _chain(network: nn.Module) -> tuple[list[nn.Module], str | None]:
-    """The layers of a network, and what stands before their numbers in its names; None if it is one layer."""
-    if isinstance(network, nn.Sequential):
-        return list(network), ""
-    layers = getattr(network, "layers", None)
-    if isinstance(layers, nn.Sequential) and len(list(network.children())) == 1:
-        return list(layers), "layers."
-    return [network], None
+def _chain(network: nn.Module, mesh: Mesh) -> tuple[list[nn.Module], str]:
+    """The layers of a network, and what stands before its own names in those on a rank.
+
+    A module that computes anything in a `forward` of its own is one layer, whatever it is made of.
+    """
+    if isinstance(network, nn.Sequential) and type(network).forward in (nn.Sequential.forward, Chain.forward):
+        return list(network), "layers."
+    if mesh.pipeline > 1:
+        raise ValueError(
+            "mesh: a pipeline takes a torch.nn.Sequential, whose layers follow each other, and "
+            f"{type(network).__name__} has a `forward` of its own"
+        )
+    return [network], "layers.0."
 
 
 def _cuts(sizes: list[int], parts: int) -> list[int]:
     """Where a chain is cut so that its parts have about as many weights each, and one layer at least."""
     if len(sizes) < parts:
         raise ValueError(
-            f"mesh: a pipeline of {parts} needs as many layers, and the network has {len(sizes)}: make it a "
-            "torch.nn.Sequential, or have one as `layers`"
+            f"mesh: a pipeline of {parts} needs as many layers, and the network has {len(sizes)}"
         )
     before = [0, *accumulate(size + 1 for size in sizes)]
     cuts = [0]

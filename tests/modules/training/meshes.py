@@ -131,6 +131,25 @@ def compare() -> None:
         sys.stdout.write("\n" + json.dumps({name: one for part in every for name, one in part.items()}))
 
 
+def refuse() -> None:
+    """Prints what is said on two ranks of networks of a user that the mesh cannot cut."""
+    world, here = MPI.COMM_WORLD, Path.cwd()
+    files = world.bcast(samples(here, "mlp") if world.Get_rank() == 0 else None)
+    told = []
+    for model, mesh in REFUSED:
+        try:
+            parallel(f"own.py:{model}", context=diel.Context(here), comm=world, **files, mesh=mesh)
+        except ValueError as error:
+            told.append(str(error))
+    every = world.gather(told)
+    if every:
+        assert every[0] == every[1]
+        sys.stdout.write("\n" + json.dumps(every[0]))
+
+
+REFUSED: list[tuple[str, dict[str, int]]] = [("Net", {"pipeline": 2})]
+
+
 @dataclass(frozen=True)
 class Doomed(diel.Context):
     """A task of which one rank is killed in the middle of its training."""

@@ -155,6 +155,53 @@ def test_a_class_of_a_file_is_trained_and_its_weights_have_their_names(
         assert arrays["bias"] == pytest.approx(0.5, abs=0.02)
 
 
+OWN = """
+import torch
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(12, 3))
+        self.scale = nn.Parameter(torch.zeros(3))
+
+    def forward(self, x):
+        return self.layers(x.flatten(1)) * self.scale
+
+class Tied(nn.Sequential):
+    def __init__(self):
+        shared = nn.Linear(6, 6)
+        super().__init__(shared, nn.Tanh(), nn.Linear(6, 6), nn.Tanh(), shared, nn.Linear(6, 3))
+"""
+"""Networks of a user."""
+
+
+def test_a_network_of_layers_keeps_what_its_own_forward_computes(
+    context: diel.Context, tmp_path: Path
+) -> None:
+    (tmp_path / "own.py").write_text(OWN)
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(24, 3, 4)))
+    np.save(tmp_path / "y.npy", np.arange(24) % 3)
+    given: dict[str, Any] = {"data": tmp_path / "x.npy", "targets": tmp_path / "y.npy", "batch": 24}
+    given |= {"test": tmp_path / "x.npy", "test_targets": tmp_path / "y.npy"}
+    one = parallel(f"{tmp_path}/own.py:Net", context=context, **given, steps=1)
+    assert one["loss"] == pytest.approx(np.log(3))  # all that is multiplied by the scale of 0 is equal
+    with np.load(one["weights"]) as arrays:
+        assert sorted(arrays) == ["layers.0.bias", "layers.0.weight", "scale"]
+        assert np.abs(arrays["scale"]).min() > 0
+    assert parallel(f"{tmp_path}/own.py:Net", context=context, **given)["test_loss"] < one["test_loss"]
+
+
+def test_a_network_that_a_mesh_cannot_cut_is_refused(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(OWN)
+    done = on_ranks(tmp_path, root, 2, "refuse")
+    assert done.returncode == 0, done.stderr
+    forward, *_ = json.loads(done.stdout.splitlines()[-1])
+    assert forward.startswith(
+        "mesh: a pipeline takes a torch.nn.Sequential, whose layers follow each other, and Net"
+    )
+
+
 def test_activations_that_are_computed_again_take_less_memory(
     context: diel.Context, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
