@@ -3,6 +3,8 @@ whole."""
 
 from __future__ import annotations
 
+from bisect import bisect
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import accumulate
@@ -93,6 +95,7 @@ class Placed:
         self.parameters = sum(weight.numel() for weight in network.parameters())
         mesh, place = world.mesh, world.place
         cuts = _cuts([sum(w.numel() for w in layer.parameters()) for layer in chain], mesh.pipeline)
+        _check_ties(chain, cuts)
         mine = range(cuts[place.pipeline], cuts[place.pipeline + 1])
         part = OnRank({str(number): chain[number] for number in mine}, ways, world.device)
         self.part = part.to(world.device, type_of(ways.precision))
@@ -199,6 +202,19 @@ def _cuts(sizes: list[int], parts: int) -> list[int]:
     return [*cuts, len(sizes)]
 
 
+def _check_ties(chain: list[nn.Module], cuts: list[int]) -> None:
+    """Raises ValueError where parts of a pipeline share a weight: each would train its own."""
+    held: dict[nn.Parameter, int] = {}
+    for number, layer in enumerate(chain):
+        for weight in layer.parameters():
+            other = held.setdefault(weight, number)
+            if bisect(cuts, other) != bisect(cuts, number):
+                raise ValueError(
+                    f"mesh: layers {other} and {number} share a weight, and a pipeline of {len(cuts) - 1} "
+                    "would put them on different ranks"
+                )
+
+
 def _split(chain: list[nn.Module], part: OnRank, world: Ranks) -> None:
     """Splits the layers that have a `tensor_plan` over the ranks of the tensor axis."""
     # a second that only those who split pay
@@ -210,9 +226,15 @@ def _split(chain: list[nn.Module], part: OnRank, world: Ranks) -> None:
     ]
     if not planned:
         raise ValueError("mesh: tensor splits layers with a `tensor_plan`, and the network has none")
+    held = Counter(one for module in nn.ModuleList(chain).modules() for one in _of(module))
     for module in planned:
+        kind = type(module).__name__
+        for linear in map(module.get_submodule, module.tensor_plan):
+            if any(held[one] > 1 for one in (linear, *_of(linear))):
+                raise ValueError(
+                    f"mesh: tensor cannot split a {kind} that shares a weight with another layer"
+                )
         if module.tensor_units % parts:
-            kind = type(module).__name__
             raise ValueError(
                 f"mesh: tensor {parts} does not divide the {module.tensor_units} units of a {kind}"
             )
@@ -226,6 +248,12 @@ def _split(chain: list[nn.Module], part: OnRank, world: Ranks) -> None:
         parallelize_module(part, world.along("tensor"), plan)
 
 
+def _of(module: nn.Module) -> Iterator[nn.Module | nn.Parameter]:
+    """What is a module's own: the ones in it, and the weights beside them."""
+    yield from module.children()
+    yield from module.parameters(recurse=False)
+
+
 def _spread(part: OnRank, ways: Ways, world: Ranks) -> nn.Module:
     """Makes the ranks that share the data have the same gradients."""
     if world.mesh.data == 1:
@@ -233,8 +261,10 @@ def _spread(part: OnRank, ways: Ways, world: Ranks) -> nn.Module:
     if ways.sharded:
         from torch.distributed.fsdp import fully_shard  # half a second that only those who shard pay
 
+        held = Counter(weight for layer in part.layers.values() for weight in layer.parameters())
         for layer in part.layers.values():
-            if any(True for _ in layer.parameters()):
+            # layers that share a weight must be in one group, which is then that of the whole part
+            if any(True for _ in layer.parameters()) and all(held[one] == 1 for one in layer.parameters()):
                 fully_shard(layer, mesh=world.along("data"))
         fully_shard(part, mesh=world.along("data"))
         return part

@@ -24,6 +24,7 @@ SIZES: dict[str, tuple[tuple[int, ...], dict[str, int]]] = {
     "lstm": ((3, 4), {"width": 4, "depth": 2}),
     "transformer": ((3, 4), {"width": 8, "depth": 2, "heads": 2}),
     "unet": ((4, 4), {"width": 4, "depth": 1}),
+    "own.py:Tied": ((6,), {}),
 }
 TWENTY: dict[str, Any] = {"steps": 20, "learning_rate": 0.1}
 """By momentum, so that the optimizer has a state."""
@@ -46,6 +47,7 @@ ON_TWO: dict[str, tuple[str, dict[str, Any]]] = {
     "lstm": ("lstm", {"mesh": {"pipeline": 2}, **ONE}),
     "transformer": ("transformer", {"mesh": {"tensor": 2}, **ONE}),
     "unet": ("unet", {"mesh": {"pipeline": 2}, **ONE}),
+    "tied": ("own.py:Tied", {"mesh": {"data": 2}, "sharded": True, **TWENTY}),
     "resumed": ("mlp", {"mesh": {"pipeline": 2}, "start": Path("killed/0.checkpoint"), **TWENTY}),
 }
 """The last one goes on as a pipeline where ranks with shards of the data were killed."""
@@ -147,7 +149,7 @@ def refuse() -> None:
         sys.stdout.write("\n" + json.dumps(every[0]))
 
 
-REFUSED: list[tuple[str, dict[str, int]]] = [("Net", {"pipeline": 2})]
+REFUSED = [("Net", {"pipeline": 2}), ("Tied", {"pipeline": 2}), ("TiedMix", {"tensor": 2})]
 
 
 @dataclass(frozen=True)

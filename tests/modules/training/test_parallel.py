@@ -20,6 +20,34 @@ pytest.importorskip("mpi4py", reason="diel[mpi] is not installed")
 
 from modules.training.parallel import parallel  # noqa: E402 - it imports PyTorch
 
+OWN = """
+import torch
+from torch import nn
+
+from diel.pytorch.parallel.networks import Mix
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(12, 3))
+        self.scale = nn.Parameter(torch.zeros(3))
+
+    def forward(self, x):
+        return self.layers(x.flatten(1)) * self.scale
+
+class Tied(nn.Sequential):
+    def __init__(self):
+        shared = nn.Linear(6, 6)
+        super().__init__(shared, nn.Tanh(), nn.Linear(6, 6), nn.Tanh(), shared, nn.Linear(6, 3))
+
+class TiedMix(nn.Sequential):
+    def __init__(self):
+        one, other = Mix(6), Mix(6)
+        other.up.weight = one.up.weight
+        super().__init__(one, other, nn.Linear(6, 3))
+"""
+"""Networks of a user."""
+
 
 def on_ranks(folder: Path, root: Path, ranks: int, what: str) -> subprocess.CompletedProcess[str]:
     """Calls a function of `meshes` on MPI ranks, with warnings as errors."""
@@ -40,6 +68,7 @@ def differences(tmp_path_factory: pytest.TempPathFactory, root: Path) -> dict[st
     One case goes on where a training of two ranks was killed.
     """
     folder = tmp_path_factory.mktemp("meshes")
+    (folder / "own.py").write_text(OWN)
     assert on_ranks(folder, root, 2, "killed").returncode != 0
     assert [path.name for path in (folder / "killed/0.checkpoint").glob("step-*")] == ["step-10"]
     done = on_ranks(folder, root, 4, "compare")
@@ -48,7 +77,7 @@ def differences(tmp_path_factory: pytest.TempPathFactory, root: Path) -> dict[st
     return found
 
 
-@pytest.mark.parametrize("case", ["data 2", "data 4", "shards 2", "shards 4"])
+@pytest.mark.parametrize("case", ["data 2", "data 4", "shards 2", "shards 4", "tied"])
 def test_ranks_that_share_the_data_train_the_network_of_one(case: str, differences: dict[str, float]) -> None:
     assert differences[case] < 1e-12  # in fp64 after 20 steps with momentum
 
@@ -155,27 +184,6 @@ def test_a_class_of_a_file_is_trained_and_its_weights_have_their_names(
         assert arrays["bias"] == pytest.approx(0.5, abs=0.02)
 
 
-OWN = """
-import torch
-from torch import nn
-
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.layers = nn.Sequential(nn.Linear(12, 3))
-        self.scale = nn.Parameter(torch.zeros(3))
-
-    def forward(self, x):
-        return self.layers(x.flatten(1)) * self.scale
-
-class Tied(nn.Sequential):
-    def __init__(self):
-        shared = nn.Linear(6, 6)
-        super().__init__(shared, nn.Tanh(), nn.Linear(6, 6), nn.Tanh(), shared, nn.Linear(6, 3))
-"""
-"""Networks of a user."""
-
-
 def test_a_network_of_layers_keeps_what_its_own_forward_computes(
     context: diel.Context, tmp_path: Path
 ) -> None:
@@ -196,10 +204,10 @@ def test_a_network_that_a_mesh_cannot_cut_is_refused(root: Path, tmp_path: Path)
     (tmp_path / "own.py").write_text(OWN)
     done = on_ranks(tmp_path, root, 2, "refuse")
     assert done.returncode == 0, done.stderr
-    forward, *_ = json.loads(done.stdout.splitlines()[-1])
-    assert forward.startswith(
-        "mesh: a pipeline takes a torch.nn.Sequential, whose layers follow each other, and Net"
-    )
+    forward, tied, split = json.loads(done.stdout.splitlines()[-1])
+    assert "a pipeline takes a torch.nn.Sequential, whose layers follow each other, and Net has" in forward
+    assert "layers 0 and 4 share a weight, and a pipeline of 2 would put them on different ranks" in tied
+    assert "tensor cannot split a Mix that shares a weight with another layer" in split
 
 
 def test_activations_that_are_computed_again_take_less_memory(
