@@ -35,7 +35,7 @@ class Settings:
     """Epochs without a smaller validation loss after which training stops; None for never."""
     precision: Precision = "fp32"
     seed: int = 0
-    """Of the order of the rows."""
+    """Of the order of the rows, and of what layers such as Dropout draw."""
 
     def make_optimizer(self, network: torch.nn.Module) -> torch.optim.Optimizer:
         """Adam (arXiv:1412.6980), AdamW (arXiv:1711.05101) or gradient descent with momentum."""

@@ -123,7 +123,7 @@ def parallel(
     outputs: numbers that the network says of a sample: found in `targets` where absent, which of several
         files are those of the first
     standardise: whether inputs of .npy are scaled by the mean and deviation of all their numbers
-    seed: of the first weights and of the order of the samples
+    seed: of the first weights, of the order of the samples, and of what layers such as Dropout draw
     device: auto takes a GPU where the task sees one; each rank takes one
 
     With `checkpoint: true` a task that is interrupted or killed goes on from its last checkpoint, and ends
@@ -152,6 +152,7 @@ def parallel(
             momentum=momentum,
             weight_decay=weight_decay,
             schedule=rates,
+            seed=seed,
         )
         feed = spread.Feed(
             source,

@@ -6,7 +6,9 @@ import math
 import shutil
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
+from hashlib import blake2b
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -20,7 +22,7 @@ from diel.pytorch.parallel.placed import Placed
 from diel.pytorch.parallel.precision import Scaler
 from diel.pytorch.parallel.saved import load, newest, save
 from diel.pytorch.progress import SAVE_EVERY, SAVE_RATIO
-from diel.pytorch.settings import Settings
+from diel.pytorch.settings import Settings, seeded
 
 Feed = Callable[[int], tuple[torch.Tensor, torch.Tensor]]
 """Inputs and targets of this rank in a step, counted from 0: the same in any attempt."""
@@ -84,20 +86,19 @@ def train(
     run.restore(start)
     course, times, seen = run.course, [], Measured()
     first = course.step
-    while course.step < settings.epochs:
-        began = time.perf_counter()
-        if course.step == min(first + 1, settings.epochs - 1):
-            with seen:
+    with seeded(settings.seed):
+        while course.step < settings.epochs:
+            began = time.perf_counter()
+            measured = course.step == min(first + 1, settings.epochs - 1)
+            with seen if measured else nullcontext():
                 run.step(*feed(course.step))
-        else:
-            run.step(*feed(course.step))
-        spent = time.perf_counter() - began
-        course.seconds += spent
-        times.append(spent)
-        if course.step % every == 0 or course.step == settings.epochs:
-            run.report()
-        if course.step < settings.epochs:
-            run.look()
+            spent = time.perf_counter() - began
+            course.seconds += spent
+            times.append(spent)
+            if course.step % every == 0 or course.step == settings.epochs:
+                run.report()
+            if course.step < settings.epochs:
+                run.look()
     run.keep(keep)
     world = placed.world
     times = times[_UNTIMED:] or times or [0.0]
@@ -127,9 +128,22 @@ class _Run:
         if found is not None:
             self.course = Advance.of(load(found, self.placed, self.optimizer))
 
+    def draw(self) -> None:
+        """Seeds what layers such as Dropout draw in the next step: it follows from the step, so that no
+        checkpoint has to keep it, and is the same on ranks that share rows and layers."""
+        place, device = self.placed.world.place, self.placed.world.device
+        drawn = f"{self.settings.seed} {self.course.step} {place.data} {place.pipeline}"
+        seed = int.from_bytes(
+            blake2b(drawn.encode(), digest_size=4).digest()
+        )  # PyTorch reads 32 bits on a CPU
+        torch.default_generator.manual_seed(seed)  # torch.manual_seed takes longer than some steps
+        if device.type == "cuda":
+            torch.cuda.manual_seed(seed)
+
     def step(self, inputs: torch.Tensor, targets: torch.Tensor) -> None:
         """One step of the optimizer, unless a gradient overflows."""
         placed, scaler = self.placed, self.course.scaler
+        self.draw()
         for group in self.optimizer.param_groups:
             group["lr"] = self.settings.rate(self.course.step)
         self.optimizer.zero_grad()

@@ -25,6 +25,7 @@ SIZES: dict[str, tuple[tuple[int, ...], dict[str, int]]] = {
     "transformer": ((3, 4), {"width": 8, "depth": 2, "heads": 2}),
     "unet": ((4, 4), {"width": 4, "depth": 1}),
     "own.py:Tied": ((6,), {}),
+    "own.py:Drop": ((6,), {}),
 }
 TWENTY: dict[str, Any] = {"steps": 20, "learning_rate": 0.1}
 """By momentum, so that the optimizer has a state."""
@@ -42,6 +43,7 @@ ON_TWO: dict[str, tuple[str, dict[str, Any]]] = {
     "data 2": ("mlp", {"mesh": {"data": 2}, **TWENTY}),
     "shards 2": ("mlp", {"mesh": {"data": 2}, "sharded": True, **TWENTY}),
     "tensor": ("mlp", {"mesh": {"tensor": 2}, **ONE}),
+    "tensor with dropout": ("own.py:Drop", {"mesh": {"tensor": 2}, **ONE}),
     "gpipe": ("mlp", {"mesh": {"pipeline": 2}, **PIPE, **ONE}),
     "cnn": ("cnn", {"mesh": {"tensor": 2}, **ONE}),
     "lstm": ("lstm", {"mesh": {"pipeline": 2}, **ONE}),
@@ -133,7 +135,7 @@ def compare() -> None:
         sys.stdout.write("\n" + json.dumps({name: one for part in every for name, one in part.items()}))
 
 
-def refuse() -> None:
+def refused() -> None:
     """Prints what is said on two ranks of networks of a user that the mesh cannot cut."""
     world, here = MPI.COMM_WORLD, Path.cwd()
     files = world.bcast(samples(here, "mlp") if world.Get_rank() == 0 else None)
@@ -150,6 +152,19 @@ def refuse() -> None:
 
 
 REFUSED = [("Net", {"pipeline": 2}), ("Tied", {"pipeline": 2}), ("TiedMix", {"tensor": 2})]
+
+
+def dropped() -> None:
+    """Prints which share of the inputs two ranks with a row each have both dropped in a step."""
+    world, here = MPI.COMM_WORLD, Path.cwd()
+    if world.Get_rank() == 0:
+        np.save(here / "x.npy", np.ones((2, 500)))
+        np.save(here / "y.npy", np.ones(2))
+    meet(world)
+    given: dict[str, Any] = {"data": here / "x.npy", "targets": here / "y.npy", "standardise": False}
+    found = parallel("own.py:Mask", context=diel.Context(here), comm=world, **given, batch=2, steps=1)
+    if world.Get_rank() == 0:
+        sys.stdout.write(f"\n{np.mean(weights(found)['1.weight'] == 0)}")
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,15 @@ class TiedMix(nn.Sequential):
         one, other = Mix(6), Mix(6)
         other.up.weight = one.up.weight
         super().__init__(one, other, nn.Linear(6, 3))
+
+class Drop(nn.Sequential):
+    def __init__(self):
+        super().__init__(Mix(6), nn.Dropout(0.5), nn.Linear(6, 3))
+
+class Mask(nn.Sequential):
+    def __init__(self):
+        super().__init__(nn.Dropout(0.5), nn.Linear(500, 1, bias=False))
+        nn.init.zeros_(self[1].weight)
 """
 """Networks of a user."""
 
@@ -83,7 +93,8 @@ def test_ranks_that_share_the_data_train_the_network_of_one(case: str, differenc
 
 
 @pytest.mark.parametrize(
-    "case", ["tensor", "gpipe", "data × tensor", "shards × pipeline", "pipeline × tensor"]
+    "case",
+    ["tensor", "tensor with dropout", "gpipe", "data × tensor", "shards × pipeline", "pipeline × tensor"],
 )
 def test_the_gradients_of_split_layers_and_of_pipelines_are_those_of_one_rank(
     case: str, differences: dict[str, float]
@@ -202,12 +213,38 @@ def test_a_network_of_layers_keeps_what_its_own_forward_computes(
 
 def test_a_network_that_a_mesh_cannot_cut_is_refused(root: Path, tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(OWN)
-    done = on_ranks(tmp_path, root, 2, "refuse")
+    done = on_ranks(tmp_path, root, 2, "refused")
     assert done.returncode == 0, done.stderr
     forward, tied, split = json.loads(done.stdout.splitlines()[-1])
     assert "a pipeline takes a torch.nn.Sequential, whose layers follow each other, and Net has" in forward
     assert "layers 0 and 4 share a weight, and a pipeline of 2 would put them on different ranks" in tied
     assert "tensor cannot split a Mix that shares a weight with another layer" in split
+
+
+def test_ranks_with_other_rows_drop_other_numbers(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(OWN)
+    done = on_ranks(tmp_path, root, 2, "dropped")
+    assert done.returncode == 0, done.stderr
+    assert float(done.stdout.splitlines()[-1]) == pytest.approx(0.25, abs=0.06)  # on both
+
+
+def test_dropout_is_that_of_the_seed_and_of_a_training_that_never_stopped(
+    context: diel.Context,
+    continued: Callable[[Callable[[diel.Context], Any]], tuple[Any, int]],
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "own.py").write_text(OWN)
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(24, 6)))
+    np.save(tmp_path / "y.npy", np.arange(24) % 3)
+
+    def train(context: diel.Context, seed: int = 3) -> Any:
+        how: dict[str, Any] = {"targets": tmp_path / "y.npy", "steps": 6, "batch": 8, "seed": seed}
+        return parallel(f"{tmp_path}/own.py:Drop", tmp_path / "x.npy", context, **how)
+
+    once, again, other = (train(context, seed)["loss"] for seed in (3, 3, 4))
+    stopped, attempts = continued(train)
+    assert attempts == 6
+    assert once == again == stopped["loss"] != other
 
 
 def test_activations_that_are_computed_again_take_less_memory(
