@@ -51,31 +51,44 @@ def save(folder: Path, placed: Placed, optimizer: torch.optim.Optimizer, note: d
     world.agree(None)
 
 
-def load(folder: Path, placed: Placed, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
-    """Goes on from a checkpoint of any mesh; returns its note. All ranks must call it.
+def load(folder: Path, placed: Placed, optimizer: torch.optim.Optimizer) -> None:
+    """Goes on from a checkpoint of any mesh. All ranks must call it, and it fails on all or on none.
 
-    Raises ValueError where its weights are not this network's.
+    Raises ValueError where it is damaged, which may leave some of its weights, or not of this network.
     """
+    if flaw := placed.world.agree(_flaw_of(folder)):
+        raise ValueError(flaw)
     state = _state(placed, optimizer)
     try:
-        reader = FileSystemReader(folder)
         with _quiet():
-            read(state, storage_reader=reader, no_dist=placed.world.comm is None)
+            read(state, storage_reader=FileSystemReader(folder), no_dist=placed.world.comm is None)
     except (CheckpointException, ValueError, RuntimeError) as error:
         first = "".join(str(error).strip().splitlines()[-1:])
-        raise ValueError(f"{folder} is no checkpoint of this network and optimizer: {first}") from error
+        raise ValueError(f"{folder} is damaged, or of another network or optimizer: {first}") from error
     set_model_state_dict(placed.part, state["network"])
     set_optimizer_state_dict(placed.part, optimizer, state["optimizer"], options=_FLAT)
-    note: dict[str, Any] = json.loads((folder / NOTE).read_text(encoding="utf-8"))
-    return note
 
 
-def newest(folder: Path) -> Path | None:
-    """A checkpoint, or the one of most steps in a folder of them; None where there is none."""
+def _flaw_of(folder: Path) -> str:
+    """Why the list of what a checkpoint holds cannot be read: PyTorch's own reading tells that at length."""
+    try:
+        FileSystemReader(folder).read_metadata()
+    except Exception as error:  # whatever a pickle's damage leads to
+        return f"{folder / '.metadata'} is damaged: {type(error).__name__}: {error}"
+    return ""
+
+
+def complete(folder: Path) -> list[Path]:
+    """A checkpoint itself, or those in a folder of them, that of most steps first."""
     if (folder / NOTE).is_file():
-        return folder
+        return [folder]
     found = [path for path in folder.glob("step-*") if (path / NOTE).is_file()]
-    return max(found, key=lambda path: int(path.name.removeprefix("step-")), default=None)
+    return sorted(found, key=steps_of, reverse=True)
+
+
+def steps_of(checkpoint: Path) -> int:
+    """Steps before a checkpoint, as its name says."""
+    return int(checkpoint.name.removeprefix("step-"))
 
 
 @contextmanager

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 import shutil
+import sys
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -11,7 +13,6 @@ from dataclasses import asdict, dataclass, field
 from hashlib import blake2b
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 import torch
 
@@ -20,7 +21,7 @@ from diel.errors import Interrupted
 from diel.pytorch.parallel.measured import Measured
 from diel.pytorch.parallel.placed import Placed
 from diel.pytorch.parallel.precision import Scaler
-from diel.pytorch.parallel.saved import load, newest, save
+from diel.pytorch.parallel.saved import NOTE, complete, load, save, steps_of
 from diel.pytorch.progress import SAVE_EVERY, SAVE_RATIO
 from diel.pytorch.settings import Settings, seeded
 
@@ -28,6 +29,9 @@ Feed = Callable[[int], tuple[torch.Tensor, torch.Tensor]]
 """Inputs and targets of this rank in a step, counted from 0: the same in any attempt."""
 _UNTIMED = 2
 """Steps of each attempt whose time says nothing: buffers are made, and one is measured."""
+
+_KEPT = 2
+"""Checkpoints of a task: should the newest be damaged, the one before it serves."""
 
 
 @dataclass
@@ -45,10 +49,14 @@ class Advance:
     scaler: Scaler = field(default_factory=Scaler)
 
     @classmethod
-    def of(cls, note: dict[str, Any]) -> Advance:
-        """What a checkpoint's note says."""
-        rows = [(int(step), float(loss), float(rate)) for step, loss, rate in note.pop("history")]
-        return cls(**{**note, "history": rows, "scaler": Scaler(**note["scaler"])})
+    def of(cls, note: Path) -> Advance:
+        """What a checkpoint's note says. Raises ValueError."""
+        try:
+            said = json.loads(note.read_text(encoding="utf-8"))
+            rows = [(int(step), float(loss), float(rate)) for step, loss, rate in said["history"]]
+            return cls(**{**said, "history": rows, "scaler": Scaler(**said["scaler"])})
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"{note} is damaged: {type(error).__name__}: {error}") from error
 
 
 @dataclass(frozen=True)
@@ -78,9 +86,9 @@ def train(
     """Trains until the last step; `settings` count steps where they say epochs.
 
     Reports `step` and `loss`, the mean over the steps since the last report, each `every` steps. Goes on from
-    the newest checkpoint of the task if the stage keeps them, else from `start`. Raises Interrupted when the
-    task's time is over, and ValueError where the loss is not finite. Leaves its last state in `keep`, for
-    another training to go on from.
+    the newest whole checkpoint of the task if the stage keeps them, else from `start`. Leaves its last state
+    in `keep`, for another training to go on from. Raises Interrupted when the task's time is over, and
+    ValueError where the loss is not finite.
     """
     run = _Run(placed, settings, context, Advance(scaler=scaler), save_every)
     run.restore(start)
@@ -119,14 +127,28 @@ class _Run:
 
     def restore(self, start: Path | None) -> None:
         """Goes on from where an earlier attempt was, or from `start`."""
-        found = newest(self.context.checkpoint_dir) if self.context.checkpoint else None
-        if found is None and start is not None:
-            found = newest(start)
-            if found is None:
+        world, part = self.placed.world, self.placed.part
+        own = world.agree(complete(self.context.checkpoint_dir) if self.context.checkpoint else [])
+        first = {name: one.detach().clone() for name, one in part.state_dict().items()} if own else {}
+        for folder in own:
+            try:
+                return self._go_on(folder)
+            except ValueError as error:
+                part.load_state_dict(first)
+                self.optimizer = self.settings.make_optimizer(part)
+                if world.rank == 0:
+                    sys.stderr.write(f"a checkpoint is left out: {error}\n")
+        if start is not None:
+            given = world.agree(complete(start))
+            if not given:
                 raise ValueError(f"start: no checkpoint in {start}")
-        found = self.placed.world.agree(found)
-        if found is not None:
-            self.course = Advance.of(load(found, self.placed, self.optimizer))
+            self._go_on(given[0])
+
+    def _go_on(self, folder: Path) -> None:
+        """Goes on from a checkpoint. Raises ValueError."""
+        course = Advance.of(folder / NOTE)
+        load(folder, self.placed, self.optimizer)
+        self.course = course
 
     def draw(self) -> None:
         """Seeds what layers such as Dropout draw in the next step: it follows from the step, so that no
@@ -186,9 +208,9 @@ class _Run:
             folder = self.context.checkpoint_dir
             self.keep(folder / f"step-{self.course.step}")
             if world.rank == 0:
-                for other in folder.glob("step-*"):
-                    if other.name != f"step-{self.course.step}":
-                        shutil.rmtree(other, ignore_errors=True)
+                whole = [one for one in complete(folder) if steps_of(one) <= self.course.step]
+                for other in set(folder.glob("step-*")) - set(whole[:_KEPT]):
+                    shutil.rmtree(other, ignore_errors=True)
             ended = time.monotonic()
             self._due = ended + max(SAVE_EVERY, SAVE_RATIO * (ended - now))
         if interrupted:

@@ -167,6 +167,30 @@ def dropped() -> None:
         sys.stdout.write(f"\n{np.mean(weights(found)['1.weight'] == 0)}")
 
 
+def damaged() -> None:
+    """Trains with shards of the data, and again after one and then both of its checkpoints were damaged.
+
+    Prints the largest difference of any weight.
+    """
+    world, here = MPI.COMM_WORLD, Path.cwd()
+    rank = world.Get_rank()
+    files = world.bcast(samples(here, "mlp") if rank == 0 else None)
+    how: dict[str, Any] = {"mesh": {"data": 2}, "sharded": True, "batch": 32, "steps": 20, "save_every": 5}
+    context = diel.Context(here / "0.1", rank=rank, ranks=2, checkpoint=True)
+    context.task_dir.mkdir(exist_ok=True)
+    trained = []
+    for harmed in ((), ("step-15",), ("step-10", "step-15")):
+        for name in harmed if rank == 0 else ():
+            os.truncate(context.checkpoint_dir / name / "__1_0.distcp", 1000)
+        meet(world)
+        found = parallel("mlp", context=context, comm=world, **files, **how)
+        trained.append(weights(found) if rank == 0 else {})
+    first, *others = trained
+    if rank == 0:
+        most = max(float(np.abs(first[name] - other[name]).max()) for other in others for name in first)
+        sys.stdout.write(f"\n{most}")
+
+
 @dataclass(frozen=True)
 class Doomed(diel.Context):
     """A task of which one rank is killed in the middle of its training."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -109,6 +110,40 @@ def test_each_network_can_be_cut(model: str, differences: dict[str, float]) -> N
 
 def test_another_mesh_goes_on_where_one_was_killed(differences: dict[str, float]) -> None:
     assert differences["resumed"] < 1e-12
+
+
+def test_a_damaged_checkpoint_of_a_task_is_left_out_by_all_ranks(root: Path, tmp_path: Path) -> None:
+    done = on_ranks(tmp_path, root, 2, "damaged")
+    assert done.returncode == 0, done.stderr
+    assert float(done.stdout.splitlines()[-1]) == 0
+    left_out = [line for line in done.stderr.splitlines() if line.startswith("a checkpoint is left out: ")]
+    assert [line.partition("0.checkpoint/")[2][:18] for line in left_out] == [
+        "step-15 is damaged",
+        "step-15 is damaged",
+        "step-10 is damaged",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "message"),
+    [
+        ("__0_0.distcp", b"PK", "given is damaged, or of another network or optimizer: "),
+        (".metadata", b"", "given/.metadata is damaged: EOFError: "),
+        (".metadata", None, "given/.metadata is damaged: FileNotFoundError: "),
+        ("training.json", b'{"step": 20', "given/training.json is damaged: JSONDecodeError: "),
+        ("training.json", b'{"step": 20}', "given/training.json is damaged: KeyError: 'history'"),
+    ],
+)
+def test_a_damaged_checkpoint_that_a_user_names_is_told(
+    file: str, content: bytes | None, message: str, context: diel.Context, tmp_path: Path
+) -> None:
+    np.save(tmp_path / "x.npy", np.zeros((8, 3)))
+    np.save(tmp_path / "y.npy", np.arange(8) % 2)
+    given: dict[str, Any] = {"data": tmp_path / "x.npy", "targets": tmp_path / "y.npy", "context": context}
+    found = parallel("mlp", **given, batch=4, steps=1)["checkpoint"].rename(tmp_path / "given")
+    (found / file).unlink() if content is None else (found / file).write_bytes(content)
+    with pytest.raises(ValueError, match=re.escape(f"{tmp_path}/{message}")):
+        parallel("mlp", **given, batch=4, steps=2, start=found)
 
 
 def test_files_and_settings_that_do_not_fit_are_told(context: diel.Context, tmp_path: Path) -> None:
