@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -41,16 +41,18 @@ class Scaler:
     good: int = 0
     """Steps since the last overflow or growth."""
     skipped: int = 0
+    """Steps of the whole training, in whatever precision it began."""
+    active: bool = False
+    """Whether it scales at all."""
 
     @classmethod
     def of(cls, precision: Precision) -> Scaler:
         """Scales in fp16, and leaves all else as it is."""
-        return cls(_FIRST if precision == "fp16" else 1.0)
+        return cls(_FIRST, active=True) if precision == "fp16" else cls()
 
-    @property
-    def active(self) -> bool:
-        """Whether it scales at all."""
-        return self.scale != 1.0 or self.skipped > 0
+    def after(self, other: Scaler) -> Scaler:
+        """What goes on from another: with its scale, unless only one of them scales."""
+        return other if other.active == self.active else replace(self, skipped=other.skipped)
 
     def unscale(self, gradients: Iterable[torch.Tensor], world: Ranks) -> bool:
         """Divides the gradients in place; returns whether they are all finite, on all ranks."""

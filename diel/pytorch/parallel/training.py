@@ -148,6 +148,7 @@ class _Run:
         """Goes on from a checkpoint. Raises ValueError."""
         course = Advance.of(folder / NOTE)
         load(folder, self.placed, self.optimizer)
+        course.scaler = self.course.scaler.after(course.scaler)
         self.course = course
 
     def draw(self) -> None:

@@ -308,6 +308,29 @@ def test_a_step_that_overflows_in_half_precision_is_left_out(context: diel.Conte
     assert np.isfinite(found["loss"])
 
 
+def test_the_loss_is_scaled_in_half_precision_wherever_a_training_began(
+    context: diel.Context, tmp_path: Path
+) -> None:
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(64, 4)))
+    np.save(tmp_path / "y.npy", 100 * np.ones(64))
+    given: dict[str, Any] = {"data": tmp_path / "x.npy", "targets": tmp_path / "y.npy", "context": context}
+
+    def train(precision: Any, steps: int, start: Path | None) -> tuple[Path, dict[str, Any]]:
+        found = parallel("mlp", **given, precision=precision, steps=steps, start=start)
+        kept = found["checkpoint"].rename(tmp_path / f"{precision} {steps}")
+        said: dict[str, Any] = json.loads((kept / "training.json").read_text())["scaler"]
+        assert found["skipped"] == said["skipped"]
+        return kept, said
+
+    begun, _ = train("fp32", 4, None)
+    half, first = train("fp16", 8, begun)
+    assert 1 < first["scale"] == 2**16 / 2 ** first["skipped"]
+    _, more = train("fp16", 12, half)
+    assert 1 < more["scale"] == 2**16 / 2 ** more["skipped"]
+    _, whole = train("fp32", 12, half)
+    assert (whole["scale"], whole["skipped"]) == (1, first["skipped"])
+
+
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="PyTorch sees no GPU here")
 def test_a_gpu_trains_the_network_of_a_cpu(tmp_path: Path) -> None:
