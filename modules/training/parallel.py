@@ -115,7 +115,7 @@ def parallel(
     weight_decay: pull of the weights towards zero, as the optimizer understands it
     rates: whether the learning rate stays, or falls along half a cosine over `steps` (arXiv:1608.03983)
     batch: samples in a step, over all ranks
-    steps: of the optimizer
+    steps: of the optimizer, those before `start` among them
     report_every: steps from one report of `step` and `loss` to the next
     save_every: steps from one checkpoint to the next, with `checkpoint: true`; where absent, the time
         that one takes decides

@@ -103,10 +103,12 @@ def train(
             spent = time.perf_counter() - began
             course.seconds += spent
             times.append(spent)
-            if course.step % every == 0 or course.step == settings.epochs:
-                run.report()
             if course.step < settings.epochs:
+                if course.step % every == 0:
+                    run.report()
                 run.look()
+    if not course.history or course.history[-1][0] < course.step:
+        run.report()
     run.keep(keep)
     world = placed.world
     times = times[_UNTIMED:] or times or [0.0]

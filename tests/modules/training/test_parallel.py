@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import re
@@ -122,6 +123,19 @@ def test_a_damaged_checkpoint_of_a_task_is_left_out_by_all_ranks(root: Path, tmp
         "step-15 is damaged",
         "step-10 is damaged",
     ]
+
+
+def test_a_training_whose_steps_are_done_gives_what_is_known(context: diel.Context, tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(8, 3)))
+    np.save(tmp_path / "y.npy", np.arange(8) % 2)
+    given: dict[str, Any] = {"data": tmp_path / "x.npy", "targets": tmp_path / "y.npy", "batch": 8}
+    saving = dataclasses.replace(context, checkpoint=True)
+    done = parallel("mlp", context=saving, **given, steps=5, save_every=4, report_every=100)
+    start = saving.checkpoint_dir / "step-4"
+    four = parallel("mlp", context=context, **given, steps=4, start=start)
+    assert four["steps"] == 4
+    assert four["loss"] > done["loss"]  # the mean of four steps, not of five
+    assert parallel("mlp", context=context, **given, steps=3, start=start)["loss"] == four["loss"]
 
 
 @pytest.mark.parametrize(
