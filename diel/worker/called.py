@@ -77,6 +77,7 @@ def _run_rank(work: Work, request: Request, context: Context) -> None:
         if failure.kind == FailureClass.INTERRUPTED:  # MPI's end waits for the ranks that still save
             sys.exit(os.EX_TEMPFAIL)
         communicator.Abort(1)
+        os._exit(1)  # MPICH returns before the launcher has ended the ranks, for whom MPI's own end waits
     _leave(context, result)
 
 

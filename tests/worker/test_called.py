@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
+import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +24,9 @@ from tests.worker.bench import request
 HEAD = "import os\nimport diel\n\n\n@diel.module(kind='analysis')\n"
 
 
-def called(folder: Path, text: str, **work: Any) -> subprocess.CompletedProcess[str]:
+def called(
+    folder: Path, text: str, launcher: Sequence[str] = (), **work: Any
+) -> subprocess.CompletedProcess[str]:
     """Calls a module as a worker would."""
     (folder / "modules").mkdir()
     (folder / "modules" / "made.py").write_text(HEAD + text)
@@ -30,7 +35,7 @@ def called(folder: Path, text: str, **work: Any) -> subprocess.CompletedProcess[
     whole = Work("s", find("made", [folder / "modules"]), {}, None, (), 1, **work)
     context = Context(folder / "task", run_dir=folder, params=given.params)
     (folder / "call").write_bytes(pickle.dumps((whole, given, context)))
-    words = [sys.executable, "-m", "diel.worker.called", str(folder / "call")]
+    words = [*launcher, sys.executable, "-m", "diel.worker.called", str(folder / "call")]
     return subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
 
 
@@ -74,3 +79,14 @@ def test_a_rank_that_fails_leaves_word_and_ends_them_all(
     assert told[0] == kind
     assert told[1].startswith(message)
     assert not (tmp_path / "task" / RETURN_FILE).exists()
+
+
+def test_ranks_that_fail_say_nothing_of_diel(tmp_path: Path) -> None:
+    pytest.importorskip("mpi4py")
+    launcher = shutil.which("mpiexec", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    assert launcher, "mpiexec is not there: pip install 'diel[mpi]'"
+    text = RANK.replace("return", "raise ValueError('bad') or")
+    ended = called(tmp_path, text, [launcher, "-n", "2"], ranks=2)
+    assert ended.returncode != 0
+    assert "ValueError: bad" in ended.stderr
+    assert "called.py" not in ended.stderr
