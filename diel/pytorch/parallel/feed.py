@@ -105,7 +105,7 @@ class Samples:
             items, rows, read = range(len(inputs)), 1, _rows_of(inputs, wanted, scale)
         classes = bool(np.issubdtype(wanted.dtype, np.integer))
         shape = tuple(inputs.shape[1:])
-        says = outputs or (int(wanted.max()) + 1 if classes else 1 if wanted.ndim == 1 else wanted.shape[1])
+        says = outputs or (int(wanted.max()) + 1 if classes else _numbers_of(wanted.shape))
         return cls(items, rows, shape, says, classes, scale, read)
 
     def rows_of(self, items: Sequence[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -135,6 +135,12 @@ def _checked(inputs: NDArray[Any], targets: NDArray[Any]) -> tuple[NDArray[Any],
         found = f"{inputs.dtype} of shape {inputs.shape}, targets {targets.dtype}"
         raise ValueError(f"data: expected numbers of shape (rows, ...) and their targets, found {found}")
     return inputs, targets
+
+
+def _numbers_of(targets: tuple[int, ...]) -> int:
+    """That a network says of a sample or a site, for targets of this shape: (rows, height, width) are fields
+    without channels."""
+    return 1 if len(targets) == 1 or (len(targets) == 3 and targets[2] > 1) else targets[1]
 
 
 def _rows_of(inputs: NDArray[Any], targets: NDArray[Any], scale: Standardised) -> Read:

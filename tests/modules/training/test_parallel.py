@@ -191,6 +191,19 @@ def test_files_and_settings_that_do_not_fit_are_told(context: diel.Context, tmp_
         parallel("unet", **given, batch=4)
 
 
+@pytest.mark.parametrize("shape", [(16, 4, 4), (16, 1, 4, 4), (16, 2, 4, 4)])
+def test_fields_have_channels_or_none(shape: tuple[int, ...], context: diel.Context, tmp_path: Path) -> None:
+    x = np.random.default_rng(0).normal(size=shape)
+    np.save(tmp_path / "x.npy", x)
+    np.save(tmp_path / "y.npy", 2 * x)
+    given: dict[str, Any] = {"targets": tmp_path / "y.npy", "batch": 16, "settings": {"width": 4, "depth": 1}}
+    first, later = (
+        parallel("unet", tmp_path / "x.npy", context, **given, steps=steps, learning_rate=0.02)["loss"]
+        for steps in (1, 60)
+    )
+    assert later < first / 2
+
+
 def test_words_of_a_vocabulary_are_not_scaled(context: diel.Context, tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.arange(32).reshape(8, 4) % 5)
     np.save(tmp_path / "y.npy", np.arange(8) % 2)
