@@ -138,8 +138,8 @@ def parallel(
     on = pytorch.find_device(device, "bf16" if precision == "bf16" else "fp32")
     with pytorch.reproducible(), spread.joined(comm, shape, on) as world:
         source = spread.Samples.of(data, targets, standardise, outputs)
-        if test is not None and np.load(test, mmap_mode="r").shape[1:] != source.shape:
-            raise ValueError(f"test: expected rows of shape {source.shape}, as data has")
+        if test is not None and test_targets is not None:
+            source.check_test(*(np.load(path, mmap_mode="r") for path in (test, test_targets)))
         with pytorch.seeded(seed):
             network = spread.build(model, source.shape, source.outputs, settings or {})
         placed = spread.Placed(network, source.loss, ways, world)

@@ -111,10 +111,24 @@ class Samples:
     def rows_of(self, items: Sequence[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
         """Inputs and targets of some items. Raises ValueError for a class that the network does not know."""
         inputs, wanted = self.read(items)
-        if self.classes and not 0 <= wanted.min() <= wanted.max() < self.outputs:
-            there = f"{wanted.min()} to {wanted.max()}"
-            raise ValueError(f"targets: expected classes from 0 to {self.outputs - 1}, found {there}")
+        self._check_classes("targets", wanted)
         return inputs, wanted
+
+    def check_test(self, inputs: NDArray[Any], wanted: NDArray[Any]) -> None:
+        """Raises ValueError where rows to judge a network by are not like those that it is trained on."""
+        if inputs.shape[1:] != self.shape or not len(inputs):
+            raise ValueError(f"test: expected rows of shape {self.shape}, as data has, found {inputs.shape}")
+        _, like = self.read(self.items[:1])
+        if wanted.size * len(like) != like.size * len(inputs):
+            expected = (len(inputs), *like.shape[1:])
+            raise ValueError(f"test_targets: expected numbers of shape {expected}, found {wanted.shape}")
+        self._check_classes("test_targets", wanted)
+
+    def _check_classes(self, name: str, wanted: NDArray[Any]) -> None:
+        whole = np.issubdtype(wanted.dtype, np.integer)
+        if self.classes and not (whole and 0 <= wanted.min() <= wanted.max() < self.outputs):
+            there = f"{wanted.min()} to {wanted.max()}"
+            raise ValueError(f"{name}: expected classes from 0 to {self.outputs - 1}, found {there}")
 
     def loss(self, said: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
         """Cross-entropy in nats for classes; else the mean squared error. Computed in full precision.

@@ -204,6 +204,32 @@ def test_fields_have_channels_or_none(shape: tuple[int, ...], context: diel.Cont
     assert later < first / 2
 
 
+@pytest.mark.parametrize(
+    ("rows", "targets", "message"),
+    [
+        (
+            np.zeros((4, 2)),
+            np.arange(4) % 2,
+            r"test: expected rows of shape \(3,\), as data has, found \(4, 2\)",
+        ),
+        (np.zeros((4, 3)), np.arange(5) % 2, r"test_targets: expected numbers of shape \(4,\), found \(5,\)"),
+        (np.zeros((4, 3)), np.arange(4) % 3, "test_targets: expected classes from 0 to 1, found 0 to 2"),
+        (np.zeros((4, 3)), np.arange(4) / 3, "test_targets: expected classes from 0 to 1, found 0.0 to 1.0"),
+    ],
+)
+def test_rows_to_judge_by_are_checked_before_the_first_step(
+    rows: Any, targets: Any, message: str, context: diel.Context, tmp_path: Path
+) -> None:
+    given: dict[str, Any] = {}
+    arrays = {"data": np.zeros((8, 3)), "targets": np.arange(8) % 2, "test": rows, "test_targets": targets}
+    for name, array in arrays.items():
+        given[name] = tmp_path / f"{name}.npy"
+        np.save(given[name], array)
+    with pytest.raises(ValueError, match=message):
+        parallel("mlp", context=context, **given, batch=8)
+    assert not (context.task_dir / "checkpoint").exists()
+
+
 def test_words_of_a_vocabulary_are_not_scaled(context: diel.Context, tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.arange(32).reshape(8, 4) % 5)
     np.save(tmp_path / "y.npy", np.arange(8) % 2)
