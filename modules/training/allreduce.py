@@ -625,7 +625,7 @@ class Efficiency(TypedDict):
 
     table: Path
     """CSV with a row for each number of ranks: computational efficiency (at least, at most), statistical
-    efficiency, their product."""
+    efficiency, their product; the last two are empty where they are unknown."""
     rows: list[dict[str, Any]]
 
 
@@ -646,7 +646,7 @@ def efficiency(
 
     cost: as `training.allreduce` returned it
     fixed_s, row_s, size: as `training.allreduce:step` returned them
-    batch: rows of a whole batch, smallest first: the first is that of one rank, and each rank keeps it
+    batch: rows of a whole batch: the smallest is that of one rank, and each rank keeps it
     steps: to the same loss with each of these; 0 where it was not reached. Of several trainings with one
         batch the mean counts, if all reached it
     ranks: numbers of ranks; 2, 4, …, 1024 where absent
@@ -657,17 +657,18 @@ def efficiency(
     each: at least that of a sum after the gradient which takes longer than predicted, at most that of one
     that goes on while the gradient is computed, and is faster. **Statistical** efficiency is the rows that
     one rank needs to reach the loss, by those that p ranks need with a batch p times as large (S. McCandlish
-    and others, arXiv:1812.06162): counted where a batch of that size was trained with, else unknown.
+    and others, arXiv:1812.06162): counted where one rank, and a batch of that size, reached it, else unknown.
     """
-    own = fixed_s + row_s * batch[0]
+    each = min(batch)
+    own = fixed_s + row_s * each
     tries: dict[int, list[float]] = {}
     for count, many in zip(batch, steps, strict=True):
         tries.setdefault(count, []).append(many or 0.0)
     rows = {count: count * fmean(some) if all(some) else 0.0 for count, some in tries.items()}
     needed = {
-        count // batch[0]: rows[batch[0]] / taken if taken else 0.0
+        count // each: rows[each] / taken if rows[each] and taken else None
         for count, taken in rows.items()
-        if count % batch[0] == 0
+        if count % each == 0
     }
     found: list[dict[str, Any]] = []
     for p in ranks or [2**power for power in range(1, 11)]:
@@ -676,10 +677,11 @@ def efficiency(
         usual = own / (own * turns + took)
         least = own / (own * turns + took * (1 + error))
         most = own / max(own * turns, took * (1 - error))
-        both = usual * needed[p] if p in needed else None
+        counted = needed.get(p)
+        both = None if counted is None else usual * counted
         found.append(
             {"ranks": p, "sum_s": took, "computational": usual, "at_least": least, "at_most": most,
-             "statistical": needed.get(p), "product": both}
+             "statistical": counted, "product": both}
         )  # fmt: skip
     table = context.task_dir / "efficiency.csv"
     with table.open("w", newline="", encoding="utf-8") as file:
@@ -687,16 +689,15 @@ def efficiency(
         writer.writeheader()
         writer.writerows(found)
     lines = [
-        f"{batch[0]} rows a rank: {own * 1e3:.2f} ms for a gradient of {size / 2**20:.2f} MiB",
+        f"{each} rows a rank: {own * 1e3:.2f} ms for a gradient of {size / 2**20:.2f} MiB",
         "ranks    sum ms  computational (bounds)  statistical  product",
     ]
     for one in found:
         bounds = f"({one['at_least']:.0%} to {one['at_most']:.0%})"
-        known = (
-            "     not tried"
-            if one["statistical"] is None
-            else f"{one['statistical']:12.0%} {one['product']:8.0%}"
-        )
+        if one["statistical"] is not None:
+            known = f"{one['statistical']:12.0%} {one['product']:8.0%}"
+        else:
+            known = "   not reached" if one["ranks"] in needed else "     not tried"
         lines.append(
             f"{one['ranks']:5} {one['sum_s'] * 1e3:9.2f} {one['computational']:8.0%} {bounds:15}{known}"
         )

@@ -183,10 +183,24 @@ def test_efficiency_is_two_factors_with_bounds_and_says_what_was_not_tried(
     assert two["at_least"] < two["computational"] < two["at_most"] <= 1
     assert two["statistical"] == 80 * 100 / (50 * 200)
     assert two["product"] == two["computational"] * two["statistical"]
-    assert (four["statistical"], four["product"]) == (0, 0)  # the loss was not reached
-    assert eight["statistical"] is None
-    assert capsys.readouterr().out.splitlines()[-1].endswith("not tried")
+    assert four["statistical"] is four["product"] is eight["statistical"] is None
+    said = capsys.readouterr().out.splitlines()
+    assert [line.rpartition(")")[2].strip() for line in said[-2:]] == ["not reached", "not tried"]
     assert found["table"].read_text().startswith("ranks,sum_s,computational,at_least,at_most,")
+
+
+def test_efficiency_is_that_of_the_smallest_batch_or_unknown_where_that_does_not_reach_the_loss(
+    context: diel.Context, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cost: Any = COST
+
+    def found(batch: list[int], steps: list[float]) -> list[dict[str, Any]]:
+        return efficiency(context, cost, 1e-3, 1e-5, 10**6, batch, steps, ranks=[1, 2, 4])["rows"]
+
+    assert found([400, 100, 200], [30, 80, 50]) == found([100, 200, 400], [80, 50, 30])
+    capsys.readouterr()
+    assert [row["statistical"] for row in found([100, 200, 400], [0, 50, 30])] == [None, None, None]
+    assert capsys.readouterr().out.count("not reached") == 3
 
 
 def test_a_single_rank_or_ranks_that_are_not_there_are_refused(context: diel.Context) -> None:
