@@ -58,7 +58,7 @@ Failures = Annotated[
 
 _NEEDS = {"cmaes": ("cmaes",), "gp": ("scipy", "torch"), "qmc": ("scipy",)}
 """Packages of samplers, besides Optuna."""
-_BOUND = re.compile(r"\s*([\w.]+)\s*(<=|>=)\s*([-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?)\s*")
+_BOUND = re.compile(r"\s*([\w.]+)\s*(<=|>=)\s*([-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?)\s*")
 _LEARNERS = ("tpe", "gp", "cmaes")
 """Samplers that learn from trials that they did not propose."""
 DEFAULT_POPULATION = 10
