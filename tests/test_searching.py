@@ -283,6 +283,49 @@ def test_nothing_of_a_pruned_trial_is_left_while_its_run_goes_on(pruned: Pruned)
     assert pruned.left == []
 
 
+# --- what another search has pruned -----------------------------------------------------------------
+
+OTHERS = """
+    hyperparameters: {x: {type: float, low: 0, high: 1}}
+    axes:
+      trial:
+        search: {sampler: random, trials: 12, seed: 4, GOAL, parameters: [x], pruner: {name: median, n_startup_trials: 3WARM}}
+    stages:
+      t: {over: [trial], module: "work:two", params: {x: "${{ hp.x }}"}}
+"""
+TWO = """
+    @diel.module(kind="training")
+    def two(context: diel.Context, x: float) -> dict:
+        for step in range(1, 7):
+            context.report(step=step, error=100 * (1 - x), cost=x)
+        return {"error": 100 * (1 - x), "cost": x}
+"""
+
+
+def test_a_search_ends_as_if_no_other_had_pruned_the_same_tasks(tmp_path: Path) -> None:
+    """By another metric, in the other direction, or before the step at which this one would look."""
+    project = Project(tmp_path).module("work", TWO)
+    searches = [
+        OTHERS.replace("GOAL", goal).replace("WARM", warm)
+        for goal, warm in [
+            ("minimize: t.error", ""),
+            ("minimize: t.cost", ""),
+            ("maximize: t.error", ""),
+            ("minimize: t.error", ", n_warmup_steps: 4"),
+            ("minimize: t.error, watch: t.eror", ""),
+        ]
+    ]
+    after = [project.workflow(text).run() for text in (*searches, searches[0])]
+    alone = [project.workflow(text).run("--no-cache") for text in (*searches, searches[0])]
+    for one, other in zip(after, alone, strict=True):
+        for seen, true in zip(course(one).trials, course(other).trials, strict=True):
+            assert (seen.state, seen.reported, seen.values) == (true.state, true.reported, true.values)
+    pruned = [states(run).count("pruned") for run in alone]
+    assert all(pruned[:4]), "each has something to keep"
+    assert pruned[4] == 0, "nothing reports it"
+    assert after[-1].workers() == 0, "it meets its own again"
+
+
 # --- when tasks of pruned trials end ----------------------------------------------------------------
 
 SOON = """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from diel.axes.adaptive import Standing
@@ -28,9 +29,14 @@ def listen(deciders: Mapping[str, Decider]) -> float:
 
 
 def keep_pruned(
-    recipes: Mapping[str, Recipe], ledger: Ledger, stage: StageRun, index: int, reported: Mapping[int, float]
+    recipes: Mapping[str, Recipe],
+    ledger: Ledger,
+    stage: StageRun,
+    index: int,
+    metric: str,
+    reported: Mapping[int, float],
 ) -> None:
-    """Keeps what a task reported before it was pruned, for later runs."""
+    """Keeps what a task reported of a metric before it was pruned, for later runs."""
     try:
         key = recipes[stage.name].resolve(index).key
     except (DielError, ExpressionError):  # a file that it reads is gone: nobody will ask for it
@@ -40,7 +46,8 @@ def keep_pruned(
             "event": "pruned",
             "stage": stage.name,
             "index": index,
-            "key": pruned_key(key),
+            "key": pruned_key(key, metric),
+            "metric": metric,
             "reported": [[step, value] for step, value in reported.items()],
         }
     )
@@ -70,7 +77,6 @@ def recall(
 ) -> bool:
     """Tells searches what a task reported before it was pruned in an earlier run; whether it is again."""
     pruning = [axis for axis in stage.adaptive if axis.axis.prunes]
-    reported = cache.reported(family, key) if pruning else []
-    for axis in pruning if reported else ():
-        deciders[axis.label].recall(stage, index, reported)
-    return bool(reported) and stage.standing(index) is Standing.CLOSED
+    for axis in pruning:
+        deciders[axis.label].recall(stage, index, partial(cache.reported, family, key))
+    return bool(pruning) and stage.standing(index) is Standing.CLOSED

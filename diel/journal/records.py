@@ -471,7 +471,9 @@ class PrunedRecord(_Task, _Stamped):
     event: Literal["pruned"]
     """What a task reported before it was pruned, for later runs. By the controller."""
     key: str
-    """Made from that of the task, for it is none of a result."""
+    """Made from that of the task and the metric, for it is none of a result."""
+    metric: NotRequired[str]
+    """What the values are of; where it is missing nobody can tell, and nobody takes them."""
     reported: list[list[float]]
     """[step, value] each."""
 

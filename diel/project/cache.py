@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from diel.artifacts import files_of
+from diel.artifacts import digest_of, files_of
 from diel.errors import JournalError, UsageError
 from diel.files import replacing
 from diel.journal.segment import decode, read_keyed, segments
@@ -96,11 +96,12 @@ class Cache:
                     return record
         return None
 
-    def reported(self, family: str, key: str) -> list[tuple[int, float]]:
-        """What the task with this key reported before it was pruned, by step; the longest that is known."""
+    def reported(self, family: str, key: str, metric: str) -> list[tuple[int, float]]:
+        """What the task with this key reported of a metric before it was pruned, by step; the longest that is
+        known."""
         found: list[tuple[int, float]] = []
         for keys in self._candidates(family):
-            record = keys.record(pruned_key(key))
+            record = keys.record(pruned_key(key, metric))
             if record is not None and record["event"] == "pruned" and len(record["reported"]) > len(found):
                 found = [(int(step), value) for step, value in record["reported"]]
         return found
@@ -113,10 +114,10 @@ class Cache:
         return candidates
 
 
-def pruned_key(key: str) -> str:
-    """Under which is kept what a task reported before it was pruned: all bits of its key turned round, so
-    that nobody takes it for a result."""
-    return f"{int(key, 16) ^ ((1 << 8 * _KEY) - 1):0{2 * _KEY}x}"
+def pruned_key(key: str, metric: str) -> str:
+    """Under which is kept what a task reported of a metric before it was pruned: nobody takes it for a
+    result, or for another metric."""
+    return digest_of([key, metric])
 
 
 def _is_whole(record: Result, runs: Path) -> bool:

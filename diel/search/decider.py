@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from diel.journal.records import CourseKey
 
 
+Earlier = Callable[[str], Iterable[tuple[int, float]]]
+"""What a task reported of a metric in an earlier run: each value with its step."""
+
+
 class Deciding(NamedTuple):
     """What all searches and loops of a run share."""
 
@@ -33,8 +37,8 @@ class Deciding(NamedTuple):
     """Looks again at the tasks of all stages over an axis that agree with some coordinates."""
     note_end: Callable[[StageRun, int], None]
     """Called for a task that a search counts as failed."""
-    keep_pruned: Callable[[StageRun, int, Mapping[int, float]], None]
-    """Keeps what a task reported before it was pruned, for later runs not to run it again."""
+    keep_pruned: Callable[[StageRun, int, str, Mapping[int, float]], None]
+    """Keeps what a task reported of a metric before it was pruned, for later runs not to run it again."""
     leave_out: Callable[[StageRun, Iterable[int]], None]
     """Leaves out tasks of a pruned trial that had ended."""
     is_used: Callable[[str, Mapping[str, int]], bool]
@@ -126,8 +130,8 @@ class Decider(ABC):
         seconds."""
         return math.inf
 
-    def recall(self, stage: StageRun, index: int, reported: Iterable[tuple[int, float]]) -> None:  # noqa: B027
-        """What a task reported in an earlier run before it was pruned there."""
+    def recall(self, stage: StageRun, index: int, reported: Earlier) -> None:  # noqa: B027
+        """Takes what a task reported in an earlier run before it was pruned there."""
 
     def _judges(self, context: Context, point: int) -> list[tuple[StageRun, int]]:
         coordinates = self._coordinates(context, point)

@@ -21,7 +21,7 @@ from diel.journal.axis_history import Context, Course, Trial
 from diel.paths import RunPaths
 from diel.project.requests import ask_stop
 from diel.project.run_file import read_run_file
-from diel.search.decider import Decider, Deciding, Unjudged
+from diel.search.decider import Decider, Deciding, Earlier, Unjudged
 from diel.search.memory import Memory
 from diel.search.searcher import Searcher
 from diel.search.space import space_of
@@ -332,15 +332,20 @@ class Searching(Decider):
                 if self._take_reports(context, trial):
                     self._prune(context, trial)
 
-    def recall(self, stage: StageRun, index: int, reported: Iterable[tuple[int, float]]) -> None:
+    def recall(self, stage: StageRun, index: int, reported: Earlier) -> None:
         if not self.search.prunes or (stage, index) != self._watched(stage.domain.coordinates(index)):
             return
         coordinates = stage.domain.coordinates(index)
         context, number = self.axis.context(coordinates), coordinates[self.label]
         trial = self._course(context).trials[number]
-        if trial.state is TrialState.RUNNING and self._tell_reports(context, trial, reported):
+        if trial.state is TrialState.RUNNING and self._tell_reports(context, trial, reported(self._metric)):
             self._prune(context, trial)
             self._fill(context)
+
+    @property
+    def _metric(self) -> str:
+        """What the pruner watches of a task."""
+        return self.search.watched.rpartition(".")[2]
 
     def _watched(self, coordinates: Mapping[str, int]) -> tuple[StageRun, int | None]:
         """The task of a trial that the pruner watches."""
@@ -371,11 +376,10 @@ class Searching(Decider):
         stage, index = self._watched(self._coordinates(context, trial.number))
         if index is None:
             return
-        metric = self.search.watched.rpartition(".")[2]
         files = self._metrics.setdefault((context, trial.number), {})
         for folder in self._folders(stage, index):
             path = folder / FILE
-            yield from files.setdefault(path, Metrics(path)).read(metric)
+            yield from files.setdefault(path, Metrics(path)).read(self._metric)
 
     def _folders(self, stage: StageRun, index: int) -> Iterator[Path]:
         """The directories of a task's attempts, oldest first; from the cache, the one that made it."""
@@ -408,7 +412,7 @@ class Searching(Decider):
         self._stop(context, trial)
         stage, index = self._watched(self._coordinates(context, trial.number))
         if index is not None:
-            self._run.keep_pruned(stage, index, trial.reported)
+            self._run.keep_pruned(stage, index, self._metric, trial.reported)
         self._open(context, trial.number)
 
     def _stop(self, context: Context, trial: Trial) -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from diel.journal.segment import SegmentWriter
 from diel.paths import RunPaths
-from diel.project.cache import Cache, Keys, open_keys, write_keys
+from diel.project.cache import Cache, Keys, open_keys, pruned_key, write_keys
 from diel.project.lease import Lease
 from tests.record import as_record
 
@@ -146,6 +146,30 @@ def test_a_run_is_not_asked_about_itself(runs: Runs) -> None:
 def test_another_family_is_not_asked(runs: Runs) -> None:
     runs.run("w-1", {key(1): {}})
     assert runs.find(key(1), family="0" * 32) is None
+
+
+def test_what_a_pruned_task_reported_is_found_by_the_metric_the_longest_of_all_runs(runs: Runs) -> None:
+    task = key(7)
+    for name, metric, reported in (
+        ("old-1", "loss", [[1, 0.5], [2, 0.25]]),
+        ("old-2", "loss", [[1, 0.5]]),
+        ("old-3", "cost", [[1, 9.0], [2, 9.0], [3, 9.0]]),
+    ):
+        made = {"event": "pruned", "key": pruned_key(task, metric), "metric": metric, "reported": reported}
+        write(runs.run(name, {}), "controller-0002.jsonl", {**made, "stage": "s", "index": 0})
+    cache = Cache(runs.folder, runs.new)
+    assert cache.reported(FAMILY, task, "loss") == [(1, 0.5), (2, 0.25)]
+    assert cache.reported(FAMILY, task, "cost") == [(1, 9.0), (2, 9.0), (3, 9.0)]
+    assert cache.reported(FAMILY, task, "time") == []
+    assert cache.find(FAMILY, task) is None
+
+
+def test_what_an_older_diel_kept_of_a_pruned_task_names_no_metric_and_is_not_taken(runs: Runs) -> None:
+    turned = f"{2**128 - 1 - 7:032x}"  # its key: that of the task, with all bits turned round
+    old = {"event": "pruned", "stage": "s", "index": 0, "key": turned, "reported": [[1, 0.5]]}
+    write(runs.run("old-1", {}), "controller-0002.jsonl", old)
+    cache = Cache(runs.folder, runs.new)
+    assert cache.reported(FAMILY, key(7), "loss") == []
 
 
 def test_a_failed_attempt_is_no_result(runs: Runs) -> None:
