@@ -326,6 +326,41 @@ def test_a_search_ends_as_if_no_other_had_pruned_the_same_tasks(tmp_path: Path) 
     assert after[-1].workers() == 0, "it meets its own again"
 
 
+HALVES = """
+    import os
+
+    @diel.module(kind="training")
+    def halves(context: diel.Context, x: float) -> dict:
+        first = os.environ["DIEL_ATTEMPT"] == "1"
+        for step in (1, 2) if first else (3, 4):
+            context.report(step=step, loss=x)
+        if first:
+            raise OSError("went on later")
+        return {"loss": x}
+"""
+
+
+def test_a_trial_from_the_cache_had_reported_all_that_it_had_whatever_its_stage_was_called(
+    tmp_path: Path,
+) -> None:
+    """Its task had gone on where an attempt before had failed."""
+    project = Project(tmp_path).module("work", HALVES)
+    text = OTHERS.replace("work:two", "work:halves").replace("GOAL", "minimize: t.loss").replace("WARM", "")
+    text = text.replace("t: {over", "t: {retries: {limit: 1, backoff: 0s}, over")
+    first = project.workflow(text).run()
+    again = project.workflow(
+        text.replace("t.loss", "other.loss").replace("t: {retries", "other: {retries")
+    ).run()
+    for old, new in zip(course(first).trials, course(again).trials, strict=True):
+        assert (old.state, old.reported, old.values) == (new.state, new.reported, new.values)
+    assert {"complete", "pruned"} == {*states(again)}
+    assert again.workers() == 0
+    told = project.diel("results", first.root.name, "t", "--metrics", "--csv").splitlines()
+    good = tuple(f"t/{number}," for number, state in enumerate(states(first)) if state == "complete")
+    shown = project.diel("results", again.root.name, "other", "--metrics", "--csv").splitlines()
+    assert [row.replace("other/", "t/") for row in shown[1:]] == [row for row in told if row.startswith(good)]
+
+
 # --- when tasks of pruned trials end ----------------------------------------------------------------
 
 SOON = """

@@ -20,7 +20,7 @@ from diel.states import FailureClass, TaskState
 from diel.tasks.ledger import Ledger
 from diel.tasks.link import Verdict
 from diel.tasks.recipe import Recipe
-from diel.tasks.results import MissingInput, carry
+from diel.tasks.results import MissingInput, carry, tell_origin
 from diel.tasks.stage_run import StageRun
 from diel.tasks.surrogate import tell_cached
 
@@ -240,11 +240,9 @@ class Finder:
             "parts": parts,
         }
         carry(found, record)
-        if "origin" in found:
-            record["origin"] = found["origin"]
+        if stage.adaptive:
+            tell_origin(record, found)
         tell_cached(record, found, stage.spec, question)
-        if stage.adaptive and found["event"] == "done":  # where the metrics are that a pruner reads
-            record["origin"] = [found["index"], found["attempt"]]
         offset = self._ledger.append(record)
         self._ledger.commit(stage, index, self._ledger.segment.name, offset, record)
         self._stages.note_end(stage, index)

@@ -450,6 +450,8 @@ class _Result(_Task, Made):
     surrogate: NotRequired[Answered]
     origin: NotRequired[list[int]]
     """Index and attempt in the earlier run."""
+    origin_stage: NotRequired[str]
+    """The stage there, if it has another name."""
 
 
 class Done(_Result):

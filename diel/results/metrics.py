@@ -13,6 +13,7 @@ from diel.results.recorded import Recorded
 from diel.states import TaskState
 from diel.table import Listing
 from diel.tasks.metrics import FILE, Metric, Metrics
+from diel.tasks.results import origin_dirs
 from diel.values import is_finite
 
 
@@ -57,9 +58,9 @@ def reported(run: Recorded, stage: str, wanted: Container[int]) -> Iterator[tupl
     folders = {place: run.paths.task_dir(stage, *place) for place in own}
     cached = run.history.stage(stage).states.count(TaskState.CACHED)
     for record in run.results(stage, b'"origin"') if cached else ():
-        if record["index"] in wanted and "origin" in record:
-            earlier = RunPaths(run.paths.root.parent / record["run"])
-            folders[record["index"], record["origin"][1]] = earlier.task_dir(stage, *record["origin"])
+        if record["index"] in wanted:
+            made_in = origin_dirs(record, run.paths.root.parent)
+            folders.update({(record["index"], attempt): folder for attempt, folder in made_in})
     for index, attempt in sorted(folders):
         for metric in Metrics(folders[index, attempt] / FILE).all():
             yield index, attempt, metric

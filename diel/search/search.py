@@ -18,7 +18,6 @@ from diel.errors import counted
 from diel.expressions import ExpressionError
 from diel.extensions import SEARCHERS, class_named
 from diel.journal.axis_history import Context, Course, Trial
-from diel.paths import RunPaths
 from diel.project.requests import ask_stop
 from diel.project.run_file import read_run_file
 from diel.search.decider import Decider, Deciding, Earlier, Unjudged
@@ -28,6 +27,7 @@ from diel.search.space import space_of
 from diel.spec import Search
 from diel.states import FailureClass, TaskState, TrialState
 from diel.tasks.metrics import FILE, Metrics
+from diel.tasks.results import origin_dirs
 from diel.tasks.stage_run import StageRun
 from diel.values import as_float
 
@@ -382,12 +382,11 @@ class Searching(Decider):
             yield from files.setdefault(path, Metrics(path)).read(self._metric)
 
     def _folders(self, stage: StageRun, index: int) -> Iterator[Path]:
-        """The directories of a task's attempts, oldest first; from the cache, the one that made it."""
+        """The directories of a task's attempts, oldest first; from the cache, those where it was made."""
         paths, state = self._ledger.paths, stage.history.state(index)
         if state == TaskState.CACHED:
             record = self._ledger.results.record(stage.name, index)
-            if "origin" in record:
-                yield RunPaths(paths.root.parent / record["run"]).task_dir(stage.name, *record["origin"])
+            yield from (folder for _, folder in origin_dirs(record, paths.root.parent))
             return
         for number in range(1, stage.history.latest(index) + 1):
             yield paths.task_dir(stage.name, index, number)

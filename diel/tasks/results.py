@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from array import array
 from collections import OrderedDict
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ from diel.journal.segment import read_result
 from diel.paths import RunPaths
 
 if TYPE_CHECKING:
-    from diel.journal.records import Made, Result
+    from diel.journal.records import Cached, Made, Result
 
 
 class MissingInput(DielError):
@@ -107,6 +108,29 @@ def artifact_home(record: Made, run_root: Path) -> Path:
     """The run whose directory holds a task's artifacts: this one, or an earlier one."""
     origin = record.get("run")
     return run_root if origin is None else run_root.parent / origin
+
+
+def tell_origin(record: Cached, found: Result) -> None:
+    """Notes which task made an earlier result: a pruner reads what it reported."""
+    if found["event"] == "done":
+        record["origin"] = [found["index"], found["attempt"]]
+    elif "origin" in found:
+        record["origin"] = found["origin"]
+    maker = found.get("origin_stage", found["stage"])
+    if maker != record["stage"]:
+        record["origin_stage"] = maker
+
+
+def origin_dirs(record: Result, runs: Path) -> Iterator[tuple[int, Path]]:
+    """The attempts that made a result of an earlier run, oldest first, each with its directory.
+
+    Each can go on where the one before it ended.
+    """
+    if "origin" in record:
+        index, last = record["origin"]
+        stage, made_by = record.get("origin_stage", record["stage"]), RunPaths(runs / record["run"])
+        for attempt in range(1, last + 1):
+            yield attempt, made_by.task_dir(stage, index, attempt)
 
 
 def outputs_of(record: Made) -> list[str]:
