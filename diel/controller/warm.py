@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from diel.axes.adaptive import Searched
 from diel.errors import DielError, SpecError, UsageError
 from diel.files import put
+from diel.journal.axis_history import Context
 from diel.load import Document
 from diel.paths import RunPaths
 from diel.project.runs import all_runs, find_run
@@ -17,6 +18,7 @@ from diel.project.seeds import draw_seeds
 from diel.results import Recorded
 from diel.spec import Search, Workflow
 from diel.states import TrialState
+from diel.values import is_finite
 
 MAX_RUNS = 100
 """How many of the newest runs of a workflow are asked."""
@@ -25,6 +27,8 @@ MAX_TRIALS = 1000
 
 Earlier = dict[str, list[dict[str, Any]]]
 """By axis: trials as `begin` of a course, hyperparameters, values, and what they break of the constraints."""
+_Place = tuple[Context, int]
+"""The course of a trial, and its number."""
 
 
 class Begins(NamedTuple):
@@ -51,7 +55,8 @@ def begin_searches(document: Document, runs: Path, *, anew: bool) -> Begins:
             try:
                 found[label] = _find_earlier(workflow, axis, axis.warm_start, runs)
                 if not found[label] and axis.warm_start != "project":
-                    goals = ", ".join(reference for reference, _ in axis.objectives)
+                    bounds = [reference for reference, _, _ in axis.bounds]
+                    goals = ", ".join([*(reference for reference, _ in axis.objectives), *bounds])
                     sought = f"over {', '.join(axis.parameters)} that was judged by {goals}"
                     raise UsageError(f"{axis.warm_start} has no complete trial {sought}")
             except UsageError as error:
@@ -84,13 +89,30 @@ def _trials(run: Recorded, search: Search) -> Iterator[dict[str, Any]]:
         return
     for axis in axes:
         if axis.axis.objectives == search.objectives and {*axis.axis.parameters} == {*search.parameters}:
+            given = _given(run, axis, {reference for reference, _, _ in search.bounds})
             for course in axis.history.courses.values():
                 for trial in course.trials:
-                    if trial.state is TrialState.COMPLETE:
-                        told = {
-                            "at": course.at,
-                            "hp": trial.hp,
-                            "values": trial.values,
-                            "excess": trial.excess,
-                        }
-                        yield told
+                    made = given.get((course.context, trial.number), {})
+                    excess = [sign * (made[of] - bound) for of, sign, bound in search.bounds if of in made]
+                    # Its own bounds may have been others: one that does not tell how far it is beyond the
+                    # present ones would be taken for a good one.
+                    if trial.state is TrialState.COMPLETE and len(excess) == len(search.bounds):
+                        yield {"at": course.at, "hp": trial.hp, "values": trial.values, "excess": excess}
+
+
+def _given(run: Recorded, axis: Searched, references: Iterable[str]) -> dict[_Place, dict[str, float]]:
+    """What trials gave for each STAGE.VALUE, where that is a number."""
+    found: dict[_Place, dict[str, float]] = {}
+    for reference in references:
+        name, _, value = reference.rpartition(".")
+        stage = run.workflow.stages.get(name)
+        judges = stage is not None and {*stage.over} == {*axis.judge.context, axis.label}
+        domain = run.domain(name) if judges else None
+        if domain is None:
+            continue
+        for record in run.results(name):
+            number = record.get("values", {}).get(value)
+            if is_finite(number):
+                place = domain.coordinates(record["index"])
+                found.setdefault((axis.context(place), place[axis.label]), {})[reference] = float(number)
+    return found

@@ -41,5 +41,18 @@ def test_a_run_that_is_not_there_or_that_searched_for_something_else_is_refused(
         begins(runs, "w-1", SEARCH.replace("minimize: f.loss", "minimize: end.v"))
 
 
+def test_how_far_trials_are_beyond_is_told_by_the_constraints_that_a_search_has_now(runs: Path) -> None:
+    told = begins(runs, "w-1, constraints: [f.loss <= 1, f.loss >= 0.5]").earlier["trial"]
+    assert [one["excess"] for one in told] == [[3.0, -3.5], [-0.75, 0.25], [8.0, -8.5]]
+
+
+def test_a_trial_that_does_not_tell_how_far_it_is_beyond_is_not_taken_for_a_good_one(runs: Path) -> None:
+    assert begins(runs, "project, constraints: [f.size <= 1]").earlier["trial"] == []
+    with pytest.raises(
+        UsageError, match=r"w-1 has no complete trial over x that was judged by f\.loss, f\.size"
+    ):
+        begins(runs, "w-1, constraints: [f.size <= 1]")
+
+
 def test_a_search_without_it_is_told_nothing(runs: Path) -> None:
     assert begins(runs, "", MATERIALS).earlier == {}
