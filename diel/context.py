@@ -60,6 +60,8 @@ class Context(ServiceUser, StreamUser):
     """Those that the stage asks, by name: the task indices of their replicas."""
     is_pruned: Callable[[], bool] = field(default=bool, compare=False)
     """Whether the search that this trial belongs to has stopped it; `report` asks it."""
+    heard: list[str] = field(default_factory=list, init=False, repr=False, compare=False)
+    """What `report` said where it raised Pruned: after that, what the module returns is no result."""
     _epoch: float = field(default_factory=lambda: time.time() - time.monotonic(), init=False, compare=False)
     """Added to time.monotonic, gives seconds since the epoch: a step of the clock moves no deadline."""
 
@@ -95,7 +97,8 @@ class Context(ServiceUser, StreamUser):
             with open(self.task_dir / ".metrics.jsonl", "a", encoding="utf-8") as file:
                 file.write(line)
         if self.ranks == 1 and self.is_pruned():
-            raise Pruned("its search has stopped this trial")
+            self.heard.append("its search has stopped this trial")
+            raise Pruned(self.heard[-1])
 
     def shard(self, name: str, epoch: int = 0) -> list[Any]:
         """This rank's or task's items of an input with `shard`, in the epoch's order.

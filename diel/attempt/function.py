@@ -50,6 +50,8 @@ def call(
         places, named = arguments(function, module, request, context, communicator, work.conversions)
         returned = function(*places, **named)
         _stay_one(worker)
+        if context.heard:  # it caught that: what it made is cut short, and must not be found in the cache
+            raise Pruned(context.heard[0])
         good = True
         if context.rank:
             return {}, {}
@@ -60,7 +62,7 @@ def call(
     except Pruned as error:
         _stay_one(worker)
         # Raised by the module itself, it is a failure like any other.
-        kind = FailureClass.CANCELLED if context.is_pruned() else FailureClass.APP
+        kind = FailureClass.CANCELLED if context.heard else FailureClass.APP
         raise Failure(kind, f"diel.Pruned: {error}") from error
     except Interrupted as error:
         _stay_one(worker)

@@ -88,8 +88,13 @@ def test_a_request_for_other_tasks_does_no_harm(bench: Bench) -> None:
     assert report.records[0][1]["event"] == "done"
 
 
-def test_a_function_that_hears_that_it_is_pruned_ends_and_its_worker_goes_on(bench: Bench) -> None:
-    module = bench.module("def f(context: diel.Context) -> dict:\n    context.report(loss=1)\n    return {}")
+@pytest.mark.parametrize("hearing", ["if True", "with contextlib.suppress(diel.Pruned)"])
+def test_a_function_that_hears_that_it_is_pruned_has_no_result_and_its_worker_goes_on(
+    bench: Bench, hearing: str
+) -> None:
+    """Also where it catches that and returns what it has so far: another run must not take that for whole."""
+    report = f"    {hearing}:\n        context.report(loss=1)\n    return {{}}"
+    module = bench.module(f"def f(context: diel.Context) -> dict:\n    import contextlib\n{report}")
     ask_stop(bench.paths, ["s/0"])
     for index in range(2):
         bench.run([request(index)], module=module)
