@@ -25,6 +25,7 @@ from diel.blocks.script import NeverRuns
 from diel.controller.home import submit_new
 from diel.controller.start import discard, drive_on, start
 from diel.errors import UsageError, counted, did_you_mean
+from diel.journal.snapshot import look_at
 from diel.notebook import shown, watcher
 from diel.paths import RunPaths, runs_dir
 from diel.plan import prepare
@@ -156,7 +157,7 @@ class Run:
 
     def status(self) -> dict[str, Any]:
         """Its status: what `diel status --json` prints."""
-        return read_status(self._paths).document()
+        return read_status(self._paths, look_at(self._paths)).document()
 
     def table(self, *values: str) -> Any:
         """The outputs `STAGE.VALUE`, or all of a STAGE, with one column for each axis parameter.

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from diel.journal.snapshot import look_at
 from diel.results import Recorded, summarize
 from diel.states import TaskState
 from diel.status import Status, read_status, task_of
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 def write_report(run: Recorded) -> str:
     """The report of a run. Raises DielError where its files cannot be read."""
-    status = read_status(run.paths)
+    status = read_status(run.paths, look_at(run.paths))
     lines = [
         *_head(run, status),
         *_stages(status),

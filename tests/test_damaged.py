@@ -60,6 +60,42 @@ def test_a_record_of_a_wrong_form_is_left_out_and_its_place_is_said(
         assert len(diel.open_run("w-1").table("a")) == 2
 
 
+@pytest.mark.parametrize("snapshot", [False, True], ids=["no snapshot", "snapshot"])
+def test_a_record_without_its_attempt_hides_neither_reasons_nor_advice(
+    workspace: Path, capsys: Capture, snapshot: bool
+) -> None:
+    used = {"cpu_seconds": 1.0, "system_seconds": 0.1, "memory_bytes": 2**30}
+    run = Handmade(workspace, FLOW).stage("a", 3)
+    for index in range(3):
+        run.work("done", "a", index, seconds=2.0, key=f"{index:032x}", usage=used)
+    run.end("succeeded")
+    if snapshot:
+        read_run(run.paths).save()
+    damage(
+        run, b'{"event":"done","stage":"a","index":1,"seconds":1.0,"key":"","time":1.0}\n{"event":"future"'
+    )
+    place = f"w-1 is without a damaged record: {run.paths.journal / WORKER}:2: a record of `done`: `attempt`"
+    Path("w.yaml").write_text(f"diel: 1\nname: w\n{FLOW}")
+    for words in (
+        ["explain", "w-1", "a"],
+        ["run", "w.yaml", "--sized-by", "w-1", "-n"],
+        ["results", "w-1", "a", "--usage"],
+    ):
+        said = call(capsys, *words)
+        assert (said.code, place in said.err) == (0, True), said
+    assert "a could ask for" in call(capsys, "explain", "w-1", "a").out
+    assert place in json.loads(call(capsys, "explain", "w-1", "a", "--json").out)["damaged"][0]
+    assert call(capsys, "report", "w-1", "-o", "w.html").code == 0
+    page = Path("w.html").read_text(encoding="utf-8")
+    assert page.count(f"{WORKER}:2: a record of <code>done</code>") == 1
+    assert "What another run could ask for" in page
+    if not snapshot:  # with one the line is not read
+        assert place in call(capsys, "status", "w-1").out
+        listed = call(capsys, "list")
+        assert ("2/3" in listed.out, place in listed.err) == (True, True), listed
+        assert call(capsys, "report", "w-1").code == 0
+
+
 def test_a_result_whose_line_is_lost_is_counted_where_a_snapshot_knows_of_it(
     run: Handmade, capsys: Capture
 ) -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
+import click
+
 from diel.errors import UsageError
 from diel.plan import Plan, make_plan
 from diel.project.run_file import Sizes
 from diel.project.runs import find_run
-from diel.results import Recorded
+from diel.results import read
 from diel.results.sizing import sizes_by
 from diel.site import cores_of, memory_of, nodes_of
 from diel.spec.sizing import apply_sizes
@@ -21,10 +23,12 @@ def sized(plan: Plan, word: str, runs: Path) -> tuple[Plan, Sizes]:
     No stage asks for more than its pool has.
     """
     paths = find_run(runs, word)
-    run = Recorded(paths)
-    sizes = {name: given for name, given in sizes_by(run).items() if name in plan.stages}
+    (advised, used), flaws = read(paths, lambda run: (sizes_by(run), run.history.uses))
+    for flaw in flaws:
+        click.echo(flaw, err=True)
+    sizes = {name: given for name, given in advised.items() if name in plan.stages}
     if not sizes:
-        uses = ", ".join(sorted(run.history.uses))
+        uses = ", ".join(sorted(used))
         raise UsageError(
             f"--sized-by {word}: {paths.run_id} has no task of this workflow's stages that ended well "
             f"({', '.join(plan.stages)}): "

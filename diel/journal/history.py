@@ -307,7 +307,7 @@ class History:
 
     def _done(self, record: records.Done) -> None:
         stage = self.stage(record["stage"])
-        index, attempt = record["index"], record.get("attempt", 1)
+        index, attempt = record["index"], record["attempt"]
         if not stage.takes(record):
             self._forget_attempt(record["stage"], index, attempt)
             return
@@ -315,7 +315,7 @@ class History:
         if attempt > 1:
             stage.committed[index] = max(attempt, stage.committed.get(index, 1))
         if not stage.is_good(index):
-            stage.seconds += record.get("seconds", 0.0)
+            stage.seconds += record["seconds"]
             stage.timed += 1
             if "usage" in record:
                 count_usage(stage.usage, record["usage"], record["seconds"])

@@ -162,6 +162,8 @@ class Reader:
     offsets: dict[str, int] = field(default_factory=dict)
     gaps: list[str] = field(default_factory=list)
     """Places of lines that are no records: what they said is missing."""
+    flaws: list[str] = field(default_factory=list)
+    """Places of damaged records behind which it was read on, and what is wrong with each."""
     _silent: set[str] = field(default_factory=set)
     """Segments that are complete: their blocks ended long ago."""
     _saved: dict[str, int] | None = None

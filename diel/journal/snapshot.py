@@ -29,30 +29,40 @@ def read_run(paths: RunPaths, *, snapshot: bool = True) -> Reader:
     return reader
 
 
-def read_behind_flaws(paths: RunPaths) -> tuple[Reader, list[str]]:
-    """The same of a damaged journal, without what is wrong with it, which is told.
+def look_at(paths: RunPaths) -> Reader:
+    """The same for whoever only looks: of a damaged journal, what can be read of it."""
+    try:
+        return read_run(paths)
+    except Damaged:
+        return read_behind_flaws(paths)
+
+
+def read_behind_flaws(paths: RunPaths) -> Reader:
+    """The same of a damaged journal, without what is wrong with it.
 
     All of it is read, and each record looked at, so that none is half in the fold. Raises UsageError where
     more than `MOST_FLAWS` are damaged.
     """
     from diel.journal.form import refuse_damaged  # types that a good journal does not need
 
-    reader, flaws = Reader(paths, History()), list[str]()
+    reader = Reader(paths, History())
     while True:
         try:
             reader.catch_up(refuse_damaged)
-            return reader, [*flaws, *told_gaps(reader)]
+            return reader
         except Damaged as error:
-            flaws.append(f"{paths.run_id} is without a damaged record: {error.place}")
-            if len(flaws) > MOST_FLAWS:
+            reader.flaws.append(error.place)
+            if len(reader.flaws) > MOST_FLAWS:
                 raise
 
 
-def told_gaps(reader: Reader) -> list[str]:
-    """Which lines are no records, in words: the first ones, and how many more."""
-    told = [f"{reader.paths.run_id} is without a damaged line: {place}" for place in reader.gaps[:MOST_FLAWS]]
-    more = len(reader.gaps) - len(told)
-    return [*told, f"{reader.paths.run_id} is without {more:,} more"] if more else told
+def told_damage(reader: Reader) -> list[str]:
+    """What was not read of a journal, in words: damaged records, lines that are none, and how many more."""
+    without = f"{reader.paths.run_id} is without"
+    told = [f"{without} a damaged record: {place}" for place in reader.flaws]
+    told += (f"{without} a damaged line: {place}" for place in reader.gaps[:MOST_FLAWS])
+    more = len(reader.gaps) - MOST_FLAWS
+    return [*told, f"{without} {more:,} more"] if more > 0 else told
 
 
 def _load(paths: RunPaths) -> Reader | None:

@@ -162,7 +162,7 @@ class StageHistory:
 
     def takes(self, record: Result) -> bool:
         """Whether a result counts: not if its attempt was given up for lost, or lost its files."""
-        index, attempt = record["index"], record.get("attempt", 1) if record["event"] == "done" else 0
+        index, attempt = record["index"], record["attempt"] if record["event"] == "done" else 0
         return not self.is_gone(index, attempt) and (attempt == 0 or not self.is_fenced(index, attempt))
 
     def fence(self, index: int, attempt: int) -> None:

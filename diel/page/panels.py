@@ -40,7 +40,7 @@ def panel_of(entry: Entry, seen: Seen) -> Panel | None:
     """A panel; one that cannot be read says so, and there is none if a run has nothing for it."""
     parts: list[Part] = []
     try:
-        parts += entry.parts(seen)
+        _read(entry, seen, parts)
     except (DielError, OSError) as error:
         parts.append(Text(f"This cannot be shown: {error}", "bad"))
     except NOT_AS_IT_SHOULD_BE as error:  # what another program, or half a write, left in the run's files
@@ -50,3 +50,14 @@ def panel_of(entry: Entry, seen: Seen) -> Panel | None:
     if not parts:
         return None
     return Public(seen).panel(panel) if seen.public else panel
+
+
+def _read(entry: Entry, seen: Seen, parts: list[Part]) -> None:
+    """Adds the parts of a panel; where records are damaged, those that can be read without them."""
+    try:
+        parts += entry.parts(seen)
+    except NOT_AS_IT_SHOULD_BE:
+        if not seen.take_care():
+            raise
+        parts[:] = [Text(flaw, "bad") for flaw in seen.run.flaws]
+        parts += entry.parts(seen)

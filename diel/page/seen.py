@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from diel.errors import DielError
 from diel.journal.segment import Reader
-from diel.journal.snapshot import read_run
+from diel.journal.snapshot import look_at
 from diel.page.chosen import records_of
 from diel.paths import RunPaths
 from diel.results import Recorded
@@ -42,7 +42,7 @@ class Seen:
     def status(self) -> Status:
         """Whoever looks again gives the reader of the last time, and pays for the newest lines alone."""
         if self._reader is None:
-            self._reader = read_run(self.paths)
+            self._reader = look_at(self.paths)
         else:
             self._reader.catch_up()
         return fold_status(self.paths, self._reader)
@@ -81,7 +81,17 @@ class Seen:
     @cached_property
     def run(self) -> Recorded:
         followed = self._reader.history if self.status.alive and self._reader is not None else None
-        return Recorded(self.paths, followed)
+        return Recorded(self.paths, followed, careful=bool(self._reader and self._reader.flaws))
+
+    def take_care(self) -> bool:
+        """Reads the run again, without what is damaged in it; False if it was read so already."""
+        if self.run.careful:
+            return False
+        self.run = Recorded(self.paths, careful=True)
+        _ = self.run.history  # what is damaged is known then
+        for made in ("records", "view"):
+            vars(self).pop(made, None)
+        return True
 
     @cached_property
     def records(self) -> dict[str, tuple[Mapping[int, Made], str]]:

@@ -20,7 +20,7 @@ from diel.form import NOT_AS_IT_SHOULD_BE
 from diel.graph import StageGraph, build
 from diel.journal.history import History
 from diel.journal.segment import Damaged, decode, segments
-from diel.journal.snapshot import read_behind_flaws, read_run, told_gaps
+from diel.journal.snapshot import read_behind_flaws, read_run, told_damage
 from diel.journal.stage_history import Attempt, StageHistory, covers
 from diel.load import Document, load_text
 from diel.load.rendering import fill_templates
@@ -113,11 +113,8 @@ class Recorded:
         return history
 
     def _fold(self) -> History:
-        if not self.careful:
-            reader = read_run(self.paths)
-            self.flaws = told_gaps(reader)
-            return reader.history
-        reader, self.flaws = read_behind_flaws(self.paths)
+        reader = read_behind_flaws(self.paths) if self.careful else read_run(self.paths)
+        self.flaws = told_damage(reader)
         return reader.history
 
     def _decoded(self, line: bytes) -> Record | None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from diel.journal.history import History
 from diel.journal.segment import Reader
-from diel.journal.snapshot import read_run, told_gaps
+from diel.journal.snapshot import read_run, told_damage
 from diel.paths import RunPaths
 from diel.project.lease import Lease, is_alive, is_being_taken, last_word, read_lease
 from diel.project.submission import Submission, awaited, newest_submission, submission_of
@@ -219,7 +219,7 @@ def fold_status(paths: RunPaths, reader: Reader) -> Status:
         silent=history.silent,
         silent_since=silent_since(paths, history) if history.silent else None,
         trouble=history.trouble,
-        damaged=tuple(told_gaps(reader)),
+        damaged=tuple(told_damage(reader)),
         site=str(document.get("site") or ""),
         staging=history.staging,
         environments=environments_in(paths) if paths.environments.exists() else {},

@@ -126,10 +126,11 @@ def test_a_damaged_record_is_told_with_its_file_and_line(
 ) -> None:
     written = Handmade(workspace, "stages: {a: {command: [x]}}")
     written.worker.append({"event": "future"}, as_record(record))
-    said = call(capsys, "status")
-    assert said.code == 2
-    assert f"{written.worker.path}:2: " in said.err
-    assert flaw in said.err
+    shown, refused = call(capsys, "status"), call(capsys, "resume")
+    assert (shown.code, refused.code) == (0, 2)
+    for said in (shown.out, refused.err):
+        assert f"{written.worker.path}:2: " in said
+        assert flaw in said
 
 
 def test_a_mistake_of_diels_is_told_as_one_and_not_as_a_damaged_journal(

@@ -11,8 +11,8 @@ from diel.cli.chosen import stage_of, the_task
 from diel.cli.options import json_option, runs_option
 from diel.cli.target import complete_stage, run_and_rest, targets
 from diel.errors import UsageError
-from diel.explain import explain_block, explain_run, explain_task
-from diel.results import Recorded
+from diel.explain import Explanation, explain_block, explain_run, explain_task
+from diel.results import Recorded, read
 
 
 @click.command("explain")
@@ -38,12 +38,17 @@ def command(words: tuple[str, ...], runs: Path, as_json: bool, block: str | None
         raise UsageError(f"expected RUN and one STAGE or TASK, also found '{found[1]}'")
     if rest and block is not None:
         raise UsageError(f"--block explains a block, not '{rest[0]}': give one or the other")
-    run = Recorded(paths)
-    if block is not None:
-        told = explain_block(run, block)
-    elif found and (found[0].at or "/" in found[0].word):
-        told = explain_task(run, *the_task(run, found[0]))
-    else:
-        told = explain_run(run, stage_of(run, found[0].word) if found else None)
-    click.echo(json.dumps(told.document) if as_json else "\n".join(told.lines))
+
+    def explained(run: Recorded) -> Explanation:
+        if block is not None:
+            return explain_block(run, block)
+        if found and (found[0].at or "/" in found[0].word):
+            return explain_task(run, *the_task(run, found[0]))
+        return explain_run(run, stage_of(run, found[0].word) if found else None)
+
+    told, flaws = read(paths, explained)
+    document = {**told.document, **({"damaged": flaws} if flaws else {})}
+    click.echo(json.dumps(document) if as_json else "\n".join(told.lines))
+    for flaw in flaws:
+        click.echo(flaw, err=True)
     return 0

@@ -12,6 +12,7 @@ import click
 
 from diel.cli.options import json_option, runs_option
 from diel.errors import UsageError
+from diel.journal.snapshot import look_at
 from diel.project.runs import all_runs
 from diel.states import TaskState
 from diel.status import Status, read_status
@@ -29,7 +30,10 @@ def command(runs: Path, as_json: bool, with_size: bool) -> None:
     for paths in all_runs(runs):
         size = size_of(paths.root)[0] if with_size else None
         try:
-            rows.append((read_status(paths), size))
+            status = read_status(paths, look_at(paths))
+            rows.append((status, size))
+            for damaged in status.damaged:
+                click.echo(damaged, err=True)
         except UsageError as error:
             click.echo(f"{paths.run_id}: {error}", err=True)
     if as_json:

@@ -14,7 +14,7 @@ from diel.cli.chosen import named_tasks, one_task
 from diel.cli.options import runs_option
 from diel.cli.target import complete_task, run_and_rest
 from diel.journal.segment import Reader
-from diel.journal.snapshot import read_run
+from diel.journal.snapshot import look_at
 from diel.results.printed import PRINTED, AttemptOutput, find_output
 from diel.states import TaskState
 from diel.status import fold_status
@@ -42,7 +42,7 @@ def command(words: tuple[str, ...], runs: Path, attempt: int | None, kind: str |
     """
     paths, rest = run_and_rest(runs, words)
     wanted = PRINTED if kind is None else (kind,)
-    reader = read_run(paths)
+    reader = look_at(paths)
     task = one_task(reader, rest, f"diel logs {paths.run_id} STAGE/INDEX")
     files: dict[str, BinaryIO] = {}
     try:

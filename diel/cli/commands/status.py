@@ -20,7 +20,7 @@ from diel.cli.options import Duration, json_option, runs_option
 from diel.cli.target import complete_stage, run_and_rest
 from diel.errors import DielError, UsageError, counted
 from diel.journal.segment import Reader
-from diel.journal.snapshot import read_run
+from diel.journal.snapshot import look_at
 from diel.journal.stage_history import ranges, spread
 from diel.paths import RunPaths, here
 from diel.states import EXIT_CODES, RunState, TaskState
@@ -101,7 +101,7 @@ def command(
     stage = rest[0] if rest else None
     if state is not None and stage is None:
         raise UsageError(f"--state needs a stage: `diel status {paths.run_id} STAGE --state {state}`")
-    reader = read_run(paths)
+    reader = look_at(paths)
 
     def view(status: Status, rows: int | None = None, *, brief: bool = False) -> str:
         if stage is not None:
