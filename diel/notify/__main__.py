@@ -16,6 +16,7 @@ import socket
 import ssl
 import sys
 import time
+from base64 import b64encode
 from collections.abc import Mapping
 from email.message import EmailMessage
 from email.utils import formatdate, make_msgid
@@ -38,6 +39,7 @@ LIMIT = 30
 """Seconds in which an address must take a notice."""
 PATIENCE = 15.0
 """Seconds to wait for the record of the end that is told."""
+_HERE = ("localhost", "127.0.0.1", "::1")
 _VARIABLE = re.compile(r"\$\{?([A-Za-z_]\w*)")
 _FAILURES = (OSError, ValueError, HTTPException, SubprocessError, DielError)
 
@@ -149,7 +151,7 @@ def _mail(address: Mapping[str, Any], message: Mapping[str, Any]) -> None:
             server.ehlo()
             if url.scheme == "smtp" and server.has_extn("starttls"):
                 server.starttls(context=secure)
-            elif url.scheme == "smtp" and host not in ("localhost", "127.0.0.1", "::1"):
+            elif url.scheme == "smtp" and host not in _HERE:
                 raise ValueError(f"{host} offers no STARTTLS, and the password would go there as it is")
             server.login(unquote(url.username), unquote(url.password or ""))
         server.send_message(mail)
@@ -159,7 +161,18 @@ def _post(url: str, message: Mapping[str, Any]) -> None:
     if not url.startswith(("http://", "https://")):
         raise ValueError("a webhook's address begins with https://")
     body = json.dumps({"text": f"{message['subject']}\n{message['text']}", **message["facts"]}).encode()
-    with urlopen(Request(url, body, {"Content-Type": "application/json"}), timeout=LIMIT):
+    parts = urlsplit(url)
+    who, at, where = parts.netloc.rpartition("@")
+    if not re.fullmatch(r"(\[[^]]*\]|[^:]*)(:\d*)?", where):  # what looks like a port may be half a password
+        raise ValueError("expected a number behind HOST: in the address; / ? # in a password are %2F %3F %23")
+    if at and parts.scheme == "http" and parts.hostname not in _HERE:
+        raise ValueError("write https://: the password would go there as it is")
+    request = Request(parts._replace(netloc=where).geturl(), body, {"Content-Type": "application/json"})
+    if at:
+        name, _, password = who.partition(":")
+        pair = f"{unquote(name)}:{unquote(password)}".encode()
+        request.add_unredirected_header("Authorization", f"Basic {b64encode(pair).decode()}")
+    with urlopen(request, timeout=LIMIT):
         pass
 
 

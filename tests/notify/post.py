@@ -61,6 +61,8 @@ class Posts:
     def __init__(self) -> None:
         self.bodies: list[dict[str, Any]] = []
         self.paths: list[str] = []
+        self.logins: list[str | None] = []
+        """What each showed of itself: its header `Authorization`."""
         self.status = 200
         self.open = threading.Event()
         """Nothing is answered before it is set."""
@@ -77,6 +79,7 @@ def web_server() -> Iterator[Posts]:
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             posts.paths.append(self.path)
+            posts.logins.append(self.headers["Authorization"])
             posts.bodies.append(json.loads(body))
             posts.open.wait(60)
             self.send_response(posts.status)

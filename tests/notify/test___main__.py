@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import sys
+from base64 import b64encode
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,17 @@ def test_a_web_server_gets_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert (body["event"], body["run"]) == ("failed", "w-1")
 
 
+def test_a_web_server_gets_the_name_and_password_of_an_address(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WORD", "s3cret%2Fword")
+    with web_server() as posts:
+        address = f"http://me:$WORD@127.0.0.1:{posts.port}/auth"
+        assert tell(tmp_path, monkeypatch, webhook=address)[0] == 0
+    assert posts.paths == ["/auth"]
+    assert posts.logins == [f"Basic {b64encode(b'me:s3cret/word').decode()}"]
+
+
 def test_a_program_gets_it_on_its_standard_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = tmp_path / "out"
     words = ["sh", "-c", f'cat > {out}; echo "$DIEL_NOTICE_EVENT" >> {out}']
@@ -91,6 +103,9 @@ def test_why_it_failed_is_noted_without_a_secret(tmp_path: Path, monkeypatch: py
     ("address", "wrong"),
     [
         ({"webhook": "http://localhost:1/s3cret-word"}, "Connection refused"),
+        ({"webhook": "http://me:s3cret-word@localhost:1/x"}, "Connection refused"),
+        ({"webhook": "http://me:s3cret/word@localhost:1/x"}, "%2F"),
+        ({"webhook": "http://me:s3cret-word@127.0.0.2:1/x"}, "write https://"),
         ({"webhook": "$NOT_SET/x"}, "variable NOT_SET is not set"),
         ({"webhook": "file:///etc/passwd"}, "begins with https"),
         ({"command": ["false"]}, "false: exit code 1"),
