@@ -22,6 +22,7 @@ _WORDS: dict[str, Any] = {
     **dict.fromkeys(("-.inf", "-.Inf", "-.INF"), -math.inf),
     **dict.fromkeys((".nan", ".NaN", ".NAN"), math.nan),
 }
+_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\)?|[ -~])")
 _INTEGER = re.compile(r"[-+]?[0-9]+")
 _OCTAL = re.compile(r"0o[0-7]+")
 _HEXADECIMAL = re.compile(r"0x[0-9a-fA-F]+")
@@ -190,6 +191,11 @@ def value_text(value: Any, width: int = 32) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     text = "".join(char if char.isprintable() else "�" for char in text[:width] + text[width:][-width:])
     return text if len(text) <= width else f"{text[: width // 2 - 1]}…{text[-width // 2 :]}"
+
+
+def bare(text: str) -> str:
+    """Text of a program without its escape sequences: colours, titles, moves of a cursor."""
+    return _ESCAPES.sub("", text) if "\x1b" in text else text
 
 
 def point_text(point: Mapping[str, Any]) -> str:

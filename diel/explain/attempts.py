@@ -18,7 +18,7 @@ from diel.status import blocks_of
 from diel.status.blocks import is_hopeless
 from diel.status.columns import printable
 from diel.status.usage import used_text
-from diel.values import clock, format_duration, format_size
+from diel.values import bare, clock, format_duration, format_size
 
 if TYPE_CHECKING:
     from diel.journal.records import BlockFacts, BlockNow, OfTask, StagingRecord
@@ -122,7 +122,7 @@ class Tried:
     def lines(self) -> Iterator[str]:
         """The first line says how it went, the others where, with what, and why it was lost."""
         took = f" after {format_duration(self.seconds)}" if self.seconds is not None else ""
-        message = self.message.partition("\n")[0]  # the story of the task has all of it
+        message = bare(self.message.partition("\n")[0])  # the story of the task has all of it
         reason = f" ({self.failure}): {message}" if self.state == "failed" else ""
         if self.state == "interrupted":
             reason = f": {message}"

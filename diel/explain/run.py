@@ -25,7 +25,7 @@ from diel.states import RunState, TaskState
 from diel.status.export import unexported
 from diel.status.sections import doubt
 from diel.status.tasks import cause_of
-from diel.values import format_duration, task_text
+from diel.values import bare, format_duration, task_text
 
 if TYPE_CHECKING:
     from diel.journal.records import Failed
@@ -107,13 +107,14 @@ def failures_of(run: Recorded, stage: str) -> Iterator[Explanation]:
         for index in spread(record["tasks"]):
             if history.state(index) == TaskState.FAILED:
                 last[index] = record
-    groups: dict[tuple[str, str, str], list[int]] = {}
+    groups: dict[tuple[str, str, int | None, str], list[int]] = {}
     for index in sorted(last):
         record = last[index]
         message = likeness(f"{record.get('message', '')} {record.get('headline', '')}")
-        sort = (record.get("class", "app"), message, history.tolerated.get(index, ""))
+        kind, tolerated = record.get("class", "app"), history.tolerated.get(index, "")
+        sort = (kind, message, record.get("exit_code"), tolerated)
         groups.setdefault(sort, []).append(index)
-    for (kind, _, tolerated), indices in groups.items():
+    for (kind, _, _, tolerated), indices in groups.items():
         yield _failure(run, stage, indices, kind, tolerated, last[indices[0]])
 
 
@@ -121,7 +122,7 @@ def _failure(
     run: Recorded, stage: str, indices: list[int], kind: str, tolerated: str, first: Failed
 ) -> Explanation:
     tasks = [f"{stage}/{index}" for index in indices[:SHOWN]]
-    message, exit_code = first.get("message", ""), first.get("exit_code")
+    message, exit_code, cause = first.get("message", ""), first.get("exit_code"), cause_of(first)
     together = run.shared(stage, indices)
     stderr = first.get("stderr_tail", "")
     step = again_step(run, tasks[0]) if tolerated else next_step(run, tasks[0], kind, exit_code)
@@ -142,8 +143,8 @@ def _failure(
     how = kind + (f", tolerated by {tolerated}" if tolerated else "")
     more = f" and {len(indices) - SHOWN:,} more" if len(indices) > SHOWN else ""
     more += f"\n    {together}" if together else ""
-    told = ": ".join(filter(None, (message, cause_of(first))))
-    shown = () if stderr.strip() == cause_of(first) else tail(stderr)
+    told = ": ".join(filter(None, (bare(message), cause)))
+    shown = () if bare(stderr).strip() == cause else tail(stderr)
     head = f"{stage}: {counted(len(indices), 'task')} failed ({how}): {told}"
     lines = [head, f"    {', '.join(map(run.named, tasks))}{more}", *shown, f"    next: {step}"]
     return Explanation(document, lines)

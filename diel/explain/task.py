@@ -29,7 +29,7 @@ from diel.status.tasks import cause_of
 from diel.table import shown
 from diel.tasks.link import Link
 from diel.tasks.results import output_of, outputs_of
-from diel.values import point_text, task_text
+from diel.values import bare, point_text, task_text
 
 if TYPE_CHECKING:
     from diel.journal.records import Cause, Result, Said
@@ -183,7 +183,7 @@ def _story(view: RunView, stage: str, index: int, attempts: list[Tried], record:
 def _failed(run: Recorded, stage: str, index: int, attempts: list[Tried]) -> Story:
     said: Said = {**UNSAID, **next(reversed([*run.failed(stage, index)]), UNSAID)}
     tries = f" at attempt {attempts[-1].attempt}" if len(attempts) > 1 else ""
-    told = ": ".join(filter(None, (said["message"], cause_of(said))))
+    told = ": ".join(filter(None, (bare(said["message"]), cause_of(said))))
     why = [f"failed{tries} ({said['class']}): {told}"]
     task, tolerated = f"{stage}/{index}", run.history.stage(stage).tolerated.get(index, "")
     if tolerated:

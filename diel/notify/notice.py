@@ -8,7 +8,7 @@ from typing import NamedTuple
 from diel.journal.history import History
 from diel.paths import RunPaths, here
 from diel.states import RunState, TaskState
-from diel.values import format_duration, task_text
+from diel.values import bare, format_duration, task_text
 
 SETTLED = 1.0
 """Seconds after a failure in which others may still say that they go on without the task."""
@@ -30,7 +30,7 @@ def due(history: History, paths: RunPaths, now: float, after: float) -> Iterator
     for (stage, index), record in history.failures.items():
         if "tolerated" not in record and now - record.get("time", now) >= SETTLED:
             task = f"{stage}/{index}"
-            said = record.get("headline") or record["message"]
+            said = bare(record.get("headline") or record["message"])
             named = task_text(task, record.get("point"))
             yield Notice(
                 "failed",

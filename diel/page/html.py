@@ -6,7 +6,7 @@ import base64
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from html import escape
+from html import escape as escaped
 from typing import Any
 
 from diel.page.panel import (
@@ -23,6 +23,7 @@ from diel.page.panel import (
     Sketch,
     Text,
 )
+from diel.values import bare
 
 Charts = dict[str, Any]
 """Specifications by the id of the element that shows each."""
@@ -30,6 +31,11 @@ _LONG = 12
 """Rows of a table that are shown at once on the screen."""
 _WORD = 12
 """Characters of a cell that stay in one line: `22.8 KiB`."""
+
+
+def escape(text: str) -> str:
+    """A text in HTML, without the colours that a program gave it for a terminal."""
+    return escaped(bare(text))
 
 
 def panel_html(panel: Panel, charts: Charts) -> str:

@@ -7,6 +7,8 @@ import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 
+from diel.values import bare
+
 COLOURS = {
     "succeeded": "green",
     "done": "green",
@@ -64,7 +66,7 @@ def width_of(text: str) -> int:
 
 def printable(text: str) -> str:
     """Text of a task, safe to show: control characters would move the cursor or worse."""
-    return "".join(c if c.isprintable() else " " if c in "\t\n" else "�" for c in text)
+    return "".join(c if c.isprintable() else " " if c in "\t\n" else "�" for c in bare(text))
 
 
 def one_line(text: str) -> str:
@@ -102,5 +104,5 @@ def rest(whole: int, what: str) -> Iterator[str]:
 
 def plain(text: str) -> str:
     """Text that stays text in Markdown: on one line, ending no cell, beginning no tag."""
-    line = "".join(char if char.isprintable() else " " for char in text)
+    line = "".join(char if char.isprintable() else " " for char in bare(text))
     return line.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")

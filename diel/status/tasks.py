@@ -169,4 +169,4 @@ def kind_of(record: Failed, *, show_all: bool = False) -> tuple[str, ...]:
 def cause_of(said: Said) -> str:
     """The line of a task's output that names the cause, if its message does not; older runs know the last."""
     cause = printable(said.get("headline") or last_line(said.get("stderr_tail") or ""))
-    return "" if cause in said.get("message", "") else cause
+    return "" if cause in printable(said.get("message", "")) else cause

@@ -6,7 +6,6 @@ The colours are those of Okabe and Ito, which people with any colour vision tell
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 from rich.terminal_theme import TerminalTheme
@@ -14,6 +13,7 @@ from rich.text import Text
 
 from diel.states import TaskState
 from diel.status.columns import printable
+from diel.values import bare
 
 MARKS = {
     "waiting": ("·", "grey62"),
@@ -44,7 +44,6 @@ _FILLS = {
     TaskState.SKIPPED: "−",
 }
 """What fills the bar of a stage, in this order; the rest of it is to come."""
-_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -~])")
 
 
 def state_text(state: str, count: int | None = None) -> Text:
@@ -69,4 +68,4 @@ def bar(counts: Mapping[str, int], total: int | None, width: int) -> Text:
 
 def harmless(line: str) -> str:
     """A line that a task printed, safe to show: of a line that was drawn over, what was drawn last."""
-    return printable(_ESCAPES.sub("", line.rstrip("\r\n").rpartition("\r")[2]).expandtabs(4))
+    return printable(bare(line.rstrip("\r\n").rpartition("\r")[2]).expandtabs(4))

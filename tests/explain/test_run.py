@@ -96,8 +96,25 @@ def test_what_a_new_controller_tries_again_is_no_failure_any_more(tmp_path: Path
 
 
 def test_control_signs_of_a_program_do_not_reach_the_terminal(tmp_path: Path) -> None:
-    run = flow(tmp_path).failed("sim", 0, stderr_tail="\x1b[2Jgone\n").end("failed")
-    assert "\x1b" not in text_of_run(run)
+    run = (
+        flow(tmp_path)
+        .failed("sim", 0, "\x1b[1mBAD\x1b[0m", stderr_tail="\x1b[2J\x1b[31mgone\n")
+        .end("failed")
+    )
+    for text in (text_of_run(run), text_of_task(run, "sim", 0)):
+        assert not any(part in text for part in ("\x1b", "�", "[31m", "[1m"))
+    assert "(app): BAD: gone\n" in text_of_run(run)
+
+
+def test_failures_with_other_exit_codes_are_told_apart(tmp_path: Path) -> None:
+    run = flow(tmp_path)
+    for index, code in enumerate((3, 4, 3)):
+        run.failed("sim", index, f"exit code {code}", exit_code=code)
+    found = of_run(run.end("failed"))["failures"]
+    assert [(one["message"], one["exit_code"], one["tasks"]) for one in found] == [
+        ("exit code 3", 3, ["sim/0", "sim/2"]),
+        ("exit code 4", 4, ["sim/1"]),
+    ]
 
 
 # --- skipped --------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ def test_no_colour_is_put_where_none_is_wanted(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_what_a_task_printed_cannot_move_the_cursor() -> None:
-    assert one_line("a\tb\n c\033[2J") == "a b c�[2J"
+    assert one_line("a\tb\n c\033[2J") == "a b c"
     assert last_line("first\n  last \n\n") == "last"
     assert (shorten("abcdef", 4), shorten("abcd", 4)) == ("abc…", "abcd")
 

@@ -57,7 +57,8 @@ def _is_readable(seen: Seen) -> bool:
 
 
 def _row(one: dict[str, Any]) -> list[Cell]:
-    message = ": ".join(filter(None, (one["message"], one["headline"])))
+    cause = "" if one["headline"] in one["message"] else one["headline"]
+    message = ": ".join(filter(None, (one["message"], cause)))
     tolerated = f", tolerated by {one['tolerated']}" if one["tolerated"] else ""
     more = f" and {one['count'] - len(one['tasks']):,} more" if one["count"] > len(one["tasks"]) else ""
     named = f"{', '.join(one['tasks'])}{more}"

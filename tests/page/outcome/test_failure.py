@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from diel.page.html import panel_html
 from diel.page.outcome.failure import END, ENTRY, parts
 from diel.page.panel import Grid, Log, Text
 from diel.page.panels import panel_of
@@ -42,6 +43,16 @@ def test_failures_alike_are_one_row_with_the_end_of_one_stderr(tmp_path: Path) -
     skipped = rest[-1]
     assert isinstance(skipped, Grid)
     assert "has no result" in str(skipped.rows[0][1])
+
+
+def test_a_message_stands_once_and_without_colours(tmp_path: Path) -> None:
+    run, said = Handmade(tmp_path, FLOW).stage("sim", 6), "RuntimeError: unstable"
+    run.failed("sim", 0, said, headline=said, stderr_tail="\x1b[31mRED\x1b[0m\n").end("failed")
+    panel = panel_of(ENTRY, Seen(run.paths))
+    assert panel is not None
+    html = panel_html(panel, {})
+    assert html.count(said.replace(" ", "&nbsp;")) + html.count(said) == 1
+    assert ">RED</pre>" in html
 
 
 def test_what_the_workflow_leaves_out_is_no_failure(tmp_path: Path) -> None:
