@@ -11,7 +11,7 @@ from diel.paths import RunPaths
 from diel.results.picked import picked_tasks
 from diel.results.recorded import Recorded
 from diel.states import TaskState
-from diel.table import Listing
+from diel.table import Listing, Moment
 from diel.tasks.metrics import FILE, Metric, Metrics
 from diel.tasks.results import origin_dirs
 from diel.values import is_finite
@@ -41,7 +41,8 @@ def list_metrics(
             values = [*map(point.get, parameters), *map(trial.get, searched)]
             head = (f"{stage}/{index}", *values)
         if limit is None or len(rows) < limit:
-            rows.append((*head, attempt, *metric))
+            said = None if metric.time is None else Moment(metric.time)
+            rows.append((*head, attempt, *metric._replace(time=said)))
     names = ("task", *parameters, *(f"hp.{name}" for name in searched))
     silent = len(wanted) - len(told)
     note = f"{silent:,} of {counted(len(wanted), 'task')} of '{stage}' have reported nothing"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import json
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,8 @@ import pytest
 from diel.errors import UsageError
 from diel.results import Recorded, list_metrics
 from diel.results.metrics import curves
+from diel.table import render, write_csv
+from diel.values import clock
 from tests.handmade import Handmade
 
 FLOW = """
@@ -45,6 +49,15 @@ def test_a_row_is_a_value_with_its_task_point_attempt_and_step(run: Handmade) ->
         ("train/2", 4.0, 0, 1, "phase", 0, "warm", None),
     ]
     assert found.missing == {"train": "2 of 4 tasks of 'train' have reported nothing"}
+
+
+def test_people_see_when_it_was_said_as_a_date_and_programs_as_seconds(run: Handmade) -> None:
+    report(run, 3, '{"loss": 1, "time": 1795739111.5}')
+    found = list_metrics(Recorded(run.paths), "train", at={"seed": 1, "depth": 4.0})
+    assert list(render(found))[-1].endswith(f"  {clock(1795739111.5)}")
+    assert json.dumps(found.rows[0][-1]) == "1795739111.5"
+    write_csv(found, file := io.StringIO())
+    assert file.getvalue().endswith(",1795739111.5\n")
 
 
 def test_a_point_chooses_tasks_and_a_limit_rows(run: Handmade) -> None:
