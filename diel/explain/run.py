@@ -184,7 +184,10 @@ def _skip(view: RunView, stage: str, reason: str, cause: str, indices: list[int]
         case "hold" | "max_failures" | "fail_fast" | "imports":
             said = f"not tried: {stopped_by(view.run.history, stage, reason)}"
         case _:
-            said = f"skipped: '{cause}', which they read, has no result"
+            reads = any(edge.upstream == cause and edge.output for edge in view.run.graph.into(stage))
+            said = (
+                f"skipped: '{cause}', {'which they read' if reads else 'after which they run'}, has no result"
+            )
             said += f" (it began with {', '.join(map(view.run.named, begins))})" if begins else ""
     document = {
         "stage": stage,

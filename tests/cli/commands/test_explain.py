@@ -40,9 +40,21 @@ def test_a_task_alone_is_one_of_the_last_run(failed: Handmade, capsys: Capture, 
     assert call(capsys, "explain", *words).out.startswith("w-2 sim/1 (t=2) failed\n")
 
 
+def test_only_of_what_reads_a_stage_it_is_said_that_it_does(failed: Handmade, capsys: Capture) -> None:
+    text = """
+    stages:
+      make: {command: [x], outputs: {n: {value: int}}}
+      read: {command: [y, "${{ make.n }}"], after: [make]}
+    """
+    run = Handmade(failed.folder, text, "v-1").stage("make", 1).stage("read", 1)
+    run.failed("make", 0).skipped("read", 0, cause="make").end("failed")
+    assert "read: 1 task skipped: 'make', which they read, has" in call(capsys, "explain", "v-1").out
+    assert "end: 1 task skipped: 'sim', after which they run, has" in call(capsys, "explain", "w-2").out
+
+
 def test_a_stage_alone_leaves_the_others_out(failed: Handmade, capsys: Capture) -> None:
     said = call(capsys, "explain", "end").out
-    assert "1 task skipped: 'sim', which they read" in said
+    assert "1 task skipped: 'sim'" in said
     assert "failed (app)" not in said
 
 
