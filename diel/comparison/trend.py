@@ -104,6 +104,10 @@ def read_trend(
         figures.append(found)
     notes = tuple(note for side in sides for note in side.notes)
     measures = [one for one in _measures(figures, groups) if _is_wanted(one, wanted, figures)]
+    if bench and not groups:
+        raise UsageError(
+            f"no stage of the runs of '{workflow}' is one of {', '.join(BENCH)}: --bench shows those"
+        )
     if not measures and (wanted or bench):
         there = ", ".join(dict.fromkeys(stage for figure in figures for stage in figure)) or "none"
         what = f"module {', '.join(BENCH)}" if bench and not wanted else " ".join(wanted)

@@ -79,6 +79,8 @@ def test_what_no_run_has_is_refused(tmp_path: Path) -> None:
         read_trend(tmp_path / "runs", "melf")
     with pytest.raises(UsageError, match="no figures of train"):
         read_trend(tmp_path / "runs", "melt", ["train"])
+    with pytest.raises(UsageError, match=r"no stage of the runs of 'melt' is one of bench\.gemm, .*--bench"):
+        read_trend(tmp_path / "runs", "melt", bench=True)
 
 
 def test_only_what_measures_the_machine_is_shown_of_a_bench_each_for_itself(tmp_path: Path) -> None:
