@@ -116,6 +116,13 @@ def test_a_line_that_is_no_record_is_told_where_no_snapshot_knows_better(
     damage(run, b'\x00\xff"event":"done","stage":"a","index":1')
     place = f"w-1 is without a damaged line: {run.paths.journal / WORKER}:4: it is no record of a journal"
     assert place in call(capsys, "results", "w-1", "a").err
+    run.end("failed")
+    said = call(capsys, "explain", "w-1", "a")
+    assert (
+        "a: 1 task waiting: was not tried before the run ended, or ran, and what says so is damaged"
+        in said.out
+    )
+    assert place in said.err
     assert place in call(capsys, "status", "w-1").out
     assert json.loads(call(capsys, "status", "w-1", "--json").out)["damaged"] == [place]
     assert place in call(capsys, "compare", "w-1", "w-1").out

@@ -225,6 +225,7 @@ def _waiting(view: RunView, stage: str) -> Explanation | None:
         text = f"it is ready, but its controller is gone: `diel resume {run.paths.run_id}`"
     elif run.state == RunState.FAILED:
         text = "was not tried before the run ended"
+        text += ", or ran, and what says so is damaged in the journal" if run.flaws else ""
     else:
         text = block.text if block is not None else room_awaited(view, stage)
     step = "" if axes or waits or block is None else block.next
