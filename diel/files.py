@@ -51,13 +51,19 @@ def filling(folder: Path, last: str) -> Iterator[Path]:
     """An empty directory that becomes `folder` at the end of the block, unless the block raises.
 
     If `folder` is there, what is in the new one is put into it, the entry `last` after all others.
-    Raises OSError, which names what is in the way, before anything is put there.
+    Raises OSError, which names what is in the way, or `folder` where it cannot be made, before anything is
+    put there.
     """
-    folder.parent.mkdir(parents=True, exist_ok=True)
+    part = folder.parent / f".{folder.name[:NAME]}.{os.urandom(6).hex()}.part"
     if folder.exists() and not folder.is_dir():
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), os.fspath(folder))
-    part = folder.parent / f".{folder.name[:NAME]}.{os.urandom(6).hex()}.part"
-    part.mkdir()
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        part.mkdir()
+    except OSError as error:
+        if error.errno in (errno.EEXIST, errno.ENOTDIR):
+            raise  # it names what is in the way
+        raise OSError(error.errno, error.strerror, os.fspath(folder)) from error
     try:
         yield part
         if not folder.exists():

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import click
 
 from diel.cli.options import runs_option
 from diel.cli.target import complete_run
-from diel.errors import UsageError
+from diel.errors import DielError, UsageError
+from diel.files import reason
 from diel.project.runs import find_run
 from diel.results import read
 from diel.takeout import TOOLS, take_out
@@ -41,6 +43,11 @@ def command(words: tuple[str, ...], tool: str, runs: Path) -> int:
         raise UsageError(
             f"{error.filename} is in the way: name another directory; nothing was written"
         ) from error
+    except OSError as error:
+        if error.filename != os.path.abspath(folder):
+            raise
+        why = f"cannot make or fill the directory {folder}: {reason(error)}"
+        raise DielError(f"{why}; name another directory; nothing was written") from error
     click.echo(f"{folder / TOOLS[tool].file}: {paths.run_id}")
     for line in (*said[:-1], *flaws, said[-1]):
         click.echo(f"  {line}")

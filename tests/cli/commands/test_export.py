@@ -49,3 +49,10 @@ def test_what_cannot_be_written_is_told_with_the_way_out(run: Handmade, capsys: 
         assert said.code == 2, words
         assert message in said.err
     assert not Path("out").exists()
+    for folder in ("/proc/x", "/proc/x/y"):
+        said = call(capsys, "export", folder, "--to", "wfformat")
+        assert said.code == 1
+        assert (
+            f"cannot make or fill the directory {folder}: no such file or directory; name another" in said.err
+        )
+        assert ".part" not in said.err
