@@ -131,7 +131,7 @@ class Request(NamedTuple):
     streams: Mapping[str, Mapping[str, str]] | None = None
     """What it puts and gets while it runs, by name; None if it runs beside no other stage's tasks."""
     question: Question | str | None = None
-    """What it asks before it runs, or why it asks nobody; None without a surrogate."""
+    """What it asks before it runs, or why it asks nobody; None where there is nobody to ask."""
     rendered: tuple[Rendered, ...] = ()
     """Files that are written into its directory before it runs."""
     environment: str | None = None

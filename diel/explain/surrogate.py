@@ -20,16 +20,17 @@ def asked_lines(run: Recorded, stage: str, record: Result | None) -> list[str]:
     surrogate = run.workflow.stages[stage].surrogate
     if answer is None or surrogate is None:
         return []
+    asked = surrogate.service
     if unasked := answer.get("unasked"):
-        return [f"it was simulated without asking '{surrogate.service}': {unasked}"]
+        return [f"it was simulated without asking '{asked}': {unasked}"]
     if answer.get("message"):
-        return [f"it was simulated, because '{surrogate.service}' gave no answer: {answer['message']}"]
+        return [f"it was simulated, because '{asked}' gave no answer: {answer['message']}"]
     doubt = "" if answer["uncertainty"] is None else f" with an uncertainty of {answer['uncertainty']:.3g}"
     did = "answered" if answer["used"] else "was too unsure, so it was simulated: it answered"
     if "error" in answer:
         off = "more than a number can say" if answer["error"] is None else f"{answer['error']:.3g}"
         did = f"was audited by this task, and off by {off}: it answered"
-    return [f"'{surrogate.service}' {did}{doubt}; the tolerance is {surrogate.tolerance:.3g}"]
+    return [f"'{asked}' {did}{doubt}; the tolerance is {surrogate.tolerance:.3g}"]
 
 
 def doubt_of(view: RunView, stage: str, index: int) -> tuple[list[str], str]:

@@ -21,7 +21,9 @@ def suspect_inputs(
 ) -> dict[str, list[int]]:
     """Those of the suspect tasks whose results a task reads, by stage."""
     read: dict[str, set[int]] = {}
-    for link in filter(_reads, view.into(stage)):
+    for link in view.into(stage):
+        if not link.feeds:
+            continue
         members = link.members(link.group_of_downstream(index)) if link.up.known else ()
         read.setdefault(link.up.name, set()).update(i for i in members if i in found[link.up.name])
     return {name: sorted(tasks) for name, tasks in read.items() if tasks}
@@ -34,7 +36,9 @@ def reached(
     tasks of some stages, and what only these lead to.
     """
     found = {name: set(tasks.get(name, ())) for name in view.stages}
-    links = {name: [*filter(_reads, view.into(name))] for name in view.stages if name not in without}
+    links = {
+        name: [link for link in view.into(name) if link.feeds] for name in view.stages if name not in without
+    }
     turns = any(link.edge.follows for into in links.values() for link in into)
     more = any(found.values())
     while more:
@@ -44,15 +48,6 @@ def reached(
             found[name].update(reading.tasks(view.stages[name], links.get(name, ())))
         more = turns and sum(map(len, found.values())) > before  # a round may read the one before it
     return found
-
-
-def _reads(link: Link) -> bool:
-    """Whether tasks compute with results that they get along a link. What made an axis only says where they
-    are, and the task of a service has no result.
-    """
-    edge = link.edge
-    results = edge.output is not None and edge.axis is None and not edge.stream
-    return results and link.down.spec.service is None
 
 
 class _Reading:

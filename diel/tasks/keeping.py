@@ -114,11 +114,7 @@ def reading(links: Iterable[Link]) -> Iterator[Link]:
     What an axis is made of is read again, whenever its points are, and a service may start again.
     """
     found = [link for link in links if link.edge.output is not None and link.edge.published is None]
-    again = {
-        (link.edge.upstream, link.edge.output)
-        for link in found
-        if link.edge.axis is not None or link.edge.stream or link.down.spec.service is not None
-    }
+    again = {(link.edge.upstream, link.edge.output) for link in found if not link.feeds}
     return (link for link in found if (link.edge.upstream, link.edge.output) not in again)
 
 

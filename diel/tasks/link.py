@@ -144,6 +144,15 @@ class Link:
         return label in self.edge.chosen or any(one.axis.prunes and one.label == label for one in self.leaves)
 
     @property
+    def feeds(self) -> bool:
+        """Whether results go along it into results: what made an axis only says where they are, and neither a
+        channel nor a server is one.
+        """
+        edge = self.edge
+        inside = edge.output is not None and edge.axis is None and not edge.stream
+        return inside and self.down.spec.service is None
+
+    @property
     def leaves(self) -> list[Adaptive]:
         """The searches and loops of which it reads several points, or one that `at` names, from outside."""
         return [one for one in self.up.adaptive if one.label not in self.down.spec.over]

@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 
 _NUMBERS = (int, float)
 FAILED_AUDIT = "its audit failed"
-ENDED = "the service has ended"
-NEVER_STARTED = "the service never started"
+ENDED, NEVER_STARTED = "the service has ended", "the service never started"
 NOT_ANSWERED = {"timeout", "audit", "seed"}
 """Keys of a surrogate on which its answers do not depend."""
 Asking = Callable[[int, Mapping[str, Any], str, tuple[str, str]], Question | str]

@@ -70,6 +70,8 @@ class Bench:
             "event": "done",
             "stage": stage,
             "index": index,
+            "attempt": 1,
+            "seconds": 0.0,
             "key": "0" * 32,
             "values": {name: value for name, value in values.items() if name not in files},
             "artifacts": {

@@ -21,7 +21,8 @@ def made(bench: Bench, stage: str, index: int = 0, **more: Any) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f"{stage}/{index}")
     entry = {"path": str(path.relative_to(bench.paths.root)), "size": 3, "digest": "d"}
-    record = {"event": "done", "stage": stage, "index": index, "values": {}, "artifacts": {"a": entry}}
+    record = {"event": "done", "stage": stage, "index": index, "attempt": 1, "seconds": 0.0, "values": {}}
+    record["artifacts"] = {"a": entry}
     bench.commit(stage, index, {**record, **more})
     return path
 

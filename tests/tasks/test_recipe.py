@@ -287,9 +287,8 @@ def test_two_data_sets_of_one_file_are_two_inputs(folder: Path) -> None:
         bench = Bench(folder, text.replace("OUTPUT", output))
         file = {"path": "tasks/up/0/f.h5", "size": 1, "digest": "one"}
         made = {"x": {**file, "inside": "/x"}, "y": {**file, "inside": "/y"}, "whole": file}
-        bench.commit(
-            "up", 0, {"event": "done", "stage": "up", "index": 0, "key": "0" * 32, "artifacts": made}
-        )
+        record = {"event": "done", "stage": "up", "index": 0, "attempt": 1, "seconds": 0.0, "key": "0" * 32}
+        bench.commit("up", 0, {**record, "artifacts": made})
         return bench.resolve("s").key
 
     assert key("x") == key("x")
