@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from itertools import pairwise
 from typing import NamedTuple
 
 from diel.errors import DielError
@@ -57,15 +58,11 @@ def held(seen: Seen) -> list[Allotment]:
 
 
 def _driven(seen: Seen, end: float) -> Iterator[tuple[float, float]]:
-    """When controllers drove the run; one that was killed, to the next one's begin or the run's last line."""
-    began: float | None = None
-    last = max(seen.timeline.last, seen.timeline.origin)
-    for when, what in seen.timeline.marks:
-        if began is not None:
-            yield began, when if what != "controller" else min(when, max(began, last))
-        began = when if what == "controller" else None
-    if began is not None:
-        yield began, end
+    """When controllers drove the run: the newest until now, each before it to its last sign of life."""
+    epochs = [times for _, times in sorted(seen.timeline.driven.items())]
+    for (began, last), (after, _) in pairwise(epochs):
+        yield began, min(last, after)
+    yield from ((began, end) for began, _ in epochs[-1:])
 
 
 def busy(

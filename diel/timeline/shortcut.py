@@ -20,7 +20,7 @@ VERSION = 1
 SAVED = 20_000
 """Attempts that are worth a file: fewer are read as fast."""
 _COUNTS = ("count", "failed", "seconds", "squares", "first", "last", "binned", "floor")
-_PLAIN = ("origin", "width", "last", "offsets", "marks")
+_PLAIN = ("origin", "width", "last", "offsets")
 
 
 def read_timeline(paths: RunPaths) -> Timeline:
@@ -31,7 +31,6 @@ def read_timeline(paths: RunPaths) -> Timeline:
     timeline = load_timeline(paths) or Timeline(paths)
     if timeline.catch_up() >= SAVED:
         _save(timeline)
-    timeline.marks.sort()
     return timeline
 
 
@@ -42,6 +41,7 @@ def _save(timeline: Timeline) -> None:
         **{name: getattr(timeline, name) for name in _PLAIN},
         "lanes": timeline.lanes,
         "of": timeline._of,
+        "driven": [[epoch, *times] for epoch, times in timeline.driven.items()],
         "begun": {name: astuple(began) for name, began in timeline.begun.items()},
         "given_up": [[*task, when] for task, when in timeline.given_up.items()],
         "stages": {name: _packed(stage) for name, stage in timeline.stages.items()},
@@ -69,7 +69,7 @@ def load_timeline(paths: RunPaths) -> Timeline | None:
             if os.path.getsize(paths.journal / name) < offset:
                 return None
         made = Timeline(paths, **{name: document[name] for name in _PLAIN})
-        made.marks = [(when, what) for when, what in document["marks"]]
+        made.driven = {epoch: (began, last) for epoch, began, last in document["driven"]}
         made.lanes = [Lane(*lane) for lane in document["lanes"]]
         made._of = document["of"]
         made.begun = {name: Began(*began) for name, began in document["begun"].items()}

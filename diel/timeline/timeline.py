@@ -19,7 +19,7 @@ from operator import mul, sub, truediv
 from typing import Any
 
 from diel.journal.segment import decode, read_segment, segments
-from diel.paths import RunPaths
+from diel.paths import RunPaths, epoch_of
 from diel.timeline.bins import BINS, FINEST, Bins
 from diel.timeline.lines import Began, Ends, ends_in, last_start, numbers_of, pieces
 from diel.timeline.span import Lane, Span
@@ -123,8 +123,8 @@ class Timeline:
     """By segment, the attempt that its worker began and has not ended."""
     given_up: dict[tuple[str, int, int], float] = field(default_factory=dict)
     """When attempts of workers that no longer answered were given up."""
-    marks: list[tuple[float, str]] = field(default_factory=list)
-    """When controllers took the run over and let it go."""
+    driven: dict[int, tuple[float, float]] = field(default_factory=dict)
+    """By epoch, when its controller took the run over, and the last sign of life of it and its workers."""
     _of: dict[str, int] = field(default_factory=dict)
     """The lane of each segment."""
 
@@ -146,13 +146,19 @@ class Timeline:
     def running(self, until: float, *, live: bool) -> Iterator[Span]:
         """Attempts that began and have no end: until then they run, or they were lost.
 
-        `until` is now for a run that lives, else the end of its last controller.
+        `until` is now for a run that lives, else the end of its last controller. On one machine workers end
+        with their controller, and a later one lost what they had begun.
         """
+        newest = max(self.driven, default=0)
         for name, began in self.begun.items():
-            gone = self.given_up.get((began.stage, began.index, began.attempt))
-            state = "failed" if gone is not None else "running" if live else "lost"
-            end = max(began.time, until if gone is None else gone)
-            yield Span(began.stage, began.index, began.attempt, self._of.get(name, 0), began.time, end, state)
+            place, epoch = self._of.get(name, 0), epoch_of(name)
+            end, state = until, "running" if live else "lost"
+            if (gone := self.given_up.get((began.stage, began.index, began.attempt))) is not None:
+                end, state = gone, "failed"
+            elif epoch < newest and self.lanes[place].worker and not self.lanes[place].block:
+                end, state = self.driven[epoch][1], "lost"
+            end = max(began.time, end)
+            yield Span(began.stage, began.index, began.attempt, place, began.time, end, state)
 
     def rows(self, until: float, *, live: bool) -> Iterator[tuple[Any, ...]]:
         """The attempts that are kept one by one, and those that run, as plain data: the columns of `ROW`."""
@@ -184,18 +190,27 @@ class Timeline:
         return self.lanes.index(lane)
 
     def _take(self, name: str, piece: bytes) -> None:
-        if name.startswith("controller"):
-            self.marks += _marks(piece)
+        epoch = epoch_of(name)
+        for record in _turns(piece) if name.startswith("controller") else ():
+            self._heard(epoch, record["time"])
+            if isinstance(idle := record.get("idle"), float):  # seconds since the last heartbeat before it
+                self._heard(epoch - 1, record["time"] - idle)
         began, at = last_start(piece)
         ends = ends_in(piece)
         for alike in ends:
             self._count(self._of[name] if name in self._of else self._lane(Lane("", "", "")), alike)
+            self._heard(epoch, max(alike.times))
         if began is not None:
+            self._heard(epoch, began.time)
             self.begun[name] = began
         known = self.begun.get(name)
         after = ends_in(piece[at:]) if at >= 0 else ends
         if known is not None and any(known.task in end.tasks for end in after if end.stage == known.stage):
             del self.begun[name]
+
+    def _heard(self, epoch: int, when: float) -> None:
+        began, last = self.driven.get(epoch, (when, when))
+        self.driven[epoch] = min(began, when), max(last, when)
 
     def _count(self, lane: int, ends: Ends) -> None:
         """Adds attempts of a stage that ended in the same way: loops that a million tasks go through."""
@@ -238,12 +253,12 @@ class Timeline:
                     bins.halve()
 
 
-def _marks(piece: bytes) -> Iterator[tuple[float, str]]:
-    """When controllers began and ended, from their own lines."""
+def _turns(piece: bytes) -> Iterator[Any]:
+    """The lines with which controllers begin and end."""
     for word in (b'\n{"event":"controller"', b'\n{"event":"handover"', b'\n{"event":"end"'):
         at = -1
         while (at := piece.find(word, at + 1)) >= 0:
             end = piece.find(b"\n", at + 1)
             record: Any = decode(piece[at : end if end >= 0 else None])
             if record is not None and isinstance(record.get("time"), float):
-                yield record["time"], record.get("state") or record["event"]
+                yield record

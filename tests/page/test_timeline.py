@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from diel.page import occupancy, timeline
+from diel.journal.segment import SegmentWriter
+from diel.page import head, occupancy, timeline
 from diel.page.colours import stage_colour
 from diel.page.panel import Facts, Plot
 from diel.page.seen import Seen
-from tests.handmade import Handmade
+from tests.handmade import GONE, Handmade
 
 SITE = '{"name": "s", "scheduler": "local", "pools": {"local": {"cores": 4}}}'
 TEXT = "stages:\n  a: {command: [x], resources: {ranks: 2}}\n"
@@ -93,6 +94,35 @@ def test_cores_in_use_are_those_of_the_tasks_and_held_those_of_the_machine(run: 
     used = next(row for row in plot.table.rows if row[0] == "a")
     assert used[3] == pytest.approx(2 * 4.0 / 3600, rel=0.02)
     assert area["encoding"]["y"]["stack"] == "zero"
+
+
+def resumed(run: Handmade) -> Handmade:
+    """Its controller and workers were killed 6 s after it began, while `a/1` ran; resumed an hour later."""
+    run.done("a", 0).work("start", "a", 1)
+    run.clock += 3600
+    run.controller = SegmentWriter(run.paths.controller_segment(2))
+    run.worker = SegmentWriter(run.paths.journal / "worker-0002-node-8-abc.jsonl")
+    run.write("controller", epoch=2, **GONE, idle=3600.0)
+    run.lease(2, **GONE)
+    return run.done("a", 1).end("cancelled")
+
+
+def test_between_a_kill_and_a_resume_nothing_is_held(run: Handmade) -> None:
+    seen = Seen(resumed(run).paths)
+    figures = next(part for part in head.parts(seen) if isinstance(part, Facts))
+    assert dict(figures.facts)["node-hours"] == f"{(5 + 3) / 3600:.3g}"
+    facts, plot = list(occupancy.parts(seen))
+    assert isinstance(facts, Facts)
+    assert isinstance(plot, Plot)
+    steps = plot.spec["layer"][1]["data"]["values"]
+    assert [one["held"] for one in steps] == [4, 0, 4, 4]
+    assert [row[3] for row in plot.table.rows[:2]] == [round(4 * s / 3600, 4) for s in (5, 3)]
+
+
+def test_an_attempt_that_was_lost_with_its_controller_ends_with_it(run: Handmade) -> None:
+    (plot,) = plots(timeline.parts(Seen(resumed(run).paths)))
+    bars = {(one["task"], one["state"]): one["took"] for one in plot.spec["data"]["values"]}
+    assert bars == {("a/0", "done"): "2.0s", ("a/1", "done"): "2.0s", ("a/1", "lost"): "1.0s"}
 
 
 def test_of_many_stages_those_with_the_most_cores_are_drawn_and_the_others_together(

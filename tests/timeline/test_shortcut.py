@@ -26,7 +26,7 @@ def told(timeline: Timeline) -> object:
     rows = sorted(timeline.rows(200.0, live=True), key=lambda row: int(row[1]))
     stage = timeline.stages["s"]
     busy = {place: round(seconds, 3) for place, seconds in stage.lanes[0].busy.items()}
-    return rows, stage.count, stage.mean, stage.quantile(0.5), timeline.width, busy
+    return rows, stage.count, stage.mean, stage.quantile(0.5), timeline.width, busy, timeline.driven
 
 
 def test_what_was_kept_is_what_was_read(paths: RunPaths) -> None:
