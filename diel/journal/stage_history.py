@@ -102,6 +102,10 @@ class StageHistory:
         """Tasks at points that never came: a loop ended before its last round, a trial was pruned."""
         return self.left_out.count(LEFT_BY_AXIS)
 
+    def never_came(self, index: int) -> bool:
+        """Whether a task's point never came."""
+        return index < len(self.left_out) and self.left_out[index] == LEFT_BY_AXIS
+
     @property
     def hindered(self) -> int:
         """Tasks that were skipped because of a failure, not because they should be."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,7 +23,7 @@ Key = tuple[str, int]
 
 
 class Ran(NamedTuple):
-    """A task that succeeded, failed or was taken from the cache."""
+    """A task that succeeded, failed or was taken from the cache, also for a trial that was pruned."""
 
     stage: str
     number: int
@@ -34,6 +35,8 @@ class Ran(NamedTuple):
     host: str
     """Where it ran; empty if that is not known."""
     record: Result | Fail
+    pruned: bool
+    """Whether its trial was pruned: then no result of it counts."""
 
     @property
     def task(self) -> str:
@@ -99,48 +102,53 @@ def _ended(run: Recorded, host: str, record: Result | Fail) -> Ran | None:
     """The task whose end a record is; None if the task went on after it."""
     stage, number = record["stage"], record["index"]
     history = run.history.stage(stage)
-    state, seconds = history.state(number), record.get("seconds")
+    state, seconds, pruned = history.state(number), record.get("seconds"), history.never_came(number)
     if record["event"] == "fail":
         if not state.ended or state.good:
             return None
-        return Ran(stage, number, state, record["attempt"], record["time"], seconds, host, record)
-    if not history.takes(record):
+        return Ran(stage, number, state, record["attempt"], record["time"], seconds, host, record, pruned)
+    if not pruned and not history.takes(record):
         return None
     if record["event"] == "cached":
-        return Ran(stage, number, state, 0, None, seconds, "", record)
-    return Ran(stage, number, state, record["attempt"], record["time"], seconds, host, record)
+        return Ran(stage, number, TaskState.CACHED, 0, None, seconds, "", record, pruned)
+    state = TaskState.DONE
+    return Ran(stage, number, state, record["attempt"], record["time"], seconds, host, record, pruned)
 
 
 def read_by(view: RunView, key: Key, tasks: Mapping[Key, Ran]) -> dict[Key, list[str]]:
     """The tasks that one waited for and that ran, each with the outputs that it read of it.
 
-    What ran beside it is none of these.
+    What ran beside it is none of these. Of a pruned trial, only its own tasks read what its tasks made.
     """
     found: dict[Key, list[str]] = {}
     for link in view.into(key[0]):
         if link.alongside or not (link.up.known and link.down.known):
             continue
-        for index in link.good_members(link.group_of_downstream(key[1])):
-            if (link.up.name, index) in tasks:
+        members = link.members if tasks[key].pruned else link.good_members
+        for index in members(link.group_of_downstream(key[1])):
+            parent = tasks.get((link.up.name, index))
+            if parent is not None and parent.state.good:
                 found.setdefault((link.up.name, index), []).append(link.edge.output or "")
     return found
 
 
 def left_out(run: Recorded, tasks: Mapping[Key, Ran]) -> list[str]:
-    """What there is to say about the tasks of a run that have no end, and those that ran in another one."""
+    """What there is to say about the tasks of a run without an end, of another run, and of pruned trials."""
     states: dict[TaskState, int] = {}
     for name in run.workflow.stages:
         for state, number in run.history.stage(name).counts().items():
             states[TaskState[state.upper()]] = states.get(TaskState[state.upper()], 0) + number
-    told = {state: sum(task.state is state for task in tasks.values()) for state in states}
+    told = Counter(task.state for task in tasks.values() if not task.pruned)
     lacking = {state: n - told[state] for state, n in states.items() if n > told[state]}
     unread = sum(n for state, n in lacking.items() if state.good)
     waiting = ", ".join(f"{n:,} {state.label}" for state, n in lacking.items() if not state.good)
-    cached = told.get(TaskState.CACHED, 0)
+    cached = sum(task.state is TaskState.CACHED for task in tasks.values())
+    pruned = sum(task.pruned for task in tasks.values())
     said = {
         f"left out are tasks that have not run: {waiting} (the run: {run.state})": waiting,
         f"left out: {counted(unread, 'task')}, damaged in the journal": unread,
         f"{counted(cached, 'task')} ran in earlier runs: their times and places are not this run's": cached,
+        f"{counted(pruned, 'task')} ran for trials that were pruned: no result of theirs counts": pruned,
     }
     return [text for text, told_of in said.items() if told_of]
 

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from rich.text import Text
 
 from diel.errors import counted
-from diel.journal.stage_history import LEFT_BY_AXIS
 from diel.states import RunState, TaskState
 from diel.status import Status
 from diel.status.columns import printable, shorten
@@ -82,7 +81,7 @@ def task_row(watched: Watched, stage: str, index: int) -> Text:
     """`17  ▶ running  2.1s  attempt 2  depth=2.5, seed=1`."""
     known, status = watched.stage(stage), watched.status
     row = Text(f"{index:>{len(str(max(0, known.total - 1)))}}  ")
-    if index < len(known.left_out) and known.left_out[index] == LEFT_BY_AXIS:
+    if known.never_came(index):
         row.append("  omitted", style="grey62")
     else:
         row.append_text(state_text(watched.state(stage, index).label))

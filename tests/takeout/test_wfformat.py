@@ -14,7 +14,7 @@ from diel.journal.segment import Reader
 from diel.results import Recorded
 from diel.takeout import take_out
 from tests.handmade import HOST, WORKER, Handmade
-from tests.searched import loop
+from tests.searched import loop, search
 
 FLOW = """
 axes: {t: {range: 3}}
@@ -74,6 +74,27 @@ def test_what_is_left_out_is_said(tmp_path: Path) -> None:
         "1 task of these failed or were stopped, for which the format has no word",
         "left out are tasks that have not run: 2 waiting (the run: interrupted)",
     ]
+
+
+def test_what_ran_for_a_pruned_trial_is_told_and_hides_nothing_that_did_not_run(tmp_path: Path) -> None:
+    run = search(tmp_path)
+    stopped: dict[str, Any] = {
+        "seconds": 0.5,
+        "class": "cancelled",
+        "message": "its search has stopped this trial",
+    }
+    run.work("start", "f", 3).work("fail", "f", 3, **stopped, exit_code=None, stderr_tail="")
+    run.write("gone", stage="sub", tasks=[[6, 1], [7, 1]]).skipped("sub", 6, 7, reason="axis")
+    said = take_out(Recorded(run.skipped("end", 0).paths), "wfformat", tmp_path / "out")
+    assert said[2:4] == [
+        "left out are tasks that have not run: 5 waiting, 1 skipped (the run: interrupted)",
+        "3 tasks ran for trials that were pruned: no result of theirs counts",
+    ]
+    flow = json.loads((tmp_path / "out" / "wfformat.json").read_text())["workflow"]
+    tasks = {task["id"]: task for task in flow["specification"]["tasks"]}
+    assert tasks["f-3"]["parents"] == ["sub-6", "sub-7"]
+    seconds = {task["id"]: task["runtimeInSeconds"] for task in flow["execution"]["tasks"]}
+    assert (seconds["sub-6"], seconds["f-3"]) == (2.0, 0.5)
 
 
 def test_a_result_that_is_damaged_is_left_out_and_said(tmp_path: Path) -> None:
