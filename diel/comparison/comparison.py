@@ -79,10 +79,10 @@ class OutputPair(NamedTuple):
     """STAGE.OUTPUT"""
     tasks: tuple[int, int]
     matched: int
-    differ: int
-    """Of the matched ones, those whose values are not equal."""
+    differ: int | None
+    """Of the matched ones, those whose values are not equal; None where none are matched."""
     mean: tuple[float | None, float | None]
-    """Over all tasks of each run; None of what is no number."""
+    """Of the tasks that were compared: the pairs, or all; None of what is no number."""
     shift: Shift | None
     """Of numbers: how far the second run's lie above the first's."""
     largest: tuple[float, str] | None
@@ -193,12 +193,13 @@ def _results(stage: str, first: Ended, second: Ended) -> Iterator[OutputPair]:
 
 
 def _result(output: str, first: Mapping[Point, Any], second: Mapping[Point, Any]) -> OutputPair:
-    points = [point for point in first if point in second]
-    differ = sum(_text(first[point]) != _text(second[point]) for point in points)
+    points = _common(first, second)
+    differ = sum(_text(first[point]) != _text(second[point]) for point in points) if points else None
     one, other = _numbers(first), _numbers(second)
-    pairs = [(point, other[point] - one[point]) for point in one if point in other]
+    pairs = [(point, other[point] - one[point]) for point in points if point in one and point in other]
     shift, largest = None, None
     if pairs:
+        one, other = ({point: each[point] for point, _ in pairs} for each in (one, other))
         shift = paired([difference for _, difference in pairs])
         where, most = max(pairs, key=lambda pair: abs(pair[1]))
         largest = (most, point_name(where))

@@ -70,20 +70,21 @@ _HEAD_OF_TIMES = ["  stage", "tasks", "median", "then", "ratio", "p", "95 % of r
 def _row_of_times(one: Times) -> list[str]:
     before, after = one.median
     ratio, interval = one.ratio, one.interval
-    if one.matched:
-        tasks = f"{one.matched:,}" + (" pairs" if one.matched > 1 else " pair")
-    else:
-        tasks = f"{one.tasks[0]:,} and {one.tasks[1]:,}"
     said = paint(said_of(one), fg=_COLOUR.get(one.verdict))
     return [
         f"  {one.stage}",
-        tasks,
+        tasks_text(one),
         seconds_text(before),
         seconds_text(after),
         "" if ratio is None else f"{ratio:.3g}",
         p_text(None if one.shift is None else one.shift.p),
         (f"{interval[0]:.3g} to {interval[1]:.3g}: {said}" if interval else said),
     ]
+
+
+def tasks_text(one: Times | OutputPair) -> str:
+    """The tasks that were compared: `7 pairs`, or `13 and 15`, all with all."""
+    return counted(one.matched, "pair") if one.matched else f"{one.tasks[0]:,} and {one.tasks[1]:,}"
 
 
 def said_of(one: Times) -> str:
@@ -119,10 +120,9 @@ def _row_of_results(one: OutputPair) -> list[str]:
     largest = ""
     if one.largest is not None and one.largest[0]:
         largest = f"{one.largest[0]:+.4g}" + (f" at {one.largest[1]}" if one.largest[1] else "")
-    tasks = f"{one.matched:,}" if one.matched else f"{one.tasks[0]:,} and {one.tasks[1]:,}"
     p = p_text(one.shift.p) if one.shift is not None and one.differ != 0 else ""
-    differ = f"{one.differ:,}" if one.matched else ""
-    return [f"  {one.output}", tasks, differ, _value(before), _value(after), change, p, largest]
+    differ = "" if one.differ is None else f"{one.differ:,}"
+    return [f"  {one.output}", tasks_text(one), differ, _value(before), _value(after), change, p, largest]
 
 
 def slower_text(found: Contrast, by: float) -> str:
@@ -179,7 +179,7 @@ def _result_document(one: OutputPair) -> dict[str, Any]:
     return {
         "tasks": list(one.tasks),
         "matched": one.matched,
-        "differ": one.differ if one.matched else None,
+        "differ": one.differ,
         "mean": list(one.mean),
         "difference": None if shift is None else shift.value,
         "interval": None if shift is None or shift.low is None else [shift.low, shift.high],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from diel.comparison.comparison import Contrast, OutputPair, Times, Unequal
-from diel.comparison.lines import CAVEAT, p_text, said_of, seconds_text
+from diel.comparison.lines import CAVEAT, p_text, said_of, seconds_text, tasks_text
 from diel.page.colours import STATES
 from diel.page.document import document, panel_data
 from diel.page.panel import Grid, Panel, Part, Plot, Text
@@ -95,10 +95,9 @@ def _times(found: Contrast) -> Iterator[Part]:
 
 def _row_of_times(one: Times) -> list[str | float | None]:
     low, high = one.interval or (None, None)
-    tasks = f"{one.matched:,} matched" if one.matched else f"{one.tasks[0]:,} and {one.tasks[1]:,}"
     numbers = [None if value is None else float(f"{value:.3g}") for value in (one.ratio, low, high)]
     p = p_text(None if one.shift is None else one.shift.p)
-    return [one.stage, tasks, *map(seconds_text, one.median), *numbers, p, said_of(one)]
+    return [one.stage, tasks_text(one), *map(seconds_text, one.median), *numbers, p, said_of(one)]
 
 
 def _results(found: Contrast) -> Iterator[Part]:
@@ -106,7 +105,7 @@ def _results(found: Contrast) -> Iterator[Part]:
         first, second = found.names
         heads = (
             "output",
-            "matched",
+            "tasks",
             "differ",
             f"mean in {first}",
             f"mean in {second}",
@@ -118,6 +117,6 @@ def _results(found: Contrast) -> Iterator[Part]:
 
 def _row_of_results(one: OutputPair) -> list[str | int | None]:
     means = ["" if value is None else shown(value) for value in one.mean]
-    p = p_text(one.shift.p) if one.shift is not None and one.differ else ""
+    p = p_text(one.shift.p) if one.shift is not None and one.differ != 0 else ""
     largest = f"{one.largest[0]:+.4g} {one.largest[1]}" if one.largest and one.largest[0] else ""
-    return [one.output, one.matched, one.differ, *means, p, largest]
+    return [one.output, tasks_text(one), one.differ, *means, p, largest]

@@ -26,6 +26,23 @@ def test_a_comparison_says_what_differs_and_how_sure_that_is(workspace: Path, ca
     assert times.endswith(": slower")
 
 
+def results(capsys: Capture) -> list[str]:
+    out = call(capsys, "compare", "w-1", "w-2").out
+    return [" ".join(line.split()) for line in out.splitlines() if line.startswith("  sim.e")]
+
+
+def test_means_of_results_are_those_of_the_tasks_that_are_compared(workspace: Path, capsys: Capture) -> None:
+    sweep(workspace, "w-1", range(12))
+    sweep(workspace, "w-2", range(5, 20))
+    assert results(capsys) == ["sim.e 7 pairs 0 8 8"], "the same at 5 to 11, whatever the others are"
+
+
+def test_results_that_hardly_share_points_are_compared_all_with_all(workspace: Path, capsys: Capture) -> None:
+    sweep(workspace, "w-1", range(10))
+    sweep(workspace, "w-2", range(9, 20))
+    assert results(capsys) == ["sim.e 10 and 11 4.5 14 +211.11% <0.001"]
+
+
 def test_fail_slower_is_an_exit_code(workspace: Path, capsys: Capture) -> None:
     sweep(workspace, "w-1", range(12))
     sweep(workspace, "w-2", range(12), 1.5, seed=2)
