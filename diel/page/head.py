@@ -16,6 +16,7 @@ from diel.project.run_file import RunFile
 from diel.states import RunState, TaskState
 from diel.status.energy import energy_text
 from diel.status.sections import asked_first
+from diel.status.tasks import tolerated_text
 from diel.values import clock
 
 TONES = {RunState.SUCCEEDED: "good", RunState.FAILED: "bad", RunState.INTERRUPTED: "bad"}
@@ -41,9 +42,10 @@ def _figures(seen: Seen) -> Iterator[tuple[str, str]]:
     yield ("running for" if status.state.live else "took"), lasting(status.elapsed)
     total = "?" if status.total is None else f"{status.total:,}"
     yield "tasks with a result", f"{status.good:,} of {total}"
-    for state in (TaskState.RUNNING, TaskState.FAILED):
-        if count := status.count(state):
-            yield state.label, f"{count:,}"
+    if running := status.count(TaskState.RUNNING):
+        yield TaskState.RUNNING.label, f"{running:,}"
+    if failed := status.count(TaskState.FAILED):
+        yield TaskState.FAILED.label, f"{failed:,}{tolerated_text(failed, status.tolerated)}"
     try:
         hours = [one.nodes * (one.ended - one.began) / 3600 for one in cores.held(seen)]
         if hours:
@@ -58,7 +60,7 @@ def _figures(seen: Seen) -> Iterator[tuple[str, str]]:
 def _sentence(seen: Seen) -> str:
     """How it stands, in words."""
     status = seen.status
-    failed = status.count(TaskState.FAILED) - status.tolerated
+    failed = status.count(TaskState.FAILED)
     match status.state:
         case RunState.SUCCEEDED:
             cached, skipped = status.count(TaskState.CACHED), status.count(TaskState.SKIPPED)
@@ -67,7 +69,9 @@ def _sentence(seen: Seen) -> str:
             return f"{words}; {counted(skipped, 'task')} skipped." if skipped else f"{words}."
         case RunState.FAILED:
             held = [stage.name for stage in status.stages if stage.held or stage.void]
-            why = f"{counted(failed, 'task')} failed" if failed else "It did not come to its end"
+            why = "It did not come to its end"
+            if failed > status.tolerated:
+                why = f"{counted(failed, 'task')} failed{tolerated_text(failed, status.tolerated)}"
             return f"{why}; stopped or without tasks: {', '.join(held)}." if held else f"{why}."
         case RunState.INTERRUPTED:
             return "Its controller is gone. What was committed is kept: `diel resume` goes on from there."

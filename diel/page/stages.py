@@ -14,6 +14,7 @@ from diel.page.seen import Seen
 from diel.results.sizing import advise
 from diel.states import TaskState
 from diel.status.stage import StageStatus
+from diel.status.tasks import count_text
 from diel.values import format_size
 
 _ENDED = (TaskState.DONE, TaskState.CACHED, TaskState.FAILED, TaskState.SKIPPED, TaskState.CANCELLED)
@@ -113,7 +114,7 @@ def _state(stage: StageStatus) -> str:
     if stage.total == 0:
         return "no tasks"
     others = [state for state in (TaskState.RUNNING, *_ENDED[1:]) if stage[state]]
-    words = [f"{stage[state]:,} {state.label}" for state in others]
+    words = [count_text(state, stage[state], stage.tolerated) for state in others]
     words += [f"stopped: {stage.held[1]}"] if stage.held else []
     whole = stage.total is not None and stage.good == stage.total
     return ", ".join(words) or ("done" if whole else "waiting")

@@ -98,9 +98,14 @@ def tasks_by_state(stage: StageHistory, *, under_way: bool = True) -> dict[TaskS
 def count_text(state: TaskState, count: int, tolerated: int) -> str:
     """`3 failed, 1 of them tolerated`: how many tasks are in a state, and how many failures are tolerated."""
     text = f"{count:,} {state.label}"
-    if state is not TaskState.FAILED or not tolerated:
-        return text
-    return f"{text}, {'' if tolerated == count else f'{tolerated:,} of them '}tolerated"
+    return text + tolerated_text(count, tolerated) if state is TaskState.FAILED else text
+
+
+def tolerated_text(failed: int, tolerated: int) -> str:
+    """What stands behind a number of failures: `, 1 of them tolerated`; empty if none is."""
+    if not tolerated:
+        return ""
+    return f", {'' if tolerated == failed else f'{tolerated:,} of them '}tolerated"
 
 
 def tasks_text(pairs: Sequence[Sequence[int]], limit: int = 12) -> str:

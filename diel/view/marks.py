@@ -13,6 +13,7 @@ from rich.text import Text
 
 from diel.states import TaskState
 from diel.status.columns import printable
+from diel.status.tasks import count_text
 from diel.values import bare
 
 MARKS = {
@@ -46,10 +47,10 @@ _FILLS = {
 """What fills the bar of a stage, in this order; the rest of it is to come."""
 
 
-def state_text(state: str, count: int | None = None) -> Text:
-    """A state in its colour, behind its mark: `✗ failed`, `✗ 3 failed`."""
+def state_text(state: str, count: int | None = None, tolerated: int = 0) -> Text:
+    """A state in its colour, behind its mark: `✗ failed`, `✗ 3 failed, 1 of them tolerated`."""
     mark, colour = MARKS[state]
-    words = state if count is None else f"{count:,} {state}"
+    words = state if count is None else count_text(TaskState[state.upper()], count, tolerated)
     return Text(f"{mark} {words}", style=colour)
 
 

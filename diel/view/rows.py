@@ -32,7 +32,7 @@ def head(status: Status | None, flaws: Sequence[str], left: str | None = None) -
     parts = [
         Text.assemble((status.run, "bold"), " ", state_text(status.state.value)),
         Text(f"{status.good:,} of {total}"),
-        *(state_text(*one) for one in seen),
+        *(state_text(*one, status.tolerated) for one in seen),
         Text(format_duration(status.elapsed)),
     ]
     going = [Text(left, style="grey62")] if left else []

@@ -64,6 +64,21 @@ def test_tasks_that_were_skipped_are_not_called_done(tmp_path: Path) -> None:
     assert "All is done; 2 tasks skipped." in told
 
 
+def test_head_and_stages_say_how_many_failures_are_tolerated(tmp_path: Path) -> None:
+    run = Handmade(
+        tmp_path, "axes: {n: {range: 3}}\nstages:\n  a: {over: [n], command: [x]}\n  b: {command: [x]}\n"
+    )
+    run.stage("a", 3).stage("b", 1).done("a", 0).failed("a", 1).failed("a", 2).failed("b", 0)
+    run.write("tolerated", stage="a", tasks=[[1, 2]], cause="search 'n'").end("failed")
+    figures, said, *_ = head.parts(Seen(run.paths))
+    assert isinstance(figures, Facts)
+    assert dict(figures.facts)["failed"] == "3, 2 of them tolerated"
+    assert said == Text("3 tasks failed, 2 of them tolerated.", "bad")
+    table = next(stages.parts(Seen(run.paths)))
+    assert isinstance(table, Grid)
+    assert [row[table.columns.index("state")] for row in table.rows] == ["2 failed, tolerated", "1 failed"]
+
+
 def test_cores_that_an_expression_says_are_those_that_each_task_had(tmp_path: Path) -> None:
     text = "axes: {n: {values: [1, 3]}}\nstages:\n  a: {over: [n], command: [x], resources: {ranks: '${{ n }}'}}\n"
     run = Handmade(tmp_path, text)

@@ -51,6 +51,15 @@ def test_stages_and_states_stand_on_80_columns_with_marks(run: Handmade) -> None
     looked_at(run, look)
 
 
+def test_the_head_says_how_many_failures_are_tolerated(run: Handmade) -> None:
+    run.failed("train", 0).write("tolerated", stage="simulate", tasks=[[1, 1]], cause="`min_success`")
+
+    async def look(seen: Seen) -> None:
+        await seen.until("· ✗ 2 failed, 1 of them tolerated ·")
+
+    looked_at(run, look)
+
+
 def test_what_is_appended_is_seen(run: Handmade) -> None:
     async def look(seen: Seen) -> None:
         await seen.until("1 of 4 tasks")
