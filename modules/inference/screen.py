@@ -226,8 +226,9 @@ class _Summary:
     low: float = math.inf
     high: float = -math.inf
     exponent: int = 0
-    """Bins are 2^exponent wide, and begin at multiples of that. So bins are merged in pairs as the range of
-    predictions grows, and parts merge exactly, in any order."""
+    """Bins are 2^exponent wide, and begin at multiples of that: the narrowest that reach from low to high. So
+    they depend on no order, are merged in pairs as the range of predictions grows, and parts merge exactly.
+    """
     first: int = 0
     """The first bin begins at first × 2^exponent."""
     counts: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
@@ -236,7 +237,7 @@ class _Summary:
 
     def add(self, states: tabular.Floats, predicted: tabular.Floats, start: int = 0) -> None:
         """Takes a block in. Raises ValueError where a prediction is not finite."""
-        low, high = float(predicted.min()), float(predicted.max())
+        low, high = float(predicted.min()) + 0.0, float(predicted.max()) + 0.0  # + 0.0: -0.0 is 0.0
         if not (math.isfinite(low) and math.isfinite(high)):
             row = start + self.count + int(np.argmin(np.isfinite(predicted)))
             raise ValueError(
@@ -244,11 +245,9 @@ class _Summary:
             )
         self._select(states, predicted, low, high)
         self._widen(low, high)
-        places = predicted * 2.0**-self.exponent
-        np.floor(places, out=places)
+        places = _places(predicted, self.exponent)
         places -= self.first
-        found = np.bincount(places.astype(np.intp), minlength=len(self.counts))
-        self.counts += found
+        self.counts += np.bincount(places, minlength=len(self.counts))
         self.total += float(predicted.sum())
         self.count += len(predicted)
 
@@ -261,9 +260,7 @@ class _Summary:
         if not other.count:
             return
         self._widen(other.low, other.high)
-        shift = self.exponent - other.exponent
-        places = ((np.arange(len(other.counts)) + other.first) >> shift) - self.first
-        np.add.at(self.counts, places, other.counts)
+        self._pour(other.exponent, other.first, other.counts)
         self._put(other.best)
         self.total += other.total
         self.count += other.count
@@ -301,13 +298,16 @@ class _Summary:
         low, high = min(low, self.low), max(high, self.high)
         if (low, high) == (self.low, self.high):
             return
-        exponent = _exponent(low, high, self.bins)
-        first, last = (math.floor(end * 2.0**-exponent) for end in (low, high))
-        counts = np.zeros(last - first + 1, np.int64)
-        if self.count:
-            places = (np.arange(len(self.counts)) + self.first) >> (exponent - self.exponent)
-            np.add.at(counts, places - first, self.counts)
-        self.low, self.high, self.exponent, self.first, self.counts = low, high, exponent, first, counts
+        before = self.exponent, self.first, self.counts
+        self.low, self.high = low, high
+        self.exponent, self.first, last = _reach(low, high, self.bins)
+        self.counts = np.zeros(last - self.first + 1, np.int64)
+        self._pour(*before)
+
+    def _pour(self, exponent: int, first: int, counts: NDArray[np.int64]) -> None:
+        """Adds what was counted in bins of the same width, or narrower ones."""
+        places = (np.arange(len(counts)) + first) >> (self.exponent - exponent)
+        np.add.at(self.counts, places - self.first, counts)
 
     def save(self, path: Path) -> Path:
         """Writes all of it, in one step."""
@@ -346,13 +346,25 @@ class _Summary:
         }
 
 
-def _exponent(low: float, high: float, bins: int) -> int:
-    """Of the narrowest bins, 2^exponent wide, of which `bins` reach from low to high."""
-    largest = max(abs(low), abs(high))
-    exponent = max(math.frexp((high - low) / bins)[1], math.frexp(largest)[1] - 50, -1000)
-    while math.floor(high * 2.0**-exponent) - math.floor(low * 2.0**-exponent) >= bins:
-        exponent += 1
-    return exponent
+def _places(values: tabular.Floats, exponent: int) -> NDArray[np.intp]:
+    """The bins, 2^exponent wide, that values lie in; the one from zero on is number 0."""
+    places = np.floor(values * 2.0**-exponent)
+    if exponent > 0:  # a product that is rounded to zero
+        places[(places == 0) & (values < 0)] = -1
+    return places.astype(np.intp)
+
+
+def _reach(low: float, high: float, bins: int) -> tuple[int, int, int]:
+    """The narrowest bins, `bins` at most, that reach from low to high: exponent, number of first and last.
+
+    At their narrowest they tell apart all numbers as large as the larger end (down to 2^-1000). So equal
+    numbers have the narrowest bin of all, and any wider range has bins that it fits into.
+    """
+    exponent = max(math.frexp(math.ulp(max(-low, high)))[1] - 1, -1000)
+    first, last = _places(np.array([low, high]), exponent).tolist()
+    while last - first >= bins:
+        first, last, exponent = first >> 1, last >> 1, exponent + 1
+    return exponent, first, last
 
 
 # ---------------------------------------------------------------- the states

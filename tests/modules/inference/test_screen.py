@@ -90,6 +90,65 @@ def test_a_histogram_of_one_value_has_one_bin(value: float, context: diel.Contex
     assert found["low"] <= value < found["low"] + found["width"]
 
 
+def predictions(rng: np.random.Generator) -> Any:
+    """Some, of a kind that may be hard for bins: shape (states,)."""
+    count = int(rng.choice([1, 2, 50]))
+    scale = 10.0 ** rng.integers(-320, 300)
+    drawn = rng.normal(size=count)
+    hard = rng.choice([-1.0, -0.0, 0.0, 5e-324, -1e-200, 0.3, np.nextafter(0.3, 1), 1e300], count)
+    kinds = (
+        drawn * scale,  # of any size
+        np.maximum(drawn, 0.3),  # flat in part
+        np.full(count, drawn[0] * scale),  # one number
+        rng.choice([0.25, 0.5, 0.75], count),  # ties, on the edges of bins
+        0.3 + np.spacing(0.3) * rng.integers(0, 3, count),  # the smallest of differences
+        drawn * 10.0 ** rng.integers(-300, 300, count),  # of all sizes
+        hard,
+    )
+    predicted = kinds[rng.integers(len(kinds))]
+    return np.sort(predicted) if rng.integers(2) else predicted
+
+
+@pytest.mark.parametrize("seeds", [range(n, n + 100) for n in range(0, 500, 100)], ids=str)
+def test_a_histogram_is_the_same_by_blocks_by_parts_and_at_once(seeds: Any, context: diel.Context) -> None:
+    for seed in seeds:
+        rng = np.random.default_rng(seed)
+        predicted, bins = predictions(rng), int(rng.choice([2, 3, 100]))
+
+        def summarised(*blocks: Any, bins: int = bins) -> _Summary:
+            summary = _Summary(("a", "prediction"), "maximize", None, 3, bins)
+            for block in blocks:
+                summary.add(np.zeros((len(block), 1)), block)
+            return summary
+
+        def cut(whole: Any, rng: np.random.Generator = rng) -> list[Any]:
+            places = np.unique(rng.integers(len(whole), size=rng.integers(6)))
+            return [block for block in np.split(whole, places) if len(block)]
+
+        merged, *others = [summarised(*cut(part)) for part in cut(predicted)]
+        for other in others:
+            merged.join(other)
+        once, *more = (
+            summary.result(context.task_dir / "x.npz")
+            for summary in (summarised(predicted), summarised(*cut(predicted)), merged)
+        )
+        histogram = once["histogram"]
+        edges = histogram["low"] + histogram["width"] * np.arange(len(histogram["counts"]) + 1)
+        assert histogram["counts"] == np.histogram(predicted, edges)[0].tolist(), seed
+        assert len(histogram["counts"]) <= bins, seed
+        for found in more:
+            assert same(found) | {"mean": 0} == same(once) | {"mean": 0}, seed
+
+
+def test_a_model_that_is_flat_at_first_has_a_right_histogram(model: Path, context: diel.Context) -> None:
+    states = np.concatenate([np.full(500, 0.25), np.linspace(0.25, 1, 500)])
+    np.save(context.task_dir / "states.npy", np.column_stack([states, np.zeros(1000)]))
+    found = screen(model, context, candidates=context.task_dir / "states.npy", batch=100)["histogram"]
+    assert (found["low"], found["width"], len(found["counts"])) == (1.5, 2**-6, 97)
+    assert found["counts"][0] == 500 + 6
+    assert set(found["counts"][1:]) <= {1, 5, 6}
+
+
 @pytest.mark.parametrize(
     ("goal", "match", "cost"),
     [
