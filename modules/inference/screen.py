@@ -103,10 +103,10 @@ def screen(
     points: states to draw; a grid has no more in all
     method: `uniform` draws independently, `sobol` draws evenly (I. M. Sobol, 1967; scrambled; at most 2^30
         points), `grid` is the product of the axes: all values, and evenly spaced numbers of each range, as
-        many a side as `points` allows, both ends included
+        many a side as `points` allows, both ends included; a range of no width is one value
     goal: which states are best: largest, smallest, or closest to `match`
     match: the prediction wanted, with `goal: match`
-    keep: best states to return; an axis `{from: screen.best}` then runs a stage over them
+    keep: best states to return, no state twice; an axis `{from: screen.best}` then runs a stage over them
     bins: of the histogram, at most
     batch: states in memory at a time
     seed: of the draw
@@ -233,7 +233,11 @@ class _Summary:
     """The first bin begins at first × 2^exponent."""
     counts: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     best: tabular.Floats = field(default_factory=lambda: np.empty((0, 0)))
-    """Shape (states, names), the best first; of equals the earlier."""
+    """Shape (states, names), the best first, none twice; of equals the earlier. Rows after the first `keep`
+    are better than the last of these, and wait for `_sort`."""
+
+    def __post_init__(self) -> None:
+        self.best = self.best.reshape(-1, len(self.names))
 
     def add(self, states: tabular.Floats, predicted: tabular.Floats, start: int = 0) -> None:
         """Takes a block in. Raises ValueError where a prediction is not finite."""
@@ -262,6 +266,7 @@ class _Summary:
         self._widen(other.low, other.high)
         self._pour(other.exponent, other.first, other.counts)
         self._put(other.best)
+        self._sort()
         self.total += other.total
         self.count += other.count
 
@@ -273,25 +278,35 @@ class _Summary:
 
     def _select(self, states: tabular.Floats, predicted: tabular.Floats, low: float, high: float) -> None:
         """Keeps what is better than the worst that is kept: after the first blocks hardly a state is."""
-        if len(self.best) < self.keep:
-            cost = self._cost(predicted)
-            better = np.arange(len(cost))
-        else:
-            worst = float(self._cost(self.best[-1:, -1])[0])
+        better = np.arange(len(predicted))
+        if len(self.best) >= self.keep:
+            worst = float(self._cost(self.best[self.keep - 1, -1:])[0])
             if (self.goal == "minimize" and low >= worst) or (self.goal == "maximize" and -high >= worst):
                 return
-            cost = self._cost(predicted)
-            better = np.flatnonzero(cost < worst)
-        if len(better) > self.keep:  # all that are as good as the last: sorting decides among equals
-            most = np.partition(cost[better], self.keep - 1)[self.keep - 1]
-            better = better[cost[better] <= most]
+            better = np.flatnonzero(self._cost(predicted) < worst)
         if len(better):
             self._put(np.column_stack([states[better], predicted[better]]))
 
     def _put(self, rows: tabular.Floats) -> None:
-        rows = np.concatenate([self.best, rows]) if len(self.best) else rows
-        order = np.argsort(self._cost(rows[:, -1]), kind="stable")[: self.keep]
-        self.best = rows[order]
+        """Adds rows; they wait until they are as many as are kept, as sorting many for each block is slow."""
+        full = len(self.best) >= self.keep
+        self.best = np.concatenate([self.best, rows])
+        if not full or len(self.best) >= 2 * self.keep:
+            self._sort()
+
+    def _sort(self) -> None:
+        """Keeps the best states, each once: a state that is drawn again tells nothing new."""
+        rows = self.best[np.argsort(self._cost(self.best[:, -1]), kind="stable")]
+        copies = (rows[1:] == rows[:-1]).all(axis=1)  # most of them, quickly
+        rows = np.concatenate([rows[:1], rows[1:][~copies]])
+        found: dict[tuple[float, ...], int] = {}
+        for begin in range(0, len(rows), 2 * self.keep):
+            states = map(tuple, rows[begin : begin + 2 * self.keep, :-1].tolist())
+            for place, state in enumerate(states, begin):
+                found.setdefault(state, place)
+            if len(found) >= self.keep:
+                break
+        self.best = rows[list(found.values())[: self.keep]]
 
     def _widen(self, low: float, high: float) -> None:
         """Makes the bins reach from low to high too."""
@@ -311,6 +326,7 @@ class _Summary:
 
     def save(self, path: Path) -> Path:
         """Writes all of it, in one step."""
+        self._sort()
         part = path.with_suffix(".part")
         told = {**vars(self), "match": np.nan if self.match is None else self.match}
         with part.open("wb") as file:
@@ -410,9 +426,10 @@ def _states(
             raise ValueError(
                 f"ranges: expected [low, high] of {name}, two finite numbers, low first; found {[low, high]}"
             )
+    values = values | {name: [low] for name, (low, high) in ranges.items() if low == high}
     choices = [np.array(values[name], float) if name in values else None for name in model.features]
     bounds = np.array(
-        [ranges[name] if name in ranges else [0, len(values[name])] for name in model.features], float
+        [[0, len(values[name])] if name in values else ranges[name] for name in model.features], float
     )
     if method == "grid":
         return _grid(bounds, choices, points)
@@ -527,7 +544,7 @@ def _grid(bounds: tabular.Floats, choices: list[tabular.Floats | None], points: 
             end = min(begin + batch, stop)
             first = begin // cycle
             outer = product(range(inner), np.arange(first, (end - 1) // cycle + 1))
-            if cycle == 1:
+            if inner == len(sides):
                 yield outer.T
                 continue
             places = slice(begin - first * cycle, end - first * cycle)

@@ -110,32 +110,43 @@ def predictions(rng: np.random.Generator) -> Any:
 
 
 @pytest.mark.parametrize("seeds", [range(n, n + 100) for n in range(0, 500, 100)], ids=str)
-def test_a_histogram_is_the_same_by_blocks_by_parts_and_at_once(seeds: Any, context: diel.Context) -> None:
+def test_a_summary_is_the_same_by_blocks_by_parts_and_at_once(seeds: Any, context: diel.Context) -> None:
     for seed in seeds:
         rng = np.random.default_rng(seed)
-        predicted, bins = predictions(rng), int(rng.choice([2, 3, 100]))
+        predicted = predictions(rng)
+        states = rng.integers(rng.choice([1, 8, 100]), size=(len(predicted), 1)) - 0.5  # some of them twice
+        rows = np.column_stack([states, predicted])
+        goal = rng.choice(["maximize", "minimize", "match"])
+        wanted = 0.3 if goal == "match" else None
+        keep, bins = int(rng.choice([1, 3, 12])), int(rng.choice([2, 3, 100]))
+        settings: Any = (("a", "prediction"), str(goal), wanted, keep, bins)
 
-        def summarised(*blocks: Any, bins: int = bins) -> _Summary:
-            summary = _Summary(("a", "prediction"), "maximize", None, 3, bins)
+        def summarised(*blocks: Any, settings: Any = settings) -> _Summary:
+            summary = _Summary(*settings)
             for block in blocks:
-                summary.add(np.zeros((len(block), 1)), block)
+                summary.add(block[:, :-1], block[:, -1])
             return summary
 
         def cut(whole: Any, rng: np.random.Generator = rng) -> list[Any]:
             places = np.unique(rng.integers(len(whole), size=rng.integers(6)))
             return [block for block in np.split(whole, places) if len(block)]
 
-        merged, *others = [summarised(*cut(part)) for part in cut(predicted)]
+        merged, *others = [summarised(*cut(part)) for part in cut(rows)]
         for other in others:
             merged.join(other)
         once, *more = (
             summary.result(context.task_dir / "x.npz")
-            for summary in (summarised(predicted), summarised(*cut(predicted)), merged)
+            for summary in (summarised(rows), summarised(*cut(rows)), merged)
         )
         histogram = once["histogram"]
         edges = histogram["low"] + histogram["width"] * np.arange(len(histogram["counts"]) + 1)
         assert histogram["counts"] == np.histogram(predicted, edges)[0].tolist(), seed
         assert len(histogram["counts"]) <= bins, seed
+        costs = {"maximize": -predicted, "minimize": predicted, "match": np.abs(predicted - 0.3)}[str(goal)]
+        best: dict[float, float] = {}
+        for row in np.argsort(costs, kind="stable"):
+            best.setdefault(states[row, 0], predicted[row])
+        assert [tuple(row.values()) for row in once["best"]] == list(best.items())[:keep], seed
         for found in more:
             assert same(found) | {"mean": 0} == same(once) | {"mean": 0}, seed
 
@@ -169,6 +180,33 @@ def test_the_best_states_come_first(
     assert [list(state) for state in result["best"]] == [["a", "b", "prediction"]] * 7
     for state in result["best"]:
         assert state["prediction"] == pytest.approx(2 * state["a"] - state["b"] + 1, abs=1e-4)
+
+
+def test_no_state_is_twice_among_the_best(model: Path, tmp_path: Path, context: diel.Context) -> None:
+    values = {"a": [1.0, 2.0, 3.0], "b": [5.0, 5.0]}
+    for options in ({"method": "uniform", "batch": 7}, {"method": "sobol"}, {"method": "grid"}):
+        found = screen(model, context, values=values, points=1000, keep=5, **options)["best"]  # type: ignore[arg-type]
+        assert found == [{"a": a, "b": 5.0, "prediction": 2 * a - 4} for a in (3.0, 2.0, 1.0)]
+    np.save(tmp_path / "states.npy", np.array([[0.0, 1.0], [-0.0, 1.0], [0.0, 1.0], [0.5, 1.0]]))
+    for goal, first in (("maximize", 0.5), ("minimize", 0.0)):
+        found = screen(model, context, candidates=tmp_path / "states.npy", goal=goal, batch=2)["best"]  # type: ignore[arg-type]
+        assert [state["a"] for state in found] == [first, 0.5 - first]
+
+
+@pytest.mark.parametrize("points", [1, 100, 9000])  # the last is longer than what is kept as a table
+@pytest.mark.parametrize(("flat", "other"), [("a", "b"), ("b", "a")])
+def test_a_range_of_no_width_is_one_value_of_a_grid(
+    flat: str, other: str, points: int, model: Path, context: diel.Context
+) -> None:
+    ranges = {flat: [1.0, 1.0], other: [0.0, 1.0]}
+    states = screen(model, context, ranges=ranges, points=points, method="grid", keep=points)["best"]
+    assert {state[flat] for state in states} == {1.0}
+    assert sorted(state[other] for state in states) == pytest.approx(np.linspace(0, 1, points))
+    for method in ("uniform", "sobol"):
+        drawn = everything(ranges, points, method, model=model, context=context)
+        assert set(drawn[:, "ab".index(flat)]) == {1.0}
+    ranges[other] = [2.0, 2.0]
+    assert screen(model, context, ranges=ranges, points=points, method="grid")["count"] == 1
 
 
 def test_fewer_states_than_asked_for_are_all_kept(model: Path, context: diel.Context) -> None:
