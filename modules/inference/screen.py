@@ -10,7 +10,9 @@ inference.screen:latency    how long a prediction takes
 from __future__ import annotations
 
 import math
+import sys
 import time
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -125,10 +127,7 @@ def screen(
     states = _states(network, ranges, values, candidates, points, method, seed, context)
     start, stop = (states.count * n // parts for n in (part, part + 1))
     saved = context.checkpoint_dir / "summary.npz" if context.checkpoint else None
-    if saved is not None and saved.exists():
-        summary = _Summary.load(saved)
-    else:
-        summary = _Summary((*network.features, "prediction"), goal, match, keep, bins)
+    summary = _restored(saved) or _Summary((*network.features, "prediction"), goal, match, keep, bins)
     last = time.monotonic()
     for block in states.blocks(start + summary.count, stop, batch):
         summary.add(block, network.predict(block), start)
@@ -209,6 +208,17 @@ def load_model(path: Path, context: diel.Context) -> tabular.Model:
 
 
 # ---------------------------------------------------------------- what is kept of the states
+
+
+def _restored(path: Path | None) -> _Summary | None:
+    """What an earlier attempt at this task had found; None where nothing of it can be read."""
+    if path is None or not path.exists():
+        return None
+    try:
+        return _Summary.load(path)
+    except ValueError as error:
+        sys.stderr.write(f"the checkpoint is damaged, and this part begins anew: {error}\n")
+        return None
 
 
 @dataclass
@@ -338,10 +348,10 @@ class _Summary:
     def load(cls, path: Path) -> _Summary:
         """What `save` wrote. Raises ValueError where that is not so."""
         try:
-            with np.load(path, allow_pickle=False) as file:
+            with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
                 told = {one.name: file[one.name] for one in fields(cls)}
-        except (KeyError, ValueError, EOFError, BadZipFile) as error:
-            raise ValueError(f"{path.name} is no summary of inference.screen ({error})") from error
+        except (KeyError, ValueError, TypeError, EOFError, BadZipFile, zlib.error) as error:
+            raise ValueError(f"{path} is no summary of inference.screen ({error})") from error
         known = {name: array if array.ndim else array.item() for name, array in told.items()}
         known["names"] = tuple(map(str, told["names"]))
         return cls(**known | {"match": None if math.isnan(known["match"]) else known["match"]})

@@ -287,6 +287,32 @@ def test_a_screen_that_is_stopped_goes_on_where_it_was(
     assert screened == [1000] * 20  # none twice
 
 
+def test_a_damaged_checkpoint_is_left_out(
+    model: Path, context: diel.Context, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options: Any = {"ranges": RANGES, "points": 3000, "batch": 1000}
+    whole = screen(model, context, **options)
+    stopped = diel.Context(task_dir=context.task_dir / "0", checkpoint=True, interrupt_at=0.0)
+    stopped.task_dir.mkdir()
+    with pytest.raises(diel.Interrupted):
+        screen(model, stopped, **options)
+    (saved,) = stopped.checkpoint_dir.iterdir()
+    written = saved.read_bytes()
+    again = diel.Context(task_dir=stopped.task_dir, checkpoint=True)
+    other = context.task_dir / "other.npy"
+    np.save(other, np.zeros(3))
+    halves = written[: len(written) // 2], written[:100] + b"?" * 100 + written[200:]
+    for damaged in (b"", written[:10], *halves, model.read_bytes(), other.read_bytes()):
+        saved.write_bytes(damaged)
+        assert same(screen(model, again, **options)) == same(whole)
+        assert f"damaged, and this part begins anew: {saved} is no summary" in capsys.readouterr().err
+        with pytest.raises(ValueError, match=rf"^{saved} is no summary of inference.screen"):
+            merge([whole["summary"], saved], context)
+    saved.write_bytes(written)
+    assert same(screen(model, again, **options)) == same(whole)
+    assert capsys.readouterr().err == ""
+
+
 def test_candidates_come_from_a_file(model: Path, tmp_path: Path, context: diel.Context) -> None:
     states = np.random.default_rng(1).random((300, 2))
     np.save(tmp_path / "states.npy", states)
