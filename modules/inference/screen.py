@@ -122,6 +122,8 @@ def screen(
     network = load_model(model, context)
     if (goal == "match") != (match is not None):
         raise ValueError("`match` is the prediction wanted with `goal: match`: give both, or neither")
+    if match is not None and not math.isfinite(match):
+        raise ValueError(f"match: expected a finite number; found {match}")
     if part >= parts:
         raise ValueError(f"part {part} of {parts}: the last one is {parts - 1}")
     states = _states(network, ranges, values, candidates, points, method, seed, context)
@@ -129,7 +131,7 @@ def screen(
     saved = context.checkpoint_dir / "summary.npz" if context.checkpoint else None
     summary = _restored(saved) or _Summary((*network.features, "prediction"), goal, match, keep, bins)
     last = time.monotonic()
-    for block in states.blocks(start + summary.count, stop, batch):
+    for block in states.blocks(start + summary.count, stop, max(1, min(batch, stop - start))):
         summary.add(block, network.predict(block), start)
         if saved is None:
             continue

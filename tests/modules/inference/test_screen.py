@@ -70,6 +70,13 @@ def test_a_million_states_are_screened_in_little_memory(model: Path, context: di
     assert result["mean"] == pytest.approx(2, abs=0.01)
 
 
+@pytest.mark.parametrize("method", ["uniform", "sobol", "grid"])
+def test_a_batch_is_as_large_as_a_part_at_most(method: Any, model: Path, context: diel.Context) -> None:
+    options: Any = {"ranges": RANGES, "points": 1024, "method": method, "parts": 4}
+    found, usual = (screen(model, context, **options, **more) for more in ({"batch": 10**18}, {}))
+    assert same(found) == same(usual)
+
+
 def test_a_histogram_counts_every_prediction(model: Path, context: diel.Context) -> None:
     result = screen(model, context, ranges=RANGES, points=5000, bins=32, batch=64)
     states = everything(RANGES, 5000, model=model, context=context)
@@ -364,6 +371,14 @@ def test_states_that_do_not_fit_the_model_are_refused(
         ({"ranges": {"a": [0.0, math.inf], "b": [0.0, 1.0]}}, "two finite numbers"),
         ({"ranges": RANGES, "goal": "match"}, "give both, or neither"),
         ({"ranges": RANGES, "match": 1.0}, "give both, or neither"),
+        (
+            {"ranges": RANGES, "goal": "match", "match": math.nan},
+            "match: expected a finite number; found nan",
+        ),
+        (
+            {"ranges": RANGES, "goal": "match", "match": -math.inf},
+            "match: expected a finite number; found -inf",
+        ),
         ({"candidates": tmp_path / "three.npy"}, r"shape \(5, 3\); expected \(states, 2\)"),
         ({"candidates": tmp_path / "named.npy"}, "fields a, c; the model needs a, b"),
         ({"candidates": tmp_path / "empty.npy"}, "holds no states"),
