@@ -53,7 +53,9 @@ class Screen(TypedDict):
     summary: Path
     """All of this, for `inference.screen:merge`."""
     count: int
+    """0 in some parts where `parts` are more than states."""
     minimum: float
+    """Of no states infinite, as `maximum`; their `mean` is not a number."""
     maximum: float
     mean: float
     best: list[dict[str, float]]
@@ -360,15 +362,13 @@ class _Summary:
 
     def result(self, path: Path) -> Screen:
         """What the stage returns; the summary is written to the path."""
-        if not self.count:
-            raise ValueError("no states are in this part: there must be as many states as `parts`")
         width = 2.0**self.exponent
         return {
             "summary": self.save(path),
             "count": self.count,
             "minimum": self.low,
             "maximum": self.high,
-            "mean": self.total / self.count,
+            "mean": self.total / self.count if self.count else math.nan,
             "best": [dict(zip(self.names, row, strict=True)) for row in self.best.tolist()],
             "histogram": {"low": self.first * width, "width": width, "counts": self.counts.tolist()},
         }
