@@ -376,7 +376,7 @@ class _Summary:
 
 def _places(values: tabular.Floats, exponent: int) -> NDArray[np.intp]:
     """The bins, 2^exponent wide, that values lie in; the one from zero on is number 0."""
-    places = np.floor(values * 2.0**-exponent)
+    places: tabular.Floats = np.floor(values * 2.0**-exponent)
     if exponent > 0:  # a product that is rounded to zero
         places[(places == 0) & (values < 0)] = -1
     return places.astype(np.intp)
