@@ -292,12 +292,13 @@ class _Summary:
 
     def _select(self, states: tabular.Floats, predicted: tabular.Floats, low: float, high: float) -> None:
         """Keeps what is better than the worst that is kept: after the first blocks hardly a state is."""
-        better = np.arange(len(predicted))
-        if len(self.best) >= self.keep:
-            worst = float(self._cost(self.best[self.keep - 1, -1:])[0])
-            if (self.goal == "minimize" and low >= worst) or (self.goal == "maximize" and -high >= worst):
-                return
-            better = np.flatnonzero(self._cost(predicted) < worst)
+        if len(self.best) < self.keep:
+            self._put(np.column_stack([states, predicted]))
+            return
+        worst = float(self._cost(self.best[self.keep - 1, -1:])[0])
+        if (self.goal == "minimize" and low >= worst) or (self.goal == "maximize" and -high >= worst):
+            return
+        better = np.flatnonzero(self._cost(predicted) < worst)
         if len(better):
             self._put(np.column_stack([states[better], predicted[better]]))
 
