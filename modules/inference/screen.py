@@ -292,15 +292,17 @@ class _Summary:
 
     def _select(self, states: tabular.Floats, predicted: tabular.Floats, low: float, high: float) -> None:
         """Keeps what is better than the worst that is kept: after the first blocks hardly a state is."""
-        if len(self.best) < self.keep:
+        if len(self.best) < self.keep and len(predicted) > (few := 8 * self.keep):
+            self._select(states[:few], predicted[:few], low, high)  # most others are no better than these
+            states, predicted = states[few:], predicted[few:]
+        if len(self.best) >= self.keep:
+            worst = float(self._cost(self.best[self.keep - 1, -1:])[0])
+            if (self.goal == "minimize" and low >= worst) or (self.goal == "maximize" and -high >= worst):
+                return
+            better = np.flatnonzero(self._cost(predicted) < worst)
+            states, predicted = states[better], predicted[better]
+        if len(predicted):
             self._put(np.column_stack([states, predicted]))
-            return
-        worst = float(self._cost(self.best[self.keep - 1, -1:])[0])
-        if (self.goal == "minimize" and low >= worst) or (self.goal == "maximize" and -high >= worst):
-            return
-        better = np.flatnonzero(self._cost(predicted) < worst)
-        if len(better):
-            self._put(np.column_stack([states[better], predicted[better]]))
 
     def _put(self, rows: tabular.Floats) -> None:
         """Adds rows; they wait until they are as many as are kept, as sorting many for each block is slow."""
@@ -375,12 +377,13 @@ class _Summary:
         }
 
 
-def _places(values: tabular.Floats, exponent: int) -> NDArray[np.intp]:
+def _places(values: tabular.Floats, exponent: int) -> NDArray[np.int64]:
     """The bins, 2^exponent wide, that values lie in; the one from zero on is number 0."""
-    places: tabular.Floats = np.floor(values * 2.0**-exponent)
+    places = values * 2.0**-exponent
+    np.floor(places, out=places)
     if exponent > 0:  # a product that is rounded to zero
         places[(places == 0) & (values < 0)] = -1
-    return places.astype(np.intp)
+    return places.astype(np.int64)
 
 
 def _reach(low: float, high: float, bins: int) -> tuple[int, int, int]:
