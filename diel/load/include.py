@@ -21,6 +21,7 @@ from diel.expressions.rename import Edit, renamed
 from diel.load.extends import extended, overridden
 from diel.load.nodes import Key, Source
 from diel.load.part import Part, Written, joined
+from diel.spec.forms.sample import seed_of
 from diel.spec.model import NAME_PATTERN, found
 from diel.spec.workflow import SECTIONS
 
@@ -263,7 +264,7 @@ class _Reader:
             self.lacking = True
             return None
         parts = self.whole(inner.source, inner.data, (*seen, path))
-        return inner._replace(parts=_with_shell(parts, inner))
+        return inner._replace(parts=_as_its_own(parts, inner))
 
     def _find(self, word: str, folder: Path) -> tuple[Path, str]:
         """The file that a word names, and the word or path under which a run keeps its text."""
@@ -291,8 +292,8 @@ def _clashes(source: Source, name: str, made: Parts, brought: Parts, own: Parts)
                 yield source.problem(("include", name), message, hint, at_key=True)
 
 
-def _with_shell(parts: Parts, inner: Inner) -> Parts:
-    """The parts of an included workflow, whose own shell runs its texts and not that of the other one."""
+def _as_its_own(parts: Parts, inner: Inner) -> Parts:
+    """The parts of an included workflow, whose own shell and seed hold for it, not those of the other."""
     made = dict(parts)
     for (section, name), part in parts.items():
         texts = isinstance(part.data, dict) and isinstance(part.data.get("command"), str)
@@ -300,6 +301,11 @@ def _with_shell(parts: Parts, inner: Inner) -> Parts:
             shell = inner.data.get("shell") or "bash"
             places = {**part.places, ("shell",): Written(inner.source, ("shell",))}
             made[section, name] = Part({**part.data, "shell": shell}, places)
+        sample = part.data.get("sample") if section == "axes" and isinstance(part.data, dict) else None
+        if isinstance(sample, dict) and "seed" not in sample and isinstance(inner.data.get("seed", 0), int):
+            drawn = {**sample, "seed": seed_of(inner.data.get("seed", 0), name)}
+            places = {**part.places, ("sample", "seed"): Written(inner.source, ("seed",))}
+            made[section, name] = Part({**part.data, "sample": drawn}, places)
     return made
 
 

@@ -74,6 +74,11 @@ def _listdir(runs: Path) -> list[str]:
         return []
 
 
+def runs_of(workflow: str, runs: Path) -> list[RunPaths]:
+    """Every run of a workflow, the oldest first."""
+    return [paths for paths in all_runs(runs) if _numbered(paths.run_id)[0] == workflow]
+
+
 def all_runs(runs: Path) -> list[RunPaths]:
     """Every run, the oldest first."""
     found = []

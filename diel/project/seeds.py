@@ -1,15 +1,16 @@
-"""Seeds of searches that their file gives none: drawn once, and taken again by the workflow's later runs."""
+"""What a workflow drew before: seeds of searches, which later runs take again, and designs of other sizes."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from diel.errors import UsageError
 from diel.project.run_file import read_run_file
-from diel.project.runs import all_runs
+from diel.project.runs import all_runs, runs_of
 from diel.spec import Search, Workflow
+from diel.spec.forms.sample import Sample
 
 
 def draw_seeds(workflow: Workflow, runs: Path, *, anew: bool) -> dict[str, int]:
@@ -21,6 +22,23 @@ def draw_seeds(workflow: Workflow, runs: Path, *, anew: bool) -> dict[str, int]:
     ]
     before = {} if anew or not unseeded else _last(workflow.name, runs)
     return {name: before.get(name, random.SystemRandom().randrange(2**32)) for name in unseeded}
+
+
+def enlarged_designs(workflow: Workflow, runs: Path) -> Iterator[tuple[str, str, int]]:
+    """Latin hypercubes of another size than when last drawn: the axis, that run, its points."""
+    labels = [
+        label
+        for label, axis in workflow.axes.items()
+        if isinstance(axis, Sample) and axis.method == "lhs" and axis.points > 1
+    ]
+    earlier = runs_of(workflow.name, runs) if labels else []
+    for label in labels:
+        for file in (paths.axis(label) for paths in reversed(earlier)):
+            if file.is_file():
+                count = file.read_bytes().count(b"\n") - 1
+                if count != workflow.axes[label].size({}):
+                    yield label, file.parent.parent.name, count
+                break
 
 
 def _last(workflow: str, runs: Path) -> Mapping[str, int]:

@@ -8,6 +8,7 @@ from pydantic_core.core_schema import CoreSchema, no_info_plain_validator_functi
 
 from diel.spec.environment import Environment
 from diel.spec.forms import Axis, AxisForm
+from diel.spec.forms.sample import Sample, seed_of
 from diel.spec.hyperparameter import Hyperparameter
 from diel.spec.model import (
     Flaw,
@@ -91,6 +92,7 @@ class Workflow(SpecModel):
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=100, description="Names the runs.")
     description: str = optional("What it is for, for readers.", "")
     shell: Shell = optional("What runs commands that are texts: bash, sh, or a list of words.")
+    seed: int = optional("Draws the points of `sample` axes that have no seed of their own.", 0, ge=0)
     hyperparameters: dict[Label, Later[Hyperparameter]] = Field(
         default_factory=dict, description="The shared registry: typed, bounded, with defaults."
     )
@@ -132,6 +134,14 @@ class Workflow(SpecModel):
         for label, axis in self.axes.items():
             for flaw in axis.registry_flaws(self.hyperparameters):
                 yield flaw._replace(key=("axes", label, axis.word, *flaw.key))
+
+    @model_validator(mode="after")
+    def _own_seeds(self) -> Self:
+        """Gives each design without a seed one of its own."""
+        for label, axis in self.axes.items():
+            if isinstance(axis, Sample) and axis.seed is None:
+                self.axes[label] = axis.model_copy(update={"seed": seed_of(self.seed, label)})
+        return self
 
     @model_validator(mode="after")
     def _shared_shell(self) -> Self:

@@ -11,6 +11,7 @@ from typing import Any, Unpack
 import click
 
 from diel.check.imports import refuse_missing
+from diel.check.remarks import warnings
 from diel.cli.commands.validate import tasks_text
 from diel.cli.options import Asked, json_option, sized_option, workflow_options
 from diel.errors import counted
@@ -56,6 +57,8 @@ def command(
     plan = _at_home(plan, home)
     if plan.checked.modules and not plan.site.scheduled:
         refuse_missing(plan.checked)
+    for problem in warnings(plan.checked, asked["runs"]):
+        click.echo(f"warning: {problem}", err=True)
     if as_json:
         click.echo(json.dumps(_document(plan, asked["runs"], with_scripts=with_scripts)))
     else:

@@ -7,7 +7,7 @@ from typing import Unpack
 import click
 
 from diel.blocks.script import NeverRuns
-from diel.check.command import remarks
+from diel.check.remarks import warnings
 from diel.cli.options import (
     Asked,
     anew_options,
@@ -51,7 +51,7 @@ def command(
 
         click.echo("\n".join(lines_of(plan)))
         return 0
-    for problem in remarks(plan.checked.document):
+    for problem in warnings(plan.checked, asked["runs"]):
         click.echo(f"warning: {problem}", err=True)
     controller = start(
         plan,

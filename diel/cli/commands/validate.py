@@ -7,7 +7,7 @@ from typing import Unpack
 
 import click
 
-from diel.check.command import remarks
+from diel.check.remarks import warnings
 from diel.cli.options import Asked, json_option, workflow_options
 from diel.errors import Problem, SpecError, UsageError, counted
 from diel.plan import Plan, prepare
@@ -30,7 +30,7 @@ def command(as_json: bool, **asked: Unpack[Asked]) -> int:
         wrong = [problem._asdict() for problem in problems]
         click.echo(json.dumps({"valid": False, "file": file, "problems": wrong}))
         return error.exit_code
-    warnings = list(remarks(plan.checked.document))
+    remarks = list(warnings(plan.checked, asked["runs"]))
     stages, known = len(plan.stages), {"tasks": plan.tasks, "tasks_known": _known_tasks(plan)}
     document = {"valid": True, "file": file, "problems": [], "workflow": plan.workflow.name, "stages": stages}
     said = f"{file}: good: {counted(stages, 'stage')}, {tasks_text(plan)}"
@@ -38,10 +38,10 @@ def command(as_json: bool, **asked: Unpack[Asked]) -> int:
     if unread:
         said += f"\n    read only where their packages are: {', '.join(unread)}"
     if as_json:
-        told = [problem._asdict() for problem in warnings]
+        told = [problem._asdict() for problem in remarks]
         click.echo(json.dumps(document | known | {"warnings": told}))
         return 0
-    for problem in warnings:
+    for problem in remarks:
         click.echo(f"warning: {problem}", err=True)
     click.echo(said)
     return 0

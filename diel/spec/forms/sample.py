@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field
 
 from diel.errors import DielError
-from diel.spec.forms.axis import Axis, Known, Points
+from diel.spec.forms.axis import Axis, Known, Points, bare
 from diel.spec.hyperparameter import undrawable
 from diel.spec.model import Flaw, Label, Number, SpecModel, Unique, found, optional, refuse
 from diel.values import as_float
@@ -59,7 +59,9 @@ class Sample(SpecModel, Axis):
         description="Latin hypercube, scrambled Sobol sequence, or independent uniform draws."
     )
     points: int = Field(ge=1, le=MAX_SAMPLES, description="How many points to draw.")
-    seed: int = optional("Seed of the random numbers.", 0, ge=0)
+    seed: int | None = optional(
+        "Seed of the random numbers; by default the workflow's `seed` with the name of the axis.", ge=0
+    )
     parameters: Annotated[
         Unique[Label] | dict[Label, SampleRange],
         BeforeValidator(_list_or_ranges),
@@ -81,7 +83,8 @@ class Sample(SpecModel, Axis):
 
     def points_of(self, label: str, known: Known, folder: Path) -> Points:
         ranges = list(self._ranges(known))
-        unit = _unit_points(self.method, self.points, len(ranges), self.seed)
+        seed = seed_of(0, label) if self.seed is None else self.seed
+        unit = _unit_points(self.method, self.points, len(ranges), seed)
         rows = [tuple(_scale(u, r) for u, r in zip(row, ranges, strict=True)) for row in unit]
         return Points.of_rows(self.gives, rows)
 
@@ -93,6 +96,11 @@ class Sample(SpecModel, Axis):
                 yield SampleRange.model_construct(
                     low=given.low, high=given.high, log=given.log, type=given.type
                 )
+
+
+def seed_of(shared: int, label: str) -> int:
+    """The seed of an axis without one: of the workflow's seed and its own name, so that no two draw alike."""
+    return random.Random(f"{shared} {bare(label)}").getrandbits(53)
 
 
 def _unit_points(method: str, count: int, dimensions: int, seed: int) -> Iterable[Sequence[float]]:

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diel.errors import DielError
-from diel.spec import AxisForm
+from diel.spec import AxisForm, Workflow
 from diel.spec.forms.axis import Points
-from tests.spec.forms.points import column, points_of, rows
+from tests.spec.forms.points import HERE, column, points_of, rows
 
 
 def sample(method: str, points: int, parameters: Any, seed: int = 0, **more: Any) -> Points:
@@ -136,3 +136,20 @@ def test_a_samples_points_can_be_written_as_json() -> None:
 def test_a_samples_size_is_known_without_drawing_it() -> None:
     spec = {"method": "sobol", "points": 10_000_000, "parameters": {"u": {"low": 0, "high": 1}}}
     assert AxisForm.model_validate({"sample": spec}).axis.size({}) == 10_000_000
+
+
+@pytest.mark.parametrize("method", ["lhs", "sobol", "uniform"])
+def test_two_axes_without_a_seed_draw_different_points(method: str) -> None:
+    design: dict[str, Any] = {"method": method, "points": 8, "parameters": {"u": {"low": 0, "high": 1}}}
+    drawn = {"sample": design}
+
+    def of(name: str, **more: Any) -> list[Any]:
+        stages = {"s": {"command": ["true"], "over": [name]}}
+        whole = {"diel": 1, "name": "w", "axes": {name: drawn}, "stages": stages, **more}
+        return column(Workflow.model_validate(whole).axes[name].points_of(name, {}, HERE), "u")
+
+    assert not {*of("train")} & {*of("test")}
+    assert of("train") == of("train")
+    assert not {*of("train")} & {*of("train", seed=1)}
+    design["seed"] = 3
+    assert of("train") == of("test", seed=1)
