@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import csv
 import json
-import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
 
 from diel.artifacts import Artifact
+from diel.digits import LEAST, MOST, column_digits, number_text
 from diel.errors import DielError
 from diel.values import clock
 
@@ -83,8 +83,8 @@ def _arrow_column(pyarrow: Any, values: list[Any]) -> Any:
 
 
 def render(table: Listing, *, width: int = NARROW) -> Iterator[str]:
-    """The lines of a table for people: numbers with six digits and right-aligned, long cells cut."""
-    cells = [[shown(value, width) for value in row] for row in table.rows]
+    """The lines of a table for people: numbers in digits that tell them apart; long cells cut."""
+    cells = texts(table.rows, width)
     right = [
         bool(table.rows) and all(_is_number(row[place]) or row[place] is None for row in table.rows)
         for place in range(len(table.columns))
@@ -104,8 +104,14 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def shown(value: Any, width: int = NARROW) -> str:
-    """A value as people read it, on one line of at most `limit` characters; a path is never cut."""
+def texts(rows: Sequence[Sequence[Any]], width: int = NARROW, least: int = LEAST) -> list[list[str]]:
+    """Return the cells of rows as people read them: floats in as many digits as tell them apart."""
+    digits = column_digits([*zip(*rows, strict=True)], least)
+    return [[shown(cell, width, places) for cell, places in zip(row, digits, strict=True)] for row in rows]
+
+
+def shown(value: Any, width: int = NARROW, digits: int = MOST) -> str:
+    """A value as people read it, on one line of at most `width` characters; a path or number is never cut."""
     if value is None:
         return ""
     if type(value) is Artifact:
@@ -113,7 +119,7 @@ def shown(value: Any, width: int = NARROW) -> str:
     if isinstance(value, Moment):
         return clock(value)
     if isinstance(value, float):
-        return f"{value:.6g}" if math.isfinite(value) else str(value)
+        return number_text(value, digits)
     text = json.dumps(value, ensure_ascii=False) if isinstance(value, bool | list | dict) else str(value)
     text = "".join(char if char.isprintable() else repr(char)[1:-1] for char in text[: width + 1])
     return text if len(text) <= width else f"{text[: width - 1]}…"

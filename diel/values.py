@@ -185,9 +185,10 @@ def format_size(size: float) -> str:
 
 
 def value_text(value: Any, width: int = 32) -> str:
-    """One value of a point: a float in ten digits, which still find it; a long text cut in its middle."""
+    """One value of a point: a float in fifteen digits, without the noise of binary; a long text cut."""
     if isinstance(value, float):
-        return min(repr(value), f"{value:.10g}", key=len) if value != round(value, 0) else repr(value)
+        near = float(f"{value:.15g}")
+        return repr(value if math.isinf(near) else near)
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     text = "".join(char if char.isprintable() else "�" for char in text[:width] + text[width:][-width:])
     return text if len(text) <= width else f"{text[: width // 2 - 1]}…{text[-width // 2 :]}"

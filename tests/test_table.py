@@ -38,7 +38,7 @@ def test_a_column_of_truth_values_is_no_column_of_numbers() -> None:
     ("value", "text"),
     [
         (None, ""),
-        (1 / 3, "0.333333"),
+        (1 / 3, "0.3333333333333333"),
         (1e-9, "1e-09"),
         (12345678, "12345678"),
         (math.nan, "nan"),

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from diel.comparison.comparison import Contrast, OutputPair, Times, Unequal
+from diel.digits import digits_apart, number_text
 from diel.errors import counted
 from diel.status.columns import columns, paint, printable
-from diel.table import shown
+from diel.table import shown, texts
 from diel.values import json_value
 
 _COLOUR = {"slower": "red", "faster": "green"}
@@ -35,7 +37,7 @@ def comparison_lines(found: Contrast) -> Iterator[str]:
     if found.results:
         yield from ("", paint("results", bold=True))
         heads = ["  output", "tasks", "differ", "mean", "then", "change", "p", "largest difference"]
-        yield from columns([heads, *map(_row_of_results, found.results)], right=range(1, 7))
+        yield from columns([heads, *rows_of_results(found.results)], right=range(1, 7))
     if found.notes:
         yield from ("", *(paint(f"not compared: {printable(note)}", fg="yellow") for note in found.notes))
 
@@ -112,17 +114,34 @@ def p_text(p: float | None) -> str:
     return "" if p is None else "<0.001" if p < 0.001 else f"{p:.3f}"
 
 
-def _row_of_results(one: OutputPair) -> list[str]:
-    before, after = one.mean
-    change = ""
-    if before is not None and after is not None and before != after:
-        change = f"{(after - before) / abs(before):+.2%}" if before else f"{after - before:+.3g}"
+def rows_of_results(found: Sequence[OutputPair]) -> list[list[str]]:
+    """Return a row for each output; means and differences in digits that tell them apart."""
+    digits = digits_apart((one.largest[0] for one in found if one.largest), 4)
+    return [_row_of_results(one, digits) for one in found]
+
+
+def _row_of_results(one: OutputPair, digits: int) -> list[str]:
+    before, after = texts([[value] for value in one.mean])
     largest = ""
     if one.largest is not None and one.largest[0]:
-        largest = f"{one.largest[0]:+.4g}" + (f" at {one.largest[1]}" if one.largest[1] else "")
+        sign = "+" if one.largest[0] > 0 else ""
+        largest = (
+            sign + number_text(one.largest[0], digits) + (f" at {one.largest[1]}" if one.largest[1] else "")
+        )
     p = p_text(one.shift.p) if one.shift is not None and one.differ != 0 else ""
     differ = "" if one.differ is None else f"{one.differ:,}"
-    return [f"  {one.output}", tasks_text(one), differ, _value(before), _value(after), change, p, largest]
+    means = [value or "–" for value in (*before, *after)]
+    return [f"  {one.output}", tasks_text(one), differ, *means, change_text(*one.mean), p, largest]
+
+
+def change_text(before: float | None, after: float | None) -> str:
+    """Return how far one number is from another: a share of it; a tiny one is never shown as none."""
+    if before is None or after is None or before == after:
+        return ""
+    share = 100 * (after - before) / abs(before) if before else math.inf
+    if not math.isfinite(share):
+        return f"{after - before:+.3g}"
+    return f"{share:+.2f}%" if abs(share) >= 0.1 else f"{share:+.2g}%"
 
 
 def slower_text(found: Contrast, by: float) -> str:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from diel.comparison.lines import change_text
 from diel.comparison.trend import ENOUGH, Measure, Trend
+from diel.digits import texts_apart
 from diel.status.columns import columns, paint, paint_state, printable
-from diel.table import Listing, shown
+from diel.table import Listing
 from diel.values import clock, format_duration
 
 _BARS = "▁▂▃▄▅▆▇█"
@@ -51,10 +53,11 @@ def trend_lines(trend: Trend) -> Iterator[str]:
 def _row(one: Measure) -> list[str]:
     last = one.known[-1]
     usual = last if one.usual is None else one.usual
-    change = "" if one.change is None else f"{one.change:+.1%}"
+    change = change_text(usual, last)
+    figures = texts_apart([usual, last])
     said = sparkline(one.values[-SHOWN:])
     said += paint("  beyond the scatter", fg="red", bold=True) if one.is_beyond else ""
-    return [f"  {printable(one.name)}", shown(usual), shown(last), change, said]
+    return [f"  {printable(one.name)}", *figures, change, said]
 
 
 def trend_table(trend: Trend) -> Listing:

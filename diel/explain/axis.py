@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from statistics import median
 
 from diel.axes.adaptive import NOT_BEGUN, Adaptive, Standing
+from diel.digits import texts_apart
 from diel.errors import counted, likeness
 from diel.explain.text import Explanation
 from diel.journal.axis_history import Course, Trial
 from diel.results.view import RunView
 from diel.states import RunState, TrialState
 from diel.status import AxisStatus
-from diel.status.axis_lines import end_text, scores_text, short, what_text
+from diel.status.axis_lines import end_text, scores_text, what_text
 from diel.status.columns import printable
 from diel.tasks.choosing import ChoosingLink
 from diel.tasks.link import Link
@@ -131,9 +132,9 @@ def _pruned(view: RunView, axis: Adaptive, course: Course, trial: Trial) -> str:
     others = _reported_before(course, trial, max(trial.reported)) if trial.reported else []
     if not others:
         return pruned
-    best = short(min(others) if facts.objectives[0][1] else max(others))
+    best, middle = texts_apart([min(others) if facts.objectives[0][1] else max(others), median(others)])
     many = counted(len(others), "trial")
-    return f"{pruned}; {many} before it had there: best {best}, median {short(median(others))}"
+    return f"{pruned}; {many} before it had there: best {best}, median {middle}"
 
 
 def _reported_before(course: Course, trial: Trial, step: int) -> list[float]:

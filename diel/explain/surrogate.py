@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
+from diel.digits import texts_apart
 from diel.journal.stage_history import ranges
 from diel.results import Recorded, suspects
 from diel.results.suspect import suspect_inputs
@@ -25,12 +27,14 @@ def asked_lines(run: Recorded, stage: str, record: Result | None) -> list[str]:
         return [f"it was simulated without asking '{asked}': {unasked}"]
     if answer.get("message"):
         return [f"it was simulated, because '{asked}' gave no answer: {answer['message']}"]
-    doubt = "" if answer["uncertainty"] is None else f" with an uncertainty of {answer['uncertainty']:.3g}"
+    sizes = [answer["uncertainty"], answer.get("error"), surrogate.tolerance]
+    unsure, far, tolerance = texts_apart([math.inf if size is None else size for size in sizes], 3)
+    doubt = "" if answer["uncertainty"] is None else f" with an uncertainty of {unsure}"
     did = "answered" if answer["used"] else "was too unsure, so it was simulated: it answered"
     if "error" in answer:
-        off = "more than a number can say" if answer["error"] is None else f"{answer['error']:.3g}"
+        off = "more than a number can say" if answer["error"] is None else far
         did = f"was audited by this task, and off by {off}: it answered"
-    return [f"'{asked}' {did}{doubt}; the tolerance is {surrogate.tolerance:.3g}"]
+    return [f"'{asked}' {did}{doubt}; the tolerance is {tolerance}"]
 
 
 def doubt_of(view: RunView, stage: str, index: int) -> tuple[list[str], str]:

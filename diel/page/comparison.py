@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from diel.comparison.comparison import Contrast, OutputPair, Times, Unequal
-from diel.comparison.lines import CAVEAT, p_text, said_of, seconds_text, tasks_text
+from diel.comparison.comparison import Contrast, Times, Unequal
+from diel.comparison.lines import CAVEAT, p_text, rows_of_results, said_of, seconds_text, tasks_text
 from diel.page.colours import STATES
 from diel.page.document import document, panel_data
 from diel.page.panel import Grid, Panel, Part, Plot, Text
@@ -109,14 +109,12 @@ def _results(found: Contrast) -> Iterator[Part]:
             "differ",
             f"mean in {first}",
             f"mean in {second}",
+            "change",
             "p",
             "largest difference",
         )
-        yield Grid("What the tasks made", heads, [_row_of_results(one) for one in found.results])
-
-
-def _row_of_results(one: OutputPair) -> list[str | int | None]:
-    means = ["" if value is None else shown(value) for value in one.mean]
-    p = p_text(one.shift.p) if one.shift is not None and one.differ != 0 else ""
-    largest = f"{one.largest[0]:+.4g} {one.largest[1]}" if one.largest and one.largest[0] else ""
-    return [one.output, tasks_text(one), one.differ, *means, p, largest]
+        yield Grid(
+            "What the tasks made",
+            heads,
+            [[cell.strip() for cell in row] for row in rows_of_results(found.results)],
+        )

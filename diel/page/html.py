@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from html import escape as escaped
 from typing import Any
 
+from diel.digits import column_digits, grouped_text
 from diel.page.panel import (
     Alternatives,
     Bar,
@@ -25,6 +26,8 @@ from diel.page.panel import (
 )
 from diel.values import bare
 
+FEWEST = 5
+"""Significant digits of a number in a table or chart, where they tell it apart."""
 Charts = dict[str, Any]
 """Specifications by the id of the element that shows each."""
 _LONG = 12
@@ -130,11 +133,12 @@ def _facts(facts: Facts) -> str:
 def table_html(table: Grid) -> str:
     """A table; columns of numbers are aligned at their right."""
     numeric = [_is_numeric(row[place] for row in table.rows) for place in range(len(table.columns))]
+    digits = column_digits([*zip(*table.rows, strict=True)] or [()] * len(numeric), FEWEST)
     head = "".join(
         f'<th scope="col"{_right(right)}>{escape(name)}</th>'
         for name, right in zip(table.columns, numeric, strict=True)
     )
-    body = "".join(f"<tr>{''.join(_cells(row, numeric))}</tr>" for row in table.rows)
+    body = "".join(f"<tr>{''.join(_cells(row, numeric, digits))}</tr>" for row in table.rows)
     more = f'<p class="note">and {table.more:,} more</p>' if table.more else ""
     caption = escape(table.caption)
     long = " long" if len(table.rows) > _LONG else ""
@@ -153,15 +157,15 @@ def _right(right: bool) -> str:
     return ' class="number"' if right else ""
 
 
-def _cells(row: Sequence[Cell], numeric: Sequence[bool]) -> Iterator[str]:
+def _cells(row: Sequence[Cell], numeric: Sequence[bool], digits: Sequence[int]) -> Iterator[str]:
     for place, (cell, right) in enumerate(zip(row, numeric, strict=True)):
         if place == 0:
-            yield f'<th scope="row"{_right(right)}>{_cell(cell)}</th>'
+            yield f'<th scope="row"{_right(right)}>{_cell(cell, digits[place])}</th>'
         else:
-            yield f"<td{_right(right)}>{_cell(cell)}</td>"
+            yield f"<td{_right(right)}>{_cell(cell, digits[place])}</td>"
 
 
-def _cell(cell: Cell) -> str:
+def _cell(cell: Cell, digits: int) -> str:
     match cell:
         case None:
             return ""
@@ -172,16 +176,9 @@ def _cell(cell: Cell) -> str:
         case int():
             return f"{cell:,}"
         case float():
-            return number_text(cell)
+            return grouped_text(cell, digits)
         case _:
             return escape(cell if len(cell) > _WORD else cell.replace(" ", "\N{NO-BREAK SPACE}"))
-
-
-def number_text(number: float) -> str:
-    """A number with five digits that count."""
-    if not math.isfinite(number) or number == 0:
-        return str(number)
-    return f"{number:,.0f}" if 1e4 <= abs(number) < 1e15 else f"{number:.5g}"
 
 
 def _bar(bar: Bar) -> str:

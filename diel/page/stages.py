@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 
+from diel.digits import grouped_text
 from diel.errors import DielError
 from diel.page.cores import Cores, task_cores
 from diel.page.durations import lasting
-from diel.page.html import number_text
 from diel.page.panel import Bar, Cell, Grid, Part, Text
 from diel.page.seen import Seen
 from diel.results.sizing import advise
@@ -123,4 +123,4 @@ def _state(stage: StageStatus) -> str:
 def _rate(rate: float) -> str:
     """`12/s`, or by the minute or hour where that is at least one."""
     unit, size = next((one for one in (("s", 1), ("min", 60)) if rate * one[1] >= 1), ("h", 3600))
-    return f"{number_text(float(f'{rate * size:.3g}'))}/{unit}"
+    return f"{grouped_text(rate * size, 3)}/{unit}"

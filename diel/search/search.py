@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from diel.axes.adaptive import Adaptive, Searched
+from diel.digits import number_text
 from diel.errors import counted
 from diel.expressions import ExpressionError
 from diel.extensions import SEARCHERS, class_named
@@ -394,7 +395,7 @@ class Searching(Decider):
     def _prune(self, context: Context, trial: Trial) -> None:
         """Prunes a trial: its running tasks are stopped, the rest never begins."""
         last = max(trial.reported)
-        said = f"{self.search.watched} was {trial.reported[last]:g} at step {last}"
+        said = f"{self.search.watched} was {number_text(trial.reported[last], 15)} at step {last}"
         running = [
             (stage, index, stage.history.under_way[index])
             for stage, index in self._under_way(context, trial.number)

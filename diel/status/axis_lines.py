@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from diel.digits import MOST, digits_apart, number_text
 from diel.errors import counted
 from diel.journal.axis_history import Trial
 from diel.states import TrialState
@@ -20,7 +21,7 @@ from diel.status.columns import (
     rest,
     shorten,
 )
-from diel.values import format_duration
+from diel.values import format_duration, value_text
 
 ROWS = 8
 """Running trials, trials of a front, or courses shown for one axis; the rest are counted."""
@@ -30,6 +31,8 @@ LAST = 3
 """Rounds whose values are shown as numbers."""
 SPARK = 24
 """Rounds that a sparkline has."""
+LEAST = 5
+"""Significant digits of a float in a row, where they tell it apart."""
 LONG = 24
 """Characters of a value that are shown."""
 MAX_COURSES = 10
@@ -81,7 +84,8 @@ def _course_row(course: CourseStatus) -> list[str]:
     if course.facts.kind == "loop":
         result = "; ".join(line.strip() for line in _values(course))
     elif best is not None:
-        result = f"best {best.number}: {scores_text(best)}  {hp_text(best.hp)}"
+        scores, hp = _digits(course.trials)
+        result = f"best {best.number}: {scores_text(best, scores)}  {hp_text(best.hp, hp)}"
     else:
         result = f"front of {len(course.front)}" if course.front else ""
     return [f"  {at_text(course)}", standing_text(course), result]
@@ -91,12 +95,14 @@ def _trials(course: CourseStatus, rows: int) -> Iterator[str]:
     good = course.good
     word = "  front" if len(course.facts.objectives) > 1 else "  best"
     running = course.running if course.state == "running" else ()
-    table = [[word, f"trial {one.number}", scores_text(one), "", hp_text(one.hp)] for one in good[:rows]]
-    table += [_running_row(one) for one in running[:rows]]
-    lost = [one for one in course.trials if one.state in (TrialState.PRUNED, TrialState.FAILED)]
-    table += [
-        [f"  {one.state}", f"trial {one.number}", "", one.message, hp_text(one.hp)] for one in lost[-LOST:]
+    lost = [one for one in course.trials if one.state in (TrialState.PRUNED, TrialState.FAILED)][-LOST:]
+    scores, hp = _digits(course.trials)
+    table = [
+        [word, f"trial {one.number}", scores_text(one, scores), "", hp_text(one.hp, hp)]
+        for one in good[:rows]
     ]
+    table += [_running_row(one, scores, hp) for one in running[:rows]]
+    table += [[f"  {one.state}", f"trial {one.number}", "", one.message, hp_text(one.hp, hp)] for one in lost]
     if not any(row[3] for row in table):
         table = [[*row[:3], row[4]] for row in table]
     yield from columns(table, right=(2,))
@@ -106,9 +112,15 @@ def _trials(course: CourseStatus, rows: int) -> Iterator[str]:
         yield f"  … {len(running) - rows:,} more running"
 
 
-def _running_row(one: Running) -> list[str]:
+def _digits(trials: Sequence[Trial]) -> tuple[int, int]:
+    """Return how many digits tell apart the scores of trials (reported ones too), and hyperparameters."""
+    scores = (value for one in trials for value in (*one.values, *one.reported.values()))
+    return digits_apart(scores, LEAST), digits_apart((v for one in trials for v in one.hp.values()), LEAST)
+
+
+def _running_row(one: Running, scores: int, hp: int) -> list[str]:
     step = "" if one.step is None else f" at {one.step:,}"
-    reported = "" if one.reported is None else f"{short(one.reported)}{step}"
+    reported = "" if one.reported is None else f"{short(one.reported, scores)}{step}"
     whole = one.done + one.running + one.waiting
     took = f"{format_duration(one.seconds)}{f', {one.done}/{whole} tasks' if whole > 1 else ''}"
     return [
@@ -116,7 +128,7 @@ def _running_row(one: Running) -> list[str]:
         f"trial {one.trial.number}",
         reported,
         took,
-        hp_text(one.trial.hp),
+        hp_text(one.trial.hp, hp),
     ]
 
 
@@ -124,7 +136,8 @@ def _values(course: CourseStatus) -> Iterator[str]:
     """A line for each value that `until` reads: its course over the rounds, and the last numbers."""
     for name in dict.fromkeys(name for one in course.rounds for name in one.values):
         found = [one.values[name] for one in course.rounds if name in one.values]
-        last = " → ".join(short(value) for value in found[-LAST:])
+        digits = digits_apart(found[-SPARK:], LEAST)
+        last = " → ".join(short(value, digits) for value in found[-LAST:])
         more = "… → " if len(found) > LAST else ""
         drawn = sparkline(found[-SPARK:])
         yield f"  {name}  {drawn + '  ' if drawn else ''}{more}{last}"
@@ -160,7 +173,7 @@ def objectives_text(axis: AxisStatus) -> str:
 
 def at_text(course: CourseStatus) -> str:
     """What a course runs for: `material Si, round 3`."""
-    return ", ".join(f"{name} {short(value)}" for name, value in course.at.items())
+    return ", ".join(f"{name} {value_text(value, LONG)}" for name, value in course.at.items())
 
 
 def standing_text(course: CourseStatus) -> str:
@@ -204,25 +217,26 @@ def end_text(axis: AxisStatus, course: CourseStatus) -> str:
     line = f"{axis.label}{f' at {at}' if at else ''}: {standing_text(course)}"
     best = course.best
     if best is not None:
-        return f"{line}; best trial {best.number}: {scores_text(best)}, {hp_text(best.hp)}"
+        scores, hp = _digits(course.trials)
+        return f"{line}; best trial {best.number}: {scores_text(best, scores)}, {hp_text(best.hp, hp)}"
     several = len(course.facts.objectives) > 1
     return f"{line}; a Pareto front of {counted(len(course.front), 'trial')}" if several else line
 
 
-def scores_text(trial: Trial) -> str:
+def scores_text(trial: Trial, digits: int = MOST) -> str:
     """The values of a trial, one for each objective."""
-    return ", ".join(short(value) for value in trial.values)
+    return ", ".join(short(value, digits) for value in trial.values)
 
 
-def hp_text(values: Mapping[str, Any]) -> str:
+def hp_text(values: Mapping[str, Any], digits: int = MOST) -> str:
     """`hidden=32, learning_rate=0.01`."""
-    return ", ".join(f"{name}={short(value)}" for name, value in values.items())
+    return ", ".join(f"{name}={short(value, digits)}" for name, value in values.items())
 
 
-def short(value: object) -> str:
-    """A value as people read it in a row: five digits of a float."""
+def short(value: object, digits: int = MOST) -> str:
+    """A value as people read it in a row: so many digits of a float."""
     if isinstance(value, float):
-        return f"{value:.5g}"
+        return number_text(value, digits)
     text = str(value)
     return text if len(text) <= LONG else f"{text[: LONG - 1]}…"
 
@@ -260,7 +274,7 @@ def _chapter(axis: AxisStatus) -> Iterator[str]:
 
 
 def _trials_table(course: CourseStatus) -> Iterator[str]:
-    from diel.table import shown  # tables of results, which `status` does not need
+    from diel.table import texts  # tables of results, which `status` does not need
 
     good = course.good
     if not good:
@@ -268,26 +282,24 @@ def _trials_table(course: CourseStatus) -> Iterator[str]:
     yield "Pareto front:" if len(course.facts.objectives) > 1 else "Best trial:"
     yield ""
     names = list(dict.fromkeys(name for trial in good for name in trial.hp))
-    rows = [
-        [str(one.number), *map(shown, one.values), *(shown(one.hp.get(name)) for name in names)]
-        for one in good[:MAX_ROWS]
-    ]
+    least = max(LEAST + 1, *_digits(course.trials))
+    rows = texts([[one.number, *one.values, *map(one.hp.get, names)] for one in good[:MAX_ROWS]], least=least)
     yield from markdown_table(["trial", *(value for value, _ in course.facts.objectives), *names], rows)
     yield from rest(len(good), "trials of the front")
 
 
 def _rounds_table(course: CourseStatus) -> Iterator[str]:
-    from diel.table import shown  # as above
+    from diel.table import texts  # as above
 
     if not course.rounds:
         return
     names = list(dict.fromkeys(name for one in course.rounds for name in one.values))
     rows = [
-        [str(one.number), *(shown(one.values.get(name)) for name in names), "yes" if one.holds else "no"]
+        [one.number, *map(one.values.get, names), "yes" if one.holds else "no"]
         for one in course.rounds[-MAX_ROWS:]
     ]
     hidden = len(course.rounds) - MAX_ROWS
     if hidden > 0:
         yield f"The last {MAX_ROWS} rounds; {hidden:,} before them are left out:"
         yield ""
-    yield from markdown_table(["round", *names, "holds"], rows)
+    yield from markdown_table(["round", *names, "holds"], texts(rows))

@@ -6,6 +6,7 @@ import math
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from diel.digits import texts_apart
 from diel.errors import counted
 from diel.journal.history import History
 from diel.journal.stage_history import StageHistory, ranges
@@ -13,6 +14,8 @@ from diel.journal.surrogate import CONFIDENCE, Bound, SurrogateHistory, bound_of
 from diel.states import TaskState
 from diel.status.columns import LINE, markdown_table, paint, plain, printable, shorten
 from diel.status.tasks import tasks_text
+
+_FAR = "more than a number can say"
 
 
 class Audit(NamedTuple):
@@ -36,7 +39,7 @@ class Audit(NamedTuple):
             "mean_error": _finite(self.mean),
             "largest_error": _finite(self.largest),
             "bound": _finite(self.bound.error),
-            "share": _rounded(self.bound.share),
+            "share": self.bound.share,
             "confidence": CONFIDENCE,
             "off": self.is_off,
             "suspect": self.suspect,
@@ -93,12 +96,12 @@ class SurrogateStatus(NamedTuple):
     def document(self) -> dict[str, Any]:
         return {
             "service": self.service,
-            "speedup": _rounded(self.speedup),
+            "speedup": self.speedup,
             "n_lookup": self.answered,
             "n_train": self.trained,
-            "t_sim_s": _rounded(self.simulation_seconds),
-            "t_lookup_s": _rounded(self.answer_seconds),
-            "t_learn_s": _rounded(self.training_seconds),
+            "t_sim_s": self.simulation_seconds,
+            "t_lookup_s": self.answer_seconds,
+            "t_learn_s": self.training_seconds,
             "simulated": self.simulated,
             "training": list(self.training),
             "simulations": list(self.simulations),
@@ -154,11 +157,7 @@ def _seconds(stage: StageHistory) -> float:
 
 
 def _finite(value: float) -> float | None:
-    return _rounded(value) if math.isfinite(value) else None
-
-
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else float(f"{value:.9g}")
+    return value if math.isfinite(value) else None
 
 
 # --- in words -------------------------------------------------------------------------------------
@@ -209,15 +208,15 @@ def audit_texts(surrogate: SurrogateStatus) -> list[str]:
         return []
     if not audit.audited:
         return ["no answer was audited yet: nothing is known of their error"]
+    sizes = texts_apart([audit.mean, audit.largest, audit.bound.error, audit.tolerance], 3)
+    mean, largest, bound, tolerance = (_FAR if size == "inf" else size for size in sizes)
     of = f"{audit.audited:,} of {surrogate.answered + audit.audited:,} answers"
-    said = [f"audited {of}: off by {_error(audit.mean)} in the mean, by {_error(audit.largest)} at most"]
+    said = [f"audited {of}: off by {mean} in the mean, by {largest} at most"]
     if surrogate.answered:
         share = f"at least {math.floor(1000 * audit.bound.share) / 10:g} % of all answers"
-        said.append(
-            f"with {CONFIDENCE:.0%} confidence, {share} are off by at most {_error(audit.bound.error)}"
-        )
+        said.append(f"with {CONFIDENCE:.0%} confidence, {share} are off by at most {bound}")
     if audit.is_off:
-        off = f"that is above the tolerance {audit.tolerance:.3g}: it is asked no more"
+        off = f"that is above the tolerance {tolerance}: it is asked no more"
         are = "answer is" if audit.suspect == 1 else "answers are"
         what = f", and {audit.suspect:,} {are} suspect: `diel resume --recompute suspect` simulates them"
         said.append(f"{off}{what}" if audit.suspect else off)
@@ -249,10 +248,6 @@ def audit_document(history: History, stage: str) -> dict[str, Any] | None:
     known = history.stage(stage).surrogate
     audit = None if known is None else surrogate_of(history, known).audit
     return None if audit is None else audit.document()
-
-
-def _error(value: float) -> str:
-    return f"{value:.3g}" if math.isfinite(value) else "more than a number can say"
 
 
 def trouble(surrogate: SurrogateStatus) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from diel.controller.controller import Controller
+from diel.digits import MOST, column_digits, number_text
 from diel.errors import counted
 from diel.journal.history import History
 from diel.journal.stage_history import StageHistory
@@ -320,15 +321,22 @@ def _outputs(controller: Controller, record: Made) -> dict[str, object]:
 
 def _value_lines(rows: list[dict[str, object]]) -> list[str]:
     if len(rows) == 1:
-        return columns([[f"  {label}", printable(_short(value))] for label, value in rows[0].items()])
+        return columns([[f"  {label}", printable(_short(value, MOST))] for label, value in rows[0].items()])
     labels = list(dict.fromkeys(label for row in rows for label in row))
+    digits = column_digits([[row.get(label) for row in rows] for label in labels])
     table = [[paint(label, dim=True) for label in labels]]
-    table += [[shorten(printable(_short(row.get(label, ""))), MAX_WIDTH) for label in labels] for row in rows]
+    table += [
+        [
+            shorten(printable(_short(row.get(n, ""), d)), MAX_WIDTH)
+            for n, d in zip(labels, digits, strict=True)
+        ]
+        for row in rows
+    ]
     return [f"  {line}" for line in columns(table)]
 
 
-def _short(value: object) -> str:
-    """A value for people: six digits of a float, the beginning of something long."""
+def _short(value: object, digits: int) -> str:
+    """A value for people: so many digits of a float, the beginning of something long."""
     if isinstance(value, float):
-        return f"{value:.6g}"
+        return number_text(value, digits)
     return value if isinstance(value, str) else shorten(repr(value), MAX_WIDTH)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from textwrap import fill
 
-from diel.page.html import number_text
+from diel.digits import column_digits, grouped_text
+from diel.page.html import FEWEST
 from diel.page.panel import (
     Alternatives,
     Bar,
@@ -52,7 +53,8 @@ def _part_text(part: Part, width: int) -> str:
 
 def _table(grid: Grid, caption: str, width: int) -> str:
     """Rows of cells; where they are wider than the screen each row is a paragraph that names its cells."""
-    rows = [[_cell(cell) for cell in row] for row in grid.rows[:MOST_ROWS]]
+    digits = column_digits([*zip(*grid.rows[:MOST_ROWS], strict=True)], FEWEST)
+    rows = [[*map(_cell, row, digits)] for row in grid.rows[:MOST_ROWS]]
     numbers = [
         place for place, cell in enumerate(grid.rows[0] if rows else ()) if isinstance(cell, int | float)
     ]
@@ -69,7 +71,7 @@ def _sentence(names: Sequence[str], row: Sequence[str]) -> str:
     return f"{row[0]}: {' · '.join(told)}"
 
 
-def _cell(cell: Cell) -> str:
+def _cell(cell: Cell, digits: int) -> str:
     match cell:
         case None:
             return ""
@@ -80,6 +82,6 @@ def _cell(cell: Cell) -> str:
         case int():
             return f"{cell:,}"
         case float():
-            return number_text(cell)
+            return grouped_text(cell, digits)
         case _:
             return shorten(printable(cell), LONGEST)

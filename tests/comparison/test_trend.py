@@ -50,7 +50,7 @@ def test_the_change_is_from_the_median_that_is_shown(tmp_path: Path) -> None:
     for number, factor in enumerate((1.0, 2.0, 3.0), 1):
         sweep(tmp_path, f"w-{number}", range(1, 2), factor).end("succeeded")
     line = next(one for one in trend_lines(read_trend(tmp_path / "runs", "w")) if "sim.e" in one)
-    assert line.split()[2:5] == ["1.5", "3", "+100.0%"]
+    assert line.split()[2:5] == ["1.5", "3", "+100.00%"]
 
 
 def test_what_the_cache_gave_counts_where_it_was_computed(tmp_path: Path) -> None:

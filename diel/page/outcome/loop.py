@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from diel.page.colours import SERIES
-from diel.page.outcome.plot import Column, Row, chart, kind_of, rounded, table_of, thinned, tips
+from diel.page.outcome.plot import Column, Row, chart, kind_of, table_of, thinned, tips
 from diel.page.panel import Alternatives, Entry, Part, Plot, Text
 from diel.page.seen import Seen
 from diel.status import AxisStatus, CourseStatus
@@ -57,8 +57,7 @@ def _charts(axis: AxisStatus, hp: Mapping[str, Any]) -> Iterator[Part]:
 
 def _row(course: CourseStatus, number: int, values: Mapping[str, Any], holds: bool) -> dict[str, Any]:
     at = ", ".join(f"{name}={value}" for name, value in course.at.items())
-    read = {name: rounded(value) for name, value in values.items()}
-    return {**read, "round": number, "holds": "yes" if holds else "no", "at": at}
+    return {**values, "round": number, "holds": "yes" if holds else "no", "at": at}
 
 
 def _chart(axis: AxisStatus, name: str, bound: float | None, rows: list[dict[str, Any]]) -> Plot:

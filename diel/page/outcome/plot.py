@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
+from diel.digits import MOST, digits_apart
+from diel.page.html import FEWEST
 from diel.page.panel import Cell, Grid
 from diel.table import shown
 from diel.values import is_finite
@@ -47,7 +49,7 @@ class Column(NamedTuple):
             "type": "quantitative",
             "title": self.name,
             "scale": scale,
-            "axis": whole if self.counts else {"format": ".5~g"},
+            **({"axis": whole} if self.counts else {}),
             **more,
         }
 
@@ -67,25 +69,51 @@ class Column(NamedTuple):
 def tips(columns: Iterable[Column]) -> list[dict[str, Any]]:
     """What a pointer shows."""
     kinds = {"name": "nominal", "number": "quantitative", "log": "quantitative"}
-    return [
-        {
-            "field": one.key,
-            "type": kinds[one.kind],
-            "title": one.name,
-            **({} if one.kind == "name" else {"format": ".5~g"}),
-        }
-        for one in columns
-    ]
+    return [{"field": one.key, "type": kinds[one.kind], "title": one.name} for one in columns]
 
 
 def chart(
     columns: Sequence[Column], rows: Sequence[Row], *layers: Mapping[str, Any], height: int = HEIGHT
 ) -> dict[str, Any]:
-    """A specification of layers over these columns of the same rows."""
+    """A specification of layers over these columns of the same rows, with digits that tell values apart."""
     keys = [one.key for one in columns]
     values = [{key: row[key] for key in keys if row.get(key) is not None} for row in rows]
+    formats = {one.key: _formats(row.get(one.key) for row in rows) for one in columns if one.kind != "name"}
+    drawn = [{**layer, "encoding": _formatted(layer["encoding"], formats)} for layer in layers]
     one = {"data": {"values": values}, "height": height}
-    return {**one, **layers[0]} if len(layers) == 1 else {**one, "layer": list(layers)}
+    return {**one, **drawn[0]} if len(drawn) == 1 else {**one, "layer": drawn}
+
+
+def _formats(values: Iterable[Any]) -> tuple[str, str]:
+    """The formats of numbers: of the values themselves, and of ticks between them."""
+    numbers = [value for value in values if is_finite(value)]
+    low, high = min(numbers, default=0.0), max(numbers, default=0.0)
+    most = max(abs(low), abs(high))
+    whole = all(isinstance(number, int) for number in numbers)
+    least = max(FEWEST, min(len(f"{most}"), MOST)) if whole else FEWEST
+    finest = 3 + math.ceil(math.log10(most / (high - low))) if high > low else 0
+    return f".{digits_apart(numbers, least)}~g", f".{min(max(finest, least), MOST)}~g"
+
+
+def _formatted(encoding: Mapping[str, Any], formats: Mapping[str, tuple[str, str]]) -> dict[str, Any]:
+    """An encoding whose numbers are shown in these formats, by the key of their column."""
+    made = {**encoding}
+    for channel, one in encoding.items():
+        if channel == "tooltip":
+            made[channel] = [
+                {**tip, "format": formats[tip["field"]][0]} if tip.get("field") in formats else tip
+                for tip in one
+            ]
+        elif (
+            one.get("field") in formats
+            and channel in ("x", "y")
+            and "labelExpr" not in (one.get("axis") or {})
+        ):
+            form = formats[one["field"]][one["type"] == "quantitative"]
+            made[channel] = {**one, "axis": {**(one.get("axis") or {}), "format": form}}
+        elif one.get("field") in formats and channel == "color" and one["type"] == "nominal":
+            made[channel] = {**one, "legend": {"format": formats[one["field"]][0]}}
+    return made
 
 
 def table_of(caption: str, columns: Sequence[Column], rows: Sequence[Row], most: int = ROWS) -> Grid:
@@ -97,11 +125,6 @@ def table_of(caption: str, columns: Sequence[Column], rows: Sequence[Row], most:
 def cell(value: Any) -> Cell:
     """A value in a table: lists and mappings as a short text."""
     return value if value is None or isinstance(value, str | int | float | bool) else shown(value)
-
-
-def rounded(value: Any) -> Any:
-    """A float with six digits: more cannot be seen, and cost bytes."""
-    return float(f"{value:.6g}") if isinstance(value, float) and math.isfinite(value) else value
 
 
 def kind_of(values: Iterable[Any], *, spaced: bool = True) -> Kind:

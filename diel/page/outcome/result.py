@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from diel.errors import counted
 from diel.page.chosen import good_of
-from diel.page.outcome.plot import FEW, HEIGHT, Column, Row, chart, rounded, table_of, tips
+from diel.page.outcome.plot import FEW, HEIGHT, Column, Row, chart, table_of, tips
 from diel.page.outcome.sample import DrawnStage, sample_of
 from diel.page.panel import Alternatives, Cell, Entry, Grid, Part, Plot, Text
 from diel.page.seen import Seen
@@ -258,7 +258,7 @@ def means(rows: Sequence[Row], x: Column, colour: Column | None, y: Column) -> l
         {
             x.key: at,
             **({} if colour is None else {colour.key: name}),
-            y.key: rounded(sum(values) / len(values)),
+            y.key: sum(values) / len(values),
             "low": min(values),
             "high": max(values),
             "n": len(values),

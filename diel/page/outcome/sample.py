@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from diel.page.outcome.plot import Column, Row, kind_of, rounded
+from diel.page.outcome.plot import Column, Row, kind_of
 from diel.results import Recorded
 from diel.tasks.results import outputs_of
 from diel.values import is_finite
@@ -45,11 +45,10 @@ def sample_of(run: Recorded, stage: str, records: Mapping[int, Made], rule: str 
     rows: list[dict[str, Any]] = []
     for index, point in zip(sorted(records), points, strict=True):
         values = records[index].get("values", {})
-        made = {f"y{place}": rounded(values.get(name)) for place, name in enumerate(outputs)}
-        given = {f"x{place}": rounded(point.get(name)) for place, name in enumerate(names)}
-        rows.append(
-            {"task": f"{stage}/{index}", **given, **{key: y for key, y in made.items() if is_drawable(y)}}
-        )
+        made = {f"y{place}": values.get(name) for place, name in enumerate(outputs)}
+        at = {f"x{place}": point.get(name) for place, name in enumerate(names)}
+        drawn = {key: value for key, value in made.items() if is_drawable(value)}
+        rows.append({"task": f"{stage}/{index}", **at, **drawn})
     numbers = [
         Column(key, named_output(run, stage, name), kind_of((row.get(key) for row in rows), spaced=False))
         for place, name in enumerate(outputs)

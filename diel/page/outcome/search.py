@@ -8,11 +8,12 @@ from contextlib import suppress
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from diel.digits import texts_apart
 from diel.errors import DielError, counted
 from diel.journal.axis_history import Trial, ranked
 from diel.page.colours import SERIES
 from diel.page.outcome.curve import LINES, STEP, rows_of
-from diel.page.outcome.plot import Column, Row, cell, chart, kind_of, rounded, table_of, thinned, tips
+from diel.page.outcome.plot import Column, Row, cell, chart, kind_of, table_of, thinned, tips
 from diel.page.outcome.sample import named_output
 from diel.page.panel import Alternatives, Entry, Grid, Part, Plot, Text
 from diel.page.seen import Seen
@@ -106,10 +107,10 @@ class _Search:
         return f"{self.name}: {'; '.join([*parts, *([course.why] if course.why else [])])}."
 
     def _value(self, trial: Trial) -> dict[str, Any]:
-        return {one.column.key: rounded(v) for one, v in zip(self.objectives, trial.values, strict=False)}
+        return {one.column.key: v for one, v in zip(self.objectives, trial.values, strict=False)}
 
     def _row(self, trial: Trial) -> Row:
-        hp = {f"hp.{name}": rounded(value) for name, value in trial.hp.items()}
+        hp = {f"hp.{name}": value for name, value in trial.hp.items()}
         return {"trial": trial.number, "state": trial.state.value, **self._value(trial), **hp}
 
     # --- history ----------------------------------------------------------------------------------------
@@ -128,8 +129,8 @@ class _Search:
                 continue
             if trial.state is TrialState.COMPLETE:
                 best = min(best, value) if objective.small else max(best, value)
-            row = {"trial": trial.number, "state": trial.state.value, y.key: rounded(value)}
-            rows.append({**row, "best": rounded(best)} if math.isfinite(best) else row)
+            row = {"trial": trial.number, "state": trial.state.value, y.key: value}
+            rows.append({**row, "best": best} if math.isfinite(best) else row)
         drawn = thinned(rows, TRIALS)
         order = [TrialState.COMPLETE, TrialState.PRUNED, TrialState.RUNNING]
         states = [state.value for state in order if any(row["state"] == state.value for row in drawn)]
@@ -230,9 +231,9 @@ class _Search:
             {
                 "trial": trial.number,
                 "hp": name,
-                "at": round(scales[name].place(trial.hp[name]), 4),
-                "value": cell(rounded(trial.hp[name])),
-                y.key: rounded(trial.values[place]),
+                "at": scales[name].place(trial.hp[name]),
+                "value": cell(trial.hp[name]),
+                y.key: trial.values[place],
             }
             for trial in reversed(best)
             for name in names
@@ -400,7 +401,7 @@ class _Scale:
         if self._names:
             yield from ((self.place(name), str(name)) for name in self._names)
         else:
-            yield from ((0.0, f"{self._low:.4g}"), (1.0, f"{self._high:.4g}"))
+            yield from zip((0.0, 1.0), texts_apart([self._low, self._high], 4), strict=True)
 
 
 ENTRY = Entry("searches", "Searches", parts)

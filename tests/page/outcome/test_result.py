@@ -58,7 +58,13 @@ def test_a_plot_is_plain_data_with_units_and_a_logarithmic_axis_for_a_logspace(t
         "mark": {"type": "line", "point": True},
         "encoding": {
             "x": {**axis, "scale": {"type": "log", "nice": False, "padding": 8}},
-            "color": {"field": "x1", "type": "nominal", "title": "seed", "sort": None},
+            "color": {
+                "field": "x1",
+                "type": "nominal",
+                "title": "seed",
+                "sort": None,
+                "legend": {"format": ".5~g"},
+            },
             "y": {**axis, "field": "y0", "title": "energy (eV)", "scale": {"zero": False}},
             "tooltip": [
                 {"field": "x0", "title": "depth", **tip},
@@ -153,7 +159,7 @@ def test_of_many_seeds_the_mean_and_the_range_are_drawn(tmp_path: Path) -> None:
     first = chart.spec["data"]["values"][0]
     assert first == {
         "x0": 1.0,
-        "y0": round(sum(n * n for n in range(9)) / 9, 4),
+        "y0": sum(n * n for n in range(9)) / 9,
         "low": 0.0,
         "high": 64.0,
         "n": 9,
@@ -167,7 +173,7 @@ def test_one_point_or_no_difference_is_no_chart(tmp_path: Path, total: int, know
         run.done("sim", index, energy=7.0)
     found = list(parts(Seen(run.paths)))
     assert [type(part) for part in found] == [Grid]
-    assert found[0].rows == [["sim.energy", "x", f"{total} of {total}", "7"]]  # type: ignore[union-attr]
+    assert found[0].rows == [["sim.energy", "x", f"{total} of {total}", "7.0"]]  # type: ignore[union-attr]
 
 
 def test_many_results_are_thinned_by_a_rule_that_is_told(tmp_path: Path) -> None:
