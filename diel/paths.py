@@ -5,6 +5,7 @@ runs/<workflow>-<n>/
     workflow.yaml                 the text as it was when the run began
     site.json                     the site as it was when the run was made
     environments.json             the environments of its stages, as they were made
+    sources/                      what its modules import of a user's, as bytes; what its other files were
     submissions/0001.json         where controllers of the run were asked to live
     lease.json                    which controller drives the run; its mtime is the heartbeat
     snapshot.json                 the folded journal up to some offsets, for a fast status
@@ -70,6 +71,7 @@ class RunPaths:
     workflow = _Below("workflow.yaml")
     site = _Below("site.json")
     environments = _Below("environments.json")
+    sources = _Below("sources")
     lease = _Below("lease.json")
     submissions = _Below("submissions")
     snapshot = _Below("snapshot.json")

@@ -13,7 +13,8 @@ from diel.check.names import Names
 from diel.expressions import ExpressionError, parse_tree
 from diel.graph import Key
 from diel.graph.stream import stream_inputs
-from diel.modules.catalogue import Module, ModuleNotFound, NotInstalled, find, search_path, unread
+from diel.modules.catalogue import Module, ModuleNotFound, NotInstalled, again, find, search_path, unread
+from diel.modules.sources import Sources
 from diel.spec import Hyperparameter
 from diel.spec.model import found as shown
 
@@ -21,15 +22,18 @@ _CHOICES = 100
 """The most choices to compare with a parameter's type."""
 
 
-def find_modules(found: Check, folder: Path, cwd: Path) -> None:
-    """Finds the module of each stage; `folder` is the workflow's."""
+def find_modules(found: Check, folder: Path, cwd: Path, sources: Sources | None = None) -> None:
+    """Finds the module of each stage; `folder` is the workflow's, `sources` what a run keeps."""
     named = {name: stage.module for name, stage in found.workflow.stages.items() if stage.module is not None}
     folders = search_path(folder, cwd)
     seek = cache(find)  # many stages may run one function
     for name, module in named.items():
         home, stage = found.document.home(("stages", name, "module")), found.workflow.stages[name]
         try:
-            made = seek(module, folders if home is None else (home / "modules", *folders))
+            if sources is not None and name in sources.modules:
+                made = again(sources.modules[name], sources)
+            else:
+                made = seek(module, folders if home is None else (home / "modules", *folders))
             if made.packaged and brings_packages(found.workflow, stage):
                 made = unread(module)
         except ModuleNotFound as error:

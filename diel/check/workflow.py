@@ -26,6 +26,7 @@ from diel.graph import StageGraph, build
 from diel.load import Document, examine, read_text
 from diel.load.rendering import fill_templates, read_templates
 from diel.modules.catalogue import Module
+from diel.modules.sources import Sources
 from diel.paths import registry_dir, runs_dir
 from diel.registry import Hyperparameters, read_current, resolve
 from diel.spec import Workflow
@@ -72,14 +73,15 @@ def check(
     runs: Path | None = None,
     kept: Hyperparameters | None = None,
     templates: Mapping[str, Filling] = NO_TEMPLATES,
+    sources: Sources | None = None,
 ) -> Checked:
     """Reads a workflow file and checks all of it.
 
     `folder` is where its files and modules are looked for (the file's own directory), `text` stands in for
     the file's content, `included` for those of workflows that it includes. `runs` is the directory of the
-    runs, whose project has values of hyperparameters; `kept` stands in for all values, and `templates` for
-    such files, where a run has its own already. Raises SpecError with every problem found, UsageError for
-    settings that do not fit.
+    runs, whose project has values of hyperparameters; `kept` stands in for all values, `templates` for
+    such files, and `sources` for modules, where a run has its own already. Raises SpecError with all problems
+    found, UsageError for settings that do not fit.
     """
 
     def settle(head: Document) -> Mapping[str, Any]:
@@ -104,7 +106,7 @@ def check(
     found.stop_at(MAX_PROBLEMS)
     counts = check_axes(found)
     if document.spec.any_stage(lambda stage: stage.module):
-        find_modules(found, folder, cwd or Path.cwd())
+        find_modules(found, folder, cwd or Path.cwd(), sources)
     values = hyperparameters.plain()
     for name in document.spec.stages:
         _check_stage(found, name, values, anew=kept is None)

@@ -25,6 +25,7 @@ from diel.errors import DielError, UsageError
 from diel.files import put
 from diel.journal.snapshot import read_run
 from diel.load.rendering import kept_templates
+from diel.modules.sources import keep, newest
 from diel.paths import RunPaths, user_file
 from diel.plan import Plan, make_plan
 from diel.project.lease import take
@@ -53,7 +54,17 @@ def start(plan: Plan, runs: Path, **manner: Unpack[Manner]) -> Controller:
     except OSError as error:
         discard(paths, fresh=False)
         raise UsageError(f"cannot make a run in {runs}: {error.strerror}") from error
-    return Controller(plan, read_run_file(paths), paths, lease, segment)
+    return Controller(with_sources(plan, paths), read_run_file(paths), paths, lease, segment)
+
+
+def with_sources(plan: Plan, paths: RunPaths) -> Plan:
+    """A plan whose modules are executed from what its run keeps of them; kept now if it is not yet."""
+    sources = newest(paths.sources)
+    if sources is None:
+        facts = {name: module.facts() for name, module in plan.modules.items()}
+        sources = keep(paths.sources, facts, 1)
+    modules = {name: module._replace(kept=sources.place) for name, module in plan.modules.items()}
+    return plan._replace(checked=plan.checked._replace(modules=modules))
 
 
 def discard(paths: RunPaths, *, fresh: bool) -> None:
@@ -109,6 +120,7 @@ def create(
             begins.keep(paths)
         put(paths.workflow, document.text)
         put(paths.site, plan.site.model_dump_json(indent=1))
+        with_sources(plan, paths)
         run_file = RunFile(
             run=paths.run_id,
             workflow=plan.workflow.name,
@@ -139,6 +151,9 @@ def create(
     except OSError as error:
         discard(paths, fresh=False)
         raise UsageError(f"cannot make a run in {runs}: {error.strerror}") from error
+    except UsageError:
+        discard(paths, fresh=False)
+        raise
     return paths
 
 
@@ -159,7 +174,7 @@ def take_over(paths: RunPaths) -> Controller:
     if lease.epoch > 1:
         set_aside(paths)
     kill_marked("DIEL_RUN_DIR", str(paths.root), without="DIEL_BLOCK")
-    return Controller(plan, read_run_file(paths), paths, lease, segment)
+    return Controller(with_sources(plan, paths), read_run_file(paths), paths, lease, segment)
 
 
 def drive_on(controller: Controller, drive: Callable[[Controller], Outcome]) -> Outcome:
@@ -179,10 +194,11 @@ def drive_on(controller: Controller, drive: Callable[[Controller], Outcome]) -> 
         raise DielError(f"{error}, `diel resume {controller.paths.run_id}` takes them over") from error
 
 
-def plan_again(paths: RunPaths, site: Site | None = None) -> Plan:
-    """The plan of an earlier run, from its stored workflow, values and site.
+def plan_again(paths: RunPaths, site: Site | None = None, *, anew: bool = False) -> Plan:
+    """The plan of an earlier run, from its stored workflow, values, sources and site.
 
-    Another site may be given. Raises SpecError where a stage fits none of its pools.
+    Another site may be given; with `anew` sources are read where they lie. Raises SpecError where a stage
+    fits none of its pools.
     """
     run_file = read_run_file(paths)
     checked = check(
@@ -193,9 +209,20 @@ def plan_again(paths: RunPaths, site: Site | None = None) -> Plan:
         included=run_file.included,
         kept=kept_values(run_file),
         templates={name: Filling(*kept) for name, kept in run_file.templates.items()},
+        sources=None if anew else newest(paths.sources),
     )
     run_file.apply(checked.workflow)
     return make_plan(checked, site or read_kept_site(paths))
+
+
+def update_sources(paths: RunPaths) -> None:
+    """Keeps the sources of a run as they are now as its next version. Raises UsageError."""
+    plan, kept = plan_again(paths, anew=True), newest(paths.sources)
+    facts = {name: module.facts() for name, module in plan.modules.items()}
+    try:
+        keep(paths.sources, facts, 1 if kept is None else kept.version + 1)
+    except OSError as error:
+        raise UsageError(f"{paths.run_id}: cannot write there: {error.strerror}") from error
 
 
 def find_site_again(paths: RunPaths, name: str) -> Site:

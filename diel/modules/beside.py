@@ -1,57 +1,154 @@
 """The folders from which a user's files import each other: in a worker, those of one module at a time.
 
-Two folders may each have a `helper.py`.
+Two folders may each have a `helper.py`. Files are found by name through a finder, and executed from the bytes
+that the run keeps, with their own path as `__file__`.
 """
 
 from __future__ import annotations
 
 import ast
+import linecache
+import os
+import re
 import sys
 from collections.abc import Iterator, Sequence
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from importlib.util import spec_from_file_location
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 
 from diel.modules.signature import SignatureError, read_source
+from diel.modules.sources import Sources, read_sources
 
-_entered: list[str] = []
-_left: dict[tuple[str, ...], dict[str, ModuleType]] = {}
-"""What was imported from folders that were left, by these."""
+_PACKAGES = re.compile(r"/(site|dist)-packages/")
+_HIDDEN = ("__pycache__", "node_modules", "runs")
+"""Folders in which nothing is a source of a module, besides those that begin with a dot."""
+MOST = 2000
+"""The most files to keep for a module that imports by a computed name."""
 
 
-def enter(folders: Sequence[Path], *, first: bool) -> None:
-    """Makes Python find the files in some folders, and no longer those in the folders before.
+class Loader(SourceFileLoader):
+    """Executes the bytes that it is given, and no compiled file: that can be of other ones."""
+
+    def __init__(self, name: str, path: str, data: bytes) -> None:
+        super().__init__(name, path)
+        self._data = data
+
+    def get_data(self, path: str) -> bytes:
+        return self._data if path == self.path else super().get_data(path)
+
+    def get_code(self, fullname: str) -> CodeType:
+        return self.source_to_code(self._data, self.path)
+
+    def exec_module(self, module: ModuleType) -> None:
+        lines = self._data.decode("utf-8", "replace").splitlines(keepends=True)
+        linecache.cache[self.path] = len(self._data), None, lines, self.path  # for tracebacks
+        super().exec_module(module)
+
+
+class _Finder:
+    """Finds what lies in the folders of one module."""
+
+    def __init__(self) -> None:
+        self.folders: tuple[str, ...] = ()
+        self.first = False
+        self.sources = Sources()
+        self.left: dict[tuple[object, ...], dict[str, ModuleType]] = {}
+        """What was imported by what is left, by its folders and version."""
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        return self.folders, self.first, self.sources.place
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        top, _, tail = name.partition(".")[0], *name.rpartition(".")[1:]
+        if top in sys.stdlib_module_names or top == "diel":
+            return None
+        places = [place for place in (sys.path if path is None else path) if self.covers(place)]
+        own = self._of_run(name, tail, places)
+        if own is not None and (self.first or path is not None):
+            return own
+        spec = PathFinder.find_spec(name, path)
+        if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
+            return spec or own
+        return self._spec(name, spec.origin) if self.covers(spec.origin) else spec
+
+    def covers(self, path: str) -> bool:
+        """Whether a file or folder is a user's own, and no installed package in one of his folders."""
+        whole = f"{path}/"
+        return any(whole.startswith(f"{one}/") for one in self.folders) and not _PACKAGES.search(whole)
+
+    def _of_run(self, name: str, tail: str, places: Sequence[str]) -> ModuleSpec | None:
+        """What the run keeps, even where it is deleted or something else came there."""
+        files = self.sources.files
+        for place in places:
+            for path in (f"{place}/{tail}/__init__.py", f"{place}/{tail}.py"):
+                if path in files:
+                    return self._spec(name, path)
+        return None
+
+    def _spec(self, name: str, path: str) -> ModuleSpec | None:
+        loader = Loader(name, path, self.sources.read(path))
+        return spec_from_file_location(name, path, loader=loader)
+
+    def enter(self) -> None:
+        """Makes Python ask it, before it looks at the installed packages."""
+        if self not in sys.meta_path:
+            place = next((n for n, one in enumerate(sys.meta_path) if one is PathFinder), len(sys.meta_path))
+            sys.meta_path.insert(place, self)
+
+
+_finder = _Finder()
+
+
+def enter(folders: Sequence[Path], kept: str, *, first: bool) -> None:
+    """Make Python find the files in some folders, and no longer those in the folders before.
 
     They come after all else; or `first`, before installed packages, as for a script, but after Python's own,
-    which a `random.py` must not replace.
+    which a `random.py` must not replace. They are on `sys.path` too, for processes that a task starts. `kept`
+    is the file that describes what the run keeps of them, if it does. Raises OSError.
     """
-    names = [str(folder) for folder in folders]
-    if not names or names == _entered:
+    finder, names = _finder, tuple(map(str, folders))
+    if not names or (names, first, kept) == finder.key:
         return
-    left = {name: module for name, module in sys.modules.items() if _is_within(module, _entered)}
-    _left[tuple(_entered)] = left
+    sources = read_sources(kept)
+    left = {name: module for name, module in sys.modules.items() if _is_within(module)}
+    finder.left[finder.key] = left
     for name in left:
         del sys.modules[name]
-    sys.path[:] = [entry for entry in sys.path if entry not in _entered]
+    sys.path[:] = [entry for entry in sys.path if entry not in finder.folders]
     packages = (place for place, entry in enumerate(sys.path) if entry.endswith("-packages"))
     place = next(packages, len(sys.path)) if first else len(sys.path)
     sys.path[place:place] = names
-    sys.modules.update(_left.pop(tuple(names), {}))
-    _entered[:] = names
+    finder.folders, finder.first, finder.sources = names, first, sources
+    sys.modules.update(finder.left.pop(finder.key, {}))
+    finder.enter()
 
 
-def _is_within(module: ModuleType | None, folders: Sequence[str]) -> bool:
-    path = getattr(module, "__file__", None)
-    if module is None or not path:
+def _is_within(module: ModuleType | None) -> bool:
+    if module is None or module.__name__.startswith("diel_modules_"):  # these have names of their own
         return False
-    if module.__name__.startswith("diel_modules_"):  # these have names of their own
+    if module.__name__.partition(".")[0] in ("diel", "__main__"):
         return False
-    return any(str(path).startswith(f"{folder}/") for folder in folders)
+    places = [getattr(module, "__file__", None) or "", *map(str, getattr(module, "__path__", ()))]
+    return any(map(_finder.covers, filter(None, places)))
 
 
-def files_of(path: Path, folders: Sequence[Path]) -> tuple[Path, ...]:
-    """The other files of these folders that a file imports, and these in their turn, in one order."""
+# --- what a file imports ----------------------------------------------------------------------------
+
+
+def files_of(path: Path, folders: Sequence[Path], name: str | None = None) -> tuple[Path, ...]:
+    """The other files of these folders that a file imports, and these in their turn, in one order.
+
+    `name` is its import name, if it has one: the packages above it are imported too. Of a file that changes
+    where Python looks, any file below the folders that has an imported name; of one that computes names, all
+    that can be meant.
+    """
     found = {path: None}
-    for file in (todo := [path]):
+    found.update(dict.fromkeys(_placed(name or "", folders)))
+    for file in (todo := list(found)):
         new = [one for one in _imported(file, folders) if one not in found]
         found.update(dict.fromkeys(new))
         todo += new
@@ -61,20 +158,58 @@ def files_of(path: Path, folders: Sequence[Path]) -> tuple[Path, ...]:
 
 def _imported(path: Path, folders: Sequence[Path]) -> Iterator[Path]:
     try:
-        tree = read_source(path).tree
+        source = read_source(path)
     except SignatureError:
         return  # which is told where it is imported
-    for node in ast.walk(tree):
-        names, roots = [], tuple(folders)
+    roots = tuple(folders)
+    if b"sys.path" in source.data:
+        roots += tuple({file.parent: None for file in _below(folders)})
+    for node in ast.walk(source.tree):
         if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
+            for alias in node.names:
+                yield from _placed(alias.name, roots)
         elif isinstance(node, ast.ImportFrom):
             base = [node.module] if node.module else []
-            names = [".".join([*base, *more]) for more in ([], *([alias.name] for alias in node.names))]
-            roots = tuple(path.parents)[node.level - 1 : node.level] if node.level else roots
-        for name in filter(None, names):
-            parts = name.split(".")
-            for end in range(1, len(parts) + 1):
-                at = Path(*parts[:end])
-                files = (root / one for root in roots for one in (at.with_suffix(".py"), at / "__init__.py"))
-                yield from (file for file in files if file.is_file())
+            at = tuple(path.parents)[node.level - 1 : node.level] if node.level else roots
+            yield from (file for one in at if node.level and (file := one / "__init__.py").is_file())
+            for more in ([], *([alias.name] for alias in node.names)):
+                yield from _placed(".".join([*base, *more]), at)
+        elif isinstance(node, ast.Call) and node.args and _is_import(node.func):
+            yield from _computed(node.args[0], roots)
+
+
+def _is_import(called: ast.expr) -> bool:
+    name = getattr(called, "attr", getattr(called, "id", ""))
+    return name in ("import_module", "__import__", "run_path", "run_module", "spec_from_file_location")
+
+
+def _computed(name: ast.expr, roots: Sequence[Path]) -> Iterator[Path]:
+    """The files that a call may import: of `f"models.{kind}"`, those of `models`; of a variable, all."""
+    first = name.values[0] if isinstance(name, ast.JoinedStr) and name.values else name
+    text = first.value if isinstance(first, ast.Constant) and isinstance(first.value, str) else ""
+    package = text.strip(".") if first is name else text.rpartition(".")[0]
+    yield from _placed(package, roots)
+    if first is not name or not text:
+        yield from _below([root.joinpath(*package.split(".")) for root in roots])
+
+
+def _placed(name: str, roots: Sequence[Path]) -> Iterator[Path]:
+    """The files of a dotted name, and of the packages above it."""
+    parts = name.split(".") if name else []
+    for end in range(1, len(parts) + 1):
+        at = Path(*parts[:end])
+        files = (root / one for root in roots for one in (at.with_suffix(".py"), at / "__init__.py"))
+        yield from (file for file in files if file.is_file())
+
+
+def _below(folders: Sequence[Path]) -> list[Path]:
+    """The Python files below some folders, at most some thousands."""
+    found: dict[Path, None] = {}
+    for folder in folders:
+        for parent, below, names in os.walk(folder):
+            below[:] = sorted(one for one in below if one[0] != "." and one not in _HIDDEN)
+            if "pyvenv.cfg" in names or parent.endswith("-packages") or len(found) > MOST:
+                below.clear()
+                continue
+            found.update((Path(parent, one), None) for one in sorted(names) if one.endswith(".py"))
+    return list(found)[:MOST]

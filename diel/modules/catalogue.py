@@ -12,15 +12,15 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
 
 from diel.errors import HintedError, ModuleError, Problem, UsageError, did_you_mean
 from diel.extensions import MODULES, entry_points_of
-from diel.modules.beside import enter, files_of
+from diel.modules.beside import Loader, enter, files_of
 from diel.modules.definition import Absent, find_spec, follow, method_of, read_object
 from diel.modules.signature import Signature, SignatureError, read_signature, read_source
+from diel.modules.sources import Facts, Sources, digest_of_bytes, read_sources
 from diel.paths import shipped
 from diel.terms import EXTRAS
 
@@ -49,9 +49,14 @@ class Module(NamedTuple):
     """Its import name; None for a file in a `modules/` folder."""
     origin: Origin
     digest: str
-    """BLAKE2b of the file's bytes: a cached result holds for this version only. Empty if it was not read."""
+    """BLAKE2b of its files' bytes, and of its package's version: a cached result holds for this version only.
+    Empty if it was not read."""
     folder: Path | None = None
     """The workflow's own, from which a file beside it imports others; None for all else."""
+    files: tuple[tuple[str, str], ...] = ()
+    """The paths and digests of its own file and of all that this imports of a user's; none of a package."""
+    kept: str = ""
+    """The file that describes what the run keeps of these; empty: they are read where they lie."""
 
     @property
     def folders(self) -> tuple[Path, ...]:
@@ -60,6 +65,12 @@ class Module(NamedTuple):
             return () if self.folder is None else (self.folder,)
         below = self.reference.partition(":")[0].count(".")
         return tuple(dict.fromkeys((self.path.parent, self.path.parents[below])))
+
+    def facts(self) -> dict[str, Any]:
+        """It as JSON, for a run to keep."""
+        folder = None if self.folder is None else str(self.folder)
+        own = self._replace(path=str(self.path), folder=folder)._asdict()  # type: ignore[arg-type]
+        return {name: own[name] for name in own if name not in ("signature", "kept")}
 
     @property
     def packaged(self) -> bool:
@@ -84,14 +95,14 @@ def find(reference: str, folders: Sequence[Path]) -> Module:
         if os.path.exists(path) and not os.path.isdir(path):  # reading it shows what is not an ordinary file
             _refuse_private(reference, function)
             found = _usable(reference, path, function, None, _origin(folder, folders))
-            return found if found.origin == "shipped" else _with_files(found)
+            return _with_files(found)
     if function and folders and (beside := _beside(reference, name, function, folders[0].parent)):
         return beside
     point = None if function else entry_points_of(MODULES).get(reference)
     if point is not None:
-        return _installed(reference, *_split(point.value))
+        return _packaged(reference, *_split(point.value))
     if function and find_spec(name) is not None:
-        return _installed(reference, name, function)
+        return _packaged(reference, name, function)
     raise _not_found(reference, name, function, folders)
 
 
@@ -127,9 +138,27 @@ def _beside(reference: str, name: str, function: str, folder: Path) -> Module | 
 
 def _with_files(module: Module) -> Module:
     """A module whose digest is also that of the user's files that it imports."""
-    files = files_of(module.path, module.folders)
-    digests = [module.digest, *map(digest_of, files)]
-    return module._replace(digest=blake2b("".join(digests).encode()).hexdigest()) if files else module
+    shipped_one = module.origin == "shipped"  # it imports nothing of its own folders
+    more = () if shipped_one else files_of(module.path, module.folders, module.import_name)
+    digests = {str(path): digest_of(path) for path in more}
+    files = ((str(module.path), module.digest), *digests.items())
+    both = "".join(digest for _, digest in files)
+    return module._replace(digest=digest_of_bytes(both.encode()) if more else module.digest, files=files)
+
+
+def again(facts: Facts, sources: Sources) -> Module:
+    """A module of a run, from what the run keeps of it; one of a package as it is installed now.
+
+    Raises ModuleNotFound and OSError.
+    """
+    reference, path = facts["reference"], Path(facts["path"])
+    if not facts["files"]:
+        return find(reference, ()) if facts["digest"] else unread(reference)
+    signature = read_signature(path, facts["function"], sources.read(str(path)))
+    folder = None if facts["folder"] is None else Path(facts["folder"])
+    files = tuple((name, digest) for name, digest in facts["files"])
+    own = {**facts, "path": path, "folder": folder, "files": files}
+    return Module(**own, signature=signature, kept=sources.place)
 
 
 def _refuse_private(reference: str, function: str | None) -> None:
@@ -158,14 +187,20 @@ def every(folders: Sequence[Path]) -> Iterator[Module | Problem]:
 
 
 def digest_of(path: Path) -> str:
-    """BLAKE2b of a file's bytes in hexadecimal, computed once for each version of the file."""
-    status = path.stat()
-    return _digest(path, status.st_mtime_ns, status.st_size)
+    """BLAKE2b of a file's bytes in hexadecimal. No time and no size tells that a file is as it was."""
+    return digest_of_bytes(path.read_bytes())
 
 
-@lru_cache(maxsize=1024)
-def _digest(path: Path, modified: int, size: int) -> str:
-    return blake2b(path.read_bytes(), digest_size=16).hexdigest()
+def _version_of(name: str) -> str:
+    """The version of the distribution that has a package; empty if none is known."""
+    from importlib import metadata  # here: few workflows name a package
+
+    top = name.partition(".")[0]
+    try:
+        return metadata.version(top)
+    except metadata.PackageNotFoundError:
+        owners = metadata.packages_distributions().get(top, ())
+        return " ".join(f"{owner} {metadata.version(owner)}" for owner in sorted({*owners}))
 
 
 def _split(reference: str) -> tuple[str, str | None]:
@@ -255,6 +290,13 @@ def _module(reference: str, path: Path, function: str, import_name: str | None, 
     return Module(reference, path, function, signature, import_name, origin, digest_of(path))
 
 
+def _packaged(reference: str, name: str, function: str | None) -> Module:
+    """A function of an installed package, which counts by its version too."""
+    found = _installed(reference, name, function)
+    version = "" if _is_pythons(name) else _version_of(name)
+    return found._replace(digest=digest_of_bytes(f"{found.digest} {version}".encode()))
+
+
 def _installed(reference: str, name: str, function: str | None) -> Module:
     """A function of an installed package, read where it is defined: a package may only import it."""
     if function is None:
@@ -264,7 +306,7 @@ def _installed(reference: str, name: str, function: str | None) -> Module:
         raise ModuleNotFound(f"module '{reference}': there is no '{name}'", "install the package that has it")
     origin = spec.origin or ""
     path = Path(origin if spec.has_location else sys.executable)
-    digest = digest_of(path) if spec.has_location else blake2b(sys.version.encode()).hexdigest()
+    digest = digest_of(path) if spec.has_location else digest_of_bytes(sys.version.encode())
     try:
         if origin.endswith(".py"):
             owner, dot, method = function.partition(".")
@@ -293,14 +335,17 @@ def load_function(module: Module) -> Callable[..., Any]:
 
     Raises ModuleError where the import fails or there is no such function.
     """
-    enter(module.folders, first=module.folder is not None)
-    return _load(module.path, module.function, module.import_name, module.digest)
+    try:
+        enter(module.folders, module.kept, first=module.folder is not None)
+    except OSError as error:
+        raise ModuleError(f"what the run keeps of its sources cannot be read: {error}") from error
+    return _load(module.path, module.function, module.import_name, module.digest, module.kept)
 
 
 @lru_cache(maxsize=256)
-def _load(path: Path, function: str, import_name: str | None, digest: str) -> Callable[..., Any]:
+def _load(path: Path, function: str, import_name: str | None, digest: str, kept: str) -> Callable[..., Any]:
     try:
-        found = _attribute(_loaded(path, import_name, digest), function)
+        found = _attribute(_loaded(path, import_name, digest, kept), function)
     except (Exception, SystemExit) as error:
         what = f"cannot be imported: {type(error).__name__}: {error}{_install_hint(error)}"
         raise ModuleError(f"{import_name or path} {what}") from error
@@ -316,20 +361,21 @@ def _attribute(module: Any, name: str) -> Any:
     return method_of(found, method) if dot and found is not None else found
 
 
-def _loaded(path: Path, import_name: str | None, digest: str) -> Any:
+def _loaded(path: Path, import_name: str | None, digest: str, kept: str) -> Any:
     if import_name is not None:
         return importlib.import_module(import_name)
-    version = blake2b(f"{path}\0{digest}".encode(errors="surrogateescape"), digest_size=8).hexdigest()
-    name = f"diel_modules_{path.stem}_{version}"
+    which = digest_of_bytes(f"{path}\0{digest}".encode(errors="surrogateescape"))[:16]
+    name = f"diel_modules_{path.stem}_{which}"
     if name in sys.modules:
         return sys.modules[name]
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
+    loader = Loader(name, str(path), read_sources(kept).read(str(path)))
+    spec = importlib.util.spec_from_file_location(name, path, loader=loader)
+    if spec is None:
         raise ImportError(f"{path} is not a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses look their module up while it is being made
     try:
-        spec.loader.exec_module(module)
+        loader.exec_module(module)
     except BaseException:
         del sys.modules[name]
         raise

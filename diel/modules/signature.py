@@ -96,12 +96,14 @@ class Signature(NamedTuple):
         return problems
 
 
-def read_signature(path: Path, function: str) -> Signature:
+def read_signature(path: Path, function: str, data: bytes | None = None) -> Signature:
     """The signature of a function or class in a Python file, which is not imported.
+
+    `data` are its bytes, if not those that lie there.
 
     Raises SignatureError where the file cannot be parsed or the function cannot be a module.
     """
-    source = read_source(path)
+    source = read_source(path, data)
     node, names = _callable(source, function), source.names
     mark = source.mark(node) if isinstance(node, ast.FunctionDef) else None
     marks = {names.full_name(outer_call(one)) for one in node.decorator_list}
@@ -281,6 +283,7 @@ class PythonFile:
 
     path: Path
     tree: ast.Module = field(repr=False)
+    data: bytes = field(repr=False)
 
     @cached_property
     def names(self) -> Annotations:
@@ -310,23 +313,22 @@ class PythonFile:
         return None
 
 
-def read_source(path: Path) -> PythonFile:
-    """A Python file, parsed once for each of its versions. Raises SignatureError."""
-    if flaw := flaw_of(path):
+def read_source(path: Path, data: bytes | None = None) -> PythonFile:
+    """A Python file, parsed once for each content. Raises SignatureError."""
+    if data is None and (flaw := flaw_of(path)):
         raise SignatureError(f"the file {flaw}")
     try:
-        status = path.stat()
-        return _read_source(path, status.st_mtime_ns, status.st_size)
+        return _parsed(path, path.read_bytes() if data is None else data)
     except OSError as error:
         raise SignatureError(f"{path} cannot be read: {error.strerror}") from None
 
 
 @lru_cache(maxsize=64)
-def _read_source(path: Path, modified: int, size: int) -> PythonFile:
+def _parsed(path: Path, data: bytes) -> PythonFile:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what Python thinks of the file's style is not our matter
-            return PythonFile(path, ast.parse(path.read_bytes()))
+            return PythonFile(path, ast.parse(data), data)
     except SyntaxError as error:
         raise SignatureError(f"not valid Python: {error.msg}", error.lineno or 1) from None
     except (ValueError, RecursionError, MemoryError) as error:

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 from diel.axes.domain import UNKNOWN
 from diel.errors import DielError
-from diel.modules.catalogue import Module, ModuleNotFound, find, search_path
+from diel.modules.catalogue import Module, ModuleNotFound, again, find, search_path
+from diel.modules.sources import newest
 from diel.project.runs import all_runs
 from diel.results.recorded import Recorded
 from diel.states import RunState
@@ -112,14 +113,17 @@ class RunView:
         return self._recipes[stage]
 
     def module(self, stage: str) -> Module | None:
-        """The module of a stage as it is now; None for a command, or if it is gone."""
+        """The module of a stage as the run keeps it, or as it is now; None without one, or if it is gone."""
         reference, run_file = self.run.workflow.stages[stage].module, self.run.run_file
+        sources = newest(self.run.paths.sources)
         try:
+            if sources is not None and stage in sources.modules:
+                return again(sources.modules[stage], sources)
             path = search_path(run_file.folder, Path(run_file.cwd))
             home = self.run.document.home(("stages", stage, "module"))
             path = path if home is None else (home / "modules", *path)
             return None if reference is None else find(reference, path)
-        except ModuleNotFound:
+        except (ModuleNotFound, OSError):
             return None
 
     def unknown_axes(self, stage: str) -> list[tuple[str, str]]:

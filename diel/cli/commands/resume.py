@@ -22,6 +22,7 @@ from diel.controller.start import (
     plan_again,
     refuse_unrunnable,
     take_over,
+    update_sources,
 )
 from diel.errors import DielError, UsageError, counted
 from diel.journal.snapshot import read_run
@@ -121,6 +122,7 @@ def command(
     refuse_driven(paths)
     keep_fail_fast(paths, wanted=fail_fast)
     mend_run(paths)
+    update_sources(paths)
     if foreground and site is None:
         _take_back(paths, forced=in_foreground)
         _make_again(paths, suspect=recompute is not None)

@@ -1,0 +1,127 @@
+"""One run is one version: what is edited while it goes on, and before it is resumed, mixes no results."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.throwaway import Project
+
+FLOW = """
+    axes: {n: {range: 4}}
+    stages:
+      edit: {command: 'sh $DIEL_RUN_DIR/../../edit.sh'}
+      work: {over: [n], module: MODULE, after: [edit], params: {n: "${{ n }}"}}
+      again: {over: [n], module: MODULE, after: [work], params: {n: "${{ n }}"}}
+"""
+MAIN = "import power\ndef run(n: int) -> dict:\n    return {'v': power.of(n)}\n"
+POWER = "def of(n): return n**2\n"
+
+
+def write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+
+
+LAYOUTS = {
+    "modules/lab": ("lab:run", {"modules/lab.py": MAIN, "modules/power.py": POWER}),
+    "beside": ("lab:run", {"lab.py": MAIN, "power.py": POWER}),
+    "package": (
+        "pkg.lab:run",
+        {"pkg/__init__.py": "", "pkg/lab.py": MAIN.replace("import", "from . import"), "pkg/power.py": POWER},
+    ),
+    "of a helper": (
+        "lab:run",
+        {
+            "lab.py": MAIN,
+            "power.py": "from deep.math import of\n",
+            "deep/__init__.py": "",
+            "deep/math.py": POWER,
+        },
+    ),
+    "of the package": (
+        "pkg.lab:run",
+        {
+            "pkg/lab.py": MAIN.replace("import power", "from . import of").replace("power.of", "of"),
+            "pkg/__init__.py": POWER,
+        },
+    ),
+    "no package file": (
+        "lab:run",
+        {"lab.py": MAIN.replace("import power", "import space.power as power"), "space/power.py": POWER},
+    ),
+    "by a computed name": (
+        "lab:run",
+        {
+            "modules/lab.py": "import importlib\n"
+            + MAIN.replace("import power", "").replace(
+                "power.of", "importlib.import_module('po' + 'wer').of"
+            ),
+            "modules/power.py": POWER,
+        },
+    ),
+    "on sys.path": (
+        "lab:run",
+        {
+            "lab.py": "import sys, os\nsys.path.insert(0, os.path.dirname(__file__) + '/lib')\n" + MAIN,
+            "lib/power.py": POWER,
+        },
+    ),
+    "in the function": (
+        "lab:run",
+        {
+            "modules/lab.py": "def run(n: int) -> dict:\n    import power\n    return {'v': power.of(n)}\n",
+            "modules/power.py": POWER,
+        },
+    ),
+    "a link": ("lab:run", {"lab.py": MAIN, "power.py": "-> there/power.py", "there/power.py": POWER}),
+}
+EDITS = {
+    "rewritten": "sed -i 's/[*][*]2/**3/' {path}",
+    "same times and size": "cp -p {path} /tmp/none-$$; sed 's/[*][*]2/**3/' {path} > new; touch -r {path} new; "
+    "cat new > {path}; touch -r /tmp/none-$$ {path}; rm /tmp/none-$$",
+    "deleted": "rm {path}",
+    "broken": "echo 'def of(' > {path}",
+}
+
+
+def laid_out(folder: Path, layout: str) -> tuple[Project, Path]:
+    """A project whose modules are laid out so, and the file that all of them rest on."""
+    reference, files = LAYOUTS[layout]
+    project = Project(folder).workflow(FLOW.replace("MODULE", f'"{reference}"'))
+    for name, text in files.items():
+        if text.startswith("-> "):
+            (folder / name).symlink_to(text.removeprefix("-> "))
+        else:
+            write(folder / name, text)
+    write(folder / "edit.sh", "true\n")
+    return project, folder / next(name for name, text in reversed(files.items()) if text == POWER)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("edit", ["rewritten", "deleted"])
+def test_a_source_that_is_edited_in_mid_run_changes_no_result(tmp_path: Path, layout: str, edit: str) -> None:
+    project, path = laid_out(tmp_path, layout)
+    write(tmp_path / "edit.sh", EDITS[edit].format(path=path))
+    run = project.run("--no-cache")
+    assert run.values("work", "v") == run.values("again", "v") == [0, 1, 4, 9]
+
+
+@pytest.mark.parametrize("edit", ["rewritten", "same times and size"])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_source_that_was_edited_gives_other_results(tmp_path: Path, layout: str, edit: str) -> None:
+    project, path = laid_out(tmp_path, layout)
+    assert project.run().values("work", "v") == [0, 1, 4, 9]
+    os.system(f"cd {tmp_path}; {EDITS[edit].format(path=path)}")
+    assert project.run().values("work", "v") == [0, 1, 8, 27]
+
+
+def test_tracebacks_show_the_lines_that_ran(tmp_path: Path) -> None:
+    project, path = laid_out(tmp_path, "beside")
+    write(path, "def of(n):\n    raise ValueError('that line')\n")
+    write(tmp_path / "edit.sh", f"printf '\\n\\n\\n# another line\\n' > {path}")
+    run = project.run(code=1)
+    said = (run.root / "tasks/work/0/stderr").read_text("utf-8")
+    assert f"{path}\", line 2, in of\n    raise ValueError('that line')" in said, said
