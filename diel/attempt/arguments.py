@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import pickle
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -35,7 +36,7 @@ def arguments(
 
     Raises ModuleError where an input is not what a parameter asks for.
     """
-    given = {**request.params, **request.inputs}
+    given = own({**request.params, **request.inputs})
     signature, rules = module.signature, conversions or {}
     plain = signature.kind is None
     parameters, variadic = signature.parameters, signature.variadic
@@ -68,6 +69,12 @@ def arguments(
         takes = ", ".join(one.name for one in parameters) or "nothing"
         raise ModuleError(f"'{module.reference}' has no parameter '{next(iter(given))}'; it takes: {takes}")
     return places, found
+
+
+def own(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The same values in objects of this call alone: the tasks of a bundle share what they were sent with."""
+    nested = (list, dict)
+    return {n: pickle.loads(pickle.dumps(v)) if isinstance(v, nested) else v for n, v in given.items()}
 
 
 def _unknown(name: str) -> Parameter:

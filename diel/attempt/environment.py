@@ -18,6 +18,7 @@ from typing import NamedTuple
 from diel.attempt.bundle import Failure
 from diel.attempt.command import spawn
 from diel.attempt.watchdog import RunningAttempt, Watchdog
+from diel.carried import PYTHON
 from diel.environments.prepared import Prepared
 from diel.environments.runtime import NoContainer, start_words
 from diel.states import FailureClass
@@ -187,7 +188,7 @@ def _caller(wanted: Prepared, base: Mapping[str, str], env: Mapping[str, str]) -
         return ("python3", GUEST)
     found = shutil.which("python3", path=env.get("PATH", os.defpath))
     if found is None or found == shutil.which("python3", path=base.get("PATH", os.defpath)):
-        return (sys.executable, "-m", "diel.worker.called")
+        return (*PYTHON, "-m", "diel.worker.called")
     return (found, GUEST)
 
 

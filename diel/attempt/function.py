@@ -18,11 +18,11 @@ from diel.attempt.arguments import arguments
 from diel.attempt.bundle import Failure, Request, Work
 from diel.attempt.capture import errors_so_far
 from diel.attempt.command import spawn, spawn_ranks
+from diel.attempt.state import load
 from diel.attempt.stream import class_of, close_streams
 from diel.attempt.watchdog import RunningAttempt, Watchdog
 from diel.context import Context
 from diel.errors import DielError, Interrupted, ModuleError, Pruned
-from diel.modules.catalogue import load_function
 from diel.states import FailureClass
 
 CALL_FILE = ".call.pickle"
@@ -40,15 +40,15 @@ def call(
     assert module is not None
     worker = os.getpid()
     try:
-        function = load_function(module)
+        loaded = load(module)
     except DielError as error:
         raise Failure(FailureClass.LAUNCH, str(error)) from error
     except BaseException as error:  # an import can raise anything, even SystemExit
         raise _failure(FailureClass.LAUNCH, f"cannot import {module.reference}: ", error) from error
     good = False
     try:
-        places, named = arguments(function, module, request, context, communicator, work.conversions)
-        returned = function(*places, **named)
+        places, named = arguments(loaded.function, module, request, context, communicator, work.conversions)
+        returned = loaded.call(f"{request.key} {context.rank or ''}", places, named)
         _stay_one(worker)
         if context.heard:  # it caught that: what it made is cut short, and must not be found in the cache
             raise Pruned(context.heard[0])
@@ -82,8 +82,10 @@ def _stay_one(worker: int) -> None:
 
 
 def _failure(kind: str, prefix: str, error: BaseException) -> Failure:
-    own = error.__traceback__  # its first frame is this file's: of no use to the module's author
-    lines = traceback.format_exception(error.with_traceback(own.tb_next if own is not None else None))
+    own = error.__traceback__
+    while own is not None and os.path.dirname(own.tb_frame.f_code.co_filename) == os.path.dirname(__file__):
+        own = own.tb_next  # diel's own frames are of no use to the module's author
+    lines = traceback.format_exception(error.with_traceback(own))
     told = "".join(lines)
     sys.stderr.write(told)
     try:

@@ -1,6 +1,6 @@
-"""What commands leave behind: a worker adopts it (PR_SET_CHILD_SUBREAPER, prctl(2)), so that it knows of it.
+"""What tasks leave behind: a worker adopts it (PR_SET_CHILD_SUBREAPER, prctl(2)), so that it knows of it.
 
-Not while it runs anything else: a function may wait for any child, and would meet others than its own.
+Not while anything else runs beside a task: its launcher, what copies its data, what stays up.
 """
 
 from __future__ import annotations
@@ -53,6 +53,11 @@ def settle(going_on: set[int]) -> None:
         if ended:
             LEFT.discard(orphan)
             _others.discard(orphan)
+
+
+def has_children() -> bool:
+    """Whether this process has any child, ended or not."""
+    return bool(_children())
 
 
 def _children() -> set[int]:

@@ -11,7 +11,6 @@ import contextlib
 import os
 import pickle
 import shutil
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -22,6 +21,7 @@ from diel.attempt.bundle import Failure, Request, Staged, Staging, Work
 from diel.attempt.command import spawn
 from diel.attempt.reaper import is_full
 from diel.attempt.watchdog import RunningAttempt, Watchdog
+from diel.carried import PYTHON
 from diel.copying import copy_file, no_check
 from diel.staging.bring import Brought, fetch, note, read_notes, take_notes, tree
 from diel.staging.disk import StagingError, local_folder, own_disk
@@ -103,7 +103,7 @@ def _on_each_node(
     """
     plan = Path(attempt.task_dir, PLAN_FILE)
     plan.write_bytes(pickle.dumps((staged.items, staging.local, attempt.task_dir)))
-    words = (*with_hosts(staging.each_node), sys.executable, "-m", "diel.staging.bring", str(plan))
+    words = (*with_hosts(staging.each_node), *PYTHON, "-m", "diel.staging.bring", str(plan))
     try:
         spawn(words, env, dog, attempt)
     except Failure as failure:

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from diel.attempt.arguments import own
 from diel.attempt.watchdog import RunningAttempt
 from diel.context import Context
 from diel.files import put
@@ -61,8 +62,8 @@ class Surroundings:
             deadline=limits.deadline,
             checkpoint=work.checkpoint,
             interrupt_at=limits.interrupt,
-            params=request.params,
-            inputs=request.inputs,
+            params=own(request.params),
+            inputs=own(request.inputs),
             services=request.services or {},
             is_pruned=Unwanted(self._paths, work.stage, request.index),
             streams=request.streams,

@@ -107,7 +107,8 @@ class Usage:
 
     def look(self, root: int) -> int:
         """Measures what a process and its descendants take on this node now: at most so many bytes."""
-        processes = [process for one in {root, *orphans()} for process in (one, *descendants(one))]
+        roots = {root} if root == os.getpid() else {root, *orphans()}
+        processes = [process for one in roots for process in (one, *descendants(one))]
         taken = [resident(process) for process in processes]
         used = sum(taken)
         if used > self._together and len(processes) > 1:  # what they share counts once

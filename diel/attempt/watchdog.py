@@ -14,7 +14,6 @@ import contextlib
 import faulthandler
 import os
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -28,6 +27,7 @@ from diel.attempt.mpi import World
 from diel.attempt.ports import Doors
 from diel.attempt.reaper import GRACE, ask_group, ask_leader, end_marked, kill_children, signal_group
 from diel.attempt.usage import Usage, descendants, proportional, resident
+from diel.carried import PYTHON
 from diel.environments.prepared import Prepared
 from diel.errors import DielError
 from diel.paths import RunPaths
@@ -68,7 +68,7 @@ class RunningAttempt:
     """What it runs in; None for the worker's own surroundings."""
     inside: tuple[str, ...] = ()
     """Words before its program, or before that of each rank: those of its environment."""
-    caller: tuple[str, ...] = (sys.executable, "-m", "diel.worker.called")
+    caller: tuple[str, ...] = (*PYTHON, "-m", "diel.worker.called")
     """Words that call its function, where that needs a process of its own."""
     lent: tuple[str, ...] = ()
     """Folders of packages that such a process may take from this Python."""

@@ -12,6 +12,7 @@ from diel.attempt.bundle import Bundle
 from diel.attempt.reaper import mark
 from diel.blocks.block import Adopt, Outlook
 from diel.blocks.service import Holding
+from diel.carried import kept_variables
 from diel.errors import DielError
 from diel.executors.pipes import Pipes
 from diel.plan import Plan
@@ -86,7 +87,7 @@ class ThisMachine:
             self._load += cores
         if self._pipes is None:
             workers = self._plan.capacity + self._plan.extra_workers
-            self._pipes = Pipes(workers, mark(self._ledger.paths.root))
+            self._pipes = Pipes(workers, kept_variables(mark(self._ledger.paths.root)))
         return self._pipes.submit(bundle)
 
     def ended(self, number: int) -> None:

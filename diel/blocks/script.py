@@ -8,13 +8,13 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
-import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from diel.blocks.block import Block
+from diel.carried import FIXED, PYTHON, carried, dropping_lines
 from diel.errors import UsageError
 from diel.journal.history import History
 from diel.paths import RunPaths
@@ -23,8 +23,6 @@ from diel.project.submission import job_prefix
 from diel.scheduler import Job, JobState, Scheduler, SchedulerBusy, SchedulerRefused, scheduler_named
 from diel.site import Shape, Site, cores_of
 
-CARRIED = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV", "CONDA_PREFIX")
-"""The controller's variables for its workers: the programs and libraries that it found."""
 REFUSED = "the scheduler does not take"
 """Begins the message that a run cannot have blocks."""
 ATTENDED = 60.0
@@ -42,9 +40,8 @@ class NeverRuns(SchedulerRefused):
 
 
 def exports(**more: str) -> list[str]:
-    """Shell lines that set variables as this process has them, and more."""
-    kept = {name: os.environ[name] for name in CARRIED if os.environ.get(name)}
-    return [f"export {name}={shlex.quote(value)}" for name, value in {**kept, **more}.items()]
+    """Shell lines that set the variables that are taken along to other machines, and more."""
+    return [f"export {n}={shlex.quote(value)}" for n, value in {**carried(os.environ), **more}.items()]
 
 
 def block_job_name(paths: RunPaths, block: Block) -> str:
@@ -95,7 +92,9 @@ def node_script(site: Site, scheduler: Scheduler, paths: RunPaths, block: Block,
     return "\n".join(
         [
             "#!/bin/sh",
+            *dropping_lines(),
             *exports(
+                **FIXED,
                 DIEL_RUN_DIR=str(paths.root),
                 DIEL_BLOCK=block.name,
                 DIEL_CONTROLLER_EPOCH=str(block.epoch),
@@ -113,7 +112,7 @@ def node_script(site: Site, scheduler: Scheduler, paths: RunPaths, block: Block,
             *site.setup,  # again: what the job's script sets does not reach all nodes everywhere
             *pool.setup,
             f"cd {folder} || exit 1",
-            f"exec {shlex.quote(sys.executable)} -m diel.executors.node {command}",
+            f"exec {shlex.join(PYTHON)} -m diel.executors.node {command}",
             "",
         ]
     )

@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 import click
 
 from diel import __version__
+from diel.carried import leave_here
 from diel.errors import MISTAKE, DielError, UsageError
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
@@ -142,6 +143,7 @@ def cli(context: click.Context, debug: bool) -> None:
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Runs a command line and exits: 0 good, 1 failed, 2 bad usage or workflow, 130 interrupted."""
     _open_standard_files()
+    leave_here()
     # What a large file is read into is no garbage: looking for it took half of the time.
     gc.set_threshold(50_000)
     words = list(sys.argv[1:] if arguments is None else arguments)

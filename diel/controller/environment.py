@@ -51,7 +51,9 @@ def make_environments(plan: Plan, runs: Path, folder: Path | None = None) -> dic
 
 def _lacking(plan: Plan, made: Mapping[str, Prepared]) -> Iterator[Problem]:
     """Stages whose functions are in no package of their environment. Nothing is imported."""
-    ask = "import sys; from importlib.util import find_spec; print(find_spec(sys.argv[1]) and 1)"
+    ask = (
+        "import sys; del sys.path[0]; from importlib.util import find_spec as f; print(f(sys.argv[1]) and 1)"
+    )
     known = cache(lambda python, package: output_of([python, "-c", ask, package], python).strip() == "1")
     for name, module in plan.checked.modules.items():
         stage = plan.workflow.stages[name]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import shlex
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import TypeVar, Unpack
 
 from diel.attempt.block import MARGIN
 from diel.blocks.script import REFUSED, NeverRuns, block_jobs, exports, is_answered, refuse_hopeless
+from diel.carried import PYTHON
 from diel.controller.start import create, discard
 from diel.errors import DielError, UsageError
 from diel.journal.history import History
@@ -213,7 +213,7 @@ def has_come(paths: RunPaths, made: Submission, patience: float = PATIENCE) -> b
 
 def _words(paths: RunPaths, submission: int) -> list[str]:
     """The program of a controller in the background."""
-    return [sys.executable, "-m", "diel.controller", str(paths.root), "--submission", str(submission)]
+    return [*PYTHON, "-m", "diel.controller", str(paths.root), "--submission", str(submission)]
 
 
 def _start(paths: RunPaths, made: Submission) -> Submission:

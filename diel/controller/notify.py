@@ -7,11 +7,11 @@ import json
 import os
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from diel.carried import PYTHON
 from diel.errors import DielError
 from diel.journal.segment import SegmentWriter
 from diel.notify.notice import Notice, due, ended
@@ -118,7 +118,7 @@ class Notices:
 def _start(given: bytes) -> subprocess.Popen[bytes]:
     # Without diel's marks: what ends the processes of a run must not end it.
     env = {name: value for name, value in os.environ.items() if not name.startswith("DIEL_")}
-    words = [sys.executable, "-m", "diel.notify"]
+    words = [*PYTHON, "-m", "diel.notify"]
     quiet = subprocess.DEVNULL
     process = subprocess.Popen(
         words, stdin=subprocess.PIPE, stdout=quiet, stderr=quiet, env=env, cwd="/", start_new_session=True

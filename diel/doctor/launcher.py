@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 
 from diel.attempt.mpi import MPICH, OPEN_MPI, Launcher, advice, launcher_of
+from diel.carried import PYTHON
 from diel.check.launcher import here
 from diel.doctor.machine import Finding
 from diel.doctor.probe import version_of
@@ -64,9 +65,9 @@ def check_ranks(site: Site, name: str | None = None, *, usual: bool = True) -> F
         lacking = f"{program}, but no mpi4py" if program else f"no '{words[0]}'"
         return _finding("ranks", name, False, lacking, get)
     launcher = launcher_of([program, *words[1:]], os.environ)
-    library = last(attempt([sys.executable, "-c", LIBRARY])[1])
+    library = last(attempt([*PYTHON, "-c", LIBRARY])[1])
     family = OPEN_MPI if OPEN_MPI in library else MPICH
-    tried = (sys.executable, "-c", RANKS) if usual or launcher.fits(family) is True else COUNTS
+    tried = (*PYTHON, "-c", RANKS) if usual or launcher.fits(family) is True else COUNTS
     code, output = attempt([program, *words[1:], *tried])
     both = f"the launcher is {launcher.text}, mpi4py loads {library}"
     if code == 0 and output.count("ranks=2;") == 2:

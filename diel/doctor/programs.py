@@ -10,6 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from diel.carried import PYTHON
 from diel.doctor.machine import Finding
 from diel.site import find_program
 
@@ -80,7 +81,7 @@ def check_deep() -> Finding:
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="diel-doctor-") as folder:
         Path(folder, "doctor.yaml").write_text(DEEP, encoding="utf-8")
-        words = [sys.executable, "-m", "diel", "run", "doctor.yaml", "--runs", "runs", "--no-cache", "-q"]
+        words = [*PYTHON, "-m", "diel", "run", "doctor.yaml", "--runs", "runs", "--no-cache", "-q"]
         code, output = attempt(words, Path(folder))
     if code == 0:
         return Finding("deep", True, f"250 tasks in {time.monotonic() - began:.1f} s")

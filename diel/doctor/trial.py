@@ -19,6 +19,7 @@ from pathlib import Path
 
 from diel.attempt.addresses import addresses
 from diel.blocks.script import exports
+from diel.carried import PYTHON
 from diel.doctor import probe
 from diel.doctor.launcher import first_word
 from diel.doctor.machine import CORE, Finding, existing
@@ -162,7 +163,7 @@ class _Trials:
         reached = ""
         with contextlib.suppress(UsageError):
             reached = ",".join(addresses(site.address))
-        words = [sys.executable, str(Path(probe.__file__).resolve()), str(folder), stem, str(self._ear.port)]
+        words = [*PYTHON, str(Path(probe.__file__).resolve()), str(folder), stem, str(self._ear.port)]
         words += [reached, first_word(site), ",".join(("diel", *CORE))]
         # The token is a variable, not an argument: everybody on the node can see a command's arguments.
         variables = exports(DIEL_DOCTOR_LOCAL=site.local.dir or "", DIEL_DOCTOR_TOKEN=self._ear.token)
@@ -295,12 +296,12 @@ def _start(site: Site, name: str | None, pool: str, folder: Path) -> _Try:
     ranks = version_of("mpi4py") is not None and (cores_of(asked) > 1 or asked.block_nodes > 1)
     spans = {"nodes": 2, "ranks_per_node": 1} if asked.block_nodes > 1 else {"ranks": 2}
     stage = {
-        "command": [sys.executable, "-c", MEET] if ranks else ["true"],
+        "command": [*PYTHON, "-c", MEET] if ranks else ["true"],
         "resources": {"pool": pool, **(spans if ranks else {})},
     }
     document = {"diel": 1, "name": "doctor", "stages": {"ranks": stage}}
     (folder / "doctor.yaml").write_text(json.dumps(document), encoding="utf-8")
-    command = [sys.executable, "-m", "diel", "run", str(folder / "doctor.yaml"), "-q", "--no-cache"]
+    command = [*PYTHON, "-m", "diel", "run", str(folder / "doctor.yaml"), "-q", "--no-cache"]
     command += ["--runs", str(folder / "runs"), *(["--site", name] if name else [])]
     with (folder / "out").open("wb") as out:
         process = subprocess.Popen(

@@ -132,7 +132,9 @@ def _interpreter(said: str, version: str | None) -> tuple[str, str]:
     if not found:
         output_of([_uv(said), "python", "install", "-q", "--no-progress", version], said)
         found = _find(said, version)
-    return found, output_of([found, "-c", "import platform; print(platform.python_version())"], said).strip()
+    return found, output_of(
+        [found, "-I", "-c", "import platform; print(platform.python_version())"], said
+    ).strip()
 
 
 def _find(said: str, version: str) -> str:

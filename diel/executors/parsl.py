@@ -17,7 +17,6 @@ import os
 import pickle
 import shlex
 import shutil
-import sys
 import tempfile
 import threading
 from collections import defaultdict
@@ -36,6 +35,7 @@ from parsl.launchers import SimpleLauncher
 from parsl.providers.base import ExecutionProvider
 
 from diel.attempt.bundle import Bundle
+from diel.carried import PYTHON
 from diel.errors import DielError
 from diel.executors.workers import Load, Workers
 from diel.paths import RunPaths
@@ -55,8 +55,7 @@ to half a minute where nothing answers."""
 INTERCHANGE = "parsl.executors.high_throughput.interchange"
 POOL = DEFAULT_LAUNCH_CMD.replace(
     "process_worker_pool.py",
-    f"{shlex.quote(sys.executable)} -m diel.executors.script pool "
-    "parsl.executors.high_throughput.process_worker_pool",
+    f"{shlex.join(PYTHON)} -m diel.executors.script pool parsl.executors.high_throughput.process_worker_pool",
 )
 
 
@@ -94,7 +93,7 @@ class BlockEngine:
         self._addresses = tuple(addresses)
         self._ask = ask
         mark = f"DIEL_RUN_DIR={paths.root}"  # as all processes of the run have it
-        tied = (sys.executable, "-m", "diel.executors.script", "tied", str(os.getpid()))
+        tied = (*PYTHON, "-m", "diel.executors.script", "tied", str(os.getpid()))
         self._interchange = ("env", mark, *tied, INTERCHANGE)
         self._executors: dict[str, HighThroughputExecutor] = {}
         self._stopped = threading.Event()

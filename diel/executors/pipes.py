@@ -8,7 +8,6 @@ import pickle
 import signal
 import socket
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Mapping
@@ -20,6 +19,7 @@ import psutil
 from diel.attempt.bundle import Bundle
 from diel.attempt.line import is_readable, receive, send
 from diel.attempt.reaper import wait_ended
+from diel.carried import PYTHON
 from diel.errors import NotBegun, WorkerLost
 
 PAUSE = 0.3
@@ -114,7 +114,7 @@ class WorkerServer:
         self._said = open(os.memfd_create("diel-workers"), "rb", buffering=0)  # noqa: SIM115
         with there:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "diel.worker", str(os.getpid()), str(there.fileno())],
+                [*PYTHON, "-m", "diel.worker", str(os.getpid()), str(there.fileno())],
                 stdin=subprocess.DEVNULL,
                 stdout=self._said,
                 stderr=self._said,

@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterable, Mapping
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from diel.attempt.addresses import addresses
 from diel.attempt.reaper import mark
 from diel.axes.domain import Group
+from diel.carried import PYTHON
 from diel.errors import DielError, StreamError
 from diel.files import put
 from diel.paths import RunPaths
@@ -194,7 +194,7 @@ class _Broker:
         self._paths = paths
         self._environ = mark(paths.root)
         reached: tuple[str, ...] = ("127.0.0.1",)
-        self._words = [sys.executable, "-m", "diel.streams.server", str(paths.root)]
+        self._words = [*PYTHON, "-m", "diel.streams.server", str(paths.root)]
         if plan.executor == "blocks":
             reached = (*addresses(plan.site.address), *reached)
         else:  # tasks in blocks continue without their controller; here they end with it

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from typing import ClassVar, NamedTuple
 
 from textual.app import ComposeResult
@@ -12,6 +11,7 @@ from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Button, Footer, Static
 
+from diel.carried import PYTHON
 from diel.paths import RunPaths
 from diel.project.submission import newest_submission
 
@@ -39,7 +39,7 @@ def resume_words(paths: RunPaths) -> tuple[str, ...]:
 
 def execute(paths: RunPaths, *words: str) -> Said:
     """Runs a command on a run to its end."""
-    command = [sys.executable, "-m", "diel", *words, "--runs", str(paths.root.parent)]
+    command = [*PYTHON, "-m", "diel", *words, "--runs", str(paths.root.parent)]
     try:
         made = subprocess.run(
             command,

@@ -11,7 +11,6 @@ import http.client
 import os
 import signal
 import socket
-import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from diel.attempt.function import write_call
 from diel.attempt.line import is_cut
 from diel.attempt.reaper import kill_marked, signal_group
 from diel.attempt.watchdog import RunningAttempt, Watchdog
+from diel.carried import PYTHON
 from diel.context import Context
 from diel.errors import counted
 from diel.files import put
@@ -56,7 +56,7 @@ ANSWER = 5.0
 """Seconds to wait for an answer; one, while it starts."""
 LONGEST_PAUSE = 5.0
 """Seconds before a restart; the first comes after a tenth, and each pause is twice the last."""
-TIED = (sys.executable, "-m", "diel.worker.tied")
+TIED = (*PYTHON, "-m", "diel.worker.tied")
 
 Note = Callable[["Record"], int]
 """Writes a record to the worker's segment."""

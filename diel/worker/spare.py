@@ -1,8 +1,8 @@
 """The directory of a task that wrote nothing, for the next one.
 
 To make a new one takes as long as `true`. What diel wrote there for a command, it writes over. A process
-that a command left behind might still write there too: while a worker that has run nothing but commands, and
-adopts what they leave, has no child, nobody is there.
+that a task left behind might still write there too: while a worker that adopts what tasks leave has no child,
+nobody is there.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import stat
 from collections.abc import Set
 
 from diel.attempt.bundle import Request, Work
-from diel.attempt.orphans import LEFT, adopt
+from diel.attempt.orphans import LEFT, adopt, has_children
 
 PARAMS, INPUTS = ".params.json", ".inputs.json"
 """The files in which a command finds its inputs."""
@@ -29,7 +29,7 @@ class Spare:
 
     def make(self, task_dir: str, work: Work, request: Request) -> None:
         """Makes a task's directory, or reuses the kept one if nothing was written there. Raises OSError."""
-        self._adopts = adopt(_is_command(work)) and self._adopts
+        self._adopts = adopt(_is_plain(work)) and self._adopts
         if self._kept is None:
             os.mkdir(task_dir)
             return
@@ -45,7 +45,7 @@ class Spare:
     def keep(self, work: Work, task_dir: str) -> None:
         """Keeps the directory of a task that succeeded, if it wrote nothing and none of its processes is
         left."""
-        if not (work.module is not None or (self._adopts and not LEFT)):
+        if not self._adopts or LEFT or (work.module is not None and has_children()):
             return
         with contextlib.suppress(FileNotFoundError):  # a function may remove its own directory
             names = set(os.listdir(task_dir))
@@ -60,8 +60,8 @@ class Spare:
                 os.rmdir(kept[0])
 
 
-def _is_command(work: Work) -> bool:
-    return not work.launcher and not any((work.module, work.staging, work.service, work.surrogate))
+def _is_plain(work: Work) -> bool:
+    return not work.launcher and not any((work.staging, work.service, work.surrogate))
 
 
 def _given(work: Work, request: Request) -> Set[str]:

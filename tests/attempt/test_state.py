@@ -1,0 +1,111 @@
+"""A task begins as every other does, whatever functions did in its worker before."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.throwaway import Project
+
+SPOILER = """
+import decimal, logging, os, random, resource, signal, sys, warnings
+
+decimal.getcontext().prec = 12
+warnings.simplefilter("ignore", ResourceWarning)
+drawn = random.random()
+
+
+def found() -> dict:
+    mask = os.umask(0o22)
+    os.umask(mask)
+    place = os.path.relpath(os.getcwd(), os.environ["DIEL_TASK_DIR"])
+    return {
+        "mask": mask, "digits": str(decimal.Decimal(1) / 3), "deepest": sys.getrecursionlimit(),
+        "filters": len(warnings.filters), "handler": str(signal.getsignal(signal.SIGUSR1)), "place": place,
+        "path": sys.path[:], "words": len(sys.argv), "variable": os.environ.get("SPOILT", ""),
+        "stack": resource.getrlimit(resource.RLIMIT_STACK)[0], "level": logging.root.level,
+        "handlers": len(logging.root.handlers), "timer": signal.getitimer(signal.ITIMER_REAL)[0],
+        "drawn": drawn,
+    }
+
+
+def spoil(i: int) -> dict:
+    seen = found()
+    import numpy  # which adds filters of warnings, when it is imported for the first time
+
+    seen |= {"errors": str(numpy.geterr()), "shown": str(numpy.ones(1) / 3)}
+    os.umask(0o777)
+    decimal.getcontext().prec = 3 + i
+    decimal.setcontext(decimal.Context(prec=3 + i))
+    sys.setrecursionlimit(5000 + i)
+    warnings.simplefilter("error")
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+    signal.setitimer(signal.ITIMER_REAL, 600)
+    sys.path.insert(0, "/nowhere")
+    sys.argv.append("word")
+    os.environ["SPOILT"] = "yes"
+    resource.setrlimit(resource.RLIMIT_STACK, (1 << 20, resource.getrlimit(resource.RLIMIT_STACK)[1]))
+    logging.basicConfig(level=10 + i, force=True)
+    numpy.seterr(all="raise")
+    numpy.set_printoptions(precision=2)
+    os.chdir("/")
+    sys.stdout = open(os.devnull, "w")
+    return {"seen": seen}
+
+
+def draw(i: int) -> dict:
+    import numpy
+
+    return {"drawn": [random.random(), float(numpy.random.rand())]}
+
+
+def shorten(xs: list, more: dict, k: int) -> dict:
+    xs.pop(k)
+    more["xs"].append(k)
+    return {"left": [len(xs), len(more["xs"])]}
+"""
+FLOW = """
+axes: {i: {POINTS}}
+stages:
+  made:
+    command: |
+      echo '{"xs": [[1, 2], [3], [4]]}' > "$DIEL_RESULT"
+    outputs: {xs: {value: list}}
+  spoil: {module: "spoiler:spoil", over: [i]}
+  after: {command: "umask; ulimit -s", over: [i]}
+  draw: {module: "spoiler:draw", over: [i]}
+  shorten:
+    module: "spoiler:shorten"
+    over: [i]
+    inputs: {xs: made.xs}
+    params: {k: 0, more: {xs: []}}
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return Project(tmp_path).module("spoiler", SPOILER).machine("one", 1).machine("two", 2)
+
+
+def test_what_a_function_changes_of_its_process_is_put_back(project: Project) -> None:
+    run = project.workflow(FLOW.replace("POINTS", "range: 24")).run("--site", "one")
+    first, *others = run.values("spoil", "seen")
+    assert others == [first] * 23
+    assert first["digits"] == "0.333333333333", "as the import of its file left it"
+    assert run.values("shorten", "left") == [[2, 1]] * 24
+    said = {run.stdout("after", i) for i in range(24)}
+    assert len(said) == 1
+    assert not said.pop().startswith("0777")
+
+
+def test_what_draws_without_a_seed_draws_the_same_in_any_order_and_bundle(project: Project) -> None:
+    forward = project.workflow(FLOW.replace("POINTS", "range: 24")).run("--site", "one", "--no-cache")
+    drawn = forward.values("draw", "drawn")
+    assert len({tuple(pair) for pair in drawn}) == 24, "each its own"
+    points = list(range(23, -1, -1))
+    back = project.workflow(FLOW.replace("POINTS", f"values: {points}")).run("--site", "two", "--no-cache")
+    assert back.values("draw", "drawn") == drawn[::-1]
+    few = project.workflow(FLOW.replace("POINTS", "values: [7, 3]")).run("--site", "two", "--no-cache")
+    assert few.values("draw", "drawn") == [drawn[7], drawn[3]]
+    assert few.values("spoil", "seen")[0]["drawn"] == forward.values("spoil", "seen")[0]["drawn"]

@@ -1,0 +1,46 @@
+"""A result depends neither on where diel is called, nor on files that happen to be named as libraries."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.throwaway import Project
+
+NAMES = ("json", "pickle", "queue", "types", "psutil", "random", "numbers", "xxhash", "helper")
+FLOW = """
+stages:
+  mean: {module: "statistics:mean", params: {data: [1, 3]}}
+  apart:
+    module: "statistics:mean"
+    environment: own
+    params: {data: [1, 3]}
+    files:
+      json: {template: bad.py, path: json.py}
+      pickle: {template: bad.py, path: pickle.py}
+      statistics: {template: bad.py, path: statistics.py}
+  word: {command: [echo, good]}
+environments: {own: {variables: {OWN: 1}}}
+"""
+
+
+@pytest.mark.parametrize(("place", "variable"), [("", ""), ("elsewhere", ""), ("elsewhere", ":")])
+def test_files_named_as_libraries_stop_and_replace_nothing(tmp_path: Path, place: str, variable: str) -> None:
+    """Not where diel is called, not beside the workflow, not in a task's directory."""
+    project = Project(tmp_path).workflow(FLOW)
+    (tmp_path / "bad.py").write_text("raise SystemExit('not a library')\n")
+    for name in NAMES:
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('not a library')\n")
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "statistics.py").write_text("def mean(data):\n    return 1000\n")
+    program = Path(sys.executable).parent / "diel"
+    words = [str(one) for one in (program, "run", tmp_path / "flow.yaml", "--runs", tmp_path / "runs")]
+    env = {**os.environ, "PYTHONPATH": variable}  # an empty entry means the current directory
+    done = subprocess.run(words, cwd=tmp_path / place, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    run = project.newest()
+    assert run.value("mean", "result") == run.value("apart", "result") == 2
