@@ -22,6 +22,7 @@ _WORDS: dict[str, Any] = {
     **dict.fromkeys(("-.inf", "-.Inf", "-.INF"), -math.inf),
     **dict.fromkeys((".nan", ".NaN", ".NAN"), math.nan),
 }
+_TRUTHS = {"true": True, "1": True, "false": False, "0": False}
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\)?|[ -~])")
 _INTEGER = re.compile(r"[-+]?[0-9]+")
 _OCTAL = re.compile(r"0o[0-7]+")
@@ -30,6 +31,7 @@ _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?"
 _MOST_DIGITS = 25
 """More digits than any 64-bit number needs, and few enough for int() to read at once."""
 SMALLEST, LARGEST = -(2**63), 2**64 - 1
+BEYOND = "a number beyond 1.8e308, the largest that a double holds"
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _NUMBER = r"[0-9]{1,18}(?:\.[0-9]{1,18})?"
 _PART = rf"({_NUMBER})(ms|s|m|h|d)"
@@ -72,6 +74,43 @@ def scalar(text: str) -> Any:
     return text if isinstance(value, str) else value
 
 
+def cell_value(text: str, kind: str) -> Any:
+    """The text of a cell as a value of its declared type: int, float, bool or str. Raises ValueError.
+
+    Numbers are those that other programs read too: without `1_000`, and digits of other scripts.
+    """
+    bare = text.strip()
+    if kind == "str":
+        return text
+    if kind == "bool" and bare.lower() in _TRUTHS:
+        return _TRUTHS[bare.lower()]
+    if kind == "bool" or "_" in bare or not bare.isascii():
+        raise ValueError(text)
+    return int(bare) if kind == "int" else read_float(bare)
+
+
+def read_float(text: str) -> float:
+    """A number that Python can read, `nan` and `inf` too. Raises ValueError for one beyond a double."""
+    value = float(text)
+    if math.isinf(value) and "n" not in text.lower():
+        raise ValueError(f"{BEYOND}: {text:.40}")
+    return value
+
+
+def read_json(text: str | bytes) -> Any:
+    """A JSON value. Raises ValueError, also for a key that is there twice and a number beyond a double."""
+    return json.loads(text, parse_float=read_float, object_pairs_hook=_mapping)
+
+
+def _mapping(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the key {json.dumps(twice)} is there twice")
+    return found
+
+
 def _whole(text: str, base: int) -> int:
     digits = text.lstrip("+-")[2:] if base != 10 else text.lstrip("+-")
     digits = digits.lstrip("0") or "0"
@@ -85,7 +124,7 @@ def _whole(text: str, base: int) -> int:
 def _float(text: str) -> float:
     value = float(text)
     if math.isinf(value):
-        raise ValueError("a number beyond 1.8e308, the largest that a double holds")
+        raise ValueError(BEYOND)
     return value
 
 

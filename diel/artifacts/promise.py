@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import math
 import os
 from collections.abc import Callable, Iterator
@@ -14,6 +13,7 @@ from diel.artifacts.artifact import Breach, files_below
 from diel.artifacts.values import is_of, listed, not_finite, shown
 from diel.errors import counted
 from diel.terms import ABOUT, count_words, fits_count, format_of, shown_shape
+from diel.values import BEYOND, cell_value, read_json
 
 if TYPE_CHECKING:
     import numpy
@@ -149,7 +149,7 @@ def _check_json_file(path: str, contract: Output) -> None:
     _refuse_other(file, contract, "json", "JSON")
     try:
         with open(path, encoding="utf-8-sig") as opened:
-            value = json.load(opened)
+            value = read_json(opened.read())
     except (ValueError, RecursionError) as error:
         raise Breach(f"{file} holds no JSON: {error}") from error
     check_value(value, contract, file)
@@ -207,7 +207,7 @@ def _csv_rows(path: str, contract: Contract) -> int:
                     read(row[place])
             except (ValueError, IndexError):
                 raise Breach(f", row {rows} (line {reader.line_num}): {_wrong(row, checks)}") from None
-            if len(row) > width:
+            if len(row) != width:
                 wrong = f"it has {len(row)} cells, and the header {width}"
                 raise Breach(f", row {rows} (line {reader.line_num}): {wrong}")
     return rows
@@ -219,11 +219,11 @@ def _checks(header: list[str], contract: Contract) -> list[Check]:
         if header.count(column) != 1:
             has = f"{header.count(column)} columns" if column in header else "no column"
             raise Breach(f" has {has} '{column}'; it has: {listed(header)}")
-    readers: dict[str, Callable[[str], Any]] = {"int": partial(_number, kind=int), "bool": _truth, "str": str}
-    readers["float"] = _finite if contract.finite else _number
-    checks: list[Check] = [
-        (header.index(name), readers[kind], (name, kind)) for name, kind in columns.items()
-    ]
+    checks: list[Check] = []
+    for name, kind in columns.items():
+        finite = contract.finite and kind == "float"
+        read = _finite if finite else str if kind == "str" else partial(cell_value, kind=kind)
+        checks.append((header.index(name), read, (name, kind)))
     if contract.finite:
         others = ((place, name) for place, name in enumerate(header) if name not in columns)
         checks += [(place, _any_finite, (name, "")) for place, name in others]
@@ -245,15 +245,8 @@ def _wrong(row: list[str], checks: list[Check]) -> str:
     raise AssertionError("a refused row has a flaw")
 
 
-def _number(cell: str, kind: Callable[[str], float] = float) -> float:
-    """A number as other programs read it: only Python accepts `1_000`, and digits of other scripts."""
-    if "_" in cell or not cell.isascii():
-        raise ValueError(cell)
-    return kind(cell)
-
-
 def _finite(cell: str) -> None:
-    if not math.isfinite(_number(cell)):
+    if not math.isfinite(cell_value(cell, "float")):
         raise ValueError(cell)
 
 
@@ -265,15 +258,10 @@ def _any_finite(cell: str) -> None:
 
 def _is_number(cell: str) -> bool:
     try:
-        _number(cell)
-    except ValueError:
-        return False
+        cell_value(cell, "float")
+    except ValueError as error:
+        return str(error).startswith(BEYOND)
     return True
-
-
-def _truth(cell: str) -> None:
-    if cell.strip().lower() not in ("true", "false", "0", "1"):
-        raise ValueError(cell)
 
 
 def _json_rows(path: str, contract: Contract) -> int:
@@ -296,7 +284,7 @@ def _objects(path: str) -> Iterator[tuple[int, dict[str, Any]]]:
             if not line.strip():
                 continue
             try:
-                row = json.loads(line)
+                row = read_json(line)
             except (ValueError, RecursionError) as error:
                 raise Breach(f", line {number}: no JSON: {error}") from None
             if not isinstance(row, dict):

@@ -18,6 +18,7 @@ from diel.modules.catalogue import Module
 from diel.modules.parameter import Parameter
 from diel.spec import Input, Output, Stage
 from diel.spec.contract import Expected
+from diel.spec.forms.rows import Derived
 from diel.spec.model import found as shown
 from diel.terms import ABOUT, FITS, format_of, lacking, shown_shape
 
@@ -34,6 +35,18 @@ def check_contracts(found: Check) -> None:
         if edge.output and edge.name and not edge.published and not edge.stream:
             _check_expected(found, edge, sizes.setdefault(edge.downstream, {}))
             _check_annotated(found, edge)
+    for label, axis in found.workflow.axes.items():
+        if isinstance(axis, Derived):
+            _check_taken(found, label, axis)
+
+
+def _check_taken(found: Check, label: str, axis: Derived) -> None:
+    """Checks that a derived axis declares no other types than its maker promises; texts are always right."""
+    for name, kind in axis.types.items():
+        made = axis.promised.get(name, kind)
+        if kind not in (made, "str") and (made, kind) != ("int", "float"):
+            message = f"column '{name}' of {axis.output} is {made}; expected {kind}"
+            found.add(("axes", label, "columns", name), message, f"write {name}: {made}, or fix the promise")
 
 
 def _check_returned(found: Check, name: str, stage: Stage, module: Module) -> None:

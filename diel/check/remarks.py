@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from diel.check.command import remarks
 from diel.check.workflow import Checked
 from diel.errors import Problem
+from diel.load.document import leading_zeros
 from diel.project.seeds import enlarged_designs
+from diel.spec.forms.cells import types_of
+from diel.spec.forms.rows import Derived, FileForm
 
 
 def warnings(checked: Checked, runs: Path) -> Iterator[Problem]:
@@ -19,3 +22,34 @@ def warnings(checked: Checked, runs: Path) -> Iterator[Problem]:
         message = f"a Latin hypercube of another size is another design: none of the {count} points of {run} "
         hint = "`sobol` and `uniform` keep the points that they began with, when they are enlarged"
         yield document.problem(("axes", label, "sample", "points"), f"{message}comes again", hint)
+    for label, points in checked.points.items():
+        for name, (cell, value) in points.lost.items():
+            kinds = {
+                one: "str" if one == name else kind for one, kind in column_types(checked)[label].items()
+            }
+            hint = f"to keep it as it is written, add columns: {{{_written(kinds)}}}"
+            yield document.problem(
+                ("axes", label, "file"), f"column '{name}': {cell} is read as {value}", hint
+            )
+    yield from leading_zeros(document)
+
+
+def column_types(checked: Checked) -> dict[str, dict[str, str]]:
+    """The types of columns by axis: of those that files list, and those of results that are declared."""
+    found: dict[str, dict[str, str]] = {}
+    for label, axis in checked.workflow.axes.items():
+        if isinstance(axis, Derived) and axis.types:
+            found[label] = dict(axis.types)
+        elif isinstance(axis, FileForm) and label in checked.points:
+            points = checked.points[label]
+            found[label] = dict(zip(points.parameters, map(types_of, points.columns), strict=True))
+    return found
+
+
+def column_lines(checked: Checked) -> list[str]:
+    """The types of columns, a line for each axis that has them."""
+    return [f"{label}: {_written(kinds)}" for label, kinds in column_types(checked).items()]
+
+
+def _written(kinds: Mapping[str, str]) -> str:
+    return ", ".join(f"{name}: {kind}" for name, kind in kinds.items())

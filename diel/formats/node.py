@@ -31,6 +31,8 @@ class FileArray(NamedTuple):
     dtype: numpy.dtype[Any]
     pieces: Callable[[], Iterator[tuple[tuple[int, ...], Any]]]
     """Its items as arrays in their order, each with the place where it begins."""
+    masked: Callable[[], Any] | None = None
+    """All its items, if some can be missing: these are masked, and NaN in `pieces`."""
 
     @property
     def word(self) -> str:
@@ -111,7 +113,7 @@ def rows_of(path: str, inside: str | None, columns: tuple[str, ...] | None) -> l
     """The rows of a table, or the items of an array, as JSON values. Raises BadData."""
     with opened(path, inside) as content:
         if isinstance(content, FileArray):
-            return _items("it", content.values())
+            return _items("it", content)
         taken = {name: at(content, name) for name in columns or _columns_of(content, format_of(path))}
         lengths = {name: node.shape[0] if node.shape else 0 for name, node in taken.items()}
         if len(set(lengths.values())) > 1 or any(len(node.shape) != 1 for node in taken.values()):
@@ -119,7 +121,7 @@ def rows_of(path: str, inside: str | None, columns: tuple[str, ...] | None) -> l
             raise BadData(f"its arrays are no columns of one table: {has}; name the `columns` to use")
         if not taken and format_of(path) != "frames":
             raise BadData("there are no columns in it; name a place with an array or columns: FILE:/PLACE")
-        lists = [_items(name, node.values()) for name, node in taken.items()]
+        lists = [_items(name, node) for name, node in taken.items()]
         return [dict(zip(taken, row, strict=True)) for row in zip(*lists, strict=True)]
 
 
@@ -129,8 +131,9 @@ def _columns_of(content: Mapping[str, FileArray], form: str | None) -> list[str]
     return [name for name in flat if form != "frames" or content[name].shape == content[flat[0]].shape]
 
 
-def _items(name: str, array: Any) -> list[Any]:
-    """The items of an array as JSON values. Raises BadData."""
+def _items(name: str, node: FileArray) -> list[Any]:
+    """The items of an array as JSON values: null for those that are missing. Raises BadData."""
+    array = node.values() if node.masked is None else node.masked()
     if not array.shape:
         raise BadData(f"{name} is one item, {array!s:.40}; expected a list of them")
     if array.dtype.kind == "M":

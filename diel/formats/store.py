@@ -74,7 +74,7 @@ def _netcdf(variable: Any) -> FileArray:
             return piece.filled(numpy.nan) if piece.dtype.kind == "f" else piece.data
         return piece
 
-    return _node(variable.shape, dtype, read)
+    return _node(variable.shape, dtype, read)._replace(masked=lambda: variable[...])
 
 
 @contextlib.contextmanager

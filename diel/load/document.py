@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -33,12 +34,14 @@ from diel.load.nodes import (
     compose,
     content,
     descend,
+    zero_padded,
 )
 from diel.load.syntax import complaint
 from diel.spec import Hyperparameter, SpecModel, Workflow
 from diel.spec.model import Flaw, found
 from diel.spec.rendering import TEXT, Rendering
 from diel.spec.workflow import SECTIONS
+from diel.values import resolve
 
 if TYPE_CHECKING:
     from diel.load.include import Composition
@@ -46,6 +49,7 @@ if TYPE_CHECKING:
 M = TypeVar("M", bound=SpecModel)
 
 MAX_BYTES = 16 * 2**20
+_MOST_REMARKS = 5
 EXAMPLE = "`diel init` writes an example"
 _STAGES: Verbatim = {"*": {"command": True, "env": True}}
 _VERBATIM: Verbatim = {
@@ -62,7 +66,7 @@ _OPENING = r"(?<!\$)\$\{\{"
 _KEPT = r"description|(search|loop)\.until|search\.(minimize|maximize|watch)(\.\d+)?"
 """Keys of an axis whose texts are parsed elsewhere, and refused there if wrong."""
 _PLAIN = (
-    r"from|(file\.)?columns(\.\d+)?|search\.((sampler|pruner)(\.\w+)?|parameters(\.\d+)?)"
+    r"from|(file\.)?columns(\.\w+)?|search\.((sampler|pruner)(\.\w+)?|parameters(\.\d+)?)"
     r"|sample\.(method|parameters\.\d+|parameters\.\w+\.type)"
 )
 """Keys of an axis that take no expression."""
@@ -129,6 +133,15 @@ class Document(Source):
         given = self.spec.stages[str(key[1])].files[str(key[3])]
         assert isinstance(given, Rendering)
         return given
+
+
+def leading_zeros(document: Document) -> Iterator[Problem]:
+    """Warnings of numbers such as `007`, which YAML reads as 7."""
+    nodes = [] if document.root is None else zero_padded(document.root, _VERBATIM)
+    for node in islice(nodes, _MOST_REMARKS):
+        value = resolve(node.text)
+        hint = f"an id is a text: put it in quotes, '{node.text}'"
+        yield document.at(node.start, (), f"{node.text} is the number {value}", hint)
 
 
 Settle = Callable[[Document], Mapping[str, Any]]

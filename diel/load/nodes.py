@@ -31,6 +31,7 @@ MAX_NODES = 1_500_000
 _MOST = 1000
 """The most complaints to keep: more than anyone reads."""
 
+_PADDED = re.compile(r"[-+]?0[0-9]+(\.[0-9]*)?")
 TWICE = "the key is there twice"
 
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -271,6 +272,18 @@ def content(node: Node, verbatim: Verbatim, complaints: list[Complaint], key: Ke
             for place, child in enumerate(node.items)
         ]
     return _scalar(node, verbatim, complaints, key)
+
+
+def zero_padded(node: Node, verbatim: Verbatim) -> Iterator[Scalar]:
+    """Numbers that begin with zeros, which are lost."""
+    if isinstance(node, Dictionary):
+        for name, (_, child) in node.entries.items():
+            yield from zero_padded(child, _below(verbatim, name))
+    elif isinstance(node, Sequence):
+        for child in node.items:
+            yield from zero_padded(child, verbatim is True)
+    elif node.plain and verbatim is not True and _PADDED.fullmatch(node.text):
+        yield node
 
 
 def _below(verbatim: Verbatim, name: str) -> Verbatim:

@@ -29,7 +29,7 @@ from diel.project.run_file import RunFile, read_kept_workflow, read_run_file
 from diel.results.lines import LinesByStage, lines_of, lines_with, results_of
 from diel.spec import Workflow
 from diel.spec.forms.axis import Points, kept
-from diel.spec.forms.rows import read_points
+from diel.spec.forms.rows import Derived, read_points
 from diel.spec.rendering import Filling
 from diel.states import RunState
 from diel.status import standing
@@ -179,18 +179,20 @@ class Recorded:
     def _find_origin(self, label: str) -> Origins | None:
         """Where the points of a derived axis were made; None where its maker has no axes."""
         axis, points = self.workflow.axes[label], self.points(label)
-        domain = None if axis.maker is None else self.domain(axis.maker)
-        if axis.maker is None or domain is None or points is None or not domain.axes:
+        if not isinstance(axis, Derived) or points is None:
             return None
-        output = (axis.source or "").rpartition(".")[2]
+        maker, _, output = axis.output.rpartition(".")
+        domain = self.domain(maker)
+        if domain is None or not domain.axes:
+            return None
         rows: list[tuple[int, ...]] = []
-        for index, record in sorted(self.records(axis.maker).items()):
+        for index, record in sorted(self.records(maker).items()):
             value = output_of(record, output, self.paths.root)
             if type(value) is Artifact:
-                value = read_points(Path(value), label, axis.gives, value.inside)
+                value = read_points(Path(value), label, axis.gives, value.inside, axis.types)
             rows += [tuple(domain.coordinates(index).values())] * len(value)
         if len(rows) != len(points):
-            wrong = f"the points of axis '{label}' are not those that {axis.maker} made"
+            wrong = f"the points of axis '{label}' are not those that {maker} made"
             raise DielError(f"{self.paths.run_id}: {wrong}")
         return Origins(tuple(domain.coordinates(0)), rows)
 

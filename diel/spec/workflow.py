@@ -1,6 +1,7 @@
 """A workflow: the whole file."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, GetCoreSchemaHandler, ValidationError, model_validator
@@ -8,6 +9,7 @@ from pydantic_core.core_schema import CoreSchema, no_info_plain_validator_functi
 
 from diel.spec.environment import Environment
 from diel.spec.forms import Axis, AxisForm
+from diel.spec.forms.rows import Derived
 from diel.spec.forms.sample import Sample, seed_of
 from diel.spec.hyperparameter import Hyperparameter
 from diel.spec.model import (
@@ -136,12 +138,20 @@ class Workflow(SpecModel):
                 yield flaw._replace(key=("axes", label, axis.word, *flaw.key))
 
     @model_validator(mode="after")
-    def _own_seeds(self) -> Self:
-        """Gives each design without a seed one of its own."""
+    def _whole_axes(self) -> Self:
+        """Gives each design without a seed one of its own, and derived axes the types of their contracts."""
         for label, axis in self.axes.items():
             if isinstance(axis, Sample) and axis.seed is None:
                 self.axes[label] = axis.model_copy(update={"seed": seed_of(self.seed, label)})
+            elif isinstance(axis, Derived) and (made := self._promised(axis)):
+                self.axes[label] = replace(axis, types={**made, **axis.types}, promised=made)
         return self
+
+    def _promised(self, axis: Derived) -> dict[str, str]:
+        """The types of columns that the maker of an axis promises."""
+        stage, _, output = axis.output.rpartition(".")
+        made = self.stages[stage].outputs.get(output) if stage in self.stages else None
+        return dict(made.columns or {}) if made is not None else {}
 
     @model_validator(mode="after")
     def _shared_shell(self) -> Self:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ from diel.errors import UsageError
 from diel.paths import RunPaths
 from diel.spec import Axis, Workflow
 from diel.spec.forms.axis import Points, bare, keep, kept
-from diel.spec.forms.rows import read_points, rows_to_points
+from diel.spec.forms.rows import Derived, read_points, rows_to_points
 from diel.tasks.results import Results, output_of, outputs_of
 from diel.tasks.stage_run import StageRun
 
@@ -69,15 +70,15 @@ class Axes:
         Raises UsageError where they are no points.
         """
         axis = self._workflow.axes[label]
-        assert axis.source is not None
-        output = axis.source.rpartition(".")[2]
+        assert isinstance(axis, Derived)
         rows: list[tuple[Any, ...]] = []
         origins: list[tuple[int, ...]] = []
         names: tuple[str, ...] | None = None
-        for index in range(maker.size):
-            if not maker.history.state(index).good:
-                continue
-            made = self._made(label, axis, f"{maker.name}/{index}", results.record(maker.name, index), output)
+        parts = self._parts(label, axis, maker, results)
+        if texts := _mixed(parts.values()):  # cells of some files only are numbers
+            axis = replace(axis, types={**axis.types, **dict.fromkeys(texts, "str")})
+            parts = self._parts(label, axis, maker, results)
+        for index, made in parts.items():
             if len(made) and names is not None and made.parameters != names:
                 raise UsageError(
                     f"axis '{label}': {maker.name}/{index} gives {', '.join(made.parameters)}, "
@@ -93,16 +94,34 @@ class Axes:
         if maker.domain.axes:
             self.origins[label] = Origins(axes, origins)
 
-    def _made(self, label: str, axis: Axis, task: str, record: Made, output: str) -> Points:
+    def _parts(self, label: str, axis: Derived, maker: StageRun, results: Results) -> dict[int, Points]:
+        """The points that each task made."""
+        output = axis.output.rpartition(".")[2]
+        good = (index for index in range(maker.size) if maker.history.state(index).good)
+        return {
+            index: self._made(label, axis, f"{maker.name}/{index}", results.record(maker.name, index), output)
+            for index in good
+        }
+
+    def _made(self, label: str, axis: Derived, task: str, record: Made, output: str) -> Points:
         try:
             value = output_of(record, output, self._paths.root)
         except KeyError:
             made = ", ".join(outputs_of(record)) or "nothing"
             raise UsageError(f"axis '{label}': {task} made no '{output}'; it made: {made}") from None
         if isinstance(value, Artifact):
-            return read_points(Path(value), label, axis.gives, value.inside)
+            return read_points(Path(value), label, axis.gives, value.inside, axis.types)
         if not isinstance(value, list):
             raise UsageError(
                 f"axis '{label}': {task}.{output} is {value!r}; expected a list, or a CSV or JSONL file"
             )
-        return rows_to_points(value, label, axis.gives, f"{task}.{output}")
+        return rows_to_points(value, label, axis.gives, f"{task}.{output}", axis.types)
+
+
+def _mixed(parts: Iterable[Points]) -> set[str]:
+    """The columns of texts in one file that are numbers in another: in all they have one type."""
+    kinds: dict[str, set[bool]] = {}
+    for points in parts:
+        for name, column in zip(points.parameters if points.cells else (), points.columns, strict=False):
+            kinds.setdefault(name, set()).update(isinstance(value, str) for value in column[:1])
+    return {name for name, found in kinds.items() if len(found) > 1}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from diel.check.remarks import warnings
+from diel.check.remarks import column_lines, warnings
 from tests.check.asking import checked
 from tests.handmade import Handmade
 
@@ -20,3 +20,21 @@ def test_an_enlarged_hypercube_is_warned_of_where_its_points_are_counted(tmp_pat
     (warning,) = warnings(known, tmp_path / "runs")
     assert warning.key == "axes.d.sample.points"
     assert "none of the 2 points of w-1 comes again" in warning.message
+
+
+def test_columns_whose_spelling_is_lost_and_numbers_with_zeros_before_them_are_warned_of(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "f.csv").write_text("id,version\n007,1.10\n12,1.9\n", encoding="utf-8")
+    stages = "stages: {s: {over: [f, k], command: [echo, 007]}}\n"
+    known = checked(tmp_path, "axes: {f: {file: f.csv}, k: {values: [007, '008', 0, 0.5]}}\n" + stages)
+    said = [str(warning) for warning in warnings(known, tmp_path / "runs")]
+    assert len(said) == 2
+    assert "axes.f.file: column 'version': 1.10 is read as 1.1" in said[0]
+    assert "columns: {id: str, version: str}" in said[0]
+    assert "w.yaml:3:39: 007 is the number 7\n    an id is a text: put it in quotes, '007'" in said[1]
+    assert column_lines(known) == ["f: id: str, version: float"]
+    typed = (
+        "axes: {f: {file: {path: f.csv, columns: {version: str}}}}\nstages: {s: {over: [f], command: echo}}\n"
+    )
+    assert not [*warnings(checked(tmp_path, typed), tmp_path / "runs")]

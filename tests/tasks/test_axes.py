@@ -133,6 +133,21 @@ def test_points_may_come_as_files(paths: RunPaths) -> None:
     assert rows(axes.points["d"]) == [(1, "a"), (2, "b"), (3, "c")]
 
 
+def test_a_column_is_of_one_type_in_all_files_and_of_its_contract(paths: RunPaths) -> None:
+    (folder := paths.root / "tasks").mkdir()
+    files = [folder / "0.csv", folder / "1.csv"]
+    for path, text in zip(files, ("id,e\n12,1.5\n", "id,e\n007,2\n"), strict=True):
+        path.write_text(text)
+    assert rows(derived(paths, [*files]).points["d"]) == [("12", 1.5), ("007", 2)]
+    assert rows(derived(paths, files[:1], columns={"e": "str"}).points["d"]) == [("1.5",)]
+    outputs = {"points": {"path": "p.csv", "columns": {"id": "str"}}}
+    stages = {"make": {"command": ["true"], "outputs": outputs}, "use": {"command": ["true"], "over": ["d"]}}
+    spec = {"diel": 1, "name": "w", "axes": {"d": {"from": "make.points"}}, "stages": stages}
+    axes = Axes(Workflow.model_validate(spec), paths.root, paths)
+    axes.open_derived("d", *maker(paths, files[:1], over=False))
+    assert rows(axes.points["d"]) == [("12", 1.5)]
+
+
 def test_no_points_at_all_keep_the_columns_that_were_declared(paths: RunPaths) -> None:
     assert derived(paths, [[], []], columns=["x", "y"]).points["d"].parameters == ("x", "y")
     assert derived(paths, [[]]).points["d"].parameters == ("d",)

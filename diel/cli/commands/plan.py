@@ -11,7 +11,7 @@ from typing import Any, Unpack
 import click
 
 from diel.check.imports import refuse_missing
-from diel.check.remarks import warnings
+from diel.check.remarks import column_lines, column_types, warnings
 from diel.cli.commands.validate import tasks_text
 from diel.cli.options import Asked, json_option, sized_option, workflow_options
 from diel.errors import counted
@@ -83,6 +83,7 @@ def _document(plan: Plan, runs: Path, *, with_scripts: bool) -> dict[str, Any]:
     document = plan.document()
     document["home"] = plan.site.controller.home if plan.site.scheduled else "login"
     document["blocks"] = _blocks(plan)
+    document["columns"] = column_types(plan.checked)
     if with_scripts:
         from diel.cli.scripts import scripts_of  # slow, and needed only here
 
@@ -116,6 +117,7 @@ def lines_of(plan: Plan) -> Iterator[str]:
         header = ("shape", "pool", "stages", "tasks a block", "block", "walltime", "most blocks")
         yield from render(Listing(header, list(_block_rows(plan)), {}), width=WIDTH)
         yield ""
+    yield from (f"columns        {line}" for line in column_lines(plan.checked))
     rest = "" if plan.tasks is not None else ": the run will show the rest"
     for label, adaptive in plan.adaptive.items():
         yield f"{adaptive.axis.word:<14} {label}: {adaptive}"

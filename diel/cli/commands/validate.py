@@ -7,7 +7,7 @@ from typing import Unpack
 
 import click
 
-from diel.check.remarks import warnings
+from diel.check.remarks import column_lines, column_types, warnings
 from diel.cli.options import Asked, json_option, workflow_options
 from diel.errors import Problem, SpecError, UsageError, counted
 from diel.plan import Plan, prepare
@@ -34,12 +34,14 @@ def command(as_json: bool, **asked: Unpack[Asked]) -> int:
     stages, known = len(plan.stages), {"tasks": plan.tasks, "tasks_known": _known_tasks(plan)}
     document = {"valid": True, "file": file, "problems": [], "workflow": plan.workflow.name, "stages": stages}
     said = f"{file}: good: {counted(stages, 'stage')}, {tasks_text(plan)}"
+    said = "".join([said, *(f"\n    {line}" for line in column_lines(plan.checked))])
     unread = sorted({module.reference for module in plan.modules.values() if not module.digest})
     if unread:
         said += f"\n    read only where their packages are: {', '.join(unread)}"
     if as_json:
         told = [problem._asdict() for problem in remarks]
-        click.echo(json.dumps(document | known | {"warnings": told}))
+        kinds = {"columns": column_types(plan.checked)}
+        click.echo(json.dumps(document | known | kinds | {"warnings": told}))
         return 0
     for problem in remarks:
         click.echo(f"warning: {problem}", err=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -21,6 +21,10 @@ class Points:
 
     parameters: tuple[str, ...]
     columns: tuple[Sequence[Any], ...]
+    lost: Mapping[str, tuple[str, Any]] = field(default_factory=dict, compare=False)
+    """Parameters of which a number is not written as in its file: as 1.1 for `1.10`."""
+    cells: bool = field(default=False, compare=False)
+    """Whether they were texts in a file, so that their types were inferred."""
 
     @classmethod
     def of_rows(cls, parameters: tuple[str, ...], rows: Sequence[Sequence[Any]]) -> Points:

@@ -2,27 +2,38 @@
 
 import csv
 import io
-import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, ClassVar
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from diel.errors import UsageError, counted
 from diel.files import read_file, reason
+from diel.spec.contract import ColumnType
 from diel.spec.forms.axis import Axis, Points, bare
-from diel.spec.model import Items, Label, SpecModel, Text, no_repeats, optional, written_as
+from diel.spec.forms.cells import BadCell, column_values, lost_spelling, types_of
+from diel.spec.model import Items, Label, SpecModel, Text, no_repeats, optional, refuse, written_as
 from diel.terms import LIBRARIES, split_place, suffix_of
-from diel.values import scalar
+from diel.values import read_json
 
 MAX_BYTES = 2**31
 
 
-def read_points(path: Path, label: str, columns: Sequence[str] | None, inside: str | None = None) -> Points:
+NO_TYPES: Mapping[str, str] = MappingProxyType({})
+
+
+def read_points(
+    path: Path,
+    label: str,
+    columns: Sequence[str] | None,
+    inside: str | None = None,
+    types: Mapping[str, str] = NO_TYPES,
+) -> Points:
     """Reads one point from each row of a CSV (with a header) or JSONL file, a table or an array of other
-    files.
+    files. `types` has those of columns that are declared.
 
     Raises UsageError naming the file and the line.
     """
@@ -33,7 +44,7 @@ def read_points(path: Path, label: str, columns: Sequence[str] | None, inside: s
             rows = rows_of(str(path), inside, None if columns is None else tuple(columns))
         except BadData as error:
             raise UsageError(f"axis '{label}': {error}") from error
-        return rows_to_points(rows, label, columns, str(path))
+        return rows_to_points(rows, label, columns, str(path), types)
     try:
         data = read_file(path, MAX_BYTES)
         text = data.decode("utf-8-sig")  # line ends in a cell stay as they are
@@ -43,14 +54,31 @@ def read_points(path: Path, label: str, columns: Sequence[str] | None, inside: s
         raise UsageError(f"axis '{label}': cannot read {path}: {reason(error)}") from error
     if len(data) > MAX_BYTES:
         raise UsageError(f"axis '{label}': {path} is larger than 2 GiB")
-    items = _jsonl(text, path) if path.suffix in (".jsonl", ".ndjson", ".json") else _csv(text, path)
-    return rows_to_points(items, label, columns, str(path))
+    if path.suffix in (".jsonl", ".ndjson", ".json"):
+        return rows_to_points(_jsonl(text, path), label, columns, str(path), types)
+    header, rows, lines = _csv(text, path)
+    if not rows:
+        return rows_to_points([], label, columns, str(path), types)
+    names = tuple(columns or header)
+    if missing := [name for name in names if name not in header]:
+        raise UsageError(f"axis '{label}': {path}: no column '{missing[0]}'; it has: {', '.join(header)}")
+    _refuse_odd(names, label, str(path))
+    cells = dict(zip(header, zip(*rows, strict=True), strict=True))
+    values: dict[str, list[Any]] = {}
+    for name in names:
+        try:
+            values[name] = column_values(cells[name], types.get(name))
+        except BadCell as error:
+            hint = "" if name in types else "; `columns` with its type `str` takes it as text"
+            raise UsageError(f"{path}:{lines[error.row]}: column '{name}': {error}{hint}") from None
+    lost = {name: lost_spelling(cells[name], values[name]) for name in names if name not in types}
+    return Points(names, tuple(values.values()), {name: one for name, one in lost.items() if one}, True)
 
 
 def _jsonl(text: str, path: Path) -> list[Any]:
     if path.suffix == ".json":
         try:
-            whole = json.loads(text)
+            whole = read_json(text)
         except (ValueError, RecursionError) as error:
             raise UsageError(f"{path}: not JSON: {error}") from error
         if not isinstance(whole, list):
@@ -60,13 +88,14 @@ def _jsonl(text: str, path: Path) -> list[Any]:
     for number, line in enumerate(text.split("\n"), 1):  # a JSON text may hold other line separators
         if line.strip():
             try:
-                items.append(json.loads(line))
+                items.append(read_json(line))
             except (ValueError, RecursionError) as error:
                 raise UsageError(f"{path}:{number}: not a JSON value: {error}") from error
     return items
 
 
-def _csv(text: str, path: Path) -> list[Any]:
+def _csv(text: str, path: Path) -> tuple[list[str], list[list[str]], list[int]]:
+    """The header, the rows, and the line of each."""
     reader = csv.reader(io.StringIO(text, newline=""), delimiter="\t" if path.suffix == ".tsv" else ",")
     try:
         header = next(reader, None)
@@ -76,7 +105,7 @@ def _csv(text: str, path: Path) -> list[Any]:
         twice = [name for place, name in enumerate(header) if name in header[:place]]
         if twice:
             raise UsageError(f"{path}:1: the header names '{twice[0]}' twice")
-        items = []
+        rows, lines = [], []
         for row in reader:
             if not row:
                 continue
@@ -85,18 +114,44 @@ def _csv(text: str, path: Path) -> list[Any]:
                     f"{path}:{reader.line_num}: {counted(len(row), 'value')}, "
                     f"but the header names {counted(len(header), 'column')}"
                 )
-            items.append({name: scalar(text) for name, text in zip(header, row, strict=True)})
-        return items
+            rows.append(row)
+            lines.append(reader.line_num)
+        return header, rows, lines
     except csv.Error as error:
         raise UsageError(f"{path}:{reader.line_num}: not CSV: {error}") from error
 
 
-def rows_to_points(items: Iterable[Any], label: str, columns: Sequence[str] | None, source: str) -> Points:
+def _refuse_odd(names: Sequence[Any], label: str, source: str) -> None:
+    """Refuses names of columns that no expression can read."""
+    bad = [name for name in names if not isinstance(name, str) or not name.isidentifier()]
+    if bad or not names:
+        why = f"column {bad[0]!r} is not a parameter name" if bad else "point 0 gives no parameter a value"
+        raise UsageError(f"axis '{label}': {source}: {why}")
+
+
+def rows_to_points(
+    items: Iterable[Any],
+    label: str,
+    columns: Sequence[str] | None,
+    source: str,
+    types: Mapping[str, str] = NO_TYPES,
+) -> Points:
     """Points from a list: mappings give a parameter for each key, anything else the axis's own name.
 
-    Raises UsageError where rows differ in their keys or lack a column.
+    Raises UsageError where rows differ in their keys or lack a column, or a value is not of its type.
     """
-    items, own = list(items), (bare(label),)
+    points = _points_of_rows(list(items), label, columns, source)
+    for name, kind in types.items():
+        column = points.columns[points.parameters.index(name)] if name in points.parameters else ()
+        for number, value in enumerate(column):
+            if value is not None and types_of([value]) not in (kind, "int" if kind == "float" else kind):
+                told = f"point {number}: {name} is {value!r:.60}; expected {kind}"
+                raise UsageError(f"axis '{label}': {source}: {told}")
+    return points
+
+
+def _points_of_rows(items: list[Any], label: str, columns: Sequence[str] | None, source: str) -> Points:
+    own = (bare(label),)
     if not items:
         return Points(tuple(columns or own), ((),) * len(columns or own))
     if columns is not None and isinstance(items[0], list) and tuple(columns) != own:
@@ -110,10 +165,7 @@ def rows_to_points(items: Iterable[Any], label: str, columns: Sequence[str] | No
             raise UsageError(f"axis '{label}': {source} gives plain values, not columns {', '.join(columns)}")
         return Points(tuple(columns or own), (items,))
     names = tuple(columns) if columns is not None else tuple(items[0])
-    bad = [name for name in names if not isinstance(name, str) or not name.isidentifier()]
-    if bad or not names:
-        why = f"column {bad[0]!r} is not a parameter name" if bad else "point 0 gives no parameter a value"
-        raise UsageError(f"axis '{label}': {source}: {why}")
+    _refuse_odd(names, label, source)
     rows = []
     for number, item in enumerate(items):
         missing = [n for n in names if not isinstance(item, Mapping) or n not in item]
@@ -132,7 +184,22 @@ def rows_to_points(items: Iterable[Any], label: str, columns: Sequence[str] | No
     return Points.of_rows(names, rows)
 
 
-Columns = Annotated[Items[Label], Field(min_length=1), AfterValidator(no_repeats)]
+def _typed(value: Any) -> Any:
+    if isinstance(value, dict) and not value:
+        raise refuse("expected at least one column", "write {NAME: str, OTHER: float}")
+    return value
+
+
+Columns = Annotated[
+    Annotated[Items[Label], Field(min_length=1), AfterValidator(no_repeats)] | dict[Label, ColumnType],
+    BeforeValidator(_typed),
+]
+"""Names of columns, perhaps with the types of their values."""
+
+
+def typed(columns: Sequence[str] | Mapping[str, str] | None) -> Mapping[str, str]:
+    """The types that are declared."""
+    return columns if isinstance(columns, Mapping) else NO_TYPES
 
 
 class FileForm(SpecModel, Axis):
@@ -142,16 +209,18 @@ class FileForm(SpecModel, Axis):
     kept: ClassVar[bool] = True
 
     path: Text = Field(min_length=1, description="The file, relative to the workflow file.")
-    columns: Columns | None = optional("Columns to use; all if absent.")
+    columns: Columns | None = optional(
+        "Columns to use, perhaps with their types: `{sample: str, dose: float}`; all if absent."
+    )
     _short = written_as("a file name", "for instance `points.csv`", text="path")
 
     @property
     def gives(self) -> tuple[str, ...] | None:
-        return self.columns
+        return None if self.columns is None else tuple(self.columns)
 
     def listed(self, label: str, folder: Path) -> Points:
         path, inside = split_place(self.path)
-        return read_points(folder / path, label, self.columns, inside)
+        return read_points(folder / path, label, self.gives, inside, typed(self.columns))
 
 
 @dataclass(frozen=True)
@@ -163,6 +232,10 @@ class Derived(Axis):
 
     output: str
     columns: tuple[str, ...] | None = None
+    types: Mapping[str, str] = field(default_factory=dict)
+    """Those that the axis declares, and its maker's contract."""
+    promised: Mapping[str, str] = field(default_factory=dict)
+    """Those of its maker's contract."""
 
     @property
     def gives(self) -> tuple[str, ...] | None:

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, Strict, model_validator
 from diel.errors import counted
 from diel.spec.forms.axis import Axis, Known, Points, bare
 from diel.spec.forms.loop import Loop
-from diel.spec.forms.rows import Columns, Derived, FileForm
+from diel.spec.forms.rows import Columns, Derived, FileForm, typed
 from diel.spec.forms.sample import Sample
 from diel.spec.forms.search import Search
 from diel.spec.model import (
@@ -262,7 +262,7 @@ class AxisForm(StaticForm):
         min_length=1,
     )
     columns: Columns | None = optional(
-        "Parameters that each point of a derived axis gives; checked when known."
+        "Parameters that each point of a derived axis gives, perhaps with their types."
     )
     search: Later[Search] | None = optional("Points proposed by a hyperparameter search.")
     loop: Annotated[Later[Loop], BeforeValidator(_rounds)] | None = optional(
@@ -276,7 +276,8 @@ class AxisForm(StaticForm):
         if self.zip is not None:
             return Inline(tuple(map(sequence_of, self.zip.values())), tuple(self.zip))
         if self.source is not None:
-            return Derived(self.source, self.columns)
+            named = None if self.columns is None else tuple(self.columns)
+            return Derived(self.source, named, typed(self.columns))
         form = self.file or self.sample or self.search or self.loop
         return Inline((self.sequence,)) if form is None else form
 

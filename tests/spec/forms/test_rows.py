@@ -18,11 +18,72 @@ def read(tmp_path: Path, name: str, text: str | bytes, columns: tuple[str, ...] 
     return read_points(path, "x", columns)
 
 
-def test_csv_cells_have_the_types_that_yaml_gives_them(tmp_path: Path) -> None:
-    text = "a,b,c\n1,1e-3,no\n 2 ,.5,01:00:00\n,true,007\n"
-    points = read(tmp_path, "p.csv", text)
-    assert points.parameters == ("a", "b", "c")
-    assert rows(points) == [(1, 0.001, "no"), (2, 0.5, "01:00:00"), (None, True, 7)]
+@pytest.mark.parametrize(
+    ("cells", "values"),
+    [
+        ("1 -2 0", [1, -2, 0]),
+        ("1 2.5 1e-3 2E+2", [1, 2.5, 0.001, 200.0]),
+        *(
+            (f"1 {cell} 2", ["1", cell, "2"])
+            for cell in ["007", "+5", ".5", "1.", "0x10", "1_000", "inf", "nan", "TRUE", "1,5", "٣", "2-3"]
+        ),
+        ("7 12345678901234567890123", ["7", "12345678901234567890123"]),
+        ("12E4 13F7", ["12E4", "13F7"]),
+        ("2024-01-31 5", ["2024-01-31", "5"]),
+    ],
+)
+def test_a_column_is_of_numbers_if_all_its_cells_are_plain_ones(
+    tmp_path: Path, cells: str, values: list[object]
+) -> None:
+    text = "x,y\n" + "".join(f'"{cell}",\n' for cell in cells.split())
+    found = read(tmp_path, "p.csv", text)
+    assert [*map(repr, found.columns[0])] == [*map(repr, values)]
+    assert found.columns[1] == [""] * len(values)
+
+
+def test_blanks_around_a_number_make_a_text_of_its_column(tmp_path: Path) -> None:
+    assert rows(read(tmp_path, "p.csv", "a\n 7 \n8\n")) == [(" 7 ",), ("8",)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "cell", "value"),
+    [
+        ("str", "007", "007"),
+        ("str", " 1.10", " 1.10"),
+        ("int", " 007 ", 7),
+        ("float", ".5", 0.5),
+        ("float", "2", 2.0),
+        ("bool", "TRUE", True),
+        *(("int", cell, None) for cell in ("8.0", "1_000", "0x10", "", "x", "1e3", "true")),
+        *(("float", cell, None) for cell in ("1_0", "", "1,5", "1e400", "true")),
+        *(("bool", cell, None) for cell in ("yes", "", "2")),
+    ],
+)
+def test_a_declared_type_holds_for_each_cell(tmp_path: Path, kind: str, cell: str, value: object) -> None:
+    path = tmp_path / "p.csv"
+    path.write_text(f'a,b\n0,1\n1,"{cell}"\n', encoding="utf-8")
+    if value is None:
+        with pytest.raises(UsageError, match=rf"p.csv:3: column 'b': '{cell}'; expected {kind}"):
+            read_points(path, "x", ("b",), types={"b": kind})
+    else:
+        found = read_points(path, "x", ("b",), types={"b": kind}).columns[0][1]
+        assert (type(found), found) == (type(value), value)
+
+
+def test_declared_types_hold_for_what_has_types_already(tmp_path: Path) -> None:
+    path = tmp_path / "p.jsonl"
+    path.write_text('{"s": "7", "d": 1}\n{"s": 8, "d": null}\n', encoding="utf-8")
+    assert read_points(path, "x", ("d",), types={"d": "float"}).columns == ([1, None],)
+    with pytest.raises(UsageError, match="point 1: s is 8; expected str"):
+        read_points(path, "x", None, types={"s": "str"})
+
+
+def test_what_is_not_written_again_as_it_was_is_known(tmp_path: Path) -> None:
+    text = "a,b,c,d,e\n1.5,1.10,12E4,-0,0.12345678901234567890\n100,0.25,2,3,1\n"
+    lost = read(tmp_path, "p.csv", text).lost
+    assert {name: cell for name, (cell, _) in lost.items()} == {
+        "b": "1.10", "c": "12E4", "d": "-0", "e": "0.12345678901234567890"
+    }  # fmt: skip
 
 
 def test_csv_quotes_keep_commas_line_ends_and_spaces(tmp_path: Path) -> None:
@@ -71,6 +132,9 @@ def test_a_json_list_is_a_file_of_points_too(tmp_path: Path) -> None:
         ("p.jsonl", '{"a": 1}\n5\n', "point 1 has no 'a'; it has: 5"),
         ("p.json", '{"a": 1}', "expected a list of points"),
         ("p.json", "[1, ", "not JSON"),
+        ("p.csv", "a\n1e400\n", "p.csv:2: column 'a': 1e400: a number beyond 1.8e308"),
+        ("p.jsonl", '{"a": 1e400}', "p.jsonl:1: not a JSON value: a number beyond 1.8e308"),
+        ("p.jsonl", '{"a": 1, "a": 2}', 'p.jsonl:1: not a JSON value: the key "a" is there twice'),
     ],
 )
 def test_a_file_that_holds_no_points_is_refused_with_its_line(
@@ -89,7 +153,7 @@ def test_a_file_that_cannot_be_read_is_named_with_the_reason(tmp_path: Path) -> 
 
 
 def test_a_column_that_a_file_lacks_is_told(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="point 0 has no 'z'; it has: a"):
+    with pytest.raises(UsageError, match="no column 'z'; it has: a"):
         read(tmp_path, "p.csv", "a\n1\n", ("z",))
 
 

@@ -1,0 +1,67 @@
+"""Cells of a table as values: of their column's declared type, or numbers where all are plain ones."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from diel.values import cell_value, resolve
+
+_PLAIN = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?")
+"""A number, and hardly an id. All else is text: `007`, `+5`, `0x10`, `1_000`, `.5`, `1.`, ` 7 `, nothing."""
+_KEPT = re.compile(r"(0|-?[1-9][0-9]{0,7})(\.([0-9]|[1-9][0-9]{0,4}[1-9]))?")
+"""Numbers that are surely written as they were: a quick way past most."""
+_WORDS = {
+    int: "int",
+    float: "float",
+    str: "str",
+    bool: "bool",
+    list: "list",
+    dict: "dict",
+    type(None): "null",
+}
+
+
+class BadCell(ValueError):
+    """A cell that is no value of its column's type."""
+
+    def __init__(self, row: int, message: str) -> None:
+        super().__init__(message)
+        self.row = row
+
+
+def column_values(cells: Sequence[str], kind: str | None) -> list[Any]:
+    """The values of a column: of its declared type; without one numbers if all cells are plain ones that
+    64 bits hold, else the texts as they are written.
+
+    Raises BadCell for what is not of the type, and a number beyond a double.
+    """
+    if kind is None and not all(map(_PLAIN.fullmatch, cells)):
+        return list(cells)
+    values = []
+    for row, cell in enumerate(cells):
+        try:
+            values.append(resolve(cell) if kind is None else cell_value(cell, kind))
+        except ValueError as error:
+            if kind is None and cell.lstrip("-").isdigit():
+                return list(cells)
+            why = f"{cell!r:.60}; expected {kind}" if kind is not None else f"{cell:.60}: {error}"
+            raise BadCell(row, why) from None
+    return values
+
+
+def lost_spelling(cells: Iterable[str], values: Iterable[Any]) -> tuple[str, Any] | None:
+    """The first cell whose number is written otherwise than it was, as 1.1 for `1.10`, with that number."""
+    for cell, value in zip(cells, values, strict=True):
+        if not isinstance(value, str) and not _KEPT.fullmatch(cell) and repr(value) != cell:
+            return cell, value
+    return None
+
+
+def types_of(column: Iterable[Any]) -> str:
+    """The types of a column's values in words: `float` for whole and other numbers, `int or null`."""
+    words = {_WORDS.get(kind, kind.__name__): None for kind in {*map(type, column)}}
+    if {"int", "float"} <= words.keys():
+        del words["int"]
+    return " or ".join(sorted(words, key=lambda word: (word == "null", word))) or "nothing"
