@@ -28,7 +28,7 @@ FEATURES = {
     "staging": (r"staging|staged", {"staging"}, 64),
     "publishing": (r"(?<!date)publish", {"publishing"}, 43),
     "extraction": (r"extract", {"extraction"}, 9),
-    "rendering": (r"rendered|rendering", {"rendering"}, 42),
+    "rendering": (r"rendered|rendering", {"rendering"}, 46),
     # Not the command of that name, which writes a run for other tools: that is the next one.
     "export": (r"exporter|exported|[._\"]exports?\b(?!\": \"Write|\", \"path)|Export[sF]", {"export"}, 66),
     "takeout": (r"takeout|take_out", {"takeout"}, 3),

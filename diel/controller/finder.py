@@ -18,9 +18,10 @@ from diel.project.requests import Cancel
 from diel.site import Misfit
 from diel.states import FailureClass, TaskState
 from diel.tasks.ledger import Ledger
-from diel.tasks.link import Verdict
+from diel.tasks.link import Link, Verdict
 from diel.tasks.recipe import Recipe
 from diel.tasks.results import MissingInput, carry, tell_origin
+from diel.tasks.sources import Unready
 from diel.tasks.stage_run import StageRun
 from diel.tasks.surrogate import tell_cached
 
@@ -179,25 +180,22 @@ class Finder:
             return None
         if self._is_closed(stage, index) or stage.standing(index) is Standing.WAITING:
             return None
-        for link in self._stages.into[stage.name]:
-            verdict = link.verdict(link.group_of_downstream(index))
-            if verdict is Verdict.WAITING:
-                return None
-            if verdict is Verdict.OMITTED:
-                self._omit(stage, index, link.up.name)
-                return None
-            if verdict is Verdict.FAILED:
-                self._note_skip(stage, index, "upstream", link.up.name)
-                return None
+        recipe = self._stages.recipes[stage.name]
+        if not self._has_inputs(stage, index, recipe):
+            return None
         serving = self._stages.serving
         if serving is not None and not serving.may_start(stage, index):
             return None
-        recipe = self._stages.recipes[stage.name]
         try:
             if not recipe.is_wanted(index):
                 self._omit(stage, index, "")
                 return None
             task = recipe.resolve(index)
+            if recipe.meeting:
+                self._ledger.join(stage, index, recipe.meeting.left(index))
+        except Unready as error:
+            self._turn_away(stage, index, error.link, error.verdict)
+            return None
         except (ExpressionError, MissingInput, ModuleError, Misfit) as error:
             self._fail(stage, index, error)
             return None
@@ -209,6 +207,27 @@ class Finder:
             self._fail(stage, index, error)
             return None
         return task if serving is None or serving.ask(stage, index) else None
+
+    def _has_inputs(self, stage: StageRun, index: int, recipe: Recipe) -> bool:
+        """Whether a task can read what it must; if not, it waits or is skipped."""
+        for link in self._stages.into[stage.name]:
+            if link.edge.branch:
+                continue  # it counts where it is read
+            verdict = link.verdict(link.group_of_downstream(index))
+            if verdict is not Verdict.READY:
+                self._turn_away(stage, index, link, verdict)
+                return False
+        lacking = recipe.meeting.lacking(index) if recipe.meeting else None
+        if lacking is not None:
+            self._turn_away(stage, index, lacking, Verdict.FAILED)
+        return lacking is None
+
+    def _turn_away(self, stage: StageRun, index: int, link: Link, verdict: Verdict) -> None:
+        """Lets a task wait for what an edge gives it, or skips it."""
+        if verdict is Verdict.OMITTED:
+            self._omit(stage, index, link.up.name)
+        elif verdict is Verdict.FAILED:
+            self._note_skip(stage, index, "upstream", link.up.name)
 
     def _fail(self, stage: StageRun, index: int, error: Exception) -> None:
         kind = FailureClass.LAUNCH if isinstance(error, Misfit) else FailureClass.UPSTREAM

@@ -289,7 +289,8 @@ class Stages:
         if self._axes.was_made_by(stage.name):
             self._keep_losses(stage)
         if stage.adaptive or all(
-            link.alongside or link.up.ended or link.up.complete for link in self.into[stage.name]
+            link.alongside or link.edge.branch or link.up.ended or link.up.complete
+            for link in self.into[stage.name]
         ):
             stage.look_at_all()
         if stage.complete:

@@ -308,7 +308,7 @@ def _parts(view: RunView, stage: str, index: int, name: str, value: Any) -> list
     if link is None:  # a hyperparameter
         return [("", 0, value)]
     group = link.group_of_downstream(index)
-    members = link.good_members(group) if link.edge.gathered else link.members(group)
+    members = [one for _, one in link.listed(group)] if link.edge.gathered else link.members(group)
     found = zip(members, value if link.edge.gathered else [value], strict=False)
     return [(link.up.name, *one) for one in found] or [("", 0, value)]  # nothing before a loop's first round
 

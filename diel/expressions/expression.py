@@ -15,6 +15,7 @@ from simpleeval import EvalWithCompoundTypes, InvalidExpression
 
 from diel.errors import DielError, HintedError, did_you_mean
 from diel.expressions.functions import FUNCTIONS, OPERATORS, SCALARS, is_list, noun, written
+from diel.expressions.gathered import Gathered, ListText
 from diel.expressions.quantity import Quantity, Undefined, literals
 
 MAX_EXPRESSION = 10_000
@@ -78,13 +79,21 @@ class Expression:
 
     def words(self, scope: Scope) -> list[str]:
         """The words of a command that the value gives: one for each item of a list."""
-        value = self.value(scope)
+        value = self._handed_on(scope)
         items = value if is_list(value) else [value]
         return [without_nul(self._written(item), self.offset) for item in items]
 
     def text_value(self, scope: Scope) -> str:
         """The value, written as text. Raises ExpressionError."""
-        return self._written(self.value(scope))
+        return self._written(self._handed_on(scope))
+
+    def _handed_on(self, scope: Scope) -> Any:
+        """The value as a command takes it: a scope may join what is gathered with what else it takes."""
+        value = self.value(scope)
+        if not isinstance(value, Gathered | ListText):
+            return value
+        join = getattr(scope, "join", None)
+        return value if join is None else join(value)
 
     def references(self) -> Iterator[Chain]:
         """The dotted names that are read; `x["a"]` counts as `x.a`."""
@@ -92,6 +101,16 @@ class Expression:
             yield self.chain
         else:
             yield from (chain for _, chain in chains_in(self.tree) if chain[0] not in _LITERALS)
+
+    @property
+    def handed_on(self) -> set[Chain]:
+        """The dotted names whose values are handed on point by point, not an aggregate of them."""
+        return {self.chain} if self.tree is None else set(handed_on(self.tree))
+
+    @property
+    def always_read(self) -> set[Chain]:
+        """The dotted names that are read whatever the conditions in it are."""
+        return {self.chain} if self.tree is None else always_read(self.tree)
 
     def _computed(self, tree: ast.expr, scope: Scope) -> Any:
         try:
@@ -291,6 +310,38 @@ def chains_in(tree: ast.AST) -> Iterator[tuple[ast.AST, Chain]]:
             waiting += operands(node)
         else:
             yield node, chain
+
+
+AGGREGATES = frozenset(
+    {
+        *("all", "any", "count", "len", "max", "mean", "median", "min", "nanmax", "nanmean", "nanmin"),
+        *("quantile", "size", "sorted", "std", "sum"),
+    }
+)
+"""Functions that make one value of all that is gathered, or a list that no longer is of points."""
+
+
+def handed_on(tree: ast.AST) -> Iterator[Chain]:
+    """The dotted names whose values are handed on point by point, not an aggregate of them."""
+    waiting: list[ast.AST] = [tree]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in AGGREGATES:
+            continue
+        if (chain := chain_of(node)) is not None:
+            yield chain
+        else:
+            waiting += [node.body, node.orelse] if isinstance(node, ast.IfExp) else operands(node)
+
+
+def always_read(tree: ast.AST) -> set[Chain]:
+    """The dotted names that are read whatever the conditions in a tree are: of `a if c else b`, only `c`."""
+    if (chain := chain_of(tree)) is not None:
+        return {chain}
+    if isinstance(tree, ast.IfExp):
+        return always_read(tree.test) | (always_read(tree.body) & always_read(tree.orelse))
+    inner = tree.values[:1] if isinstance(tree, ast.BoolOp) else operands(tree)
+    return set[Chain]().union(*map(always_read, inner))
 
 
 def _dotted(parts: Iterable[str]) -> Chain:

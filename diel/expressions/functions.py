@@ -14,6 +14,7 @@ from typing import Any
 from simpleeval import safe_add
 
 from diel.errors import counted
+from diel.expressions.gathered import Gathered, ListText
 from diel.expressions.quantity import Quantity, Undefined, size
 
 SCALARS = (str, int, float, type(None))
@@ -50,6 +51,8 @@ def plain(value: Any) -> Any:
         return str(value)
     if isinstance(value, Mapping):
         return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, Gathered):
+        return value.map(plain)
     if is_list(value):
         return [plain(item) for item in value]
     return value.number if isinstance(value, Quantity) else value
@@ -170,6 +173,8 @@ def _where(values: Any, conditions: Any) -> list[Any]:
 
 def _join(values: Any, between: str = " ") -> str:
     """The items as one text; those that are lists themselves are rows, with blanks between their items."""
+    if isinstance(values, Gathered):
+        return ListText.of(values, lambda items: _join(items, between))
     if not is_list(values):
         raise Undefined(f"join: expected a list, found {noun(values)}")
     return str(between).join(_join(item) if is_list(item) else written(item) for item in values)
@@ -189,6 +194,8 @@ def _format(value: Any, form: str) -> str:
 
 def _fortran(value: Any) -> str:
     """A value as Fortran's namelists read it: `1.0d-3`, `.true.`, `'text'`; a list with commas."""
+    if isinstance(value, Gathered):
+        return ListText.of(value, _fortran)
     if is_list(value):
         return ", ".join(map(_fortran, value))
     if isinstance(value, bool):
@@ -214,7 +221,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "range": _range,
     "round": _round,
     "size": size,
-    "str": written,
+    "str": lambda value: ListText.of(value, written) if isinstance(value, Gathered) else written(value),
     "where": _where,
 }
 """The functions of expressions. Each is fast and its result small, whatever it is given."""

@@ -44,6 +44,20 @@ class Gathered(list[Any]):
         return list(self)
 
 
+class ListText(str):
+    """A text that was written of gathered values, so that it can be written again of fewer."""
+
+    source: Gathered
+    write: Callable[[Sequence[Any]], str]
+
+    @classmethod
+    def of(cls, source: Gathered, write: Callable[[Sequence[Any]], str]) -> ListText:
+        """Write gathered values."""
+        made = cls(write(source.plain()))
+        made.source, made.write = source, write
+        return made
+
+
 def align(values: Sequence[Gathered]) -> Sequence[Gathered]:
     """Return the values at the points that all have (an inner join), in the order of the one with most axes.
 

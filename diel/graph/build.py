@@ -93,13 +93,15 @@ def _resolved(workflow: Workflow, use: Edge, flaws: list[Flaw]) -> Edge | None:
     edge = use._replace(
         picked={a: point for a, point in at.items() if a not in chosen},
         matched=tuple(a for a in left if a in reader.over),
-        gathered=tuple(a for a in source.over if (a in left and a not in reader.over) or a in several),
+        gathered=tuple(a for a in axes if a in {*left, *several} and (a not in reader.over or a in several)),
         stream=stream and use.name is not None,
         renewed=reader.service is not None and is_renewed(reader, use),
     )
-    if use.min_success < 1 and not edge.gathered:
+    for word in (
+        ("min_success",) * (use.min_success < 1) + ("missing",) * use.outer if not edge.gathered else ()
+    ):
         message = f"nothing is gathered here: '{other}' gives one result for each task"
-        flaws.append(Flaw(message, "", (*use.key, "min_success")))
+        flaws.append(Flaw(message, "", (*use.key, word)))
     return edge
 
 

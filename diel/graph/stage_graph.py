@@ -44,6 +44,7 @@ class Edge(NamedTuple):
     """Points that `at` names, by axis."""
     matched: tuple[str, ...] = ()
     gathered: tuple[str, ...] = ()
+    """In the order of the axes in the file, whatever the order of the stage's `over`."""
     min_success: float = 1.0
     chosen: Mapping[str, Choice] = {}
     """What picks points of searches and loops during the run, by axis."""
@@ -65,6 +66,12 @@ class Edge(NamedTuple):
     """Whether the downstream tasks get newer rounds' outputs while they run."""
     begun: bool = False
     """Whether it has something to begin with, before the first round."""
+    outer: bool = False
+    """Whether gathered tasks without a result keep their places, with null."""
+    unreduced: bool = False
+    """Whether what is gathered is handed on point by point, not only an aggregate of it."""
+    branch: bool = False
+    """Whether it is read only where a condition in an expression says so."""
 
     @property
     def follows(self) -> bool:

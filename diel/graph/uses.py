@@ -14,6 +14,11 @@ from diel.spec import Flaw, Stage, Workflow
 from diel.spec.model import Key
 from diel.spec.rendering import TEXT
 
+_HANDED_ON = ("command", "params", "env", "files")
+"""What a task gets of its stage's expressions, so that what is gathered there meets."""
+_LATE = (*_HANDED_ON, "when")
+"""What is evaluated once a task's other inputs are there: a branch that is not taken is not read."""
+
 
 def uses(workflow: Workflow, name: str, flaws: list[Flaw]) -> Iterator[Edge]:
     """Every mention of another stage, as an edge that has not been checked yet."""
@@ -30,11 +35,28 @@ def uses(workflow: Workflow, name: str, flaws: list[Flaw]) -> Iterator[Edge]:
             key: Key = ("axes", label, "from")
             if (source := _split(key, axis.source, flaws)) is not None:
                 yield Edge(key, source[0], name, source[1], axis=label)
-    seen: set[tuple[str, ...]] = set()
-    for key, reference in expression_references(here, stage):
-        if reference[0] in workflow.stages and len(reference) > 1 and reference[:2] not in seen:
-            seen.add(reference[:2])
-            yield Edge(key, reference[0], name, reference[1])
+    yield from _expression_uses(workflow, name, here)
+
+
+def _expression_uses(workflow: Workflow, name: str, here: Key) -> Iterator[Edge]:
+    """What the expressions of a stage read of other stages, an edge for each output."""
+    stage = workflow.stages[name]
+    first: dict[tuple[str, ...], Key] = {}
+    handed_on: set[tuple[str, ...]] = set()
+    always: set[tuple[str, ...]] = set()
+    for key, template in templates(here, stage):
+        if isinstance(template, ExpressionError):
+            continue
+        for reference in sorted(template.references):
+            if reference[0] in workflow.stages and len(reference) > 1:
+                first.setdefault(reference[:2], key)
+        part = str(key[len(here)])
+        for one in template.expressions if first else ():
+            handed_on |= {chain[:2] for chain in one.handed_on if part in _HANDED_ON}
+            always |= {chain[:2] for chain in (one.always_read if part in _LATE else one.references())}
+    for reference, key in first.items():
+        unreduced, branch = reference in handed_on, reference not in always
+        yield Edge(key, reference[0], name, reference[1], unreduced=unreduced, branch=branch)
 
 
 def _inputs(workflow: Workflow, name: str, flaws: list[Flaw]) -> Iterator[Edge]:
@@ -56,6 +78,8 @@ def _inputs(workflow: Workflow, name: str, flaws: list[Flaw]) -> Iterator[Edge]:
                 initially=given.initially,
                 begun="initially" in given.model_fields_set,
                 share=given.share,
+                outer="missing" in given.model_fields_set,
+                unreduced=True,
             )
 
 
@@ -75,8 +99,9 @@ def _hyperparameter_use(workflow: Workflow, name: str, label: str, flaws: list[F
         return
     for axis in searches[:1]:
         for judge in judge_of(workflow, axis).stages[:1]:
-            share = given.min_success
-            yield Edge(key, judge, name, name=label, picked=given.at, min_success=share, hyperparameter=read)
+            share, outer = given.min_success, "missing" in given.model_fields_set
+            edge = Edge(key, judge, name, name=label, picked=given.at, min_success=share, outer=outer)
+            yield edge._replace(hyperparameter=read, unreduced=True)
 
 
 def _split(key: Key, reference: str, flaws: list[Flaw]) -> tuple[str, str] | None:

@@ -99,6 +99,8 @@ class History:
                 self._stage(record)
             case "tolerated":
                 self._tolerated(record)
+            case "joined":
+                self.stage(record["stage"]).join(record["index"], record["left"])
             case "held":
                 why = [record["rule"], record["why"]] if record["why"] else []
                 self.stage(record["stage"]).held = why

@@ -224,6 +224,15 @@ class Tolerated(_Verdict):
     cause: str
 
 
+class JoinedRecord(_Stamped):
+    event: Literal["joined"]
+    """What a task does not get of gathers that meet in it: the points that one edge lacks, for each."""
+    stage: str
+    index: Index
+    left: list[dict[str, Any]]
+    """`edge`, `number`, and the first `points`."""
+
+
 class HeldRecord(_Stamped):
     event: Literal["held"]
     """No more tasks of a stage are begun, and why; with an empty `why` they are again."""
@@ -550,7 +559,7 @@ OfCourse = (
 )
 OfAxis = AxisRecord | OfCourse
 OfTasks = Queued | Release | Failed | Skipped | Cancelled
-OfStage = StageRecord | Tolerated | HeldRecord | Fenced | Gone | Doubted | Dropped
+OfStage = StageRecord | Tolerated | JoinedRecord | HeldRecord | Fenced | Gone | Doubted | Dropped
 OfRun = (
     ControllerRecord
     | Handover

@@ -88,7 +88,17 @@ def _load(paths: RunPaths) -> Reader | None:
 def _stage(packed: dict[str, Any]) -> StageHistory:
     for name in ("states", "left_out"):
         packed[name] = _bytes(packed[name])
-    for name in ("under_way", "attempts", "committed", "gone", "doubted", "fenced", "resources", "tolerated"):
+    for name in (
+        "under_way",
+        "attempts",
+        "committed",
+        "gone",
+        "doubted",
+        "fenced",
+        "resources",
+        "tolerated",
+        "joined",
+    ):
         packed[name] = {int(index): value for index, value in packed.get(name, {}).items()}
     under_way = {index: _attempt(attempt) for index, attempt in packed["under_way"].items()}
     dropped = {output: set(spread(tasks)) for output, tasks in packed.get("dropped", {}).items()}

@@ -94,6 +94,8 @@ class StageHistory:
     """The factors of its domain, if it runs over a search or loop: axes, count, rows."""
     dropped: dict[str, set[int]] = field(default_factory=dict)
     """By output, the tasks whose artifact was deleted after use."""
+    joined: dict[int, list[dict[str, Any]]] = field(default_factory=dict)
+    """By task, the points that it does not get of gathers that meet in it, by the edge that lacks them."""
     left_out: bytearray = field(default_factory=bytearray)
     """A byte for each task: a code of `_LEFT`, or 0; short or empty if the rest is 0."""
 
@@ -197,6 +199,12 @@ class StageHistory:
         """The tasks whose result stays though it read suspect answers."""
         made = self.result_attempt
         return sorted(i for i, attempt in self.doubted.items() if self.is_good(i) and made(i) == attempt)
+
+    def join(self, index: int, left: list[dict[str, Any]]) -> None:
+        """Notes what a task does not get of gathers that meet in it; empty if it gets all."""
+        self.joined.pop(index, None)
+        if left:
+            self.joined[index] = left
 
     def leave_out(self, index: int, reason: str) -> None:
         """Notes why a task was skipped, if that is not a failure."""

@@ -38,6 +38,7 @@ class Input(Expected):
         "`last` or `previous` (loop; `previous` of `pbt` too).",
     )
     min_success: float = optional("Share of the gathered tasks that must succeed to go on.", 1.0, gt=0, le=1)
+    missing: None = optional("`null`: a gathered task without a result keeps its place, with null.")
     initially: Json = optional("Value in the first round, with `at: {AXIS: previous}`.")
     share: bool = optional(
         "For a stream: whether the stage's tasks share the items, so that each item goes to one of them.",
@@ -53,7 +54,7 @@ class Input(Expected):
     @property
     def is_plain(self) -> bool:
         """Whether only its source is given."""
-        return self.model_fields_set <= {"source", "at", "initially", "min_success"}
+        return self.model_fields_set <= {"source", "at", "initially", "min_success", "missing"}
 
     _short = written_as("STAGE.OUTPUT", "for instance `simulate.energy`", text="from")
 

@@ -103,8 +103,8 @@ class ChoosingLink(Link):
         if not self.edge.gathered:
             return verdicts[0] if verdicts else Verdict.FAILED
         wanted = [verdict for verdict in verdicts if verdict is not Verdict.OMITTED]
-        if not wanted:
-            return Verdict.OMITTED if verdicts else Verdict.FAILED
+        if not verdicts:
+            return Verdict.FAILED
         good = sum(verdict is Verdict.READY for verdict in wanted)
         enough = good >= math.ceil(self.edge.min_success * len(wanted) - 1e-9)
         return Verdict.READY if enough else Verdict.FAILED

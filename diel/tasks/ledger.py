@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from diel.journal.history import History
@@ -11,11 +11,12 @@ from diel.journal.segment import Reader, SegmentWriter, read_segment
 from diel.paths import RunPaths
 from diel.project.cache import write_keys
 from diel.states import RunState
+from diel.tasks.joining import Left
 from diel.tasks.results import Results
 from diel.tasks.stage_run import StageRun
 
 if TYPE_CHECKING:
-    from diel.journal.records import Failed, Ranges, Record, Result, Said
+    from diel.journal.records import Failed, JoinedRecord, Ranges, Record, Result, Said
 
 MANY = 20_000
 """Tasks of a run whose timeline is worth keeping when it ends."""
@@ -89,6 +90,18 @@ class Ledger:
         self.append(
             {"event": "skipped", "stage": stage.name, "tasks": tasks, "reason": reason, "cause": cause}
         )
+
+    def join(self, stage: StageRun, index: int, left: Iterable[Left]) -> None:
+        """Records what a task does not get of gathers that meet in it, unless that is known."""
+        found = [one._asdict() for one in left]
+        if found != stage.history.joined.get(index, []):
+            record: JoinedRecord = {
+                "event": "joined",
+                "stage": stage.name,
+                "index": index,
+                "left": found,
+            }
+            self.append(record)
 
     def fail(self, stage: StageRun, index: int, said: Said, attempt: int | None = None) -> None:
         """Records that a task failed for good, with the message of its last attempt."""

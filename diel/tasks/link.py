@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import ClassVar
 
-from diel.axes.adaptive import Adaptive
+from diel.axes.adaptive import Adaptive, Standing
 from diel.axes.domain import Group
 from diel.graph import Edge
 from diel.states import TaskState
@@ -88,6 +88,24 @@ class Link:
     def good_members(self, group: Group) -> Iterator[int]:
         state = self.up.history.state
         return (index for index in self.members(group) if state(index).good)
+
+    def place(self, index: int) -> Group:
+        """The coordinates of an upstream task on the gathered axes."""
+        return self.up.domain.group(index, self.edge.gathered)
+
+    def listed(self, group: Group) -> list[tuple[Group, int]]:
+        """The upstream tasks of which a gather lists something, each with its place.
+
+        In the order of the places, so that the order of `over` changes nothing; of what a choice picks, the
+        best first. With `missing: null` those without a result too, unless their points never came.
+        """
+        found = self.good_members(group)
+        if self.edge.outer:
+            found = (i for i in self.members(group) if self.up.standing(i) is not Standing.CLOSED)
+        turn = [n for n, axis in enumerate(self.edge.gathered) if axis not in self.edge.chosen]
+        return sorted(
+            ((self.place(index), index) for index in found), key=lambda one: [one[0][n] for n in turn]
+        )
 
     def lacking(self, group: Group) -> int:
         """How many more tasks a group would have if no search or loop had failed."""
@@ -193,9 +211,7 @@ class Link:
             return Verdict.WAITING
         if (size == 0 or self.edge.min_success == 1) and self._never_made(group):
             return Verdict.FAILED
-        if size and count.bad + count.omitted == size:
-            return Verdict.OMITTED if count.omitted == size else Verdict.FAILED
-        return Verdict.READY
+        return Verdict.READY  # a group that was left out wholly is an empty list
 
     def _never_made(self, group: Group) -> bool:
         fixed = self._fixed(group)

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from diel.artifacts import Artifact, content, digest_of
-from diel.attempt.bundle import Request, Staged, Work
+from diel.attempt.bundle import Rendered, Request, Staged, Work
 from diel.environments.prepared import Prepared
+from diel.expressions.gathered import Gathered
 from diel.graph.launcher import launches
 from diel.modules.catalogue import Module
 from diel.site import Shape, Site
@@ -20,6 +21,7 @@ from diel.spec import Output, Stage
 from diel.spec.model import plain
 from diel.staging.item import Shard
 from diel.tasks.environment import keyed_by_task
+from diel.tasks.joining import Join, Meeting, points_read
 from diel.tasks.service import AskedServices
 from diel.tasks.sources import Scope, Sources
 from diel.tasks.staging import Sharing, copies, keyed, staging_of
@@ -133,6 +135,16 @@ class Recipe:
         self._asked = AskedServices(sources.links) if stage.services else None
         self._asking = asking_of(stage, module, sources.links) if stage.asks else None
         self._at_node = tuple(name for name, given in stage.inputs.items() if given.stage is not None)
+        links = sources.links
+        self.meeting = Meeting(links)
+        """The gathers that meet in each task."""
+        self._gathers = any(link.edge.gathered and not link.alongside for link in links)
+        self._branches = any(link.edge.branch for link in links)
+        self._listed = sources.texts.inputs & {n for n, link in sources.inputs.items() if link.edge.gathered}
+        """The gathered inputs that expressions read: whole, and not as they meet."""
+        gathers = any(link.edge.gathered and link.edge.name is None for link in sources.made.values())
+        self._mixed = bool(self._listed) or gathers
+        """Whether expressions read what is gathered, so that points may count for what they give."""
         self._chosen = keyed_by_task(stage, sources.paths) if stage.demand else None
         signature = None if module is None or module.signature.variadic else module.signature
         self._accepted = None if signature is None else {p.name for p in signature.parameters}
@@ -151,11 +163,12 @@ class Recipe:
         """
         scope, run = self.scope(index), self.sources.run
         spec = run.spec if self._chosen is None else run.spec_of(index)
-        params = self._params(scope)
+        join = self._joined(scope)
+        params, inputs = self._handed_on(scope, join)
         outputs = self._texts.paths(scope)
-        env = self._texts.env(scope)
-        shards = self._shards(scope)
-        key, parts = self._key(scope, shards)
+        env, command, rendered = self._written(scope)
+        shards = self._shards(scope, inputs)
+        key, parts = self._key(scope, shards, inputs)
         question = None
         if self._asking is not None:
             question = self._asking(index, {**scope.point, **params}, key, parts)
@@ -165,18 +178,49 @@ class Recipe:
             key=key,
             parts=parts,
             params=params,
-            inputs=scope["inputs"],
-            command=self._texts.command(scope),
+            inputs=inputs,
+            command=command,
             outputs=outputs,
             env=env,
-            staged=self._staged(scope, shards) if self._at_node else None,
+            staged=self._staged(scope, shards, join) if self._at_node else None,
             shards=shards,
             services=None if self._asked is None else self._asked.replicas(index),
             streams=None if self.streams is None else self.streams(index),
             question=question,
-            rendered=self.sources.files.render(scope),
+            rendered=rendered,
             environment=spec.environment,
         )
+
+    def _joined(self, scope: Scope) -> Join | None:
+        """How what a task gathers meets; the scope joins what its command takes. None where nothing does."""
+        if not self._gathers:
+            return None
+        inputs = scope["inputs"]
+        join = Join(apart=lambda: bool(self.meeting.left(scope.index)))
+        for name, value in inputs.items():
+            if isinstance(value, Gathered):
+                join.note_input(self.sources.inputs[name], value)
+        scope.join_by(join.note)
+        join.note(self._params(scope))
+        self._written(scope)
+        scope.join_by(join.meet)
+        return join
+
+    def _handed_on(self, scope: Scope, join: Join | None) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The parameters and inputs of a task: what is gathered as plain lists, joined by point."""
+        params, inputs = self._params(scope), scope["inputs"]
+        if join is None:
+            return params, inputs
+        met = {
+            name: join.met_input(self.sources.inputs[name], value) if isinstance(value, Gathered) else value
+            for name, value in inputs.items()
+        }
+        return join.meet(params), met
+
+    def _written(self, scope: Scope) -> tuple[dict[str, str], tuple[str, ...] | None, tuple[Rendered, ...]]:
+        """What is written for a task: its variables, its command, its files."""
+        texts = self._texts
+        return texts.env(scope), texts.command(scope), self.sources.files.render(scope)
 
     def _params(self, scope: Scope) -> dict[str, Any]:
         """The parameters of a task: those of its point that its module takes, and those of its stage."""
@@ -184,19 +228,19 @@ class Recipe:
         given = {n: v for n, v in scope.point.items() if n not in said and (taken is None or n in taken)}
         return {**given, **said}
 
-    def _shards(self, scope: Scope) -> dict[str, Shard] | None:
-        return self._sharing.shards(scope.index, scope["inputs"]) if self._sharing is not None else None
+    def _shards(self, scope: Scope, inputs: Mapping[str, Any]) -> dict[str, Shard] | None:
+        return self._sharing.shards(scope.index, inputs) if self._sharing is not None else None
 
-    def _staged(self, scope: Scope, shards: dict[str, Shard] | None) -> Staged | None:
+    def _staged(self, scope: Scope, shards: dict[str, Shard] | None, join: Join | None) -> Staged | None:
         """The task's texts again, with copies on its node in place of artifacts; None without any."""
         late = {name for name, shard in (shards or {}).items() if shard.stage}
         inputs, items = copies(scope["inputs"], {*self._at_node} - late)
         if not items:
             return None
         again = Scope(self.sources, scope.index, inputs)
-        env, command = self._texts.env(again), self._texts.command(again)
-        rendered = self.sources.files.render(again)
-        return Staged(items, self._params(again), inputs, command, env, rendered)
+        again.join_by(scope.join)
+        env, command, rendered = self._written(again)
+        return Staged(items, *self._handed_on(again, join), command, env, rendered)
 
     def own_files(self, index: int) -> dict[str, str]:
         """The files that a task has of its own, absolute. Raises ExpressionError and MissingInput."""
@@ -208,22 +252,35 @@ class Recipe:
         Without its files and whom it asks. Raises ExpressionError, MissingInput and ModuleError.
         """
         scope = self.scope(index)
-        return self._reads(scope, self._shards(scope))
+        _, inputs = self._handed_on(scope, self._joined(scope))
+        if self._branches:
+            self._written(scope)
+        return self._reads(scope, self._shards(scope, inputs), scope["inputs"])
 
-    def _reads(self, scope: Scope, shards: dict[str, Shard] | None) -> tuple[dict[str, Any], dict[str, Any]]:
+    def _reads(
+        self, scope: Scope, shards: dict[str, Shard] | None, inputs: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The same, of a scope whose expressions were evaluated: a branch not taken is not read."""
         own: dict[str, Any] = {**scope.point, **(keyed(shards) if shards else {})}
         if self._chosen is not None:
             own.update(self._chosen(scope))
-        taken: dict[str, Any] = dict(scope["inputs"])
+        taken: dict[str, Any] = dict(inputs)
         for name, rule in self.sources.conversions.items():
             taken[f"units of {name}"] = rule
         for name, chain in self.chains.items():
+            if self._branches and not scope.reads(chain):
+                continue
             kept = own if self.sources.link_of(chain) is None else taken
             kept[name] = scope.read(chain)
+        if self._mixed:
+            taken |= points_read({**taken, **scope["inputs"]})
+            taken |= {f"all of {name}": scope["inputs"][name] for name in self._listed if name in inputs}
         return own, taken
 
-    def _key(self, scope: Scope, shards: dict[str, Shard] | None) -> tuple[str, tuple[str, str]]:
-        own, taken = self._reads(scope, shards)
+    def _key(
+        self, scope: Scope, shards: dict[str, Shard] | None, inputs: Mapping[str, Any]
+    ) -> tuple[str, tuple[str, str]]:
+        own, taken = self._reads(scope, shards, inputs)
         own.update(self.sources.files.digests(scope))
         if self._asked is not None:
             taken.update(self._asked.keys(scope.index))

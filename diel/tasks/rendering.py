@@ -11,6 +11,7 @@ from diel.attempt.bundle import Rendered
 from diel.errors import ModuleError
 from diel.expressions import ExpressionError, Template, parse
 from diel.expressions.functions import is_list
+from diel.expressions.gathered import Gathered
 from diel.spec import Stage
 from diel.spec.rendering import target_flaw
 
@@ -72,6 +73,7 @@ class _Keyed(Mapping[str, Any]):
     def __init__(self, inner: Mapping[str, Any], depth: int = 0) -> None:
         self._inner = inner
         self._depth = depth
+        self.join = getattr(inner, "join", None)
 
     def __getitem__(self, name: str) -> Any:
         if self._depth == 0 and name in ("run", "files"):
@@ -105,4 +107,6 @@ def _as_keyed(value: Any, depth: int) -> Any:
         return Artifact(value.digest, value.digest, size=value.bytes)
     if isinstance(value, Mapping):
         return _Keyed(value, depth)
+    if isinstance(value, Gathered):
+        return value.map(lambda item: _as_keyed(item, depth))
     return [_as_keyed(item, depth) for item in value] if is_list(value) else value

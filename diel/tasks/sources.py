@@ -5,7 +5,7 @@ Each name is computed when an expression asks for it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +14,11 @@ from diel.axes.adaptive import Adaptive
 from diel.axes.domain import Group
 from diel.errors import HintedError
 from diel.expressions import parse_tree
+from diel.expressions.gathered import Gathered
 from diel.graph import Edge, Key
 from diel.paths import RunPaths
 from diel.tasks.choosing import ChoosingLink
-from diel.tasks.link import Link
+from diel.tasks.link import Link, Verdict
 from diel.tasks.publishing import published_values
 from diel.tasks.results import MissingInput, Results, output_of, outputs_of
 from diel.tasks.service import ServiceLink
@@ -37,6 +38,14 @@ def link_of(
     if not edge.chosen:
         return Link(edge, up, down, makers=makers)
     return ChoosingLink(edge, up, down, makers=makers, axes={label: axes[label] for label in edge.chosen})
+
+
+class Unready(MissingInput):
+    """A task takes a branch of an expression in which it reads what is not there, or not yet."""
+
+    def __init__(self, link: Link, verdict: Verdict) -> None:
+        super().__init__(f"{link.edge.upstream}.{link.edge.output} has no result")
+        self.link, self.verdict = link, verdict
 
 
 class Sources:
@@ -82,7 +91,7 @@ class Sources:
 
             self.conversions = conversions_of(run.spec, self.inputs.values())
         self._initially = {name: parse_tree(link.edge.initially) for name, link in self.inputs.items()}
-        self._gathered: dict[Key, tuple[Group, list[Any]]] = {}
+        self._gathered: dict[Key, tuple[Group, Gathered]] = {}
 
     def link_of(self, chain: tuple[str, ...]) -> Link | None:
         """The edge along which an expression reads what another stage made; None if it reads none."""
@@ -100,8 +109,13 @@ class Sources:
         return {**given, **self.run.searched(index)}
 
     def read(self, link: Link, index: int, scope: Mapping[str, Any]) -> Any:
-        """What a task reads along an edge: one output, or the list of the gathered ones."""
+        """What a task reads along an edge: one output, or the gathered ones with their points.
+
+        Raises Unready along an edge of a branch, MissingInput where an output is missing.
+        """
         group = link.group_of_downstream(index)
+        if link.edge.branch and (verdict := link.verdict(group)) is not Verdict.READY:
+            raise Unready(link, verdict)
         if not link.edge.gathered:
             one = next(iter(link.members(group)), None)
             return self._begin(link, scope) if one is None else self.output(link, one)
@@ -109,9 +123,14 @@ class Sources:
         place = (*link.edge.key, link.edge.upstream, str(output))  # one text may read several
         known = self._gathered.get(place)
         if known is None or known[0] != group or link.edge.renewed:
-            known = group, [self.output(link, one) for one in link.good_members(group)]
+            known = group, self._gather(link, group)
             self._gathered[place] = known  # the latest group is the one that more tasks will read
         return self._begin(link, scope) if not known[1] and link.edge.begun else known[1]
+
+    def _gather(self, link: Link, group: Group) -> Gathered:
+        listed, good = link.listed(group), link.up.history.state
+        values = (self.output(link, one) if good(one).good else None for _, one in listed)
+        return Gathered(values, link.edge.gathered, [place for place, _ in listed])
 
     def _begin(self, link: Link, scope: Mapping[str, Any]) -> Any:
         """What a task of the first round reads instead of the previous round."""
@@ -158,6 +177,15 @@ class Scope(Mapping[str, Any]):
         self._attempt = attempt
         self.point = sources.run.point(index)
         self._known: dict[str, Any] = {} if inputs is None else {"inputs": inputs}
+        self.join: Callable[[Any], Any] | None = None
+        """What is done to a gathered value that a command takes."""
+        self.branches: set[Key] = set()
+        """The edges of the branches that expressions took."""
+
+    def join_by(self, join: Callable[[Any], Any] | None) -> None:
+        """Sets what is done to gathered values; parameters are worked out again, for texts hold some."""
+        self.join = join
+        self._known.pop("params", None)
 
     def __getitem__(self, name: str) -> Any:
         if name in self.point:
@@ -177,7 +205,16 @@ class Scope(Mapping[str, Any]):
 
     def along(self, link: Link) -> Any:
         """What the task reads along an edge. Raises MissingInput."""
+        if link.edge.branch:
+            self.branches.add((*link.edge.key, link.edge.upstream, str(link.edge.output)))
         return self.sources.read(link, self.index, self)
+
+    def reads(self, chain: tuple[str, ...]) -> bool:
+        """Whether the expressions that were evaluated have read a dotted name of the stage."""
+        link = self.sources.link_of(chain)
+        if link is None or not link.edge.branch:
+            return True
+        return (*link.edge.key, link.edge.upstream, str(link.edge.output)) in self.branches
 
     def hyperparameter_inputs(self) -> dict[str, Any]:
         """The inputs that are hyperparameters of the task itself. Raises MissingInput without a value."""

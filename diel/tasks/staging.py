@@ -9,6 +9,7 @@ from typing import Any
 from diel.artifacts import Artifact
 from diel.attempt.bundle import Staging
 from diel.axes.domain import Group
+from diel.expressions.gathered import Gathered
 from diel.graph import Key
 from diel.site import Shape, Site, launcher_words
 from diel.spec import Resources, Stage
@@ -39,6 +40,8 @@ def _copied(value: Any, items: dict[str, Item]) -> Any:
         item = item_of(value, value.digest)
         items[item.key] = item
         return Artifact(item.below(AT_NODE), value.digest, value.inside, value.bytes)
+    if isinstance(value, Gathered):
+        return value.map(lambda one: _copied(one, items))
     return [_copied(one, items) for one in value] if isinstance(value, list) else value
 
 

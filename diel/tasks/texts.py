@@ -41,10 +41,18 @@ class Texts:
     @property
     def references(self) -> tuple[tuple[str, ...], ...]:
         """The dotted names that enter a task's key."""
+        return tuple(sorted(c for c in self._chains if c[0] not in _OWN and c[:2] != ("task", "attempt")))
+
+    @property
+    def inputs(self) -> set[str]:
+        """The inputs that expressions read."""
+        return {chain[1] for chain in self._chains if chain[0] == "inputs" and len(chain) > 1}
+
+    @property
+    def _chains(self) -> set[tuple[str, ...]]:
         found: list[Template | Tree] = [*self.params.values(), *self._env.values(), *self.outputs.values()]
         found += self._words if self._shell is None else [self._shell]
-        chains = {chain for text in found for chain in text.references}
-        return tuple(sorted(c for c in chains if c[0] not in _OWN and c[:2] != ("task", "attempt")))
+        return {chain for text in found for chain in text.references}
 
     def is_wanted(self, scope: Scope) -> bool:
         """Whether `when` holds for a task."""

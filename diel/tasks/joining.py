@@ -1,0 +1,208 @@
+"""Gathered values that meet in one task: a function or a command takes them joined by their points.
+
+Those along equal axes keep the points that all have; others, such as a training set and a test set, stay as
+they are. An aggregate is worked out before, of all that there is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from diel.axes.domain import Group
+from diel.expressions.gathered import Gathered, ListText
+from diel.graph import Edge
+from diel.states import TaskState
+from diel.tasks.link import Link
+from diel.tasks.results import MissingInput
+from diel.values import point_text
+
+Along = tuple[tuple[str, ...], tuple[str, ...]]
+"""The gathered axes, and what picks several points of them: the best five are another set than all."""
+SHOWN = 20
+"""The most points to name for an edge; the rest are counted."""
+
+
+def along(edge: Edge) -> Along:
+    """Return what has to be equal for gathered values to be joined."""
+    return edge.gathered, tuple(
+        f"{axis} {edge.chosen[axis]}" for axis in edge.gathered if axis in edge.chosen
+    )
+
+
+class Join:
+    """The gathered values that one task takes: first all are noted, then each is met at the common points."""
+
+    def __init__(self, *, apart: Callable[[], bool]) -> None:
+        """`apart` tells whether the stages that are read have themselves left points out."""
+        self._noted: dict[Along, list[Gathered]] = {}
+        self._common: dict[Along, set[Group] | None] = {}
+        self._apart = apart
+
+    def note(self, value: Any) -> Any:
+        """Return a value as it is, with all that is gathered in it noted."""
+        return _changed(value, self._note)
+
+    def meet(self, value: Any) -> Any:
+        """Return a noted value without points: plain lists of what meets. Raises MissingInput."""
+        return _changed(value, self._met)
+
+    def note_input(self, link: Link, value: Gathered) -> None:
+        """Note what an input gathers."""
+        self._noted.setdefault(along(link.edge), []).append(value)
+
+    def met_input(self, link: Link, value: Gathered) -> list[Any]:
+        """Return what an input gathers at the points where it meets others. Raises MissingInput."""
+        return self._narrowed(value, along(link.edge))
+
+    def _note(self, value: Gathered) -> Gathered:
+        self._noted.setdefault((value.axes, ()), []).append(value)
+        return value
+
+    def _met(self, value: Gathered) -> list[Any]:
+        return self._narrowed(value, (value.axes, ()))
+
+    def _narrowed(self, value: Gathered, key: Along) -> list[Any]:
+        if key not in self._common:
+            self._common[key] = self._points(self._noted.get(key, [value]))
+        common = self._common[key]
+        if common is None:
+            return value.plain()
+        return [item for item, point in zip(value, value.points, strict=True) if point in common]
+
+    def _points(self, values: list[Gathered]) -> set[Group] | None:
+        """The points that all have; None where all have the same."""
+        first = values[0].points
+        if all(one.points is first or one.points == first for one in values):
+            return None
+        common = set(first).intersection(*(one.points for one in values))
+        if not common and all(values) and not self._apart():
+            names = ", ".join(values[0].axes)
+            raise MissingInput(
+                f"values gathered over {names} meet here, and no point is in all of them: hand on the whole "
+                "list, and split it in the function"
+            )
+        return common
+
+
+def _changed(value: Any, change: Callable[[Gathered], Any]) -> Any:
+    """A value with something else in place of what is gathered in it."""
+    if isinstance(value, Gathered):
+        return change(value)
+    if isinstance(value, ListText):
+        items = change(value.source)
+        return value if items is value.source else value.write(items)
+    if type(value) is dict:
+        return {key: _changed(item, change) for key, item in value.items()}
+    if type(value) is list and any(isinstance(one, list | dict | ListText) for one in value):
+        return [_changed(item, change) for item in value]
+    return value
+
+
+class Left(NamedTuple):
+    """The points that one edge lacks, and that others are left out for."""
+
+    edge: str
+    number: int
+    points: list[dict[str, Any]]
+    """The first of them: their parameters by name."""
+
+
+class Meeting:
+    """The gathers of one stage that meet in each of its tasks."""
+
+    def __init__(self, links: Iterable[Link]) -> None:
+        sets: dict[Along, list[Link]] = {}
+        for link in links:
+            edge = link.edge
+            if edge.gathered and edge.unreduced and not (link.alongside or edge.branch):
+                sets.setdefault(along(link.edge), []).append(link)
+        self._sets = [found for found in sets.values() if len(found) > 1]
+        self._seen: dict[int, tuple[list[Group], _Met]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._sets)
+
+    def lacking(self, index: int) -> Link | None:
+        """Return the edge for whose sake a task gets too little of what meets; None where it gets enough.
+
+        Of the points that no `when` left out, the least `min_success` of the edges that meet must be there.
+        """
+        for links in self._unlike():
+            met = self._look(links, index)
+            share = min(link.edge.min_success for link in links)
+            if len(met.common) < math.ceil(share * len(met.wanted) - 1e-9):
+                return min(zip(met.held, links, strict=True), key=lambda one: len(one[0]))[1]
+        return None
+
+    def left(self, index: int) -> list[Left]:
+        """Return what a task does not get of some gathers, since others lack the points."""
+        found = []
+        for links in self._unlike():
+            met = self._look(links, index)
+            union = set[Group]().union(*met.held)
+            for link, held in zip(links, met.held, strict=True):
+                if lacks := sorted(union - held):
+                    points = [_parameters(link, place) for place in lacks[:SHOWN]]
+                    found.append(Left(_name(link.edge), len(lacks), points))
+        return [one for place, one in enumerate(found) if one not in found[:place]]  # an edge can come twice
+
+    def _unlike(self) -> Iterable[list[Link]]:
+        return (links for links in self._sets if not all(map(_is_whole, links)))
+
+    def _look(self, links: list[Link], index: int) -> _Met:
+        groups = [link.group_of_downstream(index) for link in links]
+        known = self._seen.get(id(links))
+        if known is None or known[0] != groups:
+            known = self._seen[id(links)] = groups, _met(links, groups)
+        return known[1]
+
+
+class _Met(NamedTuple):
+    held: list[set[Group]]
+    """The points that each edge has."""
+    common: set[Group]
+    wanted: set[Group]
+    """The points that all would have if nothing had failed."""
+
+
+def _met(links: list[Link], groups: list[Group]) -> _Met:
+    held, wanted = [], []
+    for link, group in zip(links, groups, strict=True):
+        held.append({place for place, _ in link.listed(group)})
+        meant = (i for i in link.members(group) if link.edge.outer or i not in link.up.omitted)
+        wanted.append({link.place(index) for index in meant})
+    return _Met(held, set.intersection(*held), set.intersection(*wanted))
+
+
+def _is_whole(link: Link) -> bool:
+    """Whether all tasks of the stage that is read have a result, so that no point is lacking."""
+    states = link.up.history.states
+    return (
+        not link.edge.chosen and states.count(TaskState.DONE) + states.count(TaskState.CACHED) == link.up.size
+    )
+
+
+def _name(edge: Edge) -> str:
+    read = f"{edge.upstream}.{edge.output}" if edge.hyperparameter is None else f"hp.{edge.hyperparameter}"
+    return f"{read} at {point_text(edge.picked)}" if edge.picked else read
+
+
+def _parameters(link: Link, place: Group) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for axis, number in zip(link.edge.gathered, place, strict=True):
+        points = link.up.points[axis]
+        found.update(zip(points.parameters, points.values(number), strict=True))
+    return found
+
+
+def points_read(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what enters a key beside gathered values that may meet: their points, where these differ."""
+    read = {name: value for name, value in values.items() if isinstance(value, Gathered)}
+    found = {}
+    for name, one in read.items():
+        others = (other for other in read.values() if not {*one.axes}.isdisjoint(other.axes))
+        if any((other.axes, other.points) != (one.axes, one.points) for other in others):
+            found[f"points of {name}"] = [list(one.axes), list(map(list, one.points))]
+    return found
