@@ -92,6 +92,8 @@ class FailureClass(StrEnum):
     """It could not be started."""
     UPSTREAM = "upstream"
     """What it reads is missing, or makes no sense."""
+    CHANGED = "changed"
+    """A file that it reads is not what it was when it was made."""
     CANCELLED = "cancelled"
     """A user stopped it."""
     INTERRUPTED = "interrupted"

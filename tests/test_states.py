@@ -47,7 +47,12 @@ def test_a_script_knows_by_the_exit_code_how_a_run_stands(state: RunState, code:
 
 
 ENDED = {state for state in JobState if state.ended}
-WITHOUT_POLICY = {FailureClass.UPSTREAM, FailureClass.CANCELLED, FailureClass.INTERRUPTED}
+WITHOUT_POLICY = {
+    FailureClass.UPSTREAM,
+    FailureClass.CHANGED,
+    FailureClass.CANCELLED,
+    FailureClass.INTERRUPTED,
+}
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy
 import xxhash
 
-from diel.artifacts.artifact import Artifact, Breach, Way, describe, file_content
+from diel.artifacts.artifact import Artifact, Breach, Way, describe, file_content, identity_of
 from diel.errors import ModuleError
 from diel.files import replacing
 
@@ -115,10 +115,9 @@ def keep_array(
             return describe(mapped, task_dir, run_dir, way)
         digest = _digest_of_input(inputs, mapped)
         if digest is not None and _link(mapped, path):
-            size = os.stat(path).st_size
             if way == "stat" or digest.startswith("stat-"):
                 digest = file_content(path, way)[1]
-            return {"path": f"{task_dir[len(run_dir) + 1 :]}/{name}.npy", "size": size, "digest": digest}
+            return _entry(path, run_dir, os.stat(path).st_size, digest)
     try:
         size, digest = write_array(path, array, hashed=way != "stat", finite=finite)
     except NotFinite:
@@ -126,7 +125,12 @@ def keep_array(
         raise
     if way == "stat":
         size, digest = file_content(path, way)
-    return {"path": os.path.relpath(path, run_dir), "size": size, "digest": digest}
+    return _entry(path, run_dir, size, digest)
+
+
+def _entry(path: str, run_dir: str, size: int, digest: str) -> dict[str, Any]:
+    kept = os.path.relpath(path, run_dir)
+    return {"path": kept, "size": size, "digest": digest, "identity": identity_of(path)[0]}
 
 
 def check_finite(what: str, array: Array) -> None:

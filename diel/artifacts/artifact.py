@@ -41,16 +41,21 @@ class Artifact(str):
     inside: str | None
     bytes: int
     """Its size, for expressions; 0 for a worker, which has the file itself."""
+    identity: str
+    """What a look at it showed when it was made (see `diel.artifacts.identity`); empty in older runs."""
 
-    def __new__(cls, path: str, digest: str, inside: str | None = None, size: int = 0) -> Artifact:
+    def __new__(
+        cls, path: str, digest: str, inside: str | None = None, size: int = 0, identity: str = ""
+    ) -> Artifact:
         text = super().__new__(cls, path)
         text.digest = digest
         text.inside = inside
         text.bytes = size
+        text.identity = identity
         return text
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Artifact, (str(self), self.digest, self.inside)
+        return Artifact, (str(self), self.digest, self.inside, 0, self.identity)
 
 
 class File(str):
@@ -90,13 +95,16 @@ def describe(path: str, task: str, run: str, way: Way = "content") -> dict[str, 
         raise _missing(path, task) from error
     if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
         raise Breach(f"{path} is neither a file nor a directory")
+    kept = f"{task[len(run) + 1 :]}/{inner}"
     try:
-        size, digest = file_content(whole, way) if stat.S_ISREG(status.st_mode) else content(whole, way)
+        if stat.S_ISDIR(status.st_mode):
+            return {"path": kept, **_describe_directory(whole, way, list_file(run, kept))}
+        size, digest = file_content(whole, way)
     except OSError as error:
         if error.errno not in _UNREADABLE:
             raise
         raise Breach(f"{path} cannot be read: {error.strerror}") from error
-    return {"path": f"{task[len(run) + 1 :]}/{inner}", "size": size, "digest": digest}
+    return {"path": kept, "size": size, "digest": digest, "identity": _identity(status)}
 
 
 def _passes_links(task: str, inner: str) -> bool:
@@ -117,10 +125,55 @@ def _describe_linked(path: Path, task_dir: Path, run_dir: Path, way: Way) -> dic
         raise Breach(f"{path} is outside the task's directory")
     if not (real.is_file() or real.is_dir()):
         raise Breach(f"{path} is neither a file nor a directory")
-    size, digest = content(real, way)
     if ".." in whole.parts or not whole.is_relative_to(run_dir):
         whole, run_dir = real, run_dir.resolve()
-    return {"path": os.path.relpath(whole, run_dir), "size": size, "digest": digest}
+    kept = os.path.relpath(whole, run_dir)
+    if real.is_dir():
+        return {"path": kept, **_describe_directory(str(real), way, list_file(str(run_dir), kept))}
+    identity, _ = identity_of(real)
+    size, digest = file_content(real, way)
+    return {"path": kept, "size": size, "digest": digest, "identity": identity}
+
+
+def _describe_directory(path: str, way: Way, listed: str) -> dict[str, Any]:
+    """Size, digest and identity of a directory, whose files are written to `listed`."""
+    before, _ = identities_below(path)  # first: whatever changes them from here on changes that
+    members: dict[str, str] = {}
+    size, digest = content(path, way, members)
+    os.makedirs(os.path.dirname(listed), exist_ok=True)
+    with open(listed, "w", encoding="utf-8", errors="surrogateescape") as file:
+        json.dump({name: [before.get(name, ""), inner] for name, inner in members.items()}, file)
+    return {"size": size, "digest": digest, "identity": _identity_of_all(before)}
+
+
+def list_file(run: str, path: str) -> str:
+    """Where the files of a directory are listed, each with identity and digest, by its path in its run."""
+    return f"{run}/identities/{path.removeprefix('tasks/')}.json"
+
+
+def identity_of(path: str | Path) -> tuple[str, int]:
+    """The identity of a file or directory, and when it last changed, in nanoseconds. Raises OSError."""
+    if os.path.isdir(path):
+        found, changed = identities_below(path)
+        return _identity_of_all(found), changed
+    status = os.stat(path)
+    return _identity(status), status.st_ctime_ns
+
+
+def identities_below(directory: str | Path) -> tuple[dict[str, str], int]:
+    """The identities of a directory's files, and when one last changed, in nanoseconds. Raises OSError."""
+    found = {name: os.stat(os.path.join(directory, name)) for name in files_below(directory)}
+    changed = max((status.st_ctime_ns for status in found.values()), default=0)
+    return {name: _identity(status) for name, status in found.items()}, changed
+
+
+def _identity(status: os.stat_result) -> str:
+    return f"{status.st_size:x}-{status.st_mtime_ns:x}-{status.st_ctime_ns:x}-{status.st_ino:x}"
+
+
+def _identity_of_all(found: Mapping[str, str]) -> str:
+    text = "".join(f"{name}\0{identity}\0" for name, identity in found.items())
+    return xxhash.xxh3_128_hexdigest(text.encode("utf-8", "surrogateescape"))
 
 
 def _missing(path: str | Path, task_dir: str | Path) -> Breach:
@@ -133,16 +186,24 @@ def written(task_dir: str | Path) -> str:
     return ", ".join(entry for entry in made if not entry.startswith("."))[:200] or "nothing"
 
 
-def content(path: str | Path, way: Way = "content") -> tuple[int, str]:
-    """Size in bytes and digest of a file, or of a directory's files and their names."""
+def content(path: str | Path, way: Way = "content", members: dict[str, str] | None = None) -> tuple[int, str]:
+    """Size in bytes and digest of a file, or of a directory's files and their names; these are put into
+    `members`, each with its own digest."""
     if not os.path.isdir(path):
         return file_content(path, way)
     size, digest = 0, xxhash.xxh3_128()
     for name in files_below(path):
-        length, inner = file_content(os.path.join(path, name), way)
+        length, inner = member_content(path, name, way)
+        if members is not None:
+            members[name] = inner
         size += length
         digest.update(f"{name}\0{inner}\0".encode("utf-8", "surrogateescape"))
     return size, digest.hexdigest() if way == "content" else f"stat-{digest.hexdigest()}"
+
+
+def member_content(directory: str | Path, name: str, way: Way = "content") -> tuple[int, str]:
+    """Size in bytes and digest of a file of a directory."""
+    return file_content(os.path.join(directory, name), way)
 
 
 def file_content(path: str | Path, way: Way = "content") -> tuple[int, str]:

@@ -136,6 +136,8 @@ class Request(NamedTuple):
     """Files that are written into its directory before it runs."""
     environment: str | None = None
     """The name of the environment in which it runs."""
+    reads: Mapping[str, Any] | None = None
+    """What it reads of other tasks' files, by name; None if nothing."""
 
 
 class Bundle(NamedTuple):

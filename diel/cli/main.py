@@ -44,6 +44,7 @@ COMMANDS = {
     "shard": "Inside a task: print this rank's or task's part of an input.",
     "stream": "Inside a task: put into streams, get from them, share tuples.",
     "client": "Print what compiles a program with diel's library for C and Fortran.",
+    "verify": "Compare again what a run made with what its journal says of it.",
     "clean": "Remove runs, after saying what that frees.",
     "doctor": "Check that this machine or a site can run workflows.",
     "modules": "List the modules that workflows can use.",
@@ -55,7 +56,7 @@ COMMANDS = {
 _SECTIONS = {
     "Begin": ("init", "validate", "plan", "graph", "modules", "doctor", "schema", "completion"),
     "Run": ("run", "submit", "resume", "cancel", "clean"),
-    "See": ("status", "view", "explain", "logs", "report", "list", "compare", "trend"),
+    "See": ("status", "view", "explain", "logs", "report", "list", "compare", "trend", "verify"),
     "Use what a run found": ("results", "export", "path", "params"),
 }
 """The sections of `--help`; commands that none names are the last one."""

@@ -11,7 +11,7 @@ import socket
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import closing
 
-from diel.artifacts import files_of
+from diel.artifacts import files_of, is_same
 from diel.axes.domain import Group
 from diel.graph.judge import deciding
 from diel.journal.segment import SegmentWriter, worker_segment_name
@@ -21,7 +21,7 @@ from diel.results.suspect import reached, suspect_tasks
 from diel.results.view import RunView
 from diel.tasks.keeping import Place, Readers, reading
 from diel.tasks.link import Link
-from diel.tasks.results import artifact_path
+from diel.tasks.results import artifact_home
 from diel.tasks.stage_run import StageRun
 
 Again = Mapping[str, dict[int, int]]
@@ -29,8 +29,8 @@ Again = Mapping[str, dict[int, int]]
 
 
 def find_missing(view: RunView) -> Again:
-    """The tasks with a result that lost files which a task reads that has not ended well, or of which an
-    axis is made: every controller reads these.
+    """The tasks with a result whose files are gone, or are others by now, and are read by a task that has not
+    ended well, or an axis is made of them: every controller reads these.
 
     They have no result any more in `view`.
     """
@@ -64,13 +64,14 @@ def _lost(run: Recorded, readers: Readers, axes: set[Place], name: str) -> list[
     for record in run.results(name, b'"artifacts":{') if outputs else ():
         index = record["index"]
         needed = (
-            file["path"]
+            file
             for output in outputs
             if output in record["artifacts"]
             and ((name, output) in axes or not readers.done_with((name, output), index))
             for file in files_of(record["artifacts"][output])
         )
-        if not all(os.path.exists(artifact_path(record, path, run.paths.root)) for path in needed):
+        home = artifact_home(record, run.paths.root)
+        if not all(is_same(f"{home}/{file['path']}", file) for file in needed):
             found.add(index)
         else:
             found.discard(index)

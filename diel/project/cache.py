@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from diel.artifacts import digest_of, files_of
+from diel.artifacts import digest_of, files_of, is_same
 from diel.errors import JournalError, UsageError
 from diel.files import replacing
 from diel.journal.segment import decode, read_keyed, segments
@@ -87,7 +87,7 @@ class Cache:
         self._by_family: dict[str, list[Keys]] = {}
 
     def find(self, family: str, key: str) -> Result | None:
-        """The record of a result whose artifacts are all still there, with the `run` that made it."""
+        """The record of a result whose artifacts are all what they were, with the `run` that made it."""
         for keys in self._candidates(family):
             record = keys.record(key)
             if record is not None and record["event"] != "pruned":
@@ -121,14 +121,9 @@ def pruned_key(key: str, metric: str) -> str:
 
 
 def _is_whole(record: Result, runs: Path) -> bool:
-    for artifact in (file for entry in record.get("artifacts", {}).values() for file in files_of(entry)):
-        path = runs / record["run"] / artifact["path"]
-        try:
-            if not path.is_dir() and path.stat().st_size != artifact["size"]:
-                return False
-        except OSError:
-            return False
-    return True
+    """Whether all files of a result are what they were when it was made."""
+    files = (file for entry in record.get("artifacts", {}).values() for file in files_of(entry))
+    return all(is_same(f"{runs}/{record['run']}/{file['path']}", file) for file in files)
 
 
 def _may_go(record: Result, runs: Path) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from diel.artifacts import Artifact, content, digest_of
+from diel.artifacts import Artifact, artifacts_in, content, digest_of
 from diel.attempt.bundle import Rendered, Request, Staged, Work
 from diel.environments.prepared import Prepared
 from diel.expressions.gathered import Gathered
@@ -168,7 +168,7 @@ class Recipe:
         outputs = self._texts.paths(scope)
         env, command, rendered = self._written(scope)
         shards = self._shards(scope, inputs)
-        key, parts = self._key(scope, shards, inputs)
+        key, parts, reads = self._key(scope, shards, inputs)
         question = None
         if self._asking is not None:
             question = self._asking(index, {**scope.point, **params}, key, parts)
@@ -189,6 +189,7 @@ class Recipe:
             question=question,
             rendered=rendered,
             environment=spec.environment,
+            reads=reads or None,
         )
 
     def _joined(self, scope: Scope) -> Join | None:
@@ -279,8 +280,10 @@ class Recipe:
 
     def _key(
         self, scope: Scope, shards: dict[str, Shard] | None, inputs: Mapping[str, Any]
-    ) -> tuple[str, tuple[str, str]]:
+    ) -> tuple[str, tuple[str, str], dict[str, Any]]:
+        """The key of a task, its parts, and what the task reads of other tasks' files, by name."""
         own, taken = self._reads(scope, shards, inputs)
+        reads = {name: value for name, value in taken.items() if any(artifacts_in(value))}
         own.update(self.sources.files.digests(scope))
         if self._asked is not None:
             taken.update(self._asked.keys(scope.index))
@@ -289,4 +292,4 @@ class Recipe:
         key = digest_of([self.family, params, read])
         if self.streams is not None:  # what came through them is in no key: another run's result never fits
             key = digest_of([key, self.sources.paths.run_id])
-        return key, (params[:16], read[:16])
+        return key, (params[:16], read[:16]), reads

@@ -93,7 +93,9 @@ def output_of(record: Made, name: str, run_root: Path) -> Any:
     home = os.fspath(artifact_home(record, run_root))
     inside = entry.get("inside")
     found = [
-        Artifact(f"{home}/{file['path']}", file["digest"], inside, file.get("size", 0))
+        Artifact(
+            f"{home}/{file['path']}", file["digest"], inside, file.get("size", 0), file.get("identity", "")
+        )
         for file in files_of(entry)
     ]
     return found if "files" in entry else found[0]

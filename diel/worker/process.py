@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from diel.artifacts import Artifacts, Values
+from diel.artifacts import Artifacts, ReadFiles, Values
 from diel.attempt.block import limits_of, own_block, own_node, pin_gpus
 from diel.attempt.bundle import Bundle, BundleReport, Failure, Request, Work
 from diel.attempt.capture import Capture
@@ -227,7 +227,7 @@ class Worker:
                 env = {**self.environ, **self._surroundings.variables(attempt)}
                 self._tell_staging(attempt, stage(attempt, env, self.dog))
             try:
-                values, artifacts = self._execute_joined(attempt)
+                values, artifacts = self._execute_held(attempt)
             finally:
                 if work.staging is not None:
                     for brought in late_notes(attempt):
@@ -312,6 +312,19 @@ class Worker:
             shutil.rmtree(task_dir, ignore_errors=True)
             os.mkdir(task_dir)
         os.chdir(task_dir)
+
+    def _execute_held(self, attempt: RunningAttempt) -> tuple[Values, Artifacts]:
+        """Executes an attempt if what it reads is what was made; it fails if that is another thing then."""
+        if attempt.request.reads is None:
+            return self._execute_joined(attempt)
+        held = ReadFiles(attempt.request.reads)
+        if changed := held.look(ended=False):
+            raise Failure(FailureClass.CHANGED, f"what it reads has changed since it was made: {changed}")
+        made = self._execute_joined(attempt)
+        if changed := held.look(ended=True):
+            rule = "a task leaves its inputs as they are: let it write to a copy"
+            raise Failure(FailureClass.CHANGED, f"what it reads changed while it ran: {changed}; {rule}")
+        return made
 
     def _execute_joined(self, attempt: RunningAttempt) -> tuple[Values, Artifacts]:
         """Executes an attempt; one with streams succeeds only if they are complete."""

@@ -1,0 +1,156 @@
+"""Whether a file or directory is still what was recorded of it: a look says so, or else its content.
+
+An identity is a file's size, the times of its last changes and its inode; of a directory, those of its files
+together. Where it differs from the record, as after a copy or through a hard link, the digest decides.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from diel.artifacts.artifact import (
+    Artifact,
+    Way,
+    content,
+    identities_below,
+    identity_of,
+    list_file,
+    member_content,
+)
+
+TICK = 20_000_000
+"""Nanoseconds within which a second change of a file may leave its times as they are."""
+Listed = Mapping[str, tuple[str, str]]
+"""The files of a directory by name, each with its identity and digest."""
+_SHOWN = 3
+_verified: set[tuple[str, str, str]] = set()
+"""Paths whose content this process compared, each with the identity and the digest that it then had."""
+
+
+def differences(path: str, digest: str, identity: str, *, look: bool = True) -> list[str]:
+    """What differs from what was recorded of a file or directory; nothing if it is the same.
+
+    Without `look` its content is compared whatever its identity says.
+    """
+    try:
+        now, _ = identity_of(path)
+        if look and (now == identity or (path, now, digest) in _verified):
+            return []
+        way: Way = "stat" if digest.startswith("stat-") else "content"
+        listed = _listed(path) if os.path.isdir(path) else {}
+        if listed and look:
+            changed = [*_named(listed, _members(path, listed, way))]
+        else:
+            members: dict[str, str] = {}
+            same = content(path, way, members)[1] == digest
+            changed = [] if same else [*_named(listed, members)] or [_size_text(path, identity)]
+    except FileNotFoundError:
+        return ["it is gone"]
+    except OSError as error:
+        return [f"it cannot be read: {error.strerror}"]
+    if not changed:
+        _verified.add((path, now, digest))
+    return changed
+
+
+def _size_text(path: str, identity: str) -> str:
+    if os.path.isdir(path) or "-" not in identity:
+        return "its content is another"
+    before, now = int(identity.partition("-")[0], 16), os.stat(path).st_size
+    return f"it has {now} bytes and had {before}" if before != now else f"other content in its {now} bytes"
+
+
+def _members(path: str, listed: Listed, way: Way) -> dict[str, str]:
+    """The digests of a directory's files: as listed of those whose identity is as it was."""
+    found = {}
+    for name, identity in identities_below(path)[0].items():
+        before = listed.get(name, ("", ""))
+        found[name] = before[1] if before[0] == identity else member_content(path, name, way)[1]
+    return found
+
+
+def _named(listed: Listed, members: Mapping[str, str]) -> Iterator[str]:
+    """The files of a directory that are not as they were listed."""
+    for name in sorted({*listed, *members} if listed else ()):
+        if name not in members:
+            yield f"its file '{name}' is gone"
+        elif name not in listed:
+            yield f"its file '{name}' is new"
+        elif listed[name][1] != members[name]:
+            yield f"its file '{name}' is another"
+
+
+def _listed(path: str) -> Listed:
+    """The files of a directory as they were listed; empty where nobody did, as in older runs."""
+    for folder in Path(path).parents:
+        if folder.name == "tasks":
+            try:
+                with open(
+                    list_file(str(folder.parent), path[len(str(folder)) + 1 :]), encoding="utf-8"
+                ) as file:
+                    found: Listed = json.load(file)
+                    return found
+            except (OSError, ValueError):
+                continue
+    return {}
+
+
+def is_same(path: str, entry: Any) -> bool:
+    """Whether a file or directory is what its record says; then the record has its present identity.
+
+    Older records have none: their digest decides.
+    """
+    if differences(path, entry["digest"], entry.get("identity", "")):
+        return False
+    entry["identity"] = identity_of(path)[0]
+    return True
+
+
+def text_of(changes: list[str]) -> str:
+    """Differences in a message: only the first if there are many."""
+    more = len(changes) - _SHOWN
+    return "; ".join([*changes[:_SHOWN], *([f"and {more} more"] if more > 0 else [])])
+
+
+def artifacts_in(value: Any) -> Iterator[Artifact]:
+    """The artifacts in a value that a task reads."""
+    if type(value) is Artifact:
+        yield value
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from artifacts_in(item)
+
+
+class ReadFiles:
+    """What a task reads, compared before it begins and once it has ended."""
+
+    def __init__(self, reads: Mapping[str, Any]) -> None:
+        self._reads = reads
+        self._young: set[str] = set()
+        """Files that changed a moment before: another change might not show."""
+
+    def look(self, *, ended: bool) -> str:
+        """Which of them differs from what was recorded, and how; empty if none does."""
+        for name, value in self._reads.items():
+            for artifact in artifacts_in(value):
+                if changes := self._changes(artifact, ended=ended):
+                    return f"'{name}' ({artifact}): {text_of(changes)}"
+        return ""
+
+    def _changes(self, artifact: Artifact, *, ended: bool) -> list[str]:
+        path = str(artifact)
+        if not ended:
+            try:
+                now, changed = identity_of(path)
+            except OSError:
+                return differences(path, artifact.digest, artifact.identity)
+            if time.time_ns() - changed < TICK:
+                self._young.add(path)
+            if now == artifact.identity:
+                return []
+        return differences(path, artifact.digest, artifact.identity, look=path not in self._young)

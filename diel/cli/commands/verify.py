@@ -1,0 +1,74 @@
+"""`diel verify`: hashes again what a run made, and says what differs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+
+from diel.artifacts import differences, files_of, text_of
+from diel.cli.options import json_option, runs_option
+from diel.cli.target import run_argument
+from diel.errors import counted
+from diel.project.runs import find_run
+from diel.results import Recorded
+from diel.tasks.results import artifact_home
+
+
+class ComparedFile(NamedTuple):
+    """A file or directory of a run's results, as it is now."""
+
+    output: str
+    """As `make/0.out`."""
+    path: str
+    changes: list[str]
+
+
+@click.command("verify")
+@run_argument
+@runs_option
+@json_option
+def command(run: str, runs: Path, as_json: bool) -> int:
+    """Reads all files that the run's results hold, those that came from the cache too, and compares their
+    content with the digests of its journal. What was deleted after use is left out. The exit code is 1 where
+    anything differs.
+    """
+    paths = find_run(runs, run)
+    checked = list(_checked(Recorded(paths)))
+    wrong = [one for one in checked if one.changes]
+    if as_json:
+        rows = [{"output": one.output, "path": one.path, "differences": one.changes} for one in wrong]
+        click.echo(json.dumps({"run": paths.run_id, "compared": len(checked), "differ": rows}))
+        return 1 if wrong else 0
+    for one in wrong:
+        click.echo(f"{one.output}: {one.path}: {text_of(one.changes)}")
+    what = f"{counted(len(checked), 'output')} compared"
+    if not wrong:
+        click.echo(f"{paths.run_id}: {what}, all as they were made")
+        return 0
+    click.echo(f"{paths.run_id}: {what}, {len(wrong)} differ")
+    click.echo(
+        "no other run takes these from the cache: `diel run` makes them again; "
+        f"`diel resume {paths.run_id}` does where tasks have yet to read them",
+        err=True,
+    )
+    return 1
+
+
+def _checked(run: Recorded) -> Iterator[ComparedFile]:
+    for stage in run.workflow.stages:
+        for index, record in sorted(run.records(stage).items()):
+            for name, entry in record.get("artifacts", {}).items():
+                if run.is_dropped(stage, name, index):
+                    continue
+                for file in files_of(entry):
+                    yield _compared(run, record, f"{stage}/{index}.{name}", file)
+
+
+def _compared(run: Recorded, record: Any, output: str, file: Any) -> ComparedFile:
+    path = f"{artifact_home(record, run.paths.root)}/{file['path']}"
+    changes = differences(path, file["digest"], file.get("identity", ""), look=False)
+    return ComparedFile(output, path, changes)
