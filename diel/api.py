@@ -33,6 +33,7 @@ from diel.project.runs import find_run
 from diel.project.submission import Home
 from diel.results import Recorded, list_metrics, list_trials, list_usage, make_table, picked_tasks, read
 from diel.site.find import detect
+from diel.states import TaskState
 from diel.status import read_status
 from diel.table import Listing
 from diel.tasks.results import output_of, outputs_of
@@ -166,12 +167,16 @@ class Run:
         suspect, `STAGE.suspect` says which.
 
         A pandas DataFrame where pandas is installed, else a list of dicts. Several stages are joined
-        along the axes they share. Files are their paths, as text. Tasks without a result are left out.
-        Raises UsageError for a name that is not there, and for stages without common rows.
+        along the axes they share; what one lacks is empty. Files are their paths, as text. A warning says how
+        many tasks have no result, and why. Raises UsageError for a name that is not there, and for stages
+        without common rows.
         """
         if not values:
             raise UsageError(f"name the outputs, for instance table({_example(self._read())!r})")
-        return self._listed(lambda run: make_table(run, values))
+        found = self._asked(lambda run: make_table(run, values))
+        for text in found.missing.values():
+            warnings.warn(text, stacklevel=2)
+        return _frame(found)
 
     def metrics(self, stage: str, at: Mapping[str, Any] | None = None) -> Any:
         """What a stage's tasks reported while they ran, failed ones too: a row for each value.
@@ -260,7 +265,25 @@ class Run:
         ]
         if not found:
             raise UsageError(self._nothing(read, records, name, wanted if not picked else {}))
+        self._warn(
+            read, name, len(found), picked_tasks(read, stage, range(read.history.stage(stage).total), wanted)
+        )
         return found
+
+    def _warn(self, read: Recorded, name: str, count: int, tasks: Sequence[int]) -> None:
+        """Warn where failed tasks are missing among values, or a model answered some of them."""
+        history = read.history.stage(name.rpartition(".")[0])
+        lost = sum(history.state(index) in (TaskState.FAILED, TaskState.CANCELLED) for index in tasks)
+        known = history.surrogate
+        answers = 0 if known is None else sum(known.answers[index : index + 1] == b"\x01" for index in tasks)
+        if lost:
+            warnings.warn(
+                f"{lost:,} of {counted(len(tasks), 'task')} failed: '{name}' has {count:,}", stacklevel=4
+            )
+        if answers:
+            warnings.warn(
+                f"a model answered {answers:,} of {counted(count, 'value')} of '{name}'", stacklevel=4
+            )
 
     def _nothing(self, read: Recorded, records: Mapping[int, Made], name: str, at: Mapping[str, Any]) -> str:
         """Why there is no such output."""
@@ -275,11 +298,14 @@ class Run:
         return f"{self.id} has no '{name}'; {hint}"
 
     def _listed(self, ask: Callable[[Recorded], Listing]) -> Any:
+        return _frame(self._asked(ask))
+
+    def _asked(self, ask: Callable[[Recorded], Listing]) -> Listing:
         """A table, with a warning about what of the run is damaged."""
         found, flaws = read(self._paths, ask)
         for flaw in flaws:
-            warnings.warn(flaw, stacklevel=3)
-        return _frame(found)
+            warnings.warn(flaw, stacklevel=4)
+        return found
 
     def _read(self) -> Recorded:
         return Recorded(self._paths)

@@ -129,7 +129,10 @@ def test_a_failure_raises_nothing_and_shows_in_the_state(
     run = diel.run(project.folder / "w.yaml", runs=tmp_path / "runs")
     assert run.state == "failed"
     assert run.status()["failures"][0]["task"] == "fit/1"
-    assert run.table("fit.loss")["r"].tolist() == ["a"]
+    with pytest.warns(UserWarning, match="1 of 2 tasks of 'fit' have no result: 1 failed"):
+        assert run.table("fit.loss")["r"].tolist() == ["a"]
+    with pytest.warns(UserWarning, match=r"1 of 2 tasks failed: 'fit.loss' has 1"):
+        run.value("fit.loss")
     assert dict(os.environ) == before, "what is started later must not look like a process of the run"
     monkeypatch.setenv("DIEL_RUN_DIR", "/mine")
     diel.run(project.folder / "w.yaml", runs=tmp_path / "runs")

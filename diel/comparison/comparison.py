@@ -12,6 +12,7 @@ from diel.comparison.scatter import Shift, middle, paired, unpaired
 from diel.comparison.side import Ended, Point, Side, point_name
 from diel.results import Recorded
 from diel.states import RunState
+from diel.terms import SIMULATED
 from diel.values import clock, format_duration, is_finite
 
 JITTER = 0.1
@@ -87,6 +88,8 @@ class OutputPair(NamedTuple):
     """Of numbers: how far the second run's lie above the first's."""
     largest: tuple[float, str] | None
     """The largest difference of matched numbers, and where."""
+    answered: tuple[int, int] = (0, 0)
+    """The results that a model answered: they are in the means."""
 
 
 class Contrast(NamedTuple):
@@ -189,7 +192,12 @@ def _times(stage: str, first: Ended, second: Ended) -> Times:
 
 def _results(stage: str, first: Ended, second: Ended) -> Iterator[OutputPair]:
     for output in dict.fromkeys((*first.values, *second.values)):
-        yield _result(f"{stage}.{output}", first.values.get(output, {}), second.values.get(output, {}))
+        pair = _result(f"{stage}.{output}", first.values.get(output, {}), second.values.get(output, {}))
+        yield pair._replace(answered=(_answers(first), _answers(second)))
+
+
+def _answers(ended: Ended) -> int:
+    return [*ended.values.get(SIMULATED, {}).values()].count(False)
 
 
 def _result(output: str, first: Mapping[Point, Any], second: Mapping[Point, Any]) -> OutputPair:

@@ -131,7 +131,10 @@ def _row_of_results(one: OutputPair, digits: int) -> list[str]:
     p = p_text(one.shift.p) if one.shift is not None and one.differ != 0 else ""
     differ = "" if one.differ is None else f"{one.differ:,}"
     means = [value or "–" for value in (*before, *after)]
-    return [f"  {one.output}", tasks_text(one), differ, *means, change_text(*one.mean), p, largest]
+    tasks = tasks_text(one) + (
+        ", {} and {} answered by a model".format(*one.answered) if any(one.answered) else ""
+    )
+    return [f"  {one.output}", tasks, differ, *means, change_text(*one.mean), p, largest]
 
 
 def change_text(before: float | None, after: float | None) -> str:

@@ -198,12 +198,20 @@ class Recorded:
 
     def point(self, stage: str, index: int) -> dict[str, Any]:
         """The value of each axis parameter of a task."""
+        return self.point_at(self.place(stage, index))
+
+    def place(self, stage: str, index: int) -> dict[str, int]:
+        """The coordinates of a task: the number of its point on each axis."""
         domain = self.domain(stage)
+        return {} if domain is None else domain.coordinates(index)
+
+    def point_at(self, place: Mapping[str, int]) -> dict[str, Any]:
+        """The value of each axis parameter at some coordinates."""
         found: dict[str, Any] = {}
-        for axis, place in (domain.coordinates(index) if domain is not None else {}).items():
+        for axis, number in place.items():
             points = self.points(axis)
             if points is not None:
-                found.update(zip(points.parameters, points.values(place), strict=True))
+                found.update(zip(points.parameters, points.values(number), strict=True))
         return found
 
     def named(self, task: str) -> str:

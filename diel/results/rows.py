@@ -10,7 +10,6 @@ from collections.abc import Collection, Container, Iterable, Iterator, Mapping, 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from diel.axes.domain import Domain
 from diel.errors import UsageError, counted, did_you_mean
 from diel.results.picked import picked_tasks, tasks_at
 from diel.results.recorded import Recorded
@@ -19,10 +18,13 @@ from diel.status.surrogate import audit_document, audited
 from diel.status.tasks import count_text
 from diel.table import Listing
 from diel.tasks.results import output_of, outputs_of
+from diel.terms import SIMULATED
 
 if TYPE_CHECKING:
     from diel.journal.records import Made
 
+Place = Mapping[str, int]
+"""The coordinates of a row: a point of each of its axes."""
 DROPPED = "deleted after use"
 """Shown instead of an artifact that was not kept (`keep: false`, `diel clean --intermediate`)."""
 
@@ -32,39 +34,38 @@ def make_table(
 ) -> Listing:
     """The outputs `STAGE.VALUE` (or `STAGE`, for all of its own) of a run, joined along shared axes.
 
-    A row is a task of the stage that has all the axes; what other stages made is repeated along
-    the axes that they lack. Tasks without a result have no row, or an empty cell where they are not
-    what the rows are. `at` has values of axis parameters, which choose rows. Raises UsageError for a
-    stage, output or point that is not there, and where no stage has all axes.
+    An outer join: each point at which one of the stages has a result has a row, in any order of the stages;
+    what other stages lack is an empty cell. What a stage made is repeated along the axes that it lacks.
+    `at` has values of axis parameters, which choose rows. Raises UsageError for a stage, output or point
+    that is not there, and where no stage has all axes.
     """
     uses = [_parse(run, word) for word in wanted]
     stages = list(dict.fromkeys(stage for stage, _ in uses))
     records = {stage: run.records(stage) for stage in stages}
     main = _widest(run, stages)
     columns = _columns(run, uses, records)
-    parameters, searched = run.parameters(main), run.searched(main)
+    searched = run.searched(main)
     suspect = suspects(run)
     doubted = [stage for stage in stages if suspect.get(stage)]
     cells: list[_Column | _Mark] = [
-        *(_Column(run, main, stage, output, records[stage]) for stage, output in columns),
-        *(_Mark(run, main, stage, suspect[stage]) for stage in doubted),
+        *(_Column(run, stage, output, records[stage]) for stage, output in columns),
+        *(_Mark(stage, suspect[stage]) for stage in doubted),
     ]
     rows = []
-    domain = run.domain(main)
-    there = sorted(records[main]) if domain is None else domain.in_order(records[main])
-    if at:
-        there = picked_tasks(run, main, records[main], at)
-        if not there:
-            tasks_at(run, main, range(run.history.stage(main).total), at)  # raises if none is there at all
-    for index in there[:limit]:
-        point = run.point(main, index)
+    there = _joined(run, main, records, at)
+    if at and not there:
+        tasks_at(run, main, range(run.history.stage(main).total), at)  # raises if none is there at all
+    for place in there[:limit]:
+        point = run.point_at(place)
+        indices = {stage: _index(run, stage, place) for stage in stages}
+        index = indices[main]
         # A task that its search left alone, as its `when` did not hold, has none of the trial's.
-        trial = run.hyperparameters(main, index) if searched else {}
-        own = (*(point[name] for name in parameters), *(trial.get(name) for name in searched))
-        rows.append((*own, *(cell.value(index) for cell in cells)))
+        trial = run.hyperparameters(main, index) if searched and index is not None else {}
+        own = (*map(point.get, run.parameters(main)), *map(trial.get, searched))
+        rows.append((*own, *(cell.value(indices[cell.stage]) for cell in cells)))
     made = (f"{stage}.{output}" for stage, output in columns)
     marks = (f"{stage}.suspect" for stage in doubted)
-    names = (*parameters, *(f"hp.{name}" for name in searched), *made, *marks)
+    names = (*run.parameters(main), *(f"hp.{name}" for name in searched), *made, *marks)
     notes = {
         stage: [
             *_missing(run, stage, len(records[stage])),
@@ -76,6 +77,37 @@ def make_table(
     }
     audits = {stage: found for stage in stages if (found := audit_document(run.history, stage)) is not None}
     return Listing(names, rows, {stage: "; ".join(texts) for stage, texts in notes.items() if texts}, audits)
+
+
+def _joined(
+    run: Recorded, main: str, records: Mapping[str, Mapping[int, Made]], at: Mapping[str, Any] | None
+) -> list[Place]:
+    """Return the coordinates of each row: of the stage with all axes first, then what others alone have."""
+    rows: list[Place] = []
+    for stage in sorted(records, key=lambda one: (-len(_axes(run, one)), one != main)):
+        axes, domain = _axes(run, stage), run.domain(stage)
+        if domain is None or (at and not at.keys() <= {*run.parameters(stage)} and stage != main):
+            continue
+        equal = [one for one in records if {*_axes(run, one)} == {*axes}] if stage == main else [stage]
+        places = [run.place(one, index) for one in equal for index in records[one]]
+        known = {tuple(row[axis] for axis in axes) for row in rows if row.keys() >= {*axes}}
+        fresh = [place for place in places if tuple(place[axis] for axis in axes) not in known]
+        indices = {index for place in fresh if (index := domain.index(place)) is not None}
+        chosen = picked_tasks(run, stage, indices, at) if at else domain.in_order(indices)
+        rows += map(domain.coordinates, chosen)
+    return rows
+
+
+def _axes(run: Recorded, stage: str) -> Sequence[str]:
+    domain = run.domain(stage)
+    return run.workflow.stages[stage].over if domain is None else domain.axes
+
+
+def _index(run: Recorded, stage: str, place: Place) -> int | None:
+    """Return the task of a stage that belongs to a row; None if there is none."""
+    domain = run.domain(stage)
+    has = domain is not None and place.keys() >= {*domain.axes}
+    return domain.index(place) if domain is not None and has else None
 
 
 def suspects(run: Recorded) -> dict[str, set[int]]:
@@ -109,7 +141,7 @@ def stage_and_output(word: str, stages: Container[str]) -> tuple[str, str, str]:
 
 def _widest(run: Recorded, stages: Sequence[str]) -> str:
     """The stage whose axes are all that are needed; raises UsageError where there is none."""
-    over = {stage: run.workflow.stages[stage].over for stage in stages}
+    over = {stage: _axes(run, stage) for stage in stages}
     widest = max(stages, key=lambda stage: len(over[stage]))
     for stage in stages:
         if not set(over[stage]) <= set(over[widest]):
@@ -126,13 +158,15 @@ def _columns(
 ) -> list[tuple[str, str]]:
     columns: dict[tuple[str, str], None] = {}
     for stage, output in uses:
-        made = _made(records[stage].values())
+        made = list(made_counts(records[stage].values()))
         if not output:
             columns.update(dict.fromkeys((stage, each) for each in made))
-        elif output in made:
+        elif output in made or (not made and any(records.values())):
             columns[(stage, output)] = None
         elif output not in run.parameters(stage):  # an axis parameter has its column already
             raise UsageError(_no_output(run, stage, output, made))
+        if answered_of(run, stage):  # whatever is shown of it: which of it a model answered
+            columns[(stage, SIMULATED)] = None
     return list(columns)
 
 
@@ -146,45 +180,35 @@ def _no_output(run: Recorded, stage: str, output: str, made: Sequence[str]) -> s
     return f"'{stage}' made no '{output}'; {hint}"
 
 
-def _made(records: Iterable[Made]) -> list[str]:
-    """The outputs that a stage's tasks made, in the order in which they first came."""
-    return list(dict.fromkeys(name for record in records for name in outputs_of(record)))
+def made_counts(records: Iterable[Made]) -> dict[str, int]:
+    """Return the outputs that tasks made, in the order in which they first came: how many have a value."""
+    counts: dict[str, int] = {}
+    for record in records:
+        values = record.get("values", {})
+        for name in outputs_of(record):
+            counts[name] = counts.get(name, 0) + (values.get(name, ...) is not None)
+    return counts
+
+
+def answered_of(run: Recorded, stage: str) -> int:
+    """Return how many results of a stage its surrogate answered."""
+    known = run.history.stage(stage).surrogate
+    return 0 if known is None else known.answered
 
 
 @dataclass(frozen=True)
-class _Cell:
-    """Something of a stage, read for the rows of another one."""
-
-    run: Recorded
-    main: str
-    stage: str
-
-    def _index(self, row: int) -> int:
-        if self.stage == self.main:
-            return row
-        mine, rows = self._domain(self.stage), self._domain(self.main)
-        place = rows.coordinates(row)
-        index = mine.index({axis: place[axis] for axis in mine.axes})
-        return -1 if index is None else index
-
-    def _domain(self, stage: str) -> Domain:
-        domain = self.run.domain(stage)
-        assert domain is not None, "a stage with results has axes that are known"
-        return domain
-
-
-@dataclass(frozen=True)
-class _Column(_Cell):
+class _Column:
     """One output."""
 
+    run: Recorded
+    stage: str
     output: str
     records: Mapping[int, Made]
 
-    def value(self, row: int) -> Any:
-        """The cell of a row; None if the task made none."""
-        index = self._index(row)
-        record = self.records.get(index)
-        if record is None or self.run.is_dropped(self.stage, self.output, index):
+    def value(self, index: int | None) -> Any:
+        """The cell of a row; None if the task made none, or there is none."""
+        record = None if index is None else self.records.get(index)
+        if record is None or index is None or self.run.is_dropped(self.stage, self.output, index):
             return None
         try:
             return output_of(record, self.output, self.run.paths.root)
@@ -193,13 +217,14 @@ class _Column(_Cell):
 
 
 @dataclass(frozen=True)
-class _Mark(_Cell):
+class _Mark:
     """Whether a task is one of these."""
 
+    stage: str
     tasks: Collection[int]
 
-    def value(self, row: int) -> bool:
-        return self._index(row) in self.tasks
+    def value(self, index: int | None) -> bool:
+        return index in self.tasks
 
 
 def _dropped(run: Recorded, stage: str, columns: Iterable[tuple[str, str]]) -> Iterator[str]:
@@ -237,12 +262,15 @@ def summarize(run: Recorded) -> Listing:
     for stage, spec in run.workflow.stages.items():
         records = run.records(stage)
         total = run.history.stage(stage).expected
-        for output in _made(records.values()):
+        answers = f", {count:,} answered by a model" if (count := answered_of(run, stage)) else ""
+        for output, number in made_counts(records.values()).items():
             holder = next(index for index in sorted(records) if output in outputs_of(records[index]))
             value = output_of(records[holder], output, run.paths.root)
+            number -= sum(run.is_dropped(stage, output, index) for index in records)
             if run.is_dropped(stage, output, holder):
                 value = DROPPED
-            rows.append((f"{stage}.{output}", " × ".join(spec.over), f"{len(records):,} of {total:,}", value))
+            results = f"{number:,} of {total:,}{answers}"
+            rows.append((f"{stage}.{output}", " × ".join(spec.over), results, value))
     notes = {
         stage: "; ".join([*audited(run.history, stage), *_doubted(run, stage, tasks)])
         for stage, tasks in suspects(run).items()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -134,3 +135,71 @@ def test_a_name_that_is_not_there_is_refused_with_the_nearest(
 def test_the_summary_names_each_output_with_an_example(tmp_path: Path) -> None:
     run = flow(tmp_path).done("sim", 0, e=1).done("sim", 1, e=2).done("one", 0, total=3)
     assert summarize(read(run)).rows == [("sim.e", "t", "2 of 3", 1), ("one.total", "", "1 of 1", 3)]
+
+
+def points(run: Handmade, wanted: list[str], **at: object) -> list[tuple[object, ...]]:
+    return make_table(read(run), wanted, at=at or None).rows
+
+
+JOINED = """
+axes: {x: {values: [1, 2, 3]}, y: {values: [a, b]}}
+stages:
+  a: {over: [x], command: [x], outputs: {v: {value: int}}}
+  b: {over: [x, y], command: [x], outputs: {v: {value: int}}}
+  c: {over: [y, x], command: [x], outputs: {v: {value: int}}}
+  none: {over: [x], command: [x], outputs: {v: {value: int}}}
+"""
+
+
+class TestOuterJoin:
+    def made(self, tmp_path: Path) -> Handmade:
+        run = Handmade(tmp_path, JOINED)
+        for stage, total in (("a", 3), ("b", 6), ("c", 6), ("none", 3)):
+            run.stage(stage, total)
+        for index in (0, 2):
+            run.done("a", index, v=10 * (index + 1))  # x = 1, 3
+        run.done("b", 1, v=12).done("b", 2, v=21)  # (1, b), (2, a)
+        return run.done("c", 1, v=201).done("c", 3, v=112)  # (a, 2), (b, 1)
+
+    def test_each_point_of_any_stage_has_a_row_in_any_order(self, tmp_path: Path) -> None:
+        run = self.made(tmp_path)
+        rows = {(1, "b", 10, 12, 112), (2, "a", None, 21, 201), (3, None, 30, None, None)}
+        assert set(points(run, ["a.v", "b.v", "c.v"])) == rows
+        turned = {(y, x, c, b, a) for x, y, a, b, c in rows}
+        assert set(points(run, ["c.v", "b.v", "a.v"])) == turned
+
+    def test_a_stage_without_any_result_is_an_empty_column(self, tmp_path: Path) -> None:
+        found = make_table(read(self.made(tmp_path)), ["none.v", "a.v"])
+        assert found.rows == [(1, None, 10), (3, None, 30)]
+        assert "'none'" in found.missing["none"]
+
+    def test_a_point_that_one_of_them_alone_has_can_be_asked_for(self, tmp_path: Path) -> None:
+        run = self.made(tmp_path)
+        assert points(run, ["b.v", "a.v"], x=3) == [(3, None, None, 30)]
+        assert points(run, ["b.v", "c.v"], x=2) == [(2, "a", 21, 201)]
+
+
+class TestWhatAModelAnswered:
+    def made(self, tmp_path: Path) -> Handmade:
+        run = Handmade(tmp_path, JOINED).stage("a", 3)
+        for index, used in enumerate((True, False)):
+            told = {"asked": 0.1, "uncertainty": 0.2, "used": used}
+            values = {"v": index, "simulated": not used}
+            run.work("start", "a", index)
+            record: dict[str, Any] = {"values": values, "artifacts": {}, "surrogate": told}
+            run.work("done", "a", index, seconds=2.0, key=f"{index:032x}", parts=["p", "i"], **record)
+        return run
+
+    def test_is_marked_where_one_value_is_asked_for(self, tmp_path: Path) -> None:
+        found = make_table(read(self.made(tmp_path)), ["a.v"])
+        assert found.columns == ("x", "a.v", "a.simulated")
+        assert found.rows == [(1, 0, False), (2, 1, True)]
+
+    def test_is_counted_in_the_summary(self, tmp_path: Path) -> None:
+        rows = summarize(read(self.made(tmp_path))).rows
+        assert rows[0][:3] == ("a.v", "x", "2 of 3, 1 answered by a model")
+
+
+def test_the_summary_counts_values_and_not_tasks(tmp_path: Path) -> None:
+    run = Handmade(tmp_path, JOINED).stage("a", 3).done("a", 0, v=1).done("a", 1, w=2).done("a", 2, v=None)
+    assert [row[:3] for row in summarize(read(run)).rows] == [("a.v", "x", "1 of 3"), ("a.w", "x", "1 of 3")]

@@ -56,7 +56,7 @@ def command(
         diel results train --usage                what its attempts used, a row an attempt
         diel results last trial --trials          every trial of the search `trial`, whatever became of it
 
-    A file is shown by its path. Tasks without a result are left out, and counted on stderr.
+    A file is shown by its path. Points without any result are left out, and counted on stderr.
     """
     asked = [kind for kind, chosen in listings.items() if chosen]
     if len(asked) > 1:
@@ -126,11 +126,13 @@ def _empty(run: Recorded, wanted: Sequence[str]) -> Listing | None:
     stages = [stage_and_output(word, run.workflow.stages)[0] for word in wanted]
     if not all(stage in run.workflow.stages for stage in stages):
         return None  # raises what is wrong with it
-    missing = {stage: f"'{stage}' has no results yet" for stage in stages if not run.records(stage)}
+    missing = {stage: f"'{stage}' has no results yet" for stage in stages}
+    if any(run.records(stage) for stage in missing):
+        return None
     parameters = (name for stage in stages for name in run.parameters(stage))
     searched = (f"hp.{name}" for stage in stages for name in run.searched(stage))
     columns = tuple(dict.fromkeys([*parameters, *searched, *(word for word in wanted if word not in stages)]))
-    return Listing(columns, [], missing) if missing else None
+    return Listing(columns, [], missing)
 
 
 @click.command("report")

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from diel.errors import counted
 from diel.page.chosen import good_of
 from diel.page.outcome.plot import FEW, HEIGHT, Column, Row, chart, table_of, tips
-from diel.page.outcome.sample import DrawnStage, sample_of
+from diel.page.outcome.sample import BY, DrawnStage, sample_of
 from diel.page.panel import Alternatives, Cell, Entry, Grid, Part, Plot, Text
 from diel.page.seen import Seen
-from diel.results import DROPPED, Recorded
+from diel.results import DROPPED, Recorded, answered_of, made_counts
 from diel.table import shown
 from diel.tasks.results import output_of, outputs_of
 from diel.values import is_finite
@@ -25,6 +26,7 @@ NAMES = 16
 """The most names that are columns of dots where their points have numbers too."""
 FIGURES = 6
 """The most plots of one stage to choose from."""
+TASKS = Column("n", "n", "number", counts=True)
 OUTPUTS = 40
 """Rows of the table of outputs."""
 
@@ -48,22 +50,17 @@ def parts(seen: Seen) -> Iterator[Part]:
 def _outputs(run: Recorded, stage: str, records: Mapping[int, Made]) -> Iterator[list[Cell]]:
     """A row for each output of a stage, with its first value; a file is shown by its path in the run."""
     history = run.history.stage(stage)
-    count = f"{good_of(history):,} of {history.expected:,}"
+    whole = len(records) == good_of(history)
+    total = f"{history.expected:,}" if whole else f"{len(records):,} that were looked at"
     over = " × ".join(run.workflow.stages[stage].over)
-    holders: dict[str, int] = {}
-    for index in sorted(records):
-        for name in outputs_of(records[index]):
-            holders.setdefault(name, index)
-    for name, index in holders.items():
+    answers = f", {count:,} answered by a model" if (count := answered_of(run, stage)) else ""
+    for name, number in made_counts(records.values()).items():
+        index = next(index for index in sorted(records) if name in outputs_of(records[index]))
+        number -= sum(run.is_dropped(stage, name, one) for one in records)
         value = output_of(records[index], name, run.paths.root)
         text = str(value) if isinstance(value, str) else shown(value)
-        dropped = run.is_dropped(stage, name, index)
-        yield [
-            f"{stage}.{name}",
-            over,
-            count,
-            DROPPED if dropped else text.removeprefix(f"{run.paths.root}/")[:80],
-        ]
+        text = DROPPED if run.is_dropped(stage, name, index) else text.removeprefix(f"{run.paths.root}/")[:80]
+        yield [f"{stage}.{name}", over, f"{number:,} of {total}{answers}", text]
 
 
 def _figures(stage: str, sample: DrawnStage) -> Iterator[Part]:
@@ -79,8 +76,12 @@ def _figures(stage: str, sample: DrawnStage) -> Iterator[Part]:
             yield Text(
                 f"{stage}: {bare:,} of {len(sample.rows):,} have no {y.name} that can be drawn.", "note"
             )
-    if chosen and sample.rule:
-        yield Text(f"{stage}: {sample.rule}.", "note")
+    answers = sum(row.get(BY.key) == "model" for row in sample.rows)
+    notes = [f"a model answered {answers:,} of these results, which are in their means"] if answers else []
+    notes += [f"{name} is a number in too few results, and not drawn" for name in sample.bare]
+    more = sum(map(len, found)) - len(chosen)
+    notes += [f"{counted(more, 'more chart')} of them not shown"] if more else []
+    yield from (Text(f"{stage}: {note}.", "note") for note in (*notes, sample.rule) if note)
 
 
 def plots(stage: str, sample: DrawnStage, y: Column) -> list[tuple[str, Plot]]:
@@ -113,6 +114,7 @@ class _View:
     def __init__(self, stage: str, sample: DrawnStage, rows: Sequence[Row], y: Column) -> None:
         self.stage, self.sample, self.axes, self.rows, self.y = stage, sample, sample.axes, rows, y
         self.all = [one for columns in self.axes.values() for one in columns]
+        self.all += [BY] if any(BY.key in row for row in rows) else []
         self.leads = {axis: self._lead(columns) for axis, columns in self.axes.items()}
         """What an axis is drawn by."""
         self.sizes = {axis: len({row.get(one.key) for row in rows}) for axis, one in self.leads.items()}
@@ -149,7 +151,7 @@ class _View:
         return min(few, key=lambda axis: self.leads[axis].counts, default=None)
 
     def _made(self, caption: str, columns: Sequence[Column], *layers: Mapping[str, Any], high: int) -> Plot:
-        spec = chart(columns, self.rows, *layers, height=high)
+        spec = chart(columns, self.sample.rows, *layers, height=high)
         return Plot(f"{self.stage}: {caption}", spec, table_of(caption, columns, self.rows))
 
     def lines(self, axis: str) -> tuple[str, Plot]:
@@ -170,35 +172,32 @@ class _View:
         self, name: str, x: Column, colour: Column | None, over: Sequence[str], encoding: Mapping[str, Any]
     ) -> Plot:
         low, high = Column("low", "least", "number"), Column("high", "most", "number")
-        columns = [
-            x,
-            *([] if colour is None else [colour]),
-            self.y,
-            low,
-            high,
-            Column("n", "tasks", "number"),
-        ]
+        columns = [x, *([] if colour is None else [colour]), self.y, low, high, TASKS]
         shared = {**encoding, "tooltip": tips(columns)}
         band = {**shared, "y": self.y.axis(field="low"), "y2": {"field": "high"}}
-        rows = means(self.rows, x, colour, self.y)
+        rows = means(self.sample.rows, x, colour, self.y)
+        line = {**shared, "y": self.y.axis()}
+        count = {**line, "text": {"field": "n", "type": "quantitative"}}
         spec = chart(
             columns,
             rows,
             {"mark": {"type": "area", "opacity": 0.2}, "encoding": band},
-            {"mark": {"type": "line", "point": True}, "encoding": {**shared, "y": self.y.axis()}},
+            {"mark": {"type": "line", "point": True}, "encoding": line},
+            {"mark": {"type": "text", "dy": -9, "fontSize": 10}, "encoding": count},
         )
-        caption = f"the mean of {name}, and its range over {' and '.join(over)}"
+        caption = f"the mean of {name}, its range over {' and '.join(over)}, and n, the tasks in it"
         return Plot(f"{self.stage}: {caption}", spec, table_of(caption, columns, rows))
 
     def heat(self, a: str, b: str) -> tuple[str, Plot]:
         """A field for each pair of points; of further axes the mean."""
         x, up, over = self.leads[a], self.leads[b], [one for one in self.axes if one not in (a, b)]
         mean = {"aggregate": "mean"} if over else {}
+        count = [{**tips([self.y])[0], "aggregate": "valid", "title": "n"}] if over else []
         encoding: dict[str, Any] = {
             "x": x.steps(),
             "y": up.steps(sort="descending"),
             "color": {**self.y.colour(), **mean},
-            "tooltip": [*tips([x, up]), {**tips([self.y])[0], **mean}],
+            "tooltip": [*tips([x, up]), {**tips([self.y])[0], **mean}, *count],
         }
         each = f", the mean over {' and '.join(over)}" if over else ""
         caption = f"{self.y.name} over {x.name} and {up.name}{each}"
@@ -248,19 +247,17 @@ def _series(column: Column) -> dict[str, Any]:
 
 
 def means(rows: Sequence[Row], x: Column, colour: Column | None, y: Column) -> list[Row]:
-    """The mean, the least and the most of `y` at each point of `x`, and of a series."""
+    """The mean, the least and the most of `y` at each point of `x`, and of a series; only n where none is."""
     groups: dict[tuple[Any, Any], list[float]] = {}
     for row in rows:
         if row.get(x.key) is not None:
             place = row[x.key], None if colour is None else row.get(colour.key)
-            groups.setdefault(place, []).append(row[y.key])
+            groups.setdefault(place, []).extend([row[y.key]] if y.key in row else [])
     return [
         {
             x.key: at,
             **({} if colour is None else {colour.key: name}),
-            y.key: sum(values) / len(values),
-            "low": min(values),
-            "high": max(values),
+            **({y.key: fmean(values), "low": min(values), "high": max(values)} if values else {}),
             "n": len(values),
         }
         for (at, name), values in groups.items()

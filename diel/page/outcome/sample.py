@@ -6,20 +6,28 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from diel.page.outcome.plot import Column, Row, kind_of
+from diel.page.chosen import POINTS
+from diel.page.outcome.plot import Column, Row, kind_of, thinned
 from diel.results import Recorded
+from diel.states import TaskState
 from diel.tasks.results import outputs_of
+from diel.terms import SIMULATED
 from diel.values import is_finite
 
 if TYPE_CHECKING:
     from diel.journal.records import Made
 
 
+BY = Column("by", "result of", "name")
+"""Whether a result was simulated, or answered by a model."""
+_LOST = (TaskState.FAILED, TaskState.CANCELLED, TaskState.SKIPPED)
+
+
 class DrawnStage(NamedTuple):
     """What is drawn of a stage."""
 
     rows: Sequence[Row]
-    """In the order of the tasks: `task`, and the columns by their keys."""
+    """In the order of the tasks: `task`, and the columns by their keys; those without a result too."""
     axes: Mapping[str, Sequence[Column]]
     """By axis the parameters that differ; a search's trials, and what it set for them."""
     numbers: Sequence[Column]
@@ -30,6 +38,8 @@ class DrawnStage(NamedTuple):
     """The axes whose points a search drew."""
     rule: str
     """Which results are drawn, if not all are."""
+    bare: Sequence[str]
+    """Outputs with numbers of which there is no chart."""
 
 
 def sample_of(run: Recorded, stage: str, records: Mapping[int, Made], rule: str = "") -> DrawnStage | None:
@@ -40,15 +50,17 @@ def sample_of(run: Recorded, stage: str, records: Mapping[int, Made], rule: str 
     outputs = _number_outputs(records.values())
     if len(records) < 2 or not outputs:
         return None
-    points = [{**run.point(stage, index), **_set(run, stage, index)} for index in sorted(records)]
+    indices = sorted({*records, *_holes(run, stage, len(records))})
+    points = [{**run.point(stage, index), **_set(run, stage, index)} for index in indices]
     names = [name for name in dict.fromkeys(key for one in points for key in one) if _differs(points, name)]
     rows: list[dict[str, Any]] = []
-    for index, point in zip(sorted(records), points, strict=True):
-        values = records[index].get("values", {})
+    for index, point in zip(indices, points, strict=True):
+        values = records.get(index, {}).get("values", {})
         made = {f"y{place}": values.get(name) for place, name in enumerate(outputs)}
         at = {f"x{place}": point.get(name) for place, name in enumerate(names)}
         drawn = {key: value for key, value in made.items() if is_drawable(value)}
-        rows.append({"task": f"{stage}/{index}", **at, **drawn})
+        by = {BY.key: "simulation" if values[SIMULATED] else "model"} if SIMULATED in values else {}
+        rows.append({"task": f"{stage}/{index}", **at, **drawn, **by})
     numbers = [
         Column(key, named_output(run, stage, name), kind_of((row.get(key) for row in rows), spaced=False))
         for place, name in enumerate(outputs)
@@ -61,7 +73,18 @@ def sample_of(run: Recorded, stage: str, records: Mapping[int, Made], rule: str 
     axes: dict[str, list[Column]] = {}
     for name, column in given.items():
         axes.setdefault(of[name], []).append(column)
-    return DrawnStage(rows, axes, numbers, rounds, adaptive - rounds, rule) if numbers and axes else None
+    pairs = [item for one in records.values() for item in one.get("values", {}).items()]
+    bare = sorted({name for name, value in pairs if is_finite(value)}.difference(outputs))
+    drawn_stage = DrawnStage(rows, axes, numbers, rounds, adaptive - rounds, rule, bare)
+    return drawn_stage if numbers and axes else None
+
+
+def _holes(run: Recorded, stage: str, most: int) -> list[int]:
+    """Return tasks that failed, or never ran for it: no line leads over them. Of many, an even choice."""
+    history = run.history.stage(stage)
+    apart = history.left_out
+    lost = (i for i, state in enumerate(history.states) if state in _LOST and not any(apart[i : i + 1]))
+    return thinned([*lost], max(most, POINTS))
 
 
 def is_drawable(value: Any) -> bool:

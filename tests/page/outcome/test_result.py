@@ -110,8 +110,8 @@ ZIPPED = "p: {zip: {a: {linspace: [0, 1, 6]}, b: {values: [5.0, 2.0, 7.0, 1.0, 9
             "x: {linspace: [0, 1, 3]}, s: {range: 20}, m: {values: [a, b]}",
             "x, s, m",
             120,
-            ["area", "line"],
-            ["sim: the mean of energy (eV) along x, and its range over s"],
+            ["area", "line", "text"],
+            ["sim: the mean of energy (eV) along x, its range over s, and n, the tasks in it"],
         ),
         (
             "s: {range: 3}, m: {values: [a, b]}, k: {values: [x, y, z]}",
@@ -124,7 +124,7 @@ ZIPPED = "p: {zip: {a: {linspace: [0, 1, 6]}, b: {values: [5.0, 2.0, 7.0, 1.0, 9
             "r: {loop: {max: 4}}, s: {range: 3}, x: {values: [20, 40]}",
             "s, x, r",
             24,
-            ["area", "line"],
+            ["area", "line", "text"],
             ["energy (eV) along r", "energy (eV) along x"],
         ),
     ],
@@ -155,7 +155,7 @@ def test_what_a_search_drew_is_dots_as_nothing_orders_it(tmp_path: Path) -> None
 def test_of_many_seeds_the_mean_and_the_range_are_drawn(tmp_path: Path) -> None:
     run = run_over(tmp_path, "x: {values: [1.0, 2.0]}, s: {range: 9}", "x, s", 18)
     chart = next(iter(charts(run).values()))
-    assert chart.caption == "sim: the mean of energy (eV) along x, and its range over s"
+    assert chart.caption == "sim: the mean of energy (eV) along x, its range over s, and n, the tasks in it"
     first = chart.spec["data"]["values"][0]
     assert first == {
         "x0": 1.0,
@@ -193,4 +193,29 @@ def test_numbers_without_a_place_in_a_chart_are_counted_under_it(tmp_path: Path)
     told = [part for part in parts(Seen(run.paths)) if isinstance(part, Text)]
     assert told == [Text("sim: 3 of 6 have no energy (eV) that can be drawn.", "note")]
     (chart,) = charts(run).values()
-    assert [row["y0"] for row in chart.spec["data"]["values"]] == [1.0, 2.0, 3.0]
+    assert [row.get("y0") for row in chart.spec["data"]["values"]] == [1.0, None, None, None, 2.0, 3.0]
+
+
+def test_a_line_has_a_gap_where_a_task_failed_and_a_mean_says_of_how_many(tmp_path: Path) -> None:
+    run = Handmade(tmp_path, f"axes: {{x: {{linspace: [0, 1, 5]}}}}\n{STAGE % 'x'}").stage("sim", 5)
+    for index in (0, 1, 3, 4):
+        run.done("sim", index, energy=-12345.6789 + 1e-4 * index)
+    run.failed("sim", 2)
+    (chart,) = charts(run).values()
+    energies = {row["x0"]: row.get("y0") for row in chart.spec["data"]["values"]}
+    assert energies[0.5] is None
+    assert energies[0.25] == -12345.6789 + 1e-4, "a chart gets full numbers"
+    assert chart.spec["encoding"]["y"]["axis"] == {"format": ".11~g"}
+    told = [part.text for part in parts(Seen(run.paths)) if isinstance(part, Text)]
+    assert told == ["sim: 1 of 5 have no energy (eV) that can be drawn."]
+
+
+def test_a_mean_says_of_how_many_tasks_it_is(tmp_path: Path) -> None:
+    text = f"axes: {{x: {{values: [1.0, 2.0, 3.0]}}, s: {{range: 9}}}}\n{STAGE % 'x, s'}"
+    run = Handmade(tmp_path, text).stage("sim", 27)
+    for index in range(27):
+        _ = run.done("sim", index, energy=float(index)) if index < 10 else run.failed("sim", index)
+    (chart,) = charts(run).values()
+    rows = chart.spec["data"]["values"]
+    assert [(row["x0"], row["n"], "y0" in row) for row in rows] == [(1, 9, True), (2, 1, True), (3, 0, False)]
+    assert chart.spec["layer"][2]["encoding"]["text"]["field"] == "n"
