@@ -231,11 +231,16 @@ def _check_annotated(found: Check, edge: Edge) -> None:
 
 
 def _kind_of(found: Check, edge: Edge) -> Kind | None:
-    stage, label = found.workflow.stages[edge.upstream], str(edge.output)
-    output, module = stage.outputs.get(label), found.modules.get(edge.upstream)
+    return kind_of(found, edge.upstream, str(edge.output))
+
+
+def kind_of(found: Check, name: str, label: str) -> Kind | None:
+    """Return what an output of a stage is; None if that is not known."""
+    stage = found.workflow.stages[name]
+    output, module = stage.outputs.get(label), found.modules.get(name)
     if module is not None:
         return _returned(module, label) or (_promised(output) if output is not None else None)
-    if output is None or label in visible_names(found, edge.upstream).parameters:
+    if output is None or label in visible_names(found, name).parameters:
         return None
     if output.path is not None:
         form, late = format_of(output.path), output.path.rstrip().endswith("}}")

@@ -12,6 +12,7 @@ from diel.check.contracts import check_contracts
 from diel.check.export import check_exports
 from diel.check.files import check_files
 from diel.check.flaws import Check, check_axes
+from diel.check.gathers import check_conditions, check_gathers
 from diel.check.launcher import check_launcher
 from diel.check.modules import check_module, find_modules
 from diel.check.names import check_expressions, check_untils, check_values, visible_names
@@ -126,6 +127,7 @@ def _check_stage(found: Check, name: str, values: Mapping[str, Any], *, anew: bo
     stage = found.workflow.stages[name]
     names = visible_names(found, name)
     check_expressions(found, name, names)
+    check_gathers(found, name, names)
     check_command(found, name)
     if stage.resources.mpi or "launcher" in str(stage.command).lower():  # DIEL_LAUNCHER too
         check_launcher(found, name)
@@ -143,6 +145,7 @@ def _check_data(
     workflow = found.workflow
     if workflow.adaptive:
         check_untils(found)
+        check_conditions(found)
         check_metrics(found)
     check_outputs(found)
     if found.modules or not all(stage.plain for stage in workflow.stages.values()):

@@ -60,7 +60,7 @@ def compiled(
     except _Unfit:
         return None
     # From nodes that were checked one by one: numbers, the parameters, operators and these functions.
-    functions = {**FUNCTIONS, "_power": OPERATORS[ast.Pow], "__builtins__": {}}
+    functions = {**FUNCTIONS, "max": max, "min": min, "_power": OPERATORS[ast.Pow], "__builtins__": {}}
     text = f"lambda rows: [{ast.unparse(body)} for ({row}) in rows]"
     return Compiled(eval(text, functions), unit)  # noqa: S307 - see above
 

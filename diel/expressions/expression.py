@@ -7,16 +7,26 @@ import keyword
 import re
 import threading
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from simpleeval import EvalWithCompoundTypes, InvalidExpression
 
 from diel.errors import DielError, HintedError, did_you_mean
-from diel.expressions.functions import FUNCTIONS, OPERATORS, SCALARS, is_list, noun, written
-from diel.expressions.gathered import Gathered, ListText
-from diel.expressions.quantity import Quantity, Undefined, literals
+from diel.expressions.aggregates import AGGREGATES
+from diel.expressions.functions import (
+    FUNCTIONS,
+    OPERATORS,
+    SCALARS,
+    call,
+    is_of_one,
+    of_literals,
+    operate,
+    written,
+)
+from diel.expressions.gathered import Gathered, ListText, is_list, noun, pointwise, readable, truth
+from diel.expressions.quantity import Quantity, Undefined, Unfit, literals
 
 MAX_EXPRESSION = 10_000
 """Longest expression, in characters."""
@@ -27,9 +37,11 @@ Chain = tuple[str, ...]
 """A dotted name: ("train", "loss")."""
 Scope = Mapping[str, Any]
 
-_LITERALS = {"true": True, "false": False, "null": None}
+LITERALS = {"true": True, "false": False, "null": None}
 """YAML's words for what Python calls True, False and None; both work."""
 _WORDS = frozenset({"and", "or", "not", "in", "is", "if", "else", "for", "lambda", "True", "False", "None"})
+PLACES = "·"
+"""Under this name, which no expression can write, a scope has the numbers of the points of each axis."""
 JOINT = "·"
 """Stands for the dot in the name of a stage or a hyperparameter that was included: `relax·scf.energy` is the
 `energy` of the stage `relax.scf`. What reads a workflow file writes it."""
@@ -77,6 +89,14 @@ class Expression:
             raise self._failed(*_missing(self.chain, scope)) from None
         return value
 
+    def truth(self, scope: Scope) -> bool:
+        """Whether the value counts as true. Raises ExpressionError, also where each point has one."""
+        value = self.value(scope)
+        try:
+            return truth(value)
+        except Undefined as error:
+            raise self._failed(error.message, error.hint) from None
+
     def words(self, scope: Scope) -> list[str]:
         """The words of a command that the value gives: one for each item of a list."""
         value = self._handed_on(scope)
@@ -100,7 +120,9 @@ class Expression:
         if self.tree is None:
             yield self.chain
         else:
-            yield from (chain for _, chain in chains_in(self.tree) if chain[0] not in _LITERALS)
+            axes = set(axes_in(self.tree))
+            found = ((node, chain) for node, chain in chains_in(self.tree) if chain[0] not in LITERALS)
+            yield from (chain for node, chain in found if node not in axes)
 
     @property
     def handed_on(self) -> set[Chain]:
@@ -124,7 +146,7 @@ class Expression:
         except InvalidExpression as error:
             raise self._failed(str(error)) from None
         except (ArithmeticError, LookupError, TypeError, ValueError) as error:
-            raise self._failed(_readable(error)) from None
+            raise self._failed(readable(error)) from None
 
     def _written(self, value: Any) -> str:
         try:
@@ -144,7 +166,7 @@ def parse_one(source: str, offset: int) -> Expression:
     """
     text = source.strip()
     offset += len(source) - len(source.lstrip())
-    if _PLAIN_NAME.fullmatch(text) and text not in _WORDS and text not in _LITERALS:
+    if _PLAIN_NAME.fullmatch(text) and text not in _WORDS and text not in LITERALS:
         return Expression(text, offset, chain=_dotted(text.split(".")))
     if len(text) > MAX_EXPRESSION:
         message = f"the expression is longer than {MAX_EXPRESSION:,} characters"
@@ -283,7 +305,23 @@ def _call_objection(node: ast.Call) -> str:
         return f"unknown function '{node.func.id}'; {hint}"
     if any(argument.arg is None for argument in node.keywords):
         return "`**` before a mapping is not allowed"
+    if node.func.id == "along" and (len(node.args) != 2 or node.keywords or chain_of(node.args[1]) is None):
+        return "along takes a list and the name of an axis; write along(STAGE.LIST, AXIS)"
     return ""
+
+
+def axes_in(tree: ast.AST) -> Iterator[ast.AST]:
+    """The nodes that name an axis, as in `along(list, axis)`, and read no value."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "along":
+            yield node.args[1]
+
+
+def is_literal(node: ast.expr) -> bool:
+    """Whether a list is written in the expression itself, as `[0] * n`."""
+    if isinstance(node, ast.BinOp):
+        return is_literal(node.left) or is_literal(node.right)
+    return isinstance(node, ast.List | ast.Tuple)
 
 
 def chain_of(node: ast.AST) -> Chain | None:
@@ -312,13 +350,13 @@ def chains_in(tree: ast.AST) -> Iterator[tuple[ast.AST, Chain]]:
             yield node, chain
 
 
-AGGREGATES = frozenset(
-    {
-        *("all", "any", "count", "len", "max", "mean", "median", "min", "nanmax", "nanmean", "nanmin"),
-        *("quantile", "size", "sorted", "std", "sum"),
-    }
-)
+REDUCING = frozenset({*AGGREGATES, "concat", "len", "size"})
 """Functions that make one value of all that is gathered, or a list that no longer is of points."""
+
+
+def _reduces(node: ast.Call) -> bool:
+    name = node.func.id if isinstance(node.func, ast.Name) else ""
+    return name in REDUCING and not is_of_one(name, node.args)
 
 
 def handed_on(tree: ast.AST) -> Iterator[Chain]:
@@ -326,7 +364,7 @@ def handed_on(tree: ast.AST) -> Iterator[Chain]:
     waiting: list[ast.AST] = [tree]
     while waiting:
         node = waiting.pop()
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in AGGREGATES:
+        if isinstance(node, ast.Call) and _reduces(node):
             continue
         if (chain := chain_of(node)) is not None:
             yield chain
@@ -351,11 +389,10 @@ def _dotted(parts: Iterable[str]) -> Chain:
 # --- evaluation -----------------------------------------------------------------------------------
 
 
-class _Evaluator(EvalWithCompoundTypes):  # type: ignore[misc]
+class Evaluator(EvalWithCompoundTypes):  # type: ignore[misc]
     """simpleeval's evaluator, reduced to what _NODES lists, reading names from a scope."""
 
     nodes: dict[type[ast.AST], Any]
-    functions: dict[str, Any]
     names: Any
 
     def __init__(self) -> None:
@@ -366,8 +403,13 @@ class _Evaluator(EvalWithCompoundTypes):  # type: ignore[misc]
             ast.Attribute: self._attribute,
             ast.Subscript: self._subscript,
             ast.Tuple: self._eval_list,
+            ast.UnaryOp: lambda node: self._operate(type(node.op), self._eval(node.operand)),
+            ast.BinOp: self._operation,
+            ast.BoolOp: self._logic,
+            ast.Compare: self._comparison,
+            ast.IfExp: self._choice,
+            ast.Call: self._called,
         }
-        self.functions = FUNCTIONS
 
     def run(self, tree: ast.expr, scope: Scope) -> Any:
         """The value of a tree. A scope can evaluate others while it is read, so the state is restored."""
@@ -383,16 +425,16 @@ class _Evaluator(EvalWithCompoundTypes):  # type: ignore[misc]
         simpleeval would walk a list of a million items at each step."""
 
     def _name(self, node: ast.Name) -> Any:
-        return _LITERALS[node.id] if node.id in _LITERALS else _read(_dotted((node.id,)), self.names)
+        return LITERALS[node.id] if node.id in LITERALS else self._read(_dotted((node.id,)))
 
     def _attribute(self, node: ast.Attribute) -> Any:
         chain = chain_of(node)
-        return _key(self._eval(node.value), node.attr) if chain is None else _read(chain, self.names)
+        return _key(self._eval(node.value), node.attr) if chain is None else self._read(chain)
 
     def _subscript(self, node: ast.Subscript) -> Any:
         chain = chain_of(node)
         if chain is not None:
-            return _read(chain, self.names)
+            return self._read(chain)
         container, key = self._eval(node.value), self._eval(node.slice)
         if isinstance(key, str):
             return _key(container, key)
@@ -403,14 +445,63 @@ class _Evaluator(EvalWithCompoundTypes):  # type: ignore[misc]
         except LookupError:
             raise Undefined(f"there is no key {key!r}") from None
         except TypeError:
-            raise Undefined(f"cannot take item {key!r} of {noun(container)}") from None
+            raise Unfit(f"cannot take item {key!r} of {noun(container)}") from None
+
+    def _read(self, chain: Chain) -> Any:
+        return _read(chain, self.names)
+
+    def _operate(self, kind: type[ast.AST], *values: Any, by: Callable[..., Any] = operate) -> Any:
+        return by(kind, *values)
+
+    def _call(self, name: str, values: list[Any], options: Mapping[str, Any]) -> Any:
+        return call(name, values, options)
+
+    def _choice(self, node: ast.IfExp) -> Any:
+        return self._eval(node.body if truth(self._eval(node.test)) else node.orelse)
+
+    def _operation(self, node: ast.BinOp) -> Any:
+        left, right = self._eval(node.left), self._eval(node.right)
+        sides = (node.left, left), (node.right, right)
+        lists = [part for part, value in sides if not isinstance(value, SCALARS) and is_list(value)]
+        gathered = lists and (isinstance(left, Gathered) or isinstance(right, Gathered))
+        if lists and not gathered and all(map(is_literal, lists)):
+            return self._operate(type(node.op), left, right, by=of_literals)
+        return self._operate(type(node.op), left, right)
+
+    def _logic(self, node: ast.BoolOp) -> Any:
+        for operand in node.values:
+            value = self._eval(operand)
+            if truth(value) is isinstance(node.op, ast.Or):
+                break
+        return value
+
+    def _comparison(self, node: ast.Compare) -> Any:
+        """A comparison; a chain of them holds at a point where all of them do."""
+        right, holds = self._eval(node.left), None
+        for kind, operand in zip(node.ops, node.comparators, strict=True):
+            left, right = right, self._eval(operand)
+            one = self._operate(type(kind), left, right)
+            if isinstance(holds, Gathered) or (holds is not None and isinstance(one, Gathered)):
+                one = pointwise(lambda before, now: before and now, (holds, one), of_null=True)
+            holds = one
+            if holds is False:
+                break
+        return holds
+
+    def _called(self, node: ast.Call) -> Any:
+        assert isinstance(node.func, ast.Name)
+        if node.func.id == "along":
+            axis = ".".join(chain_of(node.args[1]) or ())
+            return self._call("along", [self._eval(node.args[0]), axis, self._read((PLACES,))], {})
+        options = {str(one.arg): self._eval(one.value) for one in node.keywords}
+        return self._call(node.func.id, [self._eval(one) for one in node.args], options)
 
 
 class _Evaluators(threading.local):
     """One evaluator for each thread: it holds the scope while it works."""
 
     def __init__(self) -> None:
-        self.evaluator = _Evaluator()
+        self.evaluator = Evaluator()
 
 
 _evaluators = _Evaluators()
@@ -456,13 +547,3 @@ def _names(value: Any) -> list[str]:
     if not hasattr(type(value), "__iter__") or isinstance(value, str | list | tuple):
         return []
     return [key for key in value if isinstance(key, str)]
-
-
-def _readable(error: Exception) -> str:
-    if isinstance(error, ZeroDivisionError):
-        return "division by zero"
-    if isinstance(error, OverflowError):
-        return "the result is too large"
-    if isinstance(error, ValueError) and "domain" in str(error):
-        return "the argument is outside the function's domain"
-    return str(error) or type(error).__name__

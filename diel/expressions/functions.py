@@ -8,14 +8,16 @@ import math
 import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import PurePath
 from typing import Any
 
 from simpleeval import safe_add
 
 from diel.errors import counted
-from diel.expressions.gathered import Gathered, ListText
-from diel.expressions.quantity import Quantity, Undefined, size
+from diel.expressions.aggregates import AGGREGATES
+from diel.expressions.gathered import Gathered, ListText, align, is_list, noun, pointwise, truth
+from diel.expressions.quantity import Quantity, Undefined, Unfit, size
 
 SCALARS = (str, int, float, type(None))
 
@@ -58,25 +60,11 @@ def plain(value: Any) -> Any:
     return value.number if isinstance(value, Quantity) else value
 
 
-def is_list(value: Any) -> bool:
-    """Whether a value is a sequence of items: a list, or one that a scope reads on demand."""
-    return isinstance(value, Sequence) and not isinstance(value, str | bytes)
-
-
+_NUMBERS = (int, float)
 MAX_ITEMS = 10_000
 """Longest text or list that a repetition or a range can make."""
 MAX_BITS = 4096
 """Largest whole number that a power or a product can make, in bits."""
-
-
-def noun(value: Any) -> str:
-    """The kind of a value, in words."""
-    if value is None:
-        return "null"
-    nouns = {bool: "a truth value", int: "a whole number", float: "a number", str: "a text"}
-    if isinstance(value, Quantity):
-        return str(value)
-    return nouns.get(type(value), "a list" if is_list(value) else "a mapping")
 
 
 def _bits(value: Any) -> int:
@@ -84,23 +72,43 @@ def _bits(value: Any) -> int:
 
 
 def _add(left: Any, right: Any) -> Any:
-    if is_list(left) and is_list(right):
-        left, right = list(left), list(right)
+    refuse_lists(left, right)
     return safe_add(left, right)
 
 
 def _multiply(left: Any, right: Any) -> Any:
+    refuse_lists(left, right)
     for many, times in ((left, right), (right, left)):
-        if isinstance(many, str) or is_list(many):
-            if not isinstance(times, int):
-                raise Undefined(f"cannot multiply {noun(left)} by {noun(right)}")
-            nested = not isinstance(many, str) and any(not isinstance(item, SCALARS) for item in many)
-            if nested or times * len(many) > MAX_ITEMS:
-                raise Undefined("the repetition would be too large", "make it in a module")
-            return (many if isinstance(many, str) else list(many)) * times
+        if isinstance(many, str):
+            return _repeated(many, times)
     if _bits(left) + _bits(right) > MAX_BITS:
         raise Undefined("the result is too large")
     return left * right
+
+
+def _repeated(many: Any, times: Any) -> Any:
+    """A text or a literal list several times over."""
+    if not isinstance(times, int):
+        raise Unfit(f"cannot multiply {noun(many)} by {noun(times)}")
+    nested = not isinstance(many, str) and any(not isinstance(item, SCALARS) for item in many)
+    if nested or times * len(many) > MAX_ITEMS:
+        raise Undefined("the repetition would be too large", "make it in a module")
+    return many * times
+
+
+def of_literals(kind: type[ast.AST], left: Any, right: Any) -> Any:
+    """Return what Python makes of literal lists: `[0] * n`, `[1] + [2]`. Raises Undefined for all else."""
+    if kind is ast.Mult:
+        return _repeated(*(left, right) if is_list(left) else (right, left))
+    return _concat(left, right) if kind is ast.Add else operate(kind, left, right)
+
+
+def refuse_lists(*values: Any) -> None:
+    """Raise Unfit where a list, which has no points, would be computed with."""
+    for one in values:
+        if not isinstance(one, _NUMBERS) and is_list(one):
+            hint = "concat(a, b) puts lists together, along(list, axis) gives the items of one their points"
+            raise Unfit("cannot compute with a list: its items have no points", hint)
 
 
 def _power(base: Any, exponent: Any) -> Any:
@@ -118,6 +126,13 @@ def _modulo(left: Any, right: Any) -> Any:
     return left % right
 
 
+def _equal(left: Any, right: Any) -> Any:
+    if is_list(left) != is_list(right) and left is not None and right is not None:
+        hint = "compare an item, len(...), or along(list, axis); `in` looks for an item"
+        raise Unfit(f"{noun(left)} never equals {noun(right)}", hint)
+    return left == right
+
+
 OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
     ast.Add: _add,
     ast.Sub: operator.sub,
@@ -128,9 +143,9 @@ OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
     ast.Pow: _power,
     ast.UAdd: operator.pos,
     ast.USub: operator.neg,
-    ast.Not: operator.not_,
-    ast.Eq: operator.eq,
-    ast.NotEq: operator.ne,
+    ast.Not: lambda value: not truth(value),
+    ast.Eq: _equal,
+    ast.NotEq: lambda left, right: not _equal(left, right),
     ast.Lt: operator.lt,
     ast.LtE: operator.le,
     ast.Gt: operator.gt,
@@ -140,11 +155,25 @@ OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
 }
 
 
-def _mean(values: Any) -> float:
-    items = list(values)
-    if not items:
-        raise Undefined("an empty list has no mean")
-    return math.fsum(items) / len(items)
+def operate(kind: type[ast.AST], *values: Any) -> Any:
+    """Return what an operator makes of values: of gathered ones, at each point. Raises Undefined."""
+    compute = OPERATORS[kind]
+    for one in values if kind not in _WHOLE else values[:1]:
+        if type(one) is Gathered:
+            if kind in _WHOLE:
+                return compute(one) if kind is ast.Not else one.map(lambda item: compute(item, values[1]))
+            return pointwise(compute, values, of_null=kind in (ast.Eq, ast.NotEq))
+    try:
+        return compute(*values)
+    except TypeError:
+        if None not in values:
+            raise
+        hint = "it stands for no value, as the mean of nothing: `0 if x == null else x` gives another"
+        raise Undefined("cannot compute with null", hint) from None
+
+
+_WHOLE = (ast.In, ast.NotIn, ast.Not)
+"""Operators of which the last operand is taken as a whole: a container, or one truth."""
 
 
 def _range(*bounds: int) -> list[int]:
@@ -161,14 +190,44 @@ def _round(value: float, digits: int | None = None) -> Any:
 
 
 def _where(values: Any, conditions: Any) -> list[Any]:
+    """The values for which a condition holds: that at the same point, or place of a list."""
+    gathered = isinstance(values, Gathered)
     if not (is_list(values) and is_list(conditions)):
-        raise Undefined(f"where: expected two lists, found {noun(values)} and {noun(conditions)}")
+        raise Unfit(f"where: expected two lists, found {noun(values)} and {noun(conditions)}")
+    if gathered != isinstance(conditions, Gathered):
+        hint = "along(list, axis) gives the items of a list the points of an axis"
+        raise Unfit("where: the items of one list have points, those of the other have none", hint)
+    if gathered:
+        values, conditions = align([values, conditions])
     if len(values) != len(conditions):
-        raise Undefined(
-            f"where: one list has {counted(len(values), 'item')}, the other {len(conditions)}",
-            "gather both alike",
-        )
-    return [value for value, holds in zip(values, conditions, strict=True) if holds]
+        message = f"one list has {counted(len(values), 'item')}, the other {len(conditions)}"
+        raise Undefined(f"where: {message}", "gather both alike")
+    kept = [place for place, holds in enumerate(conditions) if holds and holds == holds]
+    items = [values[place] for place in kept]
+    return Gathered(items, values.axes, [values.points[one] for one in kept]) if gathered else items
+
+
+def _concat(*lists: Any) -> list[Any]:
+    """The items of several lists, one after the other. They have no points any more."""
+    for one in lists:
+        if not is_list(one):
+            raise Unfit(f"concat: expected lists, found {noun(one)}", "write one item as [item]")
+    return [item for one in lists for item in one]
+
+
+def along(values: Any, axis: str, places: Mapping[str, Sequence[int]]) -> Gathered:
+    """Return the items of a list that one task made, each at a point of an axis. Raises Undefined."""
+    if axis not in places:
+        hint = f"it gathers over: {', '.join(places) or 'no axis'}"
+        raise Unfit(f"along: nothing is gathered over '{axis}' here", hint)
+    if isinstance(values, Gathered) or not is_list(values):
+        found = "gathered values, which have their points" if is_list(values) else noun(values)
+        raise Unfit(f"along: expected a list that one task made, found {found}")
+    points = [(place,) for place in places[axis]]
+    if len(points) != len(values):
+        found = f"{counted(len(values), 'item')} at {counted(len(points), 'point')} of axis '{axis}'"
+        raise Undefined(f"along: {found}", "make an item for each point")
+    return Gathered(values, (axis,), points)
 
 
 def _join(values: Any, between: str = " ") -> str:
@@ -210,18 +269,41 @@ def _fortran(value: Any) -> str:
     raise Undefined(f"fortran: expected a number, a text or a truth value, found {noun(value)}")
 
 
-_BUILT_IN = (abs, all, any, float, int, len, max, min, sorted, sum)
 _OF_MATH = (math.ceil, math.exp, math.floor, math.log, math.log10, math.log2, math.sqrt)
-FUNCTIONS: dict[str, Callable[..., Any]] = {
-    **{function.__name__: function for function in (*_BUILT_IN, *_OF_MATH)},
+OF_ONE: dict[str, Callable[..., Any]] = {
+    **{function.__name__: function for function in (abs, float, int, *_OF_MATH)},
     "format": _format,
-    "fortran": _fortran,
-    "join": _join,
-    "mean": _mean,
     "range": _range,
     "round": _round,
+}
+"""Functions of one value: of gathered ones they give a value at each point."""
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    **OF_ONE,
+    **AGGREGATES,
+    "along": along,
+    "concat": _concat,
+    "fortran": _fortran,
+    "join": _join,
+    "len": len,
     "size": size,
     "str": lambda value: ListText.of(value, written) if isinstance(value, Gathered) else written(value),
     "where": _where,
 }
 """The functions of expressions. Each is fast and its result small, whatever it is given."""
+
+
+def call(name: str, values: Sequence[Any], options: Mapping[str, Any]) -> Any:
+    """Return what a function makes of values: of gathered ones, at each point if it is of one value."""
+    function = partial(FUNCTIONS[name], **options) if options else FUNCTIONS[name]
+    if is_of_one(name, values):
+        if any(isinstance(one, Gathered) for one in values):
+            return pointwise(function, values)
+        if name in OF_ONE and any(map(is_list, values)):
+            hint = "along(list, axis) gives the items of a list the points of an axis"
+            raise Unfit(f"{name}: expected one value, found a list", hint)
+    return function(*values)
+
+
+def is_of_one(name: str, values: Sequence[Any]) -> bool:
+    """Whether a function gives a value at each point of gathered ones."""
+    return name in OF_ONE or (name in ("max", "min") and len(values) > 1)

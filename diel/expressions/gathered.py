@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import compress, repeat
 from operator import itemgetter
 from typing import Any
 
-from diel.expressions.quantity import Undefined
+from diel.expressions.quantity import Quantity, Undefined, Unfit
 
 Point = tuple[int, ...]
 """The place of a value: the number of a point of each axis, in the order of the axes."""
@@ -66,11 +67,13 @@ def align(values: Sequence[Gathered]) -> Sequence[Gathered]:
     wide = max(values, key=lambda one: len(one.axes))
     if all(one.axes == wide.axes and one.points == wide.points for one in values):
         return values
-    parts = [_part(one, wide) for one in values]
     tables = [dict(zip(one.points, one, strict=True)) for one in values]
-    pairs = list(zip(parts, tables, strict=True))
-    points = [point for point in wide.points if all(part(point) in table for part, table in pairs)]
-    return [Gathered([table[part(point)] for point in points], wide.axes, points) for part, table in pairs]
+    keys = [list(map(_part(one, wide), wide.points)) for one in values]
+    have = (map(table.__contains__, places) for table, places in zip(tables, keys, strict=True))
+    common = list(map(all, zip(*have, strict=True)))
+    points = list(compress(wide.points, common))
+    pairs = zip(tables, keys, strict=True)
+    return [Gathered(map(t.__getitem__, compress(places, common)), wide.axes, points) for t, places in pairs]
 
 
 def _part(one: Gathered, wide: Gathered) -> Callable[[Point], Point]:
@@ -79,11 +82,67 @@ def _part(one: Gathered, wide: Gathered) -> Callable[[Point], Point]:
         return lambda point: point
     alone = [axis for axis in one.axes if axis not in wide.axes]
     if alone:
-        found = f"axes {', '.join(one.axes)} and {', '.join(wide.axes)}"
+        found = f"{', '.join(one.axes)} and over {', '.join(wide.axes)}"
         hint = "reduce one of them first, with mean() or sum() for instance"
-        raise Undefined(f"values gathered over {found} have no points in common", hint)
+        raise Unfit(f"values gathered over {found} have no points in common", hint)
     places = [wide.axes.index(axis) for axis in one.axes]
     if len(places) == 1:
         place = places[0]
         return lambda point: (point[place],)
     return itemgetter(*places)
+
+
+def pointwise(function: Callable[..., Any], values: Sequence[Any], *, of_null: bool = False) -> Gathered:
+    """Return what a function of one value each gives at each point that all gathered ones have.
+
+    At a point where one of them is null, so is the result, unless the function takes null. Raises Undefined
+    with the point where it fails.
+    """
+    met = align([one for one in values if isinstance(one, Gathered)])
+    rest = iter(met)
+    columns = [next(rest) if isinstance(one, Gathered) else repeat(one) for one in values]
+    made: list[Any] = []
+    try:
+        for row in zip(*columns, strict=False):  # one value is repeated without end
+            made.append(None if not of_null and None in row else function(*row))
+    except (ArithmeticError, LookupError, TypeError, ValueError, Undefined) as error:
+        place = zip(met[0].points[len(made)], met[0].axes, strict=True)
+        at = ", ".join(f"{number} of {axis}" for number, axis in place)
+        kind = Unfit if isinstance(error, Unfit | TypeError) else Undefined
+        message = getattr(error, "message", "") or readable(error)
+        raise kind(f"{message}, at point {at}", getattr(error, "hint", "")) from None
+    return Gathered(made, met[0].axes, met[0].points)
+
+
+def truth(value: Any) -> bool:
+    """Return whether a value counts as true. Raises Undefined for one that is true or false at each point."""
+    if isinstance(value, Gathered):
+        message = f"one truth is needed here, and this is a value for each point of {', '.join(value.axes)}"
+        raise Unfit(message, "write all(...), any(...), or compare mean(...)")
+    return bool(value)
+
+
+def is_list(value: Any) -> bool:
+    """Whether a value is a sequence of items: a list, or one that a scope reads on demand."""
+    return isinstance(value, Sequence) and not isinstance(value, str | bytes)
+
+
+def noun(value: Any) -> str:
+    """The kind of a value, in words."""
+    if value is None or isinstance(value, Quantity):
+        return "null" if value is None else str(value)
+    nouns = {bool: "a truth value", int: "a whole number", float: "a number", str: "a text"}
+    if type(value) not in nouns and isinstance(value, str):
+        return "a text" if isinstance(value, ListText) else "a file"
+    return nouns.get(type(value), "a list" if is_list(value) else "a mapping")
+
+
+def readable(error: Exception) -> str:
+    """What went wrong in a computation, in words of the field."""
+    if isinstance(error, ZeroDivisionError):
+        return "division by zero"
+    if isinstance(error, OverflowError):
+        return "the result is too large"
+    if isinstance(error, ValueError) and "domain" in str(error):
+        return "the argument is outside the function's domain"
+    return str(error) or type(error).__name__

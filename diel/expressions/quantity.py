@@ -28,6 +28,10 @@ class Undefined(HintedError):
     """A computation that was refused, with the reason."""
 
 
+class Unfit(Undefined):
+    """A computation with values of kinds, or over axes, that do not go together, whatever the values are."""
+
+
 @total_ordering
 @dataclass(frozen=True)
 class Quantity:
@@ -81,18 +85,18 @@ class Quantity:
         return _made(self.number // _plain(other), self.size, self.time)
 
     def __mod__(self, other: Any) -> Any:
-        return self._with(self.number % _alike(self, other).number)
+        return self.of(self.number % _alike(self, other).number)
 
     def __add__(self, other: Any) -> Any:
-        return self._with(self.number + _alike(self, other).number)
+        return self.of(self.number + _alike(self, other).number)
 
     __radd__ = __add__
 
     def __sub__(self, other: Any) -> Any:
-        return self._with(self.number - _alike(self, other).number)
+        return self.of(self.number - _alike(self, other).number)
 
     def __rsub__(self, other: Any) -> Any:
-        return self._with(_alike(self, other).number - self.number)
+        return self.of(_alike(self, other).number - self.number)
 
     def __lt__(self, other: Any) -> bool:
         return self.number < _alike(self, other).number
@@ -101,29 +105,30 @@ class Quantity:
         return bool(self.number)
 
     def __neg__(self) -> Quantity:
-        return self._with(-self.number)
+        return self.of(-self.number)
 
     def __pos__(self) -> Quantity:
         return self
 
     def __abs__(self) -> Quantity:
-        return self._with(abs(self.number))
+        return self.of(abs(self.number))
 
     def __ceil__(self) -> Quantity:
-        return self._with(math.ceil(self.number))
+        return self.of(math.ceil(self.number))
 
     def __floor__(self) -> Quantity:
-        return self._with(math.floor(self.number))
+        return self.of(math.floor(self.number))
 
     def __round__(self, digits: int | None = None) -> Quantity:
-        return self._with(round(self.number, digits))
+        return self.of(round(self.number, digits))
 
     def __float__(self) -> float:
         raise Undefined(f"{self} is no plain number", f"divide it first: {_example(self)}")
 
     __int__ = __index__ = __float__
 
-    def _with(self, number: float) -> Quantity:
+    def of(self, number: float) -> Quantity:
+        """Return another number of the same unit."""
         return Quantity(number, self.size, self.time)
 
 
@@ -142,7 +147,7 @@ def _alike(mine: Quantity, other: Any) -> Quantity:
     if isinstance(other, Quantity) and (mine.size, mine.time) == (other.size, other.time):
         return other
     if type(other) is int and other == 0:  # where a sum begins
-        return mine._with(0)
+        return mine.of(0)
     told = f"{other} and {mine}" if isinstance(other, Quantity) else f"{mine} and the plain number {other}"
     hint = "a size goes with a size, a duration with a duration; divide, or multiply by a unit such as 1s"
     raise Undefined(f"cannot compare, add or subtract {told}", hint)

@@ -10,7 +10,7 @@ import ast
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from diel.expressions.expression import Chain, Expression, ExpressionError, chains_in
+from diel.expressions.expression import PLACES, Chain, Expression, ExpressionError, axes_in, chains_in
 from diel.expressions.template import parse, parse_expression
 
 
@@ -57,9 +57,12 @@ def _places(one: Expression, names: Mapping[Chain, str]) -> Iterator[tuple[int, 
         if count:
             yield one.offset, len(".".join(one.chain[:count])), name
         return
+    axes = set(axes_in(one.tree))
     for node, chain in chains_in(one.tree):
         name, count = _new_name(chain, names)
-        if count:
+        if node in axes:
+            name, count = names.get((PLACES, ".".join(chain)), ""), len(chain)
+        if name:
             for _ in range(len(chain) - count):
                 assert isinstance(node, ast.Attribute | ast.Subscript)
                 node = node.value

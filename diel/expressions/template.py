@@ -66,6 +66,11 @@ class Template:
         """
         return self.text_value(scope) if self.whole is None else self.whole.value(scope)
 
+    def truth(self, scope: Scope) -> bool:
+        """Whether a condition holds. Raises as `value` does, and where it holds or not at each point."""
+        assert self.whole is not None
+        return self.whole.truth(scope)
+
     def text_value(self, scope: Scope) -> str:
         """The text with values put in: true/false, nothing for null, JSON for lists and mappings."""
         return "".join(part if isinstance(part, str) else part.text_value(scope) for part in self.parts)

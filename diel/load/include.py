@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from diel.errors import HintedError, Problem, SpecError, did_you_mean
 from diel.expressions import JOINT
-from diel.expressions.expression import Chain
+from diel.expressions.expression import PLACES, Chain
 from diel.expressions.rename import Edit, renamed
 from diel.load.extends import extended, overridden
 from diel.load.nodes import Key, Source
@@ -78,6 +78,8 @@ def _seen_from_outside(parts: Parts) -> Renaming:
             chains[words] = words[-1]  # its parameter has the name that it has in its own file
         elif section == "stages" or section == "axes":
             chains[words] = joint
+        if section == "axes":
+            chains[PLACES, name] = joint
     return Renaming(chains=chains)
 
 
@@ -412,6 +414,7 @@ class _Binding:
         for name, new in self._names.hyperparameters.items():
             self._names.chains["hp", name] = f"hp.{new.replace('.', JOINT)}"
         for label, new in self._names.axes.items():
+            self._names.chains[PLACES, label] = new.replace(".", JOINT)
             part = self._inner.get(("axes", label))
             if (label,) not in self._names.chains and (part is None or not _names_itself(part.data)):
                 self._names.chains[(label,)] = new.replace(".", JOINT)

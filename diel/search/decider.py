@@ -186,7 +186,7 @@ class Decider(ABC):
         for name, value in values.items():
             stage, _, output = name.rpartition(".")
             scope.setdefault(stage, {})[output] = value
-        return bool(self._until.value(scope))
+        return self._until.truth(scope)
 
     def _open(self, context: Context, point: int) -> None:
         """Opens a new point: its tasks can run."""

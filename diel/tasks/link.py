@@ -85,6 +85,13 @@ class Link:
         """The upstream tasks of a group, in axis order."""
         return self.up.domain.matching(self._fixed(group))
 
+    def places(self, axis: str, index: int) -> list[int]:
+        """The numbers of the points of an axis that a downstream task gathers along, in order."""
+        factor = next(one for one in self.up.domain.factors if axis in one.axes)
+        column = factor.axes.index(axis)
+        rows = factor.matching(self._fixed(self.group_of_downstream(index)))
+        return sorted({factor.row(number)[column] for number in rows})
+
     def good_members(self, group: Group) -> Iterator[int]:
         state = self.up.history.state
         return (index for index in self.members(group) if state(index).good)

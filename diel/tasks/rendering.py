@@ -10,8 +10,7 @@ from diel.artifacts import Artifact, File, digest_of
 from diel.attempt.bundle import Rendered
 from diel.errors import ModuleError
 from diel.expressions import ExpressionError, Template, parse
-from diel.expressions.functions import is_list
-from diel.expressions.gathered import Gathered
+from diel.expressions.gathered import Gathered, is_list
 from diel.spec import Stage
 from diel.spec.rendering import target_flaw
 

@@ -14,6 +14,7 @@ from diel.axes.adaptive import Adaptive
 from diel.axes.domain import Group
 from diel.errors import HintedError
 from diel.expressions import parse_tree
+from diel.expressions.expression import PLACES
 from diel.expressions.gathered import Gathered
 from diel.graph import Edge, Key
 from diel.paths import RunPaths
@@ -191,7 +192,7 @@ class Scope(Mapping[str, Any]):
         if name in self.point:
             return self.point[name]
         if name not in self._known:
-            self._known[name] = self._find(name)
+            self._known[name] = _Places(self) if name == PLACES else self._find(name)
         return self._known[name]
 
     def read(self, chain: tuple[str, ...]) -> Any:
@@ -278,3 +279,21 @@ class _StageView(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
+
+
+class _Places(Mapping[str, list[int]]):
+    """The numbers of the points of each axis along which a task gathers."""
+
+    def __init__(self, scope: Scope) -> None:
+        self._index = scope.index
+        links = sorted(scope.sources.links, key=lambda link: len(link.edge.matched))
+        self._links = {axis: link for link in links for axis in link.edge.gathered}
+
+    def __getitem__(self, axis: str) -> list[int]:
+        return self._links[axis].places(axis, self._index)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._links)
+
+    def __len__(self) -> int:
+        return len(self._links)

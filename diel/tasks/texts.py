@@ -58,7 +58,7 @@ class Texts:
         """Whether `when` holds for a task."""
         if self._when is None or isinstance(self._when, bool):
             return self._when is not False
-        return bool(self._when.value(scope))
+        return self._when.truth(scope)
 
     def paths(self, scope: Scope) -> dict[str, str]:
         """The output files of a task. Raises ModuleError for one outside its directory."""

@@ -60,7 +60,7 @@ def test_a_computation_keeps_the_unit(text: str, expected: object) -> None:
         ("2GiB > 1", 4, "2.0 GiB and the plain number 1"),
         ("2GiB ** 2", 4, "unsupported"),
         ("sqrt(2GiB)", 4, "2.0 GiB is no plain number"),
-        ("1GiB * word", 4, "cannot multiply 1.0 GiB by a text"),
+        ("1GiB * word", 4, "cannot multiply a text by 1.0 GiB"),
         ("size(n)", 4, "size: expected a file or a directory, found 3"),
         ("2gb * n", 4, "cannot be read; write sizes as 2GiB"),
         ("n + 3 * nope(2GiB)", 12, "unknown function 'nope'"),

@@ -1,0 +1,159 @@
+"""What several values are together: sums, means, extremes, the same for any order of the values.
+
+NaN spreads: one makes an aggregate NaN. So does null, which stands for no value: one makes it null. What
+begins with `nan` leaves both out, and `count` counts the rest.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from diel.expressions.gathered import is_list, noun
+from diel.expressions.quantity import Quantity, Undefined, Unfit
+
+Types = tuple[type, ...]
+_PLAIN: Types = (int, float)
+_NUMBERS: Types = (int, float, Quantity)
+_ORDERED: Types = (*_NUMBERS, str)
+
+
+def _items(name: str, values: Any, of: Types) -> list[Any]:
+    """The values of a list. Raises Undefined where it is none, or one is of none of these types."""
+    if not is_list(values):
+        hint = "it takes a list, or what is gathered over an axis"
+        raise Unfit(f"{name}: expected a list, found {noun(values)}", hint)
+    for kind in set(map(type, values)):
+        if not issubclass(kind, (*of, type(None))):
+            strange = next(item for item in values if type(item) is kind)
+            wanted = "numbers or texts" if str in of else "numbers"
+            raise Unfit(f"{name}: expected {wanted}, found {noun(strange)} among the values")
+    return list(values)
+
+
+def _there(items: Sequence[Any]) -> list[Any]:
+    """The values that are neither null nor NaN."""
+    return [item for item in items if item is not None and item == item]
+
+
+def _aggregate(
+    name: str, compute: Callable[..., Any], of: Types = _NUMBERS, *, leaving_out: bool = False
+) -> Callable[..., Any]:
+    """A function of a list, null of nothing. `compute` gets the values, with none among them missing."""
+
+    def aggregate(values: Any, *options: Any, **more: Any) -> Any:
+        items = _items(name, values, of)
+        there = _there(items)
+        if len(there) < len(items) and not leaving_out:
+            return None if None in items else math.nan
+        return compute(there, *options, **more) if there or compute is _total else None
+
+    return aggregate
+
+
+def _total(items: Sequence[Any], start: Any = 0) -> Any:
+    """The sum, rounded once, so that the order of the values does not matter."""
+    items = [start, *items] if start else items
+    kinds = set(map(type, items))
+    if Quantity in kinds:
+        whole: Quantity = sum(items)  # which refuses other units
+        return whole.of(math.fsum(one.number for one in items))
+    try:
+        return math.fsum(items) if float in kinds else sum(items)
+    except ValueError:  # infinities of both signs
+        return math.nan
+
+
+def _mean(items: Sequence[Any]) -> Any:
+    return _total(items) / len(items)
+
+
+def _deviation(items: Sequence[float], ddof: int = 1) -> float | None:
+    """The standard deviation of a sample, or with ddof=0 of all that there is; null for too few values."""
+    if len(items) <= ddof:
+        return None
+    center = _mean(items)
+    return math.sqrt(math.fsum((item - center) ** 2 for item in items) / (len(items) - ddof))
+
+
+def _in_order(items: Sequence[Any]) -> list[Any]:
+    """The values in order. Equal ones of different types, as 1 and 1.0, stand by what they are written as."""
+    alike = set(map(type, items)) <= {str} or set(map(type, items)) <= {int}
+    try:
+        return sorted(items if alike else sorted(items, key=repr))
+    except TypeError:
+        raise Undefined("numbers and texts have no common order") from None
+
+
+def _quantile(items: Sequence[Any], share: Any) -> Any:
+    """The value below which a share of the values lies; between two, on the line that joins them."""
+    if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
+        raise Undefined(
+            f"quantile: expected a share from 0 to 1, found {share!r}", "as in quantile(a.e, 0.9)"
+        )
+    ordered = _in_order(items)
+    place = share * (len(ordered) - 1)
+    below = math.floor(place)
+    if place == below or ordered[below] == ordered[below + 1]:
+        return ordered[below]
+    return ordered[below] * (below + 1 - place) + ordered[below + 1] * (place - below)
+
+
+def _extreme(name: str, pick: Callable[..., Any], *, leaving_out: bool = False) -> Callable[..., Any]:
+    """`min` or `max` of a list or of several values."""
+
+    def best(items: Sequence[Any]) -> Any:
+        try:
+            first = pick(items)
+        except TypeError:
+            raise Undefined(f"{name}: numbers and texts have no common order") from None
+        alike = [item for item in items if item == first]
+        return first if len(alike) == 1 else _in_order(alike)[0]
+
+    of_list = _aggregate(name, best, _ORDERED, leaving_out=leaving_out)
+
+    def extreme(*values: Any, default: Any = None) -> Any:
+        found = of_list(values[0] if len(values) == 1 else values)
+        return default if found is None and len(values) == 1 and not values[0] else found
+
+    return extreme
+
+
+def _sorted(values: Any, reverse: bool = False) -> list[Any]:
+    """The values in order, NaN after all numbers, and null last."""
+    items = _items("sorted", values, _ORDERED)
+    nans = [item for item in items if item is not None and item != item]
+    return [*_in_order(_there(items))[:: -1 if reverse else 1], *nans, *[None] * items.count(None)]
+
+
+def _truth(name: str, decisive: bool) -> Callable[[Any], bool | None]:
+    """`any` or `all`: null where a value that is null or NaN could decide it."""
+
+    def together(values: Any) -> bool | None:
+        items = _items(name, values, _NUMBERS)
+        there = _there(items)
+        if any(bool(item) is decisive for item in there):
+            return decisive
+        return None if len(there) < len(items) else not decisive
+
+    return together
+
+
+AGGREGATES: dict[str, Callable[..., Any]] = {
+    "all": _truth("all", decisive=False),
+    "any": _truth("any", decisive=True),
+    "count": lambda values: len(_there(_items("count", values, (object,)))),
+    "max": _extreme("max", max),
+    "mean": _aggregate("mean", _mean),
+    "median": _aggregate("median", lambda items: _quantile(items, 0.5)),
+    "min": _extreme("min", min),
+    "nanmax": _extreme("nanmax", max, leaving_out=True),
+    "nanmean": _aggregate("nanmean", _mean, leaving_out=True),
+    "nanmin": _extreme("nanmin", min, leaving_out=True),
+    "quantile": _aggregate("quantile", _quantile),
+    "sorted": _sorted,
+    "std": _aggregate("std", _deviation, _PLAIN),
+    "sum": _aggregate("sum", _total),
+}
+"""Functions of a list, and of what was gathered; `min` and `max` also of several values."""

@@ -1,0 +1,156 @@
+"""Expressions over gathered values: point by point, or reduced."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from diel.expressions import ExpressionError, parse, parse_expression
+from diel.expressions.expression import PLACES
+from diel.expressions.gathered import Gathered
+from tests.expressions.evaluating import value
+
+THREE = [(0,), (1,), (2,)]
+SCOPE: dict[str, Any] = {
+    "a": {
+        "e": Gathered([1.0, -2.0, 3.0], ("x",), THREE),
+        "ok": Gathered([True, False, True], ("x",), THREE),
+        "name": Gathered(["p", "q", "r"], ("x",), THREE),
+        "fit": Gathered([{"slope": 1}, {"slope": 2}, {"slope": 3}], ("x",), THREE),
+        "missing": Gathered([1.0, None, 3.0], ("x",), THREE),
+        "shape": Gathered([[2, 3], [2, 4], [2, 3]], ("x",), THREE),
+    },
+    "b": {
+        "e": Gathered([10.0, 30.0], ("x",), [(0,), (2,)]),
+        "xy": Gathered([1, 2, 3, 4], ("x", "y"), [(0, 0), (0, 1), (1, 0), (2, 1)]),
+        "yx": Gathered([1, 3, 2, 4], ("y", "x"), [(0, 0), (0, 1), (1, 0), (1, 2)]),
+        "y": Gathered([100, 200], ("y",), [(0,), (1,)]),
+        "none": Gathered([], ("x",), []),
+    },
+    "curve": [5.0, 6.0, 7.0],
+    "n": 2,
+    PLACES: {"x": [0, 1, 2], "y": [0, 1]},
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("2 * a.e", [2.0, -4.0, 6.0]),
+        ("-a.e", [-1.0, 2.0, -3.0]),
+        ("a.e ** 2 / b.e", [0.1, 0.3]),
+        ("b.e - a.e", [9.0, 27.0]),
+        ("abs(a.e)", [1.0, 2.0, 3.0]),
+        ("sqrt(a.e ** 2)", [1.0, 2.0, 3.0]),
+        ("round(a.e / 3, 1)", [0.3, -0.7, 1.0]),
+        ("format(a.e, '.1f')", ["1.0", "-2.0", "3.0"]),
+        ("max(a.e, b.e)", [10.0, 30.0]),
+        ("min(a.e, 0)", [0, -2.0, 0]),
+        ("a.e == 1", [True, False, False]),
+        ("a.e != 1", [False, True, True]),
+        ("0 < a.e < 2", [True, False, False]),
+        ("a.e in [1, 3]", [True, False, True]),
+        ("a.e not in [1, 3]", [False, True, False]),
+        ("a.name + '.txt'", ["p.txt", "q.txt", "r.txt"]),
+        ("a.name == 'q'", [False, True, False]),
+        ("a.fit.slope * 2", [2, 4, 6]),
+        ("a.shape == [2, 3]", [True, False, True]),
+        ("a.missing + 1", [2.0, None, 4.0]),
+        ("sqrt(a.missing)", [1.0, None, 3.0**0.5]),
+        ("a.missing == null", [False, True, False]),
+        ("a.missing > 0", [True, None, True]),
+        ("b.xy - b.yx", [0, 0, 0, 0]),
+        ("a.e + b.xy", [2.0, 3.0, 1.0, 7.0]),
+        ("b.xy + b.y", [101, 202, 103, 204]),
+        ("where(a.e, a.ok)", [1.0, 3.0]),
+        ("where(b.e, a.ok)", [10.0, 30.0]),
+        ("a.e[1:]", [-2.0, 3.0]),
+        ("a.e[1:] + b.e", [33.0]),
+        ("along(curve, x) * b.e", [50.0, 210.0]),
+        ("b.none * 2", []),
+    ],
+)
+def test_gathered_values_compute_and_compare_at_each_point(text: str, expected: list[Any]) -> None:
+    found = value(text, SCOPE)
+    assert found == (pytest.approx(expected) if expected and type(expected[0]) is float else expected)
+    assert type(found) is Gathered
+    assert len(found.points) == len(found)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("sum(a.e) - mean(b.e)", -18.0),
+        ("mean(2 * a.e)", 4 / 3),
+        ("all(a.e == 1)", False),
+        ("any(a.e == 1) and n == 2", True),
+        ("quantile(a.e, 0.5)", 1.0),
+        ("count(a.missing)", 2),
+        ("sum(a.missing)", None),
+        ("sum(a.ok)", 2),
+        ("sorted(a.e)", [-2.0, 1.0, 3.0]),
+        ("len(where(a.e, a.ok))", 2),
+        ("1 in a.e", True),
+        ("a.e[0]", 1.0),
+        ("a.e[-1]", 3.0),
+        ("concat(a.e, b.e, [0])", [1.0, -2.0, 3.0, 10.0, 30.0, 0]),
+        ("join(a.name, '+')", "p+q+r"),
+        ("fortran(a.ok)", ".true., .false., .true."),
+        ("str(a.ok)", "[true, false, true]"),
+        ("[0] * 2", [0, 0]),
+        ("[n] * n + [1]", [2, 2, 1]),
+        ("'yes' if all(a.e < 9) else 'no'", "yes"),
+        ("sum(b.none) + len(b.none)", 0),
+        ("mean(b.none)", None),
+        ("1 if mean(b.none) == null else 0", 1),
+    ],
+)
+def test_what_reduces_them_gives_one_value_or_a_list_without_points(text: str, expected: Any) -> None:
+    found = value(text, SCOPE)
+    assert found == expected
+    assert isinstance(found, type(expected))
+    assert not isinstance(found, Gathered)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("a.e + b.y", "values gathered over y and over x have no points in common"),
+        ("a.e if a.ok else 0", "one truth is needed here"),
+        ("a.ok and true", "one truth is needed here"),
+        ("not a.ok", "write all(...), any(...), or compare mean(...)"),
+        ("curve * 2", "concat(a, b) puts lists together"),
+        ("curve + [1]", "cannot compute with a list"),
+        ("a.e + curve", "along(list, axis)"),
+        ("a.e == [1, 2, 3]", "a number never equals a list, at point 0 of x"),
+        ("curve == 5", "a list never equals a whole number"),
+        ("sqrt(curve)", "sqrt: expected one value, found a list"),
+        ("where(curve, a.ok)", "the items of one list have points"),
+        ("along(curve, y)", "3 items at 2 points of axis 'y'"),
+        ("along(curve, z)", "nothing is gathered over 'z' here"),
+        ("along(a.e, x)", "found gathered values, which have their points"),
+        ("1 / (a.e - 1)", "division by zero, at point 0 of x"),
+        ("mean(b.none) + 1", "cannot compute with null"),
+        ("mean(b.none) < 1", "cannot compute with null"),
+    ],
+)
+def test_what_cannot_be_right_is_refused_with_what_to_write(text: str, told: str) -> None:
+    with pytest.raises(ExpressionError) as caught:
+        value(text, SCOPE)
+    assert told in str(caught.value)
+
+
+def test_a_condition_that_holds_at_some_points_is_no_condition() -> None:
+    with pytest.raises(ExpressionError, match="one truth is needed"):
+        parse_expression("a.e == 1").truth(SCOPE)
+    assert parse_expression("any(a.e == 1)").truth(SCOPE)
+
+
+def test_texts_and_words_have_the_values_without_their_points() -> None:
+    assert parse("<${{ a.ok }}>").text_value(SCOPE) == "<[true, false, true]>"
+    assert parse("${{ 2 * a.e }}").words(SCOPE) == ["2.0", "-4.0", "6.0"]
+
+
+def test_what_is_gathered_along_is_no_name_that_is_read() -> None:
+    assert parse("${{ along(a.list, x) }}").references == {("a", "list")}
