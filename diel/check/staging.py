@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from diel.check.flaws import Check
+from diel.expressions import Template, names_in, walk
 from diel.graph import Edge, Key
 from diel.site import nodes_of
 from diel.spec import Output, Stage
@@ -59,6 +60,33 @@ def _shard_flaws(
         yield "split by rank, but a task of this stage is one process", hint
 
 
+def _absent(found: Check, stage: Stage, edge: Edge, own: list[str]) -> Iterator[tuple[str, str]]:
+    """Checks that it is known which tasks run when the first one gets its share."""
+    name, stages = edge.downstream, found.workflow.stages
+    late = found.graph.handed_to(name)
+    for chain in names_in(stage.when) or ():
+        read = params if chain[0] == "params" and (params := stage.params.get(chain[-1])) else None
+        inner = [one for _, text in walk(read) if isinstance(text, Template) for one in text.references]
+        for one in (chain, *inner):
+            if one[0] in stages or one[0] == "inputs" or (one[0] == "hp" and late.intersection(one[1:2])):
+                hint = "let `when` read axis parameters and hyperparameters alone, or drop `shard`"
+                yield f"`when` reads {'.'.join(one)}: how many tasks share an input is known too late", hint
+                return
+    for other in found.graph.into(name):
+        if not other.gathered and {*other.matched} & {*own} and _leaves_out(found, other.upstream):
+            message = f"tasks that '{other.upstream}' leaves out by `when` would read a share of the input"
+            yield message, f"write the `when` of '{other.upstream}' here, and let it run over other axes"
+
+
+def _leaves_out(found: Check, name: str) -> bool:
+    """Whether tasks of a stage may be left out, by its own condition or by that of a stage before it."""
+    line = [name]
+    for one in line:  # which grows
+        up = (edge.upstream for edge in found.graph.into(one) if not edge.gathered)
+        line += (other for other in up if other not in line)
+    return any(found.workflow.stages[one].when not in (None, True) for one in line)
+
+
 def _task_flaws(found: Check, stage: Stage, edge: Edge) -> Iterator[tuple[str, str]]:
     """Checks that an input split by task has several tasks, known when the first begins."""
     own = [axis for axis in stage.over if axis not in edge.matched]
@@ -76,3 +104,4 @@ def _task_flaws(found: Check, stage: Stage, edge: Edge) -> Iterator[tuple[str, s
             message = f"the points of '{axis}' come one by one ({given.word}): its tasks cannot split"
             hint = f"split it over another axis; each task of the {given.word} needs all of it"
             yield f"{message} an input", hint
+    yield from _absent(found, stage, edge, own)

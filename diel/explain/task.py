@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, assert_never
 
 from diel.attempt.bundle import AT_LAUNCHER, Request
@@ -25,6 +25,7 @@ from diel.results.view import RunView
 from diel.spec.stage import SHELLS
 from diel.states import RunState, TaskState
 from diel.status.columns import printable
+from diel.status.joined import left_text
 from diel.status.tasks import cause_of
 from diel.table import shown
 from diel.tasks.link import Link
@@ -91,7 +92,8 @@ def explain_task(run: Recorded, stage: str, index: int) -> Explanation:
     params, command = (None, None) if resolved is None else (resolved.params, resolved.command)
     point, hp = run.point(stage, index), run.hyperparameters(stage, index)
     outputs = {} if record is None else _outputs(run, record)
-    inputs = dict(_inputs(view, stage, index))
+    inputs = dict(_inputs(view, stage, index, None if resolved is None else resolved.inputs))
+    left = history.joined.get(index, [])
     story = _story(view, stage, index, attempts, record)
     document = {
         "run": run.paths.run_id,
@@ -106,6 +108,7 @@ def explain_task(run: Recorded, stage: str, index: int) -> Explanation:
         "command": None if command is None else list(command),
         "environment": environment_entry(run.environment(stage)) or None,
         "inputs": {name: given.document() for name, given in inputs.items()},
+        "left_out": left,
         "attempts": [attempt.document() for attempt in attempts],
         "outputs": outputs,
         "key": None if record is None else record.get("key"),
@@ -118,6 +121,7 @@ def explain_task(run: Recorded, stage: str, index: int) -> Explanation:
     lines += _command(command) if command else ()
     lines += section("environment", environment_entry(run.environment(stage)))
     lines += section("inputs", {name: str(given) for name, given in inputs.items()})
+    lines += [f"    joined without {left_text(left)}"] if left else []
     lines += section("outputs", {name: shown(value, WIDE) for name, value in outputs.items()})
     if attempts:
         lines += ["", "attempts", *(line for attempt in attempts for line in attempt.lines())]
@@ -295,15 +299,20 @@ class Given:
         return f"{self.source}{self.text}: {value}"
 
 
-def _inputs(view: RunView, stage: str, index: int) -> Iterator[tuple[str, Given]]:
-    """The inputs by name, those from other stages first."""
+def _inputs(
+    view: RunView, stage: str, index: int, read: Mapping[str, Any] | None
+) -> Iterator[tuple[str, Given]]:
+    """The inputs by name, those from other stages first. `read` has what the task gets, where it is known."""
     for link in view.into(stage):
         edge = link.edge
-        read = (
+        source = (
             f"{edge.upstream}.{edge.output}" if edge.hyperparameter is None else f"hp.{edge.hyperparameter}"
         )
         if (edge.output is not None or edge.hyperparameter is not None) and edge.axis is None:
-            yield edge.name or read, _given(view, link, index, read)
+            given = _given(view, link, index, source)
+            if edge.gathered and edge.name and edge.name in (read or ()):
+                given = replace(given, value=(read or {})[edge.name][:SHOWN])  # as it is joined with others
+            yield edge.name or source, given
     try:
         plain = view.recipe(stage).scope(index).hyperparameter_inputs()
     except DielError:

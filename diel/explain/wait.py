@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from diel.axes.domain import Group
 from diel.drawing import picked_points
 from diel.errors import counted
 from diel.explain.axis import choice_awaited
@@ -108,12 +109,19 @@ def waits_of_task(view: RunView, stage: str, index: int) -> list[Wait]:
             found[(link.up.name, text)] = Wait(link.up.name, rule_of(link), text=text)
             continue
         wait = _wait(link, members, len(members))
-        if not wait.open and link.verdict(group) is Verdict.WAITING:
+        if not wait.open and _is_undecided(link, group):
             labels = ", ".join(axis.label for axis in link.leaves)
             wait = replace(wait, open=1, text=f"the end of {labels}, which may still prune what it gathers")
         if wait.open:
             found.setdefault((link.up.name, wait.rule), wait)
     return list(found.values())
+
+
+def _is_undecided(link: Link, group: Group) -> bool:
+    """Whether a search may still prune or pick. Not `verdict`: for a view nobody counts which tasks ended."""
+    if isinstance(link, ChoosingLink):
+        return link.verdict(group) is Verdict.WAITING
+    return not link.alongside and link.is_undecided(group)
 
 
 def _wait(link: Link, members: Iterable[int], total: int) -> Wait:

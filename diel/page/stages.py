@@ -13,6 +13,7 @@ from diel.page.panel import Bar, Cell, Grid, Part, Text
 from diel.page.seen import Seen
 from diel.results.sizing import advise
 from diel.states import TaskState
+from diel.status.joined import joined_lines
 from diel.status.stage import StageStatus
 from diel.status.tasks import count_text
 from diel.values import format_size
@@ -41,6 +42,8 @@ def parts(seen: Seen) -> Iterator[Part]:
     if measured:
         rows = [[*row, *_used(seen, stage, cores)] for row, stage in zip(rows, stages, strict=True)]
     yield Grid("The stages of the run", (*_COLUMNS, *_USED) if measured else _COLUMNS, rows)
+    for line in joined_lines([(stage.name, stage.joined) for stage in stages]):
+        yield Text(f"{line}.", "note")
     if not measured and any(stage[TaskState.DONE] for stage in stages):
         yield Text("What its tasks used of processors and memory was not measured.", "note")
     advice = list(_advised(seen)) if measured else []

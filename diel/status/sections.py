@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from diel.errors import counted
@@ -12,6 +12,7 @@ from diel.status.axis_lines import ROWS, axis_lines, axis_report
 from diel.status.block_lines import WIDE, block_lines
 from diel.status.environment import environment_lines
 from diel.status.export import export_lines
+from diel.status.joined import Left, joined_lines, joined_of
 from diel.status.run import Status
 from diel.status.service import service_lines
 from diel.status.staging import staging_lines
@@ -54,6 +55,10 @@ def doubt(history: History) -> str:
     found = {name: len(stage.suspect()) for name, stage in history.stages.items()}
     said = ", ".join(f"{counted(number, 'answer')} of {name}" for name, number in found.items() if number)
     return f"audits speak against {said}; `diel resume --recompute suspect` simulates them" if said else ""
+
+
+def _joined(status: Status) -> list[tuple[str, Mapping[int, Left]]]:
+    return [(stage.name, stage.joined) for stage in status.stages if stage.joined]
 
 
 def _stays(status: Status) -> dict[str, Sequence[int]]:
@@ -113,6 +118,12 @@ SECTIONS = (
             History.asks_first,
             lambda history: [*surrogate_lines(surrogates_of(history)), *stays_lines(stays_of(history))],
         ),
+    ),
+    Section(
+        used=_joined,
+        lines=lambda status, view: joined_lines(_joined(status), view.rows),
+        report=lambda status: [f"- {line}" for line in joined_lines(_joined(status))],
+        summary=(History.is_joined, lambda history: joined_lines(joined_of(history))),
     ),
     Section(
         used=lambda status: status.staging,

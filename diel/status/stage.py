@@ -11,6 +11,7 @@ from diel.journal.segment import Reader
 from diel.journal.stage_history import StageHistory, ranges
 from diel.paths import RunPaths
 from diel.states import RunState, TaskState
+from diel.status.joined import Left
 from diel.status.surrogate import SurrogateStatus, surrogate_of
 from diel.status.tasks import UNDER_WAY, stage_names
 
@@ -43,6 +44,8 @@ class StageStatus:
     """What the committed attempts used together."""
     surrogate: SurrogateStatus | None = None
     """If its tasks ask before they run."""
+    joined: Mapping[int, Left] = field(default_factory=dict)
+    """By task, the points that it does not get of gathers that meet in it."""
     stays: Sequence[int] = ()
     """The tasks that read suspect answers, and stay."""
 
@@ -67,6 +70,7 @@ class StageStatus:
             **({"dropped": dict(self.dropped)} if self.dropped else {}),
             **({"usage": {key: round(value, 6) for key, value in self.usage.items()}} if self.usage else {}),
             **({} if self.surrogate is None else {"surrogate": self.surrogate.document()}),
+            **({"left_out": {str(i): one for i, one in self.joined.items()}} if self.joined else {}),
             **({"stays": ranges(self.stays)} if self.stays else {}),
         }
 
@@ -102,5 +106,6 @@ def _stage_status(name: str, stage: StageHistory, state: RunState, history: Hist
         dropped={output: len(tasks) for output, tasks in stage.dropped.items()},
         usage=stage.usage,
         surrogate=None if stage.surrogate is None else surrogate_of(history, stage.surrogate),
+        joined=stage.joined,
         stays=stage.stays(),
     )

@@ -160,7 +160,7 @@ class Link:
         """Whether the tasks that wait for a group can run."""
         if self.up.void or self.missing:
             return Verdict.FAILED
-        if not self.up.known or (not self.alongside and self._is_undecided(group)):
+        if not self.up.known or (not self.alongside and self.is_undecided(group)):
             return Verdict.WAITING
         return self._weigh(group)
 
@@ -182,7 +182,7 @@ class Link:
         """The searches and loops of which it reads several points, or one that `at` names, from outside."""
         return [one for one in self.up.adaptive if one.label not in self.down.spec.over]
 
-    def _is_undecided(self, group: Group) -> bool:
+    def is_undecided(self, group: Group) -> bool:
         """Whether a search may still prune what is read from outside: when tasks end must decide nothing."""
         for axis in self.leaves:
             if axis.axis.prunes and axis.label not in self.edge.chosen:

@@ -131,7 +131,7 @@ class Recipe:
         self.chains = OwnNames(sources.run.name, sources.texts.references).chains
         """The dotted names that enter a task's key, as its own workflow has them."""
         shared_out = any(given.shard is not None for given in stage.inputs.values())
-        self._sharing = Sharing(stage, sources.inputs) if shared_out else None
+        self._sharing = Sharing(stage, sources.inputs, self.is_wanted) if shared_out else None
         self._asked = AskedServices(sources.links) if stage.services else None
         self._asking = asking_of(stage, module, sources.links) if stage.asks else None
         self._at_node = tuple(name for name, given in stage.inputs.items() if given.stage is not None)

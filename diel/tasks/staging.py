@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from diel.artifacts import Artifact
 from diel.attempt.bundle import Staging
 from diel.axes.domain import Group
+from diel.errors import DielError
 from diel.expressions.gathered import Gathered
 from diel.graph import Key
 from diel.site import Shape, Site, launcher_words
@@ -48,7 +49,9 @@ def _copied(value: Any, items: dict[str, Item]) -> Any:
 class Sharing:
     """The inputs of one stage that are split."""
 
-    def __init__(self, stage: Stage, links: Mapping[str, Link]) -> None:
+    def __init__(self, stage: Stage, links: Mapping[str, Link], is_wanted: Callable[[int], bool]) -> None:
+        """`is_wanted` tells whether `when` holds for a task."""
+        self._is_wanted = is_wanted
         self._given = {name: given for name, given in stage.inputs.items() if given.shard is not None}
         self._links = links
         self._parts: dict[Key, tuple[Group, dict[int, int]]] = {}
@@ -71,9 +74,15 @@ class Sharing:
         group = link.group_of_downstream(index)
         known = self._parts.get(link.edge.key)
         if known is None or known[0] != group:
-            known = group, {task: place for place, task in enumerate(link.dependents(group))}
-            self._parts[link.edge.key] = known
-        return known[1][index], len(known[1])
+            tasks = filter(self._runs, link.dependents(group))  # what `when` leaves out would read its share
+            known = self._parts[link.edge.key] = group, {task: place for place, task in enumerate(tasks)}
+        return known[1].get(index, 0), len(known[1])
+
+    def _runs(self, index: int) -> bool:
+        try:
+            return self._is_wanted(index)
+        except DielError:
+            return True  # it fails, and says why
 
 
 def keyed(shards: Mapping[str, Shard]) -> dict[str, str]:

@@ -269,3 +269,58 @@ def check_study(folder: Path, seed: int) -> None:
 @pytest.mark.parametrize("seed", range(12))
 def test_random_studies_give_what_pandas_gives(workspace: Path, seed: int) -> None:
     check_study(workspace, seed)
+
+
+# --- groups that are empty, branches that are not taken --------------------------------------------------
+
+EMPTY = """
+hyperparameters: {fine: {type: bool, default: true}}
+axes: {s: {range: 2}, i: {range: 3}}
+stages:
+  a: {over: [s, i], when: s == 1, command: [a], outputs: {v: {value: int}}}
+  low: {when: not hp.fine, command: [low], outputs: {v: {value: int}}}
+  high: {when: hp.fine, command: [high], outputs: {v: {value: int}}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("reader", "states"),
+    [
+        ("over: [s], params: {p: '${{ sum(a.v) }}'}", ["ready", "ready"]),
+        ("over: [s, i], params: {p: '${{ a.v }}'}", ["skipped"] * 3 + ["ready"] * 3),
+        ("over: [s], after: [a]", ["ready", "ready"]),
+        ("params: {p: '${{ high.v if hp.fine else low.v }}'}", ["ready"]),
+        ("params: {p: '${{ low.v if hp.fine else 1 }}'}", ["skipped"]),
+        ("params: {p: '${{ 1 if hp.fine else low.v }}'}", ["ready"]),
+        ("params: {p: '${{ 1 if hp.fine else low.v }}', q: '${{ low.v }}'}", ["skipped"]),
+        ("when: hp.fine or low.v > 1", ["ready"]),
+    ],
+)
+def test_what_is_left_out_holds_back_only_those_that_need_it(
+    workspace: Path, reader: str, states: list[str]
+) -> None:
+    study = Study(workspace, EMPTY + f"  fit: {{command: [fit], {reader}}}")
+    study.end("a", {index: index for index in range(6)})
+    study.end("low", {0: 1})
+    study.end("high", {0: 2})
+    tasks = study.ready("fit")
+    assert [study.state("fit", index).label for index in range(len(states))] == states
+    if "sum" in reader:
+        assert [task.params["p"] for task in tasks.values()] == [0, 12]
+
+
+def test_a_branch_waits_only_for_what_it_reads_and_its_key_has_no_more(workspace: Path) -> None:
+    text = EMPTY.replace("when: not hp.fine, ", "").replace("when: hp.fine, ", "")
+    keys = []
+    for low in (1, 2):
+        folder = workspace / str(low)
+        folder.mkdir()
+        reader = "  fit: {command: [fit], params: {p: '${{ high.v if hp.fine else low.v }}'}}"
+        study = Study(folder, text + reader)
+        assert study.ready("fit") == {}
+        study.end("high", {0: 5})
+        (task,) = study.ready("fit").values()
+        assert task.params == {"p": 5}
+        study.end("low", {0: low})
+        keys.append((task.key, study.bench.resolve("fit").key))
+    assert len({key for both in keys for key in both}) == 1

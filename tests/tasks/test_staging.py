@@ -48,6 +48,15 @@ def test_tasks_that_read_the_same_get_each_a_part_of_it(tmp_path: Path) -> None:
     assert len(set(bench.keys("down"))) == 6
 
 
+def test_a_task_that_its_condition_leaves_out_has_no_part(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, FLOW.replace("inputs: {x", "when: i != 1 or a == 1, inputs: {x"))
+    for index in range(2):
+        bench.done("up", index, x=tmp_path / f"x{index}")
+    shards = {index: (bench.resolve("down", index).shards or {})["x"] for index in (0, 2, 3, 4, 5)}
+    found = {index: (shard.part, shard.parts) for index, shard in shards.items()}
+    assert found == {0: (0, 2), 2: (1, 2), 3: (0, 3), 4: (1, 3), 5: (2, 3)}
+
+
 def test_another_part_or_order_is_another_task() -> None:
     shards = [Shard("task", 1, 0, 2), Shard("task", 1, 1, 2), Shard("task", 2, 0, 2), Shard("rank", 1)]
     texts = [keyed({"x": shard})["shard of x"] for shard in shards]

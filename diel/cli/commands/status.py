@@ -27,6 +27,7 @@ from diel.states import EXIT_CODES, RunState, TaskState
 from diel.status import Status, find_stage, read_status, task_of
 from diel.status.block_lines import WIDE, never_lines
 from diel.status.columns import columns, paint, paint_state, printable, width_of
+from diel.status.joined import joined_lines
 from diel.status.sections import SECTIONS, View, is_doubted
 from diel.status.stage import StageStatus
 from diel.status.tasks import (
@@ -340,6 +341,7 @@ def _stage_view(
             "tasks": {state.label: pairs for state, pairs in tasks.items()},
             "omitted": omitted,
             "suspect": suspect,
+            "left_out": {str(index): left for index, left in stage.joined.items()},
             "usage": stage.usage,
             "failures": [failure_document(record) for record in failures],
         }
@@ -364,6 +366,7 @@ def _stage_view(
     if running:
         of = len(running) < sum(last - first + 1 for first, last in tasks[TaskState.RUNNING])
         lines += ["", f"running: {', '.join(named_tasks(reader.paths, name, running))}{' …' if of else ''}"]
+    lines += joined_lines([(name, stage.joined)], sys.maxsize if show_all else SHOWN_FAILURES)
     mine = tuple(one for one in status.stages if one.name == name)
     lines += _failures(replace(status, failures=tuple(failures), stages=mine), reader.paths, show_all)
     return "\n".join(lines)
