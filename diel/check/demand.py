@@ -1,8 +1,8 @@
 """Checks of demands: what the tasks at each known point ask for is valid, and fits a pool of the site.
 
-Each expression is evaluated at the points of the axes that it reads, and no others. Where these are many, it
-is compiled, and of sizes and durations the least and the most are placed in a pool: what fits with the most
-fits with less.
+Expressions are evaluated at the points of the axes that they read. Where these are many, at the corners of
+their product and at others evenly spread; of the demands there, the first are placed in a pool, and those
+with the least and the most of a size or duration. Other points are checked as their tasks begin.
 """
 
 from __future__ import annotations
@@ -10,17 +10,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
-from itertools import chain, compress, islice, product
+from itertools import islice
 from math import prod
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from diel.axes.spread import spread
 from diel.check.launcher import words_of
-from diel.errors import HintedError, Problem
+from diel.errors import Problem
 from diel.expressions import Template, parse, parse_expression, parse_tree
-from diel.expressions.compiled import Compiled, compiled
+from diel.expressions.quantity import Quantity
 from diel.site import Ask, Misfit, Shape, Site
-from diel.site.demand import Demand, plain_value
+from diel.site.demand import Demand, Scope
 from diel.spec.demand import TOGETHER, Place
 from diel.spec.forms.axis import Points
 from diel.spec.forms.sample import Sample
@@ -30,19 +31,10 @@ if TYPE_CHECKING:
     from diel.check.workflow import Checked
     from diel.spec import Stage
 
-FEW = 2_000
-"""Points up to which the demand of each is worked out as its task will do it."""
-LOOKED_AT = 1_000_000
-"""The most points to look at for the one that is wrong."""
+PLACED = 2_000
+"""Points up to which each demand is placed in a pool, in the order in which they are looked at."""
 DRAWN = 20_000
 """The most points of a design that are drawn to look at them."""
-CHUNK = 20_000
-SOME = 8
-"""Values to tell apart one after the other, which is quicker for so few."""
-MOST_ASKS = 10_000
-"""The most different demands to place; others are placed when their tasks could begin."""
-_SHADES = ("memory", "walltime", "timeout", "backoff")
-"""Keys of which less fits where more does."""
 _WHEN: Place = ("when",)
 _MADE = {
     "cores": (*TOGETHER, "cores_per_rank"),
@@ -53,7 +45,6 @@ _MADE = {
 Axes = Mapping[str, tuple[str, ...]]
 """Parameters that are read, by axis; `task` stands for the index."""
 Row = tuple[Any, ...]
-Chosen = Callable[[Sequence[Any]], Iterator[Any]]
 
 
 class Range(NamedTuple):
@@ -100,7 +91,7 @@ def range_of(checked: Checked, site: Site, name: str) -> Range:
         known = _Known(checked, site, name, wrong)
         try:
             for key, axes in known.apart.items():
-                for row in islice(known.rows(axes), MOST_ASKS):
+                for row in known.rows(axes):
                     known.demand.check_alone(key, known.scope(axes, row))
             found = _folded(known.asks(), known)
         except Misfit as error:
@@ -161,13 +152,22 @@ def _folded(asks: Iterable[Ask], known: _Known) -> Range:
     shapes = dict.fromkeys(sorted(shapes, key=lambda shape: (shape.nodes, shape.cores, *shape)))
     shown = () if known.later else tuple(shapes)
     words = {program: (least.launcher, most.launcher) for program, (least, most) in launchers.items()}
-    some = Range(spans, shown, narrowest, widest, None, None, bool(known.later) or known.grows, words)
+    some = Range(
+        spans,
+        shown,
+        narrowest,
+        widest,
+        None,
+        None,
+        bool(known.later) or known.grows or not known.is_whole,
+        words,
+    )
     if "cores" in hidden:
         unknown = {program: ((program, "…"), (program, "…")) for program in words}
         some = some._replace(narrowest=None, widest=None, launchers=unknown)
     if not count or math.isinf(longest) or known.hides("walltime", "timeout"):
         return some
-    each = spent / count if known.few else most
+    each = spent / count if known.is_whole else most
     return some._replace(seconds=longest, core_seconds=None if "cores" in hidden else each)
 
 
@@ -267,34 +267,21 @@ class _Known:
             else:
                 yield read
 
-    def count(self, axes: Axes) -> int:
-        return prod(len(self._points[label]) for label in axes if label != "task")
-
     def rows(self, axes: Axes) -> Iterator[Row]:
-        """The values of the parameters that are read, at each combination of points."""
-        points = {label: names for label, names in axes.items() if label != "task"}
-        if len(points) == 1:
-            found = next(self._rows_of(label, names) for label, names in points.items())
-        elif all(len(names) == 1 for names in points.values()):
-            found = product(*(self._column(label, name) for label, (name,) in points.items()))
-        else:
-            parts = product(*(self._rows_of(label, names) for label, names in points.items()))
-            found = (tuple(chain.from_iterable(row)) for row in parts)
-        return ((index, *row) for index, row in enumerate(found)) if "task" in axes else found
-
-    def _rows_of(self, label: str, names: tuple[str, ...]) -> Iterator[Row]:
-        return zip(*(self._column(label, name) for name in names), strict=True)
+        """The values of the parameters that are read, at the points to look at."""
+        sizes = [len(self._points[label]) for label in axes if label != "task"]
+        columns = [
+            [self._column(label, name) for name in names] for label, names in axes.items() if label != "task"
+        ]
+        for place in spread(sizes):
+            row = tuple(column[at] for at, own in zip(place, columns, strict=True) for column in own)
+            yield (_number(place, sizes), *row) if "task" in axes else row
 
     def _column(self, label: str, name: str) -> Sequence[Any]:
         points = self._points[label]
         return points.columns[points.parameters.index(name)]
 
-    def are_numbers(self, axes: Axes) -> bool:
-        """Whether all that is read at the points are plain numbers."""
-        columns = [self._column(label, name) for label, name in _read(axes) if label != "task"]
-        return all(isinstance(one, range) or {*map(type, one)} <= {int, float} for one in columns)
-
-    def scope(self, axes: Axes, row: Row) -> dict[str, Any]:
+    def scope(self, axes: Axes, row: Row) -> Scope:
         """What an expression can read at a point."""
         scope: dict[str, Any] = {"hp": self._hp, "task": {"attempt": 1, "stage": self.demand.name}}
         values = iter(row)
@@ -314,68 +301,62 @@ class _Known:
     # --- all demands ------------------------------------------------------------------------------
 
     @cached_property
-    def _parts(self) -> list[tuple[list[Place], dict[str, tuple[str, ...]]]]:
-        """The expressions in parts that read no axis in common, with the axes."""
-        parts: list[tuple[list[Place], dict[str, tuple[str, ...]]]] = []
-        for key, template in self.templates.items():
-            keys, axes = [key], dict(self.axes_of(template) or {})
-            for other in [part for part in parts if part[1].keys() & axes.keys()]:
-                parts.remove(other)
-                keys = [*other[0], *keys]
-                axes = {
-                    label: tuple(sorted({*axes.get(label, ()), *other[1].get(label, ())}))
-                    for label in ("task", *self.stage.over)
-                    if label in axes or label in other[1]
-                }
-            parts.append((keys, axes))
-        return parts
+    def _axes(self) -> Axes:
+        """The axes that the expressions read, with the parameters, in the order of the stage's."""
+        read = [self.axes_of(template) or {} for template in self.templates.values()]
+        names = {
+            label: {name for axes in read for name in axes.get(label, ())}
+            for label in ("task", *self.stage.over)
+        }
+        return {label: tuple(sorted(own)) for label, own in names.items() if own}
 
     @property
-    def few(self) -> bool:
-        """Whether the demand is worked out at each point."""
-        return prod(self.count(axes) for _, axes in self._parts) <= FEW
+    def is_whole(self) -> bool:
+        """Whether all points are looked at."""
+        return prod(len(self._points[label]) for label in self._axes if label != "task") <= PLACED
 
     def asks(self) -> Iterator[Ask]:
-        """The demands at all points. Raises Misfit for the first that is wrong."""
-        if self.stage.when is False:
-            return
-        if self.few:
-            yield from self._each()
-            return
-        try:
-            yield from list(self._placed())
-        except (HintedError, ArithmeticError, TypeError, ValueError) as error:
-            if isinstance(error, Misfit) and error.place:
-                raise
-            # At which point? Or is none as bad as the extremes together?
-            yield from islice(self._each(), LOOKED_AT)
-            if prod(self.count(axes) for _, axes in self._parts) > LOOKED_AT:
-                raise error if isinstance(error, Misfit) else self._unclear(error) from None
+        """The demands at the points to look at. Raises Misfit for the first that is wrong."""
+        rows = self.rows(self._axes) if self.stage.when is not False else ()
+        scopes = self._wanted(self.scope(self._axes, row) for row in rows)
+        yield from map(self.demand.of, islice(scopes, PLACED))
+        yield from map(self.demand.of, self._telling(scopes))
 
-    def _unclear(self, error: Exception) -> Misfit:
-        return Misfit(f"at some point: {error}", "", next(iter(self.demand.templates)))
-
-    def _each(self) -> Iterator[Ask]:
-        axes = {label: names for _, part in self._parts for label, names in part.items()}
+    def _wanted(self, scopes: Iterable[Scope]) -> Iterator[Scope]:
         when = self.templates.get(_WHEN)
-        for row in self.rows(axes):
-            scope = self.scope(axes, row)
-            if when is None or when.value(scope):
-                yield self.demand.of(scope)
+        return (scope for scope in scopes if when is None or when.value(scope))
 
-    def _placed(self) -> Iterator[Ask]:
-        order = [key for keys, _ in self._parts for key in keys if key != _WHEN]
-        places = [order.index(key) for key in self.demand.templates]
-        axes = {label: names for _, part in self._parts for label, names in part.items()}
-        found = [_different(self, keys, own) for keys, own in self._parts]
-        every = ((one,) for one in found[0]) if len(found) == 1 else product(*found)
-        for combination in islice(every, MOST_ASKS):
-            flat = [value for values, _ in combination for value in values]
-            try:
-                yield self.demand.ask([flat[place] for place in places])
-            except Misfit:
-                self.demand.of(self.scope(axes, tuple(value for _, row in combination for value in row)))
-                raise  # that point is not as bad as the extremes together
+    def _telling(self, scopes: Iterable[Scope]) -> Iterator[Scope]:
+        """Yield a scope for each combination of values, and those with the least and most of an amount."""
+        combinations = set()
+        least: dict[Place, tuple[Quantity, Scope]] = {}
+        most: dict[Place, tuple[Quantity, Scope]] = {}
+        for scope in scopes:
+            values = self.demand.values(scope)
+            amounts = {key: value for key, value in values.items() if _is_amount(value)}
+            combination = tuple(repr(value) for key, value in values.items() if key not in amounts)
+            if combination not in combinations:
+                combinations.add(combination)
+                yield scope
+            for key, value in amounts.items():
+                if key not in least or value < least[key][0]:
+                    least[key] = value, scope
+                if key not in most or most[key][0] < value:
+                    most[key] = value, scope
+        yield from (scope for extremes in (least, most) for _, scope in extremes.values())
+
+
+def _is_amount(value: Any) -> bool:
+    """Whether a value is a size or duration of which the least and the most tell enough."""
+    return isinstance(value, Quantity) and not math.isnan(value.number)
+
+
+def _number(place: Sequence[int], sizes: Sequence[int]) -> int:
+    """The index of the task at a place."""
+    number = 0
+    for point, size in zip(place, sizes, strict=True):
+        number = number * size + point
+    return number
 
 
 class _Lazily(Mapping[str, Any]):
@@ -392,97 +373,3 @@ class _Lazily(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return len(self._made)
-
-
-# --- many points ----------------------------------------------------------------------------------
-
-
-def _different(known: _Known, keys: Sequence[Place], axes: Axes) -> Iterator[tuple[Row, Row]]:
-    """The different values of some expressions, as a file would write them, each with a point that has them.
-
-    Of shades the least and the most, which can be those of several points. Chunk by chunk, so that what is
-    wrong at the first points is found soon.
-    """
-    functions = {key: _function(known, key, axes) for key in keys}
-    wanted = functions.pop(_WHEN, None)
-    shades = [key for key, made in functions.items() if key[-1] in _SHADES and made.unit is not None]
-    others = [key for key in functions if key not in shades]
-    found: dict[Row, list[tuple[Row, Row]]] = {}
-
-    def written(kind: Row, corner: Row) -> Row:
-        given = dict(zip([*others, *shades], [*kind, *corner], strict=True))
-        return tuple(plain_value(key, made.whole(given[key])) for key, made in functions.items())
-
-    rows = known.rows(axes)
-    while chunk := list(islice(rows, CHUNK)):
-        if wanted is not None and not (chunk := list(compress(chunk, wanted.function(chunk)))):
-            continue
-        columns = {key: made.function(chunk) for key, made in functions.items()}
-        kinds = list(zip(*(columns[key] for key in others), strict=True)) or [()] * len(chunk)
-        for kind, chosen in _grouped(kinds).items():
-            corners = _corners([columns[key] for key in shades], chosen, chunk)
-            if kind not in found:
-                yield written(kind, corners[0][0]), corners[0][1]
-            before = found.setdefault(kind, corners)
-            found[kind] = [_further(*both) for both in zip((min, max), before, corners, strict=True)]
-    for kind, corners in found.items() if shades else ():
-        yield from ((written(kind, corner), row) for corner, row in corners)
-
-
-def _grouped(kinds: Sequence[Row]) -> Mapping[Row, Chosen]:
-    """By kind, what chooses its values of a column."""
-    different = {*kinds}
-    if len(different) == 1:
-        return {kinds[0]: iter}
-    if len(different) <= SOME:
-        numbers = {one: number for number, one in enumerate(different)}
-        numbered = bytes(map(numbers.__getitem__, kinds))
-        marks = {one: bytes(each == number for each in range(256)) for one, number in numbers.items()}
-        return {one: partial(_selected, numbered.translate(mark)) for one, mark in marks.items()}
-    found: dict[Row, list[int]] = {}
-    for place, kind in enumerate(kinds):
-        found.setdefault(kind, []).append(place)
-    return {kind: partial(_looked_up, places) for kind, places in found.items()}
-
-
-def _selected(selectors: bytes, column: Sequence[Any]) -> Iterator[Any]:
-    return compress(column, selectors)
-
-
-def _looked_up(places: Sequence[int], column: Sequence[Any]) -> Iterator[Any]:
-    return map(column.__getitem__, places)
-
-
-def _corners(columns: Sequence[Sequence[Any]], chosen: Chosen, rows: Sequence[Row]) -> list[tuple[Row, Row]]:
-    """The least and the most of chosen values of each column, each with a row that has that of the first."""
-    parts = [[*chosen(column)] for column in columns]
-    if any(math.isnan(sum(part)) for part in parts):  # which compares with nothing
-        raise ValueError("a size or duration is no number")
-    corners = [tuple(map(pick, parts)) for pick in (min, max)]
-    places = [parts[0].index(corner[0]) if parts else 0 for corner in corners]
-    return [
-        (corner, next(islice(chosen(rows), at, None))) for corner, at in zip(corners, places, strict=True)
-    ]
-
-
-def _further(pick: Callable[..., Any], before: tuple[Row, Row], now: tuple[Row, Row]) -> tuple[Row, Row]:
-    corner = tuple(map(pick, before[0], now[0]))
-    return corner, before[1] if corner == before[0] else now[1]
-
-
-def _function(known: _Known, key: Place, axes: Axes) -> Compiled:
-    template = known.templates[key]
-    if known.are_numbers(axes):
-        named = {(label, name): f"x{at}" for at, (label, name) in enumerate(_read(axes))}
-        made = compiled(
-            template,
-            named | {(one,): x for (label, one), x in named.items() if label != "task"},
-            known.scope({}, ()),
-        )
-        if made is not None:
-            return made
-    return Compiled(lambda rows: [template.value(known.scope(axes, row)) for row in rows], None)
-
-
-def _read(axes: Axes) -> Iterator[tuple[str, str]]:
-    return ((label, name) for label, names in axes.items() for name in names)

@@ -60,6 +60,11 @@ class Demand:
         with self._at(scope):
             return self.ask([self._value(key, template, scope) for key, template in self.templates.items()])
 
+    def values(self, scope: Scope) -> dict[Place, Any]:
+        """Return what the expressions give in a scope, sizes and durations with their units."""
+        with self._at(scope):
+            return {key: _evaluate(key, template, scope) for key, template in self.templates.items()}
+
     @contextmanager
     def _at(self, scope: Scope) -> Iterator[None]:
         """Says of what is wrong at which point, and where in the file."""
@@ -76,13 +81,7 @@ class Demand:
             raise Misfit(message, error.hint, error.key, error.offset, place=place) from None
 
     def _value(self, key: Place, template: Template, scope: Scope) -> Any:
-        try:
-            value = template.value(scope)
-        except ExpressionError as error:
-            raise Misfit(error.message, error.hint, key, error.offset) from None
-        except DielError as error:
-            raise Misfit(str(error), "", key) from None
-        return plain_value(key, value)
+        return plain_value(key, _evaluate(key, template, scope))
 
     def check_alone(self, key: Place, scope: Scope) -> None:
         """Checks one value of a task whose others are not known yet."""
@@ -133,6 +132,15 @@ class Demand:
             lacking, _, hint = rest.partition("; ")
             return Misfit(lacking.replace("it has", f"{pool} has"), hint, key, unfit=True)
         return Misfit(error.message, error.hint, key, unfit=True)
+
+
+def _evaluate(key: Place, template: Template, scope: Scope) -> Any:
+    try:
+        return template.value(scope)
+    except ExpressionError as error:
+        raise Misfit(error.message, error.hint, key, error.offset) from None
+    except DielError as error:
+        raise Misfit(str(error), "", key) from None
 
 
 def plain_value(key: Place, value: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import product
+from itertools import pairwise, product
 
 import pytest
 
@@ -21,7 +21,7 @@ def test_of_many_the_corners_and_each_part_of_each_axis_are_among_them(sizes: tu
     assert set(product(*({0, size - 1} for size in sizes))) <= places
     for axis, size in enumerate(sizes):
         points = sorted({place[axis] for place in places})
-        widest = max(after - before for before, after in zip(points, points[1:], strict=False))
+        widest = max(after - before for before, after in pairwise(points))
         assert widest <= 2 + 4 * size // MOST
 
 

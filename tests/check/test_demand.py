@@ -61,15 +61,15 @@ def refused(folder: Path, axes: str, resources: str, *more: str) -> str:
     [
         ("n: {values: [1, 40]}", 'ranks: "${{ n }}"', "with n=40: fits no pool of site 'two'; pool 'thin': asks for 40 cores"),
         ("n: {range: 1000}; m: {range: 1000}", 'memory: "${{ 1GiB * (n + 1) + 1MiB * m }}", cores_per_rank: 9',
-         "with m=999, n=999: fits no pool"),
-        ("n: {range: 1000000}", 'ranks: "${{ 1 if n != 777777 else 33 }}"', "with n=777777: fits no pool"),
+         "fits no pool"),
+        ("n: {range: 20000}", 'ranks: "${{ 1 if n != 17777 else 33 }}"', "with n=17777: fits no pool"),
         ("n: {sample: {method: lhs, points: 50, parameters: {x: {low: 0, high: 1}}}}", 'memory: "${{ 2TiB * x }}"',
          "fits no pool of site 'two'"),
         ("n: {range: 1000000}", 'memory: "${{ 1MiB * n }}"', "with n=0: expected more than zero"),
         ("n: {range: 3000}", 'memory: "${{ 1MiB * (1 if n != 1500 else 1e400 - 1e400) }}"',
          "with n=1500: the size or duration is nan"),
         ("n: {range: 100000}", 'ranks: "${{ 32 / (n - 5) }}"', "with n=0: expected a whole number, found -6.4"),
-        ("n: {range: 100000}", 'ranks: "${{ 1 + 0 // (n - 70000) }}"', "division by zero"),
+        ("n: {range: 20000}", 'ranks: "${{ 1 + 0 // (n - 17000) }}"', "division by zero"),
         ("n: {range: 3000}; m: {range: 3000}", 'ranks: "${{ 1 + n // 2000 }}", gpus_per_rank: "${{ m // 2999 }}"',
          "fits no pool"),
         ("n: {range: 5}; m: {range: 5}", 'ranks: "${{ 1 if task.index < 24 else 99 }}"', "with task.index=24: fits no pool"),
@@ -194,5 +194,5 @@ def test_a_million_tasks_are_checked_in_a_moment(
     *_, said, used = done.stdout.splitlines()
     seconds, kibibytes = map(float, used.split())
     assert "1,000,000 tasks" in said
-    assert seconds < 4  # below one second where nothing else runs; 10 if not compiled
+    assert seconds < 4  # about one second where nothing else runs
     assert kibibytes < 150 * 1024
