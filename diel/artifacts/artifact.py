@@ -11,10 +11,10 @@ import hashlib
 import json
 import os
 import stat
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import xxhash
 
@@ -43,15 +43,24 @@ class Artifact(str):
     """Its size, for expressions; 0 for a worker, which has the file itself."""
     identity: str
     """What a look at it showed when it was made (see `diel.artifacts.identity`); empty in older runs."""
+    name: str
+    """Its path in the directory of its maker, for keys: who reads it sees that name."""
 
     def __new__(
-        cls, path: str, digest: str, inside: str | None = None, size: int = 0, identity: str = ""
+        cls,
+        path: str,
+        digest: str,
+        inside: str | None = None,
+        size: int = 0,
+        identity: str = "",
+        name: str = "",
     ) -> Artifact:
         text = super().__new__(cls, path)
         text.digest = digest
         text.inside = inside
         text.bytes = size
         text.identity = identity
+        text.name = name
         return text
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -161,10 +170,15 @@ def identity_of(path: str | Path) -> tuple[str, int]:
 
 
 def identities_below(directory: str | Path) -> tuple[dict[str, str], int]:
-    """The identities of a directory's files, and when one last changed, in nanoseconds. Raises OSError."""
-    found = {name: os.stat(os.path.join(directory, name)) for name in files_below(directory)}
-    changed = max((status.st_ctime_ns for status in found.values()), default=0)
-    return {name: _identity(status) for name, status in found.items()}, changed
+    """The identities of what a directory holds, and when a file last changed, in nanoseconds. Raises OSError."""
+    found: dict[str, str] = {}
+    changed = 0
+    for name, link in entries_below(directory):
+        found[name] = "" if link is None else f"{LINK}{link}"
+        if not (found[name] or name.endswith("/")):
+            status = os.stat(os.path.join(directory, name))
+            found[name], changed = _identity(status), max(changed, status.st_ctime_ns)
+    return found, changed
 
 
 def _identity(status: os.stat_result) -> str:
@@ -187,13 +201,13 @@ def written(task_dir: str | Path) -> str:
 
 
 def content(path: str | Path, way: Way = "content", members: dict[str, str] | None = None) -> tuple[int, str]:
-    """Size in bytes and digest of a file, or of a directory's files and their names; these are put into
-    `members`, each with its own digest."""
+    """Return size in bytes and digest of a file, or of all that a directory holds, by name; this is put into
+    `members`, each entry with its own digest."""
     if not os.path.isdir(path):
         return file_content(path, way)
     size, digest = 0, xxhash.xxh3_128()
-    for name in files_below(path):
-        length, inner = member_content(path, name, way)
+    for name, link in entries_below(path):
+        length, inner = member_content(path, name, way) if link is None else (0, f"{LINK}{link}")
         if members is not None:
             members[name] = inner
         size += length
@@ -202,26 +216,41 @@ def content(path: str | Path, way: Way = "content", members: dict[str, str] | No
 
 
 def member_content(directory: str | Path, name: str, way: Way = "content") -> tuple[int, str]:
-    """Size in bytes and digest of a file of a directory."""
-    return file_content(os.path.join(directory, name), way)
+    """Return size in bytes and digest of an entry of a directory that is no link."""
+    return (0, "") if name.endswith("/") else file_content(os.path.join(directory, name), way)
+
+
+LINK = "-> "
+"""Begins what stands in place of the digest of a link, and of its identity."""
+
+
+EXECUTABLE = "+x"
+"""Ends the digest of a file that can be executed: what starts it would fail without."""
 
 
 def file_content(path: str | Path, way: Way = "content") -> tuple[int, str]:
-    """Size in bytes and digest of a file."""
+    """Return size in bytes and digest of a file."""
     if way == "stat":
         status = os.stat(path)
-        return status.st_size, f"stat-{status.st_size}-{status.st_mtime_ns:x}-{status.st_ino:x}"
+        marks = f"{status.st_size}-{status.st_mtime_ns:x}-{status.st_ino:x}"
+        return status.st_size, f"stat-{marks}{_suffix(status)}"
     file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        size = os.fstat(file).st_size
+        status = os.fstat(file)
+        size, suffix = status.st_size, _suffix(status)
         if size < CHUNK:
             data = os.read(file, size + 1)
             if len(data) == size:
-                return size, xxhash.xxh3_128_hexdigest(data)
+                return size, xxhash.xxh3_128_hexdigest(data) + suffix
             os.lseek(file, 0, os.SEEK_SET)  # it changes while it is read
-        return _hash_to_end(file)
+        size, digest = _hash_to_end(file)
+        return size, digest + suffix
     finally:
         os.close(file)
+
+
+def _suffix(status: os.stat_result) -> str:
+    return EXECUTABLE if status.st_mode & stat.S_IXUSR else ""
 
 
 def _hash_to_end(file: int) -> tuple[int, str]:
@@ -233,25 +262,71 @@ def _hash_to_end(file: int) -> tuple[int, str]:
     return size, digest.hexdigest()
 
 
-def files_below(directory: str | Path) -> list[str]:
-    """The files of a directory and of those in it, relative to it and sorted by their parts.
+class Entry(NamedTuple):
+    """What a directory holds: a file, an empty directory, whose name ends with a slash, or a link."""
 
-    Links to directories, and links that lead nowhere, are left out.
+    name: str
+    """Its path below the directory."""
+    link: str | None = None
+    """Where it leads, if it is a link that stays one: relative to its place if it leads to a directory of the
+    same tree; as it is if it leads nowhere, round in a circle, or to what only the system has."""
+
+
+def files_below(directory: str | Path) -> list[str]:
+    """Return the files of a directory and of those in it, relative to it and sorted by their parts."""
+    return [name for name, link in entries_below(directory) if link is None and not name.endswith("/")]
+
+
+def entries_below(directory: str | Path) -> list[Entry]:
+    """Return all that a directory holds, relative to it and sorted by its parts: no pipes, no sockets.
+
+    A link to a file counts as the file; one to a directory of another tree as that directory.
     """
-    found: list[str] = []
-    todo = [""]
-    while todo:
-        prefix = todo.pop()
-        with os.scandir(os.path.join(directory, prefix)) as entries:
-            for entry in entries:
-                if entry.is_symlink():
-                    if os.path.isfile(entry.path):
-                        found.append(prefix + entry.name)
-                elif entry.is_dir():
-                    todo.append(f"{prefix}{entry.name}/")
-                elif entry.is_file():
-                    found.append(prefix + entry.name)
-    return sorted(found, key=lambda name: name.split("/"))
+    top = os.fspath(directory)
+    return sorted(_entries(top, "", ((os.path.realpath(top), ""),)), key=lambda one: one.name.split("/"))
+
+
+_SYSTEM = ("/proc", "/sys", "/dev")
+
+
+def _entries(top: str, prefix: str, trees: tuple[tuple[str, str], ...]) -> Iterator[Entry]:
+    """`trees` are the top and the directories entered by links, each with its name below the top."""
+    with os.scandir(os.path.join(top, prefix)) as found:
+        inner = sorted(found, key=lambda one: one.name)
+    if prefix and not inner:
+        yield Entry(prefix)
+    for one in inner:
+        name = prefix + one.name
+        if not one.is_symlink():
+            if one.is_file():
+                yield Entry(name)
+            elif one.is_dir():
+                yield from _entries(top, f"{name}/", trees)
+        elif os.path.isdir(one.path):
+            yield from _linked(top, name, trees)
+        elif os.path.isfile(one.path):
+            yield Entry(name)
+        elif not os.path.exists(one.path):
+            yield Entry(name, os.readlink(one.path))
+
+
+def _linked(top: str, name: str, trees: tuple[tuple[str, str], ...]) -> Iterator[Entry]:
+    """Return what a link to a directory stands for."""
+    path = os.path.join(top, name)
+    real = os.path.realpath(path)
+    for tree, prefix in trees:
+        if _is_below(real, tree):
+            place = os.path.normpath(os.path.join(prefix, os.path.relpath(real, tree)))
+            yield Entry(name, os.path.relpath(place, os.path.dirname(name) or "."))
+            return
+    if any(_is_below(tree, real) for tree, _ in trees) or any(_is_below(real, one) for one in _SYSTEM):
+        yield Entry(name, os.readlink(path))
+        return
+    yield from _entries(top, f"{name}/", (*trees, (real, name)))
+
+
+def _is_below(path: str, directory: str) -> bool:
+    return path == directory or path.startswith(directory.rstrip("/") + "/")
 
 
 def digest_of(parts: Iterable[Any]) -> str:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from diel.artifacts.artifact import (
+    LINK,
     Artifact,
     Way,
     content,
@@ -70,7 +71,9 @@ def _members(path: str, listed: Listed, way: Way) -> dict[str, str]:
     found = {}
     for name, identity in identities_below(path)[0].items():
         before = listed.get(name, ("", ""))
-        found[name] = before[1] if before[0] == identity else member_content(path, name, way)[1]
+        same = before[0] == identity
+        made = identity.startswith(LINK)
+        found[name] = before[1] if same else identity if made else member_content(path, name, way)[1]
     return found
 
 

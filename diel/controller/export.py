@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from diel.artifacts.artifact import digest_of, files_below
+from diel.artifacts.artifact import digest_of, entries_below
 from diel.check.export import own_files
 from diel.check.workflow import Checked
 from diel.controller.stages import Stages
@@ -164,14 +164,16 @@ class _Copier:
         Raises DielError, which names the target, where it cannot be written.
         """
         copied, clash = 0, ""
-        for source, target in _files(one):
+        for source, target, link in _files(one):
             first = self._owners.setdefault(target, owner)
             if first != owner:
                 clash = f"{target} is written by {' and '.join(sorted((first, owner)))}"
                 continue
             try:
                 self._refuse(source, target)
-                if os.path.isdir(source):
+                if link is not None:
+                    _put_link(link, target)
+                elif os.path.isdir(source):
                     os.makedirs(target, exist_ok=True)
                 else:
                     copied += self._copy(source, target, known=known)
@@ -221,6 +223,16 @@ class _Copier:
             raise LeftUncopied
 
 
+def _put_link(link: str, target: str) -> None:
+    """Make a link, in place of another one; raises FileExistsError where something else is."""
+    if os.path.islink(target):
+        if os.readlink(target) == link:
+            return
+        os.unlink(target)
+    os.makedirs(os.path.dirname(target), exist_ok=True)
+    os.symlink(link, target)
+
+
 def _exports(workflow: Workflow, source: Path, paths: RunPaths) -> dict[str, Exports]:
     stages = workflow.stages.items()
     return {name: Exports(stage, source.parent, paths.root) for name, stage in stages if stage.exports}
@@ -246,10 +258,10 @@ def export_again(run: Recorded) -> int:
     return copied
 
 
-def _files(one: Delivery) -> Iterator[tuple[str, str]]:
-    """What is copied where: files, or a directory that has none."""
-    names = files_below(one.source) if os.path.isdir(one.source) else ()
-    for name in names:
-        yield f"{one.source}/{name}", f"{one.target}/{name}"
-    if not names:
-        yield one.source, one.target
+def _files(one: Delivery) -> Iterator[tuple[str, str, str | None]]:
+    """What is copied where, and where it leads if it is a link that stays one; a directory that has none."""
+    entries = entries_below(one.source) if os.path.isdir(one.source) else ()
+    for name, link in entries:
+        yield f"{one.source}/{name}", f"{one.target}/{name}", link
+    if not entries:
+        yield one.source, one.target, None

@@ -113,8 +113,11 @@ class Stages:
     def _recipe(self, stage: StageRun, run_file: RunFile) -> Recipe:
         into, module = self.into[stage.name], self._plan.modules.get(stage.name)
         given, folder = run_file.hyperparameters, run_file.folder
-        sources = Sources(stage, into, self._ledger.results, given, folder, self._ledger.paths)
-        parts = family_parts(stage.spec, module, sources.files.shared, stage.name)
+        document = self._plan.checked.document
+        wrote = {label: document.home(("stages", stage.name, "files", label)) for label in stage.spec.files}
+        homes = {label: home for label, home in wrote.items() if home is not None}
+        sources = Sources(stage, into, self._ledger.results, given, folder, self._ledger.paths, homes)
+        parts = family_parts(stage.spec, module, sources.files.static, stage.name)
         if stage.spec.environment is not None:
             parts |= environment_part(stage.spec, self._ledger.paths)
         return Recipe(sources, module, parts, self.streams.get(stage.name))

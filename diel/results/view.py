@@ -109,7 +109,7 @@ class RunView:
             sources = Sources(held, self.into(stage), self._results, self.hyperparameters, folder, paths)
             module = self.module(stage)
             # Without the files, whose content would be read for a digest that nobody asks for.
-            self._recipes[stage] = Recipe(sources, module, family_parts(held.spec, module, {}, stage))
+            self._recipes[stage] = Recipe(sources, module, family_parts(held.spec, module, (), stage))
         return self._recipes[stage]
 
     def module(self, stage: str) -> Module | None:

@@ -11,7 +11,7 @@ from diel.artifacts import files_of
 from diel.errors import ModuleError
 from diel.expressions import parse
 from diel.spec import Stage
-from diel.tasks.results import artifact_path
+from diel.tasks.results import artifact_path, name_of
 
 if TYPE_CHECKING:
     from diel.journal.records import Made
@@ -52,7 +52,7 @@ class Exports:
             place = os.path.join(self._folder, text)
             for file in files_of(entry):
                 source = os.fspath(artifact_path(record, file["path"], self._root))
-                own = file["path"].split("/", 3)[-1]  # below tasks/STAGE/INDEX
+                own = name_of(file["path"])
                 inner = own.removeprefix(prefix) if prefix else os.path.basename(own)
                 whole = os.path.join(place, inner) if "files" in entry or text.endswith("/") else place
                 yield Delivery(name, source, os.path.normpath(whole))

@@ -6,8 +6,7 @@ computes only the names that an expression asks for.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from diel.artifacts import Artifact, artifacts_in, content, digest_of
@@ -70,9 +69,12 @@ def work_of(
 
 
 def family_parts(
-    stage: Stage, module: Module | None, files: Mapping[str, str], name: str = ""
+    stage: Stage, module: Module | None, files: Iterable[tuple[str, str, str]], name: str = ""
 ) -> dict[str, str]:
-    """Digests of what all tasks of a stage share: all parts of the cache key except two."""
+    """Return digests of what all tasks of a stage share: all parts of the cache key except two.
+
+    `files` are those of `Files.static`.
+    """
     own = OwnNames(name, Texts(stage).references if "." in name else ())
     reference = "" if module is None else f"{module.reference}:{module.function}"
     digest = "" if module is None else module.digest
@@ -84,7 +86,7 @@ def family_parts(
         "module": digest_of([reference, digest])[:16],
         "command": digest_of(own.text([command, outputs]))[:16],
         "params": digest_of(own.text([dict(stage.params)]))[:16],
-        "files": digest_of([[name, content(Path(path))[1]] for name, path in files.items()])[:16],
+        "files": digest_of([[label, named, content(path)[1]] for label, named, path in files])[:16],
         "env": digest_of(own.text([dict(stage.env)]))[:16],
     }
 
@@ -97,13 +99,15 @@ def _made(output: Output) -> list[Any]:
 
 
 def digest_of_values(values: Mapping[str, Any]) -> str:
-    """The digest of what a task reads; of artifacts, the content counts and not the path."""
+    """The digest of what a task reads; of artifacts, content and name count, and not
+    where they are."""
     return digest_of([_keyed(values)])
 
 
 def _keyed(value: Any) -> Any:
     if type(value) is Artifact:
-        return {"artifact": value.digest, **({"inside": value.inside} if value.inside else {})}
+        inside = {"inside": value.inside} if value.inside else {}
+        return {"artifact": value.digest, "name": value.name, **inside}
     if isinstance(value, dict):
         return {key: _keyed(item) for key, item in value.items()}
     if isinstance(value, list):

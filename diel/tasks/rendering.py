@@ -103,7 +103,7 @@ class _Named(_Keyed):
 
 def _as_keyed(value: Any, depth: int) -> Any:
     if type(value) is Artifact:
-        return Artifact(value.digest, value.digest, size=value.bytes)
+        return Artifact(f"{value.digest}/{value.name}", value.digest, size=value.bytes)
     if isinstance(value, Mapping):
         return _Keyed(value, depth)
     if isinstance(value, Gathered):

@@ -94,11 +94,22 @@ def output_of(record: Made, name: str, run_root: Path) -> Any:
     inside = entry.get("inside")
     found = [
         Artifact(
-            f"{home}/{file['path']}", file["digest"], inside, file.get("size", 0), file.get("identity", "")
+            f"{home}/{path}",
+            file["digest"],
+            inside,
+            file.get("size", 0),
+            file.get("identity", ""),
+            name_of(path),
         )
         for file in files_of(entry)
+        for path in (file["path"],)
     ]
     return found if "files" in entry else found[0]
+
+
+def name_of(path: str) -> str:
+    """Return an artifact's path in the directory of its maker, from that in its run."""
+    return path.split("/", 3)[-1]  # below tasks/STAGE/INDEX
 
 
 def artifact_path(record: Made, path: str, run_root: Path) -> Path:

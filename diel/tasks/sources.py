@@ -25,7 +25,7 @@ from diel.tasks.results import MissingInput, Results, output_of, outputs_of
 from diel.tasks.service import ServiceLink
 from diel.tasks.stage_run import StageRun
 from diel.tasks.stream import StreamLink
-from diel.tasks.texts import Files, Texts
+from diel.tasks.texts import NOWHERE, Files, Texts
 
 
 def link_of(
@@ -60,12 +60,14 @@ class Sources:
         hyperparameters: Mapping[str, Any],
         folder: Path,
         paths: RunPaths,
+        homes: Mapping[str, Path] = NOWHERE,
     ) -> None:
+        """`homes` are those of `Files`."""
         self.run = run
         self.links = links
         self.paths = paths
         self.texts = Texts(run.spec)
-        self.files = Files(run.spec, folder)
+        self.files = Files(run.spec, folder, homes)
         self._results = results
         self._hyperparameters = hyperparameters
         data = [link for link in links if not link.edge.stream]

@@ -21,6 +21,7 @@ Scope = Mapping[str, Any]
 
 _OWN = ("run", "outputs", "files", "params", "inputs", "launcher")
 """What enters a task's key in other ways, or must not enter it."""
+NOWHERE: Mapping[str, Path] = {}
 _KNOWN = 50_000
 """The most digests of files to keep at a time."""
 
@@ -86,8 +87,10 @@ class Texts:
 class Files:
     """The files of one stage: those of all its tasks, and each task's own."""
 
-    def __init__(self, stage: Stage, folder: Path) -> None:
+    def __init__(self, stage: Stage, folder: Path, homes: Mapping[str, Path] = NOWHERE) -> None:
+        """`homes` are the folders of included workflows that have written entries, by label."""
         self._folder = folder
+        self._homes = {label: os.path.realpath(homes.get(label, folder)) for label in stage.files}
         templates = {name: parse(text) for name, text in stage.files.items() if isinstance(text, str)}
         self.rendered = Renderings(stage) if stage.rendered else None
         self.shared = {name: self._place(t.text_value({})) for name, t in templates.items() if t.constant}
@@ -102,15 +105,27 @@ class Files:
         made = {} if self.rendered is None else self.rendered.paths(scope)
         return {**self.shared, **own, **made}
 
-    def digests(self, scope: Mapping[str, Any]) -> dict[str, str]:
-        """The content of a task's own files, as it enters its key.
+    @property
+    def static(self) -> list[tuple[str, str, str]]:
+        """The files of all tasks, each with its label, its path from the workflow's folder, and in full."""
+        return [(label, self._named(label, path), path) for label, path in self.shared.items()]
+
+    def _named(self, label: str, path: str) -> str:
+        """Return a path as tasks see it, but for where the project lies."""
+        return os.path.relpath(path, self._homes[label])
+
+    def digests(self, scope: Mapping[str, Any]) -> dict[str, Any]:
+        """The paths and contents of a task's own files, as they enter its key.
 
         Raises ModuleError for one that cannot be read.
         """
         if not self._own and self.rendered is None:
             return {}
         paths = scope["files"]
-        own = {f"files.{name}": self._content(name, paths[name]) for name in self._own}
+        own = {
+            f"files.{name}": [self._named(name, paths[name]), self._content(name, paths[name])]
+            for name in self._own
+        }
         return own if self.rendered is None else {**own, **self.rendered.digests(scope)}
 
     def render(self, scope: Mapping[str, Any]) -> tuple[Rendered, ...]:
@@ -129,7 +144,7 @@ class Files:
             raise ModuleError(f"files.{name}: {path} {flaw}")
         try:
             status = os.stat(path)
-            changed = () if os.path.isdir(path) else (status.st_mtime_ns, status.st_size, status.st_ino)
+            changed = () if os.path.isdir(path) else (status.st_ctime_ns, status.st_size, status.st_ino)
             known = self._known.get(path)
             if known is None or known[0] != changed:
                 if len(self._known) >= _KNOWN:

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diel.artifacts import collect_returned, content, digest_of
+from diel.artifacts import artifact, collect_returned, content, digest_of
+from diel.artifacts.artifact import entries_below, files_below
 from diel.errors import ModuleError
 from tests.artifacts.conftest import Take
 
@@ -148,3 +149,69 @@ def test_values_that_look_alike_have_digests_of_their_own(one: Any, other: Any) 
 
 def test_a_name_that_is_no_utf8_has_a_digest() -> None:
     assert digest_of(["\udcff"]) != digest_of(["\ud800"])
+
+
+def tree(root: Path, entries: dict[str, str | None]) -> Path:
+    """A directory: `NAME` with a text is a file, `NAME -> ` a link to the text, `NAME/` a directory."""
+    root.mkdir(parents=True)
+    for name, text in entries.items():
+        path = root / name.removesuffix(" -> ").removesuffix("+x")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if name.endswith("/"):
+            path.mkdir()
+        elif name.endswith(" -> "):
+            path.symlink_to(str(text))
+        else:
+            path.write_text(str(text))
+            path.chmod(0o755 if name.endswith("+x") else 0o640)
+    return root
+
+
+def test_all_that_a_directory_holds_counts(tmp_path: Path) -> None:
+    other = tree(tmp_path / "other", {"x": "x"})
+    trees: list[dict[str, str | None]] = [
+        {"a": "1", "d/b": "2"},
+        {"a": "1", "d/b": "2", "last -> ": "d"},
+        {"a": "1", "d/b": "2", "last -> ": "nowhere"},
+        {"a": "1", "d/b": "2", "last -> ": "last"},
+        {"a": "1", "d/b": "2", "last -> ": ".."},
+        {"a": "1", "d/b": "2", "last -> ": "."},
+        {"a": "1", "d/b": "2", "last -> ": str(other)},
+        {"a": "1", "d/b": "2", "last/": None},
+        {"a+x": "1", "d/b": "2"},
+        {"a": "1", "d/b+x": "2"},
+    ]
+    made = [content(tree(tmp_path / "trees" / str(n), one))[1] for n, one in enumerate(trees)]
+    assert len({*made}) == len(trees)
+    (other / "x").write_text("y")
+    assert content(tmp_path / "trees" / "6")[1] != made[6], "what lies behind a link is read through it"
+    assert content(tree(tmp_path / "again" / "1", trees[1]))[1] == made[1], "wherever it lies"
+    (tmp_path / "again" / "1" / "last").unlink()
+    (tmp_path / "again" / "1" / "last").symlink_to(tmp_path / "again" / "1" / "d")
+    assert content(tmp_path / "again" / "1")[1] == made[1], "a link in full leads to the same"
+
+
+def test_links_into_and_around_another_tree_end(tmp_path: Path) -> None:
+    tree(tmp_path / "far", {"deep/x": "1", "deep/up -> ": "..", "deep/home -> ": str(tmp_path / "near")})
+    near = tree(
+        tmp_path / "near", {"far -> ": str(tmp_path / "far"), "sys -> ": "/proc", "a -> ": "far/deep/x"}
+    )
+    assert dict(entries_below(near)) == {
+        "a": None,
+        "far/deep/home": "../..",
+        "far/deep/up": "..",
+        "far/deep/x": None,
+        "sys": "/proc",
+    }
+    assert files_below(near) == ["a", "far/deep/x"]
+
+
+@pytest.mark.parametrize("way", ["content", "stat"])
+def test_whether_a_file_can_be_executed_is_part_of_it(tmp_path: Path, way: artifact.Way) -> None:
+    path = tmp_path / "f"
+    path.write_text("x")
+    found = []
+    for mode in (0o644, 0o600, 0o755, 0o700):
+        path.chmod(mode)
+        found.append(content(path, way)[1])
+    assert found[0] == found[1] != found[2] == found[3]
