@@ -206,6 +206,30 @@ GUESSING = (
         return {"y": float(x)}
 """
 )
+
+
+def test_answers_from_the_cache_are_audited_and_condemned_ones_never_come_back(tmp_path: Path) -> None:
+    text = """
+        axes: {x: {range: 40}}
+        stages:
+          off: {module: "tools:guess", params: {off: 1.0}, service: SERVICE}
+          simulate: {module: "tools:simulate", over: [x], surrogate: {service: off, tolerance: 0.1AUDIT}}
+    """.replace("SERVICE", SERVICE)
+    made = Project(tmp_path).module("tools", TYPES + GUESSING)
+    answered = made.workflow(text.replace("AUDIT", "")).run()
+    assert answered.values("simulate", "simulated") == [False] * 40
+
+    held = made.workflow(text.replace("AUDIT", ", audit: 0.3")).run(code=1)
+    drawn = [index for index, value in enumerate(held.values("simulate", "simulated")) if value]
+    assert 5 <= len(drawn) <= 25
+    assert held.counts("simulate") == {"done": len(drawn), "cached": 40 - len(drawn)}
+    assert told(made)["audit"]["suspect"] == 40 - len(drawn)
+    back = made.workflow(text.replace("AUDIT", "")).run()
+    assert back.counts("simulate") == {"cached": len(drawn), "done": 40 - len(drawn)}, "asked again"
+    more = made.workflow(text.replace("AUDIT", ", audit: 0.6")).run(code=None)
+    assert {i for i, value in enumerate(more.values("simulate", "simulated")) if value} >= {*drawn}
+
+
 AUDITED = """
     axes: {x: {range: 150}}
     stages:

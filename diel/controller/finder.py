@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from diel.attempt.bundle import Question, Request
 from diel.axes.adaptive import Standing
 from diel.controller.pruning import recall
+from diel.controller.sharing import Sharing
 from diel.controller.stages import Stages
 from diel.errors import ModuleError
 from diel.expressions import ExpressionError
@@ -26,7 +27,7 @@ from diel.tasks.stage_run import StageRun
 from diel.tasks.surrogate import tell_cached
 
 if TYPE_CHECKING:
-    from diel.journal.records import Cached
+    from diel.journal.records import Cached, Result
 
 
 HELD = 1000
@@ -40,6 +41,7 @@ class Finder:
         self._stages = stages
         self._ledger = ledger
         self._cache = cache
+        self._sharing = Sharing(stages, ledger) if cache is not None else None
         self._anew = anew
         """Stages that use no earlier result."""
         self._held: dict[str, dict[int, Request]] = {}
@@ -201,6 +203,8 @@ class Finder:
             return None
         if self._find_cached(stage, index, recipe, task):
             return None
+        if self._sharing is not None and self._sharing.awaits(stage, task):
+            return None
         try:
             stage.ask_of(index)
         except Misfit as error:
@@ -235,19 +239,23 @@ class Finder:
         self._stages.note_end(stage, index)
 
     def _find_cached(self, stage: StageRun, index: int, recipe: Recipe, task: Request) -> bool:
-        if self._cache is None or stage.name in self._anew or stage.spec.service is not None:
-            return False
-        if index in stage.history.gone:  # a result from the cache would count as the one that lost its files
-            return False
+        if stage.spec.service is not None or index in stage.history.gone:
+            return False  # of the latter a result from the cache would count as the one that lost its files
         if recipe.streams is not None:  # what others put or get meanwhile is not part of its key
             return False
         key, parts, question = task.key, task.parts, task.question
-        if stage.adaptive and recall(self._cache, self._stages.deciders, stage, index, recipe.family, key):
+        cache = None if stage.name in self._anew else self._cache
+        if (
+            cache
+            and stage.adaptive
+            and recall(cache, self._stages.deciders, stage, index, recipe.family, key)
+        ):
             return self._is_closed(stage, index)  # what it had reported before counts more than its result
-        found = self._cache.find(recipe.family, key)
-        if found is None and isinstance(question, Question):  # a simulation counts more than an answer
-            key, parts = question.key, question.parts
-            found = self._cache.find(recipe.family, key)
+        found = self._find_same(stage, key) or (None if cache is None else cache.find(recipe.family, key))
+        if found is None and isinstance(question, Question) and not question.audited:
+            key, parts = question.key, question.parts  # a simulation counts more than an answer
+            found = self._find_same(stage, key)
+            found = found or (None if cache is None else cache.find_answer(recipe.family, key))
         if found is None:
             return False
         record: Cached = {
@@ -259,6 +267,8 @@ class Finder:
             "parts": parts,
         }
         carry(found, record)
+        if "same" in found:
+            record["same"] = found["same"]
         if stage.adaptive:
             tell_origin(record, found)
         tell_cached(record, found, stage.spec, question)
@@ -266,6 +276,9 @@ class Finder:
         self._ledger.commit(stage, index, self._ledger.segment.name, offset, record)
         self._stages.note_end(stage, index)
         return True
+
+    def _find_same(self, stage: StageRun, key: str) -> Result | None:
+        return None if self._sharing is None else self._sharing.find(stage, key)
 
     def _omit(self, stage: StageRun, index: int, cause: str, reason: str = "when") -> None:
         stage.omitted.add(index)

@@ -159,6 +159,8 @@ def _story(view: RunView, stage: str, index: int, attempts: list[Tried], record:
     match run.history.stage(stage).state(index):
         case TaskState.CACHED:
             earlier = str(record["run"]) if record is not None else "an earlier run"
+            if record is not None and "same" in record:
+                earlier = f"{stage}/{record['same']}, which is the same work"
             taken = f"taken from {earlier}: nothing that its result depends on has changed"
             doubts, step = doubt_of(view, stage, index)
             return Story([taken, *doubts], step, earlier)

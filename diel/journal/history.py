@@ -328,10 +328,13 @@ class History:
         self._commit(stage, record, TaskState.DONE)
 
     def _cached(self, record: records.Cached) -> None:
-        self.uses.add(record["run"])
         stage = self.stage(record["stage"])
         if stage.is_gone(record["index"], 0):
             return
+        if "same" in record:
+            stage.shared.add(record["index"])
+        else:
+            self.uses.add(record["run"])
         if not stage.state(record["index"]).good:
             stage.cached_seconds += record.get("seconds", 0.0)
         self._commit(stage, record, TaskState.CACHED)

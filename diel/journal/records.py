@@ -461,6 +461,8 @@ class _Result(_Task, Made):
     """Index and attempt in the earlier run."""
     origin_stage: NotRequired[str]
     """The stage there, if it has another name."""
+    same: NotRequired[Index]
+    """The equal task of this run whose result it is."""
 
 
 class Done(_Result):

@@ -102,8 +102,9 @@ def _stage(packed: dict[str, Any]) -> StageHistory:
         packed[name] = {int(index): value for index, value in packed.get(name, {}).items()}
     under_way = {index: _attempt(attempt) for index, attempt in packed["under_way"].items()}
     dropped = {output: set(spread(tasks)) for output, tasks in packed.get("dropped", {}).items()}
+    shared = set(spread(packed.get("shared", ())))
     packed["surrogate"] = unpacked(known, _bytes) if (known := packed.get("surrogate")) else None
-    return StageHistory(**{**packed, "under_way": under_way, "dropped": dropped})
+    return StageHistory(**{**packed, "under_way": under_way, "dropped": dropped, "shared": shared})
 
 
 def _bytes(packed: str) -> bytearray:

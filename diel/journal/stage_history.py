@@ -84,6 +84,8 @@ class StageHistory:
     seconds: float = 0.0
     """Time of all committed attempts together."""
     timed: int = 0
+    shared: set[int] = field(default_factory=set)
+    """The tasks that have the result of an equal one of the same run."""
     cached_seconds: float = 0.0
     """Time that it took to make the results that came from the cache."""
     usage: dict[str, float] = field(default_factory=dict)
@@ -188,6 +190,7 @@ class StageHistory:
                 tasks.discard(index)
 
     def _unmake(self, index: int) -> None:
+        self.shared.discard(index)
         self.set(index, TaskState.WAITING)
         forget(self.surrogate, index)
 

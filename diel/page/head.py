@@ -64,6 +64,7 @@ def _sentence(seen: Seen) -> str:
     match status.state:
         case RunState.SUCCEEDED:
             cached, skipped = status.count(TaskState.CACHED), status.count(TaskState.SKIPPED)
+            cached -= sum(stage.shared for stage in status.stages)
             words = "All is done"
             words += f"; {cached:,} results are from earlier runs" if cached else ""
             return f"{words}; {counted(skipped, 'task')} skipped." if skipped else f"{words}."

@@ -15,14 +15,16 @@ import json
 import mmap
 import os
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from diel.artifacts import digest_of, files_of, is_same
-from diel.errors import JournalError, UsageError
+from diel.errors import DielError, JournalError, UsageError
 from diel.files import replacing
 from diel.journal.segment import decode, read_keyed, segments
+from diel.journal.snapshot import read_run
 from diel.paths import RunPaths
 from diel.project.lease import driver
 from diel.project.runs import all_runs
@@ -35,6 +37,8 @@ MAX_RUNS = 100
 """How many of the newest runs to ask: each costs an open file, and `cached` results carry keys on."""
 _KEY = 16
 _COMMITS = (b'{"event":"done"', b'{"event":"cached"', b'{"event":"pruned"')
+_SHARED = b',"same":'
+"""In the record of a result that an equal task of the same run has made, which has the same key."""
 _KEY_IN_LINE = re.compile(rb'"key":"([0-9a-f]{32})"')  # it comes before the values in our lines
 _ENTRY = _KEY + 4 + 6
 
@@ -85,6 +89,8 @@ class Cache:
         others = [paths for paths in reversed(all_runs(runs)) if paths.root != but.root]
         self._keys = [keys for paths in others[:MAX_RUNS] if (keys := open_keys(paths)) is not None]
         self._by_family: dict[str, list[Keys]] = {}
+        self._suspects: dict[str, set[str]] = {}
+        """By run, the stages whose surrogate failed its audit."""
 
     def find(self, family: str, key: str) -> Result | None:
         """The record of a result whose artifacts are all what they were, with the `run` that made it."""
@@ -95,6 +101,23 @@ class Cache:
                 if _is_whole(record, keys.paths.root.parent) and not _may_go(record, keys.paths.root.parent):
                     return record
         return None
+
+    def find_answer(self, family: str, key: str) -> Result | None:
+        """The same for what a surrogate answered; None if audits of any run spoke against it."""
+        for keys in self._candidates(family):
+            record = keys.record(key)
+            if record is not None and self._is_suspect(keys.paths, record["stage"]):
+                return None
+        return self.find(family, key)
+
+    def _is_suspect(self, run: RunPaths, stage: str) -> bool:
+        known = self._suspects.get(run.run_id)
+        if known is None:
+            with suppress(DielError):  # damage is reported when that run is read
+                stages = read_run(run).history.stages.items()
+                known = {name for name, one in stages if one.surrogate is not None and one.surrogate.is_off}
+            known = self._suspects[run.run_id] = known or set()
+        return stage in known
 
     def reported(self, family: str, key: str, metric: str) -> list[tuple[int, float]]:
         """What the task with this key reported of a metric before it was pruned, by step; the longest that is
@@ -173,7 +196,7 @@ def write_keys(paths: RunPaths) -> None:
         offset = 0
         with open(paths.journal / name, "rb") as file:
             for line in file:
-                if line.startswith(_COMMITS):
+                if line.startswith(_COMMITS) and _SHARED not in line:
                     key = _KEY_IN_LINE.search(line)
                     if key is not None and line.endswith(b"\n"):
                         place = number.to_bytes(4) + offset.to_bytes(6)

@@ -15,6 +15,7 @@ from diel.status.export import export_lines
 from diel.status.joined import Left, joined_lines, joined_of
 from diel.status.run import Status
 from diel.status.service import service_lines
+from diel.status.stage import shared_lines
 from diel.status.staging import staging_lines
 from diel.status.stopping import answers, stopped_lines, stopped_of, stopped_stages
 from diel.status.stream import stream_lines
@@ -87,6 +88,11 @@ SECTIONS = (
         used=lambda status: status.axes,
         lines=lambda status, view: axis_lines(status.axes, view.width, view.rows),
         report=lambda status: axis_report(status.axes),
+    ),
+    Section(
+        used=lambda status: any(stage.shared for stage in status.stages),
+        lines=lambda status, view: shared_lines(status.stages),
+        report=lambda status: ("", *shared_lines(status.stages)),
     ),
     Section(
         used=lambda status: status.blocks or status.silent or status.trouble,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from diel.errors import counted
 from diel.journal.history import History
 from diel.journal.segment import Reader
 from diel.journal.stage_history import StageHistory, ranges
@@ -38,6 +39,8 @@ class StageStatus:
     """Skipped tasks that would have run but for a failure."""
     tolerated: int = 0
     """Failed tasks that others went on without, as a search or `min_success` allows."""
+    shared: int = 0
+    """Tasks that have the result of an equal trial of the same run."""
     dropped: Mapping[str, int] = field(default_factory=dict)
     """By output, how many tasks' artifacts were deleted after use."""
     usage: Mapping[str, float] = field(default_factory=dict)
@@ -67,12 +70,19 @@ class StageStatus:
             "mean_seconds": self.mean_seconds,
             **({"void": self.void} if self.void else {}),
             **({"held": {"rule": self.held[0], "why": self.held[1]}} if self.held else {}),
+            **({"shared": self.shared} if self.shared else {}),
             **({"dropped": dict(self.dropped)} if self.dropped else {}),
             **({"usage": {key: round(value, 6) for key, value in self.usage.items()}} if self.usage else {}),
             **({} if self.surrogate is None else {"surrogate": self.surrogate.document()}),
             **({"left_out": {str(i): one for i, one in self.joined.items()}} if self.joined else {}),
             **({"stays": ranges(self.stays)} if self.stays else {}),
         }
+
+
+def shared_lines(stages: Iterable[StageStatus]) -> list[str]:
+    """How many tasks did not run, since an equal one of the same run had."""
+    who = "the result of an equal trial"
+    return [f"{one.name}: {counted(one.shared, 'task')} took {who}" for one in stages if one.shared]
 
 
 def stages_in(paths: RunPaths, reader: Reader, state: RunState) -> Iterator[StageStatus]:
@@ -103,6 +113,7 @@ def _stage_status(name: str, stage: StageHistory, state: RunState, history: Hist
         omitted=stage.never,
         hindered=stage.hindered,
         tolerated=len(stage.tolerated),
+        shared=len(stage.shared),
         dropped={output: len(tasks) for output, tasks in stage.dropped.items()},
         usage=stage.usage,
         surrogate=None if stage.surrogate is None else surrogate_of(history, stage.surrogate),

@@ -17,6 +17,7 @@ from diel.graph.launcher import launches
 from diel.modules.catalogue import Module
 from diel.site import Shape, Site
 from diel.spec import Output, Stage
+from diel.spec.forms.axis import bare
 from diel.spec.model import plain
 from diel.staging.item import Shard
 from diel.tasks.environment import keyed_by_task
@@ -152,6 +153,19 @@ class Recipe:
         self._chosen = keyed_by_task(stage, sources.paths) if stage.demand else None
         signature = None if module is None or module.signature.variadic else module.signature
         self._accepted = None if signature is None else {p.name for p in signature.parameters}
+        self.unread = self._unread(passed=module is not None)
+        """The numbers of trials that nothing reads, by the names that they have in a task's point."""
+        alone = stage.service is None and streams is None
+        self.shares = bool(self.unread) and alone and all(output.keep for output in stage.outputs.values())
+        """Whether tasks that are equal but for these share a result."""
+
+    def _unread(self, *, passed: bool) -> frozenset[str]:
+        """`passed`: whether a function gets its point by name."""
+        stage = self.sources.run.spec
+        said = {chain[0] for chain in self.sources.texts.references}
+        said |= set() if stage.surrogate is None else set(stage.surrogate.inputs)
+        numbers = {bare(axis.label) for axis in self.sources.run.adaptive if axis.axis.word == "search"}
+        return frozenset(n for n in numbers - said if not passed or n not in (self._accepted or {n}))
 
     def scope(self, index: int) -> Scope:
         return Scope(self.sources, index)
@@ -175,7 +189,7 @@ class Recipe:
         key, parts, reads = self._key(scope, shards, inputs)
         question = None
         if self._asking is not None:
-            question = self._asking(index, {**scope.point, **params}, key, parts)
+            question = self._asking(index, {**self._point(scope), **params}, key, parts)
         return Request(
             index=index,
             attempt=0,
@@ -230,8 +244,12 @@ class Recipe:
     def _params(self, scope: Scope) -> dict[str, Any]:
         """The parameters of a task: those of its point that its module takes, and those of its stage."""
         said, taken = scope["params"], self._accepted
-        given = {n: v for n, v in scope.point.items() if n not in said and (taken is None or n in taken)}
-        return {**given, **said}
+        point = self._point(scope).items()
+        return {**{n: v for n, v in point if n not in said and (taken is None or n in taken)}, **said}
+
+    def _point(self, scope: Scope) -> dict[str, Any]:
+        """A task's point without what nothing reads."""
+        return {name: value for name, value in scope.point.items() if name not in self.unread}
 
     def _shards(self, scope: Scope, inputs: Mapping[str, Any]) -> dict[str, Shard] | None:
         return self._sharing.shards(scope.index, inputs) if self._sharing is not None else None
@@ -266,7 +284,7 @@ class Recipe:
         self, scope: Scope, shards: dict[str, Shard] | None, inputs: Mapping[str, Any]
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         """The same, of a scope whose expressions were evaluated: a branch not taken is not read."""
-        own: dict[str, Any] = {**scope.point, **(keyed(shards) if shards else {})}
+        own: dict[str, Any] = {**self._point(scope), **(keyed(shards) if shards else {})}
         if self._chosen is not None:
             own.update(self._chosen(scope))
         taken: dict[str, Any] = dict(inputs)

@@ -53,7 +53,10 @@ class Texts:
     def _chains(self) -> set[tuple[str, ...]]:
         found: list[Template | Tree] = [*self.params.values(), *self._env.values(), *self.outputs.values()]
         found += self._words if self._shell is None else [self._shell]
-        return {chain for text in found for chain in text.references}
+        chains = {chain for text in found for chain in text.references}
+        if any("DIEL_TASK_ID" in text.text for text in (*self._words, self._shell) if text is not None):
+            chains.add(("task", "index"))
+        return chains
 
     def is_wanted(self, scope: Scope) -> bool:
         """Whether `when` holds for a task."""
