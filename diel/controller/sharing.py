@@ -1,8 +1,7 @@
-"""Equal tasks of one run share a result: those of trials at the same hyperparameters, where nothing reads which
-trial it is.
+"""Equal tasks of one run share a result: those of trials at the same point, where nothing reads their number.
 
-The first of them runs, and the others wait for its end. What failed, was cancelled or pruned is no result: then
-the next one runs. All of it follows from the journal, so that a controller that takes over goes on with it.
+The first of them runs, and the others wait for its end. What failed, was cancelled or pruned is no result:
+then the next one runs. All of it follows from the journal, so that a controller that takes over goes on.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ class Sharing:
             stages.watch_ends(self._note_end)
 
     def find(self, stage: StageRun, key: str) -> Result | None:
-        """Return the result of an equal task, with its `run` and its index as `same`; None if there is none."""
+        """Return the result of an equal task, with its `run` and its index as `same`; None without one."""
         if not self._stages.recipes[stage.name].shares:
             return None
         if stage.name not in self._made:
