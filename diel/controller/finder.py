@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from diel.attempt.bundle import Question, Request
 from diel.axes.adaptive import Standing
 from diel.controller.pruning import recall
-from diel.controller.sharing import Sharing
+from diel.controller.sharing import EqualTasks
 from diel.controller.stages import Stages
 from diel.errors import ModuleError
 from diel.expressions import ExpressionError
@@ -41,7 +41,7 @@ class Finder:
         self._stages = stages
         self._ledger = ledger
         self._cache = cache
-        self._sharing = Sharing(stages, ledger) if cache is not None else None
+        self._sharing = EqualTasks(stages, ledger) if cache is not None else None
         self._anew = anew
         """Stages that use no earlier result."""
         self._held: dict[str, dict[int, Request]] = {}

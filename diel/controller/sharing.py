@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from diel.journal.records import Result
 
 
-class Sharing:
+class EqualTasks:
     """Which task of a run has made, or makes, the result that belongs to a key."""
 
     def __init__(self, stages: Stages, ledger: Ledger) -> None:
