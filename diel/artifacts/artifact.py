@@ -170,7 +170,7 @@ def identity_of(path: str | Path) -> tuple[str, int]:
 
 
 def identities_below(directory: str | Path) -> tuple[dict[str, str], int]:
-    """The identities of what a directory holds, and when a file last changed, in nanoseconds. Raises OSError."""
+    """The identities of what a directory holds, and when a file last changed, in ns. Raises OSError."""
     found: dict[str, str] = {}
     changed = 0
     for name, link in entries_below(directory):
@@ -222,8 +222,6 @@ def member_content(directory: str | Path, name: str, way: Way = "content") -> tu
 
 LINK = "-> "
 """Begins what stands in place of the digest of a link, and of its identity."""
-
-
 EXECUTABLE = "+x"
 """Ends the digest of a file that can be executed: what starts it would fail without."""
 
@@ -262,7 +260,7 @@ def _hash_to_end(file: int) -> tuple[int, str]:
     return size, digest.hexdigest()
 
 
-class Entry(NamedTuple):
+class TreeEntry(NamedTuple):
     """What a directory holds: a file, an empty directory, whose name ends with a slash, or a link."""
 
     name: str
@@ -277,7 +275,7 @@ def files_below(directory: str | Path) -> list[str]:
     return [name for name, link in entries_below(directory) if link is None and not name.endswith("/")]
 
 
-def entries_below(directory: str | Path) -> list[Entry]:
+def entries_below(directory: str | Path) -> list[TreeEntry]:
     """Return all that a directory holds, relative to it and sorted by its parts: no pipes, no sockets.
 
     A link to a file counts as the file; one to a directory of another tree as that directory.
@@ -289,38 +287,38 @@ def entries_below(directory: str | Path) -> list[Entry]:
 _SYSTEM = ("/proc", "/sys", "/dev")
 
 
-def _entries(top: str, prefix: str, trees: tuple[tuple[str, str], ...]) -> Iterator[Entry]:
+def _entries(top: str, prefix: str, trees: tuple[tuple[str, str], ...]) -> Iterator[TreeEntry]:
     """`trees` are the top and the directories entered by links, each with its name below the top."""
     with os.scandir(os.path.join(top, prefix)) as found:
         inner = sorted(found, key=lambda one: one.name)
     if prefix and not inner:
-        yield Entry(prefix)
+        yield TreeEntry(prefix)
     for one in inner:
         name = prefix + one.name
         if not one.is_symlink():
             if one.is_file():
-                yield Entry(name)
+                yield TreeEntry(name)
             elif one.is_dir():
                 yield from _entries(top, f"{name}/", trees)
         elif os.path.isdir(one.path):
             yield from _linked(top, name, trees)
         elif os.path.isfile(one.path):
-            yield Entry(name)
+            yield TreeEntry(name)
         elif not os.path.exists(one.path):
-            yield Entry(name, os.readlink(one.path))
+            yield TreeEntry(name, os.readlink(one.path))
 
 
-def _linked(top: str, name: str, trees: tuple[tuple[str, str], ...]) -> Iterator[Entry]:
+def _linked(top: str, name: str, trees: tuple[tuple[str, str], ...]) -> Iterator[TreeEntry]:
     """Return what a link to a directory stands for."""
     path = os.path.join(top, name)
     real = os.path.realpath(path)
     for tree, prefix in trees:
         if _is_below(real, tree):
             place = os.path.normpath(os.path.join(prefix, os.path.relpath(real, tree)))
-            yield Entry(name, os.path.relpath(place, os.path.dirname(name) or "."))
+            yield TreeEntry(name, os.path.relpath(place, os.path.dirname(name) or "."))
             return
     if any(_is_below(tree, real) for tree, _ in trees) or any(_is_below(real, one) for one in _SYSTEM):
-        yield Entry(name, os.readlink(path))
+        yield TreeEntry(name, os.readlink(path))
         return
     yield from _entries(top, f"{name}/", (*trees, (real, name)))
 

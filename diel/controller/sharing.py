@@ -13,6 +13,7 @@ from diel.attempt.bundle import Request
 from diel.controller.stages import Stages
 from diel.errors import DielError
 from diel.expressions import ExpressionError
+from diel.project.cache import is_whole
 from diel.states import TaskState
 from diel.tasks.ledger import Ledger
 from diel.tasks.stage_run import StageRun
@@ -50,7 +51,7 @@ class EqualTasks:
         found = self._ledger.results.record(stage.name, index).copy()
         found.setdefault("run", self._ledger.paths.run_id)
         found["same"] = index
-        return found
+        return found if is_whole(found, self._ledger.paths.root.parent) else None
 
     def _keep(self, stage: StageRun, index: int) -> None:
         self._made[stage.name].setdefault(self._ledger.results.record(stage.name, index)["key"], index)

@@ -98,7 +98,7 @@ class Cache:
             record = keys.record(key)
             if record is not None and record["event"] != "pruned":
                 record.setdefault("run", keys.paths.run_id)
-                if _is_whole(record, keys.paths.root.parent) and not _may_go(record, keys.paths.root.parent):
+                if is_whole(record, keys.paths.root.parent) and not _may_go(record, keys.paths.root.parent):
                     return record
         return None
 
@@ -143,7 +143,7 @@ def pruned_key(key: str, metric: str) -> str:
     return digest_of([key, metric])
 
 
-def _is_whole(record: Result, runs: Path) -> bool:
+def is_whole(record: Result, runs: Path) -> bool:
     """Whether all files of a result are what they were when it was made."""
     files = (file for entry in record.get("artifacts", {}).values() for file in files_of(entry))
     return all(is_same(f"{runs}/{record['run']}/{file['path']}", file) for file in files)

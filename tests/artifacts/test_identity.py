@@ -84,7 +84,8 @@ def test_the_content_of_a_file_decides_where_a_look_does_not(run: Path, edit: Ed
         (lambda path: (path / "sub/new").write_text(""), "its file 'sub/new' is new"),
         (lambda path: (path / "a").rename(path / "z"), "its file 'a' is gone; its file 'z' is new"),
         (shutil.rmtree, "it is gone"),
-        (lambda path: (path / "sub/b").mkdir(), ""),
+        (lambda path: (path / "sub/b").mkdir(), "its file 'sub/b/' is new"),
+        (lambda path: (path / "sub/b").symlink_to("."), "its file 'sub/b' is new"),
         (lambda path: os.utime(path / "a"), ""),
     ],
 )
