@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from diel.artifacts import Artifact
+from diel.attempt.annotated import hold_arguments
 from diel.attempt.bundle import Request
 from diel.context import Context
 from diel.errors import HintedError, ModuleError
@@ -34,11 +35,13 @@ def arguments(
 ) -> tuple[list[Any], dict[str, Any]]:
     """What a function is called with, by place and by name: `params`, `inputs`, and what diel fills in.
 
-    Raises ModuleError where an input is not what a parameter asks for.
+    Raises ModuleError where a value is not what a parameter asks for.
     """
     given = own({**request.params, **request.inputs})
     signature, rules = module.signature, conversions or {}
     plain = signature.kind is None
+    if not signature.loose:
+        hold_arguments(function, signature, given)
     parameters, variadic = signature.parameters, signature.variadic
     if signature.loose:
         seen = _seen(function, parameters)

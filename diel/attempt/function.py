@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from diel.artifacts import Artifacts, Values, collect_returned
+from diel.attempt.annotated import hold_arguments
 from diel.attempt.arguments import arguments
 from diel.attempt.bundle import Failure, Request, Work
 from diel.attempt.capture import errors_so_far
@@ -99,6 +100,7 @@ def call_apart(
     attempt: RunningAttempt, context: Context, env: Mapping[str, str], dog: Watchdog
 ) -> tuple[Values, Artifacts]:
     """Starts the module in a process of its own, or on MPI ranks, whose rank 0 returns the result."""
+    _hold(attempt)
     call_file, return_file = write_call(attempt, context), context.task_dir / RETURN_FILE
     words = (*attempt.caller, str(call_file), *attempt.lent)
     try:
@@ -116,6 +118,16 @@ def call_apart(
         raise Failure(FailureClass.APP, f"it left no result: {error}") from error
     return_file.unlink(missing_ok=True)
     return values, artifacts
+
+
+def _hold(attempt: RunningAttempt) -> None:
+    """Hold the arguments to the types that are read: the Python that calls may have no pydantic."""
+    module, request = attempt.work.module, attempt.request
+    assert module is not None
+    try:
+        hold_arguments(None, module.signature, {**request.params, **request.inputs})
+    except ModuleError as error:
+        raise Failure(FailureClass.APP, str(error)) from error
 
 
 def _not_callable(attempt: RunningAttempt, env: Mapping[str, str]) -> Failure | None:

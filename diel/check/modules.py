@@ -10,6 +10,7 @@ from typing import Any
 from diel.check.environment import brings_packages
 from diel.check.flaws import Check
 from diel.check.names import Names
+from diel.check.points import check_points
 from diel.expressions import ExpressionError, parse_tree
 from diel.graph import Key
 from diel.graph.stream import stream_inputs
@@ -53,17 +54,14 @@ def check_module(found: Check, name: str, names: Names, hyperparameters: Mapping
     takes = {parameter.name for parameter in module.signature.parameters}
     if names.open_axes:  # its points can give any parameter
         deferred |= takes
-    for label, axis in names.parameters.items():
+    for label in names.parameters:
         if label in takes - given.keys():
-            points = found.points.get(axis)
-            if points is None or len(points) == 0 or label not in points.parameters:
-                deferred.add(label)
-                given[label] = None
-            else:
-                given[label] = points.values(0)[points.parameters.index(label)]
+            deferred.add(label)
+            given[label] = None
     for wrong, message, hint in module.signature.check(given, deferred):
         found.add(_place(found, name, wrong, names), message, hint)
     _check_drawn(found, name, module, hyperparameters)
+    check_points(found, name, names, hyperparameters)
     for label in stage.inputs.keys() & stage.params.keys():
         found.add((*here, "inputs", label), f"'{label}' is in `params` too", "rename one of them")
     communicators = [p for p in module.signature.parameters if p.injected == "communicator"]
@@ -89,8 +87,10 @@ def _given(found: Check, name: str, hyperparameters: Mapping[str, Any]) -> tuple
         except (ExpressionError, IndexError):
             deferred.add(label)
     for label in stage.inputs.keys() - stream_inputs(found.workflow, name):
-        given.setdefault(label, None)
-        deferred.add(label)
+        source = stage.inputs[label].source.removeprefix("hp.")
+        given.setdefault(label, hyperparameters.get(source))
+        if given[label] is None or source == stage.inputs[label].source or source in searched:
+            deferred.add(label)
     return given, deferred
 
 

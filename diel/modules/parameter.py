@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
@@ -13,6 +14,8 @@ from diel.modules.annotations import Annotations, Injected
 
 Passed = Literal["name", "place", "spread"]
 _NUMBER = re.compile(r"[+-]?\d+(\.\d*)?([eE][+-]?\d+)?")
+_CHUNK = 10_000
+"""Values of an axis that are looked at together."""
 _TRUTHS = frozenset({"yes", "no", "on", "off", "true", "false"})
 
 
@@ -51,34 +54,64 @@ class Parameter:
         Types are strict (a truth value is no number, "1" is no number), except for what JSON cannot
         say: a list serves as a tuple or a set, a text as a path, a whole number as a float.
         """
-        try:
-            document = json.dumps(value)
-        except (TypeError, ValueError, RecursionError):
-            return f"expected a JSON value, found {type(value).__name__}"
-        adapter = self._adapter
-        if adapter is None:
-            return None
-        from pydantic import ValidationError  # here: workers read signatures too, but check nothing
+        if value is None and not self.required and self.default is None:
+            return None  # `x: float = None` means it
+        return misfit(self._adapter, value)
 
-        try:
-            adapter.validate_json(document, strict=True)
-        except ValidationError as error:
-            return _explain(value, error.errors(include_url=False))
-        except Exception:  # a bound that does not fit its type says nothing about the value
+    def first_misfit(self, values: Sequence[Any]) -> int | None:
+        """The place of the first of many values that does not fit; None if all do."""
+        if self._adapter is None:
             return None
+        from pydantic import TypeAdapter, ValidationError  # here: as in `misfit`
+
+        whole: TypeAdapter[Any] = TypeAdapter(list[self.type])  # type: ignore[name-defined]
+        for begin in range(0, len(values), _CHUNK):
+            part = [values[place] for place in range(begin, min(begin + _CHUNK, len(values)))]
+            try:
+                whole.validate_json(json.dumps(part), strict=True)
+            except ValidationError:
+                found = (place for place, value in enumerate(part, begin) if self.check(value))
+                if (place := next(found, None)) is not None:
+                    return place
+            except Exception:
+                return None
         return None
+
+    @property
+    def type(self) -> Any:
+        """What its annotation means, as far as reading can tell; Any checks nothing."""
+        return Any if self.node is None or self.names is None else self.names.type_of(self.node)
 
     @cached_property
     def _adapter(self) -> Any:
         """pydantic's validator for the annotation; None if anything is allowed."""
-        if self.node is None or self.names is None or self.injected:
+        if self.injected or self.type is Any:
             return None
-        from pydantic import TypeAdapter  # here: see check
+        from pydantic import TypeAdapter  # here: as in `misfit`
 
         try:
-            return TypeAdapter(self.names.type_of(self.node))
+            return TypeAdapter(self.type)
         except Exception:  # an annotation that makes no type checks nothing, like no annotation
             return None
+
+
+def misfit(adapter: Any, value: Any) -> str | None:
+    """What is wrong with a JSON value for one of pydantic's validators; None if it fits, or there is none."""
+    try:
+        document = json.dumps(value)
+    except (TypeError, ValueError, RecursionError):
+        return f"expected a JSON value, found {type(value).__name__}"
+    if adapter is None:
+        return None
+    from pydantic import ValidationError  # here: most calls of a worker need none of it
+
+    try:
+        adapter.validate_json(document, strict=True)
+    except ValidationError as error:
+        return _explain(value, error.errors(include_url=False))
+    except Exception:  # a bound that does not fit its type says nothing about the value
+        return None
+    return None
 
 
 _EXPECTED = {
@@ -103,6 +136,7 @@ _EXPECTED = {
     "too_long": "at most {max_length} items",
     "missing": "more items",
     "literal_error": "{expected}",
+    "enum": "{expected}",
 }
 
 
@@ -114,11 +148,12 @@ def _explain(value: Any, errors: list[Any]) -> str:
     for error in alike:
         text = _EXPECTED.get(error["type"], "")
         expected[text.format(**error.get("ctx", {})) if text else error["msg"]] = None
-    within = f" in {_shown(value)}" if deepest["input"] != value else ""
-    return f"expected {' or '.join(expected)}, found {_shown(deepest['input'])}{within}"
+    within = f" in {shown_value(value)}" if deepest["input"] != value else ""
+    return f"expected {' or '.join(expected)}, found {shown_value(deepest['input'])}{within}"
 
 
-def _shown(value: Any) -> str:
+def shown_value(value: Any) -> str:
+    """A value in a message."""
     text = json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= 60 else text[:57] + "..."
 

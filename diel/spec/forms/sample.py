@@ -88,6 +88,11 @@ class Sample(SpecModel, Axis):
         rows = [tuple(_scale(u, r) for u, r in zip(row, ranges, strict=True)) for row in unit]
         return Points.of_rows(self.gives, rows)
 
+    def ends(self, known: Known) -> Points:
+        """Two points of it: hardly more than the least, and hardly less than the most of each range."""
+        rows = [[_scale(unit, one) for one in self._ranges(known)] for unit in (1e-9, 1 - 1e-9)]
+        return Points.of_rows(self.gives, rows)
+
     def _ranges(self, known: Known) -> Iterator[SampleRange]:
         if isinstance(self.parameters, Mapping):
             yield from self.parameters.values()

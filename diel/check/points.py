@@ -1,0 +1,144 @@
+"""Types and bounds of what modules take from axes, held at their points before the run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any, NamedTuple
+
+from diel.axes.spread import spread
+from diel.check.flaws import Check
+from diel.check.names import Names
+from diel.expressions import ExpressionError, parse_expression, parse_tree
+from diel.graph import Key
+from diel.modules.parameter import Parameter, hint
+from diel.spec.forms.axis import Points
+from diel.spec.forms.sample import Sample
+from diel.spec.forms.written import Inline
+from diel.values import point_text
+
+_BATCH = 2_000
+"""Values that are held to a type together."""
+_NAME = re.compile(r"\$\{\{\s*(\w+)\s*\}\}")
+
+Place = tuple[int, ...]
+
+
+class _Read(NamedTuple):
+    """What expressions of a stage can read before the run."""
+
+    parameters: Mapping[str, str]
+    """Those of axes, and the axis of each."""
+    points: Mapping[str, Points]
+    hyperparameters: Mapping[str, Any]
+    when: Any
+    """The condition of its tasks; None if all are wanted."""
+
+    def axes(self, references: Iterable[tuple[str, ...]]) -> list[str] | None:
+        """The axes that are read, in the order of the stage; None if only the run shows what is read."""
+        found = set()
+        for chain in references:
+            label = self.parameters.get(chain[0], chain[0])
+            if label in self.points:
+                found.add(label)
+            elif chain[0] != "hp" or len(chain) < 2 or self.hyperparameters.get(chain[1]) is None:
+                return None
+        return [label for label in self.points if label in found]
+
+    def scope(self, axes: Sequence[str], place: Place) -> dict[str, Any]:
+        """What can be read at a place of the axes."""
+        scope: dict[str, Any] = {"hp": self.hyperparameters}
+        for label, index in zip(axes, place, strict=True):
+            points = self.points[label]
+            own = dict(zip(points.parameters, points.values(index), strict=True))
+            scope |= {label: own, **own}
+        return scope
+
+    def values(self, tree: Any, axes: Sequence[str], places: Iterable[Place]) -> Iterator[tuple[Place, Any]]:
+        """The value at each place whose task is wanted."""
+        for place in places:
+            scope = self.scope(axes, place)
+            try:
+                if self.when is None or self.when.value(scope):
+                    yield place, tree.value(scope)
+            except ExpressionError:
+                continue  # for example, a division by zero, which its task will tell
+
+
+def check_points(found: Check, name: str, names: Names, hyperparameters: Mapping[str, Any]) -> None:
+    """Hold what a module takes to its annotations: at each point of an axis, in large products at their
+    corners and at points evenly spread, and only where tasks are wanted.
+    """
+    stage, signature, later = (
+        found.workflow.stages[name],
+        found.modules[name].signature,
+        found.set_later(name),
+    )
+    known = {label: value for label, value in hyperparameters.items() if label not in later}
+    points = {label: made for label in stage.over if (made := _points(found, label)) is not None}
+    if not points or signature.loose or stage.when is False:
+        return
+    try:
+        when = parse_expression(stage.when) if isinstance(stage.when, str) else None
+        read = _Read(names.parameters, points, known, when)
+        gates = [] if when is None else read.axes(when.references)
+    except ExpressionError:
+        return  # which is told at its own place
+    for parameter in signature.parameters if gates is not None else ():
+        label = parameter.name
+        own = label not in stage.params and label not in stage.inputs and label in names.parameters
+        if parameter.injected or not (own or label in stage.params):
+            continue
+        written = f"${{{{ {label} }}}}" if own else stage.params[label]
+        try:
+            tree = parse_tree(written)
+        except ExpressionError:
+            continue
+        if axes := read.axes(tree.references):
+            over = [one for one in points if one in axes or one in (gates or ())]
+            wrong = _first_wrong(read, parameter, written, over)
+            if wrong is not None:
+                place, value, message = wrong
+                key = _place(found, axes[0], label, place[over.index(axes[0])]) if own else None
+                scope = read.scope(over, place)
+                at = {one: scope[one] for one in names.parameters if one in scope}
+                message = f"'{label}' at {point_text(at)}: {message}"
+                found.add(key or ("stages", name, "params", label), message, hint(message, value))
+
+
+def _points(found: Check, label: str) -> Points | None:
+    """The points of an axis that are known; of a design, which is drawn later, its ends."""
+    axis = found.workflow.axes.get(label)
+    made = axis.ends(found.workflow.hyperparameters) if isinstance(axis, Sample) else found.points.get(label)
+    return made if made is not None and len(made) else None
+
+
+def _first_wrong(
+    read: _Read, parameter: Parameter, written: Any, axes: Sequence[str]
+) -> tuple[Place, Any, str] | None:
+    """The first place where a value does not fit, with the value and why."""
+    name = _NAME.fullmatch(written) if isinstance(written, str) else None
+    points = read.points[axes[0]]
+    if read.when is None and len(axes) == 1 and name is not None and name[1] in points.parameters:
+        column = points.columns[points.parameters.index(name[1])]
+        index = parameter.first_misfit(column)
+        return None if index is None else ((index,), column[index], str(parameter.check(column[index])))
+    tree, places = parse_tree(written), spread([len(read.points[label]) for label in axes])
+    while parameter.type is not Any and (batch := [*islice(places, _BATCH)]):
+        found = [*read.values(tree, axes, batch)]
+        index = parameter.first_misfit([value for _, value in found])
+        if index is not None:
+            return (*found[index], str(parameter.check(found[index][1])))
+    return None
+
+
+def _place(found: Check, label: str, parameter: str, index: int) -> Key:
+    """Where a value of an axis is written, or the axis."""
+    axis, here = found.workflow.axes[label], ("axes", label)
+    if not isinstance(axis, Inline):
+        return here
+    column = axis.columns[axis.names.index(parameter) if axis.names else 0]
+    if not isinstance(column, tuple):
+        return here
+    return (*here, "zip", parameter, index) if axis.gives else (*here, "values", index)
