@@ -118,7 +118,7 @@ def _listed(item: Any) -> Fits:
     allowed = {item, *({int} if item is float else ())}
 
     def check(value: Any) -> str | None:
-        if type(value) is not list:
+        if not isinstance(value, list):
             return f"expected a list, found {shown_value(value)}"
         if {*map(type, value)} <= allowed:
             return None
