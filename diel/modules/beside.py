@@ -128,9 +128,10 @@ def enter(folders: Sequence[Path], kept: str, *, first: bool) -> None:
 
 
 def _is_within(module: ModuleType | None) -> bool:
-    if module is None or module.__name__.startswith("diel_modules_"):  # these have names of their own
+    name = getattr(module, "__name__", "")  # libraries put objects of other kinds there, as mpi4py its `rc`
+    if not name or name.startswith("diel_modules_"):  # these have names of their own
         return False
-    if module.__name__.partition(".")[0] in ("diel", "__main__"):
+    if name.partition(".")[0] in ("diel", "__main__"):
         return False
     places = [getattr(module, "__file__", None) or "", *map(str, getattr(module, "__path__", ()))]
     return any(map(_finder.covers, filter(None, places)))
