@@ -93,7 +93,7 @@ class FailureClass(StrEnum):
     UPSTREAM = "upstream"
     """What it reads is missing, or makes no sense."""
     CHANGED = "changed"
-    """A file that it reads is not what it was when it was made."""
+    """A file that it reads is not what it was when it was made, or when the run first read it."""
     CANCELLED = "cancelled"
     """A user stopped it."""
     INTERRUPTED = "interrupted"

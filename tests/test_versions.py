@@ -125,3 +125,69 @@ def test_tracebacks_show_the_lines_that_ran(tmp_path: Path) -> None:
     run = project.run(code=1)
     said = (run.root / "tasks/work/0/stderr").read_text("utf-8")
     assert f"{path}\", line 2, in of\n    raise ValueError('that line')" in said, said
+
+
+FILES = """
+    axes: {m: {range: 4}}
+    stages:
+      work:
+        over: [m]
+        files: {script: sim.sh, own: "in${{ m }}.txt", folder: data}
+        command: |
+          sh $DIEL_RUN_DIR/../../edit.sh ${{ m }}
+          echo "{\\"v\\": $(sh ${{ files.script }} ${{ files.own }} ${{ files.folder }})}" > "$DIEL_RESULT"
+        outputs: {v: {value: int}}
+        resources: {cores_per_rank: 2}
+      other: {over: [m], command: ["true"], after: [start]}
+      start: {command: ["true"]}
+"""
+TOUCHED = {
+    "a script": ("sim.sh", "echo 'echo 999' > {path}"),
+    "a script's times": ("sim.sh", "touch -r {path} ../t; sed -i s/cat/tac/ {path}; touch -r ../t {path}"),
+    "in place": (
+        "sim.sh",
+        "cp -p {path} ../x; sed -i s/cat/tac/ ../x; touch -r {path} ../x; cp -p ../x {path}",
+    ),
+    "undone": ("sim.sh", "cp {path} ../x; echo 'echo 999' > {path}; sh {path}; cp ../x {path}"),
+    "a point's file": ("in1.txt", "echo 999 > {path}"),
+    "a folder's file": ("data/deep/b", "echo 999 > {path}"),
+    "deleted": ("data/deep/b", "rm {path}"),
+}
+
+
+def with_files(folder: Path) -> Project:
+    project = Project(folder).workflow(FILES).machine("one", 2)
+    write(folder / "sim.sh", "cat $1 $2/deep/b | paste -sd+ | bc\n")
+    for m in range(4):
+        write(folder / f"in{m}.txt", f"{m}\n")
+    write(folder / "data/deep/b", "10\n")
+    write(folder / "edit.sh", "true\n")
+    return project
+
+
+@pytest.mark.parametrize("touched", TOUCHED)
+def test_a_file_that_is_edited_in_mid_run_fails_its_readers(tmp_path: Path, touched: str) -> None:
+    project = with_files(tmp_path)
+    name, edit = TOUCHED[touched]
+    path = tmp_path / name
+    write(tmp_path / "edit.sh", f"test $1 != 1 || {{ {edit.format(path=path)}; }}\n")
+    run = project.run("--site", "one", code=1)
+    failed = run.records("failed", "work")
+    assert {record["class"] for record in failed} == {"changed"}
+    assert all(str(path).startswith(record["message"].split()[1]) for record in failed)
+    assert run.counts("work")["done"] == 1
+    assert run.counts("work").get("skipped", 0) + len(failed) == 3
+    assert run.counts("other") == {"done": 4}
+    assert set(run.results("work")) == {0}
+    assert "work is held: files." in project.diel("status")
+    assert "--update" in project.diel("explain", run.id, "work/1")
+
+
+@pytest.mark.parametrize("harmless", ["ln {path} ../more", "touch {path}", "cp {path} new && mv new {path}"])
+def test_a_file_with_the_same_content_is_the_same(tmp_path: Path, harmless: str) -> None:
+    text = FILES.replace("over: [m]", "over: [m]\n        after: [start]", 1)
+    text = text.replace("sh $DIEL_RUN_DIR/../../edit.sh ${{ m }}", "true")
+    first = 'start: {command: "sh $DIEL_RUN_DIR/../../edit.sh"}'
+    project = with_files(tmp_path).workflow(text.replace('start: {command: ["true"]}', first))
+    write(tmp_path / "edit.sh", harmless.format(path=tmp_path / "sim.sh"))
+    assert project.run("--site", "one").values("work", "v") == [10, 11, 12, 13]

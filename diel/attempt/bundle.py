@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from diel.modules.catalogue import Module
 
 if TYPE_CHECKING:  # not loaded by workers and plans that do without
+    from diel.artifacts.watched import Watched
     from diel.environments.prepared import Prepared
     from diel.journal.records import Record
     from diel.spec import Output, Resources, Service, Surrogate
@@ -74,6 +75,8 @@ class Work(NamedTuple):
     """The environments that its tasks name; None if they name none."""
     launches: bool = False
     """Whether its command runs once and starts the ranks itself."""
+    watched: tuple[Watched, ...] = ()
+    """The files that all its tasks read where they lie."""
 
     def within(self, resources: Resources) -> Work:
         """The same with what one attempt asked for: a retry can get more than its stage says."""
@@ -138,6 +141,8 @@ class Request(NamedTuple):
     """The name of the environment in which it runs."""
     reads: Mapping[str, Any] | None = None
     """What it reads of other tasks' files, by name; None if nothing."""
+    watched: tuple[Watched, ...] = ()
+    """The files of its own that it reads where they lie."""
 
 
 class Bundle(NamedTuple):

@@ -15,7 +15,7 @@ from diel.expressions import ExpressionError, parse_tree
 from diel.graph import Key
 from diel.graph.stream import stream_inputs
 from diel.modules.catalogue import Module, ModuleNotFound, NotInstalled, again, find, search_path, unread
-from diel.modules.sources import Sources
+from diel.modules.sources import SourceVersion
 from diel.spec import Hyperparameter
 from diel.spec.model import found as shown
 
@@ -23,7 +23,7 @@ _CHOICES = 100
 """The most choices to compare with a parameter's type."""
 
 
-def find_modules(found: Check, folder: Path, cwd: Path, sources: Sources | None = None) -> None:
+def find_modules(found: Check, folder: Path, cwd: Path, sources: SourceVersion | None = None) -> None:
     """Finds the module of each stage; `folder` is the workflow's, `sources` what a run keeps."""
     named = {name: stage.module for name, stage in found.workflow.stages.items() if stage.module is not None}
     folders = search_path(folder, cwd)

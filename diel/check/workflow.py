@@ -27,7 +27,7 @@ from diel.graph import StageGraph, build
 from diel.load import Document, examine, read_text
 from diel.load.rendering import fill_templates, read_templates
 from diel.modules.catalogue import Module
-from diel.modules.sources import Sources
+from diel.modules.sources import SourceVersion
 from diel.paths import registry_dir, runs_dir
 from diel.registry import Hyperparameters, read_current, resolve
 from diel.spec import Workflow
@@ -74,7 +74,7 @@ def check(
     runs: Path | None = None,
     kept: Hyperparameters | None = None,
     templates: Mapping[str, Filling] = NO_TEMPLATES,
-    sources: Sources | None = None,
+    sources: SourceVersion | None = None,
 ) -> Checked:
     """Reads a workflow file and checks all of it.
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from diel.artifacts.watched import Changed
 from diel.attempt.bundle import Question, Request
 from diel.axes.adaptive import Standing
 from diel.controller.pruning import recall
@@ -234,7 +235,8 @@ class Finder:
             self._note_skip(stage, index, "upstream", link.up.name)
 
     def _fail(self, stage: StageRun, index: int, error: Exception) -> None:
-        kind = FailureClass.LAUNCH if isinstance(error, Misfit) else FailureClass.UPSTREAM
+        kind = FailureClass.CHANGED if isinstance(error, Changed) else FailureClass.UPSTREAM
+        kind = FailureClass.LAUNCH if isinstance(error, Misfit) else kind
         self._ledger.fail(stage, index, {"class": kind, "message": str(error)})
         self._stages.note_end(stage, index)
 

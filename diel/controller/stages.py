@@ -33,6 +33,7 @@ from diel.tasks.sources import Scope, Sources, link_of
 from diel.tasks.stage_run import StageRun
 from diel.tasks.stream import ends_of
 from diel.tasks.surrogate import name_teachers
+from diel.tasks.watched import Watch, file_of
 
 if TYPE_CHECKING:
     from diel.journal import records
@@ -78,6 +79,7 @@ class Stages:
         joined = uses(lambda stage: stage.joined)
         self.streams = self.together = ends_of(plan.graph, self.into, self.out_of) if joined else {}
         """By stage, what its tasks put and get while they run; only for stages that run together."""
+        self._watch = Watch(ledger.paths, records=True)
         self.recipes = {name: self._recipe(stage, run_file) for name, stage in self.runs.items()}
         self._work: dict[str, tuple[Ask | None, Work]] = {}
         for name, stage in self.runs.items():
@@ -113,10 +115,10 @@ class Stages:
     def _recipe(self, stage: StageRun, run_file: RunFile) -> Recipe:
         into, module = self.into[stage.name], self._plan.modules.get(stage.name)
         given, folder = run_file.hyperparameters, run_file.folder
-        document = self._plan.checked.document
+        document, paths = self._plan.checked.document, self._ledger.paths
         wrote = {label: document.home(("stages", stage.name, "files", label)) for label in stage.spec.files}
         homes = {label: home for label, home in wrote.items() if home is not None}
-        sources = Sources(stage, into, self._ledger.results, given, folder, self._ledger.paths, homes)
+        sources = Sources(stage, into, self._ledger.results, given, folder, paths, self._watch, homes)
         parts = family_parts(stage.spec, module, sources.files.static, stage.name)
         if stage.spec.environment is not None:
             parts |= environment_part(stage.spec, self._ledger.paths)
@@ -135,7 +137,10 @@ class Stages:
         stage, module, site = ask.spec, self._plan.modules.get(name), self._plan.site
         inner = environments_of_stage(stage, self._ledger.paths) if stage.environment is not None else None
         work = work_of(name, stage, module, ask.launcher, ask.shape, site, inner)
-        return work._replace(conversions=self.recipes[name].sources.conversions or None)
+        sources = self.recipes[name].sources
+        own = tuple(self._watch.known(*one) for one in file_of(module).items())
+        watched = (*sources.files.watched_by_all(), *own)
+        return work._replace(conversions=sources.conversions or None, watched=watched)
 
     def work_of(self, stage: StageRun, index: int) -> Work:
         """What a worker must know of a stage, with what one of its tasks asks for."""

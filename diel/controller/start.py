@@ -21,7 +21,7 @@ from diel.check import check
 from diel.check.imports import refuse_missing
 from diel.controller.controller import Controller
 from diel.environments.prepared import prepared_text
-from diel.errors import DielError, UsageError
+from diel.errors import DielError, ModuleError, UsageError
 from diel.files import put
 from diel.journal.snapshot import read_run
 from diel.load.rendering import kept_templates
@@ -38,6 +38,8 @@ from diel.scheduler.inside import END
 from diel.search.searcher import refuse_unsearchable
 from diel.site import Site, find_program, find_site, missing, read_kept_site
 from diel.spec.rendering import Filling
+from diel.tasks.texts import Files
+from diel.tasks.watched import Watch, file_of
 from diel.version import __version__
 
 TIMES = 5
@@ -65,6 +67,15 @@ def with_sources(plan: Plan, paths: RunPaths) -> Plan:
         sources = keep(paths.sources, facts, 1)
     modules = {name: module._replace(kept=sources.place) for name, module in plan.modules.items()}
     return plan._replace(checked=plan.checked._replace(modules=modules))
+
+
+def watch_shared(plan: Plan, paths: RunPaths) -> None:
+    """Record what the files of all tasks of a stage are. Raises ModuleError for one that cannot be read."""
+    watch, folder = Watch(paths, records=True), plan.checked.document.path.parent.absolute()
+    for name, stage in plan.workflow.stages.items():
+        Files(stage, folder, watch).watched_by_all()
+        for one, path in file_of(plan.modules.get(name)).items():
+            watch.look(one, path)
 
 
 def discard(paths: RunPaths, *, fresh: bool) -> None:
@@ -121,6 +132,7 @@ def create(
         put(paths.workflow, document.text)
         put(paths.site, plan.site.model_dump_json(indent=1))
         with_sources(plan, paths)
+        watch_shared(plan, paths)
         run_file = RunFile(
             run=paths.run_id,
             workflow=plan.workflow.name,
@@ -151,9 +163,9 @@ def create(
     except OSError as error:
         discard(paths, fresh=False)
         raise UsageError(f"cannot make a run in {runs}: {error.strerror}") from error
-    except UsageError:
+    except (UsageError, ModuleError) as error:
         discard(paths, fresh=False)
-        raise
+        raise UsageError(str(error)) from error
     return paths
 
 

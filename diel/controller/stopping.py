@@ -18,9 +18,10 @@ from diel.errors import counted, likeness
 from diel.journal.stage_history import ranges
 from diel.project.requests import is_anyway
 from diel.spec.stopping import most_failures
-from diel.states import TaskState
+from diel.states import FailureClass, TaskState
 from diel.tasks.ledger import Ledger
 from diel.tasks.stage_run import StageRun
+from diel.tasks.watched import WATCHED
 
 if TYPE_CHECKING:
     from diel.attempt.bundle import BundleReport
@@ -57,6 +58,10 @@ class Stopping:
             self._tell(stage, self.over, f"{stage.task(index)} failed, and the run was to stop at that")
             return
         if stage.adaptive or stage.stopped:
+            return
+        if said["class"] == FailureClass.CHANGED and said["message"].startswith(WATCHED):
+            self._tell(stage, "changed", said["message"])
+            self._finder.leave(stage, "changed")
             return
         most = most_failures(stage.spec.max_failures, stage.size)
         failed = stage.history.states.count(TaskState.FAILED) - len(stage.history.tolerated)

@@ -50,7 +50,8 @@ def next_step(run: Recorded, task: str, kind: str, exit_code: int | None) -> str
         case FailureClass.UPSTREAM:
             return f"`diel results {name}` shows what there is to read; fix what makes it, {again}"
         case FailureClass.CHANGED:
-            return f"`diel verify {name}` shows what changed; let nothing write to it, {again}"
+            shows = f"`diel verify {name}` shows what changed"
+            return f"{shows}; put it back, {again}; `diel resume {name} --update` takes files as they are now"
         case FailureClass.APP | FailureClass.CANCELLED | FailureClass.INTERRUPTED:
             return f"`diel logs {name} {task}` shows all its output; fix it, {again}"
         case never:

@@ -181,7 +181,7 @@ def _skip(view: RunView, stage: str, reason: str, cause: str, indices: list[int]
                 if cause
                 else "left out: `when` does not hold"
             )
-        case "hold" | "max_failures" | "fail_fast" | "imports":
+        case "hold" | "max_failures" | "fail_fast" | "imports" | "changed":
             said = f"not tried: {stopped_by(view.run.history, stage, reason)}"
         case _:
             reads = any(edge.upstream == cause and edge.output for edge in view.run.graph.into(stage))

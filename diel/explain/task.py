@@ -206,7 +206,7 @@ def _skipped(view: RunView, stage: str, index: int) -> list[str]:
             return point_never_came(view, stage, index) or ["its point never came"]
         case "service":
             return ["none of the tasks that ask the service needed it"]
-        case "hold" | "max_failures" | "fail_fast" | "imports" as rule:
+        case "hold" | "max_failures" | "fail_fast" | "imports" | "changed" as rule:
             run = view.run.paths.run_id
             return [f"it was not tried: {stopped_by(view.run.history, stage, rule)}: `diel resume {run}`"]
         case "when" if not cause:

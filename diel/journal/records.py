@@ -238,7 +238,7 @@ class HeldRecord(_Stamped):
     """No more tasks of a stage are begun, and why; with an empty `why` they are again."""
     stage: str
     rule: str
-    """`hold`, `max_failures`, `fail_fast`, or `imports` for packages that a node lacks."""
+    """`hold`, `max_failures`, `fail_fast`, `imports` (packages that a node lacks), `changed` (a file)."""
     why: str
 
 

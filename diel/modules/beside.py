@@ -18,7 +18,7 @@ from pathlib import Path
 from types import CodeType, ModuleType
 
 from diel.modules.signature import SignatureError, read_source
-from diel.modules.sources import Sources, read_sources
+from diel.modules.sources import SourceVersion, read_sources
 
 _PACKAGES = re.compile(r"/(site|dist)-packages/")
 _HIDDEN = ("__pycache__", "node_modules", "runs")
@@ -52,7 +52,7 @@ class _Finder:
     def __init__(self) -> None:
         self.folders: tuple[str, ...] = ()
         self.first = False
-        self.sources = Sources()
+        self.sources = SourceVersion()
         self.left: dict[tuple[object, ...], dict[str, ModuleType]] = {}
         """What was imported by what is left, by its folders and version."""
 

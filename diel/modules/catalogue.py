@@ -20,7 +20,7 @@ from diel.extensions import MODULES, entry_points_of
 from diel.modules.beside import Loader, enter, files_of
 from diel.modules.definition import Absent, find_spec, follow, method_of, read_object
 from diel.modules.signature import Signature, SignatureError, read_signature, read_source
-from diel.modules.sources import Facts, Sources, digest_of_bytes, read_sources
+from diel.modules.sources import Facts, SourceVersion, digest_of_bytes, read_sources
 from diel.paths import shipped
 from diel.terms import EXTRAS
 
@@ -146,7 +146,7 @@ def _with_files(module: Module) -> Module:
     return module._replace(digest=digest_of_bytes(both.encode()) if more else module.digest, files=files)
 
 
-def again(facts: Facts, sources: Sources) -> Module:
+def again(facts: Facts, sources: SourceVersion) -> Module:
     """A module of a run, from what the run keeps of it; one of a package as it is installed now.
 
     Raises ModuleNotFound and OSError.

@@ -22,7 +22,7 @@ Facts = Mapping[str, Any]
 """A module as JSON."""
 
 
-class Sources(NamedTuple):
+class SourceVersion(NamedTuple):
     """One version of the sources of a run; without a folder, files are read where they lie."""
 
     folder: str = ""
@@ -72,7 +72,7 @@ def digest_of_bytes(data: bytes) -> str:
     return blake2b(data, digest_size=16).hexdigest()
 
 
-def keep(folder: Path, modules: Mapping[str, Facts], version: int) -> Sources:
+def keep(folder: Path, modules: Mapping[str, Facts], version: int) -> SourceVersion:
     """Keep the sources of a run as one of its versions.
 
     Raises OSError where that cannot be written, UsageError where a file is not what it was when it was found.
@@ -88,20 +88,20 @@ def keep(folder: Path, modules: Mapping[str, Facts], version: int) -> Sources:
             if digest_of_bytes(data) != digest:
                 raise UsageError(f"{path} was changed while the run was made: start it again")
             put(folder / digest, data)
-    made = Sources(str(folder), version, modules, files)
+    made = SourceVersion(str(folder), version, modules, files)
     put(made.place, json.dumps({"modules": modules, "files": files}))
     return made
 
 
-def newest(folder: Path) -> Sources | None:
+def newest(folder: Path) -> SourceVersion | None:
     """Return the version by which a run goes on; None for a run that keeps none."""
     versions = [int(path.stem) for path in folder.glob("*.json") if path.stem.isdecimal()]
     return read_sources(str(folder / f"{max(versions)}.json")) if versions else None
 
 
-def read_sources(place: str) -> Sources:
+def read_sources(place: str) -> SourceVersion:
     """Return a version by the file that describes it; without one, what lies there. Raises OSError."""
     if not place:
-        return Sources()
+        return SourceVersion()
     written = json.loads(Path(place).read_bytes())
-    return Sources(os.path.dirname(place), int(Path(place).stem), written["modules"], written["files"])
+    return SourceVersion(os.path.dirname(place), int(Path(place).stem), written["modules"], written["files"])

@@ -27,6 +27,7 @@ from diel.tasks.results import MissingInput, Results
 from diel.tasks.service import tie
 from diel.tasks.sources import Sources, link_of
 from diel.tasks.stage_run import StageRun
+from diel.tasks.watched import Watch
 
 if TYPE_CHECKING:
     from diel.journal.records import Made
@@ -53,6 +54,10 @@ class RunView:
         for old in self._unread:
             self._earlier.append(RunView(old))
             yield self._earlier[-1]
+
+    @cached_property
+    def _watch(self) -> Watch:
+        return Watch(self.run.paths, records=False)
 
     @cached_property
     def stages(self) -> dict[str, StageRun]:
@@ -106,7 +111,8 @@ class RunView:
         if stage not in self._recipes:
             held = self.stages[stage]
             folder, paths = self.run.run_file.folder, self.run.paths
-            sources = Sources(held, self.into(stage), self._results, self.hyperparameters, folder, paths)
+            given = (self._results, self.hyperparameters, folder, paths, self._watch)
+            sources = Sources(held, self.into(stage), *given)
             module = self.module(stage)
             # Without the files, whose content would be read for a digest that nobody asks for.
             self._recipes[stage] = Recipe(sources, module, family_parts(held.spec, module, (), stage))

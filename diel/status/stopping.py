@@ -27,7 +27,7 @@ def stopped_lines(stages: Iterable[Stopped]) -> list[str]:
     lines = []
     for name, (rule, why), counts in stages:
         left = sum(counts[state.label] for state in _UNTRIED)
-        how = "is held" if rule == "hold" else "was stopped"
+        how = "is held" if rule in ("hold", "changed") else "was stopped"
         untried = f"; {counted(left, 'task')} not tried" if left else ""
         lines.append(f"{name} {how}: {' '.join(why.split())}{untried}")
     return lines
@@ -50,6 +50,9 @@ def stopped_steps(run: str, stages: Iterable[Stopped]) -> list[tuple[str, str]]:
     """What to do next: commands, and what each is for."""
     rules = {rule for _, (rule, _), _ in stages}
     steps = [(f"resume {run}", "tries again what failed or was not tried, once the cause is mended")]
+    if "changed" in rules:
+        steps = [(f"resume {run}", "goes on once the file is what it was")]
+        steps += [(f"resume {run} --update", "takes it as it is now, for all that read it")]
     if "hold" in rules:
         steps.append((f"resume {run} --anyway", "tries the rest all the same, whatever fails"))
     return steps if rules else []

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from diel.artifacts import Artifact, artifacts_in, content, digest_of
+from diel.artifacts import Artifact, artifacts_in, digest_of
 from diel.attempt.bundle import Rendered, Request, Staged, Work
 from diel.environments.prepared import Prepared
 from diel.expressions.gathered import Gathered
@@ -87,7 +87,7 @@ def family_parts(
         "module": digest_of([reference, digest])[:16],
         "command": digest_of(own.text([command, outputs]))[:16],
         "params": digest_of(own.text([dict(stage.params)]))[:16],
-        "files": digest_of([[label, named, content(path)[1]] for label, named, path in files])[:16],
+        "files": digest_of([list(file) for file in files])[:16],
         "env": digest_of(own.text([dict(stage.env)]))[:16],
     }
 
@@ -208,6 +208,7 @@ class Recipe:
             rendered=rendered,
             environment=spec.environment,
             reads=reads or None,
+            watched=self.sources.files.watched(scope),
         )
 
     def _joined(self, scope: Scope) -> Join | None:

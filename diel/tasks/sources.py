@@ -26,6 +26,7 @@ from diel.tasks.service import ServiceLink
 from diel.tasks.stage_run import StageRun
 from diel.tasks.stream import StreamLink
 from diel.tasks.texts import NOWHERE, Files, Texts
+from diel.tasks.watched import Watch
 
 
 def link_of(
@@ -60,6 +61,7 @@ class Sources:
         hyperparameters: Mapping[str, Any],
         folder: Path,
         paths: RunPaths,
+        watch: Watch,
         homes: Mapping[str, Path] = NOWHERE,
     ) -> None:
         """`homes` are those of `Files`."""
@@ -67,7 +69,7 @@ class Sources:
         self.links = links
         self.paths = paths
         self.texts = Texts(run.spec)
-        self.files = Files(run.spec, folder, homes)
+        self.files = Files(run.spec, folder, watch, homes)
         self._results = results
         self._hyperparameters = hyperparameters
         data = [link for link in links if not link.edge.stream]

@@ -8,22 +8,21 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from diel.artifacts import File, content
+from diel.artifacts import File
+from diel.artifacts.watched import Watched
 from diel.attempt.bundle import Rendered
 from diel.errors import ModuleError
 from diel.expressions import JOINT, Template, Tree, parse, parse_expression, parse_tree
-from diel.files import flaw_of, reason
 from diel.spec import Stage
 from diel.spec.data import EXPRESSION, path_flaw
 from diel.tasks.rendering import Renderings
+from diel.tasks.watched import Watch
 
 Scope = Mapping[str, Any]
 
 _OWN = ("run", "outputs", "files", "params", "inputs", "launcher")
 """What enters a task's key in other ways, or must not enter it."""
 NOWHERE: Mapping[str, Path] = {}
-_KNOWN = 50_000
-"""The most digests of files to keep at a time."""
 
 
 class Texts:
@@ -90,16 +89,14 @@ class Texts:
 class Files:
     """The files of one stage: those of all its tasks, and each task's own."""
 
-    def __init__(self, stage: Stage, folder: Path, homes: Mapping[str, Path] = NOWHERE) -> None:
+    def __init__(self, stage: Stage, folder: Path, watch: Watch, homes: Mapping[str, Path] = NOWHERE) -> None:
         """`homes` are the folders of included workflows that have written entries, by label."""
-        self._folder = folder
+        self._folder, self._watch = folder, watch
         self._homes = {label: os.path.realpath(homes.get(label, folder)) for label in stage.files}
         templates = {name: parse(text) for name, text in stage.files.items() if isinstance(text, str)}
         self.rendered = Renderings(stage) if stage.rendered else None
         self.shared = {name: self._place(t.text_value({})) for name, t in templates.items() if t.constant}
         """Absolute paths."""
-        self._known: dict[str, tuple[tuple[int, ...], str]] = {}
-        """Digests of tasks' own files, so that a file is read once, however many tasks have it."""
         self._own: dict[str, Template] = {name: t for name, t in templates.items() if not t.constant}
 
     def paths(self, scope: Mapping[str, Any]) -> dict[str, str]:
@@ -110,8 +107,9 @@ class Files:
 
     @property
     def static(self) -> list[tuple[str, str, str]]:
-        """The files of all tasks, each with its label, its path from the workflow's folder, and in full."""
-        return [(label, self._named(label, path), path) for label, path in self.shared.items()]
+        """The files of all tasks, each with its label, its path from the workflow's folder, and its digest."""
+        named = [(label, self._named(label, path)) for label, path in self.shared.items()]
+        return [(*name, one.digest) for name, one in zip(named, self.watched_by_all(), strict=True)]
 
     def _named(self, label: str, path: str) -> str:
         """Return a path as tasks see it, but for where the project lies."""
@@ -120,15 +118,12 @@ class Files:
     def digests(self, scope: Mapping[str, Any]) -> dict[str, Any]:
         """The paths and contents of a task's own files, as they enter its key.
 
-        Raises ModuleError for one that cannot be read.
+        Raises ModuleError for one that cannot be read, and Changed for one that is another by now.
         """
         if not self._own and self.rendered is None:
             return {}
-        paths = scope["files"]
-        own = {
-            f"files.{name}": [self._named(name, paths[name]), self._content(name, paths[name])]
-            for name in self._own
-        }
+        labels = {f"files.{label}": label for label in self._own}
+        own = {one.name: [self._named(labels[one.name], one.path), one.digest] for one in self.watched(scope)}
         return own if self.rendered is None else {**own, **self.rendered.digests(scope)}
 
     def render(self, scope: Mapping[str, Any]) -> tuple[Rendered, ...]:
@@ -138,24 +133,17 @@ class Files:
     def own(self, scope: Mapping[str, Any]) -> dict[str, str]:
         return {name: scope["files"][name] for name in self._own}
 
+    def watched(self, scope: Mapping[str, Any]) -> tuple[Watched, ...]:
+        """Return a task's own files as the run first read them. Raises ModuleError, Changed."""
+        own = self.own(scope).items() if self._own else ()
+        return tuple(self._watch.look(f"files.{name}", str(path)) for name, path in own)
+
+    def watched_by_all(self) -> tuple[Watched, ...]:
+        """Return the files of all tasks as the run first read them. Raises ModuleError for an unknown one."""
+        return tuple(self._watch.known(f"files.{name}", str(path)) for name, path in self.shared.items())
+
     def _place(self, path: str) -> str:
         return File(os.path.realpath(self._folder / path)) if "\0" not in path else path
-
-    def _content(self, name: str, path: str) -> str:
-        flaw = flaw_of(path)
-        if flaw:
-            raise ModuleError(f"files.{name}: {path} {flaw}")
-        try:
-            status = os.stat(path)
-            changed = () if os.path.isdir(path) else (status.st_ctime_ns, status.st_size, status.st_ino)
-            known = self._known.get(path)
-            if known is None or known[0] != changed:
-                if len(self._known) >= _KNOWN:
-                    self._known.clear()
-                known = self._known[path] = changed, content(path)[1]
-            return known[1]
-        except OSError as error:
-            raise ModuleError(f"files.{name}: {path} cannot be read: {reason(error)}") from error
 
 
 class OwnNames:

@@ -33,6 +33,7 @@ from diel.attempt.stream import held_to_streams, stream_environment
 from diel.attempt.surrogate import Consulted, ask
 from diel.attempt.surroundings import Surroundings, restore, search_path
 from diel.attempt.watchdog import RunningAttempt, Watchdog
+from diel.attempt.watched import held_to_files
 from diel.errors import DielError, JournalError, NotBegun
 from diel.journal.segment import SegmentWriter, worker_segment_name
 from diel.paths import RunPaths, task_dir_name
@@ -327,8 +328,9 @@ class Worker:
         return made
 
     def _execute_joined(self, attempt: RunningAttempt) -> tuple[Values, Artifacts]:
-        """Executes an attempt; one with streams succeeds only if they are complete."""
-        with held_to_streams(self._root, attempt.work, attempt.request):
+        """Executes an attempt; it succeeds only if its streams are complete, and its files stay the same."""
+        work, request = attempt.work, attempt.request
+        with held_to_files(work, request), held_to_streams(self._root, work, request):
             return self._execute(attempt)
 
     def _execute(self, attempt: RunningAttempt) -> tuple[Values, Artifacts]:

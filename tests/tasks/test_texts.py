@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from diel.artifacts import artifact
+from diel.artifacts import artifact, watched
 from diel.errors import ModuleError
+from diel.paths import RunPaths
 from diel.spec import Stage
-from diel.tasks import texts as own_files
 from diel.tasks.texts import Files
+from diel.tasks.watched import Watch
 from tests.throwaway import Project
 
 FLOW = """
@@ -106,6 +107,11 @@ def test_a_million_points_are_looked_up_by_what_differs(tmp_path: Path) -> None:
     assert time.monotonic() - started < 60
 
 
+def files_of(folder: Path) -> Files:
+    watch = Watch(RunPaths(folder / "run"), records=False)
+    return Files(Stage(command=("x",), files={"f": "${{ n }}"}), folder, watch)
+
+
 def test_a_file_is_read_once_however_many_tasks_have_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -116,12 +122,15 @@ def test_a_file_is_read_once_however_many_tasks_have_it(
         read.append(path)
         return artifact.content(path)
 
-    monkeypatch.setattr(own_files, "content", content)
-    files = Files(Stage(command=("x",), files={"f": "${{ n }}"}), tmp_path)
+    monkeypatch.setattr(watched, "content", content)
+    files = files_of(tmp_path)
     made = [files.digests({"files": files.paths({"n": "a"})}) for _ in range(3)]
     assert (len(read), made[0] == made[1] == made[2]) == (1, True)
     (tmp_path / "a").write_text("yy")
-    assert files.digests({"files": files.paths({"n": "a"})}) != made[0]
+    with pytest.raises(
+        watched.Changed, match=r"files\.f: .*/a is not what it was when the run first read it"
+    ):
+        files.digests({"files": files.paths({"n": "a"})})
     assert len(read) == 2
 
 
@@ -136,6 +145,6 @@ def test_what_is_no_file_is_refused_and_not_waited_for(tmp_path: Path, sort: str
         "locked": "/proc/1/mem",
         "kernel's": "/proc/kmsg",
     }.get(sort, sort)
-    files = Files(Stage(command=("x",), files={"f": "${{ n }}"}), tmp_path)
+    files = files_of(tmp_path)
     with pytest.raises(ModuleError, match=r"files\.f: "):
         files.digests({"files": files.paths({"n": path})})

@@ -20,7 +20,7 @@ SHOWN = 8
 END = 4000
 """Characters of an end that are shown: the last ones."""
 
-_GIVEN_UP = ("upstream", "void", "hold", "max_failures", "fail_fast", "imports")
+_GIVEN_UP = ("upstream", "void", "hold", "max_failures", "fail_fast", "imports", "changed")
 """Reasons for which tasks do not run that no workflow asks for."""
 
 

@@ -1,0 +1,72 @@
+"""What the files of a run were when it first read them, for this controller and for who resumes the run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from diel.artifacts.watched import Watched, hold, look_at
+from diel.errors import ModuleError
+from diel.files import flaw_of, reason
+from diel.modules.catalogue import Module
+from diel.modules.sources import newest
+from diel.paths import RunPaths
+
+WATCHED = ("files.", "module ")
+"""How the names of such files begin."""
+KNOWN = 50_000
+"""The most files to remember at a time."""
+
+
+class Watch:
+    """The files of one version of a run. One process at a time records them: who makes or drives the run."""
+
+    def __init__(self, paths: RunPaths, *, records: bool) -> None:
+        sources = newest(paths.sources)
+        self._place = None if sources is None else Path(f"{sources.place.removesuffix('.json')}.files.jsonl")
+        self._records = records and self._place is not None
+        self._known: dict[str, Watched] = {}
+        for one in self.recorded():
+            self._known.setdefault(one.path, one)
+
+    def recorded(self) -> Iterator[Watched]:
+        """The files that were read so far."""
+        try:
+            lines = b"" if self._place is None else self._place.read_bytes()
+        except FileNotFoundError:
+            return
+        for line in lines.splitlines(keepends=True):
+            if line.endswith(b"\n"):
+                yield Watched(*json.loads(line))
+
+    def look(self, name: str, path: str) -> Watched:
+        """Return a file as the run knows it. Raises ModuleError where it cannot be read, Changed."""
+        known = self._known.get(path)
+        if known is None:
+            if flaw := flaw_of(path):
+                raise ModuleError(f"{name}: {path} {flaw}")
+            try:
+                known = look_at(name, path)
+                if self._records and self._place is not None:
+                    with open(self._place, "a", encoding="utf-8") as file:
+                        file.write(json.dumps(known) + "\n")
+            except OSError as error:
+                raise ModuleError(f"{name}: {path} cannot be read: {reason(error)}") from error
+            if len(self._known) >= KNOWN:
+                self._known.clear()
+            self._known[path] = known
+        else:
+            known = self._known[path] = known._replace(identity=hold(known)[0])
+        return known._replace(name=name)
+
+    def known(self, name: str, path: str) -> Watched:
+        """Return a file as the run knows it, whatever lies there now. Raises as `look` does."""
+        known = self._known.get(path)
+        return self.look(name, path) if known is None else known._replace(name=name)
+
+
+def file_of(module: Module | None) -> dict[str, str]:
+    """Return the file of a function of a package, by its name: the package itself counts by its version."""
+    watched = module is not None and module.packaged and module.digest and module.path.suffix == ".py"
+    return {f"module {module.reference}": str(module.path)} if module is not None and watched else {}
