@@ -131,7 +131,6 @@ def test_a_file_is_read_once_however_many_tasks_have_it(
         watched.Changed, match=r"files\.f: .*/a is not what it was when the run first read it"
     ):
         files.digests({"files": files.paths({"n": "a"})})
-    assert len(read) == 2
 
 
 @pytest.mark.parametrize("sort", ["pipe", "device", "loop", "long", "nul", "locked", "kernel's"])
