@@ -107,7 +107,7 @@ class Files:
 
     @property
     def static(self) -> list[tuple[str, str, str]]:
-        """The files of all tasks, each with its label, its path from the workflow's folder, and its digest."""
+        """Return the files of all tasks: label, path from the workflow's folder, digest."""
         named = [(label, self._named(label, path)) for label, path in self.shared.items()]
         return [(*name, one.digest) for name, one in zip(named, self.watched_by_all(), strict=True)]
 
