@@ -224,7 +224,7 @@ class Finder:
                 return False
         lacking = recipe.meeting.lacking(index) if recipe.meeting else None
         if lacking is not None:
-            self._turn_away(stage, index, lacking, Verdict.FAILED)
+            self._turn_away(stage, index, lacking.link, Verdict.FAILED)
         return lacking is None
 
     def _turn_away(self, stage: StageRun, index: int, link: Link, verdict: Verdict) -> None:

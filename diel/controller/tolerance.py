@@ -52,6 +52,7 @@ def has_failed(stages: Stages, ledger: Ledger) -> bool:
 class _Tolerance:
     def __init__(self, stages: Stages) -> None:
         self._stages = stages.runs
+        self._recipes = stages.recipes
         self._axes = stages.adaptive
         self._out_of = stages.out_of
         self._known: dict[Lost, str] = {}
@@ -152,9 +153,12 @@ class _Tolerance:
         """Whether those that read a task went on without it, by `min_success`."""
         if link.edge.min_success == 1:
             return False
-        met = self._met(link, index)
-        readers = list(met if link.edge.chosen else islice(met, 1))  # else all of them wait for one group
-        return bool(readers) and all(self._look(link, reader)[0] is Verdict.READY for reader in readers)
+        met, meeting = self._met(link, index), self._recipes[link.down.name].meeting
+        several = link.edge.chosen or meeting
+        readers = list(met if several else islice(met, 1))  # else all of them wait for one group
+        if not all(self._look(link, reader)[0] is Verdict.READY for reader in readers):
+            return False
+        return bool(readers) and not (meeting and any(meeting.lacking(reader) for reader in readers))
 
     def _met(self, link: Link, index: int) -> Iterator[int]:
         """The tasks that read a task, or would if no search or loop had failed."""

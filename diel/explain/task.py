@@ -232,6 +232,8 @@ def _lacks(view: RunView, stage: str, index: int) -> list[str]:
             more = f" and {len(bad) - SHOWN:,} more" if len(bad) > SHOWN else ""
             why.append(f"what it reads has no result: {named}{more}")
             direct |= {f"{up}/{i}" for i in bad}
+    if view.stages[stage].known and (lacking := view.recipe(stage).meeting.lacking(index)):
+        why.append(f"joined, {lacking.text}")
     first = [task for task in roots(view, stage, index) if task not in direct]
     if first:
         named = ", ".join(map(view.run.named, first))

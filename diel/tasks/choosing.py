@@ -94,6 +94,10 @@ class ChoosingLink(Link):
             return Verdict.WAITING
         except Lost:
             return Verdict.FAILED
+        if self.edge.gathered and not members and not lost:
+            fixed = group[: len(self.edge.matched)]
+            empty = self.up.domain.count(self._fixed(fixed)) == 0 and not self._never_made(fixed)
+            return Verdict.READY if empty else Verdict.FAILED
         found = [Verdict.READY if one is None else self.verdict_of(one) for one in members]
         return self._judge(found + [Verdict.FAILED] * lost)
 
@@ -103,8 +107,6 @@ class ChoosingLink(Link):
         if not self.edge.gathered:
             return verdicts[0] if verdicts else Verdict.FAILED
         wanted = [verdict for verdict in verdicts if verdict is not Verdict.OMITTED]
-        if not verdicts:
-            return Verdict.FAILED
         good = sum(verdict is Verdict.READY for verdict in wanted)
         enough = good >= math.ceil(self.edge.min_success * len(wanted) - 1e-9)
         return Verdict.READY if enough else Verdict.FAILED

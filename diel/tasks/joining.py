@@ -109,6 +109,14 @@ class Left(NamedTuple):
     """The first of them: their parameters by name."""
 
 
+class Shortage(NamedTuple):
+    """Too few points that all have of gathers that meet."""
+
+    link: Link
+    """The edge that has the fewest."""
+    text: str
+
+
 class Meeting:
     """The gathers of one stage that meet in each of its tasks."""
 
@@ -124,16 +132,20 @@ class Meeting:
     def __bool__(self) -> bool:
         return bool(self._sets)
 
-    def lacking(self, index: int) -> Link | None:
-        """Return the edge for whose sake a task gets too little of what meets; None where it gets enough.
+    def lacking(self, index: int) -> Shortage | None:
+        """Return why a task gets too little of what meets; None where it gets enough.
 
         Of the points that no `when` left out, the least `min_success` of the edges that meet must be there.
         """
         for links in self._unlike():
             met = self._look(links, index)
             share = min(link.edge.min_success for link in links)
-            if len(met.common) < math.ceil(share * len(met.wanted) - 1e-9):
-                return min(zip(met.held, links, strict=True), key=lambda one: len(one[0]))[1]
+            least = math.ceil(share * len(met.wanted) - 1e-9)
+            if len(met.common) < least:
+                link = min(zip(met.held, links, strict=True), key=lambda one: len(one[0]))[1]
+                names = " and ".join(dict.fromkeys(_name(link.edge) for link in links))
+                found = f"{names} have {len(met.common)} of {len(met.wanted)} points in common"
+                return Shortage(link, f"{found}, and `min_success` asks for {least}")
         return None
 
     def left(self, index: int) -> list[Left]:

@@ -37,6 +37,25 @@ def test_a_failure_that_every_reader_goes_on_without_is_tolerated_and_written_do
     assert "`min_success` of 'mean'" in written
 
 
+def test_failures_that_leave_too_few_points_in_common_fail_the_run(tmp_path: Path) -> None:
+    """Each edge has enough alone; together they have not, so that the reader was skipped."""
+    text = """
+    axes: {i: {range: 4}}
+    stages:
+      a: {command: 'run > $DIEL_RESULT', over: [i]}
+      b: {command: 'run > $DIEL_RESULT', over: [i]}
+      fit:
+        command: [fit]
+        inputs: {p: {from: a.x, min_success: 0.7}, q: {from: b.x, min_success: 0.7}}
+    """
+    bench = Bench(tmp_path, text)
+    for stage, bad in (("a", 0), ("b", 1)):
+        for index in range(4):
+            bench.fail(stage, index) if index == bad else bench.done(stage, index, x=index)
+    assert has_failed(bench.stages, bench.ledger)
+    assert not bench.stages.runs["a"].history.tolerated
+
+
 @pytest.mark.parametrize(("least", "each"), [(1.0, False), (0.5, True)])
 def test_a_failure_that_one_reader_cannot_do_without_fails_the_run(
     tmp_path: Path, least: float, each: bool

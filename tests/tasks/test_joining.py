@@ -123,6 +123,9 @@ def test_a_joined_set_that_is_too_small_skips_the_reader(workspace: Path, share:
     study = paired(workspace, reader, 3)
     study.ready("fit")
     assert study.state("fit").label == state
+    lacking = study.bench.stages.recipes["fit"].meeting.lacking(0)
+    text = "a.v and b.v have 1 of 2 points in common, and `min_success` asks for 2"
+    assert lacking is None if state == "ready" else lacking is not None and lacking.text == text
 
 
 def test_a_key_depends_on_the_points_and_not_on_what_fell_away(workspace: Path) -> None:
