@@ -28,13 +28,18 @@ MACHINES = (
     *("CUDA*", "NVIDIA*", "NCCL*", "ROCR*", "HIP*", "ZE_*", "GPU_DEVICE_ORDINAL", "DIEL_*"),
 )
 """What a machine or its scheduler sets, each its own: found where the task runs, and not taken along."""
+_MACHINES = re.compile("|".join(MACHINES).replace("*", ".*"), re.DOTALL)
 
 
 def kept_variables(environ: Mapping[str, str]) -> dict[str, str]:
     """Those of some variables that tasks find on this machine."""
-    patterns = re.compile("|".join(MACHINES).replace("*", ".*"), re.DOTALL)
-    kept = {name: value for name, value in environ.items() if patterns.fullmatch(name)}
+    kept = {name: value for name, value in environ.items() if _MACHINES.fullmatch(name)}
     return {**kept, **carried(environ), **FIXED}
+
+
+def is_carried(name: str) -> bool:
+    """Whether tasks find this variable without anybody saying more."""
+    return name in CARRIED or name in FIXED or _MACHINES.fullmatch(name) is not None
 
 
 def carried(environ: Mapping[str, str]) -> dict[str, str]:

@@ -46,6 +46,13 @@ def replacing(path: str | os.PathLike[str], mode: int = 0o666) -> Iterator[Binar
             os.unlink(part)
 
 
+def is_own(status: os.stat_result, *, others: int = 0) -> bool:
+    """Whether only this user, or root, can have put something into a directory; `others` are the bits of its
+    mode that must not be set.
+    """
+    return stat.S_ISDIR(status.st_mode) and status.st_uid in (0, os.getuid()) and not status.st_mode & others
+
+
 @contextlib.contextmanager
 def filling(folder: Path, last: str) -> Iterator[Path]:
     """An empty directory that becomes `folder` at the end of the block, unless the block raises.

@@ -38,7 +38,7 @@ FEATURES = {
     "environment": (
         r"(?<!virtual )(?<!own )(?<!')\benvironments?\b(?! variable|\()",
         {"environment", "environments"},
-        120,
+        124,
     ),
     "notify": (r"(?<!@)notif(?!y-send)|notices?", {"notify"}, 60),
     "gang": (r"gangs?", {"gang", "gangs"}, 26),

@@ -44,3 +44,33 @@ def test_files_named_as_libraries_stop_and_replace_nothing(tmp_path: Path, place
     assert done.returncode == 0, done.stderr
     run = project.newest()
     assert run.value("mean", "result") == run.value("apart", "result") == 2
+
+
+def test_variables_that_nobody_declares_are_said_and_in_the_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = Project(tmp_path).workflow(
+        """
+        stages:
+          steps: {command: 'echo ${SIM_STEPS:-10} ${TZ} ${LC_ALL:-none} ${OTHER_OF_MINE:-unset}'}
+          own: {command: "echo $SIM_STEPS", env: {SIM_STEPS: 7}}
+          hidden: {command: [printenv, SIM_STEPS], retries: 0}
+        """
+    )
+    said = []
+    for steps in ("500", "600", "500"):
+        monkeypatch.setenv("SIM_STEPS", steps)
+        monkeypatch.setenv("TZ", "Europe/Berlin")
+        monkeypatch.setenv("LC_ALL", "C")
+        assert "$SIM_STEPS" in project.diel("validate", "flow.yaml")
+        told = project.diel("run", "flow.yaml", code=1)
+        assert told.count("the command reads $SIM_STEPS, which nothing declares") == 1
+        assert f'env: {{SIM_STEPS: "{steps}"}}' in told
+        run = project.newest()
+        said.append(project.diel("logs", run.id, "steps").split()[-4:])
+        assert run.counts("hidden") == {"failed": 1}, "what no text names is not there"
+    assert said == [[steps, "UTC", "none", "unset"] for steps in ("500", "600", "500")]
+    assert run.counts("steps") == {"cached": 1}
+    monkeypatch.setenv("SIM_STEPS", "900")
+    project.diel("resume", run.id, code=1)
+    assert run.counts("steps") == {"cached": 1}, "a run keeps what it began with"

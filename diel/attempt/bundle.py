@@ -77,6 +77,8 @@ class Work(NamedTuple):
     """Whether its command runs once and starts the ranks itself."""
     watched: tuple[Watched, ...] = ()
     """The files that all its tasks read where they lie."""
+    apart: bool = False
+    """Whether each of its tasks has a process of its own, though it is a function."""
 
     def within(self, resources: Resources) -> Work:
         """The same with what one attempt asked for: a retry can get more than its stage says."""

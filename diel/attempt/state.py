@@ -7,7 +7,6 @@ begin from the task's key, so that what draws without a seed gives the same agai
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import resource
 import signal
@@ -19,9 +18,9 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import Context, copy_context
 from hashlib import blake2b
-from importlib.machinery import ModuleSpec
 from typing import Any, NamedTuple
 
+from diel.attempt.imported import Weighing
 from diel.modules.catalogue import Module, load_function
 
 _SIGNALS = sorted(set(signal.valid_signals()) - {signal.SIGKILL, signal.SIGSTOP})
@@ -74,7 +73,6 @@ def _log(logging: Any, state: tuple[list[Any], int, int]) -> None:
 
 _KEPT = (
     _OfProcess("sys", lambda it: it.getrecursionlimit(), lambda it, limit: it.setrecursionlimit(limit)),
-    _OfProcess("sys", lambda it: it.path[:], lambda it, path: it.path.__setitem__(slice(None), path)),
     _OfProcess("sys", lambda it: it.argv[:], lambda it, words: it.argv.__setitem__(slice(None), words)),
     _OfProcess("sys", lambda it: (it.stdin, it.stdout, it.stderr), _open),
     _OfProcess("sys", _umask, lambda _, mask: os.umask(mask)),
@@ -111,23 +109,28 @@ class Loaded(NamedTuple):
     function: Callable[..., Any]
     state: State
     context: Context
+    path: list[str]
 
     def call(self, key: str, places: Sequence[Any], named: Mapping[str, Any]) -> Any:
         """Call it, and put back what it changed. `key` begins the generators of random numbers."""
         try:
             return self.context.copy().run(self._called, key, places, named)
         finally:
+            sys.path[:] = self.path
             _put_back(_before[0])
 
     def _called(self, key: str, places: Sequence[Any], named: Mapping[str, Any]) -> Any:
+        sys.path[:] = self.path
         _put_back(self.state)
         _seed(key)
         return self.function(*places, **named)
 
 
-_imported: dict[tuple[object, ...], tuple[State, Context]] = {}
+_imported: dict[tuple[object, ...], tuple[State, Context, list[str]]] = {}
+"""By file: how its import left the process."""
 _before: list[State] = []
 """The state of this process before its first function."""
+_path: list[str] = []
 
 
 def load(module: Module) -> Loaded:
@@ -137,14 +140,16 @@ def load(module: Module) -> Loaded:
     """
     if not _before:
         _before.append(_read())
-        sys.meta_path.insert(0, _Late())
+        _path.extend(sys.path)
+        Weighing(_seed_late)
     file = (module.path, module.import_name, module.digest)
     if file not in _imported:
         _seed(module.digest)
+        sys.path[:] = [one for one in sys.path if one in {*_path, *map(str, module.folders)}]
         context = copy_context()
         try:
             context.run(load_function, module)
-            _imported[file] = context.run(_read), context
+            _imported[file] = context.run(_read), context, sys.path[:]
         finally:
             _put_back(_before[0])
     return Loaded(load_function(module), *_imported[file])
@@ -163,10 +168,20 @@ def _put_back(state: State) -> None:
 
 # --- random numbers -----------------------------------------------------------------------------------
 
+
+def _seed_torch(random: Any, number: int) -> None:
+    random.default_generator.manual_seed(
+        number
+    )  # torch's own function needs all of torch, which may be loading
+    cuda = sys.modules.get("torch.cuda")
+    if cuda is not None and getattr(cuda, "is_initialized", bool)():
+        cuda.manual_seed_all(number)
+
+
 _GENERATORS: dict[str, Callable[[Any, int], object]] = {
     "random": lambda it, number: it.seed(number),
     "numpy.random": lambda it, number: it.seed(number % 2**32),
-    "torch.random": lambda it, number: it.manual_seed(number),
+    "torch.random": _seed_torch,
 }
 _number = 0
 
@@ -179,26 +194,7 @@ def _seed(key: str) -> None:
             seed(sys.modules[name], _number)
 
 
-class _Late:
+def _seed_late(name: str, module: Any) -> None:
     """Seeds the generator of a library that a function imports only when it runs."""
-
-    _looks = False
-
-    def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
-        seed = _GENERATORS.get(name)
-        if seed is None or self._looks:
-            return None
-        self._looks = True
-        try:
-            spec = importlib.util.find_spec(name)
-        finally:
-            self._looks = False
-        if spec is not None and spec.loader is not None:
-            execute = spec.loader.exec_module
-
-            def executed(module: Any) -> None:
-                execute(module)
-                seed(module, _number)
-
-            spec.loader.exec_module = executed  # type: ignore[method-assign]
-        return spec
+    if name in _GENERATORS:
+        _GENERATORS[name](module, _number)

@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import psutil
 
 from diel.attempt.gpus import Gpus, own_gpus
+from diel.attempt.imported import PAGE, OwnMemory
 from diel.attempt.orphans import LEFT, orphans, settle
 
 if TYPE_CHECKING:
     from diel.journal.records import UsageFacts
 
-PAGE = os.sysconf("SC_PAGE_SIZE")
 PYTHON = 10 << 20
 """Bytes that Python takes before it imports anything."""
 RANKS = ".usage"
@@ -53,6 +53,7 @@ class Usage:
         self._moved: tuple[int, int] | None = (0, 0)
         """Bytes read and written."""
         self._own: _Own | None = None
+        self._keeping: OwnMemory | None = None
         self._bare = _bare(os.getpid())
         self._ran = False
         self._gpus: Gpus | None = None
@@ -100,10 +101,20 @@ class Usage:
                 self._system += times.system + times.children_system
                 self._add((0, 0, 0, 0), (moved[4], moved[5], moved[2], moved[3]))
 
-    def begin(self) -> None:
-        """A function begins in this process."""
+    def begin(self, file: Path) -> None:
+        """A function of a file begins in this process."""
         self._ran = True
-        self._own = _Own()
+        self._own, self._keeping = _Own(), OwnMemory(file)
+
+    def end(self) -> None:
+        """It has ended."""
+        if self._keeping is not None:
+            self._keeping.end()
+
+    @property
+    def foreign(self) -> int:
+        """Bytes of this process that only functions of other files than the running one's use."""
+        return 0 if self._keeping is None else self._keeping.foreign()
 
     def look(self, root: int) -> int:
         """Measures what a process and its descendants take on this node now: at most so many bytes."""
@@ -163,8 +174,9 @@ class Usage:
         self._system += now.system - own.system
         self._add(own.moved, now.moved)
         peak = now.ended if now.ended > own.began else now.began
-        self._largest = max(self._largest, peak - self._bare)
-        self._together = max(0, self._together - self._bare)
+        others = self._bare + self.foreign
+        self._largest = max(self._largest, peak - others)
+        self._together = max(0, self._together - others)
 
     def _add(self, before: _Moved | None, after: _Moved | None) -> None:
         """Adds what this process counts more than before."""

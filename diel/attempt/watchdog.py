@@ -96,8 +96,9 @@ class RunningAttempt:
     @property
     def in_process(self) -> bool:
         """Whether it is a Python function in the worker's own process."""
-        apart = self.work.launcher or self.work.service is not None or self.environment is not None
-        return self.work.module is not None and not apart
+        work = self.work
+        apart = work.apart or work.launcher or work.service is not None or self.environment is not None
+        return work.module is not None and not apart
 
     def launchers(self, group: int) -> Iterable[int]:
         """The processes that start its ranks."""
@@ -273,7 +274,8 @@ def _out_of_memory(attempt: RunningAttempt) -> Failure | None:
     began = time.thread_time()
     used = attempt.usage.look(root)
     if memory is not None and used > memory:
-        used = memory_of(root, memory)
+        others = attempt.usage.foreign
+        used = memory_of(root, memory + others) - others
     attempt.measure_at = time.monotonic() + (time.thread_time() - began) / SHARE
     if memory is None or used <= memory:
         return None

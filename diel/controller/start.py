@@ -38,6 +38,7 @@ from diel.scheduler.inside import END
 from diel.search.searcher import refuse_unsearchable
 from diel.site import Site, find_program, find_site, missing, read_kept_site
 from diel.spec.rendering import Filling
+from diel.spec.variables import apply_shell, shell_of
 from diel.tasks.texts import Files
 from diel.tasks.watched import Watch, file_of
 from diel.version import __version__
@@ -113,6 +114,8 @@ def create(
     except (KeyError, OSError):
         user = str(os.getuid())  # a container knows no name for it
     document, given = plan.checked.document, plan.checked.hyperparameters
+    shell = shell_of(plan.workflow, os.environ)
+    apply_shell(plan.workflow, shell)
     has_templates = plan.workflow.any_stage(lambda stage: stage.rendered)
     templates = kept_templates(plan.workflow) if has_templates else {}
     environments = ""
@@ -149,6 +152,7 @@ def create(
             included=dict(document.included),
             templates=templates,
             seeds={} if begins is None else begins.seeds,
+            shell=shell,
             **manner,
             created=time.time(),
             host=socket.gethostname(),

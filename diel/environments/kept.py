@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import shutil
 import socket
 import subprocess
@@ -19,6 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from diel.errors import UsageError
+from diel.files import is_own
 from diel.paths import RunPaths, kept_environments
 
 OLD = 86400.0
@@ -30,10 +32,16 @@ Tell = Callable[[str], None]
 
 
 def made(kept: Path, digest: str, make: Callable[[Path], None]) -> Path:
-    """The directory of this digest, made if there is none. Raises OSError, and what `make` raises."""
+    """The directory of this digest, made if there is none.
+
+    Raises OSError, UsageError where others could have put something there, and what `make` raises.
+    """
     link = kept / digest
-    if not link.is_dir():
-        kept.mkdir(parents=True, exist_ok=True)
+    kept.mkdir(0o755, parents=True, exist_ok=True)
+    refuse_shared(kept)
+    if link.is_dir():
+        refuse_shared(link, others=0)
+    else:
         sweep(kept)
         place = kept / f"{digest}.{socket.gethostname()}-{os.getpid()}"
         shutil.rmtree(place, ignore_errors=True)
@@ -46,6 +54,15 @@ def made(kept: Path, digest: str, make: Callable[[Path], None]) -> Path:
     with contextlib.suppress(OSError):  # it may be somebody else's
         os.utime(link)
     return link
+
+
+def refuse_shared(folder: Path, others: int = 0o022) -> None:
+    """Raise UsageError where another user could have put something into a directory: it would be executed."""
+    if not is_own(os.stat(folder), others=others):
+        what = f"{folder} is another user's, or others can write there: what they put there would be executed"
+        own = f"chmod go-w {shlex.quote(str(folder))}"
+        hint = f"make it yours alone, {own}, or name another as `cache` of the site"
+        raise UsageError(f"{what}\n    {hint}")
 
 
 def _put_link(link: Path, place: Path) -> None:

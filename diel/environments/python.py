@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from diel.artifacts import content, digest_of
-from diel.environments.kept import LOCK, Tell, find_tool, made, output_of
+from diel.environments.kept import LOCK, Tell, find_tool, made, output_of, refuse_shared
 from diel.errors import UsageError, counted
 from diel.files import put
 from diel.spec.environment import PythonPackages
@@ -41,9 +41,14 @@ def make_python(name: str, asked: PythonPackages, kept: Path, tell: Tell) -> tup
         raise UsageError(f"{said}: an editable package\n    {hint}")
     python, version = _interpreter(said, asked.version)
     tag = f"{version} {platform.machine()}"
+    if kept.is_dir():
+        refuse_shared(kept)
     lock = _locked(said, file, texts, python, kept, tag)
-    packages = [_with_content(line, file.parent, said) for line in lock.splitlines() if line.strip()]
-    digest = digest_of([tag, packages])[:24]
+    lines = [line.removesuffix("\\").strip() for line in lock.splitlines() if line.strip()]
+    hashes = [line for line in lines if line.startswith("--hash=")]
+    packages = [_with_content(line, file.parent, said) for line in lines if not line.startswith("--hash=")]
+    digest = digest_of([tag, packages, *hashes])[:24]
+    all_hashed = ["--require-hashes"] if lock.count(" \\\n    --hash=") >= len(packages) else []
 
     def install(place: Path) -> None:
         tell(f"environment '{name}': installing {counted(len(packages), 'package')} for Python {version} …")
@@ -51,7 +56,7 @@ def make_python(name: str, asked: PythonPackages, kept: Path, tell: Tell) -> tup
         put(place / LOCK, lock)
         put(place / "options.txt", "\n".join([*_options(texts), ""]))
         where = ["--python", str(place / "bin" / "python"), str(place / "options.txt"), str(place / LOCK)]
-        output_of([_uv(said), "pip", "sync", "-q", "--no-progress", *where], said, file.parent)
+        output_of([_uv(said), "pip", "sync", "-q", "--no-progress", *all_hashed, *where], said, file.parent)
         (place / "options.txt").unlink()  # an index may need a password, which is not kept
 
     return made(kept, digest, install), {"version": version, "packages": packages}
@@ -62,8 +67,9 @@ def _locked(said: str, file: Path, texts: Mapping[str, str], python: str, kept: 
     own = [*BORROWED] if _minor(tag) != _minor(platform.python_version()) else []
     lock = kept / "locks" / f"{digest_of([tag, list(texts.values()), own])[:24]}.txt"
     if not lock.is_file():
-        lock.parent.mkdir(parents=True, exist_ok=True)
+        lock.parent.mkdir(0o755, parents=True, exist_ok=True)
         words = [_uv(said), "pip", "compile", "-q", "--no-progress", "--no-header", "--no-annotate"]
+        words.append("--generate-hashes")
         with tempfile.NamedTemporaryFile("w", suffix=".in") as more:
             more.write("\n".join(own))
             more.flush()

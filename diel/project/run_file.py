@@ -15,6 +15,7 @@ from diel.files import reason as why
 from diel.paths import RunPaths, user_file
 from diel.spec import Search, SpecModel, Workflow
 from diel.spec.sizing import apply_sizes
+from diel.spec.variables import apply_shell
 
 MAX_WORKFLOW = 2**26
 
@@ -65,6 +66,8 @@ class RunFile(SpecModel):
     """Of the searches whose file gives none, by axis."""
     trials: tuple[tuple[str, int, int], ...] = ()
     """Of searches that were given more since (`resume --trials`): axis, how many it had, and has; in turn."""
+    shell: dict[str, str] = Field(default_factory=dict)
+    """Variables of the shell that commands read by name and nothing declares, as they were."""
     created: float
     host: str
     user: str
@@ -74,6 +77,7 @@ class RunFile(SpecModel):
     def apply(self, workflow: Workflow) -> None:
         """Gives a workflow what was asked of this run beside its file."""
         apply_sizes(workflow, self.sizes)
+        apply_shell(workflow, self.shell)
         for label, _, trials in self.trials:
             if isinstance(axis := workflow.axes.get(label), Search):
                 workflow.axes[label] = axis.model_copy(update={"trials": trials})

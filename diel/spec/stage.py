@@ -225,6 +225,9 @@ class Stage(SpecModel):
     grace: Limit | None = optional(
         "How long before the end such a task is asked to save; the site's if absent."
     )
+    isolation: Literal["process"] | None = optional(
+        "`process` runs each task of a Python module in a process of its own."
+    )
     when: str | bool | None = optional("Expression: the task is skipped if it is false.")
     extends: str | None = optional("A stage or template whose keys hold where it has none.", min_length=1)
     _demand: dict[Place, str] = PrivateAttr(default_factory=dict)
@@ -357,6 +360,8 @@ class Stage(SpecModel):
         if self.shell is not None and not isinstance(self.command, str):
             hint = "drop it: a list of words and a module need no shell"
             yield Flaw("`shell` goes with a command that is a text", hint, ("shell",))
+        if self.isolation is not None and self.module is None:
+            yield Flaw("a command has a process of its own anyway", "drop `isolation`", ("isolation",))
         if isinstance(self.when, str) and not self.when.strip():
             yield Flaw("an empty condition", "write an expression, or drop `when`", ("when",))
         yield from _shared_paths(self.outputs)

@@ -29,7 +29,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from diel.errors import DielError
-from diel.files import put
+from diel.files import is_own, put
 from diel.staging.item import Item, Local
 from diel.values import format_size
 
@@ -64,8 +64,7 @@ class Disk:
         try:
             with contextlib.suppress(FileExistsError):
                 os.makedirs(self.root, 0o700)
-            status = os.lstat(self.root)
-            if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o077:
+            if not is_own(os.lstat(self.root), others=0o077):
                 raise StagingError(f"{self.root} is not a directory of this user alone")
             if not os.path.isdir(f"{self.root}/{FOLDERS[-1]}"):
                 for name in FOLDERS:

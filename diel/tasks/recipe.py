@@ -66,6 +66,7 @@ def work_of(
             if output.stream is None and (module is not None or not output.is_plain)
         },
         launches=launches(stage) if launcher else False,
+        apart=stage.isolation is not None,
     )
 
 

@@ -367,10 +367,12 @@ class Worker:
     ) -> tuple[Values, Artifacts]:
         """Calls a function in this process."""
         os.environ.update(environ)
-        attempt.usage.begin()
+        assert attempt.work.module is not None
+        attempt.usage.begin(attempt.work.module.path)
         try:
             return call(attempt.work, attempt.request, self._surroundings.context(attempt))
         finally:
+            attempt.usage.end()
             os.chdir(self._root)
             restore(self.environ, own)
 

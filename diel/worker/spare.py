@@ -61,7 +61,7 @@ class Spare:
 
 
 def _is_plain(work: Work) -> bool:
-    return not work.launcher and not any((work.staging, work.service, work.surrogate))
+    return not work.launcher and not any((work.apart, work.staging, work.service, work.surrogate))
 
 
 def _given(work: Work, request: Request) -> Set[str]:

@@ -6,6 +6,7 @@ import inspect
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -160,7 +161,7 @@ def test_an_attempts_record_has_them(monkeypatch: pytest.MonkeyPatch) -> None:
     nvml = Nvml([Device([Process(os.getpid(), 3 * MIB)], 100)])
     monkeypatch.setattr(gpus, "library", lambda: nvml)
     usage = Usage()
-    usage.begin()
+    usage.begin(Path(__file__))
     usage.look(os.getpid())
     facts = usage.facts()
     assert facts is not None

@@ -66,3 +66,28 @@ def test_a_maker_that_is_killed_leaves_nothing_that_anyone_would_use(tmp_path: P
 def test_a_link_to_nothing_is_made_again(tmp_path: Path) -> None:
     (tmp_path / "d1").symlink_to("gone")
     assert (made(tmp_path, "d1", make) / "content").read_text() == "whole"
+
+
+@pytest.mark.parametrize("mode", [0o1777, 0o775, 0o757])
+def test_a_directory_into_which_others_can_write_is_refused(tmp_path: Path, mode: int) -> None:
+    """Whoever can put the link of a digest there has their programs executed."""
+    kept = tmp_path / "kept"
+    made(kept, "d1", make)
+    kept.chmod(mode)
+    for digest in ("d1", "d2"):
+        with pytest.raises(UsageError, match="others can write there.*\n.*chmod go-w"):
+            made(kept, digest, make)
+    kept.chmod(0o755)
+    assert made(kept, "d1", lambda _: pytest.fail("made again"))
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="gives a directory to another user")
+def test_what_another_user_made_is_refused(tmp_path: Path) -> None:
+    link = made(tmp_path / "kept", "d1", make)
+    os.chown(link, 12345, 12345)
+    with pytest.raises(UsageError, match="another user's"):
+        made(tmp_path / "kept", "d1", make)
+    os.chown(link, 0, 0)
+    os.chown(tmp_path / "kept", 12345, 12345)
+    with pytest.raises(UsageError, match="another user's"):
+        made(tmp_path / "kept", "d1", make)

@@ -1,0 +1,118 @@
+"""What imports take of a worker's memory: a function's is told apart from what others left in its worker."""
+
+from __future__ import annotations
+
+import ast
+import os
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from functools import cache
+from importlib.machinery import ModuleSpec, SourceFileLoader
+from pathlib import Path
+from types import FunctionType, ModuleType
+from typing import Any
+
+from diel.modules.signature import SignatureError, read_source
+
+PAGE = os.sysconf("SC_PAGE_SIZE")
+_taken: defaultdict[str, int] = defaultdict(int)
+"""Bytes that loading each package took, without what others took that it loaded."""
+_kept: defaultdict[Path, int] = defaultdict(int)
+"""Bytes that the functions of each file kept beyond their imports."""
+_within = [0]
+"""Bytes that the imports took which each of those that go on began; first of all: what all took."""
+
+
+class Weighing:
+    """Weighs each file that is imported from now on, and tells `loaded` of it."""
+
+    def __init__(self, loaded: Callable[[str, Any], object]) -> None:
+        self._loaded = loaded
+        sys.meta_path.insert(0, self)
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        others = [finder for finder in sys.meta_path if finder is not self]
+        specs = (finder.find_spec(name, path, target) for finder in others if hasattr(finder, "find_spec"))
+        spec = next((spec for spec in specs if spec is not None), None)
+        if spec is not None and type(spec.loader) is SourceFileLoader:
+            spec.loader.exec_module = self._weighed(name, spec.loader)  # type: ignore[method-assign, assignment]
+        return spec
+
+    def _weighed(self, name: str, loader: SourceFileLoader) -> Callable[[Any], None]:
+        def execute(module: Any) -> None:
+            before = _resident()
+            _within.append(0)
+            try:
+                SourceFileLoader.exec_module(loader, module)
+            finally:
+                whole = _resident() - before
+                _taken[name.partition(".")[0]] += whole - _within.pop()
+                _within[-1] += whole
+            self._loaded(name, module)
+
+        return execute
+
+
+def _resident() -> int:
+    return int(os.pread(_statm(os.getpid()), 64, 0).split()[1]) * PAGE
+
+
+@cache
+def _statm(_process: int) -> int:
+    return os.open("/proc/self/statm", os.O_RDONLY)
+
+
+class OwnMemory:
+    """The memory that the functions of one file keep in this worker, while one of them runs."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._before = _resident() - _within[0]
+
+    def end(self) -> None:
+        """The function has ended: what it keeps beyond its imports is its file's."""
+        _kept[self._file] += _resident() - _within[0] - self._before
+
+    def foreign(self) -> int:
+        """Bytes of this process that only the functions of other files use."""
+        own = _needed(self._file, len(sys.modules)) if _taken else ()
+        taken = sum(size for name, size in [*_taken.items()] if name not in own)
+        return max(0, taken + sum(size for file, size in [*_kept.items()] if file != self._file))
+
+
+@cache
+def _needed(file: Path, _count: int) -> frozenset[str]:
+    """The packages that a file imports, wherever in it, with those that these use."""
+    own = [m for m in [*sys.modules.values()] if getattr(m, "__file__", None) == str(file)]
+    found = dict.fromkeys([*_named_in(file), *(name for module in own for name in _used_by(module))])
+    by_package = defaultdict(list)
+    for name, module in [*sys.modules.items()]:
+        by_package[name.partition(".")[0]].append(module)
+    for package in (todo := [*found]):
+        new = {name for module in by_package[package] for name in _used_by(module)} - found.keys()
+        if package in sys.stdlib_module_names:  # others hook into it
+            new &= sys.stdlib_module_names
+        found.update(dict.fromkeys(new))
+        todo += new
+    return frozenset(found)
+
+
+def _named_in(file: Path) -> Iterator[str]:
+    try:
+        nodes = [*ast.walk(read_source(file).tree)]
+    except SignatureError:  # no Python that can be read
+        return
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module.partition(".")[0]
+
+
+def _used_by(module: Any) -> Iterator[str]:
+    for value in [*getattr(module, "__dict__", {}).values()]:
+        if isinstance(value, ModuleType):
+            yield str(getattr(value, "__name__", "")).partition(".")[0]
+        elif isinstance(value, FunctionType | type) and isinstance(value.__module__, str):
+            yield value.__module__.partition(".")[0]

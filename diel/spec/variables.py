@@ -1,0 +1,100 @@
+"""Variables of the shell that a command's text reads by name, without anybody saying what they are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+
+from diel.carried import is_carried
+from diel.spec.stage import Stage, reads_quotes
+from diel.spec.workflow import Workflow
+
+_QUOTED = r"""\$\{\{.*?\}\}|\\.|'[^']*'|"(?:\\.|[^"\\])*\"|(?<!\S)#[^\n]*"""
+_READ = re.compile(r"\$\{\{.*?\}\}|\\.|\$\{?[#!]?([A-Za-z_]\w*)", re.DOTALL)
+_TEXT = re.compile(rf"{_QUOTED}|\$\{{?[#!]?([A-Za-z_]\w*)", re.DOTALL)
+_SUM = re.compile(r"\$\(\((.*?)\)\)", re.DOTALL)
+_BY_NAME = re.compile(r"""\b(?:printenv\s+|(?:environ(?:\.get\(|\[)|getenv\()\s*["'])([A-Za-z_]\w*)""")
+_SET = re.compile(r"""(?:^|[\s;&|(`])([A-Za-z_]\w*)\+?=(?:"[^"]*"|\S)*""")
+_LISTED = re.compile(
+    r"\b(?:for|select|read|local|declare|typeset|readarray|mapfile|getopts \S+)((?: +[-\w]+)+)"
+)
+_OWN = re.compile(
+    r"BASH\w*|RANDOM|SRANDOM|SECONDS|EPOCH\w+|LINENO|PWD|OLDPWD|IFS|OPT(?:ARG|IND|ERR)|REPLY|E?UID|PPID|"
+    r"HOSTTYPE|MACHTYPE|OSTYPE|SHLVL|FUNCNAME|PIPESTATUS|GROUPS|DIRSTACK|COLUMNS|LINES|_|LC_\w+|OMP_NUM_THREADS"
+)
+"""What a shell or diel sets."""
+
+
+def read_variables(workflow: Workflow, stage: Stage) -> dict[str, int]:
+    """The variables that a stage's command reads by name and that neither diel sets nor the stage or its
+    environment declares, with the place in the text of each; 0 where the command is a list of words.
+    """
+    declared = set(stage.env)
+    if stage.is_surrounded:
+        around = workflow.environments.get(stage.environment or "")
+        if around is None or around.model_fields_set != {"variables"}:
+            return {}  # its lines and modules may set any
+        declared |= set(around.variables)
+    found: dict[str, int] = {}
+    for name, place in _read(stage):
+        if name not in declared and not (is_carried(name) or _OWN.fullmatch(name)):
+            found.setdefault(name, place)
+    return found
+
+
+def _read(stage: Stage) -> Iterator[tuple[str, int]]:
+    if isinstance(stage.command, str):
+        if reads_quotes(stage.interpreter):
+            yield from _in_shell(stage.command)
+        yield from ((match[1], match.start()) for match in _BY_NAME.finditer(stage.command))
+        return
+    words = [word for word in stage.command or () if isinstance(word, str)]
+    for before, word in pairwise(words):
+        if re.fullmatch(r"-\w*c", before):
+            yield from ((name, 0) for name, _ in _in_shell(word))
+            yield from ((match[1], 0) for match in _BY_NAME.finditer(word))
+
+
+def _in_shell(text: str) -> Iterator[tuple[str, int]]:
+    """What a shell reads of its surroundings, and not what the text has set before."""
+    own = {match[1]: match.span() for match in reversed([*_SET.finditer(text)])}
+    for match in _LISTED.finditer(text):
+        own.update(dict.fromkeys(match[1].split(), match.span()))
+    for name, place in sorted(_names(text), key=lambda one: one[1]):
+        begin, end = own.get(name, (len(text), 0))
+        if place < begin or (place < end and text[begin:end].find("=") > 0):
+            yield name, place
+
+
+def _names(text: str) -> Iterator[tuple[str, int]]:
+    for match in _TEXT.finditer(text):
+        if match[1]:
+            yield match[1], match.start()
+        elif match[0].startswith('"'):
+            inner = _READ.finditer(match[0])
+            yield from ((one[1], match.start() + one.start()) for one in inner if one[1])
+    for match in _SUM.finditer(text):
+        yield from ((one[0], match.start()) for one in re.finditer(r"(?<!\$)\b[A-Za-z_]\w*", match[1]))
+
+
+def shell_of(workflow: Workflow, environ: Mapping[str, str]) -> dict[str, str]:
+    """The values of all variables that its commands read by name and nothing declares."""
+    names = {name for stage in workflow.stages.values() for name in read_variables(workflow, stage)}
+    return {
+        n: environ[n]
+        for n in sorted(names)
+        if n in environ and "${{" not in environ[n] and _is_text(environ[n])
+    }
+
+
+def _is_text(value: str) -> bool:
+    return not re.search("[\ud800-\udfff]", value)
+
+
+def apply_shell(workflow: Workflow, shell: Mapping[str, str]) -> None:
+    """Declares for each stage what its command reads of these variables."""
+    for name, stage in workflow.stages.items() if shell else ():
+        read = {one: shell[one] for one in read_variables(workflow, stage) if one in shell}
+        if read:
+            workflow.stages[name] = stage.model_copy(update={"env": {**read, **stage.env}})

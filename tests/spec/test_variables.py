@@ -1,0 +1,48 @@
+"""What a command's text reads of the shell in which diel is called."""
+
+from __future__ import annotations
+
+import pytest
+
+from diel.spec import Workflow
+from diel.spec.variables import apply_shell, read_variables, shell_of
+
+READ = {
+    "echo ${STEPS:-10} $1 $@ $? $$ $(date)": {"STEPS"},
+    "X=1; echo $X $Y": {"Y"},
+    "X=${X:-3}; echo $X": {"X"},
+    "A=$B; B=$A": {"B"},
+    "export Q=2 && echo $Q": set(),
+    "for i in a b; do echo $i $j; done": {"j"},
+    "while read -r line; do echo $line; done": set(),
+    "awk '{print $NF}' file": set(),
+    "echo \"it's $A\" '$B' \\$C": {"A"},
+    "echo $((N * 2 + $M)) ${#Z}": {"N", "M", "Z"},
+    "echo 1 # as $FOO says": set(),
+    "cat <<E\n$HERE\nE": {"HERE"},
+    'printenv FOO; python -c \'import os; os.environ["BAR"], os.getenv("BAZ")\'': {"FOO", "BAR", "BAZ"},
+    "echo $DIEL_TASK_DIR $PATH $HOME $TZ $SLURM_JOB_ID $OMP_NUM_THREADS $RANDOM $PWD": set(),
+}
+
+
+def workflow(**stage: object) -> Workflow:
+    return Workflow.model_validate({"diel": 1, "name": "w", "stages": {"s": stage}})
+
+
+@pytest.mark.parametrize(("text", "names"), READ.items())
+def test_names_in_a_text(text: str, names: set[str]) -> None:
+    flow = workflow(command=text)
+    assert set(read_variables(flow, flow.stages["s"])) == names
+
+
+def test_names_in_words_are_those_that_a_shell_would_read() -> None:
+    flow = workflow(command=["sh", "-ec", "echo $A", "$B"])
+    assert set(read_variables(flow, flow.stages["s"])) == {"A"}
+
+
+def test_what_is_declared_needs_no_shell_and_what_is_read_becomes_declared() -> None:
+    flow = workflow(command="echo $A $B $C", env={"A": 1})
+    shell = shell_of(flow, {"A": "2", "B": "3", "D": "4"})
+    assert shell == {"B": "3"}
+    apply_shell(flow, shell)
+    assert flow.stages["s"].env == {"A": 1, "B": "3"}
