@@ -153,3 +153,33 @@ def test_equal_units_load_no_library_and_others_say_which(monkeypatch: pytest.Mo
     monkeypatch.setattr(diel.units, "find_spec", lambda name: None)
     with pytest.raises(UnitsError, match=r"takes pint; pip install 'diel\[units\]'"):
         conversion("eV", "meV ")
+
+
+THROUGH = """
+axes: {p: {from: f.t%s}, s: {values: [1]}}
+stages:
+  f: {command: "printf 'e,n\\n2,1\\n3,1\\n' > t.csv", outputs: {t: {path: t.csv, units: {e: hartree}}}}
+  g: {over: [p, s], command: [echo]}
+  h: {inputs: {e: {from: g.%s, units: eV}}, command: "echo ${{ inputs.e }}"}
+"""
+
+
+@pytest.mark.parametrize("columns", ["", ", columns: [e]"])
+def test_parameters_of_axes_have_the_units_of_what_made_the_axis(tmp_path: Path, columns: str) -> None:
+    project = Project(tmp_path).workflow(THROUGH % (columns, "e"))
+    project.diel("run", "flow.yaml")
+    assert project.diel("logs", "last", "h/0").split()[-2:] == ["54.42277249196206", "81.63415873794308"]
+
+
+@pytest.mark.parametrize(
+    ("read", "units", "told"),
+    [
+        ("s", "eV", "g.s is a parameter of an axis, which has no units"),
+        ("n", "eV", "g.n is a parameter of an axis, which has no units"),
+        ("e", "K", "g.e has units 'hartree'; expected 'K'"),
+    ],
+)
+def test_units_that_an_axis_cannot_have_are_refused(tmp_path: Path, read: str, units: str, told: str) -> None:
+    text = THROUGH % ("", read)
+    project = Project(tmp_path).workflow(text.replace("units: eV", f"units: {units}"))
+    assert told in project.diel("validate", "flow.yaml", code=2)

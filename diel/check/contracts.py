@@ -108,6 +108,11 @@ def _check_expected(found: Check, edge: Edge, sizes: dict[str, tuple[int, str]])
     if given is None or not given.expectations:
         return
     maker, known = found.workflow.stages[edge.upstream], known_outputs(found, edge.upstream)
+    if edge.output not in (known or maker.outputs):
+        names = visible_names(found, edge.upstream)
+        if edge.output in names.parameters or names.open_axes:
+            _check_parameter(found, edge, given)
+            return
     if known is not None and edge.output not in known:
         return
     source = f"{edge.upstream}.{edge.output}"
@@ -125,6 +130,22 @@ def _check_expected(found: Check, edge: Edge, sizes: dict[str, tuple[int, str]])
                 found.add(key, message, hint)
     if promised is not None and given.shape is not None and promised.shape is not None:
         _check_sizes(found, edge, given.shape, promised.shape, sizes)
+
+
+def _check_parameter(found: Check, edge: Edge, given: Input) -> None:
+    """Checks what is expected of a parameter of an axis: it has the units of what made the axis, or none."""
+    source = f"{edge.upstream}.{edge.output}"
+    made = found.workflow.carried_units(edge.upstream, str(edge.output))
+    for name in given.expectations:
+        if name != "units":
+            found.add((*edge.key, name), f"{source} is a parameter of an axis: {name} is about files", "drop it")
+        elif made is None:
+            hint = "promise units where the points of the axis are made, or drop it"
+            found.add((*edge.key, name), f"{source} is a parameter of an axis, which has no units", hint)
+        elif given.units is not None:
+            why_not = not_converted(None, str(edge.name), None, made, None)
+            for message, hint in unit_flaws(source, made, given.units, why_not):
+                found.add((*edge.key, name), message, hint)
 
 
 def _not_promised(

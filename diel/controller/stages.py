@@ -56,7 +56,11 @@ class Stages:
         self._axes = Axes(plan.workflow, run_file.folder, ledger.paths, opened)
         self.runs: dict[str, StageRun] = {
             name: StageRun(
-                name, plan.workflow.stages[name], ledger.history.stage(name), plan.graph.depth[name]
+                name,
+                plan.workflow.stages[name],
+                ledger.history.stage(name),
+                plan.graph.depth[name],
+                units_of=partial(plan.workflow.carried_units, name),
             )
             for name in plan.graph.order
         }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -76,6 +76,7 @@ class RunView:
             run.graph.depth[name],
             domain or UNKNOWN,
             points,
+            partial(self.run.workflow.carried_units, name),
             adaptive=tuple(run.adaptive[label] for label in spec.over if label in run.adaptive),
             void=name in run.void,
             omitted={index for index, reason in enumerate(history.left_out) if reason},

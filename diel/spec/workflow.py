@@ -147,6 +147,17 @@ class Workflow(SpecModel):
                 self.axes[label] = replace(axis, types={**made, **axis.types}, promised=made)
         return self
 
+    def carried_units(self, stage: str, parameter: str) -> str | None:
+        """The units of a parameter of an axis: those that what made it has."""
+        for axis in (self.axes[label] for label in self.stages[stage].over if label in self.axes):
+            if isinstance(axis, Derived) and (axis.gives is None or parameter in (axis.gives or (parameter,))):
+                maker, _, output = axis.output.rpartition(".")
+                made = self.stages[maker].outputs.get(output) if maker in self.stages else None
+                units = None if made is None else made.units
+                if units is not None:
+                    return units if isinstance(units, str) else units.get(parameter)
+        return None
+
     def _promised(self, axis: Derived) -> dict[str, str]:
         """The types of columns that the maker of an axis promises."""
         stage, _, output = axis.output.rpartition(".")

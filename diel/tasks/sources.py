@@ -150,14 +150,14 @@ class Sources:
         record = self._results.made(link.edge.upstream, index)
         try:
             value = output_of(record, output, self.paths.root)
-            rule = self.conversions.get(str(link.edge.name)) if self.conversions else None
-            return value if rule is None else self._converted(link, index, rule, value)
         except KeyError:
             point = link.up.point(index)
-            if output in point:
-                return point[output]
-            made = ", ".join(outputs_of(record)) or "nothing"
-            raise MissingInput(f"{link.up.task(index)} made no '{output}'; it made: {made}") from None
+            if output not in point:
+                made = ", ".join(outputs_of(record)) or "nothing"
+                raise MissingInput(f"{link.up.task(index)} made no '{output}'; it made: {made}") from None
+            value = point[output]
+        rule = self.conversions.get(str(link.edge.name)) if self.conversions else None
+        return value if rule is None else self._converted(link, index, rule, value)
 
     def _converted(self, link: Link, index: int, rule: Any, value: Any) -> Any:
         """A value in other units; a file as it is, if the function that gets it converts its numbers."""

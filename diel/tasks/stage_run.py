@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from diel.site import Ask
 
 
+def _no_units(_: str) -> None:
+    return None
+
+
 @dataclass
 class StageRun:
     """The changing state of a stage. `history` holds the states of its tasks."""
@@ -32,6 +36,8 @@ class StageRun:
     depth: int
     domain: Domain = UNKNOWN
     points: dict[str, Points] = field(default_factory=dict)
+    units_of: Callable[[str], str | None] = _no_units
+    """The units of a parameter that comes from another stage's results."""
     adaptive: tuple[Adaptive, ...] = ()
     """The searches and loops among its axes."""
     void: bool = False

@@ -29,15 +29,11 @@ def conversions_of(stage: Stage, links: Iterable[Link]) -> dict[str, Rule]:
     """The rules by input; empty where all units are the same."""
     found: dict[str, Rule] = {}
     for link in links:
-        name, output = link.edge.name, link.up.spec.outputs.get(str(link.edge.output))
+        name, read = link.edge.name, str(link.edge.output)
         wanted = stage.inputs[name].units if name in stage.inputs else None
-        if (
-            name is not None
-            and wanted is not None
-            and output is not None
-            and output.units not in (None, wanted)
-        ):
-            rule = conversions(output.units, wanted)
-            if rule is not None:
-                found[name] = rule
+        if name is None or wanted is None:
+            continue
+        made = link.up.spec.outputs[read].units if read in link.up.spec.outputs else link.up.units_of(read)
+        if made is not None and made != wanted and (rule := conversions(made, wanted)) is not None:
+            found[name] = rule
     return found
