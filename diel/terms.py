@@ -12,6 +12,26 @@ from importlib.util import find_spec
 
 SIMULATED = "simulated"
 """The value that says of a task that may be answered whether it was computed."""
+OWN_FILES = {
+    "stdout",
+    "stderr",
+    ".call.pickle",
+    ".return.json",
+    ".stage.pickle",
+    ".shards.json",
+    ".drain.part",
+}
+OWN_FILES |= {
+    ".params.json",
+    ".inputs.json",
+    ".result.json",
+    ".metrics.jsonl",
+    ".launcher",
+    ".launched",
+    ".world",
+}
+OWN_FILES |= {".environment", ".environment.said"}
+"""What diel itself writes in a task's directory."""
 RESULT = "result"
 """The output of a function that names none."""
 COUNT = re.compile(r"\s*(==|>=|<=|>|<)?\s*(\d{1,15})\s*")

@@ -18,6 +18,8 @@ from typing import Any, Literal, NamedTuple
 
 import xxhash
 
+from diel.terms import OWN_FILES
+
 Artifacts = dict[str, dict[str, Any]]
 """By output: `path` relative to the run's directory, `size` in bytes, `digest`; of a list of files
 `files`, each with these three."""
@@ -95,6 +97,8 @@ def describe(path: str, task: str, run: str, way: Way = "content") -> dict[str, 
     """
     whole = os.path.join(task, path)
     inner = os.path.normpath(whole[len(task) + 1 :])
+    if inner.partition("/")[0] in OWN_FILES:
+        raise Breach(f"diel itself writes {inner} in the task's directory; give the file another name")
     try:
         below = whole.startswith(f"{task}/") and task.startswith(f"{run}/") and ".." not in whole
         if not below or _passes_links(task, inner):

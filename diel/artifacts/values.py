@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from diel.errors import ModuleError
+from diel.values import read_json
 
 MAX_VALUES = 1024 * 1024
 """Most bytes of one task's values as JSON; larger ones belong in a file."""
@@ -75,7 +76,7 @@ def collect_result(path: str, types: Mapping[str, str]) -> Values:
     except (OSError, UnicodeDecodeError) as error:
         raise ModuleError(f"DIEL_RESULT cannot be read: {error}") from error
     try:
-        values = json.loads(text)
+        values = read_json(text)
     except (ValueError, RecursionError) as error:
         raise ModuleError(f"DIEL_RESULT holds no JSON: {error}") from error
     if not isinstance(values, dict):

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import contextlib
 import csv
-import json
 import os
 import re
 import signal
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain, islice
+from itertools import chain, islice, takewhile
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from diel.artifacts import Values
@@ -23,6 +22,7 @@ from diel.artifacts.values import check_size, is_of, listed, shown
 from diel.attempt.capture import PRINTED
 from diel.errors import ModuleError
 from diel.terms import group_of, parts_of
+from diel.values import read_float, read_json
 
 if TYPE_CHECKING:
     from diel.spec import Output
@@ -204,7 +204,7 @@ def _cells(how: Output, path: str, called: str) -> Found:
     if path.endswith(_JSON_LINES):
         yield from _entries(how, path, called)
         return
-    column, divider, is_settled = how.column, "", False
+    column, divider, is_settled, named, width = how.column, "", False, False, 0
     place = column - 1 if isinstance(column, int) else None
     is_first = True
     for number, line in enumerate(_lines(path), 1):
@@ -215,20 +215,34 @@ def _cells(how: Output, path: str, called: str) -> Found:
         row = next(csv.reader([bare], delimiter=divider)) if divider else bare.split()
         if place is None:
             names = [cell.strip() for cell in row]
+            if names.count(str(column)) > 1:
+                raise Breach(
+                    f"{called} has two columns '{column}'; write the number of the one that is meant"
+                )
             if column in names:
+                named, width = not comment, 0 if comment else len(row)
                 place, is_settled = names.index(str(column)), bool(divider) and not comment
             elif not comment:
                 raise Breach(f"{called} has no column {column!r}; it has: {listed(names)}")
             continue
         if comment:
             continue
-        if len(row) <= place:
-            raise Breach(f"{called}, line {number}: it has {len(row)} cells, and none for column {column}")
+        row = row if divider else [*takewhile(lambda cell: not cell.startswith("#"), row)]
+        width = width or len(row)
+        if wrong := _misshapen(row, place, width, exact=bool(divider or named)):
+            raise Breach(f"{called}, line {number}: it has {len(row)} cells, and {wrong}")
         cell = row[place].strip()
         is_header = is_first and column == place + 1 and how.value in ("int", "float")
         is_first, is_settled = False, True
         if not is_header or _NUMBER.fullmatch(cell):
             yield f"{called}, line {number}", cell
+
+
+def _misshapen(row: Sequence[str], place: int, width: int, *, exact: bool) -> str:
+    """What is wrong with the number of cells; text may follow a table of blanks whose header is a comment."""
+    if len(row) <= place:
+        return f"none for column {place + 1}"
+    return f"those before it {width}" if len(row) < width or (exact and len(row) > width) else ""
 
 
 def _divider(line: str) -> str:
@@ -266,7 +280,7 @@ def _entries(how: Output, path: str, called: str) -> Found:
 
 def _loaded(text: str, called: str) -> Any:
     try:
-        return json.loads(text)
+        return read_json(text)
     except (ValueError, RecursionError) as error:
         raise Breach(f"{called} holds no JSON: {error}") from error
 
@@ -301,7 +315,10 @@ def _as_value(place: str, text: Any, how: Output) -> Any:
     if kind == "int" and re.fullmatch(r"[+-]?[0-9]{1,4000}", bare):
         return int(bare)
     if kind == "float" and number is not None and bare.isascii():
-        return float(f"{number[1]}e{number[2] or number[3] or 0}" if number[1] else bare)
+        try:
+            return read_float(f"{number[1]}e{number[2] or number[3] or 0}" if number[1] else bare)
+        except ValueError as error:
+            raise Breach(f"{place}: {error}") from None
     if bare and set(bare) == {"*"}:
         raise Breach(f"{place}: {bare}; the number did not fit into the width that the program gave it")
     raise Breach(f"{place}: {shown(text)}; expected {_EXPECTED.get(kind, kind)}")

@@ -138,7 +138,9 @@ def _check_parameter(found: Check, edge: Edge, given: Input) -> None:
     made = found.workflow.carried_units(edge.upstream, str(edge.output))
     for name in given.expectations:
         if name != "units":
-            found.add((*edge.key, name), f"{source} is a parameter of an axis: {name} is about files", "drop it")
+            found.add(
+                (*edge.key, name), f"{source} is a parameter of an axis: {name} is about files", "drop it"
+            )
         elif made is None:
             hint = "promise units where the points of the axis are made, or drop it"
             found.add((*edge.key, name), f"{source} is a parameter of an axis, which has no units", hint)

@@ -1,5 +1,6 @@
 """The inputs and outputs of a stage."""
 
+import posixpath
 import re
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
@@ -11,7 +12,7 @@ from diel.spec.export import Exported, export_flaws
 from diel.spec.extraction import Extracted, extraction_flaws
 from diel.spec.model import Flaw, Json, Later, SpecModel, Text, found, optional, refuse, written_as
 from diel.spec.stream import Stream
-from diel.terms import format_of, split_place
+from diel.terms import OWN_FILES, format_of, split_place
 
 
 class Sharding(SpecModel):
@@ -105,6 +106,14 @@ def path_flaw(path: str) -> str:
     return ""
 
 
+def target_flaw(path: str) -> str:
+    """Why nothing can be written there; as `path_flaw`, to be asked twice."""
+    first = posixpath.normpath(path).partition("/")[0]
+    return path_flaw(path) or (
+        f"diel itself writes {first} in the task's directory" if first in OWN_FILES else ""
+    )
+
+
 class Output(Exported, Extracted, Contract):
     """Exactly one of a file, files, a value and a stream; a text alone is short for `{path: TEXT}`.
 
@@ -168,7 +177,8 @@ class Output(Exported, Extracted, Contract):
     def flaws(self) -> Iterator[Flaw]:
         given = [name for name in _FORMS if getattr(self, name) is not None]
         pattern = self.place
-        outside = "" if pattern is None else path_flaw(EXPRESSION.sub("x", pattern))
+        flaw = path_flaw if self.file is not None else target_flaw
+        outside = "" if pattern is None else flaw(EXPRESSION.sub("x", pattern))
         if len(given) > 1:
             what = " or ".join(_FORMS[name] for name in given[:2])
             hint = "make two outputs of it, or drop one of them"
@@ -176,6 +186,8 @@ class Output(Exported, Extracted, Contract):
         elif outside and self.file is None:
             where = "path" if self.path is not None else "glob"
             hint = "write a path relative to the task's directory"
+            if outside.startswith("diel"):
+                hint = "give the file another name: command: PROGRAM > log.txt"
             yield Flaw(f"{outside}: {found(pattern)}", hint, (where,))
         elif not self.model_fields_set <= {"path", "value"}:
             yield from extraction_flaws(self, self.value, outside)

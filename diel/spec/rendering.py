@@ -6,21 +6,11 @@ from typing import Annotated, NamedTuple
 
 from pydantic import Field, PrivateAttr
 
-from diel.spec.data import EXPRESSION, path_flaw
+from diel.spec.data import EXPRESSION, target_flaw
 from diel.spec.model import Flaw, SpecModel, Text, found, optional
 
-_OWN = {"stdout", "stderr", ".call.pickle", ".return.json", ".stage.pickle", ".shards.json", ".drain.part"}
-_OWN |= {".params.json", ".inputs.json", ".result.json", ".metrics.jsonl", ".launcher", ".launched", ".world"}
-_OWN |= {".environment", ".environment.said"}
-"""What diel itself writes in a task's directory."""
 TEXT = "text"
 """Stands in the key of a mistake for the text of the template, which is in a file of its own."""
-
-
-def target_flaw(path: str) -> str:
-    """Why nothing can be written there; as `path_flaw`, to be asked twice."""
-    first = posixpath.normpath(path).partition("/")[0]
-    return path_flaw(path) or (f"diel itself writes {first} in the task's directory" if first in _OWN else "")
 
 
 class Filling(NamedTuple):

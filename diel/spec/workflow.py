@@ -150,7 +150,9 @@ class Workflow(SpecModel):
     def carried_units(self, stage: str, parameter: str) -> str | None:
         """The units of a parameter of an axis: those that what made it has."""
         for axis in (self.axes[label] for label in self.stages[stage].over if label in self.axes):
-            if isinstance(axis, Derived) and (axis.gives is None or parameter in (axis.gives or (parameter,))):
+            if isinstance(axis, Derived) and (
+                axis.gives is None or parameter in (axis.gives or (parameter,))
+            ):
                 maker, _, output = axis.output.rpartition(".")
                 made = self.stages[maker].outputs.get(output) if maker in self.stages else None
                 units = None if made is None else made.units

@@ -12,7 +12,7 @@ from diel.errors import ModuleError
 from diel.expressions import ExpressionError, Template, parse
 from diel.expressions.gathered import Gathered, is_list
 from diel.spec import Stage
-from diel.spec.rendering import target_flaw
+from diel.spec.data import target_flaw
 
 Scope = Mapping[str, Any]
 

@@ -14,7 +14,7 @@ from diel.attempt.bundle import Rendered
 from diel.errors import ModuleError
 from diel.expressions import JOINT, Template, Tree, parse, parse_expression, parse_tree
 from diel.spec import Stage
-from diel.spec.data import EXPRESSION, path_flaw
+from diel.spec.data import EXPRESSION, target_flaw
 from diel.tasks.rendering import Renderings
 from diel.tasks.watched import Watch
 
@@ -67,7 +67,7 @@ class Texts:
         """The output files of a task. Raises ModuleError for one outside its directory."""
         found: dict[str, str] = scope["outputs"]
         for name, path in found.items():
-            flaw = path_flaw(path)
+            flaw = target_flaw(path)
             if flaw:
                 raise ModuleError(f"output '{name}': {flaw}: {path!r}")
         return found
