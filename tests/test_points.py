@@ -215,3 +215,67 @@ def test_failures_that_share_a_value_are_told_together(said: str, capsys: Captur
     assert "all 4 with depth=2.5" in call(capsys, "status", "simulate").out
     assert "    all 4 with depth=2.5\n" in call(capsys, "explain").out
     assert call(capsys, "status", "--all").out.count("Error: too deep") == 4
+
+
+MAKER = """
+def points(key: str) -> dict:
+    return {"points": [{key: 1}, {key: 1.0}]}
+
+def one() -> dict:
+    return {"v": 1}
+
+def use(v: int = 0) -> dict:
+    return {"n": v}
+"""
+
+
+@pytest.mark.parametrize(
+    ("key", "reader", "message"),
+    [
+        ("hp", "over: [d]", "column 'hp' has its own meaning in expressions"),
+        ("s", "over: [d]", "axis 'd' gives a parameter 's', and 's' is a stage"),
+        ("w", "over: [w, d]", "axes 'w' and 'd' both give the parameter 'w'"),
+        (
+            "k",
+            "inputs: {v: {from: t.v, at: {d: {k: 1}}}}",
+            "`at` picks 2 points of axis 'd' of 't': {'k': 1}",
+        ),
+        (
+            "k",
+            "inputs: {v: {from: t.v, at: {d: {k: 2}}}}",
+            "`at` picks no point of axis 'd' of 't': {'k': 2}",
+        ),
+    ],
+)
+def test_names_and_picks_that_only_the_run_shows_fail_it_in_words(
+    tmp_path: Path, key: str, reader: str, message: str
+) -> None:
+    project = Project(tmp_path).module("m", MAKER)
+    project.workflow(f"""
+        axes: {{d: {{from: make.points}}, w: {{range: 1}}}}
+        stages:
+          make: {{module: "m:points", params: {{key: {key}}}}}
+          t: {{module: "m:one", over: [d]}}
+          s: {{module: "m:use", {reader}}}
+        """)
+    assert message in project.diel("run", "flow.yaml", code=1)
+
+
+def test_a_shape_that_an_input_expects_is_held_against_its_file(tmp_path: Path) -> None:
+    pytest.importorskip("numpy")
+    made = "import numpy\n\ndef a(n: int, m: int) -> dict:\n    return {'x': numpy.zeros((n, m))}\n"
+    project = Project(tmp_path).module(
+        "arrays", f"{made}\n\ndef use(x, y=None) -> dict:\n    return {{'n': 1}}\n"
+    )
+    project.workflow("""
+        stages:
+          a: {module: "arrays:a", params: {n: 4, m: 3}, outputs: {x: {shape: ["*", "*"]}}}
+          b: {module: "arrays:a", params: {n: 5, m: 3}, outputs: {x: {shape: [k, "*"]}}}
+          good: {module: "arrays:use", inputs: {x: {from: a.x, shape: [n, 3]}}}
+          bad: {module: "arrays:use", inputs: {x: {from: a.x, shape: [n, 2]}}}
+          both: {module: "arrays:use", inputs: {x: {from: a.x, shape: [n, 3]}, y: {from: b.x, shape: [n, "*"]}}}
+        """)
+    run = project.run(code=1)
+    assert run.counts("good")["done"] == 1
+    assert "has shape [4, 3]; expected [n, 2]" in run.failure("bad")["message"]
+    assert "shape [5, 3], so n is 5; it is 4 of 'x'" in run.failure("both")["message"]

@@ -222,13 +222,14 @@ def _keep_file(
     if promise is None:
         return describe(path, task, run)
     entry = describe(path, task, run, promise.digest)
-    _hold(name, f"{run}/{entry['path']}", promise, sizes)
+    hold_file(name, f"{run}/{entry['path']}", promise, sizes)
     if promise.inside is not None:
         entry["inside"] = promise.inside
     return entry
 
 
-def _hold(name: str, path: str, promise: Output, sizes: Sizes) -> None:
+def hold_file(name: str, path: str, promise: Output, sizes: Sizes) -> None:
+    """Hold a file to its contract; a name for a size is one size in all that share `sizes`. Raises Breach."""
     if LIBRARIES.get(suffix_of(path), ("array",))[0] == "array":  # or what takes no library
         return check_path(name, path, promise, sizes)
     if promise.inside is not None or set(promise.promises) - {"units"}:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
@@ -13,7 +15,7 @@ from diel.graph.build import strange_word
 from diel.load import Document
 from diel.modules.catalogue import Module
 from diel.spec import MAX_POINTS, Axis, Workflow
-from diel.spec.forms.axis import Points
+from diel.spec.forms.axis import Points, clashes
 
 _SEARCHED = 100_000
 """The most points to compare with a picked one here; longer axes are searched when they run."""
@@ -82,20 +84,27 @@ def check_axes(found: Check) -> dict[str, int | None]:
 
     The files of axes can be read, and their tasks counted; picked points exist.
     """
-    counts = {label: _count(found, label, axis) for label, axis in found.workflow.axes.items()}
-    for name, stage in found.workflow.stages.items():
+    workflow = found.workflow
+    counts = {label: _count(found, label, axis) for label, axis in workflow.axes.items()}
+    for name, stage in workflow.stages.items():
+        points = {label: found.points[label].parameters for label in stage.over if label in found.points}
+        for label, message in clashes(points, workflow.stages):
+            key: Key = ("stages", name, "over", stage.over.index(label))
+            if not found.is_wrong(key) and not found.is_wrong(("axes", label)):
+                found.add(key, message, "rename one of them; `columns` names those of a file to use")
         tasks = prod(counts.get(label) or 1 for label in stage.over)
         if tasks > MAX_POINTS:
             found.add(("stages", name, "over"), f"{tasks:,} tasks; expected at most {MAX_POINTS:,} a stage")
     for edge in found.graph.edges:
         for label, wanted in edge.picked.items():
-            points = found.points.get(label)
-            if points is None:
+            if label not in found.points:
                 continue
-            strange = strange_word(label, found.workflow.axes[label], wanted)
-            if points.find(wanted) is None if len(points) <= _SEARCHED else strange:
-                hint = f"{strange and f'{strange}; '}{_points_hint(points, wanted)}"
-                found.add((*edge.key, "at", label), f"axis '{label}' has no point {wanted!r}", hint)
+            listed, strange = found.points[label], strange_word(label, workflow.axes[label], wanted)
+            places = listed.find(wanted) if len(listed) <= _SEARCHED else [] if strange else [0]
+            if len(places) != 1:
+                many = f"{len(places)} points that are" if places else "no point"
+                hint = f"{strange and f'{strange}; '}{_points_hint(listed, wanted, places)}"
+                found.add((*edge.key, "at", label), f"axis '{label}' has {many} {wanted!r}", hint)
     return counts
 
 
@@ -115,8 +124,11 @@ def _count(found: Check, label: str, axis: Axis) -> int | None:
     return count
 
 
-def _points_hint(points: Points, wanted: object) -> str:
-    rows = [points.values(place) for place in range(min(len(points), 5))]
-    values = ", ".join(str(row[0] if len(row) == 1 else row) for row in rows)
-    hint = f"its points: {values}{', …' if len(points) > len(rows) else ''}"
+def _points_hint(points: Points, wanted: object, places: Sequence[int]) -> str:
+    chosen = places or range(len(points))
+    rows = [dict(zip(points.parameters, points.values(place), strict=True)) for place in chosen[:5]]
+    values = ", ".join(
+        json.dumps(row if len(row) > 1 else next(iter(row.values())), ensure_ascii=False) for row in rows
+    )
+    hint = f"{'choose one of' if places else 'its points:'} {values}{', …' if len(chosen) > 5 else ''}"
     return f"its parameters: {', '.join(points.parameters)}; {hint}" if isinstance(wanted, dict) else hint

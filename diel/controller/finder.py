@@ -231,6 +231,8 @@ class Finder:
         """Lets a task wait for what an edge gives it, or skips it."""
         if verdict is Verdict.OMITTED:
             self._omit(stage, index, link.up.name)
+        elif verdict is Verdict.FAILED and link.missing:
+            self._fail(stage, index, MissingInput(link.missing))
         elif verdict is Verdict.FAILED:
             self._note_skip(stage, index, "upstream", link.up.name)
 

@@ -21,6 +21,7 @@ from diel.search.decider import Decider, Deciding, Looping
 from diel.search.search import Searching
 from diel.site import Ask
 from diel.site.demand import Demand
+from diel.spec.forms.axis import clashes
 from diel.states import FailureClass
 from diel.tasks.axes import Axes
 from diel.tasks.environment import environment_part, environments_of_stage
@@ -258,6 +259,10 @@ class Stages:
             except UsageError as error:
                 self._make_void(stage, str(error))
                 return False
+        brought = {label: self._axes.points[label].parameters for label in stage.spec.over}
+        for _, message in clashes(brought, self.runs):
+            self._make_void(stage, f"{message}; rename one of them")
+            return False
         return True
 
     def _make_void(self, stage: StageRun, reason: str) -> None:

@@ -224,7 +224,7 @@ def _lacks(view: RunView, stage: str, index: int) -> list[str]:
     for link, bad in culprits(view, stage, index):
         up = link.up.name
         if link.missing:
-            why.append(f"`at` picks a point that '{up}' does not have")
+            why.append(link.missing)
         elif not bad:
             why.append(f"'{up}' was never made: {view.run.void.get(up, 'its axes are not known')}")
         else:

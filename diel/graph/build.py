@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from graphlib import CycleError
 from itertools import islice
 from typing import Any
@@ -16,7 +16,7 @@ from diel.graph.stage_graph import Edge, StageGraph
 from diel.graph.stream import check_stream, check_streams
 from diel.graph.uses import uses
 from diel.spec import Axis, Flaw, Loop, Search, Stage, Workflow
-from diel.spec.forms.axis import bare
+from diel.spec.forms.axis import bare, clashes
 from diel.spec.model import Key
 
 
@@ -141,7 +141,7 @@ def strange_word(label: str, axis: Axis, point: Any) -> str:
 
 
 def _axis_flaws(workflow: Workflow, name: str, stage: Stage) -> Iterator[Flaw]:
-    owners: dict[str, str] = {}
+    brought: dict[str, Sequence[str]] = {}
     for number, label in enumerate(stage.over):
         key: Key = ("stages", name, "over", number)
         if label not in workflow.axes:
@@ -150,11 +150,9 @@ def _axis_flaws(workflow: Workflow, name: str, stage: Stage) -> Iterator[Flaw]:
             hint = f"it is a parameter of axis '{owner}': write over: [{owner}]" if owner else known
             yield Flaw(f"no axis '{label}'", hint, key)
             continue
-        for parameter in workflow.axes[label].parameters_of(label) or (bare(label),):
-            if parameter in owners and owners[parameter] != label:
-                message = f"axes '{owners[parameter]}' and '{label}' both give the parameter '{parameter}'"
-                yield Flaw(message, "rename one of them", key)
-            owners.setdefault(parameter, label)
+        brought[label] = workflow.axes[label].parameters_of(label) or (bare(label),)
+    for label, message in clashes(brought, ()):
+        yield Flaw(message, "rename one of them", ("stages", name, "over", stage.over.index(label)))
 
 
 def _cycle_flaws(graph: StageGraph) -> list[Flaw]:

@@ -52,19 +52,20 @@ class Link:
     """Point index by picked axis; None while the upstream axes are not known."""
     makers: tuple[StageRun, ...] = ()
     """The stages that made derived axes of the upstream one."""
-    missing: bool = False
-    """Whether `at` names a point that does not exist."""
+    missing: str = ""
+    """Why `at` names no point; empty if it does."""
     _counts: dict[Group, _Count] = field(default_factory=dict)
 
     def resolve(self) -> None:
         """Finds the picked points, once the upstream stage's axes are known."""
         self.picked = {}
         for axis, wanted in self.edge.picked.items():
-            place = self.up.points[axis].find(wanted)
-            if place is None:
-                self.missing = True
+            places = self.up.points[axis].find(wanted)
+            if len(places) == 1:
+                self.picked[axis] = places[0]
             else:
-                self.picked[axis] = place
+                many = f"{len(places)} points" if places else "no point"
+                self.missing = f"`at` picks {many} of axis '{axis}' of '{self.up.name}': {wanted!r}"
 
     def group_of_upstream(self, index: int) -> Group | None:
         """The group that an upstream task is in; None where `at` picks others."""

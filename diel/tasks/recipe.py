@@ -10,6 +10,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from diel.artifacts import Artifact, artifacts_in, digest_of
+from diel.artifacts.artifact import Breach
+from diel.artifacts.collect import hold_file
+from diel.artifacts.promise import Sizes
 from diel.attempt.bundle import Rendered, Request, Staged, Work
 from diel.environments.prepared import Prepared
 from diel.expressions.gathered import Gathered
@@ -22,6 +25,7 @@ from diel.spec.model import plain
 from diel.staging.item import Shard
 from diel.tasks.environment import keyed_by_task
 from diel.tasks.joining import Join, Meeting, points_read
+from diel.tasks.results import MissingInput
 from diel.tasks.service import AskedServices
 from diel.tasks.sources import Scope, Sources
 from diel.tasks.staging import Sharing, copies, keyed, staging_of
@@ -140,6 +144,7 @@ class Recipe:
         self._sharing = Sharing(stage, sources.inputs, self.is_wanted) if shared_out else None
         self._asked = AskedServices(sources.links) if stage.services else None
         self._asking = asking_of(stage, module, sources.links) if stage.asks else None
+        self._shaped = {name: one.shape for name, one in stage.inputs.items() if one.shape is not None}
         self._at_node = tuple(name for name, given in stage.inputs.items() if given.stage is not None)
         links = sources.links
         self.meeting = Meeting(links)
@@ -184,6 +189,7 @@ class Recipe:
         spec = run.spec if self._chosen is None else run.spec_of(index)
         join = self._joined(scope)
         params, inputs = self._handed_on(scope, join)
+        self._hold(inputs)
         outputs = self._texts.paths(scope)
         env, command, rendered = self._written(scope)
         shards = self._shards(scope, inputs)
@@ -211,6 +217,16 @@ class Recipe:
             reads=reads or None,
             watched=self.sources.files.watched(scope),
         )
+
+    def _hold(self, inputs: Mapping[str, Any]) -> None:
+        """Hold what a task reads to the shapes that its stage expects, by header. Raises MissingInput."""
+        sizes: Sizes = {}
+        for name, shape in self._shaped.items():
+            for one in artifacts_in(inputs.get(name)):
+                try:
+                    hold_file(name, one, Output.model_construct(shape=shape, inside=one.inside), sizes)
+                except (Breach, OSError) as breach:
+                    raise MissingInput(f"input '{name}': {breach}") from None
 
     def _joined(self, scope: Scope) -> Join | None:
         """How what a task gathers meets; the scope joins what its command takes. None where nothing does."""

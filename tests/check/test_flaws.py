@@ -42,7 +42,7 @@ def test_a_point_that_is_there_can_be_picked(folder: Path, axis: str, wanted: st
         ("{values: [1, 2, 3]}", "4", "its points: 1, 2, 3"),
         ("{range: 100}", "100", "its points: 0, 1, 2, 3, 4, …"),
         ("{zip: {p: [1, 2], q: [x, y]}}", "{r: y}", "its parameters: p, q"),
-        ("{zip: {p: [1, 2], q: [x, y]}}", "1", "its points: (1, 'x'), (2, 'y')"),
+        ("{zip: {p: [1, 2], q: [x, y]}}", "1", 'its points: {"p": 1, "q": "x"}, {"p": 2, "q": "y"}'),
         (
             "{values: [1, 2]}",
             "last",
@@ -116,3 +116,47 @@ def test_a_file_that_gives_no_points_is_told_at_its_axis(
 def test_more_tasks_than_diel_counts_are_refused(folder: Path) -> None:
     text = "axes: {a: {range: 100000}, b: {range: 100000}}\nstages: {s: {command: [echo], over: [a, b]}}\n"
     assert the_problem(folder, text).message == "10,000,000,000 tasks; expected at most 1,000,000,000 a stage"
+
+
+@pytest.mark.parametrize(
+    ("axis", "wanted", "hint"),
+    [
+        ("{values: [1, true, 1.0]}", "1", "choose one of 1, 1.0"),
+        ("{values: [0, 0]}", "0", "choose one of 0, 0"),
+        ("{zip: {z: [1, 2, 3], p: [1, 1, 2]}}", "{p: 1}", 'choose one of {"z": 1, "p": 1}, {"z": 2, "p": 1}'),
+        ("{file: p.csv}", "{p: 1}", 'choose one of {"z": 1, "p": 1}, {"z": 2, "p": 1}'),
+    ],
+)
+def test_a_pick_that_fits_several_points_is_refused(folder: Path, axis: str, wanted: str, hint: str) -> None:
+    (folder / "p.csv").write_text("z,p\n1,1\n2,1\n")
+    problem = the_problem(folder, PICK.format(axis=axis, wanted=wanted))
+    assert problem.message.startswith("axis 'a' has 2 points that are ")
+    assert hint in problem.hint
+
+
+def test_a_truth_value_is_no_number(folder: Path) -> None:
+    checked(folder, PICK.format(axis="{values: [1, true]}", wanted="true"))
+    assert "no point" in the_problem(folder, PICK.format(axis="{values: [0, 1]}", wanted="true")).message
+
+
+@pytest.mark.parametrize(
+    ("header", "other", "message"),
+    [
+        ("x,z", "{file: f.csv}", "axes 'b' and 'a' both give the parameter 'x'"),
+        ("b,z", "{range: 2}", "axes 'b' and 'a' both give the parameter 'b'"),
+        ("b,z", "{zip: {p: [1], q: [2]}}", "axes 'b' and 'a' both give the parameter 'b'"),
+        ("s,z", "{range: 2}", "axis 'a' gives a parameter 's', and 's' is a stage"),
+        *(
+            (f"{name},z", "{range: 2}", f"column '{name}' has its own meaning in expressions")
+            for name in ("hp", "task", "params", "inputs", "outputs", "files", "run", "launcher")
+        ),
+    ],
+)
+def test_a_name_of_a_file_is_looked_at_as_a_written_one(
+    folder: Path, header: str, other: str, message: str
+) -> None:
+    (folder / "f.csv").write_text("x,y\n1,2\n")
+    (folder / "g.csv").write_text(f"{header}\n1,2\n")
+    axes = f"axes: {{b: {other}, a: {{file: g.csv}}}}"
+    problem = the_problem(folder, f"{axes}\nstages: {{s: {{command: [echo], over: [b, a]}}}}\n")
+    assert message in problem.message

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -43,16 +43,15 @@ class Points:
         """The values of a point, in the order of `parameters`."""
         return tuple(column[index] for column in self.columns)
 
-    def find(self, wanted: Any) -> int | None:
-        """The index of the first point with this value: a value, or a mapping of parameters."""
+    def find(self, wanted: Any) -> list[int]:
+        """The indices of the points with this value: a value, or a mapping of parameters."""
         single = len(self.parameters) == 1
         if not isinstance(wanted, Mapping) or (single and self.parameters[0] not in wanted):
             wanted = {self.parameters[0]: wanted} if single else None
         if wanted is None or not set(wanted) <= set(self.parameters):
-            return None
+            return []
         places = [self.places(name, value) for name, value in wanted.items()]
-        found = set(places[0]).intersection(*places[1:]) if places else {0} if len(self) else set()
-        return min(found, default=None)
+        return sorted(set(places[0]).intersection(*places[1:])) if places else [*range(len(self))]
 
     def places(self, name: str, value: Any) -> list[int]:
         """The indices of all points at which a parameter has this value; floats agree to nine digits."""
@@ -68,7 +67,7 @@ def near(column: Sequence[Any], value: Any) -> Sequence[int]:
     elif hasattr(column, "place_of"):
         place = column.place_of(value) if number else math.inf
     else:
-        return [index for index, found in enumerate(column) if found == value] or range(len(column))
+        return [index for index, found in enumerate(column) if _is(found, value)] or range(len(column))
     middle = int(min(max(place, 0), len(column) - 1))
     return range(max(middle - 1, 0), min(middle + 3, len(column)))
 
@@ -78,11 +77,30 @@ def bare(label: str) -> str:
     return label.rpartition(".")[2]
 
 
+def clashes(brought: Mapping[str, Sequence[str]], stages: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Yield each axis with a parameter whose name something else has, and what to say of it.
+
+    `brought` has the parameters of the axes of a stage, by label.
+    """
+    owners: dict[str, str] = {}
+    for label, names in brought.items():
+        for name in names if tuple(names) == (bare(label),) else (*names, label):
+            if name in stages and name != label:
+                yield label, f"axis '{label}' gives a parameter '{name}', and '{name}' is a stage"
+            elif owners.setdefault(name, label) != label:
+                yield label, f"axes '{owners[name]}' and '{label}' both give the parameter '{name}'"
+
+
+def _is(found: Any, wanted: Any) -> bool:
+    """Whether values are equal; a truth value is no number."""
+    return isinstance(found, bool) == isinstance(wanted, bool) and bool(found == wanted)
+
+
 def _same(found: Any, wanted: Any) -> bool:
-    numbers = (int, float)
+    numbers = () if isinstance(found, bool) or isinstance(wanted, bool) else (int, float)
     if isinstance(found, numbers) and isinstance(wanted, numbers):
         return math.isclose(found, wanted, rel_tol=1e-9, abs_tol=0.0) or found == wanted
-    return bool(found == wanted)
+    return _is(found, wanted)
 
 
 def keep(points: Points, path: Path) -> None:

@@ -15,7 +15,17 @@ from diel.files import read_file, reason
 from diel.spec.contract import ColumnType
 from diel.spec.forms.axis import Axis, Points, bare
 from diel.spec.forms.cells import BadCell, column_values, lost_spelling, types_of
-from diel.spec.model import Items, Label, SpecModel, Text, no_repeats, optional, refuse, written_as
+from diel.spec.model import (
+    RESERVED_NAMES,
+    Items,
+    Label,
+    SpecModel,
+    Text,
+    no_repeats,
+    optional,
+    refuse,
+    written_as,
+)
 from diel.terms import LIBRARIES, split_place, suffix_of
 from diel.values import read_json
 
@@ -124,8 +134,13 @@ def _csv(text: str, path: Path) -> tuple[list[str], list[list[str]], list[int]]:
 def _refuse_odd(names: Sequence[Any], label: str, source: str) -> None:
     """Refuses names of columns that no expression can read."""
     bad = [name for name in names if not isinstance(name, str) or not name.isidentifier()]
-    if bad or not names:
+    taken = [name for name in names if name in RESERVED_NAMES]
+    if bad or taken or not names:
         why = f"column {bad[0]!r} is not a parameter name" if bad else "point 0 gives no parameter a value"
+        if taken:
+            why = (
+                f"column '{taken[0]}' has its own meaning in expressions; rename it, or name `columns` to use"
+            )
         raise UsageError(f"axis '{label}': {source}: {why}")
 
 

@@ -28,14 +28,29 @@ from tests.spec.forms.points import points_of, rows
         ({"values": [1, 2]}, 3, None),
         ({"values": [1, 2]}, {"y": 2}, None),
         ({"zip": {"a": [1, 1, 2], "b": [3, 4, 4]}}, {"a": 1, "b": 4}, 1),
-        ({"zip": {"a": [1, 1, 2], "b": [3, 4, 4]}}, {"b": 4}, 1),
         ({"zip": {"a": [1, 1, 2], "b": [3, 4, 4]}}, 4, None),
+        ({"values": [0, True, 1]}, True, 1),
+        ({"values": [True, 1.0000000001, 1.0000000002]}, 1.0000000001, 1),
     ],
 )
 def test_a_point_is_found_by_its_value_or_its_parameters(
     axis: dict[str, Any], wanted: Any, index: int | None
 ) -> None:
-    assert points_of(axis).find(wanted) == index
+    assert points_of(axis).find(wanted) == ([] if index is None else [index])
+
+
+@pytest.mark.parametrize(
+    ("axis", "wanted", "places"),
+    [
+        ({"values": [1, True, 1.0]}, 1, [0, 2]),
+        ({"values": [1.0, 1.0000000001]}, 1.00000000005, [0, 1]),
+        ({"zip": {"a": [1, 1, 2], "b": [3, 4, 4]}}, {"b": 4}, [1, 2]),
+        ({"zip": {"a": [1, 1, 2], "b": [3, 4, 4]}}, {"a": 1, "b": 4}, [1]),
+        ({"zip": {"a": [1, 1], "b": [3, 4]}}, {}, [0, 1]),
+    ],
+)
+def test_of_points_that_are_alike_all_are_told(axis: dict[str, Any], wanted: Any, places: list[int]) -> None:
+    assert points_of(axis).find(wanted) == places
 
 
 JSON = st.recursive(
