@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from diel.expressions import ExpressionError, parse, parse_expression
 from diel.expressions.expression import PLACES
 from diel.expressions.gathered import Gathered
 from tests.expressions.evaluating import value
+from tests.throwaway import Project
 
 THREE = [(0,), (1,), (2,)]
 SCOPE: dict[str, Any] = {
@@ -154,3 +156,58 @@ def test_texts_and_words_have_the_values_without_their_points() -> None:
 
 def test_what_is_gathered_along_is_no_name_that_is_read() -> None:
     assert parse("${{ along(a.list, x) }}").references == {("a", "list")}
+
+
+STUDY = """
+hyperparameters: {left_out: {type: int, default: 1}}
+axes:
+  x: {range: 4}
+  y: {range: 2}
+stages:
+  a:
+    over: [x]
+    when: "x != hp.left_out"
+    command: 'echo "{\\"e\\": 0.5}" > $DIEL_RESULT'
+    outputs: {e: {value: float}}
+  rows: {over: [x, y], command: 'echo "{\\"v\\": ${{ 10 * x + y }}}" > $DIEL_RESULT', outputs: {v: {value: int}}}
+  cols: {over: [y, x], command: 'echo "{\\"v\\": ${{ 10 * x + y }}}" > $DIEL_RESULT', outputs: {v: {value: int}}}
+  one: {command: 'echo "{\\"list\\": [1, 2, 3, 4]}" > $DIEL_RESULT', outputs: {list: {value: list}}}
+  gate: {when: "all(a.e == 0.5)", command: [echo, open]}
+  twice: {command: [echo, "${{ 2 * a.e }}"]}
+  orders: {command: [echo, "${{ rows.v - cols.v }}"]}
+  whole: {command: [echo, "${{ sum(rows.v) }} ${{ mean(where(a.e, a.e > 1)) == null }}"]}
+  pairs: {command: [echo, "${{ along(one.list, x) * a.e }}"]}
+  given: {module: pairing, inputs: {e: a.e}, params: {item: "${{ along(one.list, x) }}"}}
+"""
+MODULE = """
+    @diel.module(kind="analysis")
+    def pairing(e: list[float], item: list[int]):
+        print(item)
+        return {"pairs": list(zip(item, e))}
+"""
+
+
+@pytest.fixture
+def project(workspace: Path) -> Project:
+    return Project(workspace)
+
+
+def test_a_run_computes_with_what_it_gathers(project: Project) -> None:
+    project.workflow(STUDY).module("pairing", MODULE).run()
+    printed = {stage: project.diel("logs", "last", stage).strip() for stage in ("gate", "twice", "orders")}
+    assert printed == {"gate": "open", "twice": "1.0 1.0 1.0", "orders": "0 0 0 0 0 0 0 0"}
+    assert project.diel("logs", "last", "whole").strip() == "124 true"
+    assert project.diel("logs", "last", "pairs").strip() == "0.5 1.5 2.0"
+
+
+def test_points_that_items_of_a_list_meet_are_in_the_key(project: Project) -> None:
+    project.workflow(STUDY).module("pairing", MODULE).run()
+    assert project.diel("logs", "last", "given").strip() == "[1, 3, 4]"
+    project.run("--set", "hp.left_out=2")
+    assert project.diel("logs", "last", "given").strip() == "[1, 2, 4]"
+    assert project.diel("logs", "last", "pairs").strip() == "0.5 1.0 2.0"
+
+
+def test_a_list_of_another_length_is_refused_with_both(project: Project) -> None:
+    project.workflow(STUDY.replace("[1, 2, 3, 4]", "[1, 2]")).module("pairing", MODULE).run(code=1)
+    assert "along: 2 items at 4 points of axis 'x'" in project.diel("explain", "last", "pairs")

@@ -7,12 +7,13 @@ from typing import Any
 from diel.check.contracts import kind_of
 from diel.check.flaws import Check
 from diel.check.names import Names, visible_names
-from diel.expressions import ExpressionError, names_in, parse_expression
+from diel.expressions import ExpressionError, names_in, parse, parse_expression
 from diel.expressions.expression import Chain, Expression
 from diel.expressions.gathered import Gathered
 from diel.expressions.inference import SAMPLES, UNKNOWN, VALUE, Impossible, gathered, infer
 from diel.graph import Edge, Key
 from diel.graph.uses import templates
+from diel.spec.rendering import TEXT
 from diel.terms import SIMULATED
 
 _TRUTHS = ("all(...), any(...), or a comparison of mean(...)", "one truth")
@@ -25,7 +26,8 @@ def check_gathers(found: Check, name: str, names: Names) -> None:
     """Checks what each expression of a stage gives for values of the kinds that it reads."""
     reads, stage = _Reads(found, name, names), found.workflow.stages[name]
     for key, template in templates(("stages", name), stage):
-        needs = _TRUTHS if key[2] == "when" else _ONE if key[2:] in stage.demand else None
+        single = key[2:] in stage.demand or (key[2] in ("files", "outputs") and key[-1] != TEXT)
+        needs = _TRUTHS if key[2] == "when" else _ONE if single else None
         for one in () if isinstance(template, ExpressionError) else template.expressions:
             _check(found, key, one, reads, needs)
 
@@ -40,6 +42,8 @@ def check_conditions(found: Check) -> None:
 
 
 def _check(found: Check, key: Key, one: Expression, reads: _Reads, needs: tuple[str, str] | None) -> None:
+    if one.tree is None and needs is None:
+        return
     try:
         made = infer(one, reads.sample, reads.places)
     except Impossible as error:
@@ -76,7 +80,17 @@ class _Reads:
             return self._output(first, second) if len(chain) == 2 else VALUE
         if self._names is not None and first in self._names.parameters and len(chain) == 1:
             return self._parameter(self._names.parameters[first], first)
-        return UNKNOWN if first in ("params", "inputs") else VALUE
+        if first == "params" and self._names is not None and self._names.stage is not None:
+            return self._given(self._names.stage.params.get(second), deeper[:-2])
+        return UNKNOWN if first == "inputs" else VALUE
+
+    def _given(self, value: Any, deeper: list[str]) -> Any:
+        """A value such as a parameter has: that of its expression, if it is one and no more."""
+        try:
+            whole = parse(value).whole if isinstance(value, str) else None
+            return UNKNOWN if deeper or whole is None else infer(whole, self.sample, self.places)
+        except (ExpressionError, Impossible):
+            return UNKNOWN  # which has its own message
 
     def _along(self, edge: Edge, deeper: list[str]) -> Any:
         if edge.begun or edge.share:

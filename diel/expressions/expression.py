@@ -125,6 +125,11 @@ class Expression:
             yield from (chain for node, chain in found if node not in axes)
 
     @property
+    def axes(self) -> set[str]:
+        """The axes that it names, as in `along(list, axis)`."""
+        return {_axis(node) for node in axes_in(self.tree)} if self.tree is not None else set()
+
+    @property
     def handed_on(self) -> set[Chain]:
         """The dotted names whose values are handed on point by point, not an aggregate of them."""
         return {self.chain} if self.tree is None else set(handed_on(self.tree))
@@ -317,6 +322,10 @@ def axes_in(tree: ast.AST) -> Iterator[ast.AST]:
             yield node.args[1]
 
 
+def _axis(node: ast.AST) -> str:
+    return ".".join(chain_of(node) or ())
+
+
 def is_literal(node: ast.expr) -> bool:
     """Whether a list is written in the expression itself, as `[0] * n`."""
     if isinstance(node, ast.BinOp):
@@ -491,8 +500,8 @@ class Evaluator(EvalWithCompoundTypes):  # type: ignore[misc]
     def _called(self, node: ast.Call) -> Any:
         assert isinstance(node.func, ast.Name)
         if node.func.id == "along":
-            axis = ".".join(chain_of(node.args[1]) or ())
-            return self._call("along", [self._eval(node.args[0]), axis, self._read((PLACES,))], {})
+            places = self._read((PLACES,))
+            return self._call("along", [self._eval(node.args[0]), _axis(node.args[1]), places], {})
         options = {str(one.arg): self._eval(one.value) for one in node.keywords}
         return self._call(node.func.id, [self._eval(one) for one in node.args], options)
 

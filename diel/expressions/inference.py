@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from diel.expressions.expression import JOINT, PLACES, Chain, Evaluator, Expression, chain_of
-from diel.expressions.functions import OF_ONE, call, is_of_one, operate, refuse_lists
+from diel.expressions.functions import OF_ONE, SCALARS, call, is_of_one, operate, refuse_lists
 from diel.expressions.gathered import Gathered, is_list, pointwise, truth
 from diel.expressions.quantity import Undefined, Unfit
 
@@ -93,6 +93,10 @@ class _Inference(Evaluator):
             if issubclass(kind, ast.operator) and by is operate:
                 refuse_lists(*(one for one in values if not isinstance(one, Gathered)))
             return _vague(values, each=True)
+        if kind in (ast.Eq, ast.NotEq):
+            texts = [isinstance(_item(one), str) for one in values if isinstance(_item(one), SCALARS)]
+            if None not in values and len(texts) == 2 and texts[0] is not texts[1]:
+                raise Unfit("a text never equals a number or a truth value", "quote texts, and only texts")
         made = by(kind, *values)
         if not issubclass(kind, ast.cmpop):
             return made
@@ -138,6 +142,11 @@ class _Inference(Evaluator):
         for operand in node.values:
             truth(self._eval(operand))
         return VALUE
+
+
+def _item(value: Any) -> Any:
+    """A value at one point."""
+    return value[0] if isinstance(value, Gathered) and value else value
 
 
 def _is_vague(value: Any, *, inside: bool = False) -> bool:

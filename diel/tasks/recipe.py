@@ -15,8 +15,11 @@ from diel.artifacts.collect import hold_file
 from diel.artifacts.promise import Sizes
 from diel.attempt.bundle import Rendered, Request, Staged, Work
 from diel.environments.prepared import Prepared
+from diel.expressions import Template
+from diel.expressions.expression import PLACES
 from diel.expressions.gathered import Gathered
 from diel.graph.launcher import launches
+from diel.graph.uses import templates
 from diel.modules.catalogue import Module
 from diel.site import Shape, Site
 from diel.spec import Output, Stage
@@ -154,7 +157,10 @@ class Recipe:
         self._listed = sources.texts.inputs & {n for n, link in sources.inputs.items() if link.edge.gathered}
         """The gathered inputs that expressions read: whole, and not as they meet."""
         gathers = any(link.edge.gathered and link.edge.name is None for link in sources.made.values())
-        self._mixed = bool(self._listed) or gathers
+        texts = (one for _, one in templates((), stage) if isinstance(one, Template)) if self._gathers else ()
+        self._along = {axis for text in texts for one in text.expressions for axis in one.axes}
+        """The axes of whose points the items of lists are put."""
+        self._mixed = bool(self._listed or self._along) or gathers
         """Whether expressions read what is gathered, so that points may count for what they give."""
         self._chosen = keyed_by_task(stage, sources.paths) if stage.demand else None
         signature = None if module is None or module.signature.variadic else module.signature
@@ -314,7 +320,9 @@ class Recipe:
             kept = own if self.sources.link_of(chain) is None else taken
             kept[name] = scope.read(chain)
         if self._mixed:
-            taken |= points_read({**taken, **scope["inputs"]})
+            places = scope[PLACES] if self._along else {}
+            along = {axis: Gathered(at := places[axis], (axis,), [(n,) for n in at]) for axis in self._along}
+            taken |= points_read({**taken, **scope["inputs"], **along})
             taken |= {f"all of {name}": scope["inputs"][name] for name in self._listed if name in inputs}
         return own, taken
 

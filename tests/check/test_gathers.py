@@ -109,6 +109,9 @@ def test_what_can_be_right_is_good(folder: Path, text: str) -> None:
         ("2 * one.curve", 0, "cannot compute with a list", "along(list, axis)"),
         ("a.e == [1, 2]", 0, "a number never equals a list", ""),
         ("one.curve == 0.5", 0, "a list never equals a number", ""),
+        ("word == 1", 0, "a text never equals a number", "quote texts"),
+        ("a.name != 2", 0, "a text never equals a number", "quote texts"),
+        ("hp.mode == true", 0, "a text never equals a number or a truth value", ""),
         ("not a.ok", 0, "one truth is needed here", "all(...)"),
         ("a.ok and true", 0, "one truth is needed here", "all(...)"),
         ("1 if a.e > 0 else 2", 0, "one truth is needed here", "all(...)"),
@@ -145,6 +148,17 @@ def test_when_needs_one_truth(folder: Path, text: str) -> None:
 def test_what_a_stage_matches_is_one_value(folder: Path) -> None:
     checked(folder, workflow("a.e == 0.5", over="x", key="when"))
     assert "mean: expected a list" in the_problem(folder, workflow("mean(a.e)", over="x")).message
+
+
+def test_a_parameter_is_what_its_expression_gives(folder: Path) -> None:
+    text = workflow("not params.p") + "    params: {p: '${{ a.e > 0 }}'}\n"
+    assert "one truth is needed here" in the_problem(folder, text).message
+    checked(folder, text.replace("not params.p", "all(params.p)"))
+
+
+@pytest.mark.parametrize("line", ["outputs: {o: '${{ a.name }}.txt'}", "files: {f: '${{ 2 * a.n }}.txt'}"])
+def test_a_path_takes_one_value(folder: Path, line: str) -> None:
+    assert "one value is needed here" in the_problem(folder, f"{workflow('1')}    {line}\n").message
 
 
 def test_until_is_computed_with_one_value_each(folder: Path) -> None:
