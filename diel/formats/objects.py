@@ -27,7 +27,7 @@ USUAL = {".npy": "array", ".parquet": "frame", ".nc": "dataset", ".extxyz": "str
 def load(kind: str, path: str, inside: str | None = None) -> Any:
     """An object of a kind from a file. Raises BadData, also where its library is not installed."""
     try:
-        return _LOADERS[kind](path, inside)
+        return _LOADERS[kind](str(path), inside)  # a library may take what has a name for an open file
     except ImportError as error:
         extra = "ase" if MODULES.get(kind) == "ase" else "data"
         raise BadData(f"it takes {error.name}: pip install 'diel[{extra}]'") from error

@@ -11,11 +11,12 @@ import linecache
 import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from importlib.util import spec_from_file_location
 from pathlib import Path
 from types import CodeType, ModuleType
+from typing import Any
 
 from diel.modules.signature import SignatureError, read_source
 from diel.modules.sources import SourceVersion, read_sources
@@ -128,12 +129,13 @@ def enter(folders: Sequence[Path], kept: str, *, first: bool) -> None:
 
 
 def _is_within(module: ModuleType | None) -> bool:
-    name = getattr(module, "__name__", "")  # libraries put objects of other kinds there, as mpi4py its `rc`
-    if not name or name.startswith("diel_modules_"):  # these have names of their own
+    own: Mapping[str, Any] = getattr(module, "__dict__", {})  # to ask some for what they lack imports it
+    name = own.get("__name__")  # libraries put objects of other kinds there, as mpi4py its `rc`
+    if not isinstance(name, str) or name.startswith("diel_modules_"):  # these have names of their own
         return False
     if name.partition(".")[0] in ("diel", "__main__"):
         return False
-    places = [getattr(module, "__file__", None) or "", *map(str, getattr(module, "__path__", ()))]
+    places = [own.get("__file__") or "", *map(str, own.get("__path__") or ())]
     return any(map(_finder.covers, filter(None, places)))
 
 

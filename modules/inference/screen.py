@@ -33,6 +33,8 @@ SAVE_EVERY = 5.0
 """Seconds between two checkpoints, where the stage keeps them."""
 TABLE = 8192
 """States of the last axes of a grid that are kept as a table."""
+RESULT = 1_000_000
+"""Bytes of a result, with room for the rest of it."""
 SOBOL = 30
 """Bits of SciPy's Sobol points: 2^30 of them differ."""
 
@@ -89,7 +91,7 @@ def screen(
     method: Literal["uniform", "sobol", "grid"] = "uniform",
     goal: Literal["maximize", "minimize", "match"] = "maximize",
     match: float | None = None,
-    keep: Annotated[int, Field(ge=1, le=10_000)] = 10,
+    keep: Annotated[int, Field(ge=1, le=5_000)] = 10,
     bins: Annotated[int, Field(ge=2, le=100_000)] = 100,
     batch: Annotated[int, Field(ge=1)] = 8192,
     seed: Annotated[int, Field(ge=0)] = 0,
@@ -110,7 +112,8 @@ def screen(
         many a side as `points` allows, both ends included; a range of no width is one value
     goal: which states are best: largest, smallest, or closest to `match`
     match: the prediction wanted, with `goal: match`
-    keep: best states to return, no state twice; an axis `{from: screen.best}` then runs a stage over them
+    keep: best states to return, no state twice, and no more than a result can hold; an axis
+        `{from: screen.best}` then runs a stage over them
     bins: of the histogram, at most
     batch: states in memory at a time
     seed: of the draw
@@ -128,6 +131,7 @@ def screen(
         raise ValueError(f"match: expected a finite number; found {match}")
     if part >= parts:
         raise ValueError(f"part {part} of {parts}: the last one is {parts - 1}")
+    _refuse_large((*network.features, "prediction"), keep, bins, points)
     states = _states(network, ranges, values, candidates, points, method, seed, context)
     start, stop = (states.count * n // parts for n in (part, part + 1))
     saved = context.checkpoint_dir / "summary.npz" if context.checkpoint else None
@@ -203,6 +207,17 @@ def latency(
         if repeat >= 0:
             times.append((perf_counter() - began) / states * 1e6)
     return {"time_per_state": median(times), "fastest": min(times)}
+
+
+def _refuse_large(names: tuple[str, ...], keep: int, bins: int, points: int) -> None:
+    """Refuses before the work what would be too large for a result after it: numbers take 26 characters."""
+    each, few = sum(len(name) + 30 for name in names), bins * (len(str(points // bins)) + 3)
+    most = (RESULT - few) // each
+    if keep > most:
+        raise ValueError(
+            f"keep: {keep} states of {len(names) - 1} features and {bins} bins are more than a result holds, "
+            f"1 MiB; expected {max(most, 0)} states at most, or fewer bins"
+        )
 
 
 def load_model(path: Path, context: diel.Context) -> tabular.Model:
@@ -442,6 +457,8 @@ def _states(
             raise ValueError(
                 f"ranges: expected [low, high] of {name}, two finite numbers, low first; found {[low, high]}"
             )
+    for name in (name for name, numbers in values.items() if not np.isfinite(numbers).all()):
+        raise ValueError(f"values: expected finite numbers of {name}; found {values[name]}")
     values = values | {name: [low] for name, (low, high) in ranges.items() if low == high}
     choices = [np.array(values[name], float) if name in values else None for name in model.features]
     bounds = np.array(
@@ -592,6 +609,11 @@ def _from_file(model: tabular.Model, path: Path) -> _Stream:
             block = states[begin : min(begin + batch, stop)]
             if names is not None:
                 block = np.column_stack([block[name] for name in model.features])
-            yield np.asarray(block, dtype=float)
+            found = np.asarray(block, dtype=float)
+            if not (good := np.isfinite(found)).all():
+                row, column = np.argwhere(~good)[0].tolist()
+                what = f"{model.features[column]} of state {begin + row} is {found[row, column]}"
+                raise ValueError(f"candidates: {what}; expected finite numbers")
+            yield found
 
     return _Stream(len(states), blocks)

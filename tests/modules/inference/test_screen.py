@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import tracemalloc
@@ -336,6 +337,27 @@ def test_candidates_come_from_a_file(model: Path, tmp_path: Path, context: diel.
     assert sorted(state["a"] for state in first["best"]) == sorted(states[:, 0])
 
 
+@pytest.mark.parametrize("odd", [math.inf, -math.inf, math.nan])
+def test_states_that_are_not_finite_win_no_screen(
+    model: Path, tmp_path: Path, context: diel.Context, odd: float
+) -> None:
+    states = np.random.default_rng(1).random((300, 2))
+    states[250, 1] = odd
+    np.save(tmp_path / "states.npy", states)
+    with pytest.raises(ValueError, match=rf"candidates: b of state 250 is {odd}; expected finite numbers"):
+        screen(model, context, candidates=tmp_path / "states.npy", batch=100)
+    with pytest.raises(ValueError, match="values: expected finite numbers of a"):
+        screen(model, context, values={"a": [1.0, odd], "b": [1.0]}, method="grid")
+
+
+def test_more_than_a_result_holds_is_refused_before_the_work(model: Path, context: diel.Context) -> None:
+    full = screen(model, context, RANGES, points=6000, keep=5000)
+    assert len(json.dumps(full["best"])) < 1_000_000
+    for keep, bins in ((11_000, 100), (5000, 100_000)):
+        with pytest.raises(ValueError, match="are more than a result holds, 1 MiB; expected"):
+            screen(model, context, RANGES, points=10**12, keep=keep, bins=bins)
+
+
 def test_the_model_is_loaded_once_in_a_worker_and_again_when_it_changed(
     model: Path, context: diel.Context
 ) -> None:
@@ -384,7 +406,7 @@ def test_states_that_do_not_fit_the_model_are_refused(
         ({"candidates": tmp_path / "three.npy"}, r"shape \(5, 3\); expected \(states, 2\)"),
         ({"candidates": tmp_path / "named.npy"}, "fields a, c; the model needs a, b"),
         ({"candidates": tmp_path / "empty.npy"}, "holds no states"),
-        ({"candidates": tmp_path / "nan.npy"}, "prediction for state 1 is not finite"),
+        ({"candidates": tmp_path / "nan.npy"}, "a of state 1 is nan; expected finite numbers"),
         ({"candidates": tmp_path / "text.npy"}, "no .npy file of numbers"),
     ):
         with pytest.raises(ValueError, match=said):
