@@ -71,6 +71,7 @@ class RunPaths:
     workflow = _Below("workflow.yaml")
     site = _Below("site.json")
     environments = _Below("environments.json")
+    exports = _Below("exports.jsonl")
     sources = _Below("sources")
     lease = _Below("lease.json")
     submissions = _Below("submissions")

@@ -11,6 +11,7 @@ import os
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,12 +24,14 @@ from diel.copying import STEP, copy_file
 from diel.errors import DielError
 from diel.files import reason
 from diel.paths import RunPaths
+from diel.project.deliveries import Deliveries, look
 from diel.spec import Workflow
 from diel.tasks.export import Delivery, Exports
 from diel.tasks.ledger import Ledger
 from diel.tasks.stage_run import StageRun
 
 if TYPE_CHECKING:
+    from diel.journal.records import ExportedRecord
     from diel.results import Recorded
 
 THREADS = 4
@@ -43,10 +46,12 @@ class _Output:
     """How far the exports of one output are."""
 
     copied: int = 0
+    kept: list[str] = field(default_factory=list)
+    """Why something else stays where it would be."""
     failed: list[str] = field(default_factory=list)
     """Why something could not be copied."""
     folder: str = ""
-    told: tuple[int, int] = (0, 0)
+    told: tuple[int, int, int] = (0, 0, 0)
 
 
 class Exporter:
@@ -57,7 +62,7 @@ class Exporter:
         self._exports = _exports(checked.workflow, source, paths)
         self._copier = _Copier(own_files(checked.document, source, checked.modules), paths)
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="diel-export")
-        self._open: dict[Future[int], str] = {}
+        self._open: dict[Future[tuple[int, str]], str] = {}
         self._undecided: list[tuple[StageRun, int]] = []
         """Tasks that have ended, of trials that may still be pruned."""
         self._outputs: defaultdict[str, _Output] = defaultdict(_Output)
@@ -116,7 +121,9 @@ class Exporter:
         for future in [future for future in self._open if future.done()]:
             output = self._outputs[self._open.pop(future)]
             error = LeftUncopied() if future.cancelled() else future.exception()
-            if error is None:
+            if error is None and (kept := future.result()[1]):
+                output.kept.append(kept)
+            elif error is None:
                 output.copied += 1
             elif not isinstance(error, LeftUncopied):
                 output.failed.append(str(error))
@@ -125,19 +132,20 @@ class Exporter:
         """Records what was copied and what was not, where that has changed."""
         self._settle()
         for name, one in sorted(self._outputs.items()):
-            now = one.copied, len(one.failed)
+            now = one.copied, len(one.failed), len(one.kept)
             if one.told != now:
                 one.told = now
-                self._ledger.append(
-                    {
-                        "event": "exported",
-                        "output": name,
-                        "files": now[0],
-                        "folder": one.folder,
-                        "failed": now[1],
-                        "message": min(one.failed, default=""),
-                    }
-                )
+                record: ExportedRecord = {
+                    "event": "exported",
+                    "output": name,
+                    "files": now[0],
+                    "folder": one.folder,
+                    "failed": now[1],
+                    "message": min(one.failed, default=""),
+                }
+                if one.kept:
+                    record["kept"], record["why"] = now[2], min(one.kept)
+                self._ledger.append(record)
 
     def close(self) -> None:
         """Ends the copies that are under way, and records how far they came."""
@@ -155,15 +163,17 @@ class _Copier:
         self._runs = os.path.realpath(paths.root.parent)
         self._root = str(paths.root)
         self._owners: dict[str, str] = {}
-
+        self._deliveries = Deliveries(paths)
         self.stopped = False
 
-    def deliver(self, one: Delivery, owner: str, *, known: bool) -> int:
-        """Returns how many files it copied; `known` says that the run has recorded these as copied.
+    def deliver(self, one: Delivery, owner: str, *, known: bool) -> tuple[int, str]:
+        """Returns how many files it copied, and why something else stays where one would be.
 
-        Raises DielError, which names the target, where it cannot be written.
+        `known` says that the run has recorded these as copied. Raises DielError, which names the target, where
+        it cannot be written.
         """
-        copied, clash = 0, ""
+        copied, clash, kept = 0, "", ""
+        tree = one.target if os.path.isdir(one.source) else ""
         for source, target, link in _files(one):
             first = self._owners.setdefault(target, owner)
             if first != owner:
@@ -176,13 +186,24 @@ class _Copier:
                 elif os.path.isdir(source):
                     os.makedirs(target, exist_ok=True)
                 else:
-                    copied += self._copy(source, target, known=known)
+                    done, why = self._copy(source, target, tree, known=known)
+                    copied, kept = copied + done, kept or why
             except (OSError, ValueError) as error:
                 message = f"{target} cannot be written: {reason(error)}; the result is {source}"
                 raise DielError(message) from error
         if clash:
             raise DielError(clash)
-        return copied
+        if tree and not kept:
+            self._clear(tree, one.source)
+        return copied, kept
+
+    def _clear(self, tree: str, source: str) -> None:
+        """Removes what earlier deliveries left in a directory: it is the last one's alone."""
+        with self._deliveries.turn(), suppress(OSError):
+            for path in self._deliveries.left_over(tree, source):
+                os.unlink(path)
+                with suppress(OSError):  # others are in there
+                    os.removedirs(os.path.dirname(path))
 
     def _refuse(self, source: str, target: str) -> None:
         real = os.path.realpath(target)
@@ -195,20 +216,28 @@ class _Copier:
             if place == self._runs:
                 raise DielError(f"{target} is not written: it is in {self._runs}, where the runs are")
 
-    def _copy(self, source: str, target: str, *, known: bool) -> bool:
-        now = os.stat(source)
-        try:
-            there = os.stat(target)
-            alike = (there.st_size, there.st_mtime_ns) == (now.st_size, now.st_mtime_ns)
-            if alike and (known or self._are_equal(source, target)):
-                return False
-        except FileNotFoundError:
-            os.makedirs(os.path.dirname(target), exist_ok=True)
+    def _copy(self, source: str, target: str, tree: str, *, known: bool) -> tuple[bool, str]:
+        """Returns whether it copied a file, and why something else stays there."""
+        now, there = look(source), look(target)
+        if now == there and (known or self._are_equal(source, target)):
+            if not known:
+                with self._deliveries.turn():
+                    self._deliveries.note(source, target, tree)
+            return False, ""
+        if kept := self._deliveries.keeps(source, target, tree):
+            return False, kept
+        os.makedirs(os.path.dirname(target), exist_ok=True)
         part = f"{os.path.dirname(target)}/.{digest_of([self._root, target])[:16]}.part"
         copy_file(source, part, self._check, shared=False)
-        os.utime(part, ns=(now.st_atime_ns, now.st_mtime_ns))
-        os.rename(part, target)
-        return True
+        status = os.stat(source)
+        os.utime(part, ns=(status.st_atime_ns, status.st_mtime_ns))
+        with self._deliveries.turn():
+            if kept := self._deliveries.keeps(source, target, tree):  # while it was copied
+                os.unlink(part)
+                return False, kept
+            self._deliveries.note(source, target, tree)
+            os.rename(part, target)
+        return True, ""
 
     def _are_equal(self, source: str, target: str) -> bool:
         with open(source, "rb") as one, open(target, "rb") as other:
@@ -254,7 +283,7 @@ def export_again(run: Recorded) -> int:
         for record in run.results(name):
             scope = view.recipe(name).scope(record["index"])
             for one in exports.of(scope, record):
-                copied += copier.deliver(one, f"'{one.output}' of {name}/{record['index']}", known=True)
+                copied += copier.deliver(one, f"'{one.output}' of {name}/{record['index']}", known=True)[0]
     return copied
 
 

@@ -133,7 +133,8 @@ class History:
             case "adopted":
                 self._adopted(record)
             case "exported":
-                facts: Any = {key: record[key] for key in ("files", "folder", "failed", "message")}
+                keys = ("files", "folder", "failed", "message", "kept", "why")
+                facts: Any = {key: record[key] for key in keys if key in record}
                 self.exports[record["output"]] = facts
             case "end":
                 self._end(record)

@@ -71,6 +71,9 @@ class ExportFacts(TypedDict):
     failed: Count
     message: str
     """Why the first of these failed."""
+    kept: NotRequired[Count]
+    """How many were not put in place, for something that is newer stays there."""
+    why: NotRequired[str]
 
 
 class ExportedRecord(ExportFacts, _Stamped):

@@ -1,0 +1,80 @@
+"""A run delivers once: not over what somebody edited since, nor over what a newer run has delivered."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.throwaway import Project, wait_for
+
+FLOW = """
+hyperparameters: {x: {type: int, default: 1}}
+stages:
+  make: {command: 'mkdir d; touch d/only${{ hp.x }}; echo ${{ hp.x }} | tee d/a > f', outputs: {f: {path: f, export: out.txt}, d: {path: d, export: tree}}}
+  then: {command: 'cat ${{ make.f }}; test -e ${{ run.dir }}/go'}
+"""
+
+
+@pytest.fixture
+def failed(tmp_path: Path) -> Project:
+    """A run whose last task has failed, and that has delivered."""
+    project = Project(tmp_path).workflow(FLOW)
+    project.run(code=1)
+    (tmp_path / "runs" / "flow-1" / "go").touch()
+    assert (tmp_path / "out.txt").read_text() == "1\n"
+    return project
+
+
+def test_what_was_edited_since_stays(failed: Project) -> None:
+    (failed.folder / "out.txt").write_text("my own\n")
+    (failed.folder / "tree" / "a").unlink()
+    said = failed.diel("resume", "flow-1")
+    assert "out.txt was changed since; remove it, and `diel resume flow-1` puts it back" in said
+    assert (failed.folder / "out.txt").read_text() == "my own\n"
+    assert (failed.folder / "tree" / "a").read_text() == "1\n", "what was removed is put back"
+    failed.diel("resume", "flow-1")
+    assert (failed.folder / "out.txt").read_text() == "my own\n"
+    (failed.folder / "out.txt").unlink()
+    failed.diel("resume", "flow-1")
+    assert (failed.folder / "out.txt").read_text() == "1\n"
+
+
+def test_what_a_newer_run_delivered_stays_and_a_directory_is_that_of_one_run(failed: Project) -> None:
+    (failed.folder / "tree" / "mine").touch()
+    failed.run("--set", "hp.x=2", code=1)
+    tree = failed.folder / "tree"
+    assert {path.name for path in tree.iterdir()} == {"a", "only2", "mine"}
+    said = failed.diel("resume", "flow-1")
+    assert "is as flow-2 delivered it, which is newer; this run has " in said
+    assert (failed.folder / "out.txt").read_text() == (tree / "a").read_text() == "2\n"
+    assert {path.name for path in tree.iterdir()} == {"a", "only2", "mine"}
+    failed.diel("resume", "flow-1")
+    assert (failed.folder / "out.txt").read_text() == "2\n"
+
+
+def test_of_two_runs_at_once_the_newer_one_delivers_whichever_ends_first(tmp_path: Path) -> None:
+    project = Project(tmp_path).workflow("""
+        hyperparameters: {x: {type: int, default: 1}}
+        axes: {i: {range: 4}}
+        stages:
+          make:
+            over: [i]
+            command: 'test ${{ hp.x }} = 2 || until test -e ${{ run.dir }}/go${{ i % 2 }}; do sleep 0.1; done; echo ${{ hp.x }} > f'
+            outputs: {f: {path: f, export: "out/${{ i }}"}}
+    """).machine("wide", 4)
+    older = project.start("run", "flow.yaml", "--site", "wide")
+    wait_for(lambda: (tmp_path / "runs" / "flow-1" / "journal").exists())
+    (tmp_path / "runs" / "flow-1" / "go0").touch()
+    wait_for(lambda: (tmp_path / "out" / "2").exists() and (tmp_path / "out" / "0").exists())
+    project.diel("run", "flow.yaml", "--site", "wide", "--set", "hp.x=2")
+    (tmp_path / "runs" / "flow-1" / "go1").touch()
+    assert "not delivered again: 2 exports of make.f" in project.end(older)
+    assert [(tmp_path / "out" / str(i)).read_text() for i in range(4)] == ["2\n"] * 4
+
+
+def test_a_result_that_is_made_anew_is_delivered_anew(failed: Project) -> None:
+    (failed.folder / "runs" / "flow-1" / "tasks" / "make" / "0" / "f").unlink()
+    (failed.folder / "out.txt").write_text("my own\n")
+    failed.diel("resume", "flow-1")
+    assert (failed.folder / "out.txt").read_text() == "1\n"
