@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from itertools import islice
 from math import prod
 from pathlib import Path
@@ -13,6 +14,7 @@ from diel.check.environment import own_places
 from diel.check.files import axes_read, distinct, scopes
 from diel.check.flaws import Check
 from diel.check.names import visible_names
+from diel.check.scripts import named_files
 from diel.errors import counted
 from diel.expressions import ExpressionError, Template, parse
 from diel.graph import Key
@@ -31,6 +33,8 @@ _VALUES = ("int", "float", "str", "bool", "None", "list", "dict")
 def check_exports(found: Check, counts: Mapping[str, int | None], values: Mapping[str, Any]) -> None:
     """Checks every `export`; `counts` are the points of axes, `values` the hyperparameters."""
     own = own_files(found.document, found.folder / found.document.path.name, found.modules)
+    if found.workflow.any_stage(lambda stage: stage.exports):
+        own |= _files_of_points(found, values)
     owners: dict[str, str] = {}
     for name, stage in found.workflow.stages.items():
         for label, output in stage.outputs.items():
@@ -140,6 +144,23 @@ def _check_paths(
     owners |= dict.fromkeys(seen, place)
 
 
+def _files_of_points(found: Check, values: Mapping[str, Any]) -> dict[str, str]:
+    """Return the files of single points, as far as they are known, and what they are."""
+    own: dict[str, str] = {}
+    for name, stage in found.workflow.stages.items():
+        for label, text in stage.files.items():
+            with suppress(ExpressionError):  # which has its own message
+                template = parse(text) if isinstance(text, str) else None
+                if template is None or template.constant:
+                    continue
+                names, later = visible_names(found, name), found.set_later(name)
+                axes = axes_read(found, stage, template.references, names, later)
+                for scope in islice(scopes(found, axes, values), _LOOKED_AT) if axes is not None else ():
+                    path = os.path.realpath(found.folder / template.text_value(scope))
+                    own[path] = f"files.{label} of '{name}'"
+    return own
+
+
 def own_files(document: Document, path: Path, modules: Mapping[str, Module]) -> dict[str, str]:
     """The workflow's own files that are known by name, and what they are to it: nothing is exported there.
 
@@ -149,7 +170,11 @@ def own_files(document: Document, path: Path, modules: Mapping[str, Module]) -> 
     found |= {os.path.realpath(one): "a workflow that this one reads" for one in document.included}
     found |= {os.path.realpath(one.path): f"module '{one.reference}'" for one in modules.values()}
     found |= own_places(document, path.parent.absolute())
+    found[os.path.realpath(path.parent / "modules")] = "in the directory of the modules"
     for name, stage in workflow.stages.items():
+        home = document.home(("stages", name, "command")) or path.parent.absolute()
+        for word, _ in named_files(stage, home):
+            found[os.path.realpath(home / word)] = f"read by the command of '{name}'"
         for label, given in stage.files.items():
             file = given.template if isinstance(given, Rendering) else given
             if "${{" not in file:

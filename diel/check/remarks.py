@@ -7,6 +7,7 @@ from pathlib import Path
 
 from diel.check.command import remarks
 from diel.check.variables import undeclared_variables
+from diel.check.scripts import unknown_files
 from diel.check.workflow import Checked
 from diel.errors import Problem
 from diel.load.document import leading_zeros
@@ -20,6 +21,7 @@ def warnings(checked: Checked, runs: Path) -> Iterator[Problem]:
     document = checked.document
     yield from remarks(document)
     yield from undeclared_variables(document)
+    yield from unknown_files(document)
     for label, run, count in enlarged_designs(document.spec, runs):
         message = f"a Latin hypercube of another size is another design: none of the {count} points of {run} "
         hint = "`sobol` and `uniform` keep the points that they began with, when they are enlarged"

@@ -22,6 +22,7 @@ from diel.check.workflow import Checked
 from diel.controller.stages import Stages
 from diel.copying import STEP, copy_file
 from diel.errors import DielError
+from diel.expressions import ExpressionError
 from diel.files import reason
 from diel.paths import RunPaths
 from diel.project.deliveries import Deliveries, look
@@ -60,7 +61,10 @@ class Exporter:
     def __init__(self, checked: Checked, source: Path, paths: RunPaths) -> None:
         """`source` is the workflow file."""
         self._exports = _exports(checked.workflow, source, paths)
-        self._copier = _Copier(own_files(checked.document, source, checked.modules), paths)
+        self._own = own_files(checked.document, source, checked.modules)
+        self._copier = _Copier(self._own, paths)
+        self._known: set[str] = set()
+        """The stages whose tasks' own files are known."""
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="diel-export")
         self._open: dict[Future[tuple[int, str]], str] = {}
         self._undecided: list[tuple[StageRun, int]] = []
@@ -90,6 +94,16 @@ class Exporter:
             self._take(name, owner, one, known=told.get(name, 0) >= counts[name])
         stages.watch_ends(self._note_end)
 
+    def _learn(self) -> None:
+        """Notes which files tasks read that are their own: what is exported must not replace them."""
+        for name, stage in self._stages.runs.items():
+            if stage.known and name not in self._known:
+                self._known.add(name)
+                for index in range(stage.size):
+                    with suppress(DielError, ExpressionError, KeyError):  # it reads what is not there yet
+                        own = self._stages.recipes[name].own_files(index)
+                        self._own |= {path: f"files.{label} of {name}/{index}" for label, path in own.items()}
+
     def _note_end(self, stage: StageRun, index: int) -> None:
         for name, owner, one in self._of(stage, index):
             self._take(name, owner, one)
@@ -99,6 +113,7 @@ class Exporter:
         exports = self._exports.get(stage.name)
         if exports is None or not stage.history.is_good(index):
             return
+        self._learn()
         if stage.is_undecided(index):
             self._undecided.append((stage, index))
             return
@@ -169,8 +184,8 @@ class _Copier:
     def deliver(self, one: Delivery, owner: str, *, known: bool) -> tuple[int, str]:
         """Returns how many files it copied, and why something else stays where one would be.
 
-        `known` says that the run has recorded these as copied. Raises DielError, which names the target, where
-        it cannot be written.
+        `known` says that the run has recorded these as copied. Raises DielError, which names the target,
+        where it cannot be written.
         """
         copied, clash, kept = 0, "", ""
         tree = one.target if os.path.isdir(one.source) else ""

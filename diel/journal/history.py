@@ -133,8 +133,8 @@ class History:
             case "adopted":
                 self._adopted(record)
             case "exported":
-                keys = ("files", "folder", "failed", "message", "kept", "why")
-                facts: Any = {key: record[key] for key in keys if key in record}
+                own = ("event", "output", "time")
+                facts: Any = {key: value for key, value in record.items() if key not in own}
                 self.exports[record["output"]] = facts
             case "end":
                 self._end(record)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
 import shutil
@@ -13,6 +14,7 @@ import time
 from collections import deque
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -387,16 +389,25 @@ class Worker:
             kind, message = self._diagnose(attempt.work, failure, tail)
             record = fail_record(attempt, self._number, Failure(kind, message, failure.exit_code), tail)
             if kind != FailureClass.CANCELLED:
+                from diel.expressions.words import misplaced  # here: only for what failed
                 from diel.worker.headline import END, headline, written  # its table costs a start-up 20 ms
 
                 texts = written(attempt.task_dir, request.command or (), request.outputs.values())
-                if found := headline(self.capture.tail(2, END), self.capture.tail(1, END), texts):
+                said = self.capture.tail(2, END), self.capture.tail(1, END)
+                lost = misplaced(request.command or (), self._folder(), attempt.task_dir, "".join(said))
+                if found := lost or headline(*said, texts):
                     record["headline"] = found
             try:
                 self.capture.collect(attempt.task_dir)
             except OSError as error:
                 record["message"] += f" (and its output could not be kept: {error.strerror})"
             return self.segment.append(record), record
+
+    def _folder(self) -> str:
+        """The folder of the workflow, as far as it is known."""
+        with suppress(OSError, ValueError, KeyError):
+            return os.path.dirname(json.loads(self.paths.run_file.read_text("utf-8"))["source"])
+        return self._root
 
     def _diagnose(self, work: Work, failure: Failure, tail: str) -> tuple[str, str]:
         """The class and message of a failure: an exit code need not show the cause."""

@@ -54,7 +54,9 @@ def test_what_a_newer_run_delivered_stays_and_a_directory_is_that_of_one_run(fai
 
 
 def test_of_two_runs_at_once_the_newer_one_delivers_whichever_ends_first(tmp_path: Path) -> None:
-    project = Project(tmp_path).workflow("""
+    project = (
+        Project(tmp_path)
+        .workflow("""
         hyperparameters: {x: {type: int, default: 1}}
         axes: {i: {range: 4}}
         stages:
@@ -62,7 +64,9 @@ def test_of_two_runs_at_once_the_newer_one_delivers_whichever_ends_first(tmp_pat
             over: [i]
             command: 'test ${{ hp.x }} = 2 || until test -e ${{ run.dir }}/go${{ i % 2 }}; do sleep 0.1; done; echo ${{ hp.x }} > f'
             outputs: {f: {path: f, export: "out/${{ i }}"}}
-    """).machine("wide", 4)
+    """)
+        .machine("wide", 4)
+    )
     older = project.start("run", "flow.yaml", "--site", "wide")
     wait_for(lambda: (tmp_path / "runs" / "flow-1" / "journal").exists())
     (tmp_path / "runs" / "flow-1" / "go0").touch()

@@ -1,0 +1,74 @@
+"""Files that a command names and no key knows: an edit of one would leave old results in the cache."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from diel.errors import Problem
+from diel.expressions.words import label_of, names_in
+from diel.load import Document
+from diel.spec import Stage
+from diel.spec.data import EXPRESSION
+from diel.spec.rendering import Rendering
+
+_LONGEST = 200
+"""The longest command that a hint rewrites, in characters."""
+_SYSTEM = (
+    "/bin",
+    "/dev",
+    "/etc",
+    "/lib",
+    "/lib64",
+    "/opt",
+    "/proc",
+    "/sbin",
+    "/snap",
+    "/sys",
+    "/usr",
+    "/var",
+)
+
+
+def unknown_files(document: Document) -> Iterator[Problem]:
+    """Return a warning for each word of a command that is a user's file, and is in no `files`."""
+    for name, stage in document.spec.stages.items():
+        folder = document.home(("stages", name, "command")) or document.path.parent.absolute()
+        for word, text in named_files(stage, folder):
+            label = label_of(word, stage.files)
+            line = re.sub(rf"(?<![\w./-]){re.escape(word)}(?![\w./-])", f"${{{{ files.{label} }}}}", text)
+            short = isinstance(stage.command, str) and len(line) <= _LONGEST and "\n" not in line
+            rest = f"command: {line}" if short else f"command: …, with ${{{{ files.{label} }}}} in its place"
+            if os.path.isabs(word):
+                message = f"'{word}' is in no `files`: results of before are used again after an edit of it"
+            else:
+                message = f"'{word}' lies beside the workflow, and a task works in a directory of its own"
+            hint = f"write\n    files: {{{label}: {word}}}\n    {rest}"
+            yield document.problem(("stages", name, "command"), message, hint)
+
+
+def named_files(stage: Stage, folder: Path) -> Iterator[tuple[str, str]]:
+    """Return the words of a stage's command that are files of the user, each with the text that has it."""
+    given = {os.path.realpath(folder / one) for one in stage.files.values() if isinstance(one, str)}
+    own = {one.target for one in stage.files.values() if isinstance(one, Rendering)}
+    own |= {output.place for output in stage.outputs.values() if output.place is not None}
+    texts = (stage.command,) if isinstance(stage.command, str) else stage.command or ()
+    for text in texts:
+        for word in names_in(EXPRESSION.sub("\0", text)) if isinstance(text, str) else ():
+            path = os.path.realpath(folder / os.path.expanduser(word))
+            if os.path.normpath(word) in own or not os.path.isfile(path) or _is_known(word, path, given):
+                continue
+            yield word, text
+
+
+def _is_known(word: str, path: str, given: set[str]) -> bool:
+    """Whether a file is in `files`, or of the system; what lies beside the workflow is found by nobody."""
+    if not os.path.isabs(word) and not word.startswith("~"):
+        return False
+    places = {path, *map(str, Path(path).parents), *map(str, Path(word).parents)}
+    return Path(word).parent.name in ("bin", "sbin") or bool(
+        places & {*given, *_SYSTEM, sys.prefix, sys.base_prefix}
+    )

@@ -1,0 +1,102 @@
+"""A file that a command names and no key knows is told, with what to write."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.throwaway import Project
+
+KNOWN = {
+    "a rendered file": ("cat in.txt", "files: {i: {template: in.txt}}"),
+    "an output": ("echo 1 > made.txt; cat made.txt", "outputs: {o: made.txt}"),
+    "what it writes": ("echo 1 | tee made.txt; cat made.txt", ""),
+    "a program of the system": ("/bin/cat /etc/hostname", ""),
+    "a program of an environment": ("HERE/bin/tool", ""),
+    "a file that is given": ("cat HERE/sub/in.txt", "files: {i: sub/in.txt}"),
+    "a file of a directory that is given": ("cat HERE/sub/in.txt", "files: {i: sub}"),
+    "a word that is no file": ("echo sim -n 3 sub", ""),
+    "a value": ("cat ${{ files.i }}", "files: {i: in.txt}"),
+}
+UNKNOWN = {
+    "python sim.py -n 3": ("sim.py", "files: {sim: sim.py}", "command: python ${{ files.sim }} -n 3"),
+    "./sim.py": ("./sim.py", "files: {sim: ./sim.py}", "command: ${{ files.sim }}"),
+    "python HERE/sim.py": ("HERE/sim.py", "files: {sim: HERE/sim.py}", "command: python ${{ files.sim }}"),
+    "run --in=sub/in.txt": ("sub/in.txt", "files: {in: sub/in.txt}", "command: run --in=${{ files.in }}"),
+    "a && (b < 2-d.dat)": (
+        "2-d.dat",
+        "files: {file_2_d: 2-d.dat}",
+        "command: a && (b < ${{ files.file_2_d }})",
+    ),
+}
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    for name in ("in.txt", "made.txt", "sub/in.txt", "bin/tool", "sim.py", "2-d.dat"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("print(1)\n")
+    (tmp_path / "bin" / "tool").chmod(0o755)
+    return Project(tmp_path)
+
+
+def written(project: Project, command: str, more: str = "") -> Project:
+    text = f"stages:\n  s:\n    command: {command!r}\n    {more}\n"
+    return project.workflow(text.replace("HERE", str(project.folder)))
+
+
+@pytest.mark.parametrize("case", KNOWN)
+def test_what_a_key_knows_is_not_told(project: Project, case: str) -> None:
+    assert "warning" not in written(project, *KNOWN[case]).diel("validate", "flow.yaml")
+
+
+@pytest.mark.parametrize("command", UNKNOWN)
+def test_what_no_key_knows_is_told_with_what_to_write(project: Project, command: str) -> None:
+    said = written(project, command).diel("validate", "flow.yaml")
+    assert [one for one in UNKNOWN[command] if one.replace("HERE", str(project.folder)) not in said] == []
+
+
+def test_plan_and_run_tell_it_too_and_so_does_the_failure(project: Project) -> None:
+    written(project, "python sim.py")
+    for words, code in ((("plan", "flow.yaml"), 0), (("run", "flow.yaml"), 1)):
+        assert "warning: flow.yaml:5" in project.diel(*words, code=code)
+    told = "'sim.py' lies beside the workflow, and a task works in a directory of its own: write files: {sim: sim.py}"
+    assert project.newest().failure("s")["headline"].startswith(told)
+    said = written(project, "python ${{ files.sim }}", "files: {sim: sim.py}").diel("run", "flow.yaml")
+    assert "warning" not in said
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ("export: in1.txt", "'in1.txt' is files.i of 'read'"),
+        ("export: seen.txt", "'seen.txt' is read by the command of 'see'"),
+        ("export: modules/x.py", "'modules/x.py' is in the directory of the modules"),
+    ],
+)
+def test_no_export_replaces_what_the_workflow_reads(tmp_path: Path, more: str, told: str) -> None:
+    project = Project(tmp_path).workflow(f"""
+        axes: {{m: {{values: [1, 2]}}}}
+        stages:
+          read: {{over: [m], command: 'cat ${{{{ files.i }}}}', files: {{i: "in${{{{ m }}}}.txt"}}}}
+          see: {{command: [cat, seen.txt]}}
+          make: {{command: 'echo made > o', outputs: {{o: {{path: o, {more}}}}}}}
+    """)
+    for name in ("in1.txt", "in2.txt", "seen.txt"):
+        (tmp_path / name).write_text("mine")
+    assert told in project.diel("validate", "flow.yaml", code=2)
+
+
+def test_no_export_replaces_a_file_of_a_point_that_only_the_run_knows(tmp_path: Path) -> None:
+    project = Project(tmp_path).workflow("""
+        axes: {m: {from: points.m}}
+        stages:
+          points: {command: 'echo "{\\"m\\": [1, 2]}" > $DIEL_RESULT', outputs: {m: {value: list}}}
+          read: {over: [m], command: 'cat ${{ files.i }}', files: {i: "in${{ m }}.txt"}}
+          make: {command: 'echo made > o', after: [read], outputs: {o: {path: o, export: in1.txt}}}
+    """)
+    for name in ("in1.txt", "in2.txt"):
+        (tmp_path / name).write_text("mine")
+    assert "in1.txt is not written: it is files.i of read/0" in project.diel("run", "flow.yaml", code=1)
+    assert (tmp_path / "in1.txt").read_text() == "mine"
