@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from diel.check.command import remarks
-from diel.check.variables import undeclared_variables
 from diel.check.scripts import unknown_files
+from diel.check.variables import undeclared_variables
 from diel.check.workflow import Checked
 from diel.errors import Problem
 from diel.load.document import leading_zeros

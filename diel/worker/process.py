@@ -406,7 +406,7 @@ class Worker:
     def _folder(self) -> str:
         """The folder of the workflow, as far as it is known."""
         with suppress(OSError, ValueError, KeyError):
-            return os.path.dirname(json.loads(self.paths.run_file.read_text("utf-8"))["source"])
+            return str(Path(json.loads(self.paths.run_file.read_text("utf-8"))["source"]).parent)
         return self._root
 
     def _diagnose(self, work: Work, failure: Failure, tail: str) -> tuple[str, str]:
