@@ -110,7 +110,7 @@ class Expression:
     def _handed_on(self, scope: Scope) -> Any:
         """The value as a command takes it: a scope may join what is gathered with what else it takes."""
         value = self.value(scope)
-        if not isinstance(value, Gathered | ListText):
+        if type(value) is not Gathered and type(value) is not ListText:
             return value
         join = getattr(scope, "join", None)
         return value if join is None else join(value)

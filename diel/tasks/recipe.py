@@ -243,10 +243,11 @@ class Recipe:
         for name, value in inputs.items():
             if isinstance(value, Gathered):
                 join.note_input(self.sources.inputs[name], value)
-        scope.join_by(join.note)
-        join.note(self._params(scope))
-        self._written(scope)
-        scope.join_by(join.meet)
+        if self._mixed or self.sources.run.spec.rendered:
+            scope.join_by(join.note)
+            join.note(self._params(scope))
+            self._written(scope)
+            scope.join_by(join.meet)
         return join
 
     def _handed_on(self, scope: Scope, join: Join | None) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -96,6 +96,8 @@ class Sources:
 
             self.conversions = conversions_of(run.spec, self.inputs.values())
         self._initially = {name: parse_tree(link.edge.initially) for name, link in self.inputs.items()}
+        self._points: dict[tuple[str, ...], list[Group]] = {}
+        """The points of the latest gather, by its axes."""
         self._gathered: dict[Key, tuple[Group, Gathered]] = {}
 
     def link_of(self, chain: tuple[str, ...]) -> Link | None:
@@ -135,7 +137,10 @@ class Sources:
     def _gather(self, link: Link, group: Group) -> Gathered:
         listed, good = link.listed(group), link.up.history.state
         values = (self.output(link, one) if good(one).good else None for _, one in listed)
-        return Gathered(values, link.edge.gathered, [place for place, _ in listed])
+        axes, points = link.edge.gathered, [place for place, _ in listed]
+        if self._points.get(axes) != points:
+            self._points[axes] = points
+        return Gathered(values, axes, self._points[axes])  # one list, for points are often compared
 
     def _begin(self, link: Link, scope: Mapping[str, Any]) -> Any:
         """What a task of the first round reads instead of the previous round."""
