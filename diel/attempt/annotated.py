@@ -49,7 +49,7 @@ def hold_arguments(
 
 def _is_of_files(value: Any) -> bool:
     if isinstance(value, list):
-        return bool(value) and _is_of_files(value[0])
+        return _is_of_files(next((one for one in value if one is not None), None))
     return type(value) is Artifact
 
 

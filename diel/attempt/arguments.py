@@ -118,15 +118,16 @@ def _passed(parameter: Parameter, value: Any, rule: Any, plain: bool) -> Any:
             return [Path(item) if isinstance(item, str) else item for item in value]
         return Path(value) if paths and isinstance(value, str) else value
     if isinstance(value, list):
-        kind = _kind(parameter, value[0], plain, several=True)
+        first = next(one for one in value if one is not None)  # null keeps the place of what is missing
+        kind = _kind(parameter, first, plain, several=True)
         if kind == "array" and rule is None and all(str(one).endswith(".npy") for one in value):
             from diel.artifacts.arrays import open_arrays  # it loads NumPy: few modules take arrays
 
             return open_arrays(parameter.name, value)
-        if isinstance(value[0], list):
+        if isinstance(first, list):
             return [_passed(parameter, item, rule, plain) for item in value]
-        several = [_of_file(parameter, item, rule, kind) for item in value]
-        return [one for frames in several for one in frames] if kind == "structures" else several
+        several = [None if item is None else _of_file(parameter, item, rule, kind) for item in value]
+        return [one for frames in several for one in frames or ()] if kind == "structures" else several
     return _of_file(parameter, value, rule, _kind(parameter, value, plain))
 
 
@@ -140,9 +141,8 @@ def _of_file(parameter: Parameter, value: Artifact, rule: Any, kind: str | None)
 
 
 def _holds_files(value: list[Any]) -> bool:
-    return bool(value) and (
-        type(value[0]) is Artifact or (isinstance(value[0], list) and _holds_files(value[0]))
-    )
+    first = next((one for one in value if one is not None), None)
+    return type(first) is Artifact or (isinstance(first, list) and _holds_files(first))
 
 
 def _kind(parameter: Parameter, value: Any, plain: bool, several: bool = False) -> str | None:

@@ -240,6 +240,8 @@ def _check_annotated(found: Check, edge: Edge) -> None:
     if module is None:
         return
     parameter = next((p for p in module.signature.parameters if p.name == edge.name), None)
+    if parameter is not None and edge.outer and edge.gathered:
+        _check_nulls(found, edge, parameter, module)
     kind = _kind_of(found, edge)
     if parameter is None or parameter.injected or kind is None or "any" in parameter.takes:
         return
@@ -251,6 +253,15 @@ def _check_annotated(found: Check, edge: Edge) -> None:
     what = f"a list of all ({kind.shown} each)" if edge.gathered else kind.shown
     message = f"{edge.upstream}.{edge.output} is {what}; '{edge.name}' of '{module.reference}' is annotated "
     found.add(edge.key, f"{message}{parameter.annotation}", _advice(edge, kind, parameter))
+
+
+def _check_nulls(found: Check, edge: Edge, parameter: Parameter, module: Module) -> None:
+    """Checks that a function may get null for what is missing."""
+    if edge.outer and "[" in parameter.annotation and not _NULL.search(parameter.annotation):
+        message = f"a place without a result is null; '{edge.name}' of '{module.reference}' is annotated "
+        inner = parameter.annotation.partition("[")[2].removesuffix("]")
+        hint = f"annotate it with list[{inner} | None], or drop `missing`"
+        found.add((*edge.key, "missing"), message + parameter.annotation, hint)
 
 
 def _kind_of(found: Check, edge: Edge) -> Kind | None:
@@ -313,6 +324,7 @@ def _promised(output: Output) -> Kind | None:
 
 _OF_VALUES = re.compile(r"\[\s*(int|float|bool|complex|dict)\b")
 """Lists of these are no lists of files."""
+_NULL = re.compile(r"\b(None|Any|object|Optional)\b")
 _LISTS = {"list", "paths", "arrays", "array"}
 _FITTING = {
     "int": {"int", "float"},

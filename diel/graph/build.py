@@ -97,9 +97,12 @@ def _resolved(workflow: Workflow, use: Edge, flaws: list[Flaw]) -> Edge | None:
         stream=stream and use.name is not None,
         renewed=reader.service is not None and is_renewed(reader, use),
     )
-    for word in (
-        ("min_success",) * (use.min_success < 1) + ("missing",) * use.outer if not edge.gathered else ()
-    ):
+    wrong = (
+        ()
+        if edge.gathered or use.name is None
+        else (*("min_success",) * (use.min_success < 1), *("missing",) * use.outer)
+    )
+    for word in wrong:
         message = f"nothing is gathered here: '{other}' gives one result for each task"
         flaws.append(Flaw(message, "", (*use.key, word)))
     return edge

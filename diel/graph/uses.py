@@ -55,8 +55,14 @@ def _expression_uses(workflow: Workflow, name: str, here: Key) -> Iterator[Edge]
             handed_on |= {chain[:2] for chain in one.handed_on if part in _HANDED_ON}
             always |= {chain[:2] for chain in (one.always_read if part in _LATE else one.references())}
     for reference, key in first.items():
-        unreduced, branch = reference in handed_on, reference not in always
-        yield Edge(key, reference[0], name, reference[1], unreduced=unreduced, branch=branch)
+        edge = Edge(key, reference[0], name, reference[1], min_success=_share(stage, reference[0]))
+        yield edge._replace(unreduced=reference in handed_on, branch=reference not in always)
+
+
+def _share(stage: Stage, other: str) -> float:
+    """The share of another stage's tasks that an expression needs: what the inputs that gather them allow."""
+    gathers = (one for one in stage.inputs.values() if not one.at and one.source.rpartition(".")[0] == other)
+    return min((one.min_success for one in gathers), default=1.0)
 
 
 def _inputs(workflow: Workflow, name: str, flaws: list[Flaw]) -> Iterator[Edge]:

@@ -233,7 +233,7 @@ class JoinedRecord(_Stamped):
     stage: str
     index: Index
     left: list[dict[str, Any]]
-    """`edge`, `number`, and the first `points`."""
+    """`edges`, `number`, and the first `points`."""
 
 
 class HeldRecord(_Stamped):

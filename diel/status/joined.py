@@ -17,13 +17,20 @@ SHOWN = 3
 
 def left_text(left: Left) -> str:
     """Return the points that a task is without: `x=1, which a.v lacks; x=2 and x=3, which b.v lacks`."""
-    return "; ".join(f"{_points(one['points'], one['number'])}, which {one['edge']} lacks" for one in left)
+    return "; ".join(
+        f"{_points(one['points'], one['number'])}, which {_listed(one['edges'])} "
+        f"lack{'s' * (len(one['edges']) == 1)}"
+        for one in left
+    )
 
 
 def _points(points: Sequence[Mapping[str, Any]], number: int) -> str:
     more = number - SHOWN
     texts = [f"({point_text(one)})" if len(one) > 1 else point_text(one) for one in points[:SHOWN]]
-    texts += [f"{more:,} more"] if more > 0 else []
+    return _listed([*texts, f"{more:,} more"] if more > 0 else texts)
+
+
+def _listed(texts: Sequence[str]) -> str:
     return " and ".join([", ".join(texts[:-1]), texts[-1]]) if len(texts) > 1 else texts[0]
 
 

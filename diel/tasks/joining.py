@@ -101,9 +101,9 @@ def _changed(value: Any, change: Callable[[Gathered], Any]) -> Any:
 
 
 class Left(NamedTuple):
-    """The points that one edge lacks, and that others are left out for."""
+    """The points that some edges lack, and that others are left out for."""
 
-    edge: str
+    edges: list[str]
     number: int
     points: list[dict[str, Any]]
     """The first of them: their parameters by name."""
@@ -150,15 +150,16 @@ class Meeting:
 
     def left(self, index: int) -> list[Left]:
         """Return what a task does not get of some gathers, since others lack the points."""
-        found = []
+        found: dict[tuple[Along, tuple[Group, ...]], Left] = {}
         for links in self._unlike():
             met = self._look(links, index)
             union = set[Group]().union(*met.held)
             for link, held in zip(links, met.held, strict=True):
-                if lacks := sorted(union - held):
-                    points = [_parameters(link, place) for place in lacks[:SHOWN]]
-                    found.append(Left(_name(link.edge), len(lacks), points))
-        return [one for place, one in enumerate(found) if one not in found[:place]]  # an edge can come twice
+                lacks = sorted(union - held)
+                points = [_parameters(link, place) for place in lacks[:SHOWN]]
+                one = found.setdefault((along(link.edge), tuple(lacks)), Left([], len(lacks), points))
+                one.edges.extend({_name(link.edge)} - {*one.edges})
+        return [one for one in found.values() if one.number]
 
     def _unlike(self) -> Iterable[list[Link]]:
         return (links for links in self._sets if not all(map(_is_whole, links)))

@@ -86,6 +86,9 @@ def test_files_arrive_as_annotated_and_else_as_what_was_returned(tmp_path: Path)
     assert found["x"] == str(table)
     _, found = called(tmp_path, "own:several", inputs={"xs": [array, array]})
     assert [one.sum() for one in found["xs"]] == [3, 3]
+    _, found = called(tmp_path, "own:several", inputs={"xs": [None, array]})
+    assert found["xs"][0] is None
+    assert found["xs"][1].sum() == 3
 
 
 def test_an_array_is_converted_and_a_path_cannot_be(tmp_path: Path) -> None:

@@ -102,6 +102,19 @@ def test_what_fits_or_cannot_be_known_is_let_through(folder: Path, annotation: s
     checked(folder, head + reading(folder, annotation, output))
 
 
+@pytest.mark.parametrize(
+    ("annotation", "good"),
+    [("list[int]", False), ("list[int | None]", True), ("list", True), ("list[Optional[int]]", True)],
+)
+def test_what_may_be_missing_is_null_to_the_function(folder: Path, annotation: str, good: bool) -> None:
+    text = reading(folder, annotation, "{value: int}", ", over: [i]")
+    text = text.replace("up.a}", "{from: up.a, missing: null}}")
+    if good:
+        checked(folder, text)
+    else:
+        assert "annotated list[int]" in the_problem(folder, text).message
+
+
 def test_a_parameter_without_annotation_takes_anything(folder: Path) -> None:
     text = reading(folder, "Any", "x.csv")
     path = folder / "modules" / "m.py"

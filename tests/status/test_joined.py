@@ -35,7 +35,7 @@ def test_status_and_explain_say_which_points_were_left_out_and_for_which_edge(
     ):
         assert TOLD in call(capsys, *words).out, words
     left = json.loads(call(capsys, "status", "w-1", "fit", "--json").out)["left_out"]["0"]
-    assert [(one["edge"], one["points"]) for one in left] == [("a.v", [{"x": 1}]), ("b.v", [{"x": 2}])]
+    assert [(one["edges"], one["points"]) for one in left] == [(["a.v"], [{"x": 1}]), (["b.v"], [{"x": 2}])]
     told = json.loads(call(capsys, "explain", "w-1", "fit/0", "--json").out)
     assert told["left_out"] == left
     assert told["inputs"]["p"]["value"] == [0, 3]
@@ -43,7 +43,7 @@ def test_status_and_explain_say_which_points_were_left_out_and_for_which_edge(
 
 def test_of_many_the_first_are_named() -> None:
     points = [{"x": number, "y": 1} for number in range(5)]
-    left = [{"edge": "a.v", "number": 5, "points": points}]
+    left = [{"edges": ["a.v"], "number": 5, "points": points}]
     lines = joined_lines([("fit", dict.fromkeys(range(5), left))])
     assert len(lines) == 4
     assert (

@@ -106,12 +106,18 @@ def test_the_words_of_a_command_are_joined_too(workspace: Path, command: str, wo
     assert paired(workspace, f"  fit: {{command: {command}}}").ready("fit")[0].command == words
 
 
+def test_expressions_go_on_with_as_much_as_an_input_that_gathers_from_the_same_stage(workspace: Path) -> None:
+    reader = "  fit: {command: [fit], inputs: {q: {from: b.v, min_success: 0.5}}, params: {x: '${{ b.x }}', n: '${{ sum(b.v) }}'}}"
+    (task,) = paired(workspace, reader, 0).ready("fit").values()
+    assert (task.inputs, task.params) == ({"q": [10, 30]}, {"x": [1, 3], "n": 40})
+
+
 def test_points_that_are_left_out_are_told_with_the_edge_that_lacks_them(workspace: Path) -> None:
     study = paired(workspace, "  fit: {command: [fit], inputs: {p: a.v, q: b.v}}")
     study.ready("fit")
     left = [
-        {"edge": "a.v", "number": 1, "points": [{"x": 1}]},
-        {"edge": "b.v", "number": 1, "points": [{"x": 2}]},
+        {"edges": ["a.v"], "number": 1, "points": [{"x": 1}]},
+        {"edges": ["b.v"], "number": 1, "points": [{"x": 2}]},
     ]
     assert study.bench.ledger.history.stages["fit"].joined == {0: left}
 
