@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 from diel.axes.spread import spread
 from diel.check.flaws import Check
 from diel.check.names import Names
-from diel.expressions import ExpressionError, parse_expression, parse_tree
+from diel.expressions import ExpressionError, Template, parse_expression, parse_tree
 from diel.graph import Key
+from diel.graph.uses import templates
 from diel.modules.parameter import Parameter, hint
 from diel.spec.forms.axis import Points
 from diel.spec.forms.sample import Sample
@@ -105,6 +106,45 @@ def check_points(found: Check, name: str, names: Names, hyperparameters: Mapping
                 at = {one: scope[one] for one in names.parameters if one in scope}
                 message = f"'{label}' at {point_text(at)}: {message}"
                 found.add(key or ("stages", name, "params", label), message, hint(message, value))
+
+
+def check_designs(found: Check) -> None:
+    """Check that what is drawn for a hyperparameter is read: `hp.NAME` keeps its one value in all tasks."""
+    for label, axis in found.workflow.axes.items():
+        if not isinstance(axis, Sample) or not isinstance(axis.parameters, tuple):
+            continue
+        stages = [name for name, stage in found.workflow.stages.items() if label in stage.over]
+        for place, name in enumerate(axis.parameters):
+            shared = [key for stage in stages for key in _shared_reads(found, stage, label, name)]
+            for key in shared:
+                message = f"hp.{name} is the same in all tasks, and axis '{label}' draws '{name}'"
+                found.add(key, message, f"write ${{{{ {name} }}}}")
+            commands = any(found.workflow.stages[one].command is not None for one in stages)  # by DIEL_PARAMS
+            if not shared and not commands and not any(_reads_drawn(found, s, label, name) for s in stages):
+                message = f"no stage reads '{name}', so that what is drawn changes nothing"
+                found.add(("axes", label, "sample", "parameters", place), message, f"read ${{{{ {name} }}}}")
+
+
+def _shared_reads(found: Check, stage: str, label: str, name: str) -> list[Key]:
+    """Where a stage reads a hyperparameter instead of what is drawn for it."""
+    here: Key = ("stages", stage)
+    spec, read = found.workflow.stages[stage], [*templates(here, found.workflow.stages[stage])]
+    keys = [key for key, one in read if isinstance(one, Template) and ("hp", name) in one.references]
+    keys += [(*here, "inputs", key) for key, given in spec.inputs.items() if given.source == f"hp.{name}"]
+    return [] if _reads_drawn(found, stage, label, name) else keys[:1]
+
+
+def _reads_drawn(found: Check, stage: str, label: str, name: str) -> bool:
+    spec = found.workflow.stages[stage]
+    module = found.modules.get(stage)
+    if module is not None and name not in (*spec.params, *spec.inputs):
+        signature = module.signature
+        if signature.loose or signature.variadic or name in (one.name for one in signature.parameters):
+            return True
+    if any(edge.output == name for edge in found.graph.out_of(stage)):
+        return True
+    read = (one.references for _, one in templates(("stages", stage), spec) if isinstance(one, Template))
+    return any(chain[:1] in ((name,), (label,), ("params",)) for chains in read for chain in chains)
 
 
 def _points(found: Check, label: str) -> Points | None:

@@ -17,6 +17,7 @@ from diel.check.launcher import check_launcher
 from diel.check.modules import check_module, find_modules
 from diel.check.names import check_expressions, check_untils, check_values, visible_names
 from diel.check.outputs import check_metrics, check_outputs
+from diel.check.points import check_designs
 from diel.check.publishing import check_published
 from diel.check.search import check_searches, check_whens
 from diel.check.staging import check_staging
@@ -148,6 +149,7 @@ def _check_data(
         check_conditions(found)
         check_metrics(found)
     check_outputs(found)
+    check_designs(found)
     if found.modules or not all(stage.plain for stage in workflow.stages.values()):
         check_contracts(found)
     if workflow.any_stage(lambda stage: stage.publishes):

@@ -86,3 +86,34 @@ def test_points_that_fit_are_let_through(folder: Path, text: str) -> None:
 def test_a_point_that_does_not_fit_is_told(folder: Path, text: str, told: str) -> None:
     (problem,) = problems(folder, text)
     assert told in str(problem)
+
+
+DRAWN = (
+    "hyperparameters: {x: {type: float, default: 3.0, low: 1.0, high: 9.0}}\n"
+    "axes: {d: {sample: {method: uniform, points: 4, parameters: [x]}}}\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("stage", "told"),
+    [
+        ("module: 'm:f'", ""),
+        ("command: [./sim]", ""),  # which can read DIEL_PARAMS
+        ("command: 'echo ${{ x / hp.x }}'", ""),
+        ("command: 'echo ${{ d.x }}'", ""),
+        (
+            "command: 'echo ${{ hp.x }}'",
+            "stages.s.command: hp.x is the same in all tasks, and axis 'd' draws 'x'",
+        ),
+        ("module: 'm:f', params: {x: '${{ hp.x }}'}", "stages.s.params.x: hp.x is the same in all tasks"),
+        ("module: 'm:f', inputs: {x: hp.x}", "stages.s.inputs.x: hp.x is the same in all tasks"),
+        ("module: 'm:f', params: {x: 1.0}", "axes.d.sample.parameters.0: no stage reads 'x'"),
+    ],
+)
+def test_what_is_drawn_for_a_hyperparameter_is_read(folder: Path, stage: str, told: str) -> None:
+    text = f"{DRAWN}stages: {{s: {{over: [d], {stage}}}}}\n"
+    if not told:
+        checked(folder, text)
+        return
+    (problem,) = problems(folder, text)
+    assert told in str(problem)
