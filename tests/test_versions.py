@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
 
-from tests.throwaway import Project
+from tests.throwaway import Project, Run
 
 FLOW = """
     axes: {n: {range: 4}}
@@ -191,3 +192,132 @@ def test_a_file_with_the_same_content_is_the_same(tmp_path: Path, harmless: str)
     project = with_files(tmp_path).workflow(text.replace('start: {command: ["true"]}', first))
     write(tmp_path / "edit.sh", harmless.format(path=tmp_path / "sim.sh"))
     assert project.run("--site", "one").values("work", "v") == [10, 11, 12, 13]
+
+
+MENDED = """
+    axes: {n: {range: 3}}
+    stages:
+      work: {over: [n], module: "lab:run", params: {n: "${{ n }}"}}
+      shell:
+        over: [n]
+        files: {script: sim.sh, own: "in${{ n }}.txt", filled: {template: form.txt, path: form.out}}
+        command: |
+          echo "{\\"v\\": $(sh ${{ files.script }} ${{ files.own }} ${{ files.filled }})}" > "$DIEL_RESULT"
+        outputs: {v: {value: int}}
+      after: {over: [n], command: 'echo "{\\"s\\": ${{ work.v + shell.v }}}" > "$DIEL_RESULT"', outputs: {s: {value: int}}}
+      apart: {command: ["true"]}
+"""
+BROKEN = "def of(n):\n    if n == 1:\n        raise ValueError\n    return n\n"
+MENDS = {
+    "a helper": ("power.py", "def of(n):\n    return n + 10\n", "work/0,2", [20, 22, 24]),
+    "a script": ("sim.sh", "echo $(( 10 + $(cat $1) + $(cat $2) ))\n", "shell/0,2", [20, 22, 24]),
+    "a template": ("form.txt", "10\n", "shell/0,2", [20, 22, 24]),
+}
+
+
+def to_mend(folder: Path, what: str) -> Project:
+    """A project whose task 1 fails because of a file."""
+    project = Project(folder).workflow(MENDED)
+    write(folder / "lab.py", MAIN)
+    write(folder / "power.py", BROKEN if what == "a helper" else MENDS["a helper"][1])
+    fails = "test $(cat $1) != 1 && cat $1\n"
+    write(
+        folder / "sim.sh",
+        {"a script": fails, "a template": "echo $(( $(cat $1) + $(cat $2) ))\n"}.get(
+            what, "echo $(( 10 + $(cat $1) ))\n"
+        ),
+    )
+    write(folder / "form.txt", "none of ${{ n }}\n" if what == "a template" else "0\n")
+    if what == "a template":
+        write(folder / "sim.sh", 'test $(cat $1) != 1 -o "$(cat $2)" = 10 && echo $(( 10 + $(cat $1) ))\n')
+    for n in range(3):
+        write(folder / f"in{n}.txt", f"{n}\n")
+    return project
+
+
+@pytest.mark.parametrize("what", MENDS)
+def test_what_was_mended_is_taken_for_all_that_read_it_or_refused(tmp_path: Path, what: str) -> None:
+    name, text, again, sums = MENDS[what]
+    project = to_mend(tmp_path, what)
+    run = project.run(code=1)
+    before = (tmp_path / name).read_text()
+    write(tmp_path / name, text)
+    records = run.records()
+    said = project.diel("resume", run.id, code=2)
+    stage = again.partition("/")[0]
+    assert f"{tmp_path / name}" in said
+    assert f"(read by {stage})" in said
+    assert (
+        f"--update` takes it as it is now, and computes again {again}, after/0,2 (4 finished tasks, " in said
+    )
+    assert run.records() == records
+
+    write(tmp_path / name, before)  # undone: it goes on as it was
+    project.diel("resume", run.id, code=1)
+    write(tmp_path / name, text)
+
+    said = project.diel("resume", run.id, "--update")
+    assert f"computes again {again}, after/0,2 (4 finished tasks, " in said
+    assert run.history().state == "succeeded"
+    assert newest(run, "after", "s") == sums
+    assert run.attempts("apart", 0) == [1]
+    assert "nothing to do" in project.diel("resume", run.id, "--update")
+    assert project.run().counts("after") == {"cached": 3}
+
+
+def newest(run: Run, stage: str, value: str) -> list[object]:
+    """The values that count by now."""
+    table = {record["index"]: record["values"][value] for record in run.records("done", stage)}
+    return [table[index] for index in sorted(table)]
+
+
+def test_what_ended_tasks_alone_read_may_change(tmp_path: Path) -> None:
+    text = """
+        axes: {n: {range: 3}}
+        stages:
+          first: {over: [n], module: "lab:run", params: {n: "${{ n }}"}}
+          own: {over: [n], files: {f: "in${{ n }}.txt"}, command: [grep, -v, bad, "${{ files.f }}"]}
+    """
+    project = Project(tmp_path).workflow(text)
+    write(tmp_path / "lab.py", MAIN)
+    write(tmp_path / "power.py", POWER)
+    for n in range(3):
+        write(tmp_path / f"in{n}.txt", "bad\n" if n == 1 else "good\n")
+    run = project.run(code=1)
+    write(tmp_path / "power.py", "def of(n): return -n\n")
+    write(tmp_path / "in2.txt", "another\n")
+    project.diel("resume", run.id, code=1)
+    write(tmp_path / "in1.txt", "mended\n")
+    said = project.diel("resume", run.id, code=2)
+    assert "files.f" in said
+    assert "power.py" not in said
+    assert "in1.txt" in said
+    said = project.diel("resume", run.id, "--update")
+    assert "first/0-2, own/2 (4 finished tasks" in said
+    assert newest(run, "first", "v") == [0, -1, -2]
+
+
+def test_a_run_that_kept_no_sources_goes_on_with_what_is_there_and_says_so(tmp_path: Path) -> None:
+    project = to_mend(tmp_path, "a helper")
+    run = project.run(code=1)
+    shutil.rmtree(run.root / "sources")
+    write(tmp_path / "power.py", MENDS["a helper"][1])
+    assert "kept no sources: what is left runs with all files as they are now" in project.diel("resume")
+    assert run.history().state == "succeeded"
+
+
+def test_decisions_of_a_search_and_points_of_an_axis_are_not_mixed(tmp_path: Path) -> None:
+    text = """
+        axes: {p: {from: make.list}}
+        stages:
+          make: {module: "lab:make"}
+          use: {over: [p], module: "lab:use", params: {p: "${{ p }}"}}
+    """
+    project = Project(tmp_path).workflow(text)
+    both = "def make() -> dict:\n    return {'list': [1, 2]}\ndef use(p: int) -> dict:\n"
+    write(tmp_path / "lab.py", both + "    return {'v': 1 // (p - 1)}\n")
+    run = project.run(code=1)
+    write(tmp_path / "lab.py", both + "    return {'v': p}\n")
+    said = project.diel("resume", run.id, "--update", code=2)
+    assert "the points of 'p' rest on results of 'make', which would be computed again" in said
+    assert "diel run flow.yaml" in said

@@ -36,7 +36,6 @@ from diel.spec.forms.axis import Points
 from diel.spec.rendering import Filling
 
 Counts = Mapping[str, int | None]
-NO_TEMPLATES: Mapping[str, Filling] = {}
 
 
 class Checked(NamedTuple):
@@ -74,7 +73,7 @@ def check(
     included: Mapping[str, str] | None = None,
     runs: Path | None = None,
     kept: Hyperparameters | None = None,
-    templates: Mapping[str, Filling] = NO_TEMPLATES,
+    templates: Mapping[str, Filling] | None = None,
     sources: SourceVersion | None = None,
 ) -> Checked:
     """Reads a workflow file and checks all of it.
@@ -94,7 +93,7 @@ def check(
         raise SpecError(problems)
     folder = (folder or path.parent).absolute()
     if document.spec.any_stage(lambda stage: stage.rendered):
-        if kept is None:
+        if templates is None:
             problems += read_templates(document, folder)
         else:
             fill_templates(document.spec, templates)

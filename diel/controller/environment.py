@@ -18,6 +18,7 @@ from diel.paths import RunPaths, kept_environments
 from diel.plan import Plan
 from diel.project.run_file import read_run_file
 from diel.site import Site
+from diel.spec.environment import Definition
 
 
 def make_environments(plan: Plan, runs: Path, folder: Path | None = None) -> dict[str, Prepared]:
@@ -76,24 +77,38 @@ def kept_place(site: Site, runs: Path) -> Path:
     return Path(os.path.expanduser(os.path.expandvars(site.cache))).absolute()
 
 
-def mend_environments(plan: Plan, paths: RunPaths) -> None:
-    """Makes again what a run needs and somebody removed, changed, or defines otherwise on another site.
+def mend_environments(plan: Plan, paths: RunPaths, *, anew: bool = False) -> None:
+    """Makes again what a run needs and somebody removed, or another site defines otherwise; all with `anew`.
 
-    Where the files are gone of which one was made, what was made of them is still good.
+    Where the files are gone of which one was made, what was made of them is still good. Raises UsageError
+    where what is made again is another.
     """
-    folder = read_run_file(paths).folder.resolve()
     found = read_prepared(paths.environments)
-    known = definitions_of(plan.checked.document, plan.site, folder)
+    known = _definitions(plan, paths)
 
     def is_as_made(name: str, one: Prepared) -> bool:
         now = known.get(name)
-        if now is None or now.source != one.source or one.gone:
-            return False
-        return stamp(now.environment) in (None, one.stamp)
+        return now is not None and now.source == one.source and not one.gone
 
-    if not found or not all(is_as_made(name, one) for name, one in found.items()):
-        made = make_environments(plan, paths.root.parent, folder)
+    if anew or not found or not all(is_as_made(name, one) for name, one in found.items()):
+        made = make_environments(plan, paths.root.parent, read_run_file(paths).folder.resolve())
+        for name, one in made.items():
+            before = found.get(name, one)
+            if not anew and before.source == one.source and before.digest != one.digest:
+                hint = f"`diel resume {paths.run_id} --update` takes it for all that run in it"
+                raise UsageError(f"environment '{name}' was gone, and made again it is another: {hint}")
         put(paths.environments, prepared_text({**found, **made}))
+
+
+def changed_environments(plan: Plan, paths: RunPaths) -> list[str]:
+    """The environments of a run whose definitions are others by now."""
+    known = _definitions(plan, paths)
+    made = {name: one for name, one in read_prepared(paths.environments).items() if name in known}
+    return [name for name, one in made.items() if stamp(known[name].environment) not in (None, one.stamp)]
+
+
+def _definitions(plan: Plan, paths: RunPaths) -> Mapping[str, Definition]:
+    return definitions_of(plan.checked.document, plan.site, read_run_file(paths).folder.resolve())
 
 
 def _tell(text: str) -> None:

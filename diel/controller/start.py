@@ -213,8 +213,8 @@ def drive_on(controller: Controller, drive: Callable[[Controller], Outcome]) -> 
 def plan_again(paths: RunPaths, site: Site | None = None, *, anew: bool = False) -> Plan:
     """The plan of an earlier run, from its stored workflow, values, sources and site.
 
-    Another site may be given; with `anew` sources are read where they lie. Raises SpecError where a stage
-    fits none of its pools.
+    Another site may be given; with `anew` sources and templates are read where they lie. Raises SpecError
+    where a stage fits none of its pools.
     """
     run_file = read_run_file(paths)
     checked = check(
@@ -224,21 +224,11 @@ def plan_again(paths: RunPaths, site: Site | None = None, *, anew: bool = False)
         text=read_kept_workflow(paths),
         included=run_file.included,
         kept=kept_values(run_file),
-        templates={name: Filling(*kept) for name, kept in run_file.templates.items()},
+        templates=None if anew else {name: Filling(*kept) for name, kept in run_file.templates.items()},
         sources=None if anew else newest(paths.sources),
     )
     run_file.apply(checked.workflow)
     return make_plan(checked, site or read_kept_site(paths))
-
-
-def update_sources(paths: RunPaths) -> None:
-    """Keeps the sources of a run as they are now as its next version. Raises UsageError."""
-    plan, kept = plan_again(paths, anew=True), newest(paths.sources)
-    facts = {name: module.facts() for name, module in plan.modules.items()}
-    try:
-        keep(paths.sources, facts, 1 if kept is None else kept.version + 1)
-    except OSError as error:
-        raise UsageError(f"{paths.run_id}: cannot write there: {error.strerror}") from error
 
 
 def find_site_again(paths: RunPaths, name: str) -> Site:

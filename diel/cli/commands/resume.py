@@ -22,11 +22,20 @@ from diel.controller.start import (
     plan_again,
     refuse_unrunnable,
     take_over,
+)
+from diel.controller.versions import (
+    Difference,
+    cost_of,
+    differences,
+    is_unfinished,
+    listed,
+    resting_on,
     update_sources,
 )
 from diel.errors import DielError, UsageError, counted
 from diel.journal.snapshot import read_run
 from diel.journal.stage_history import ranges
+from diel.modules.sources import newest
 from diel.paths import RunPaths
 from diel.project.lease import refuse_driven
 from diel.project.requests import ask_anyway
@@ -69,6 +78,11 @@ from diel.terminal.progress import drive
     help="Simulate what was answered and then failed its audit; what read it runs again, unless it decided.",
 )
 @click.option("--anyway", is_flag=True, help="Hold no stage whose first tasks fail alike; a running run too.")
+@click.option(
+    "--update",
+    is_flag=True,
+    help="Take modules, files and environments as they are now, and compute again all that rests on others.",
+)
 @fail_fast_option
 @click.option("-q", "--quiet", is_flag=True, help="In the foreground: show only failures and the end.")
 @json_option
@@ -81,6 +95,7 @@ def command(
     trials: tuple[str, ...],
     recompute: str | None,
     anyway: bool,
+    update: bool,
     fail_fast: bool,
     quiet: bool,
     as_json: bool,
@@ -98,6 +113,7 @@ def command(
     if recompute is not None and not history.is_doubted():
         raise UsageError(f"{paths.run_id} has no suspect result: its audits speak against no answer")
     recorded = Recorded(paths)
+    another, resting = _look(recorded, strict=bool(trials or recompute), update=update)
     more = read_trials(recorded, trials) if trials else {}
     if more:
         refuse_driven(paths)
@@ -105,7 +121,7 @@ def command(
         steps = [(label, had[label], trials) for label, trials in more.items() if trials > had[label]]
         change_run_file(paths, trials=(*recorded.run_file.trials, *steps))
         recorded = Recorded(paths)
-    if history.state is RunState.SUCCEEDED and not is_extended(recorded):
+    if history.state is RunState.SUCCEEDED and not is_extended(recorded) and not another:
         again = export_again(Recorded(paths)) if history.exports else 0
         what = f"{counted(again, 'export')} put in place again" if again else "there is nothing to do"
         click.echo(f"{paths.run_id} has succeeded: {what}", err=as_json)
@@ -122,7 +138,7 @@ def command(
     refuse_driven(paths)
     keep_fail_fast(paths, wanted=fail_fast)
     mend_run(paths)
-    update_sources(paths)
+    _take_new(paths, another, resting)
     if foreground and site is None:
         _take_back(paths, forced=in_foreground)
         _make_again(paths, suspect=recompute is not None)
@@ -142,6 +158,52 @@ def command(
     with patience(plan, as_json=as_json):
         made = submit(paths, plan, wanted)
     return tell(paths, plan, made, as_json=as_json)
+
+
+def _look(run: Recorded, *, strict: bool, update: bool) -> tuple[list[Difference], Again]:
+    """Look for what a run would read otherwise than when it began; nothing if no task is left to read it.
+
+    With the tasks to compute again for an `update`. Raises UsageError where that would mix versions; `strict`
+    says that tasks which ended will run again.
+    """
+    paths, name = run.paths, run.paths.run_id
+    if standing(paths, run.history).alive:
+        return [], {}
+    if newest(paths.sources) is None and run.history.epoch:
+        click.echo(f"{name} kept no sources: what is left runs with all files as they are now", err=True)
+    try:
+        view = RunView(run)
+        found = differences(paths, view)
+        if found and not (update or strict):
+            find_missing(view)  # what runs again reads its files again
+            found = [one for one in found if is_unfinished(view, one)]
+    except DielError:
+        return [], {}  # whatever it is: the controller meets it too
+    if not found:
+        return [], {}
+    try:
+        view = RunView(Recorded(paths))
+        again = resting_on(view, found)
+        cost = f"{_names(again) or 'nothing'} ({cost_of(view, plan_again(paths), again)})"
+    except UsageError:
+        if update:
+            raise
+        again, cost = {}, "what rests on them, if that can be"
+    if not update:
+        raise UsageError(
+            f"{name} would mix two versions, for what it reads is no longer what it began with:\n"
+            f"{listed(found)}\nput it back; or `diel resume {name} --update` takes it as it is now, and "
+            f"computes again {cost}"
+        )
+    click.echo(f"{name} takes what is there now, and computes again {cost}:\n{listed(found)}", err=True)
+    return found, again
+
+
+def _take_new(paths: RunPaths, another: list[Difference], resting: Again) -> None:
+    """Make what was found the run's next version."""
+    if another:
+        write_again(paths, read_run(paths).history.epoch, [resting])  # first: killed here, it is asked again
+        update_sources(paths)
 
 
 def _make_again(paths: RunPaths, *, suspect: bool) -> None:

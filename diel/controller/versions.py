@@ -1,0 +1,230 @@
+"""What a run would read otherwise than when it began, and the next version of it (`resume --update`).
+
+One run is one version: a module, a file or an environment that is another by now would mix two kinds of
+results. The next version takes them as they are, and computes again all that rests on them, finished or not.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from diel.artifacts.watched import Changed, hold, look_at
+from diel.controller.again import Again
+from diel.controller.start import change_run_file, plan_again, watch_shared
+from diel.errors import DielError, UsageError, counted
+from diel.files import put, read_file
+from diel.load.rendering import LARGEST, kept_templates, renderings
+from diel.modules.catalogue import ModuleNotFound, find
+from diel.modules.sources import SourceVersion, digest_of_bytes, keep, newest
+from diel.paths import RunPaths
+from diel.plan import Plan
+from diel.results.view import RunView
+from diel.site import read_kept_site
+from diel.tasks.keeping import ended_well
+from diel.tasks.link import Link
+from diel.tasks.stage_run import StageRun
+from diel.tasks.watched import Watch, file_of
+
+SHOWN = 5
+Tasks = Mapping[str, frozenset[int] | None]
+"""Tasks by stage; None for all."""
+
+
+class Difference(NamedTuple):
+    """Something that is another than when a run began."""
+
+    text: str
+    readers: Tasks
+
+
+def differences(paths: RunPaths, view: RunView) -> list[Difference]:
+    """Return what is another than when a run began; nothing for a run that keeps no sources."""
+    sources = newest(paths.sources)
+    if sources is None:
+        return []
+    plan = plan_again(paths)
+    found = [*_modules(sources), *_files(plan, paths, view), *_templates(plan, view)]
+    return [*found, *_environments(plan, paths)]
+
+
+def _modules(sources: SourceVersion) -> Iterator[Difference]:
+    readers: dict[str, dict[str, None]] = {}
+    digests = dict(sources.files)
+    for stage, facts in sources.modules.items():
+        for path, _ in facts["files"]:
+            readers.setdefault(path, {})[stage] = None
+        if facts["digest"] and not facts["files"]:
+            with suppress(ModuleNotFound, OSError):
+                if find(facts["reference"], ()).digest == facts["digest"]:
+                    continue
+            yield Difference(f"module {facts['reference']}: its package is another", {stage: None})
+    for path, data in sources.later():
+        digests[path], readers[path] = digest_of_bytes(data), dict.fromkeys(sources.modules)
+    for path, digest in digests.items():
+        try:
+            text = "" if digest_of_bytes(Path(path).read_bytes()) == digest else "its content is another"
+        except OSError:
+            text = "it is gone"
+        if text:
+            yield Difference(f"{path}: {text}", dict.fromkeys(readers.get(path, ())))
+
+
+def _files(plan: Plan, paths: RunPaths, view: RunView) -> Iterator[Difference]:
+    for path, why in changed_files(paths).items():
+        readers: dict[str, frozenset[int] | None] = {}
+        for name, stage in view.stages.items():
+            files = view.recipe(name).sources.files
+            if path in {*files.shared.values(), *file_of(plan.modules.get(name)).values()}:
+                readers[name] = None
+            elif own := frozenset(_readers(view, stage, path)):
+                readers[name] = own
+        yield Difference(why, readers)
+
+
+def changed_files(paths: RunPaths) -> dict[str, str]:
+    """Return the files that are not what they were when the run first read them, each with what differs."""
+    first, found = set(), {}
+    for watched in Watch(paths, records=False).recorded():
+        if watched.path not in first:
+            first.add(watched.path)
+            try:
+                hold(watched)
+            except Changed as error:
+                found[watched.path] = str(error)
+    return found
+
+
+def _readers(view: RunView, stage: StageRun, path: str) -> Iterator[int]:
+    recipe = view.recipe(stage.name)
+    for index in range(stage.size):
+        with suppress(DielError, LookupError):  # what its path rests on is not known yet
+            if path in recipe.own_files(index).values():
+                yield index
+
+
+def _templates(plan: Plan, view: RunView) -> Iterator[Difference]:
+    for key, given in renderings(plan.workflow):
+        path = view.run.run_file.folder / given.template
+        before = given.filling.written or given.filling.text
+        try:
+            now = read_file(path, LARGEST).decode("utf-8"), os.access(path, os.X_OK)
+            text = "" if now == (before, given.filling.executable) else "its content is another"
+        except (OSError, ValueError):
+            text = "it is gone"
+        if text:
+            yield Difference(f"template {path}: {text}", {str(key[1]): None})
+
+
+def _environments(plan: Plan, paths: RunPaths) -> Iterator[Difference]:
+    if not plan.uses_environments:
+        return
+    from diel.controller.environment import changed_environments  # here: most runs have none
+
+    stages = plan.workflow.stages.items()
+    for name in changed_environments(plan._replace(site=read_kept_site(paths)), paths):
+        readers = {one for one, stage in stages if stage.chooses_environment or stage.environment == name}
+        yield Difference(f"environment '{name}': its definition is another", dict.fromkeys(readers))
+
+
+def is_unfinished(view: RunView, difference: Difference) -> bool:
+    """Whether a task reads what differs that has not ended well."""
+    for name, tasks in difference.readers.items():
+        stage = view.stages[name]
+        indices = range(stage.size) if tasks is None else tasks
+        if not stage.known or not all(ended_well(stage, index) for index in indices):
+            return True
+    return False
+
+
+# --- the next version -------------------------------------------------------------------------------
+
+
+def resting_on(view: RunView, found: list[Difference]) -> Again:
+    """Return the tasks with results that rest on what differs, with their attempts.
+
+    Raises UsageError where decisions of a search or loop, or an axis, rest on it too.
+    """
+    changes: dict[str, set[int]] = {name: set() for name in view.stages}
+    for name, readers in (item for difference in found for item in difference.readers.items()):
+        changes[name].update(range(view.stages[name].size) if readers is None else readers)
+    for name in view.run.graph.order:
+        for link in view.into(name):
+            if link.up.known and link.down.known and changes[link.up.name]:
+                changes[name].update(_reached(link, changes[link.up.name]))
+    again: dict[str, dict[int, int]] = {}
+    for name, tasks in changes.items():
+        history = view.stages[name].history
+        good = [index for index in sorted(tasks) if history.is_good(index)]
+        if good:
+            _refuse_decided(view, view.stages[name])
+            again[name] = {index: history.result_attempt(index) for index in good}
+    return again
+
+
+def _reached(link: Link, changed: set[int]) -> Iterator[int]:
+    """The tasks that read any of these along an edge; all where it is only known while they run."""
+    edge = link.edge
+    if edge.chosen or edge.published or edge.stream or edge.service:
+        yield from range(link.down.size)
+    elif edge.output is not None or edge.hyperparameter is not None:
+        known: dict[object, bool] = {}
+        for index in range(link.down.size):
+            group = link.group_of_downstream(index)
+            if group not in known:
+                known[group] = not changed.isdisjoint(link.members(group))
+            if known[group]:
+                yield index
+
+
+def _refuse_decided(view: RunView, stage: StageRun) -> None:
+    axes = view.run.workflow.axes
+    decided = [axis.label for axis in stage.adaptive]
+    decided += [label for label, axis in axes.items() if axis.maker == stage.name and view.run.points(label)]
+    if decided:
+        run = view.run.run_file
+        raise UsageError(
+            f"{run.run} cannot take it: the points of '{decided[0]}' rest on results of '{stage.name}', "
+            f"which would be computed again: start anew with `{run.command_line}`"
+        )
+
+
+def cost_of(view: RunView, plan: Plan, again: Again) -> str:
+    """Return how much computing these tasks again is, in words: `12 finished tasks, 3.2 core-hours`."""
+    seconds = 0.0
+    for name, tasks in again.items():
+        times = {record["index"]: record["seconds"] for record in view.run.results(name)}
+        seconds += plan.stages[name].cores * sum(times.get(index, 0.0) for index in tasks)
+    return f"{counted(sum(map(len, again.values())), 'finished task')}, {seconds / 3600:.3g} core-hours"
+
+
+def listed(found: list[Difference]) -> str:
+    """Return what differs, a line each, with who reads it."""
+    more = [f"    and {len(found) - SHOWN} more"] if len(found) > SHOWN else []
+    lines = [f"    {one.text} (read by {', '.join(sorted(one.readers)) or 'none'})" for one in found[:SHOWN]]
+    return "\n".join([*lines, *more])
+
+
+def update_sources(paths: RunPaths) -> None:
+    """Make what a run reads, as it is now, its next version. Raises UsageError and SpecError before that."""
+    plan, before = plan_again(paths, anew=True), newest(paths.sources)
+    if plan.uses_environments:
+        from diel.controller.environment import mend_environments  # here: most runs have none
+
+        mend_environments(plan, paths, anew=True)
+    files = []
+    for watched in {one.path: one for one in Watch(paths, records=False).recorded()}.values():
+        with suppress(OSError):  # who reads it says that it is gone
+            files.append(look_at(watched.name, watched.path))
+    try:
+        version = 1 if before is None else before.version + 1
+        put(paths.sources / f"{version}.files.jsonl", "".join(f"{json.dumps(one)}\n" for one in files))
+        keep(paths.sources, {name: module.facts() for name, module in plan.modules.items()}, version)
+    except OSError as error:
+        raise UsageError(f"{paths.run_id}: cannot write there: {error.strerror}") from error
+    watch_shared(plan, paths)
+    change_run_file(paths, templates=kept_templates(plan.workflow))
