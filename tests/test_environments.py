@@ -264,7 +264,8 @@ def test_resume_follows_requirements_that_changed_and_does_without_those_that_ar
     project.diel("resume", "last", code=1)
     requirements(project.folder, "tiny")
     (project.folder / "on").touch()
-    project.diel("resume", "last")
+    assert "environment 'small': its definition is another" in project.diel("resume", "last", code=2)
+    project.diel("resume", "last", "--update")
     versions = [(run.root / f"tasks/a/{n}/stdout").read_text()[:3] for n in ("0", "0.2", "0.3")]
     assert versions == ["1.0", "1.0", "2.0"]
 
@@ -300,11 +301,13 @@ def test_a_conda_environment_that_is_lost_is_told_and_one_that_changed_is_anothe
     assert "environments.it.conda: no such file or directory" in said
     assert "is no Conda environment" in project.diel("resume", "last", code=2)
     prefix(place, "2.0")
-    project.diel("resume", "last")
+    assert "read by first, second" in project.diel("resume", "last", code=2)
+    project.diel("resume", "last", "--update")
+    assert (run.root / "tasks/first/0.2/stdout").read_text() == "2.0\n"
     assert (run.root / "tasks/second/0.2/stdout").read_text() == "2.0\n"
     shutil.rmtree(project.folder / "away")
     again = project.run(code=None)
-    assert again.counts("first") == {"done": 1}, "its result was of lib 1.0"
+    assert again.counts("first") == {"cached": 1}
     assert again.counts("second") == {"cached": 1}
 
 

@@ -79,7 +79,8 @@ def test_a_file_beside_the_workflow_is_found_by_resume_and_does_not_hide_pythons
     mine.write_text("import random\ndef go(limit):\n    raise ValueError('not yet')\n")
     assert "not yet" in project.diel("run", "../flow.yaml", code=1)
     mine.write_text("import random\ndef go(limit):\n    return random.Random(1).random() < limit\n")
-    project.diel("resume", "last")
+    assert "/mine.py: its content is another (read by a)" in project.diel("resume", "last", code=2)
+    project.diel("resume", "last", "--update")
     assert (project.newest().value("a", "result"), project.newest().value("b", "result")) == (True, [1])
 
 

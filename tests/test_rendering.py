@@ -67,7 +67,11 @@ def test_a_run_keeps_its_templates_as_it_keeps_its_workflow(project: Project) ->
     run = project.run(code=1)
     gate.touch()
     (project.folder / "go.sh").unlink()
+    before = (project.folder / "deck.in").read_text()
     (project.folder / "deck.in").write_text("${{ nothing }}")
+    assert "deck.in: its content is another (read by solve)" in project.diel("resume", code=2)
+    assert "no name 'nothing'" in project.diel("resume", "--update", code=2)
+    (project.folder / "deck.in").write_text(before)
     project.diel("resume")
     assert run.stdout("solve", 1, 2).splitlines()[-1] == "1"
 

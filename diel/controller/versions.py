@@ -66,12 +66,9 @@ def _modules(sources: SourceVersion) -> Iterator[Difference]:
     for path, data in sources.later():
         digests[path], readers[path] = digest_of_bytes(data), dict.fromkeys(sources.modules)
     for path, digest in digests.items():
-        try:
-            text = "" if digest_of_bytes(Path(path).read_bytes()) == digest else "its content is another"
-        except OSError:
-            text = "it is gone"
-        if text:
-            yield Difference(f"{path}: {text}", dict.fromkeys(readers.get(path, ())))
+        with suppress(OSError):  # of what is gone there is no other version: the run has its own
+            if digest_of_bytes(Path(path).read_bytes()) != digest:
+                yield Difference(f"{path}: its content is another", dict.fromkeys(readers.get(path, ())))
 
 
 def _files(plan: Plan, paths: RunPaths, view: RunView) -> Iterator[Difference]:
@@ -111,13 +108,10 @@ def _templates(plan: Plan, view: RunView) -> Iterator[Difference]:
     for key, given in renderings(plan.workflow):
         path = view.run.run_file.folder / given.template
         before = given.filling.written or given.filling.text
-        try:
-            now = read_file(path, LARGEST).decode("utf-8"), os.access(path, os.X_OK)
-            text = "" if now == (before, given.filling.executable) else "its content is another"
-        except (OSError, ValueError):
-            text = "it is gone"
-        if text:
-            yield Difference(f"template {path}: {text}", {str(key[1]): None})
+        with suppress(OSError):
+            now = read_file(path, LARGEST).decode("utf-8", "replace"), os.access(path, os.X_OK)
+            if now != (before, given.filling.executable):
+                yield Difference(f"template {path}: its content is another", {str(key[1]): None})
 
 
 def _environments(plan: Plan, paths: RunPaths) -> Iterator[Difference]:

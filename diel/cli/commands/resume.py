@@ -184,7 +184,8 @@ def _look(run: Recorded, *, strict: bool, update: bool) -> tuple[list[Difference
     try:
         view = RunView(Recorded(paths))
         again = resting_on(view, found)
-        cost = f"{_names(again) or 'nothing'} ({cost_of(view, plan_again(paths), again)})"
+        plan = plan_again(paths, anew=update)  # nothing changes where that cannot be
+        cost = f"{_names(again)} ({cost_of(view, plan, again)})" if again else "nothing that is finished"
     except UsageError:
         if update:
             raise
