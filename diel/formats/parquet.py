@@ -11,14 +11,16 @@ import numpy
 import pyarrow as arrow
 from pyarrow import parquet
 
-from diel.formats.node import Content, FileArray
+from diel.formats.node import BadData, Content, FileArray
 
 
 @contextlib.contextmanager
 def open_parquet(path: str, inside: str) -> Iterator[Content]:
     """Its columns; only the end of the file is read for what they are."""
     with parquet.ParquetFile(path) as file:
-        rows = file.metadata.num_rows
+        rows, names = file.metadata.num_rows, [field.name for field in file.schema_arrow]
+        if twice := [name for place, name in enumerate(names) if name in names[:place]]:
+            raise BadData(f"two of its columns are '{twice[0]}'")
         yield {
             field.name: FileArray((rows,), _dtype(field.type), partial(_column, file, field.name))
             for field in file.schema_arrow

@@ -137,11 +137,12 @@ class Document(Source):
 
 def leading_zeros(document: Document) -> Iterator[Problem]:
     """Warnings of numbers such as `007`, which YAML reads as 7."""
-    nodes = [] if document.root is None else zero_padded(document.root, _VERBATIM)
-    for node in islice(nodes, _MOST_REMARKS):
-        value = resolve(node.text)
-        hint = f"an id is a text: put it in quotes, '{node.text}'"
-        yield document.at(node.start, (), f"{node.text} is the number {value}", hint)
+    inner = (Source(Path(label), text, compose(text)[0]) for label, text in document.included.items())
+    for source in (document, *inner):
+        nodes = [] if source.root is None else zero_padded(source.root, _VERBATIM)
+        for node in islice(nodes, _MOST_REMARKS):
+            hint = f"an id is a text: put it in quotes, '{node.text}'"
+            yield source.at(node.start, (), f"{node.text} is the number {resolve(node.text)}", hint)
 
 
 Settle = Callable[[Document], Mapping[str, Any]]

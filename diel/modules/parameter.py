@@ -147,7 +147,9 @@ def _explain(value: Any, errors: list[Any]) -> str:
     expected: dict[str, None] = {}
     for error in alike:
         text = _EXPECTED.get(error["type"], "")
-        expected[text.format(**error.get("ctx", {})) if text else error["msg"]] = None
+        expected[
+            text.format(**error.get("ctx", {})) if text else error["msg"].removeprefix("Input should be ")
+        ] = None
     within = f" in {shown_value(value)}" if deepest["input"] != value else ""
     return f"expected {' or '.join(expected)}, found {shown_value(deepest['input'])}{within}"
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from diel.values import cell_value, resolve
+from diel.values import BEYOND, LARGEST, SMALLEST, cell_value
 
 _PLAIN = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?")
 """A number, and hardly an id. All else is text: `007`, `+5`, `0x10`, `1_000`, `.5`, `1.`, ` 7 `, nothing."""
@@ -37,17 +38,30 @@ def column_values(cells: Sequence[str], kind: str | None) -> list[Any]:
 
     Raises BadCell for what is not of the type, and a number beyond a double.
     """
-    if kind is None and not all(map(_PLAIN.fullmatch, cells)):
-        return list(cells)
+    if kind is None:
+        return _numbers(cells) if all(map(_PLAIN.fullmatch, cells)) else list(cells)
     values = []
     for row, cell in enumerate(cells):
         try:
-            values.append(resolve(cell) if kind is None else cell_value(cell, kind))
-        except ValueError as error:
-            if kind is None and cell.lstrip("-").isdigit():
-                return list(cells)
-            why = f"{cell!r:.60}; expected {kind}" if kind is not None else f"{cell:.60}: {error}"
-            raise BadCell(row, why) from None
+            values.append(cell_value(cell, kind))
+        except ValueError:
+            raise BadCell(row, f"{cell!r:.60}; expected {kind}") from None
+    return values
+
+
+def _numbers(cells: Sequence[str]) -> list[Any]:
+    """Plain numbers; the texts, if one is a whole number beyond 64 bits. Raises BadCell beyond a double."""
+    try:
+        values = [int(cell) if cell.lstrip("-").isdigit() else float(cell) for cell in cells]
+    except ValueError:  # thousands of digits
+        return list(cells)
+    low, high = min(values), max(values)
+    if high == math.inf or low == -math.inf:
+        row = values.index(high if high == math.inf else low)
+        raise BadCell(row, f"{cells[row]:.60}: {BEYOND}")
+    beyond = low < SMALLEST or high > LARGEST
+    if beyond and any(isinstance(one, int) and not SMALLEST <= one <= LARGEST for one in values):
+        return list(cells)
     return values
 
 
