@@ -117,24 +117,21 @@ def p_text(p: float | None) -> str:
 def rows_of_results(found: Sequence[OutputPair]) -> list[list[str]]:
     """Return a row for each output; means and differences in digits that tell them apart."""
     digits = digits_apart((one.largest[0] for one in found if one.largest), 4)
-    return [_row_of_results(one, digits) for one in found]
+    means = texts([one.mean for one in found])
+    return [_row_of_results(one, mean, digits) for one, mean in zip(found, means, strict=True)]
 
 
-def _row_of_results(one: OutputPair, digits: int) -> list[str]:
-    before, after = texts([[value] for value in one.mean])
+def _row_of_results(one: OutputPair, means: Sequence[str], digits: int) -> list[str]:
     largest = ""
     if one.largest is not None and one.largest[0]:
-        sign = "+" if one.largest[0] > 0 else ""
-        largest = (
-            sign + number_text(one.largest[0], digits) + (f" at {one.largest[1]}" if one.largest[1] else "")
-        )
+        most, where = one.largest
+        largest = f"{'+' * (most > 0)}{number_text(most, digits)}{f' at {where}' if where else ''}"
     p = p_text(one.shift.p) if one.shift is not None and one.differ != 0 else ""
     differ = "" if one.differ is None else f"{one.differ:,}"
-    means = [value or "–" for value in (*before, *after)]
-    tasks = tasks_text(one) + (
-        ", {} and {} answered by a model".format(*one.answered) if any(one.answered) else ""
-    )
-    return [f"  {one.output}", tasks, differ, *means, change_text(*one.mean), p, largest]
+    answers = ", {} and {} answered by a model".format(*one.answered) if any(one.answered) else ""
+    before, after = (mean or "–" for mean in means)
+    head = [f"  {one.output}", tasks_text(one) + answers, differ, before, after]
+    return [*head, change_text(*one.mean), p, largest]
 
 
 def change_text(before: float | None, after: float | None) -> str:

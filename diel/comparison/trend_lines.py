@@ -7,9 +7,8 @@ from typing import Any
 
 from diel.comparison.lines import change_text
 from diel.comparison.trend import ENOUGH, Measure, Trend
-from diel.digits import texts_apart
 from diel.status.columns import columns, paint, paint_state, printable
-from diel.table import Listing
+from diel.table import Listing, texts
 from diel.values import clock, format_duration
 
 _BARS = "▁▂▃▄▅▆▇█"
@@ -43,18 +42,16 @@ def trend_lines(trend: Trend) -> Iterator[str]:
         yield ""
         head = [group or "figure", "median", "last", "change", "over time"]
         found = [one for one in trend.measures if one.group == group]
-        yield from columns([head, *map(_row, found)], right=(1, 2, 3))
+        figures = texts([(one.known[-1] if one.usual is None else one.usual, one.known[-1]) for one in found])
+        yield from columns([head, *map(_row, found, figures)], right=(1, 2, 3))
     if trend.measures and len(trend.runs) <= ENOUGH:
         yield ""
         yield paint(f"beyond the scatter: told once {ENOUGH} runs came before", dim=True)
     yield from (paint(f"left out: {printable(note)}", fg="yellow") for note in trend.notes)
 
 
-def _row(one: Measure) -> list[str]:
-    last = one.known[-1]
-    usual = last if one.usual is None else one.usual
-    change = change_text(usual, last)
-    figures = texts_apart([usual, last])
+def _row(one: Measure, figures: Sequence[str]) -> list[str]:
+    change = change_text(one.usual, one.known[-1])
     said = sparkline(one.values[-SHOWN:])
     said += paint("  beyond the scatter", fg="red", bold=True) if one.is_beyond else ""
     return [f"  {printable(one.name)}", *figures, change, said]

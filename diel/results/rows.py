@@ -6,8 +6,8 @@ suspect, `STAGE.suspect` says which.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from diel.errors import UsageError, counted, did_you_mean
@@ -47,9 +47,9 @@ def make_table(
     searched = run.searched(main)
     suspect = suspects(run)
     doubted = [stage for stage in stages if suspect.get(stage)]
-    cells: list[_Column | _Mark] = [
-        *(_Column(run, stage, output, records[stage]) for stage, output in columns),
-        *(_Mark(stage, suspect[stage]) for stage in doubted),
+    cells: list[tuple[str, Callable[[int | None], Any]]] = [
+        *((stage, partial(_cell, run, stage, output, records[stage])) for stage, output in columns),
+        *((stage, suspect[stage].__contains__) for stage in doubted),
     ]
     rows = []
     there = _joined(run, main, records, at)
@@ -62,7 +62,7 @@ def make_table(
         # A task that its search left alone, as its `when` did not hold, has none of the trial's.
         trial = run.hyperparameters(main, index) if searched and index is not None else {}
         own = (*map(point.get, run.parameters(main)), *map(trial.get, searched))
-        rows.append((*own, *(cell.value(indices[cell.stage]) for cell in cells)))
+        rows.append((*own, *(cell(indices[stage]) for stage, cell in cells)))
     made = (f"{stage}.{output}" for stage, output in columns)
     marks = (f"{stage}.suspect" for stage in doubted)
     names = (*run.parameters(main), *(f"hp.{name}" for name in searched), *made, *marks)
@@ -196,35 +196,12 @@ def answered_of(run: Recorded, stage: str) -> int:
     return 0 if known is None else known.answered
 
 
-@dataclass(frozen=True)
-class _Column:
-    """One output."""
-
-    run: Recorded
-    stage: str
-    output: str
-    records: Mapping[int, Made]
-
-    def value(self, index: int | None) -> Any:
-        """The cell of a row; None if the task made none, or there is none."""
-        record = None if index is None else self.records.get(index)
-        if record is None or index is None or self.run.is_dropped(self.stage, self.output, index):
-            return None
-        try:
-            return output_of(record, self.output, self.run.paths.root)
-        except KeyError:
-            return None
-
-
-@dataclass(frozen=True)
-class _Mark:
-    """Whether a task is one of these."""
-
-    stage: str
-    tasks: Collection[int]
-
-    def value(self, index: int | None) -> bool:
-        return index in self.tasks
+def _cell(run: Recorded, stage: str, output: str, records: Mapping[int, Made], index: int | None) -> Any:
+    """One output of a task; None if it made none, or there is no task."""
+    if index is None or index not in records or run.is_dropped(stage, output, index):
+        return None
+    record = records[index]
+    return output_of(record, output, run.paths.root) if output in outputs_of(record) else None
 
 
 def _dropped(run: Recorded, stage: str, columns: Iterable[tuple[str, str]]) -> Iterator[str]:

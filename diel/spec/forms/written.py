@@ -124,7 +124,7 @@ def _exponents(value: tuple[float, float, int]) -> tuple[float, float, int]:
     if count > 1 and 10 ** abs(last - first) < 2:
         meant = ""
         if first > 0 and last > 0:
-            meant = f"; write [{math.log10(first):g}, {math.log10(last):g}, {count}]"
+            meant = f"; write [{math.log10(first):.15g}, {math.log10(last):.15g}, {count}]"
         raise refuse(
             f"logspace takes exponents of ten, as NumPy's does; [{first}, {last}, {count}] would run from "
             f"{10**first:.6g} to {10**last:.6g}{meant}",
