@@ -23,6 +23,7 @@ from diel.results import Recorded
 from diel.results.view import RunView
 from diel.states import RunState, TaskState
 from diel.status.export import unexported
+from diel.status.joined import joined_lines
 from diel.status.sections import doubt
 from diel.status.tasks import cause_of
 from diel.values import bare, format_duration, task_text
@@ -48,6 +49,7 @@ def explain_run(run: Recorded, stage: str | None = None) -> Explanation:
     lost = [task for name in stages for task in _running(run, name, run.lost(name))]
     computed = [reason for name in stages if (reason := _computed(view, name)) is not None]
     advice = [explain_sizes(run, stage)] if stage is not None else []
+    left = {name: known.joined.items() for name, known in stages.items() if known.joined}
     trouble = ""
     if run.state is not RunState.SUCCEEDED:
         trouble = history.trouble or unexported(history) or doubt(history)
@@ -65,6 +67,7 @@ def explain_run(run: Recorded, stage: str | None = None) -> Explanation:
         "lost": documents(lost),
         "blocks": blocks_shown(run),
         "trouble": trouble,
+        "left_out": {name: {str(i): one for i, one in known} for name, known in left.items()},
         "computed": documents(computed),
         **(advice[0].document if advice else {}),
     }
@@ -72,6 +75,7 @@ def explain_run(run: Recorded, stage: str | None = None) -> Explanation:
     for known in stages.values():
         totals.update(known.counts())
     state = [controller, ", ".join(f"{number:,} {state}" for state, number in totals.items() if number)]
+    joined = joined_lines([(name, dict(one)) for name, one in left.items()], SHOWN)
     lines = [
         f"{run.paths.run_id} {run.state}: {'; '.join(filter(None, state)) or 'no tasks yet'}",
         *_together(axes),
@@ -81,6 +85,7 @@ def explain_run(run: Recorded, stage: str | None = None) -> Explanation:
         *ended_blocks(run),
         *(["", f"trouble: {trouble}"] if trouble else []),
         *_apart(waiting),
+        *(["", *joined] if joined else []),
         *_together(reason for reason in computed if reason.lines),
         *_together(advice),
     ]
@@ -188,6 +193,8 @@ def _skip(view: RunView, stage: str, reason: str, cause: str, indices: list[int]
             said = (
                 f"skipped: '{cause}', {'which they read' if reads else 'after which they run'}, has no result"
             )
+            if lacking := view.recipe(stage).meeting.lacking(indices[0]):
+                said = f"skipped: joined, {lacking.text}"
             said += f" (it began with {', '.join(map(view.run.named, begins))})" if begins else ""
     document = {
         "stage": stage,

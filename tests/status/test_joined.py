@@ -27,12 +27,15 @@ def test_status_and_explain_say_which_points_were_left_out_and_for_which_edge(
 ) -> None:
     (workspace / "w.yaml").write_text(FLOW)
     assert TOLD in call(capsys, "run", "w.yaml").out
-    for words in (
-        ("status", "w-1"),
-        ("status", "w-1", "fit"),
-        ("explain", "w-1", "fit/0"),
-        ("report", "w-1"),
-    ):
+    several = (
+        "status w-1",
+        "status w-1 fit",
+        "explain w-1",
+        "explain w-1 fit",
+        "explain w-1 fit/0",
+        "report w-1",
+    )
+    for words in map(str.split, several):
         assert TOLD in call(capsys, *words).out, words
     left = json.loads(call(capsys, "status", "w-1", "fit", "--json").out)["left_out"]["0"]
     assert [(one["edges"], one["points"]) for one in left] == [(["a.v"], [{"x": 1}]), (["b.v"], [{"x": 2}])]
