@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from diel.check.contracts import kind_of
@@ -75,7 +76,9 @@ class _Reads:
             return self._along(edge, deeper[:-2])
         if first == "hp":
             given = self._found.workflow.hyperparameters.get(second)
-            return VALUE if given is None else SAMPLES.get(given.type, VALUE)
+            if given is None or given.type != "choice":
+                return VALUE if given is None else SAMPLES.get(given.type, VALUE)
+            return _of_one_kind(given.choices or ())
         if self._names is None and first in self._found.workflow.stages:
             return self._output(first, second) if len(chain) == 2 else VALUE
         if self._names is not None and first in self._names.parameters and len(chain) == 1:
@@ -113,6 +116,10 @@ class _Reads:
         if points is None or len(points) > _LOOKED_AT:
             return VALUE
         place = points.parameters.index(name)
-        values = [points.values(number)[place] for number in range(len(points))]
-        kinds = {type(value) for value in values}
-        return values[0] if len(kinds) == 1 and kinds <= {bool, int, float, str} else VALUE
+        return _of_one_kind([points.values(number)[place] for number in range(len(points))])
+
+
+def _of_one_kind(values: Sequence[Any]) -> Any:
+    """One of several values that are all of a type; else one of which nothing is known."""
+    kinds = {type(value) for value in values}
+    return values[0] if len(kinds) == 1 and kinds <= {bool, int, float, str} else VALUE

@@ -310,6 +310,11 @@ def _call_objection(node: ast.Call) -> str:
         return f"unknown function '{node.func.id}'; {hint}"
     if any(argument.arg is None for argument in node.keywords):
         return "`**` before a mapping is not allowed"
+    share = node.args[1] if node.func.id == "quantile" and len(node.args) == 2 else None
+    if isinstance(share, ast.Constant) and not (
+        isinstance(share.value, int | float) and 0 <= share.value <= 1
+    ):
+        return f"quantile: expected a share from 0 to 1, found {share.value!r}; as in quantile(a.e, 0.9)"
     if node.func.id == "along" and (len(node.args) != 2 or node.keywords or chain_of(node.args[1]) is None):
         return "along takes a list and the name of an axis; write along(STAGE.LIST, AXIS)"
     return ""

@@ -111,6 +111,14 @@ def refuse_lists(*values: Any) -> None:
             raise Unfit("cannot compute with a list: its items have no points", hint)
 
 
+def _of_numbers(compute: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    def computed(left: Any, right: Any) -> Any:
+        refuse_lists(left, right)
+        return compute(left, right)
+
+    return computed
+
+
 def _power(base: Any, exponent: Any) -> Any:
     if isinstance(base, int) and isinstance(exponent, int) and _bits(base) * abs(exponent) > MAX_BITS:
         raise Undefined("the result is too large")
@@ -135,12 +143,12 @@ def _equal(left: Any, right: Any) -> Any:
 
 OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
     ast.Add: _add,
-    ast.Sub: operator.sub,
+    ast.Sub: _of_numbers(operator.sub),
     ast.Mult: _multiply,
-    ast.Div: operator.truediv,
-    ast.FloorDiv: operator.floordiv,
-    ast.Mod: _modulo,
-    ast.Pow: _power,
+    ast.Div: _of_numbers(operator.truediv),
+    ast.FloorDiv: _of_numbers(operator.floordiv),
+    ast.Mod: _of_numbers(_modulo),
+    ast.Pow: _of_numbers(_power),
     ast.UAdd: operator.pos,
     ast.USub: operator.neg,
     ast.Not: lambda value: not truth(value),

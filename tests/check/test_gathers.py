@@ -9,7 +9,7 @@ import pytest
 from tests.check.asking import checked, problems, the_problem
 
 BASE = """
-hyperparameters: {{cut: {{type: float, default: 0.1}}, mode: {{type: str, default: a}}}}
+hyperparameters: {{cut: {{type: float, default: 0.1}}, mode: {{type: str, default: a}}, way: {{type: choice, choices: [p, q], default: p}}}}
 axes:
   x: {{range: 4}}
   y: {{range: 3}}
@@ -109,6 +109,9 @@ def test_what_can_be_right_is_good(folder: Path, text: str) -> None:
         ("2 * one.curve", 0, "cannot compute with a list", "along(list, axis)"),
         ("a.e == [1, 2]", 0, "a number never equals a list", ""),
         ("one.curve == 0.5", 0, "a list never equals a number", ""),
+        ("hp.way + 1", 0, "can only concatenate str", ""),
+        ("sorted(a.e) - a.e", 0, "cannot compute with a list", "along(list, axis)"),
+        ("quantile(a.e, 90)", 0, "quantile: expected a share from 0 to 1, found 90", "quantile(a.e, 0.9)"),
         ("word == 1", 0, "a text never equals a number", "quote texts"),
         ("a.name != 2", 0, "a text never equals a number", "quote texts"),
         ("hp.mode == true", 0, "a text never equals a number or a truth value", ""),
