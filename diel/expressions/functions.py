@@ -212,7 +212,9 @@ def _where(values: Any, conditions: Any) -> list[Any]:
         raise Undefined(f"where: {message}", "gather both alike")
     kept = [place for place, holds in enumerate(conditions) if holds and holds == holds]
     items = [values[place] for place in kept]
-    return Gathered(items, values.axes, [values.points[one] for one in kept]) if gathered else items
+    if not gathered:
+        return items
+    return Gathered(items, values.axes, [values.points[one] for one in kept], values.picks)
 
 
 def _concat(*lists: Any) -> list[Any]:

@@ -20,25 +20,35 @@ class Gathered(list[Any]):
     points; a key, as in `a.fit.slope`, is read of each value.
     """
 
-    __slots__ = ("axes", "points")
+    __slots__ = ("axes", "picks", "points")
 
-    def __init__(self, values: Iterable[Any], axes: tuple[str, ...], points: Sequence[Point]) -> None:
-        """`points` has a tuple for each value, with a number for each axis. Raises ValueError otherwise."""
+    def __init__(
+        self,
+        values: Iterable[Any],
+        axes: tuple[str, ...],
+        points: Sequence[Point],
+        picks: tuple[str, ...] = (),
+    ) -> None:
+        """`points` has a tuple for each value, with a number for each axis. Raises ValueError otherwise.
+
+        `picks` says what chose these points, as the best five of a search: another set than all of them.
+        """
         super().__init__(values)
         if len(points) != len(self):
             raise ValueError(f"{len(self)} values at {len(points)} points")
         self.axes = axes
         self.points = points
+        self.picks = picks
 
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, str):
             return self.map(lambda item: None if item is None else item[key])
         item = super().__getitem__(key)
-        return Gathered(item, self.axes, self.points[key]) if isinstance(key, slice) else item
+        return Gathered(item, self.axes, self.points[key], self.picks) if isinstance(key, slice) else item
 
     def map(self, function: Callable[[Any], Any]) -> Gathered:
         """Return what a function gives for each value, at the same points."""
-        return Gathered(map(function, self), self.axes, self.points)
+        return Gathered(map(function, self), self.axes, self.points, self.picks)
 
     def plain(self) -> list[Any]:
         """Return the values alone."""
@@ -72,8 +82,9 @@ def align(values: Sequence[Gathered]) -> Sequence[Gathered]:
     have = (map(table.__contains__, places) for table, places in zip(tables, keys, strict=True))
     common = list(map(all, zip(*have, strict=True)))
     points = list(compress(wide.points, common))
-    pairs = zip(tables, keys, strict=True)
-    return [Gathered(map(t.__getitem__, compress(places, common)), wide.axes, points) for t, places in pairs]
+    columns = (map(t.__getitem__, compress(at, common)) for t, at in zip(tables, keys, strict=True))
+    picks = next((one.picks for one in values if one.picks), ())
+    return [Gathered(column, wide.axes, points, picks) for column in columns]
 
 
 def _part(one: Gathered, wide: Gathered) -> Callable[[Point], Point]:
@@ -111,7 +122,7 @@ def pointwise(function: Callable[..., Any], values: Sequence[Any], *, of_null: b
         kind = Unfit if isinstance(error, Unfit | TypeError) else Undefined
         message = getattr(error, "message", "") or readable(error)
         raise kind(f"{message}, at point {at}", getattr(error, "hint", "")) from None
-    return Gathered(made, met[0].axes, met[0].points)
+    return Gathered(made, met[0].axes, met[0].points, met[0].picks)
 
 
 def truth(value: Any) -> bool:

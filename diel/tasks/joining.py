@@ -24,11 +24,13 @@ SHOWN = 20
 """The most points to name for an edge; the rest are counted."""
 
 
-def along(edge: Edge) -> Along:
-    """Return what has to be equal for gathered values to be joined."""
-    return edge.gathered, tuple(
-        f"{axis} {edge.chosen[axis]}" for axis in edge.gathered if axis in edge.chosen
-    )
+def picks_of(edge: Edge) -> tuple[str, ...]:
+    """Return what picks several points along an edge, in words."""
+    return tuple(f"{axis} {edge.chosen[axis]}" for axis in edge.gathered if axis in edge.chosen)
+
+
+def _along(edge: Edge) -> Along:
+    return edge.gathered, picks_of(edge)
 
 
 class Join:
@@ -48,22 +50,12 @@ class Join:
         """Return a noted value without points: plain lists of what meets. Raises MissingInput."""
         return _changed(value, self._met)
 
-    def note_input(self, link: Link, value: Gathered) -> None:
-        """Note what an input gathers."""
-        self._noted.setdefault(along(link.edge), []).append(value)
-
-    def met_input(self, link: Link, value: Gathered) -> list[Any]:
-        """Return what an input gathers at the points where it meets others. Raises MissingInput."""
-        return self._narrowed(value, along(link.edge))
-
     def _note(self, value: Gathered) -> Gathered:
-        self._noted.setdefault((value.axes, ()), []).append(value)
+        self._noted.setdefault((value.axes, value.picks), []).append(value)
         return value
 
     def _met(self, value: Gathered) -> list[Any]:
-        return self._narrowed(value, (value.axes, ()))
-
-    def _narrowed(self, value: Gathered, key: Along) -> list[Any]:
+        key = value.axes, value.picks
         if key not in self._common:
             self._common[key] = self._points(self._noted.get(key, [value]))
         common = self._common[key]
@@ -125,7 +117,7 @@ class Meeting:
         for link in links:
             edge = link.edge
             if edge.gathered and edge.unreduced and not (link.alongside or edge.branch):
-                sets.setdefault(along(link.edge), []).append(link)
+                sets.setdefault(_along(link.edge), []).append(link)
         self._sets = [found for found in sets.values() if len(found) > 1]
         self._seen: dict[int, tuple[list[Group], _Met]] = {}
 
@@ -157,7 +149,7 @@ class Meeting:
             for link, held in zip(links, met.held, strict=True):
                 lacks = sorted(union - held)
                 points = [_parameters(link, place) for place in lacks[:SHOWN]]
-                one = found.setdefault((along(link.edge), tuple(lacks)), Left([], len(lacks), points))
+                one = found.setdefault((_along(link.edge), tuple(lacks)), Left([], len(lacks), points))
                 one.edges.extend({_name(link.edge)} - {*one.edges})
         return [one for one in found.values() if one.number]
 

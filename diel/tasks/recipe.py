@@ -240,9 +240,9 @@ class Recipe:
             return None
         inputs = scope["inputs"]
         join = Join(apart=lambda: bool(self.meeting.left(scope.index)))
-        for name, value in inputs.items():
+        for value in inputs.values():
             if isinstance(value, Gathered):
-                join.note_input(self.sources.inputs[name], value)
+                join.note(value)
         if self._mixed or self.sources.run.spec.rendered:
             scope.join_by(join.note)
             join.note(self._params(scope))
@@ -256,8 +256,7 @@ class Recipe:
         if join is None:
             return params, inputs
         met = {
-            name: join.met_input(self.sources.inputs[name], value) if isinstance(value, Gathered) else value
-            for name, value in inputs.items()
+            name: join.meet(value) if isinstance(value, Gathered) else value for name, value in inputs.items()
         }
         return join.meet(params), met
 

@@ -19,6 +19,7 @@ from diel.expressions.gathered import Gathered
 from diel.graph import Edge, Key
 from diel.paths import RunPaths
 from diel.tasks.choosing import ChoosingLink
+from diel.tasks.joining import picks_of
 from diel.tasks.link import Link, Verdict
 from diel.tasks.publishing import published_values
 from diel.tasks.results import MissingInput, Results, output_of, outputs_of
@@ -140,7 +141,8 @@ class Sources:
         axes, points = link.edge.gathered, [place for place, _ in listed]
         if self._points.get(axes) != points:
             self._points[axes] = points
-        return Gathered(values, axes, self._points[axes])  # one list, for points are often compared
+        picks = picks_of(link.edge)
+        return Gathered(values, axes, self._points[axes], picks)  # one list, for points are often compared
 
     def _begin(self, link: Link, scope: Mapping[str, Any]) -> Any:
         """What a task of the first round reads instead of the previous round."""
