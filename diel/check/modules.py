@@ -14,13 +14,8 @@ from diel.check.points import check_points
 from diel.expressions import ExpressionError, parse_tree
 from diel.graph import Key
 from diel.graph.stream import stream_inputs
-from diel.modules.catalogue import Module, ModuleNotFound, NotInstalled, again, find, search_path, unread
+from diel.modules.catalogue import ModuleNotFound, NotInstalled, again, find, search_path, unread
 from diel.modules.sources import SourceVersion
-from diel.spec import Hyperparameter
-from diel.spec.model import found as shown
-
-_CHOICES = 100
-"""The most choices to compare with a parameter's type."""
 
 
 def find_modules(found: Check, folder: Path, cwd: Path, sources: SourceVersion | None = None) -> None:
@@ -60,7 +55,6 @@ def check_module(found: Check, name: str, names: Names, hyperparameters: Mapping
             given[label] = None
     for wrong, message, hint in module.signature.check(given, deferred):
         found.add(_place(found, name, wrong, names), message, hint)
-    _check_drawn(found, name, module, hyperparameters)
     check_points(found, name, names, hyperparameters)
     for label in stage.inputs.keys() & stage.params.keys():
         found.add((*here, "inputs", label), f"'{label}' is in `params` too", "rename one of them")
@@ -92,37 +86,6 @@ def _given(found: Check, name: str, hyperparameters: Mapping[str, Any]) -> tuple
         if given[label] is None or source == stage.inputs[label].source or source in searched:
             deferred.add(label)
     return given, deferred
-
-
-def _check_drawn(found: Check, name: str, module: Module, hyperparameters: Mapping[str, Any]) -> None:
-    """Checks that what a search can draw fits its parameter: at both ends, or in every choice."""
-    searched = found.searched(name) & set(found.workflow.hyperparameters)
-    parameters = {parameter.name: parameter for parameter in module.signature.parameters}
-    for label, value in found.workflow.stages[name].params.items():
-        try:
-            tree = parse_tree(value)
-        except ExpressionError:
-            continue  # which is reported at its own place
-        drawn = {chain[1] for chain in tree.references if chain[0] == "hp" and len(chain) > 1} & searched
-        if label not in parameters or len(drawn) != 1 or any(chain[0] != "hp" for chain in tree.references):
-            continue
-        (read,) = drawn
-        for end in _ends(found.workflow.hyperparameters[read]):
-            try:
-                message = parameters[label].check(tree.value({"hp": {**hyperparameters, read: end}}))
-            except ExpressionError:
-                continue  # for example, if a condition guards it
-            if message:
-                hint = f"a search draws hp.{read}, for instance as {shown(end)}: narrow it to what fits"
-                found.add(("stages", name, "params", label), message, hint)
-                break
-
-
-def _ends(given: Hyperparameter) -> tuple[Any, ...]:
-    if given.type in ("choice", "bool"):
-        return (given.listed or ())[:_CHOICES]
-    kind = int if given.type == "int" else float
-    return tuple(kind(end) for end in (given.low, given.high) if end is not None)
 
 
 def _place(found: Check, name: str, label: str | None, names: Names) -> Key:

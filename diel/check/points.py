@@ -14,6 +14,7 @@ from diel.expressions import ExpressionError, Template, parse_expression, parse_
 from diel.graph import Key
 from diel.graph.uses import templates
 from diel.modules.parameter import Parameter, hint
+from diel.spec import Hyperparameter
 from diel.spec.forms.axis import Points
 from diel.spec.forms.sample import Sample
 from diel.spec.forms.written import Inline
@@ -21,6 +22,8 @@ from diel.values import point_text
 
 _BATCH = 2_000
 """Values that are held to a type together."""
+_CHOICES = 100
+"""The most choices of a search to look at."""
 _NAME = re.compile(r"\$\{\{\s*(\w+)\s*\}\}")
 
 Place = tuple[int, ...]
@@ -41,6 +44,7 @@ class _Read(NamedTuple):
         found = set()
         for chain in references:
             label = self.parameters.get(chain[0], chain[0])
+            label = label if chain[0] != "hp" else ".".join(chain[:2])
             if label in self.points:
                 found.add(label)
             elif chain[0] != "hp" or len(chain) < 2 or self.hyperparameters.get(chain[1]) is None:
@@ -53,6 +57,8 @@ class _Read(NamedTuple):
         for label, index in zip(axes, place, strict=True):
             points = self.points[label]
             own = dict(zip(points.parameters, points.values(index), strict=True))
+            if label.startswith("hp."):
+                scope["hp"] = {**scope["hp"], label.removeprefix("hp."): own[label]}
             scope |= {label: own, **own}
         return scope
 
@@ -78,6 +84,8 @@ def check_points(found: Check, name: str, names: Names, hyperparameters: Mapping
     )
     known = {label: value for label, value in hyperparameters.items() if label not in later}
     points = {label: made for label in stage.over if (made := _points(found, label)) is not None}
+    for one in sorted(found.searched(name) & set(found.workflow.hyperparameters)):
+        points[f"hp.{one}"] = Points((f"hp.{one}",), (_ends(found.workflow.hyperparameters[one]),))
     if not points or signature.loose or stage.when is False:
         return
     try:
@@ -103,9 +111,19 @@ def check_points(found: Check, name: str, names: Names, hyperparameters: Mapping
                 place, value, message = wrong
                 key = _place(found, axes[0], label, place[over.index(axes[0])]) if own else None
                 scope = read.scope(over, place)
-                at = {one: scope[one] for one in names.parameters if one in scope}
+                drawn = [one for one in over if one.startswith("hp.")]
+                at = {one: scope[one] for one in (*names.parameters, *drawn) if one in scope}
                 message = f"'{label}' at {point_text(at)}: {message}"
-                found.add(key or ("stages", name, "params", label), message, hint(message, value))
+                told = f"a search draws {drawn[0]}: narrow it to what fits" if drawn else hint(message, value)
+                found.add(key or ("stages", name, "params", label), message, told)
+
+
+def _ends(given: Hyperparameter) -> tuple[Any, ...]:
+    """What a search can draw at most, or the first of its choices."""
+    if given.type in ("choice", "bool"):
+        return (given.listed or ())[:_CHOICES]
+    kind = int if given.type == "int" else float
+    return tuple(kind(end) for end in (given.low, given.high) if end is not None)
 
 
 def check_designs(found: Check) -> None:

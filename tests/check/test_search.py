@@ -152,9 +152,9 @@ def test_what_may_be_drawn_must_fit_the_module_at_both_ends(folder: Path) -> Non
     stage = 'train: {{module: "n:fit", over: [trial], params: {{width: "${{{{ {} }}}}"}}}}'
     checked(folder, searching("hidden", stage.format("hp.hidden * 3")))
     problem = the_problem(folder, searching("hidden", stage.format("hp.hidden * 4")))
-    assert problem.message == "expected at most 32, found 36"
+    assert problem.message == "'width' at hp.hidden=9: expected at most 32, found 36"
     assert problem.key == "stages.train.params.width"
-    assert "a search draws hp.hidden, for instance as 9" in problem.hint
+    assert "a search draws hp.hidden: narrow it to what fits" in problem.hint
 
 
 def test_a_metric_that_a_script_may_write_is_taken(folder: Path) -> None:
