@@ -19,7 +19,8 @@ def next_step(run: Recorded, task: str, kind: str, exit_code: int | None) -> str
     """One or two sentences: where to look, what to change, how to continue."""
     stage, name = task.partition("/")[0], run.paths.run_id
     spec = run.workflow.stages[stage].bare
-    again = f"then `diel resume {name}`; or change the workflow and `diel run` it: what is done is kept"
+    anew = "or change the workflow and `diel run` it: what is done is kept"
+    again, mended = (f"then `diel resume {name}{how}`; {anew}" for how in ("", " --update"))
     match next((known for known in FailureClass if known == kind), FailureClass.APP):
         case FailureClass.TIMEOUT:
             return f"raise `timeout` of '{stage}'{_now(spec.timeout)} or give a task less to do, {again}"
@@ -36,7 +37,7 @@ def next_step(run: Recorded, task: str, kind: str, exit_code: int | None) -> str
             return f"other jobs took its place repeatedly: choose another queue, {again}"
         case FailureClass.LAUNCH:
             there = "do what the message says, or install the program or module where tasks run"
-            return f"it could not be started: {there}, {again}"
+            return f"it could not be started: {there}, {mended}"
         case FailureClass.NODE if exit_code is not None:
             return (
                 "fix what the message names: a full disk, or whatever kills programs there; if memory was "
@@ -48,12 +49,12 @@ def next_step(run: Recorded, task: str, kind: str, exit_code: int | None) -> str
                 f"see {run.paths.logs}, {again}"
             )
         case FailureClass.UPSTREAM:
-            return f"`diel results {name}` shows what there is to read; fix what makes it, {again}"
+            return f"`diel results {name}` shows what there is to read; fix what makes it, {mended}"
         case FailureClass.CHANGED:
             shows = f"`diel verify {name}` shows what changed"
             return f"{shows}; put it back, {again}; `diel resume {name} --update` takes files as they are now"
         case FailureClass.APP | FailureClass.CANCELLED | FailureClass.INTERRUPTED:
-            return f"`diel logs {name} {task}` shows all its output; fix it, {again}"
+            return f"`diel logs {name} {task}` shows all its output; fix it, {mended}"
         case never:
             assert_never(never)
 

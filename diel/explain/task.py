@@ -19,6 +19,7 @@ from diel.explain.gang import partners_awaited, room_awaited
 from diel.explain.stopping import stopped_by
 from diel.explain.surrogate import asked_lines, doubt_of
 from diel.explain.text import WIDE, Explanation, section, tail
+from diel.explain.versions import version_entry
 from diel.explain.wait import SHOWN, Wait, culprits, roots, rule_of, waits_of_task
 from diel.results import DROPPED, Recorded
 from diel.results.view import RunView
@@ -94,6 +95,7 @@ def explain_task(run: Recorded, stage: str, index: int) -> Explanation:
     outputs = {} if record is None else _outputs(run, record)
     inputs = dict(_inputs(view, stage, index, None if resolved is None else resolved.inputs))
     left = history.joined.get(index, [])
+    version = version_entry(view, stage, index) if state.good else {}
     story = _story(view, stage, index, attempts, record)
     document = {
         "run": run.paths.run_id,
@@ -107,6 +109,7 @@ def explain_task(run: Recorded, stage: str, index: int) -> Explanation:
         "params": params,
         "command": None if command is None else list(command),
         "environment": environment_entry(run.environment(stage)) or None,
+        "version": version,
         "inputs": {name: given.document() for name, given in inputs.items()},
         "left_out": left,
         "attempts": [attempt.document() for attempt in attempts],
@@ -120,6 +123,7 @@ def explain_task(run: Recorded, stage: str, index: int) -> Explanation:
         lines += section(title, {name: shown(value, WIDE) for name, value in entries.items()})
     lines += _command(command) if command else ()
     lines += section("environment", environment_entry(run.environment(stage)))
+    lines += section("version", version)
     lines += section("inputs", {name: str(given) for name, given in inputs.items()})
     lines += [f"    joined without {left_text(left)}"] if left else []
     lines += section("outputs", {name: shown(value, WIDE) for name, value in outputs.items()})

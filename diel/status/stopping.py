@@ -42,14 +42,16 @@ def answers(status: Status) -> list[str]:
         return [
             f"    go on with it? {anyway}; without an answer the run ends when nothing else is left to do"
         ]
-    again = f"mend the cause and `diel resume {status.run}` (a changed workflow: `diel run` it again)"
+    again = (
+        f"mend the cause and `diel resume {status.run} --update` (a changed workflow: `diel run` it again)"
+    )
     return [f"    {again}, or go on all the same: {anyway}"]
 
 
 def stopped_steps(run: str, stages: Iterable[Stopped]) -> list[tuple[str, str]]:
     """What to do next: commands, and what each is for."""
     rules = {rule for _, (rule, _), _ in stages}
-    steps = [(f"resume {run}", "tries again what failed or was not tried, once the cause is mended")]
+    steps = [(f"resume {run}", "tries again what failed or was not tried; --update once a file is mended")]
     if "changed" in rules:
         steps = [(f"resume {run}", "goes on once the file is what it was")]
         steps += [(f"resume {run} --update", "takes it as it is now, for all that read it")]

@@ -271,7 +271,9 @@ def _next_steps(controller: Controller, state: RunState) -> list[str]:
         task = task_of(next(iter(failures.values())))
         steps.append((f"explain {run} {task}", "says why it failed"))
         steps.append((f"logs {run} {task}", "shows what it printed"))
-        steps += stopped_steps(run, stopped) or [(f"resume {run}", "tries again what failed")]
+        steps += stopped_steps(run, stopped) or [
+            (f"resume {run}", "tries again what failed; --update once a file is mended")
+        ]
     elif stopped:
         steps += stopped_steps(run, stopped)
     elif unexported(controller.history):

@@ -53,7 +53,7 @@ def test_a_stage_whose_first_tasks_fail_alike_is_held_and_the_rest_of_the_run_go
     said = project.diel("status", run.id)
     assert "simulate is held: its first" in said
     assert (
-        f"mend the cause and `diel resume {run.id}` (a changed workflow: `diel run` it again), "
+        f"mend the cause and `diel resume {run.id} --update` (a changed workflow: `diel run` it again), "
         f"or go on all the same: `diel resume {run.id} --anyway`"
     ) in said
     assert "it was not tried: its first" in project.diel("explain", run.id, "simulate/39")

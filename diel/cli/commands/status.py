@@ -305,7 +305,7 @@ def _next_step(status: Status, where: str) -> list[str]:
     elif status.state is RunState.FAILED and any(one["failed"] for one in status.exports.values()):
         step = f"`diel resume {run}{where}` tries again what was not exported"
     elif status.state is RunState.FAILED and any(stage.held for stage in status.stages):
-        step = f"`diel resume {run}{where}` tries what was not tried, once the cause is mended"
+        step = f"`diel resume {run}{where}` tries the rest once the cause is mended (--update takes files)"
     elif status.state is RunState.FAILED and is_doubted(status):
         step = f"`diel resume {run} --recompute suspect{where}` simulates what is suspect"
     elif status.state is RunState.FAILED:  # of a search or loop whose tasks are done
