@@ -138,6 +138,7 @@ def create(
         watch_shared(plan, paths)
         run_file = RunFile(
             run=paths.run_id,
+            id=os.urandom(16).hex(),
             workflow=plan.workflow.name,
             source=str(document.path.absolute()),
             cwd=str(Path.cwd()),

@@ -26,7 +26,7 @@ from diel.states import RunState, TaskState
 if TYPE_CHECKING:
     from diel.journal import records
 
-VERSION = 10
+VERSION = 11
 """The version of a snapshot's form: one of another version is ignored."""
 MAX_FAILURES = 1000
 """The most failures to keep with their messages; the rest are counted."""
@@ -46,6 +46,8 @@ class History:
     ended: float | None = None
     uses: set[str] = field(default_factory=set)
     """Earlier runs whose results this one took from the cache."""
+    origins: dict[str, str] = field(default_factory=dict)
+    """Their names by their ids; by their names, of records from before."""
     blocks: dict[str, records.BlockFacts] = field(default_factory=dict)
     """Allocations of a scheduler, by name: the latest record of each."""
     workers: dict[str, records.WorkerFacts] = field(default_factory=dict)
@@ -336,6 +338,7 @@ class History:
             stage.shared.add(record["index"])
         else:
             self.uses.add(record["run"])
+            self.origins[record.get("run_id") or record["run"]] = record["run"]
         if not stage.state(record["index"]).good:
             stage.cached_seconds += record.get("seconds", 0.0)
         self._commit(stage, record, TaskState.CACHED)

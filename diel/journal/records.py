@@ -453,6 +453,8 @@ class Made(TypedDict, total=False):
     artifacts: dict[str, dict[str, Any]]
     run: str
     """The earlier run that holds it; missing if it is this one."""
+    run_id: str
+    """That run's own id: its name can be given again. Records from before have none."""
 
 
 class _Result(_Task, Made):

@@ -27,7 +27,7 @@ from diel.journal.segment import decode, read_keyed, segments
 from diel.journal.snapshot import read_run
 from diel.paths import RunPaths
 from diel.project.lease import driver
-from diel.project.runs import all_runs
+from diel.project.runs import all_runs, home_of_run, identity_of_run
 
 if TYPE_CHECKING:
     from diel.journal.records import PrunedRecord, Result
@@ -97,8 +97,13 @@ class Cache:
         for keys in self._candidates(family):
             record = keys.record(key)
             if record is not None and record["event"] != "pruned":
-                record.setdefault("run", keys.paths.run_id)
-                if is_whole(record, keys.paths.root.parent) and not _may_go(record, keys.paths.root.parent):
+                runs = keys.paths.root.parent
+                if "run" not in record:
+                    record["run"], record["run_id"] = keys.paths.run_id, identity_of_run(keys.paths.root)
+                home = home_of_run(runs, record["run"], record.get("run_id", ""))
+                if is_whole(record, home) and not _may_go(record, home):
+                    if identity := identity_of_run(home):
+                        record["run"], record["run_id"] = home.name, identity
                     return record
         return None
 
@@ -143,16 +148,16 @@ def pruned_key(key: str, metric: str) -> str:
     return digest_of([key, metric])
 
 
-def is_whole(record: Result, runs: Path) -> bool:
+def is_whole(record: Result, home: Path) -> bool:
     """Whether all files of a result are what they were when it was made."""
     files = (file for entry in record.get("artifacts", {}).values() for file in files_of(entry))
-    return all(is_same(f"{runs}/{record['run']}/{file['path']}", file) for file in files)
+    return all(is_same(f"{home}/{file['path']}", file) for file in files)
 
 
-def _may_go(record: Result, runs: Path) -> bool:
+def _may_go(record: Result, home: Path) -> bool:
     """Whether an artifact need not be kept, and its run is still going and will delete it."""
     passing = any(entry.get("keep") is False for entry in record.get("artifacts", {}).values())
-    return passing and driver(RunPaths(runs / record["run"])) is not None
+    return passing and driver(RunPaths(home)) is not None
 
 
 def open_keys(paths: RunPaths) -> Keys | None:

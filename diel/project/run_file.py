@@ -36,6 +36,8 @@ class RunFile(SpecModel):
     """How a run was requested: all that `resume` needs besides the workflow's text."""
 
     run: str
+    id: str = ""
+    """Its own, which no other run is ever given; runs from before have none."""
     workflow: str
     source: str
     """The workflow file, absolute."""

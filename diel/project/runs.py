@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import re
 import time
@@ -99,6 +101,47 @@ def _made(paths: RunPaths) -> int | None:
         return paths.run_file.stat().st_mtime_ns
     except OSError:
         return None
+
+
+def identity_of_run(root: Path) -> str:
+    """The id of the run in a directory: its own, or made from when and where it was, for one from before.
+
+    Empty where there is no run.
+    """
+    try:
+        file = RunPaths(root).run_file
+        status = os.stat(file)
+        seen = status.st_ino, status.st_mtime_ns, status.st_ctime_ns
+        known = _identities.get(root)
+        if known is None or known[0] != seen:
+            told = json.loads(file.read_bytes())
+            before = f"{told['run']} {told['created']!r} {told['host']}"
+            known = _identities[root] = seen, told.get("id") or before
+        return known[1]
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
+
+
+def home_of_run(runs: Path, name: str, identity: str = "") -> Path:
+    """The directory of the run with an id, whatever it is called by now; one that is not there if none is.
+
+    Without an id, as records from before are, the run that has the name.
+    """
+    home = runs / name
+    if not identity or identity_of_run(home) == identity:
+        return home
+    with contextlib.suppress(OSError):
+        status = os.stat(runs)
+        place = runs, identity, status.st_mtime_ns
+        if place not in _homes:
+            found = (paths.root for paths in all_runs(runs) if identity_of_run(paths.root) == identity)
+            _homes[place] = next(found, None)
+        home = _homes[place] or runs / f"{name} ({identity[:8]})"
+    return home
+
+
+_identities: dict[Path, tuple[tuple[int, ...], str]] = {}
+_homes: dict[tuple[Path, str, int], Path | None] = {}
 
 
 def make_newest(paths: RunPaths) -> None:

@@ -63,11 +63,12 @@ def _cached_output(paths: RunPaths, stage: str, index: int, attempt: int | None)
     label = f"{stage}/{index}"
     from diel.project.cache import open_keys  # what cached tasks alone need
     from diel.results import Recorded
+    from diel.tasks.results import artifact_home
 
     cached = Recorded(paths).record(stage, index)
     if cached is None or cached["event"] != "cached":
         raise JournalError(f"{paths.run_id} has no 'cached' record of {label}")
-    origin = RunPaths(paths.root.parent / cached["run"])
+    origin = RunPaths(artifact_home(cached, paths.root))
     keys = open_keys(origin)
     made = None if keys is None else keys.record(cached["key"])
     if made is None or made["event"] != "done":

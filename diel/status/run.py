@@ -47,6 +47,8 @@ class Status:
     failures: tuple[Failed, ...]
     """The verdicts on failed tasks, in the order of their stages and indices."""
     uses: tuple[str, ...] = ()
+    origins: tuple[str, ...] = ()
+    """The ids of these runs; their names, of records from before."""
     """Earlier runs whose results this one took."""
     submission: Submission | None = None
     """How its controller was requested; None if it was started in the foreground."""
@@ -213,6 +215,7 @@ def fold_status(paths: RunPaths, reader: Reader) -> Status:
         stages=tuple(stages_in(paths, reader, state)),
         failures=tuple(sorted(verdicts, key=lambda one: (order.get(one["stage"], 0), one["tasks"][0][0]))),
         uses=tuple(sorted(history.uses)),
+        origins=tuple(history.origins),
         submission=found.coming or submission_of(paths, 0 if lease is None else lease.epoch),
         awaited=found.coming is not None,
         blocks=tuple(blocks_of(history)) if history.blocks else (),

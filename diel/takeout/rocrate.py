@@ -18,6 +18,7 @@ from diel.results import Recorded
 from diel.results.view import RunView
 from diel.states import RunState
 from diel.takeout.ran import Key, Ran, left_out, ran, read_by, when
+from diel.tasks.results import artifact_home
 
 PROFILES = {
     "https://w3id.org/ro/wfrun/process/0.5": ("Process Run Crate", "0.5"),
@@ -164,7 +165,7 @@ class _Telling:
     def _add(self, task: Ran, file: Artifact) -> Any:
         home = self.run.paths.root
         away = task.made.get("run")
-        place = os.path.relpath(file, home if away is None else home.parent / away)
+        place = os.path.relpath(file, artifact_home(task.made, home))
         place = place if away is None else f"earlier/{away}/{place}"
         facts = {"name": Path(place).name}
         if Path(file).is_dir():

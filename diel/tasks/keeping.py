@@ -19,7 +19,7 @@ from diel.errors import DielError
 from diel.journal.snapshot import read_run
 from diel.journal.stage_history import ranges
 from diel.paths import RunPaths, epoch_of
-from diel.project.runs import all_runs
+from diel.project.runs import all_runs, identity_of_run
 from diel.tasks.ledger import Ledger
 from diel.tasks.link import Link
 from diel.tasks.stage_run import StageRun
@@ -120,9 +120,10 @@ def reading(links: Iterable[Link]) -> Iterator[Link]:
 
 def lent(paths: RunPaths) -> bool:
     """Whether another run took results of this one from the cache: it may still read their files."""
+    own = {paths.run_id, identity_of_run(paths.root)}
     for other in all_runs(paths.root.parent):
         try:
-            if other.root != paths.root and paths.run_id in read_run(other).history.uses:
+            if other.root != paths.root and not own.isdisjoint(read_run(other).history.origins):
                 return True
         except DielError:
             return True  # nobody can tell

@@ -16,6 +16,7 @@ from diel.artifacts import Artifact, files_of
 from diel.errors import DielError
 from diel.journal.segment import read_result
 from diel.paths import RunPaths
+from diel.project.runs import home_of_run
 
 if TYPE_CHECKING:
     from diel.journal.records import Cached, Made, Result
@@ -79,6 +80,8 @@ def carry(record: Made, to: Made) -> None:
         to["artifacts"] = record["artifacts"]
     if "run" in record:
         to["run"] = record["run"]
+    if "run_id" in record:
+        to["run_id"] = record["run_id"]
 
 
 def output_of(record: Made, name: str, run_root: Path) -> Any:
@@ -118,9 +121,14 @@ def artifact_path(record: Made, path: str, run_root: Path) -> Path:
 
 
 def artifact_home(record: Made, run_root: Path) -> Path:
-    """The run whose directory holds a task's artifacts: this one, or an earlier one."""
+    """The run whose directory holds a task's artifacts: this one, or an earlier one.
+
+    That is not there any longer where another run has its name.
+    """
     origin = record.get("run")
-    return run_root if origin is None else run_root.parent / origin
+    if origin is None:
+        return run_root
+    return home_of_run(run_root.parent, origin, record.get("run_id", ""))
 
 
 def tell_origin(record: Cached, found: Result) -> None:
@@ -141,7 +149,10 @@ def origin_dirs(record: Result, runs: Path) -> Iterator[tuple[int, Path]]:
     """
     if "origin" in record:
         index, last = record["origin"]
-        stage, made_by = record.get("origin_stage", record["stage"]), RunPaths(runs / record["run"])
+        stage, made_by = (
+            record.get("origin_stage", record["stage"]),
+            RunPaths(artifact_home(record, runs / "this")),
+        )
         for attempt in range(1, last + 1):
             yield attempt, made_by.task_dir(stage, index, attempt)
 

@@ -21,7 +21,7 @@ from diel.environments.kept import remove_environment, unneeded_environments
 from diel.errors import DielError, UsageError, counted
 from diel.paths import RunPaths, here
 from diel.project.lease import driver, refuse_driven
-from diel.project.runs import all_runs, find_run, stillborn
+from diel.project.runs import all_runs, find_run, identity_of_run, stillborn
 from diel.results import Recorded
 from diel.scheduler import JobState
 from diel.states import RunState
@@ -40,6 +40,8 @@ class Listed:
     paths: RunPaths
     status: Status | None
     """None where its journal cannot be read."""
+    identity: str = ""
+    """The run's own id."""
 
     @property
     def name(self) -> str:
@@ -120,15 +122,17 @@ def command(
         click.echo(f"nothing to remove in {runs}")
         return
     freed = _offer(chosen, leftovers, yes=yes)
+    if not yes:
+        _refuse_changed(chosen, runs, force=force)
     _remove(chosen, leftovers)
     click.echo(f"removed {counted(len(chosen) + len(leftovers), 'run')}, freed {format_size(freed)}")
 
 
 def _run(paths: RunPaths) -> Listed:
     try:
-        return Listed(paths, read_status(paths))
+        return Listed(paths, read_status(paths), identity_of_run(paths.root))
     except UsageError:
-        return Listed(paths, None)
+        return Listed(paths, None, identity_of_run(paths.root))
 
 
 # --- choosing -------------------------------------------------------------------------------------
@@ -145,6 +149,16 @@ def _refuse(chosen: Sequence[Listed], known: Sequence[Listed], done: str, *, for
     for run in chosen:
         if why := _protection(run, chosen if done == "removed" else (), known, force=force):
             raise UsageError(f"{run.name} {why}; nothing was {done}")
+
+
+def _refuse_changed(chosen: Sequence[Listed], runs: Path, *, force: bool) -> None:
+    """Raises UsageError if a run is another one, or got users, while the question waited for its answer."""
+    known = [_run(paths) for paths in all_runs(runs)]
+    now = {run.paths.root: run for run in known}
+    for run in chosen:
+        if run.paths.root in now and now[run.paths.root].identity != run.identity:
+            raise UsageError(f"{run.name} is another run by now; nothing was removed")
+    _refuse([now.get(run.paths.root, run) for run in chosen], known, "removed", force=force)
 
 
 def _left(chosen: Iterable[Listed], known: Sequence[Listed], *, force: bool) -> list[Listed]:
@@ -175,8 +189,12 @@ def _protection(run: Listed, chosen: Sequence[Listed], known: Sequence[Listed], 
         if other.paths.root not in gone
         and other.paths.root.parent == run.paths.root.parent
         and other.status is not None
-        and run.name in other.status.uses
+        and not {run.name, run.identity}.isdisjoint(other.status.origins)
     ]
+    if any(
+        other.identity == run.identity for other in known if other.paths.root not in {*gone, run.paths.root}
+    ):
+        users = []  # a copy of it stays
     return f"has results that {', '.join(users)} uses (--force removes it anyway)" if users else ""
 
 
@@ -227,6 +245,8 @@ def _trim(where: Path, names: Sequence[str], *, force: bool, yes: bool) -> None:
         click.echo("\n".join(columns(rows, right=(1, 2))))
         _ask(f"Delete {format_size(sum(one.size for one in found))} of {run.name}?", "deleted", yes=yes)
         refuse_driven(run.paths)  # the answer may have taken a while
+        if not force:
+            _refuse([run], [_run(paths) for paths in all_runs(where)], "deleted", force=force)
         files, freed = drop(run.paths, recorded, found)
         click.echo(f"{run.name}: deleted {counted(files, 'file')}, freed {format_size(freed)}")
 
