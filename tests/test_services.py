@@ -37,6 +37,8 @@ MODULES = (
             body = self.read()
             if self.headers.get("Authorization") != f"Bearer {self.server.token}":
                 return self.answer({"error": "no token"}, 401)
+            if self.path == "/refused":
+                return self.answer({"error": "it is worse"}, 409)
             self.server.greeting = body["greeting"]
             self.answer("ok")
 
@@ -61,6 +63,15 @@ MODULES = (
         return {"pids": [one["pid"] for one in said], "greeting": said[-1]["greeting"], "began": time.time(),
                 "url": environment()[f"DIEL_SERVICE_{service.upper()}_URL"],
                 "urls": environment()[f"DIEL_SERVICE_{service.upper()}_URLS"]}
+
+    @diel.module(kind="analysis")
+    def late(context: diel.Context, n: int):
+        client = context.service("serve")
+        greeting = client.get("/")["greeting"]
+        (context.run_dir / "go").touch()
+        while greeting == "nobody":
+            greeting = client.get("/")["greeting"]
+        return {"greeting": greeting}
 
     @diel.module(kind="analysis")
     def refused(context: diel.Context):
@@ -469,6 +480,82 @@ def test_newer_inputs_reach_a_running_service_round_by_round(tmp_path: Path) -> 
     assert run.values("ask", "greeting") == ["nobody", "nobody-0", "nobody-0-1"]
     assert len({tuple(pids) for pids in run.values("ask", "pids")}) == 1, "it stayed up"
     assert len(service_records(run, "ready")) == 1
+
+
+RELOADING = """
+    axes: {round: {loop: {max: ROUNDS}}, n: {range: 2}}
+    stages:
+      serve:
+        module: "tools:echo"
+        inputs: {greeting: {from: learn.name, at: {round: last}, initially: nobody}}
+        service: {ready: {http: /health}, reload: true, shared_cores: true}
+"""
+
+
+def test_a_consumer_in_a_round_waits_for_what_its_service_reads_of_the_round_before(tmp_path: Path) -> None:
+    made = project(
+        tmp_path,
+        RELOADING.replace("ROUNDS", "6")
+        + """
+      ask: {over: [round], module: "tools:ask", services: [serve]}
+      learn:
+        over: [round]
+        command: 'echo "{\\"name\\": \\"${{ round }}\\"}" > "$DIEL_RESULT"'
+        outputs: {name: {value: str}}
+        after: [ask]
+    """,
+    )
+    run = made.run()
+    assert run.values("ask", "greeting") == ["nobody", "0", "1", "2", "3", "4"]
+    assert made.run().counts("ask") == {"cached": 6}
+
+
+def test_a_result_goes_under_the_key_of_the_model_that_answered(tmp_path: Path) -> None:
+    """The first task is answered by both models, the second, which waits for room, by the newer one alone."""
+    made = project(
+        tmp_path,
+        RELOADING.replace("ROUNDS", "1")
+        + """
+      late:
+        over: [n]
+        module: "tools:late"
+        services: [serve]
+        resources: {cores_per_rank: 3}
+      learn:
+        over: [round]
+        command: |
+          until test -e "$DIEL_RUN_DIR/go"; do read -t 0.05 <> <(:) || true; done
+          echo '{"name": "newer"}' > "$DIEL_RESULT"
+        outputs: {name: {value: str}}
+    """,
+    )
+    made.machine("wide", 4)
+    run = made.run("--site", "wide")
+    assert run.values("late", "greeting") == ["newer", "newer"]
+    keys = [record["key"] for _, record in sorted(run.results("late").items())]
+    assert keys[0] == ""
+    assert keys[1] not in ("", keys[0])
+
+
+def test_a_model_that_a_service_refuses_answers_nobody_and_holds_nobody_up(tmp_path: Path) -> None:
+    made = project(
+        tmp_path,
+        RELOADING.replace("ROUNDS", "3").replace("reload: true", "reload: /refused")
+        + """
+      ask: {over: [round], module: "tools:ask", services: [serve]}
+      learn:
+        over: [round]
+        command: 'echo "{\\"name\\": \\"${{ round }}\\"}" > "$DIEL_RESULT"'
+        outputs: {name: {value: str}}
+        after: [ask]
+    """,
+    )
+    run = made.run()
+    assert run.values("ask", "greeting") == ["nobody"] * 3
+    first, second, third = (run.results("ask")[number]["key"] for number in range(3))
+    assert first
+    assert first != second != third  # rounds differ
+    assert len(service_records(run, "refused")) == 2
 
 
 def test_newer_inputs_that_cannot_be_written_are_written_later_and_nobody_asks_before(tmp_path: Path) -> None:

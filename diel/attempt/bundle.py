@@ -9,6 +9,7 @@ from diel.modules.catalogue import Module
 
 if TYPE_CHECKING:  # not loaded by workers and plans that do without
     from diel.artifacts.watched import Watched
+    from diel.attempt.service import Answers
     from diel.environments.prepared import Prepared
     from diel.journal.records import Record
     from diel.spec import Output, Resources, Service, Surrogate
@@ -110,6 +111,8 @@ class Question(NamedTuple):
     parts: tuple[str, str]
     audited: bool = False
     """Whether the task is simulated all the same, to see how far the answer is off."""
+    answers: Answers | None = None
+    """What makes the key, if the service takes newer models while it runs."""
 
 
 class Request(NamedTuple):
@@ -141,6 +144,8 @@ class Request(NamedTuple):
     """Files that are written into its directory before it runs."""
     environment: str | None = None
     """The name of the environment in which it runs."""
+    answers: Answers | None = None
+    """What makes its key, if it asks services that take newer inputs while they run."""
     reads: Mapping[str, Any] | None = None
     """What it reads of other tasks' files, by name; None if nothing."""
     watched: tuple[Watched, ...] = ()

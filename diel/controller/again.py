@@ -21,32 +21,36 @@ from diel.results.suspect import reached, suspect_tasks
 from diel.results.view import RunView
 from diel.tasks.keeping import Place, Readers, reading
 from diel.tasks.link import Link
-from diel.tasks.results import artifact_home
+from diel.tasks.results import Outputs, artifact_home, outputs_digests
 from diel.tasks.stage_run import StageRun
 
 Again = Mapping[str, dict[int, int]]
 """By stage, the tasks that must run again, and the last attempt whose result is gone."""
+Others = Mapping[str, dict[int, Outputs]]
+"""By stage, tasks that are made again, or were, with the digests of their outputs."""
 
 
-def find_missing(view: RunView) -> Again:
+def find_missing(view: RunView) -> tuple[Again, Others]:
     """The tasks with a result whose files are gone, or are others by now, and are read by a task that has not
     ended well, or an axis is made of them: every controller reads these.
 
-    They have no result any more in `view`.
+    They have no result any more in `view`. With the digests of what they had made.
     """
     run = view.run
+    made: dict[str, dict[int, Outputs]] = {}
     readers = Readers(link for link in reading(view.links) if _may_be_file(view, link))
     axes = {(link.edge.upstream, str(link.edge.output)) for link in view.links if link.edge.axis is not None}
     found: dict[str, dict[int, int]] = {}
     for name in reversed(run.graph.order):  # readers first: one that runs again needs its own inputs
         stage = view.stages[name]
-        lost = {index: stage.history.result_attempt(index) for index in _lost(run, readers, axes, name)}
+        outputs = _lost(run, readers, axes, name)
+        lost = {index: stage.history.result_attempt(index) for index in outputs}
         for index, attempt in lost.items():
             stage.history.lose(index, attempt)
         if lost:
-            found[name] = lost
+            found[name], made[name] = lost, outputs
         readers.count_ended(stage)
-    return found
+    return found, made
 
 
 def _may_be_file(view: RunView, link: Link) -> bool:
@@ -58,9 +62,9 @@ def _may_be_file(view: RunView, link: Link) -> bool:
     return module is None or returns is None or link.edge.output in module.signature.artifacts
 
 
-def _lost(run: Recorded, readers: Readers, axes: set[Place], name: str) -> list[int]:
+def _lost(run: Recorded, readers: Readers, axes: set[Place], name: str) -> dict[int, Outputs]:
     outputs = [place[1] for place in {*readers.links, *axes} if place[0] == name]
-    found: set[int] = set()
+    found: dict[int, Outputs] = {}
     for record in run.results(name, b'"artifacts":{') if outputs else ():
         index = record["index"]
         needed = (
@@ -72,10 +76,10 @@ def _lost(run: Recorded, readers: Readers, axes: set[Place], name: str) -> list[
         )
         home = artifact_home(record, run.paths.root)
         if not all(is_same(f"{home}/{file['path']}", file) for file in needed):
-            found.add(index)
+            found[index] = outputs_digests(record)
         else:
-            found.discard(index)
-    return sorted(found)
+            found.pop(index, None)
+    return dict(sorted(found.items()))
 
 
 def find_suspect(view: RunView) -> tuple[Again, Again]:
@@ -174,13 +178,27 @@ def _reads(link: Link) -> bool:
     return reads and not (edge.chosen or edge.stream or edge.published)
 
 
-def write_again(paths: RunPaths, epoch: int, again: Iterable[Again], stays: Again | None = None) -> None:
+def write_again(
+    paths: RunPaths,
+    epoch: int,
+    again: Iterable[Again],
+    stays: Again | None = None,
+    made: Others | None = None,
+) -> None:
     """Records in a new segment of the journal that these results no longer count, and which stay though they
-    read some of them: these first, so that a kill loses none.
+    read some of them: these first, so that a kill loses none. `made` is what readers of results had.
     """
     name = worker_segment_name(epoch, socket.gethostname(), os.getpid())
     with closing(SegmentWriter(paths.journal / name)) as segment:
         for stage, tasks in (stays or {}).items():
             segment.append({"event": "doubted", "stage": stage, "tasks": list(map(list, tasks.items()))})
-        for stage, tasks in (item for found in again for item in found.items()):
-            segment.append({"event": "gone", "stage": stage, "tasks": list(map(list, tasks.items()))})
+        tell_gone(segment, again, made or {})
+
+
+def tell_gone(segment: SegmentWriter, again: Iterable[Again], made: Others) -> None:
+    """Records in a segment that these results no longer count, and what readers of results had."""
+    for stage, tasks in (item for found in again for item in found.items()):
+        segment.append({"event": "gone", "stage": stage, "tasks": list(map(list, tasks.items()))})
+    for stage, outputs in made.items():
+        digests = [(index, dict(each)) for index, each in outputs.items()]
+        segment.append({"event": "gone", "stage": stage, "tasks": [], "made": digests})

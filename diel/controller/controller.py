@@ -41,7 +41,7 @@ from diel.project.run_file import RunFile
 from diel.scheduler import scheduler_named
 from diel.scheduler.inside import inside_here
 from diel.site import within
-from diel.states import RunState, TaskState
+from diel.states import FailureClass, RunState, TaskState
 from diel.tasks.ledger import Ledger
 from diel.tasks.results import Results
 from diel.tasks.stage_run import StageRun
@@ -63,6 +63,10 @@ STOP_SECONDS = 10.0
 """Seconds that cancelled tasks may take to end."""
 
 Watch = Callable[[History], None]
+
+
+class Remade(Exception):
+    """A result that was made again is another than before: the next controller computes what rests on it."""
 
 
 class Controller:
@@ -99,6 +103,8 @@ class Controller:
         self._cancelling_since: float | None = None
         self._requests_seen = 0.0
         self._is_let_go = False
+        self.refused: Mapping[tuple[str, int], str] = {}
+        """Tasks that are not tried, and why: made again, they gave another result than decisions rest on."""
         self._born = self._last_beat = time.clock_gettime(time.CLOCK_BOOTTIME)
         self._listen_at = math.inf
         self._last_poll = self._last_snapshot = time.monotonic()
@@ -146,7 +152,12 @@ class Controller:
             self._ledger.on_failure = lambda *failed: self._stop_early().note(*failed)
             if self._gangs is not None:
                 self._gangs.take_up()
-            while not self._is_over():
+            for (name, index), message in self.refused.items():
+                self._ledger.fail(
+                    self.stages[name], index, {"class": FailureClass.CHANGED, "message": message}
+                )
+                self._stages.note_end(self._stages.runs[name], index)
+            while self._is_remade() or not self._is_over():
                 is_time = self._is_let_go or (until is not None and time.monotonic() > until)
                 if is_time and self._cancelling_since is None:
                     leave = self._hand_over
@@ -157,7 +168,7 @@ class Controller:
                 self._poll()
             else:
                 state = self._end_state()
-        except EngineLost:
+        except (EngineLost, Remade):
             leave = self._hand_over
             raise
         except LetGo:
@@ -174,6 +185,17 @@ class Controller:
                     self._exporter.close()
             watch(self.history)
         return state
+
+    def _is_remade(self) -> bool:
+        """Whether a result is another than before, so that nothing more is begun; raises Remade once nothing
+        runs.
+        """
+        if not self._stages.are_others or self._cancelling_since is not None:
+            return False
+        serving, running = self._stages.serving, self._dispatcher.in_flight
+        if running if serving is None else serving.are_others(running):
+            return True
+        raise Remade
 
     def note(self, trouble: str) -> None:
         """Makes `status` show what went wrong."""
@@ -268,6 +290,8 @@ class Controller:
     def _fill(self) -> None:
         """Hands out bundles while there is room; later stages go first."""
         if self._cancelling_since is not None or (self._stopping is not None and self._stopping.over):
+            return
+        if self._stages.are_others:
             return
         until = time.monotonic() + LOOK_SECONDS
         while time.monotonic() < until and self._hand_out_one(until):

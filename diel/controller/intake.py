@@ -23,6 +23,7 @@ from diel.journal.stage_history import Attempt
 from diel.site import Misfit
 from diel.states import FailureClass, TaskState
 from diel.tasks.ledger import Ledger
+from diel.tasks.results import outputs_digests
 from diel.tasks.stage_run import StageRun
 from diel.tasks.stream import is_cut_by_user
 from diel.worker.fence import put_up
@@ -133,6 +134,9 @@ class Intake:
         return True
 
     def _commit(self, stage: StageRun, segment: str, offset: int, record: Done) -> None:
+        before = stage.history.made.get(record["index"]) if stage.history.made else None
+        if before is not None and before != outputs_digests(record):
+            self._stages.are_others = True
         stage.measure(record["seconds"])
         self._ledger.commit(stage, record["index"], segment, offset, record)
         if stage.standing(record["index"]) is Standing.CLOSED:  # it ended before it could be stopped

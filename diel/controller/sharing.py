@@ -14,8 +14,10 @@ from diel.controller.stages import Stages
 from diel.errors import DielError
 from diel.expressions import ExpressionError
 from diel.project.cache import is_whole
+from diel.project.runs import identity_of_run
 from diel.states import TaskState
 from diel.tasks.ledger import Ledger
+from diel.tasks.results import artifact_home
 from diel.tasks.stage_run import StageRun
 
 if TYPE_CHECKING:
@@ -49,9 +51,11 @@ class EqualTasks:
         if index is None or not stage.history.is_good(index):
             return None
         found = self._ledger.results.record(stage.name, index).copy()
-        found.setdefault("run", self._ledger.paths.run_id)
+        root = self._ledger.paths.root
+        if "run" not in found:
+            found["run"], found["run_id"] = root.name, identity_of_run(root)
         found["same"] = index
-        return found if is_whole(found, self._ledger.paths.root.parent) else None
+        return found if is_whole(found, artifact_home(found, root)) else None
 
     def _keep(self, stage: StageRun, index: int) -> None:
         self._made[stage.name].setdefault(self._ledger.results.record(stage.name, index)["key"], index)

@@ -70,6 +70,8 @@ class Stages:
             stage.adaptive = tuple(
                 self.adaptive[label] for label in stage.spec.over if label in self.adaptive
             )
+        self.are_others = False
+        """Whether a result that was made again is another than before: what rests on it must be found."""
         self.into: dict[str, list[Link]] = {name: [] for name in self.runs}
         self.out_of: dict[str, list[Link]] = {name: [] for name in self.runs}
         for edge in plan.graph.edges:
@@ -247,7 +249,7 @@ class Stages:
             if label in self._axes.points:
                 continue
             maker = self.runs[self._plan.workflow.axes[label].maker or ""]
-            if not maker.settled:
+            if not maker.settled or self.are_others:
                 return False
             lost = maker.void or any(maker.has_lost(index) for index in range(maker.size))
             alongside = maker.spec.over and set(maker.spec.over) <= set(stage.spec.over)
@@ -340,7 +342,7 @@ class Stages:
     def _count_ended(self, stage: StageRun) -> None:
         """Counts what an earlier controller's journal says about the tasks."""
         states = stage.history.states
-        states.extend(bytes(stage.size - len(states)))
+        states.extend(bytes(max(0, stage.size - len(states))))
         if not any(states):
             return
         for index in range(stage.size):

@@ -10,7 +10,7 @@ import shutil
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, Unpack
 
@@ -19,7 +19,7 @@ from diel.blocks.block import EngineLost
 from diel.blocks.script import block_jobs, try_out
 from diel.check import check
 from diel.check.imports import refuse_missing
-from diel.controller.controller import Controller
+from diel.controller.controller import Controller, Remade
 from diel.environments.prepared import prepared_text
 from diel.errors import DielError, ModuleError, UsageError
 from diel.files import put
@@ -191,7 +191,14 @@ def take_over(paths: RunPaths) -> Controller:
     if lease.epoch > 1:
         set_aside(paths)
     kill_marked("DIEL_RUN_DIR", str(paths.root), without="DIEL_BLOCK")
-    return Controller(with_sources(plan, paths), read_run_file(paths), paths, lease, segment)
+    refused: Mapping[tuple[str, int], str] = {}
+    if lease.epoch > 1:
+        from diel.controller.remade import make_anew  # here: a new run has nothing to make again
+
+        refused = make_anew(paths, segment)
+    controller = Controller(with_sources(plan, paths), read_run_file(paths), paths, lease, segment)
+    controller.refused = refused
+    return controller
 
 
 def drive_on(controller: Controller, drive: Callable[[Controller], Outcome]) -> Outcome:
@@ -201,14 +208,26 @@ def drive_on(controller: Controller, drive: Callable[[Controller], Outcome]) -> 
     """
     for _ in range(TIMES):
         try:
-            return drive(controller)
+            return _drive_remade(controller, drive)
         except EngineLost as error:
             controller = take_over(controller.paths)
             controller.note(f"{error}; it is started again")
     try:
-        return drive(controller)
+        return _drive_remade(controller, drive)
     except EngineLost as error:
         raise DielError(f"{error}, `diel resume {controller.paths.run_id}` takes them over") from error
+
+
+def _drive_remade(controller: Controller, drive: Callable[[Controller], Outcome]) -> Outcome:
+    """What `drive` returns for a controller, or for the one that computes what rests on remade results."""
+    while True:
+        try:
+            return drive(controller)
+        except Remade:
+            refused = controller.refused
+            controller = take_over(controller.paths)
+            controller.refused = {**refused, **controller.refused}
+            controller.note("results that were made again are others than before: what read them is too")
 
 
 def plan_again(paths: RunPaths, site: Site | None = None, *, anew: bool = False) -> Plan:

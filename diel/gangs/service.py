@@ -25,7 +25,6 @@ from diel.services.endpoint import (
     Endpoint,
     endpoint_file,
     make_token,
-    mark_of,
     message_file,
     read_endpoint,
     write_endpoint,
@@ -120,7 +119,9 @@ class Serving:
         self._before: set[tuple[str, int]] = set()
         """Replicas whose end an earlier controller recorded."""
         self._sent: dict[Path, str] = {}
-        """Marks of the newest inputs of replicas' attempts, by the file that brings them."""
+        """Keys of the newest inputs of replicas' attempts, by the file that brings them."""
+        self._come: set[tuple[int, tuple[tuple[str, int], ...]]] = set()
+        """Places whose tasks have all ended, of the stages that make newer inputs."""
         self._owed: dict[Path, str] = {}
         """Files for replicas' workers that could not be written yet."""
         self._adopted: list[tuple[StageRun, int]] = []
@@ -148,6 +149,9 @@ class Serving:
         """A stage's tasks are known, or never will be."""
         if stage.name in self._asked and stage.known:
             self._begin_anew(stage)
+        for renewing in self._renews.get(stage.name, ()):
+            for link in self._asked.get(renewing.down.name, ()):
+                link.down.look_at_all()
         for link in self._asks.get(stage.name, ()):
             for index in range(min(stage.size, len(stage.history.states))):
                 if stage.history.state(index).ended:  # for an earlier controller
@@ -170,6 +174,7 @@ class Serving:
         for renewing in self._renews.get(stage.name, ()):
             if renewing.down.known:
                 self._renew(renewing, index)
+            self._wake_next_round(renewing, index)
         for link in self._asks.get(stage.name, ()):
             point = self._at(link.up, link.note_end(index))
             if point.is_over:
@@ -194,16 +199,44 @@ class Serving:
             if link.down.history.state(replica) in HANDED_OUT:
                 self._send(link.down, replica)
 
+    def _wake_next_round(self, renewing: Link, index: int) -> None:
+        """Looks at the consumers that wait for what their service reads of the round that a task is in."""
+        found = renewing.up.domain.coordinates(index)
+        for link in self._asked.get(renewing.down.name, ()):
+            for label in _rounds(renewing, link.down) if link.down.known else ():
+                shared = {axis: found[axis] for axis in renewing.edge.matched}
+                link.down.look_at(link.down.domain.matching({**shared, label: found[label] + 1}))
+
+    def _may_ask(self, stage: StageRun, index: int) -> bool:
+        """Whether all that its services read of the round before a task's has ended."""
+        for link in self._asks.get(stage.name, ()):
+            for renewing in link.inputs:
+                for label in _rounds(renewing, stage) if renewing.edge.renewed else ():
+                    found = stage.domain.coordinates(index)
+                    shared = {axis: found[axis] for axis in renewing.edge.matched}
+                    if found[label] and not self._has_come(renewing, {**shared, label: found[label] - 1}):
+                        return False
+        return True
+
+    def _has_come(self, renewing: Link, place: Mapping[str, int]) -> bool:
+        """Whether all tasks at a place have ended whose results a service reads."""
+        known = (id(renewing), tuple(place.items()))
+        if known not in self._come:
+            up = renewing.up
+            if not up.known or not all(up.history.state(one).ended for one in up.domain.matching(place)):
+                return False
+            self._come.add(known)
+        return True
+
     def _send(self, service: StageRun, index: int) -> None:
         try:
-            inputs = self._recipes[service.name].resolve(index).inputs
+            newest = self._recipes[service.name].resolve(index)
         except (ExpressionError, MissingInput, ModuleError):
             return  # it continues with what it has
-        text = json.dumps(inputs)
-        path, mark = self._renewal(service, index), mark_of(text.encode())
-        if self._sent.get(path) != mark:
-            self._sent[path] = mark
-            self._put(path, text)
+        path = self._renewal(service, index)
+        if self._sent.get(path) != newest.key:
+            self._sent[path] = newest.key
+            self._put(path, json.dumps({"key": newest.key, "inputs": newest.inputs}))
             self._of(service, index).ready = False
 
     def _renewal(self, service: StageRun, index: int) -> Path:
@@ -226,12 +259,12 @@ class Serving:
         self._ledger.trouble(f"{name} cannot be written: {error.strerror}")
 
     def may_start(self, service: StageRun, index: int) -> bool:
-        """Whether a task can start: a replica only if it is wanted.
+        """Whether a task can start: a replica only if it is wanted, a consumer in its turn.
 
         If not, those who may want it hear that it could be started.
         """
         if service.spec.service is None:
-            return True
+            return self._may_ask(service, index)
         point = self._of(service, index)
         if point in self._up:
             self._forget_told(service, index)
@@ -362,7 +395,7 @@ class Serving:
     def _lacks(self, service: StageRun, index: int, endpoint: Endpoint) -> bool:
         """Whether a replica has yet to be given its newest inputs."""
         sent = self._sent.get(self._renewal(service, index))
-        return sent is not None and sent != endpoint.inputs
+        return not endpoint.inputs or (sent is not None and sent not in (endpoint.inputs, endpoint.refused))
 
     def _finish(self, point: _Point) -> None:
         if point in self._up:
@@ -386,6 +419,12 @@ class Serving:
         waiting, self._turned_away = self._turned_away, set()
         for other in {*waiting, point}:
             other.wake()
+
+
+def _rounds(renewing: Link, consumer: StageRun) -> list[str]:
+    """The loops whose latest round a service reads, and its consumer runs over."""
+    chosen = renewing.edge.chosen
+    return [label for label in chosen if chosen[label].word == "last" and label in consumer.spec.over]
 
 
 class _Room:

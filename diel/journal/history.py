@@ -111,6 +111,7 @@ class History:
             case "gone":
                 for index, attempt in record["tasks"]:
                     self.stage(record["stage"]).lose(index, attempt)
+                self.stage(record["stage"]).made.update(dict(record.get("made", ())))
             case "doubted":
                 for index, attempt in record["tasks"]:
                     self.stage(record["stage"]).doubted[index] = attempt
@@ -245,6 +246,9 @@ class History:
     def _stage(self, record: records.StageRecord) -> None:
         stage = self.stage(record["stage"])
         stage.kind, stage.total = record["kind"], record["total"]
+        if "void" not in record:  # an axis that was made again can be shorter
+            del stage.states[stage.total :]
+            del stage.left_out[stage.total :]
         stage.parts = record.get("parts", {})
         stage.void = record.get("void", "")
         stage.factors = record.get("factors", [])

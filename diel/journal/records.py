@@ -259,6 +259,8 @@ class Gone(_Stamped):
     By `diel resume`; of pruned trials, by the controller."""
     stage: str
     tasks: Numbered
+    made: NotRequired[list[tuple[Index, dict[str, str]]]]
+    """The digests of the outputs of results that are made again, or were: those that readers had."""
 
 
 class Doubted(_Stamped):

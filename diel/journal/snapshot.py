@@ -93,6 +93,7 @@ def _stage(packed: dict[str, Any]) -> StageHistory:
         "attempts",
         "committed",
         "gone",
+        "made",
         "doubted",
         "fenced",
         "resources",

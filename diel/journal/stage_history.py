@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import compress, count
 from typing import TYPE_CHECKING, Any
@@ -73,6 +73,8 @@ class StageHistory:
     """The attempt that made a task's result, if not the first."""
     gone: dict[int, int] = field(default_factory=dict)
     """By task, the last attempt whose result lost its files or is outdated; 0 for one from the cache."""
+    made: dict[int, Mapping[str, str]] = field(default_factory=dict)
+    """By task, the digests of the outputs that its readers had, for those that are made again."""
     doubted: dict[int, int] = field(default_factory=dict)
     """By task, the attempt whose result stays though it read suspect answers, which were simulated since."""
     fenced: dict[int, int] = field(default_factory=dict)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-import zlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -36,7 +35,9 @@ class Endpoint(NamedTuple):
     message: str = ""
     """Why it is not ready, if that needs saying."""
     inputs: str = ""
-    """Mark of the newer inputs that it was given last (`mark_of`); empty for those that it started with."""
+    """Key of the inputs with which it answers; empty while it is given newer ones."""
+    refused: str = ""
+    """Key of the newer inputs that it did not take."""
     time: float = 0.0
 
     @property
@@ -64,9 +65,21 @@ def message_file(paths: RunPaths, stage: str, index: int, attempt: int, word: st
     return paths.services / stage / f"{index}.{attempt}.{word}"
 
 
-def mark_of(inputs: bytes) -> str:
-    """What distinguishes one file of newer inputs from another."""
-    return f"{zlib.crc32(inputs):08x}-{len(inputs)}"
+def answering(
+    paths: RunPaths, services: Mapping[str, Iterable[int]], names: Iterable[str]
+) -> dict[str, str] | None:
+    """The key of the inputs with which each of these services answers now, by its replicas' task indices.
+
+    None where its replicas do not all answer with the same, or one is just given newer ones.
+    """
+    found: dict[str, str] = {}
+    for name in names:
+        read = (read_endpoint(endpoint_file(paths, name, replica)) for replica in services[name])
+        keys = {one.inputs for one in read if one is not None and one.is_ready}
+        if len(keys) != 1 or "" in keys:
+            return None
+        found[name] = keys.pop()
+    return found
 
 
 def write_endpoint(path: Path, endpoint: Endpoint) -> None:

@@ -14,6 +14,7 @@ from diel.artifacts.artifact import Breach
 from diel.artifacts.collect import hold_file
 from diel.artifacts.promise import Sizes
 from diel.attempt.bundle import Rendered, Request, Staged, Work
+from diel.attempt.service import Answers
 from diel.environments.prepared import Prepared
 from diel.expressions import Template
 from diel.expressions.expression import PLACES
@@ -199,7 +200,7 @@ class Recipe:
         outputs = self._texts.paths(scope)
         env, command, rendered = self._written(scope)
         shards = self._shards(scope, inputs)
-        key, parts, reads = self._key(scope, shards, inputs)
+        key, parts, reads, answers = self._key(scope, shards, inputs)
         question = None
         if self._asking is not None:
             question = self._asking(index, {**self._point(scope), **params}, key, parts)
@@ -220,6 +221,7 @@ class Recipe:
             question=question,
             rendered=rendered,
             environment=spec.environment,
+            answers=answers,
             reads=reads or None,
             watched=self.sources.files.watched(scope),
         )
@@ -328,8 +330,9 @@ class Recipe:
 
     def _key(
         self, scope: Scope, shards: dict[str, Shard] | None, inputs: Mapping[str, Any]
-    ) -> tuple[str, tuple[str, str], dict[str, Any]]:
-        """The key of a task, its parts, and what the task reads of other tasks' files, by name."""
+    ) -> tuple[str, tuple[str, str], dict[str, Any], Answers | None]:
+        """The key of a task, its parts, the files that it reads of other tasks, by name, and what makes the
+        key if others may answer than should."""
         own, taken = self._reads(scope, shards, inputs)
         reads = {name: value for name, value in taken.items() if any(artifacts_in(value))}
         own.update(self.sources.files.digests(scope))
@@ -340,4 +343,8 @@ class Recipe:
         key = digest_of([self.family, params, read])
         if self.streams is not None:  # what came through them is in no key: another run's result never fits
             key = digest_of([key, self.sources.paths.run_id])
-        return key, (params[:16], read[:16]), reads
+        part = read[:16]
+        answers = None if self._asked is None else self._asked.answers(scope.index, key, part)
+        if answers is not None:
+            key, part = answers.key_with(answers.models)
+        return key, (params[:16], part), reads, answers

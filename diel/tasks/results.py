@@ -8,11 +8,11 @@ from __future__ import annotations
 import os
 from array import array
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from diel.artifacts import Artifact, files_of
+from diel.artifacts import Artifact, digest_of, files_of
 from diel.errors import DielError
 from diel.journal.segment import read_result
 from diel.paths import RunPaths
@@ -155,6 +155,19 @@ def origin_dirs(record: Result, runs: Path) -> Iterator[tuple[int, Path]]:
         )
         for attempt in range(1, last + 1):
             yield attempt, made_by.task_dir(stage, index, attempt)
+
+
+Outputs = Mapping[str, str]
+"""The digest of each output of a result."""
+
+
+def outputs_digests(record: Made) -> Outputs:
+    """What tells a result from another of the same task; of a file, its content and name."""
+    found = {name: digest_of([value])[:16] for name, value in record.get("values", {}).items()}
+    for name, entry in record.get("artifacts", {}).items():
+        files = [[os.path.basename(file["path"]), file["digest"]] for file in files_of(entry)]
+        found[name] = digest_of(files)[:16]
+    return found
 
 
 def outputs_of(record: Made) -> list[str]:

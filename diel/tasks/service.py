@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 
+from diel.attempt.service import Answers
 from diel.axes.domain import Group
 from diel.states import TaskState
 from diel.tasks.link import Link, Verdict
@@ -64,6 +65,11 @@ class ServiceLink(Link):
         verdicts = (link.verdict(link.group_of_downstream(index)) for link in self.inputs)
         return next((one for one in verdicts if one is not Verdict.READY), Verdict.READY)
 
+    @property
+    def is_renewed(self) -> bool:
+        """Whether the service takes newer inputs while it runs."""
+        return self.up.spec.service is not None and self.up.spec.service.reload is not None
+
     def key(self, group: Group) -> str:
         """The cache key of the service at a point: a consumer's result depends on it."""
         if group not in self._keys:
@@ -110,7 +116,16 @@ class AskedServices:
 
     def keys(self, index: int) -> dict[str, str]:
         """What enters the key of a task: what a service answers depends on what it reads."""
-        return {f"service {link.up.name}": link.key(link.group_of_downstream(index)) for link in self._links}
+        return {f"service {name}": key for name, key in self._models(index, renewed=False).items()}
+
+    def answers(self, index: int, key: str, part: str) -> Answers | None:
+        """What makes the key of a task of its key so far, if services take newer inputs while they run."""
+        models = self._models(index, renewed=True)
+        return Answers(key, part, models, self.replicas(index)) if models else None
+
+    def _models(self, index: int, *, renewed: bool) -> dict[str, str]:
+        links = (link for link in self._links if link.is_renewed == renewed)
+        return {link.up.name: link.key(link.group_of_downstream(index)) for link in links}
 
 
 def tie(links: Collection[Link], key: Callable[[str, int], str]) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from diel.artifacts import digest_of
 from diel.attempt.bundle import Question
+from diel.attempt.service import Answers
 from diel.errors import ModuleError
 from diel.expressions import ExpressionError
 from diel.graph import StageGraph
@@ -69,12 +70,15 @@ def _question(
         model = link.key(group)
     except (ExpressionError, MissingInput, ModuleError):
         return NEVER_STARTED
-    given = digest_of([model, surrogate.model_dump(exclude=NOT_ANSWERED)])
-    answer = digest_of([key, given])
-    row = {name: known[name] for name in surrogate.inputs or known if type(known.get(name)) in _NUMBERS}
+    settings, models = surrogate.model_dump(exclude=NOT_ANSWERED), {surrogate.service: model}
     replicas = tuple(link.replicas(group))
-    both = parts[0], digest_of([parts[1], given])[:16]
-    return Question(row, replicas, answer, both, audited=_is_drawn(surrogate, answer))
+    answers = Answers(
+        digest_of([key, settings]), digest_of([parts[1], settings]), models, {surrogate.service: replicas}
+    )
+    answer, part = answers.key_with(models)
+    row = {name: known[name] for name in surrogate.inputs or known if type(known.get(name)) in _NUMBERS}
+    renewed = answers if link.is_renewed else None
+    return Question(row, replicas, answer, (parts[0], part), _is_drawn(surrogate, answer), renewed)
 
 
 def _is_drawn(surrogate: Surrogate, answer: str) -> bool:

@@ -230,7 +230,7 @@ class Worker:
                 env = {**self.environ, **self._surroundings.variables(attempt)}
                 self._tell_staging(attempt, stage(attempt, env, self.dog))
             try:
-                values, artifacts = self._execute_held(attempt)
+                values, artifacts = self._execute_answered(attempt)
             finally:
                 if work.staging is not None:
                     for brought in late_notes(attempt):
@@ -315,6 +315,17 @@ class Worker:
             shutil.rmtree(task_dir, ignore_errors=True)
             os.mkdir(task_dir)
         os.chdir(task_dir)
+
+    def _execute_answered(self, attempt: RunningAttempt) -> tuple[Values, Artifacts]:
+        """Executes an attempt; its result goes under the key of those who answered it."""
+        answers = attempt.request.answers
+        if answers is None:
+            return self._execute_held(attempt)
+        before = answers.now(self.paths)
+        made = self._execute_held(attempt)
+        key, part = answers.key_with(before if before == answers.now(self.paths) else None)
+        attempt.request = attempt.request._replace(key=key, parts=(attempt.request.parts[0], part))
+        return made
 
     def _execute_held(self, attempt: RunningAttempt) -> tuple[Values, Artifacts]:
         """Executes an attempt if what it reads is what was made; it fails if that is another thing then."""

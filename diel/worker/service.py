@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import json
 import os
 import signal
 import socket
@@ -36,7 +37,6 @@ from diel.services.endpoint import (
     Endpoint,
     counts_file,
     endpoint_file,
-    mark_of,
     message_file,
     read_token,
     write_endpoint,
@@ -175,8 +175,8 @@ class Keeper:
         self._renewal = message_file(paths, work.stage, request.index, request.attempt, INPUTS)
         self._renewed = (0, 0)
         """The file of newer inputs that it has: its inode, and when it was written in nanoseconds."""
-        self._given = ""
-        """Their mark."""
+        self._inputs, self._refused = request.key, ""
+        """The keys of the inputs that it has, and of newer ones that it did not take."""
         self._restarts = 0
         self._host = _own_address(env)
         self._token = read_token(paths)
@@ -245,7 +245,8 @@ class Keeper:
             raise Failure(FailureClass.APP, f"the service {why}{often}", 1)
         pause = min(LONGEST_PAUSE, TICK * 2.0**self._restarts)
         self._restarts += 1
-        self._renewed, self._given = (0, 0), ""
+        self._renewed = (0, 0)
+        self._inputs, self._refused = self._attempt.request.key, ""
         self._tell("restarting", process.line.url, why)
         end = time.monotonic() + pause
         while time.monotonic() < end:
@@ -332,12 +333,17 @@ class Keeper:
             found = status.st_ino, status.st_mtime_ns
             if found == self._renewed:
                 return
-            body = self._renewal.read_bytes()
-        except OSError:
+            newer = json.loads(self._renewal.read_bytes())
+        except (OSError, ValueError):
             return
         self._renewed = found
+        if newer["key"] == self._inputs:
+            return
+        before, self._inputs = self._inputs, ""
+        self._put("ready", process.line.url)  # nobody knows with which inputs it answers from here on
+        body = json.dumps(newer["inputs"]).encode()
         why = process.line.send(self._service.reload, body, self._service.startup)
-        self._given = mark_of(body)
+        self._inputs, self._refused = (before, newer["key"]) if why else (newer["key"], "")
         self._write("reloaded" if not why else "refused", process.line.url, why)
         self._put("ready", process.line.url)
 
@@ -367,7 +373,8 @@ class Keeper:
         self._write(state, url, message)
 
     def _put(self, state: str, url: str, message: str = "") -> None:
-        endpoint = Endpoint(state, url, self._attempt.request.attempt, self._restarts, message, self._given)
+        attempt = self._attempt.request.attempt
+        endpoint = Endpoint(state, url, attempt, self._restarts, message, self._inputs, self._refused)
         try:
             write_endpoint(self._file, endpoint)
         except OSError as error:

@@ -33,7 +33,7 @@ class Served:
         self.tell(index, "ready")
 
     def tell(self, index: int, state: str) -> None:
-        endpoint = Endpoint(state, "http://127.0.0.1:1", self.serve.history.latest(index))
+        endpoint = Endpoint(state, "http://127.0.0.1:1", self.serve.history.latest(index), inputs="k")
         write_endpoint(endpoint_file(self.bench.paths, "serve", index), endpoint)
 
     def stopped(self) -> list[str]:

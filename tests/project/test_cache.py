@@ -10,6 +10,7 @@ from typing import Any
 
 import psutil
 import pytest
+import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -59,6 +60,10 @@ def write(paths: RunPaths, name: str, *records: dict[str, Any]) -> None:
     writer = SegmentWriter(paths.journal / name)
     writer.append(*as_record(records))
     writer.close()
+
+
+def digest(data: bytes) -> str:
+    return str(xxhash.xxh3_128_hexdigest(data))
 
 
 def key(number: int) -> str:
@@ -283,7 +288,7 @@ def test_a_segment_that_vanished_after_its_keys_were_written_gives_no_result(run
 @pytest.fixture
 def made(runs: Runs) -> Path:
     """The artifact of the one result there is."""
-    artifact = {"path": "tasks/s/0/out.csv", "size": 3, "digest": "d"}
+    artifact = {"path": "tasks/s/0/out.csv", "size": 3, "digest": digest(b"abc")}
     paths = runs.run("w-1", {key(1): {"artifacts": {"out": artifact}}})
     path = paths.root / "tasks/s/0/out.csv"
     path.parent.mkdir(parents=True)
@@ -295,8 +300,10 @@ def test_a_result_whose_artifacts_are_there_is_used(runs: Runs, made: Path) -> N
     assert runs.find(key(1)) is not None
 
 
-def test_a_result_whose_artifact_vanished_or_changed_its_size_is_not_used(runs: Runs, made: Path) -> None:
+def test_a_result_whose_artifact_vanished_or_changed_is_not_used(runs: Runs, made: Path) -> None:
     made.write_bytes(b"abcd")
+    assert runs.find(key(1)) is None
+    made.write_bytes(b"abd")
     assert runs.find(key(1)) is None
     made.unlink()
     assert runs.find(key(1)) is None
@@ -305,13 +312,13 @@ def test_a_result_whose_artifact_vanished_or_changed_its_size_is_not_used(runs: 
 
 
 def test_an_older_run_that_has_it_whole_is_used_instead(runs: Runs, made: Path) -> None:
-    artifact = {"path": "tasks/s/0/out.csv", "size": 3, "digest": "d"}
+    artifact = {"path": "tasks/s/0/out.csv", "size": 3, "digest": digest(b"abc")}
     runs.run("w-2", {key(1): {"artifacts": {"out": artifact}}})
     assert runs.find(key(1))["run"] == "w-1"
 
 
 def test_a_directory_is_an_artifact_that_is_there_or_not(runs: Runs) -> None:
-    artifact = {"path": "tasks/s/0/fields", "size": 30, "digest": "d"}
+    artifact = {"path": "tasks/s/0/fields", "size": 30, "digest": digest(b"")}
     paths = runs.run("w-1", {key(1): {"artifacts": {"out": artifact}}})
     assert runs.find(key(1)) is None
     (paths.root / "tasks/s/0/fields").mkdir(parents=True)
@@ -321,7 +328,7 @@ def test_a_directory_is_an_artifact_that_is_there_or_not(runs: Runs) -> None:
 def test_what_a_run_that_goes_on_will_delete_is_not_offered(runs: Runs) -> None:
     paths = runs.run("old-1", {})
     (paths.root / "a").write_text("x")
-    entry = {"path": "a", "size": 1, "digest": "d"}
+    entry = {"path": "a", "size": 1, "digest": digest(b"x")}
     runs.add(
         paths, {key(1): {"artifacts": {"a": {**entry, "keep": False}}}, key(2): {"artifacts": {"a": entry}}}
     )

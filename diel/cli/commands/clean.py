@@ -191,10 +191,9 @@ def _protection(run: Listed, chosen: Sequence[Listed], known: Sequence[Listed], 
         and other.status is not None
         and not {run.name, run.identity}.isdisjoint(other.status.origins)
     ]
-    if any(
-        other.identity == run.identity for other in known if other.paths.root not in {*gone, run.paths.root}
-    ):
-        users = []  # a copy of it stays
+    stay = (other for other in known if other.paths.root not in {*gone, run.paths.root})
+    if run.identity and any(other.identity == run.identity for other in stay):
+        return ""  # a copy of it stays
     return f"has results that {', '.join(users)} uses (--force removes it anyway)" if users else ""
 
 

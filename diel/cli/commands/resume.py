@@ -219,7 +219,7 @@ def _make_again(paths: RunPaths, *, suspect: bool) -> None:
         view = RunView(run)
         doubted, stays = find_suspect(view) if suspect else ({}, {})
         outdated, extended = find_outdated(view, doubted), find_extended(view)
-        missing = find_missing(view)  # what runs again reads its inputs again
+        missing, made = find_missing(view)  # what runs again reads its inputs again
     except DielError:
         return  # whatever it is: the controller meets it too, and names the task
     if doubted:
@@ -233,7 +233,7 @@ def _make_again(paths: RunPaths, *, suspect: bool) -> None:
         said = "are gone, and others have yet to read them: these tasks run again"
         click.echo(f"{paths.run_id}: files of {_names(missing)} {said}", err=True)
     if outdated or extended or missing:
-        write_again(paths, epoch, (outdated, extended, missing), stays)
+        write_again(paths, epoch, (outdated, extended, missing), stays, made)
 
 
 def _take_back(paths: RunPaths, *, forced: bool) -> None:
