@@ -18,17 +18,17 @@ CARRIED = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV", "CONDA_PREFIX
 """Where programs and libraries are: taken along to every site."""
 FIXED = {"LANG": "C.UTF-8", "TZ": "UTC", "PYTHONHASHSEED": "0"}
 """What would else make results differ by machine: order and letters of texts, times, the order of sets."""
-MACHINES = (
-    *("HOME", "USER", "LOGNAME", "SHELL", "HOSTNAME", "TMPDIR", "TMP", "TEMP", "SCRATCH", "XDG_*"),
-    *("*_proxy", "*_PROXY", "SSL_CERT_*", "KRB5CCNAME", "SSH_AUTH_SOCK", "DBUS_SESSION_BUS_ADDRESS"),
-    *("MODULE*", "LOADEDMODULES*", "_LMFILES_*", "LMOD*", "__LMOD*", "BASH_ENV", "BASH_FUNC_*", "SPACK_*"),
-    *("CONDA*", "MAMBA*", "APPTAINER*", "SINGULARITY*", "CH_*", "SHIFTER*"),
-    *("SLURM*", "PBS*", "FLUX*", "LSB_*", "LSF_*", "SGE_*", "COBALT_*", "JOB_ID", "NSLOTS", "PE_HOSTFILE"),
-    *("PMI*", "OMPI_*", "PRTE_*", "MPI*", "HYDRA*", "I_MPI_*", "UCX_*", "FI_*", "PALS_*", "PSM*"),
-    *("CUDA*", "NVIDIA*", "NCCL*", "ROCR*", "HIP*", "ZE_*", "GPU_DEVICE_ORDINAL", "DIEL_*"),
-)
+MACHINES = """
+HOME USER LOGNAME SHELL HOSTNAME TMPDIR TMP TEMP SCRATCH XDG_* KRB5CCNAME SSH_AUTH_SOCK
+*_proxy *_PROXY SSL_CERT_* DBUS_SESSION_BUS_ADDRESS
+MODULE* LOADEDMODULES* _LMFILES_* LMOD* __LMOD* BASH_ENV BASH_FUNC_* SPACK_* CONDA* MAMBA*
+APPTAINER* SINGULARITY* CH_IMAGE_* SHIFTER*
+SLURM* PBS* FLUX* LSB_* LSF_* LS_* SGE_* JOB_ID NSLOTS PE_HOSTFILE COBALT_* CRAY* PALS_*
+PMI* OMPI_* PRTE_* MPI* HYDRA* I_MPI_* UCX_* FI_* PSM*
+CUDA* NVIDIA* NCCL* ROCR* HIP* ZE_* GPU_DEVICE_ORDINAL DIEL_*
+"""
 """What a machine or its scheduler sets, each its own: found where the task runs, and not taken along."""
-_MACHINES = re.compile("|".join(MACHINES).replace("*", ".*"), re.DOTALL)
+_MACHINES = re.compile("|".join(MACHINES.split()).replace("*", ".*"), re.DOTALL)
 
 
 def kept_variables(environ: Mapping[str, str]) -> dict[str, str]:
@@ -43,16 +43,20 @@ def is_carried(name: str) -> bool:
 
 
 def carried(environ: Mapping[str, str]) -> dict[str, str]:
-    """Those that are taken along to another machine."""
-    found = {name: environ[name] for name in CARRIED if environ.get(name)}
-    if "PYTHONPATH" in found:  # an empty entry means the current directory, and comes from `$PYTHONPATH:…`
-        found["PYTHONPATH"] = os.pathsep.join(filter(None, found["PYTHONPATH"].split(os.pathsep)))
-    return found
+    """Those that are taken along to another machine: with absolute paths, and without empty entries, which
+    mean the current directory and come from `$PYTHONPATH:…`.
+    """
+    found = {name: environ[name].split(os.pathsep) for name in CARRIED if environ.get(name)}
+    return {name: os.pathsep.join(map(_absolute, filter(None, entries))) for name, entries in found.items()}
+
+
+def _absolute(path: str) -> str:
+    return path if path[0] in "/~" else os.path.abspath(path)
 
 
 def dropping_lines() -> list[str]:
     """Lines for sh that unset all others, as a job may begin with what its user's shell had."""
-    patterns = "|".join([*MACHINES, *CARRIED])
+    patterns = "|".join([*MACHINES.split(), *CARRIED])
     return [
         "for diel_name in $(env | sed -n 's/^\\([A-Za-z_][A-Za-z0-9_]*\\)=.*/\\1/p'); do",
         f'  case "$diel_name" in {patterns}) ;; *) unset "$diel_name";; esac',

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from pathlib import Path
 
 from diel.carried import FIXED, dropping_lines, is_carried, kept_variables
 
@@ -28,5 +29,11 @@ def test_the_list_holds_here_and_in_a_job() -> None:
     assert names == {name for name in SHELL if is_carried(name) and name != "TZ"}
 
 
-def test_an_empty_entry_of_pythonpath_does_not_mean_the_current_directory() -> None:
-    assert kept_variables({"PYTHONPATH": ":/lib::"})["PYTHONPATH"] == "/lib"
+def test_no_entry_of_a_path_means_the_current_directory() -> None:
+    """It is another one for each task."""
+    given = {"PYTHONPATH": ":/lib::", "LD_LIBRARY_PATH": "/a/:", "PATH": "bin:~/bin:/usr/bin"}
+    assert kept_variables(given) == FIXED | {
+        "PYTHONPATH": "/lib",
+        "LD_LIBRARY_PATH": "/a/",
+        "PATH": f"{Path.cwd()}/bin:~/bin:/usr/bin",
+    }

@@ -24,7 +24,7 @@ from diel.attempt.imported import Weighing
 from diel.modules.catalogue import Module, load_function
 
 _SIGNALS = sorted(set(signal.valid_signals()) - {signal.SIGKILL, signal.SIGSTOP})
-_handler = sys.modules["_signal"].getsignal  # `signal` makes an Enum of each, in ten times the time
+_signal = sys.modules["_signal"]  # `signal` makes an Enum of each number, in ten times the time
 _LIMITS = tuple(getattr(resource, f"RLIMIT_{name}") for name in ("AS", "CORE", "DATA", "FSIZE", "STACK"))
 
 
@@ -47,7 +47,7 @@ def _umask(_: Any) -> int:
 def _handle(_: Any, handlers: list[Any]) -> None:
     if threading.current_thread() is threading.main_thread():
         for number, handler in zip(_SIGNALS, handlers, strict=True):
-            if handler is not None and _handler(number) != handler:
+            if handler is not None and _signal.getsignal(number) != handler:
                 signal.signal(number, handler)
 
 
@@ -67,16 +67,40 @@ def _open(_: Any, files: tuple[Any, Any, Any]) -> None:
 
 
 def _log(logging: Any, state: tuple[list[Any], int, int]) -> None:
+    for handler in logging.root.handlers:
+        if handler not in state[0]:
+            handler.close()
     logging.root.handlers[:], logging.root.level, logging.root.manager.disable = state
     logging.root.manager._clear_cache()
 
 
+def _torch(torch: Any) -> tuple[Any, bool, int | None]:
+    """Its default type, gradient mode, and threads where these are not the task's own."""
+    threads = torch.get_num_threads()
+    own = str(threads) == os.environ.get("OMP_NUM_THREADS")
+    return torch.get_default_dtype(), torch.is_grad_enabled(), None if own else threads
+
+
+def _write_torch(torch: Any, state: tuple[Any, bool, int | None]) -> None:
+    torch.set_default_dtype(state[0])
+    torch.set_grad_enabled(state[1])
+    torch.set_num_threads(state[2] or int(os.environ.get("OMP_NUM_THREADS") or 1))
+
+
 _KEPT = (
     _OfProcess("sys", lambda it: it.getrecursionlimit(), lambda it, limit: it.setrecursionlimit(limit)),
+    _OfProcess(
+        "sys", lambda it: it.get_int_max_str_digits(), lambda it, most: it.set_int_max_str_digits(most)
+    ),
+    _OfProcess(
+        "_signal",
+        lambda it: it.pthread_sigmask(signal.SIG_BLOCK, ()),
+        lambda it, mask: it.pthread_sigmask(signal.SIG_SETMASK, mask),
+    ),
     _OfProcess("sys", lambda it: it.argv[:], lambda it, words: it.argv.__setitem__(slice(None), words)),
     _OfProcess("sys", lambda it: (it.stdin, it.stdout, it.stderr), _open),
     _OfProcess("sys", _umask, lambda _, mask: os.umask(mask)),
-    _OfProcess("sys", lambda _: [*map(_handler, _SIGNALS)], _handle),
+    _OfProcess("sys", lambda _: [*map(_signal.getsignal, _SIGNALS)], _handle),
     _OfProcess("sys", lambda _: [*map(resource.getrlimit, _LIMITS)], _limit),
     _OfProcess("sys", lambda _: warnings.filters[:], _filter),
     _OfProcess("sys", lambda _: socket.getdefaulttimeout(), lambda _, limit: socket.setdefaulttimeout(limit)),
@@ -93,12 +117,7 @@ _KEPT = (
         _log,
         lambda it: ([], it.WARNING, 0),
     ),
-    _OfProcess(
-        "torch",
-        lambda it: (it.get_default_dtype(), it.is_grad_enabled()),
-        lambda it, state: (it.set_default_dtype(state[0]), it.set_grad_enabled(state[1])),
-        lambda it: (it.float32, True),
-    ),
+    _OfProcess("torch", _torch, _write_torch, lambda it: (it.float32, True, None)),
 )
 State = tuple[Any, ...]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -13,6 +14,9 @@ from diel.context import Context
 from diel.files import put
 from diel.paths import RunPaths
 from diel.project.requests import Unwanted
+
+_ZONE = time.tzname
+"""The time zone of this process, which follows TZ only when it is told."""
 
 
 class Surroundings:
@@ -83,6 +87,8 @@ def restore(before: Mapping[str, str], own: Mapping[str, str]) -> None:
     for name, value in before.items():
         if now.get(name) != value and name not in own:
             os.environ[name] = value
+    if time.tzname != _ZONE:
+        time.tzset()
 
 
 def search_path() -> str:

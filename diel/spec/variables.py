@@ -47,7 +47,7 @@ def _read(stage: Stage) -> Iterator[tuple[str, int]]:
     if isinstance(stage.command, str):
         if reads_quotes(stage.interpreter):
             yield from _in_shell(stage.command)
-        yield from ((match[1], match.start()) for match in _BY_NAME.finditer(stage.command))
+        yield from ((match[1], match.start(1)) for match in _BY_NAME.finditer(stage.command))
         return
     words = [word for word in stage.command or () if isinstance(word, str)]
     for before, word in pairwise(words):

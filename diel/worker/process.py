@@ -380,6 +380,8 @@ class Worker:
     ) -> tuple[Values, Artifacts]:
         """Calls a function in this process."""
         os.environ.update(environ)
+        if "TZ" in attempt.request.env:
+            time.tzset()
         assert attempt.work.module is not None
         attempt.usage.begin(attempt.work.module.path)
         try:

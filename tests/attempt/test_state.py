@@ -9,7 +9,7 @@ import pytest
 from tests.throwaway import Project
 
 SPOILER = """
-import decimal, logging, os, random, resource, signal, sys, warnings
+import decimal, logging, os, random, resource, signal, sys, time, warnings
 
 decimal.getcontext().prec = 12
 warnings.simplefilter("ignore", ResourceWarning)
@@ -26,7 +26,7 @@ def found() -> dict:
         "path": sys.path[:], "words": len(sys.argv), "variable": os.environ.get("SPOILT", ""),
         "stack": resource.getrlimit(resource.RLIMIT_STACK)[0], "level": logging.root.level,
         "handlers": len(logging.root.handlers), "timer": signal.getitimer(signal.ITIMER_REAL)[0],
-        "drawn": drawn,
+        "drawn": drawn, "zone": time.tzname, "mask of signals": len(signal.pthread_sigmask(signal.SIG_BLOCK, ())),
     }
 
 
@@ -44,7 +44,9 @@ def spoil(i: int) -> dict:
     signal.setitimer(signal.ITIMER_REAL, 600)
     sys.path.insert(0, "/nowhere")
     sys.argv.append("word")
-    os.environ["SPOILT"] = "yes"
+    os.environ.update(SPOILT="yes", TZ="Asia/Tokyo")
+    time.tzset()
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR2])
     resource.setrlimit(resource.RLIMIT_STACK, (1 << 20, resource.getrlimit(resource.RLIMIT_STACK)[1]))
     logging.basicConfig(level=10 + i, force=True)
     numpy.seterr(all="raise")

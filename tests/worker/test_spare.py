@@ -58,3 +58,27 @@ def test_parameters_that_have_another_name_too_are_not_written_over(bench: Bench
     kept = tmp_path / "kept"
     bench.run([shell(0, f'ln "$DIEL_PARAMS" "{kept}"', i=0), shell(1, "true", i=1)])
     assert json.loads(kept.read_text()) == {"i": 0}
+
+
+def test_what_a_function_left_running_writes_into_no_other_tasks_directory(bench: Bench) -> None:
+    module = bench.module("""
+def made(i: int) -> dict:
+    import os, time
+    if not i:
+        if not os.fork():
+            if not os.fork():
+                os.setsid()
+                while not os.path.exists("../../go"):
+                    time.sleep(0.01)
+                open("late", "w").close()
+            os._exit(0)
+        os.wait()
+        return {"late": False}
+    open("../../go", "w").close()
+    while not os.path.exists("../0/late"):
+        time.sleep(0.01)
+    return {"late": os.path.exists("late")}
+""")
+    report = bench.run([request(i, params={"i": i}) for i in range(2)], module=module)
+    assert [record["event"] for _, record in report.records] == ["done", "done"]
+    assert [record["values"] for _, record in report.records] == [{"late": False}, {"late": False}]
