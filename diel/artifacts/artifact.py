@@ -294,7 +294,7 @@ _SYSTEM = ("/proc", "/sys", "/dev")
 def _entries(top: str, prefix: str, trees: tuple[tuple[str, str], ...]) -> Iterator[TreeEntry]:
     """`trees` are the top and the directories entered by links, each with its name below the top."""
     with os.scandir(os.path.join(top, prefix)) as found:
-        inner = sorted(found, key=lambda one: one.name)
+        inner = list(found)
     if prefix and not inner:
         yield TreeEntry(prefix)
     for one in inner:

@@ -21,7 +21,7 @@ def warnings(checked: Checked, runs: Path) -> Iterator[Problem]:
     document = checked.document
     yield from remarks(document)
     yield from undeclared_variables(document)
-    yield from unknown_files(document)
+    yield from unknown_files(document, checked.points)
     for label, run, count in enlarged_designs(document.spec, runs):
         message = f"a Latin hypercube of another size is another design: none of the {count} points of {run} "
         hint = "`sobol` and `uniform` keep the points that they began with, when they are enlarged"

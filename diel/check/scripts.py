@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from diel.errors import Problem
@@ -13,6 +14,7 @@ from diel.expressions.words import label_of, names_in
 from diel.load import Document
 from diel.spec import Stage
 from diel.spec.data import EXPRESSION
+from diel.spec.forms.axis import Points
 from diel.spec.rendering import Rendering
 
 _LONGEST = 200
@@ -33,10 +35,14 @@ _SYSTEM = (
 )
 
 
-def unknown_files(document: Document) -> Iterator[Problem]:
-    """Return a warning for each word of a command that is a user's file, and is in no `files`."""
+def unknown_files(document: Document, points: Mapping[str, Points]) -> Iterator[Problem]:
+    """Return a warning for each word of a command that is a user's file, and is in no `files`.
+
+    `points` are those of axes, as far as they are known.
+    """
     for name, stage in document.spec.stages.items():
         folder = document.home(("stages", name, "command")) or document.path.parent.absolute()
+        yield from _values(document, name, {one: points[one] for one in stage.over if one in points})
         for word, text in named_files(stage, folder):
             label = label_of(word, stage.files)
             line = re.sub(rf"(?<![\w./-]){re.escape(word)}(?![\w./-])", f"${{{{ files.{label} }}}}", text)
@@ -48,6 +54,23 @@ def unknown_files(document: Document) -> Iterator[Problem]:
                 message = f"'{word}' lies beside the workflow, and a task works in a directory of its own"
             hint = f"write\n    files: {{{label}: {word}}}\n    {rest}"
             yield document.problem(("stages", name, "command"), message, hint)
+
+
+def _values(document: Document, name: str, points: Mapping[str, Points]) -> Iterator[Problem]:
+    """Return a warning for each word that is a value of an axis, where these are files."""
+    stage, folder = document.spec.stages[name], document.path.parent.absolute()
+    texts = (stage.command,) if isinstance(stage.command, str) else stage.command or ()
+    read = {one[3:-2].strip() for text in texts if isinstance(text, str) for one in EXPRESSION.findall(text)}
+    for axis in points.values():
+        first = dict(zip(axis.parameters, axis.values(0), strict=True)) if len(axis) else {}
+        for label, value in first.items():
+            if label in read and isinstance(value, str) and "\0" not in value and set(value) & set("./"):
+                path = os.path.realpath(folder / value)
+                if os.path.isfile(path) and not _is_known(value, path, set()):
+                    message = f"'{label}' names files, as '{value}', and they are in no `files`"
+                    files = f'files: {{{label}: "${{{{ {label} }}}}"}}'
+                    hint = f"write\n    {files}\n    command: …, with ${{{{ files.{label} }}}}"
+                    yield document.problem(("stages", name, "command"), message, hint)
 
 
 def named_files(stage: Stage, folder: Path) -> Iterator[tuple[str, str]]:
@@ -65,9 +88,9 @@ def named_files(stage: Stage, folder: Path) -> Iterator[tuple[str, str]]:
 
 
 def _is_known(word: str, path: str, given: set[str]) -> bool:
-    """Whether a file is in `files`, or of the system; what lies beside the workflow is found by nobody."""
+    """Whether a file is in `files`, or a program; what lies beside the workflow is found by nobody."""
     if not os.path.isabs(word) and not word.startswith("~"):
-        return False
+        return not set(word) & set("./") and shutil.which(word) is not None
     places = {path, *map(str, Path(path).parents), *map(str, Path(word).parents)}
     return Path(word).parent.name in ("bin", "sbin") or bool(
         places & {*given, *_SYSTEM, sys.prefix, sys.base_prefix}

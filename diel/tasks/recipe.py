@@ -275,7 +275,8 @@ class Recipe:
 
     def _point(self, scope: Scope) -> dict[str, Any]:
         """A task's point without what nothing reads."""
-        return {name: value for name, value in scope.point.items() if name not in self.unread}
+        unread = self.unread
+        return {n: v for n, v in scope.point.items() if n not in unread} if unread else scope.point
 
     def _shards(self, scope: Scope, inputs: Mapping[str, Any]) -> dict[str, Shard] | None:
         return self._sharing.shards(scope.index, inputs) if self._sharing is not None else None

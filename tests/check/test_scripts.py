@@ -57,6 +57,19 @@ def test_what_no_key_knows_is_told_with_what_to_write(project: Project, command:
     assert [one for one in UNKNOWN[command] if one.replace("HERE", str(project.folder)) not in said] == []
 
 
+@pytest.mark.parametrize("place", ["", "HERE/"])
+def test_values_of_an_axis_that_are_files_are_told(project: Project, place: str) -> None:
+    text = """
+        axes: {p: {values: [PLACEin.txt, PLACEmade.txt]}}
+        stages: {s: {over: [p], command: 'cat ${{ p }}'}}
+    """.replace("PLACE", place.replace("HERE", str(project.folder)))
+    said = project.workflow(text).diel("validate", "flow.yaml")
+    assert "'p' names files, as '" in said
+    assert 'files: {p: "${{ p }}"}' in said
+    more = text.replace("${{ p }}'", "${{ files.p }}', files: {p: '${{ p }}'}")
+    assert "warning" not in project.workflow(more).diel("validate", "flow.yaml")
+
+
 def test_plan_and_run_tell_it_too_and_so_does_the_failure(project: Project) -> None:
     written(project, "python sim.py")
     for words, code in ((("plan", "flow.yaml"), 0), (("run", "flow.yaml"), 1)):
