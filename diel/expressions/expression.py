@@ -130,9 +130,12 @@ class Expression:
         return {_axis(node) for node in axes_in(self.tree)} if self.tree is not None else set()
 
     @property
-    def handed_on(self) -> set[Chain]:
-        """The dotted names whose values are handed on point by point, not an aggregate of them."""
-        return {self.chain} if self.tree is None else set(handed_on(self.tree))
+    def meetings(self) -> list[set[Chain]]:
+        """The dotted names whose values meet: those that are handed on, then those in each aggregate."""
+        if self.tree is None:
+            return [{self.chain}]
+        calls = (node for node in ast.walk(self.tree) if isinstance(node, ast.Call) and _reduces(node))
+        return [set(handed_on(self.tree)), *(set(handed_on(arg)) for call in calls for arg in call.args)]
 
     @property
     def always_read(self) -> set[Chain]:

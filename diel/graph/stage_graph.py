@@ -68,8 +68,8 @@ class Edge(NamedTuple):
     """Whether it has something to begin with, before the first round."""
     outer: bool = False
     """Whether gathered tasks without a result keep their places, with null."""
-    unreduced: bool = False
-    """Whether what is gathered is handed on point by point, not only an aggregate of it."""
+    meets: tuple[str, ...] = ()
+    """Where what is gathered meets other gathers by point: what a task takes as lists, and in aggregates."""
     branch: bool = False
     """Whether it is read only where a condition in an expression says so."""
 

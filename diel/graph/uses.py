@@ -14,6 +14,8 @@ from diel.spec import Flaw, Stage, Workflow
 from diel.spec.model import Key
 from diel.spec.rendering import TEXT
 
+_TASK = "task"
+"""Where all meets that a task takes as lists."""
 _HANDED_ON = ("command", "params", "env", "files")
 """What a task gets of its stage's expressions, so that what is gathered there meets."""
 _LATE = (*_HANDED_ON, "when")
@@ -42,7 +44,6 @@ def _expression_uses(workflow: Workflow, name: str, here: Key) -> Iterator[Edge]
     """What the expressions of a stage read of other stages, an edge for each output."""
     stage = workflow.stages[name]
     first: dict[tuple[str, ...], Key] = {}
-    handed_on: set[tuple[str, ...]] = set()
     always: set[tuple[str, ...]] = set()
     for key, template in templates(here, stage):
         if isinstance(template, ExpressionError):
@@ -50,13 +51,26 @@ def _expression_uses(workflow: Workflow, name: str, here: Key) -> Iterator[Edge]
         for reference in sorted(template.references):
             if reference[0] in workflow.stages and len(reference) > 1:
                 first.setdefault(reference[:2], key)
-        part = str(key[len(here)])
+        late = key[len(here)] in _LATE
         for one in template.expressions if first else ():
-            handed_on |= {chain[:2] for chain in one.handed_on if part in _HANDED_ON}
-            always |= {chain[:2] for chain in (one.always_read if part in _LATE else one.references())}
+            always |= {chain[:2] for chain in (one.always_read if late else one.references())}
+    meets = _meets(here, stage) if first else {}
     for reference, key in first.items():
         edge = Edge(key, reference[0], name, reference[1], min_success=_share(stage, reference[0]))
-        yield edge._replace(unreduced=reference in handed_on, branch=reference not in always)
+        yield edge._replace(meets=(*meets.get(reference, ()),), branch=reference not in always)
+
+
+def _meets(here: Key, stage: Stage) -> dict[tuple[str, ...], list[str]]:
+    """The places at which values meet that expressions read, by the names of these."""
+    found: dict[tuple[str, ...], list[str]] = {}
+    for key, template in templates(here, stage):
+        for one in () if isinstance(template, ExpressionError) else template.expressions:
+            for number, chains in enumerate(one.meetings):
+                place = f"{key} {one.offset} {number}" if number else _TASK
+                meet = len(chains) > 1 if number else key[len(here)] in _HANDED_ON
+                for chain in {chain[:2] for chain in chains} if meet else ():
+                    found.setdefault(chain, []).append(place)
+    return found
 
 
 def _share(stage: Stage, other: str) -> float:
@@ -66,6 +80,7 @@ def _share(stage: Stage, other: str) -> float:
 
 
 def _inputs(workflow: Workflow, name: str, flaws: list[Flaw]) -> Iterator[Edge]:
+    found = _meets(("stages", name), workflow.stages[name]) if workflow.stages[name].inputs else {}
     for label, given in workflow.stages[name].inputs.items():
         if len(flaws) > MAX_PROBLEMS:
             return
@@ -85,7 +100,7 @@ def _inputs(workflow: Workflow, name: str, flaws: list[Flaw]) -> Iterator[Edge]:
                 begun="initially" in given.model_fields_set,
                 share=given.share,
                 outer="missing" in given.model_fields_set,
-                unreduced=True,
+                meets=(_TASK, *found.get(("inputs", label), ())),
             )
 
 
@@ -107,7 +122,7 @@ def _hyperparameter_use(workflow: Workflow, name: str, label: str, flaws: list[F
         for judge in judge_of(workflow, axis).stages[:1]:
             share, outer = given.min_success, "missing" in given.model_fields_set
             edge = Edge(key, judge, name, name=label, picked=given.at, min_success=share, outer=outer)
-            yield edge._replace(hyperparameter=read, unreduced=True)
+            yield edge._replace(hyperparameter=read, meets=(_TASK,))
 
 
 def _split(key: Key, reference: str, flaws: list[Flaw]) -> tuple[str, str] | None:

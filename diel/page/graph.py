@@ -21,7 +21,7 @@ STAGES, LINES = 200, 600
 """The most that are drawn."""
 _RANKS = {"gather": 0, "match": 1, "broadcast": 2, "order": 9}
 """From the kind that says most about how much data comes together."""
-_FLAGS = ("share", "optional", "renewed", "begun", "outer", "unreduced", "branch")
+_FLAGS = ("share", "optional", "renewed", "begun", "outer", "branch")
 """What an edge says besides: its other flags are the ways of data that moves while tasks run."""
 
 

@@ -113,11 +113,11 @@ class Meeting:
     """The gathers of one stage that meet in each of its tasks."""
 
     def __init__(self, links: Iterable[Link]) -> None:
-        sets: dict[Along, list[Link]] = {}
+        sets: dict[tuple[str, Along], list[Link]] = {}
         for link in links:
-            edge = link.edge
-            if edge.gathered and edge.unreduced and not (link.alongside or edge.branch):
-                sets.setdefault(_along(link.edge), []).append(link)
+            if link.edge.gathered and not (link.alongside or link.edge.branch):
+                for place in dict.fromkeys(link.edge.meets):
+                    sets.setdefault((place, _along(link.edge)), []).append(link)
         self._sets = [found for found in sets.values() if len(found) > 1]
         self._seen: dict[int, tuple[list[Group], _Met]] = {}
 

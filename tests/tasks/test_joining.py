@@ -112,8 +112,14 @@ def test_expressions_go_on_with_as_much_as_an_input_that_gathers_from_the_same_s
     assert (task.inputs, task.params) == ({"q": [10, 30]}, {"x": [1, 3], "n": 40})
 
 
-def test_points_that_are_left_out_are_told_with_the_edge_that_lacks_them(workspace: Path) -> None:
-    study = paired(workspace, "  fit: {command: [fit], inputs: {p: a.v, q: b.v}}")
+@pytest.mark.parametrize(
+    "reader",
+    ["inputs: {p: a.v, q: b.v}", "params: {e: '${{ mean(a.v - b.v) }}'}", "params: {e: '${{ a.v * b.v }}'}"],
+)
+def test_points_that_are_left_out_are_told_with_the_edge_that_lacks_them(
+    workspace: Path, reader: str
+) -> None:
+    study = paired(workspace, f"  fit: {{command: [fit], {reader}}}")
     study.ready("fit")
     left = [
         {"edges": ["a.v"], "number": 1, "points": [{"x": 1}]},
