@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import json
 import os
 import re
 import signal
@@ -274,15 +275,20 @@ def _entries(how: Output, path: str, called: str) -> Found:
     for number, line in enumerate(_lines(path), 1):
         if line.lstrip()[:1] in ("{", "[") if printed else line.strip():
             place = f"{called}, line {number}"
-            with contextlib.suppress(LookupError, *((Breach,) if printed else ())):
+            with contextlib.suppress(LookupError, *((_NoJson,) if printed else ())):
                 yield place, _inside(_loaded(line, place), parts)
+
+
+class _NoJson(Breach):
+    """A line of another kind, among those of JSON that a command prints."""
 
 
 def _loaded(text: str, called: str) -> Any:
     try:
         return read_json(text)
     except (ValueError, RecursionError) as error:
-        raise Breach(f"{called} holds no JSON: {error}") from error
+        kind = _NoJson if isinstance(error, json.JSONDecodeError | RecursionError) else Breach
+        raise kind(f"{called} holds no JSON: {error}") from error
 
 
 def _inside(value: Any, parts: Sequence[str | int]) -> Any:

@@ -146,6 +146,11 @@ def test_a_key_leads_into_json_and_through_its_lines(tmp_path: Path) -> None:
         ('{"e": 1e400}', {"key": "e"}, "holds no JSON: a number beyond 1.8e308"),
         ('{"e": 1, "e": 2}', {"key": "e"}, 'holds no JSON: the key "e" is there twice'),
         ('{"a": {"b": 1}}', {"key": "a.c"}, "x.out has no a.c: 'c' is asked of an object with b"),
+        (
+            '{"e": 1}\n{"e": 1, "e": 2}\n',
+            {"key": "e", "file": "x.jsonl"},
+            'line 2 holds no JSON: the key "e" is there',
+        ),
         ('{"a": "1"}', {"key": "a", "value": "dict"}, "x.out: '1'; expected dict"),
         ("{", {"key": "a"}, "x.out holds no JSON"),
     ],
