@@ -8,10 +8,11 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from diel.axes.adaptive import Searched
-from diel.errors import UsageError, did_you_mean
+from diel.errors import UsageError, counted, did_you_mean
 from diel.journal.axis_history import Course, Trial
 from diel.results.metrics import curves
 from diel.results.recorded import Recorded
+from diel.results.rows import answered_of
 from diel.states import RunState, TrialState
 from diel.status import axes_of
 from diel.table import Listing, Moment
@@ -59,7 +60,11 @@ def list_trials(run: Recorded, label: str | None = None, limit: int | None = Non
     about = ("last_step", "last_value", "began", "seconds", "message")
     parent = ["parent"] if axis.axis.inherits else []
     columns = (*at, axis.label, "state", *scores, *parent, *hps, *about)
-    return Listing(columns, rows, {} if rows else {axis.label: f"'{axis.label}' has no trials yet"})
+    notes = {} if rows else {axis.label: f"'{axis.label}' has no trials yet"}
+    for stage in dict.fromkeys(reference.rpartition(".")[0] for reference in scores):
+        if answers := answered_of(run, stage):
+            notes[stage] = f"a model answered {counted(answers, 'result')} of '{stage}', which scores rest on"
+    return Listing(columns, rows, notes)
 
 
 def searches(run: Recorded) -> dict[str, Searched]:

@@ -78,41 +78,57 @@ def chart(
     """A specification of layers over these columns of the same rows, with digits that tell values apart."""
     keys = [one.key for one in columns]
     values = [{key: row[key] for key in keys if row.get(key) is not None} for row in rows]
-    formats = {one.key: _formats(row.get(one.key) for row in rows) for one in columns if one.kind != "name"}
-    drawn = [{**layer, "encoding": _formatted(layer["encoding"], formats)} for layer in layers]
+    numbers = {one.key: [row.get(one.key) for row in rows] for one in columns if one.kind != "name"}
+    formats = {key: f".{digits_apart(column, _least(column))}~g" for key, column in numbers.items()}
+    ticks = {channel: _tick_format(_drawn_along(channel, layers, numbers)) for channel in ("x", "y")}
+    drawn = [{**layer, "encoding": _formatted(layer["encoding"], formats, ticks)} for layer in layers]
     one = {"data": {"values": values}, "height": height}
     return {**one, **drawn[0]} if len(drawn) == 1 else {**one, "layer": drawn}
 
 
-def _formats(values: Iterable[Any]) -> tuple[str, str]:
-    """The formats of numbers: of the values themselves, and of ticks between them."""
-    numbers = [value for value in values if is_finite(value)]
-    low, high = min(numbers, default=0.0), max(numbers, default=0.0)
-    most = max(abs(low), abs(high))
-    whole = all(isinstance(number, int) for number in numbers)
-    least = max(FEWEST, min(len(f"{most}"), MOST)) if whole else FEWEST
-    finest = 3 + math.ceil(math.log10(most / (high - low))) if high > low else 0
-    return f".{digits_apart(numbers, least)}~g", f".{min(max(finest, least), MOST)}~g"
+def _least(values: Iterable[Any]) -> int:
+    """The fewest digits of a column; of whole numbers all."""
+    found = [abs(value) for value in values if is_finite(value)]
+    whole = all(isinstance(value, int) for value in found)
+    return max(FEWEST, min(len(f"{max(found, default=0)}"), MOST)) if whole else FEWEST
 
 
-def _formatted(encoding: Mapping[str, Any], formats: Mapping[str, tuple[str, str]]) -> dict[str, Any]:
-    """An encoding whose numbers are shown in these formats, by the key of their column."""
+def _drawn_along(
+    channel: str, layers: Iterable[Mapping[str, Any]], numbers: Mapping[str, list[Any]]
+) -> list[Any]:
+    """What all layers draw along an axis: they share its ticks."""
+    ends = [layer["encoding"].get(end, {}) for layer in layers for end in (channel, f"{channel}2")]
+    return [value for one in ends for value in numbers.get(one.get("field"), ())]
+
+
+def _tick_format(values: Iterable[Any]) -> str:
+    """The format of ticks: digits for some between the ends, however close these are."""
+    found = [value for value in values if is_finite(value)]
+    low, high = min(found, default=0.0), max(found, default=0.0)
+    ratio = max(abs(low), abs(high)) / (high - low) if high > low else 0.0
+    finest = 3 + math.ceil(math.log10(ratio)) if 0 < ratio < math.inf else 0
+    return f".{min(max(finest, _least(found)), MOST)}~g"
+
+
+def _formatted(
+    encoding: Mapping[str, Any], formats: Mapping[str, str], ticks: Mapping[str, str]
+) -> dict[str, Any]:
+    """An encoding whose numbers are shown in these formats, by the key of their column, and by axis."""
     made = {**encoding}
     for channel, one in encoding.items():
         if channel == "tooltip":
             made[channel] = [
-                {**tip, "format": formats[tip["field"]][0]} if tip.get("field") in formats else tip
-                for tip in one
+                tip | {"format": formats[tip["field"]]} if tip["field"] in formats else tip for tip in one
             ]
-        elif (
-            one.get("field") in formats
-            and channel in ("x", "y")
-            and "labelExpr" not in (one.get("axis") or {})
-        ):
-            form = formats[one["field"]][one["type"] == "quantitative"]
-            made[channel] = {**one, "axis": {**(one.get("axis") or {}), "format": form}}
-        elif one.get("field") in formats and channel == "color" and one["type"] == "nominal":
-            made[channel] = {**one, "legend": {"format": formats[one["field"]][0]}}
+        elif (form := formats.get(one.get("field"))) is None:
+            continue
+        elif channel in ticks:
+            form = ticks[channel] if one["type"] == "quantitative" else form
+            axis = one.get("axis", {})
+            if axis is not None and "labelExpr" not in axis:
+                made[channel] = {**one, "axis": {**axis, "format": form}}
+        elif channel == "color" and one["type"] == "nominal":
+            made[channel] = {**one, "legend": {"format": form}}
     return made
 
 

@@ -32,4 +32,4 @@ def growth(amplitudes: list[float], periods: list[float]) -> Growth:
     b1 = sum(x * y for x, y in zip(squares, excess, strict=True))
     b2 = sum(x**2 * y for x, y in zip(squares, excess, strict=True))
     coefficient = (b1 * s4 - b2 * s3) / (s2 * s4 - s3**2)
-    return {"coefficient": round(coefficient, 5), "error": abs(coefficient * 16 - 1)}
+    return {"coefficient": coefficient, "error": abs(coefficient * 16 - 1)}
