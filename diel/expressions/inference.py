@@ -89,7 +89,11 @@ class _Inference(Evaluator):
         return self._places if chain == (PLACES,) else self._known(chain)
 
     def _operate(self, kind: type[ast.AST], *values: Any, by: Callable[..., Any] = operate) -> Any:
+        if kind is ast.Not:
+            return truth(values[0])
         if any(_is_vague(one) for one in values):
+            if kind in (ast.In, ast.NotIn):  # a container is looked into as a whole
+                return _vague(values[:1], each=True)
             if issubclass(kind, ast.operator) and by is operate:
                 refuse_lists(*(one for one in values if not isinstance(one, Gathered)))
             return _vague(values, each=True)

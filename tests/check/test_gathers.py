@@ -32,6 +32,7 @@ stages:
   c: {{over: [x, y], command: [make], outputs: *made}}
   d: {{over: [y, x], command: [make], outputs: *made}}
   one: {{command: [make], outputs: *made}}
+  free: {{over: [x], command: 'make > $DIEL_RESULT'}}
   judge: {{over: [round], command: [make], outputs: {{error: {{value: float}}}}}}
   s:
     over: [{over}]
@@ -78,6 +79,21 @@ def workflow(text: str, over: str = "word", key: str = "command") -> str:
         "range(one.n)",
         "a.e[one.n] + 1",
         "[0] * one.n",
+        "0 if 1 in free.v else not all(free.v)",
+        "free.v in [1, 2]",
+        "where(free.v, free.ok) * 2 + a.e",
+        "along(one.fit.l, x) + free.v",
+        "mean(free.v) + free.v.deep",
+        "max(free.v) if hp.cut > 0 else free.v",
+        "sqrt(abs(free.v)) ** 0.5 // 1",
+        "str(free.v) + 'x'",
+        "fortran(free.v)",
+        "quantile(free.v, hp.cut)",
+        "sorted(free.v)[one.n]",
+        "[free.v, a.e]",
+        "size(a.table) / 1MB",
+        "len(one.name) + len(free.v)",
+        "run.id + task.stage",
     ],
 )
 def test_what_can_be_right_is_good(folder: Path, text: str) -> None:
@@ -115,6 +131,9 @@ def test_what_can_be_right_is_good(folder: Path, text: str) -> None:
         ("word == 1", 0, "a text never equals a number", "quote texts"),
         ("a.name != 2", 0, "a text never equals a number", "quote texts"),
         ("hp.mode == true", 0, "a text never equals a number or a truth value", ""),
+        ("not free.v", 0, "one truth is needed here", "all(...)"),
+        ("free.v + b.e", 0, "no points in common", ""),
+        ("free.v * one.curve", 0, "cannot compute with a list", "along"),
         ("not a.ok", 0, "one truth is needed here", "all(...)"),
         ("a.ok and true", 0, "one truth is needed here", "all(...)"),
         ("1 if a.e > 0 else 2", 0, "one truth is needed here", "all(...)"),
