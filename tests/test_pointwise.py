@@ -57,6 +57,8 @@ SCOPE: dict[str, Any] = {
         ("a.name + '.txt'", ["p.txt", "q.txt", "r.txt"]),
         ("a.name == 'q'", [False, True, False]),
         ("a.fit.slope * 2", [2, 4, 6]),
+        ("where(a.fit, a.ok).slope", [1, 3]),
+        ("a.fit[1:]['slope']", [2, 3]),
         ("a.shape == [2, 3]", [True, False, True]),
         ("a.missing + 1", [2.0, None, 4.0]),
         ("sqrt(a.missing)", [1.0, None, 3.0**0.5]),

@@ -537,7 +537,7 @@ def _read(chain: Chain, scope: Any) -> Any:
 
 def _key(value: Any, key: str) -> Any:
     """A key of a mapping; never an attribute of an object."""
-    if isinstance(value, SCALARS) or is_list(value):
+    if isinstance(value, SCALARS) or (is_list(value) and not isinstance(value, Gathered)):
         raise Undefined(f"{noun(value)} has no '{key}'")
     try:
         return value[key]
