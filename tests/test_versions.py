@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from pathlib import Path
@@ -321,3 +322,24 @@ def test_decisions_of_a_search_and_points_of_an_axis_are_not_mixed(tmp_path: Pat
     said = project.diel("resume", run.id, "--update", code=2)
     assert "the points of 'p' rest on results of 'make', which would be computed again" in said
     assert "diel run flow.yaml" in said
+
+
+def test_a_folder_that_holds_the_runs_is_no_file_to_read(tmp_path: Path) -> None:
+    project = Project(tmp_path).workflow("stages: {a: {files: {code: .}, command: 'ls ${{ files.code }}'}}")
+    said = project.diel("run", "flow.yaml", code=2)
+    assert f"files.code: {tmp_path} holds the runs, which always change" in said
+    assert "succeeded" in project.diel("run", "flow.yaml", "--runs", str(tmp_path.parent / "elsewhere"))
+
+
+def test_explain_tells_the_version_of_a_result(tmp_path: Path) -> None:
+    project = to_mend(tmp_path, "a script")
+    run = project.run(code=1)
+    write(tmp_path / "sim.sh", MENDS["a script"][1])
+    project.diel("resume", run.id, "--update")
+    version = json.loads(project.diel("explain", run.id, "shell/0", "--json"))["version"]
+    assert version["run"] == "version 2"
+    assert version["files.script"].startswith(f"{tmp_path}/sim.sh ")
+    assert version["files.own"].startswith(f"{tmp_path}/in0.txt ")
+    module = json.loads(project.diel("explain", run.id, "work/0", "--json"))["version"]["module"]
+    assert module.startswith("lab:run ")
+    assert module.endswith(" with 1 more files")

@@ -25,6 +25,7 @@ class Watch:
     def __init__(self, paths: RunPaths, *, records: bool) -> None:
         sources = newest(paths.sources)
         self._place = None if sources is None else Path(f"{sources.place.removesuffix('.json')}.files.jsonl")
+        self._runs = paths.root.parent
         self._records = records and self._place is not None
         self._known: dict[str, Watched] = {}
         for one in self.recorded():
@@ -44,7 +45,7 @@ class Watch:
         """Return a file as the run knows it. Raises ModuleError where it cannot be read, Changed."""
         known = self._known.get(path)
         if known is None:
-            if flaw := flaw_of(path):
+            if flaw := flaw_of(path) or self._flaw(path):
                 raise ModuleError(f"{name}: {path} {flaw}")
             try:
                 known = look_at(name, path)
@@ -59,6 +60,12 @@ class Watch:
         else:
             known = self._known[path] = known._replace(identity=hold(known)[0])
         return known._replace(name=name)
+
+    def _flaw(self, path: str) -> str:
+        within = f"{self._runs}/".startswith(f"{path}/")
+        return (
+            "holds the runs, which change all the time: name what is read, or give --runs" if within else ""
+        )
 
     def known(self, name: str, path: str) -> Watched:
         """Return a file as the run knows it, whatever lies there now. Raises as `look` does."""
