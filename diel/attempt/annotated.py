@@ -44,7 +44,11 @@ def hold_arguments(
         known = _KNOWN[id(function)] = (function, _checks(function, signature))
     for name, fits in known[1].items():
         if name in given and not _is_of_files(given[name]) and (message := fits(given[name])) is not None:
-            raise ModuleError(f"parameter '{name}' of '{signature.name}': {message}")
+            whole = (
+                isinstance(given[name], float) and given[name].is_integer() and "a whole number" in message
+            )
+            hint = f"; ${{{{ int({name}) }}}} in `params` makes one of it" if whole else ""
+            raise ModuleError(f"parameter '{name}' of '{signature.name}': {message}{hint}")
 
 
 def _is_of_files(value: Any) -> bool:

@@ -80,7 +80,6 @@ def alloy(
 
     Raises RuntimeError where LAMMPS fails.
     """
-    arrangement = int(arrangement)  # a screen has floats
     bits = np.array([arrangement >> site & 1 for site in range(SITES)])
     energy, lattice = relaxed(bits, first, second)
     pure = [context.cached(("simulation.alloy", metal), partial(_pure, metal)) for metal in (first, second)]
