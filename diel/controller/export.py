@@ -168,6 +168,11 @@ class Exporter:
         self._undecided.clear()
         self._pool.shutdown(cancel_futures=True)
         self.tell()
+        for owner, lists in self._copier.lists.items():
+            stage = self._stages.runs[owner.rpartition(" of ")[2]]
+            if all(stage.history.is_good(index) or index in stage.omitted for index in range(stage.size)):
+                for one in lists:
+                    self._copier.clear(one)
 
 
 class _Copier:
@@ -179,6 +184,8 @@ class _Copier:
         self._root = str(paths.root)
         self._owners: dict[str, str] = {}
         self._deliveries = Deliveries(paths)
+        self.lists: dict[str, set[str]] = {}
+        """Where lists of files went, by output."""
         self.stopped = False
 
     def deliver(self, one: Delivery, owner: str, *, known: bool) -> tuple[int, str]:
@@ -189,6 +196,10 @@ class _Copier:
         """
         copied, clash, kept = 0, "", ""
         tree = one.target if os.path.isdir(one.source) else ""
+        if one.place:
+            whose, workflow = owner.rpartition("/")[0], os.path.basename(self._root).rpartition("-")[0]
+            tree = f"{one.place}: {whose} of {workflow}"
+            self.lists.setdefault(whose, set()).add(tree)
         for source, target, link in _files(one):
             first = self._owners.setdefault(target, owner)
             if first != owner:
@@ -208,11 +219,11 @@ class _Copier:
                 raise DielError(message) from error
         if clash:
             raise DielError(clash)
-        if tree and not kept:
-            self._clear(tree, one.source)
+        if tree == one.target and not kept:
+            self.clear(tree, one.source)
         return copied, kept
 
-    def _clear(self, tree: str, source: str) -> None:
+    def clear(self, tree: str, source: str = "") -> None:
         """Removes what earlier deliveries left in a directory: it is the last one's alone."""
         with self._deliveries.turn(), suppress(OSError):
             for path in self._deliveries.left_over(tree, source):

@@ -72,11 +72,11 @@ class Deliveries:
     def left_over(self, tree: str, source: str) -> list[str]:
         """Return the files that earlier deliveries left in a directory, as they were put there.
 
-        `source` is what is delivered there now.
+        `source` is what is delivered there now as a whole, if it is one directory.
         """
         found = [one for run in self._all(newer=False) for one in self._of(run)]
         others = [one for one in found if self._mine.get(one.target, one) is one]
-        others += [one for one in self._mine.values() if not one.source.startswith(f"{source}/")]
+        others += [one for one in self._mine.values() if source and not one.source.startswith(f"{source}/")]
         return [one.target for one in others if one.tree == tree and look(one.target) == one.look]
 
     def _all(self, *, newer: bool) -> list[RunPaths]:

@@ -23,6 +23,8 @@ class Delivery(NamedTuple):
     output: str
     source: str
     target: str
+    place: str = ""
+    """The directory into which it goes as one of a list of files."""
 
 
 class Exports:
@@ -55,7 +57,8 @@ class Exports:
                 own = name_of(file["path"])
                 inner = own.removeprefix(prefix) if prefix else os.path.basename(own)
                 whole = os.path.join(place, inner) if "files" in entry or text.endswith("/") else place
-                yield Delivery(name, source, os.path.normpath(whole))
+                listed = os.path.normpath(place) if "files" in entry else ""
+                yield Delivery(name, source, os.path.normpath(whole), listed)
 
 
 def _bare(glob: str | None) -> str:

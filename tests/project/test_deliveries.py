@@ -53,6 +53,19 @@ def test_what_a_newer_run_delivered_stays_and_a_directory_is_that_of_one_run(fai
     assert (failed.folder / "out.txt").read_text() == "2\n"
 
 
+def test_a_list_of_files_is_that_of_the_last_run(tmp_path: Path) -> None:
+    text = """
+        stages:
+          make: {command: 'mkdir d; touch d/FIRST d/b', outputs: {d: {glob: "d/*", export: out/}}}
+          other: {command: 'touch c', outputs: {c: {path: c, export: out/}}}
+    """
+    project = Project(tmp_path).workflow(text.replace("FIRST", "a"))
+    project.run()
+    (tmp_path / "out" / "mine").touch()
+    project.workflow(text.replace("FIRST", "z")).run()
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"b", "c", "mine", "z"}
+
+
 def test_of_two_runs_at_once_the_newer_one_delivers_whichever_ends_first(tmp_path: Path) -> None:
     project = (
         Project(tmp_path)
