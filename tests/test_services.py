@@ -589,6 +589,30 @@ def test_newer_inputs_that_cannot_be_written_are_written_later_and_nobody_asks_b
     assert trouble["message"] == "services/serve/0.1.inputs.json cannot be written: Is a directory"
 
 
+def test_what_a_service_reads_is_made_again_for_those_that_have_yet_to_ask(tmp_path: Path) -> None:
+    made = project(
+        tmp_path,
+        """
+        stages:
+          make: {command: 'echo 1 > m.txt', outputs: {m: m.txt}}
+          serve:
+            module: "tools:echo"
+            inputs: {greeting: make.m}
+            service: {ready: {http: /health}, shared_cores: true}
+          ask: {module: "tools:ask", services: [serve]}
+          hold: {command: 'test -e "$DIEL_RUN_DIR/go"', after: [ask]}
+          again: {module: "tools:ask", services: [serve], after: [hold]}
+        """,
+    )
+    run = made.run(code=1)
+    (run.task_dir("make") / "m.txt").write_text("2\n")
+    (run.root / "go").touch()
+    made.diel("resume")
+    assert run.attempts("make") == [1, 2]
+    assert run.attempts("ask") == [1]
+    assert run.value("again", "greeting").endswith("make/0.2/m.txt")
+
+
 def test_a_service_ends_with_its_controller_and_comes_back_with_the_next(tmp_path: Path) -> None:
     made = project(
         tmp_path,

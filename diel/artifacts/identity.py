@@ -29,6 +29,9 @@ TICK = 20_000_000
 Listed = Mapping[str, tuple[str, str]]
 """The files of a directory by name, each with its identity and digest."""
 _SHOWN = 3
+_directories: set[tuple[str, str]] = set()
+"""Directories that were as recorded when a task of this process had read them, with their identities: of the
+next one only its end is looked at."""
 _verified: set[tuple[str, str, str]] = set()
 """Paths whose content this process compared, each with the identity and the digest that it then had."""
 
@@ -147,7 +150,10 @@ class ReadFiles:
 
     def _changes(self, artifact: Artifact, *, ended: bool) -> list[str]:
         path = str(artifact)
+        whole = path, artifact.identity
         if not ended:
+            if whole in _directories:
+                return []
             try:
                 now, changed = identity_of(path)
             except OSError:
@@ -156,4 +162,7 @@ class ReadFiles:
                 self._young.add(path)
             if now == artifact.identity:
                 return []
-        return differences(path, artifact.digest, artifact.identity, look=path not in self._young)
+        changes = differences(path, artifact.digest, artifact.identity, look=path not in self._young)
+        if ended and not changes and "-" not in artifact.identity:
+            _directories.add(whole)
+        return changes

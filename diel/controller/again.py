@@ -19,7 +19,7 @@ from diel.paths import RunPaths
 from diel.results import Recorded
 from diel.results.suspect import reached, suspect_tasks
 from diel.results.view import RunView
-from diel.tasks.keeping import Place, Readers, reading
+from diel.tasks.keeping import Place, Readers, ended_well, reading
 from diel.tasks.link import Link
 from diel.tasks.results import Outputs, artifact_home, outputs_digests
 from diel.tasks.stage_run import StageRun
@@ -39,7 +39,7 @@ def find_missing(view: RunView) -> tuple[Again, Others]:
     run = view.run
     made: dict[str, dict[int, Outputs]] = {}
     readers = Readers(link for link in reading(view.links) if _may_be_file(view, link))
-    axes = {(link.edge.upstream, str(link.edge.output)) for link in view.links if link.edge.axis is not None}
+    axes = {(link.edge.upstream, str(link.edge.output)) for link in view.links if _is_read_anew(view, link)}
     found: dict[str, dict[int, int]] = {}
     for name in reversed(run.graph.order):  # readers first: one that runs again needs its own inputs
         stage = view.stages[name]
@@ -51,6 +51,16 @@ def find_missing(view: RunView) -> tuple[Again, Others]:
             found[name], made[name] = lost, outputs
         readers.count_ended(stage)
     return found, made
+
+
+def _is_read_anew(view: RunView, link: Link) -> bool:
+    """Whether each controller reads it: what an axis is made of, what a service reads that is still asked."""
+    if link.edge.axis is not None:
+        return True
+    asks = (one.down for one in view.links if one.edge.service and one.up is link.down)
+    return link.edge.output is not None and any(
+        not ended_well(stage, index) for stage in asks for index in range(stage.size)
+    )
 
 
 def _may_be_file(view: RunView, link: Link) -> bool:

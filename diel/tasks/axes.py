@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from diel.artifacts import Artifact
+from diel.artifacts import Artifact, differences, text_of
 from diel.axes.domain import Origins
 from diel.errors import UsageError
 from diel.paths import RunPaths
@@ -110,6 +110,8 @@ class Axes:
             made = ", ".join(outputs_of(record)) or "nothing"
             raise UsageError(f"axis '{label}': {task} made no '{output}'; it made: {made}") from None
         if isinstance(value, Artifact):
+            if changes := differences(value, value.digest, value.identity):
+                raise UsageError(f"axis '{label}': {task}.{output} ({value}): {text_of(changes)}")
             return read_points(Path(value), label, axis.gives, value.inside, axis.types)
         if not isinstance(value, list):
             raise UsageError(

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from diel.artifacts import Artifact, ReadFiles, differences, is_same, text_of
-from diel.artifacts.artifact import describe
+from diel.artifacts.artifact import describe, identities_below
 
 Edit = Callable[[Path], object]
 
@@ -137,6 +137,7 @@ def test_a_change_within_the_same_tick_is_found_by_its_content(
     run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, entry = described(run, "out.txt")
+    monkeypatch.setattr("diel.artifacts.identity.TICK", 10**18)
     held = ReadFiles({"x": [Artifact(str(path), entry["digest"], identity=entry["identity"])]})
     assert held.look(ended=False) == ""
     path.write_text("two\n")  # a coarse clock leaves all times as they were
@@ -148,3 +149,29 @@ def test_a_change_within_the_same_tick_is_found_by_its_content(
 
 def test_many_differences_are_a_short_message() -> None:
     assert text_of(list("abcde")) == "a; b; c; and 2 more"
+
+
+def test_a_directory_that_many_tasks_read_is_looked_at_once_a_task(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, entry = described(run, "d")
+    looks: list[Path] = []
+    reads = {"x": Artifact(str(path), entry["digest"], identity=entry["identity"])}
+    for place in ("artifact", "identity"):
+        monkeypatch.setattr(f"diel.artifacts.{place}.identities_below", counting(looks))
+    for _ in range(3):
+        held = ReadFiles(reads)
+        assert held.look(ended=False) == held.look(ended=True) == ""
+    assert len(looks) == 2 + 2
+    (path / "a").write_text("A")
+    held = ReadFiles(reads)
+    assert held.look(ended=False) == ""
+    assert "its file 'a' is another" in held.look(ended=True)
+
+
+def counting(looks: list[Path]) -> Callable[[Path], tuple[dict[str, str], int]]:
+    def look(path: Path) -> tuple[dict[str, str], int]:
+        looks.append(path)
+        return identities_below(path)
+
+    return look
