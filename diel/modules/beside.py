@@ -53,13 +53,14 @@ class _Finder:
     def __init__(self) -> None:
         self.folders: tuple[str, ...] = ()
         self.first = False
+        self.file = Path()
         self.sources = SourceVersion()
         self.left: dict[tuple[object, ...], dict[str, ModuleType]] = {}
         """What was imported by what is left, by its folders and version."""
 
     @property
     def key(self) -> tuple[object, ...]:
-        return self.folders, self.first, self.sources.place
+        return self.folders, self.first, self.sources.place, self.file
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -104,15 +105,16 @@ class _Finder:
 _finder = _Finder()
 
 
-def enter(folders: Sequence[Path], kept: str, *, first: bool) -> None:
-    """Make Python find the files in some folders, and no longer those in the folders before.
+def enter(file: Path, folders: Sequence[Path], kept: str, *, first: bool) -> None:
+    """Make Python find for a file what lies in some folders, and no longer what another file imported.
 
+    Each imports the others anew: what their imports leave in the process does not depend on who came before.
     They come after all else; or `first`, before installed packages, as for a script, but after Python's own,
     which a `random.py` must not replace. They are on `sys.path` too, for processes that a task starts. `kept`
     is the file that describes what the run keeps of them, if it does. Raises OSError.
     """
     finder, names = _finder, tuple(map(str, folders))
-    if not names or (names, first, kept) == finder.key:
+    if not names or (names, first, kept, file) == finder.key:
         return
     sources = read_sources(kept)
     left = {name: module for name, module in sys.modules.items() if _is_within(module)}
@@ -123,7 +125,7 @@ def enter(folders: Sequence[Path], kept: str, *, first: bool) -> None:
     packages = (place for place, entry in enumerate(sys.path) if entry.endswith("-packages"))
     place = next(packages, len(sys.path)) if first else len(sys.path)
     sys.path[place:place] = names
-    finder.folders, finder.first, finder.sources = names, first, sources
+    finder.folders, finder.first, finder.sources, finder.file = names, first, sources, file
     sys.modules.update(finder.left.pop(finder.key, {}))
     finder.enter()
 

@@ -336,7 +336,7 @@ def load_function(module: Module) -> Callable[..., Any]:
     Raises ModuleError where the import fails or there is no such function.
     """
     try:
-        enter(module.folders, module.kept, first=module.folder is not None)
+        enter(module.path, module.folders, module.kept, first=module.folder is not None)
     except OSError as error:
         raise ModuleError(f"what the run keeps of its sources cannot be read: {error}") from error
     return _load(module.path, module.function, module.import_name, module.digest, module.kept)

@@ -111,3 +111,31 @@ def test_what_draws_without_a_seed_draws_the_same_in_any_order_and_bundle(projec
     few = project.workflow(FLOW.replace("POINTS", "values: [7, 3]")).run("--site", "two", "--no-cache")
     assert few.values("draw", "drawn") == [drawn[7], drawn[3]]
     assert few.values("spoil", "seen")[0]["drawn"] == forward.values("spoil", "seen")[0]["drawn"]
+
+
+def test_what_the_import_of_a_helper_sets_holds_for_each_file_that_imports_it(project: Project) -> None:
+    project.module("helper", "import decimal\n\ndecimal.getcontext().prec = 5\nwords = []\n")
+    for name in ("ours", "theirs"):
+        project.module(
+            name,
+            """
+            import decimal, sys
+            import helper
+            sys.path.insert(0, "/of/" + __name__.split("_")[2])
+
+            def third() -> dict:
+                helper.words.append(1)
+                added = [path for path in sys.path if path.startswith("/of/")]
+                return {"third": str(decimal.Decimal(1) / 3), "words": len(helper.words), "added": added}
+            """,
+        )
+    flow = """
+        stages:
+          one: {module: "ours:third"}
+          two: {module: "theirs:third", after: [one]}
+          again: {module: "ours:third", after: [two], env: {AGAIN: 1}}
+    """
+    run = project.workflow(flow).run("--site", "one", "--no-cache")
+    assert [run.value(stage, "third") for stage in ("one", "two", "again")] == ["0.33333"] * 3
+    assert [run.value(stage, "words") for stage in ("one", "two", "again")] == [1, 1, 2], "globals stay"
+    assert [run.value(stage, "added") for stage in ("one", "two")] == [["/of/ours"], ["/of/theirs"]]
