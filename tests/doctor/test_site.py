@@ -104,6 +104,7 @@ def test_a_python_that_nodes_lack_is_told_with_what_the_job_printed(
 ) -> None:
     monkeypatch.setattr("diel.doctor.trial.LAG", 0.5)
     monkeypatch.setattr("diel.doctor.trial.sys", type("S", (), {"executable": "/no/such/python"}))
+    monkeypatch.setattr("diel.doctor.trial.PYTHON", ("/no/such/python", "-P"))
     found = doctor(capsys, "--site", write(), "--job", code=1)["cpu: job"]
     assert "without a report" in found["found"]
     assert "/no/such/python" in found["found"]
