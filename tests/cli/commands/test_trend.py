@@ -27,7 +27,7 @@ def test_a_trend_lists_runs_and_draws_figures(capsys: Capture) -> None:
     assert lines[0] == "run began state took done cached failed"
     assert lines[1].startswith("w-1 ")
     (result,) = [line for line in lines if line.startswith("sim.e (x=1)")]
-    assert result == "sim.e (x=1) 1 1.5 +50.0% ▁▁▁▁▁█ beyond the scatter"
+    assert result == "sim.e (x=1) 1 1.5 +50.00% ▁▁▁▁▁█ beyond the scatter"
 
 
 @pytest.mark.usefixtures("runs")

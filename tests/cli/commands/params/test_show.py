@@ -80,7 +80,7 @@ def test_a_run_shows_the_best_trial_of_its_search_with_its_values(workspace: Pat
     searched(workspace)
     text = call(capsys, "params").out
     assert "trial sets hp.hidden, hp.rate\n" in text
-    assert "best: trial 2: s.a = 1 with hidden = 12, rate = 2.25\n" in text
+    assert "best: trial 2: s.a = 1.0 with hidden = 12, rate = 2.25\n" in text
     (search,) = json.loads(call(capsys, "params", "--json").out)["searches"]
     assert search["best"] == [{"trial": 2, "values": [1.0], "hp": {"hidden": 12, "rate": 2.25}}]
 
@@ -89,4 +89,4 @@ def test_of_several_objectives_the_front_is_shown(workspace: Path, capsys: Captu
     searched(workspace, TWO)
     (search,) = json.loads(call(capsys, "params", "--json").out)["searches"]
     assert [trial["trial"] for trial in search["best"]] == [0, 2]
-    assert "Pareto front: trial 0: s.a = 3, s.b = 3" in call(capsys, "params").out
+    assert "Pareto front: trial 0: s.a = 3.0, s.b = 3.0" in call(capsys, "params").out
