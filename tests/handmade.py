@@ -12,6 +12,7 @@ from typing import Any, Self
 
 import psutil
 
+from diel.artifacts.artifact import file_content
 from diel.journal.segment import SegmentWriter
 from diel.journal.stage_history import ranges
 from diel.paths import RunPaths
@@ -100,7 +101,8 @@ class Handmade(Laid):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(content)
             place = os.path.relpath(path, self.paths.root)
-            described[name] = {"path": place, "size": len(content), "digest": content}
+            size, digest = file_content(path)
+            described[name] = {"path": place, "size": size, "digest": digest}
         self.work("start", stage, index)
         key = f"{index:032x}"
         made: dict[str, Any] = {"values": values, "artifacts": described}
