@@ -98,7 +98,7 @@ class Parameter:
 def misfit(adapter: Any, value: Any) -> str | None:
     """What is wrong with a JSON value for one of pydantic's validators; None if it fits, or there is none."""
     try:
-        document = json.dumps(value)
+        document = json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")  # files have any names
     except (TypeError, ValueError, RecursionError):
         return f"expected a JSON value, found {type(value).__name__}"
     if adapter is None:
