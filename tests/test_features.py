@@ -14,7 +14,7 @@ DIEL = Path(__file__).parents[1] / "diel"
 FEATURES = {
     "demand": (r"(?<!on )demand(?!ed)", {"demand"}, 59),
     "surrogate": (r"surrogate(?!escape)", {"surrogate"}, 52),
-    "service": (r"(?<!No )services?", {"service", "services"}, 140),
+    "service": (r"(?<!No )services?", {"service", "services"}, 142),
     "stream": (
         r"(?<![a-z])(?<!SOCK_)(?<!octet-)(?<!end of )streams?(?!RequestHandler)",
         {"stream", "streams"},

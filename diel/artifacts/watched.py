@@ -22,7 +22,7 @@ class Changed(ModuleError):
     """A file is not what it was when the run first read it."""
 
 
-class Watched(NamedTuple):
+class FirstLook(NamedTuple):
     """A file or directory, as the run first read it."""
 
     name: str
@@ -32,18 +32,18 @@ class Watched(NamedTuple):
     identity: str
 
 
-def look_at(name: str, path: str) -> Watched:
+def look_at(name: str, path: str) -> FirstLook:
     """Read a file or directory for the first time. Raises OSError, and Changed where it is being written."""
     for _ in range(TRIES):
         if abs(time.time_ns() - identity_of(path)[1]) < TICK:
             time.sleep(TICK / 1e9)
         identity, digest = identity_of(path)[0], content(path)[1]
         if identity_of(path)[0] == identity:
-            return Watched(name, path, digest, identity)
+            return FirstLook(name, path, digest, identity)
     raise Changed(f"{name}: {path} is being written: wait until it is whole")
 
 
-def hold(watched: Watched) -> State:
+def hold(watched: FirstLook) -> State:
     """Return the state of a file that is still the same. Raises Changed."""
     name, path, digest, identity = watched
     try:
@@ -56,7 +56,7 @@ def hold(watched: Watched) -> State:
         raise Changed(f"{name}: {path} cannot be read any more: {error.strerror}") from error
 
 
-def hold_still(watched: Watched, before: State) -> None:
+def hold_still(watched: FirstLook, before: State) -> None:
     """Refuse a file that was written while a task could read it, even if its content is the same again.
 
     Another hard link changes its times too, and nothing else. Raises Changed.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from diel.modules.catalogue import Module
 
 if TYPE_CHECKING:  # not loaded by workers and plans that do without
-    from diel.artifacts.watched import Watched
+    from diel.artifacts.watched import FirstLook
     from diel.attempt.service import Answers
     from diel.environments.prepared import Prepared
     from diel.journal.records import Record
@@ -76,7 +76,7 @@ class Work(NamedTuple):
     """The environments that its tasks name; None if they name none."""
     launches: bool = False
     """Whether its command runs once and starts the ranks itself."""
-    watched: tuple[Watched, ...] = ()
+    watched: tuple[FirstLook, ...] = ()
     """The files that all its tasks read where they lie."""
     apart: bool = False
     """Whether each of its tasks has a process of its own, though it is a function."""
@@ -148,7 +148,7 @@ class Request(NamedTuple):
     """What makes its key, if it asks services that take newer inputs while they run."""
     reads: Mapping[str, Any] | None = None
     """What it reads of other tasks' files, by name; None if nothing."""
-    watched: tuple[Watched, ...] = ()
+    watched: tuple[FirstLook, ...] = ()
     """The files of its own that it reads where they lie."""
 
 

@@ -35,14 +35,14 @@ Tasks = Mapping[str, frozenset[int] | None]
 """Tasks by stage; None for all."""
 
 
-class Difference(NamedTuple):
+class ChangedSource(NamedTuple):
     """Something that is another than when a run began."""
 
     text: str
     readers: Tasks
 
 
-def differences(paths: RunPaths, view: RunView) -> list[Difference]:
+def differences(paths: RunPaths, view: RunView) -> list[ChangedSource]:
     """Return what is another than when a run began; nothing for a run that keeps no sources."""
     sources = newest(paths.sources)
     if sources is None:
@@ -52,7 +52,7 @@ def differences(paths: RunPaths, view: RunView) -> list[Difference]:
     return [*found, *_environments(plan, paths)]
 
 
-def _modules(sources: SourceVersion) -> Iterator[Difference]:
+def _modules(sources: SourceVersion) -> Iterator[ChangedSource]:
     readers: dict[str, dict[str, None]] = {}
     digests = dict(sources.files)
     for stage, facts in sources.modules.items():
@@ -62,16 +62,16 @@ def _modules(sources: SourceVersion) -> Iterator[Difference]:
             with suppress(ModuleNotFound, OSError):
                 if find(facts["reference"], ()).digest == facts["digest"]:
                     continue
-            yield Difference(f"module {facts['reference']}: its package is another", {stage: None})
+            yield ChangedSource(f"module {facts['reference']}: its package is another", {stage: None})
     for path, data in sources.later():
         digests[path], readers[path] = digest_of_bytes(data), dict.fromkeys(sources.modules)
     for path, digest in digests.items():
         with suppress(OSError):  # of what is gone there is no other version: the run has its own
             if digest_of_bytes(Path(path).read_bytes()) != digest:
-                yield Difference(f"{path}: its content is another", dict.fromkeys(readers.get(path, ())))
+                yield ChangedSource(f"{path}: its content is another", dict.fromkeys(readers.get(path, ())))
 
 
-def _files(plan: Plan, paths: RunPaths, view: RunView) -> Iterator[Difference]:
+def _files(plan: Plan, paths: RunPaths, view: RunView) -> Iterator[ChangedSource]:
     for path, why in changed_files(paths).items():
         readers: dict[str, frozenset[int] | None] = {}
         for name, stage in view.stages.items():
@@ -80,7 +80,7 @@ def _files(plan: Plan, paths: RunPaths, view: RunView) -> Iterator[Difference]:
                 readers[name] = None
             elif own := frozenset(_readers(view, stage, path)):
                 readers[name] = own
-        yield Difference(why, readers)
+        yield ChangedSource(why, readers)
 
 
 def changed_files(paths: RunPaths) -> dict[str, str]:
@@ -104,17 +104,17 @@ def _readers(view: RunView, stage: StageRun, path: str) -> Iterator[int]:
                 yield index
 
 
-def _templates(plan: Plan, view: RunView) -> Iterator[Difference]:
+def _templates(plan: Plan, view: RunView) -> Iterator[ChangedSource]:
     for key, given in renderings(plan.workflow):
         path = view.run.run_file.folder / given.template
         before = given.filling.written or given.filling.text
         with suppress(OSError):
             now = read_file(path, LARGEST).decode("utf-8", "replace"), os.access(path, os.X_OK)
             if now != (before, given.filling.executable):
-                yield Difference(f"template {path}: its content is another", {str(key[1]): None})
+                yield ChangedSource(f"template {path}: its content is another", {str(key[1]): None})
 
 
-def _environments(plan: Plan, paths: RunPaths) -> Iterator[Difference]:
+def _environments(plan: Plan, paths: RunPaths) -> Iterator[ChangedSource]:
     if not plan.uses_environments:
         return
     from diel.controller.environment import changed_environments  # here: most runs have none
@@ -122,10 +122,10 @@ def _environments(plan: Plan, paths: RunPaths) -> Iterator[Difference]:
     stages = plan.workflow.stages.items()
     for name in changed_environments(plan._replace(site=read_kept_site(paths)), paths):
         readers = {one for one, stage in stages if stage.chooses_environment or stage.environment == name}
-        yield Difference(f"environment '{name}': its definition is another", dict.fromkeys(readers))
+        yield ChangedSource(f"environment '{name}': its definition is another", dict.fromkeys(readers))
 
 
-def is_unfinished(view: RunView, difference: Difference) -> bool:
+def is_unfinished(view: RunView, difference: ChangedSource) -> bool:
     """Whether a task reads what differs that has not ended well."""
     for name, tasks in difference.readers.items():
         stage = view.stages[name]
@@ -138,7 +138,7 @@ def is_unfinished(view: RunView, difference: Difference) -> bool:
 # --- the next version -------------------------------------------------------------------------------
 
 
-def resting_on(view: RunView, found: list[Difference]) -> Again:
+def resting_on(view: RunView, found: list[ChangedSource]) -> Again:
     """Return the tasks with results that rest on what differs, with their attempts.
 
     Raises UsageError where decisions of a search or loop, or an axis, rest on it too.
@@ -196,7 +196,7 @@ def cost_of(view: RunView, plan: Plan, again: Again) -> str:
     return f"{counted(sum(map(len, again.values())), 'finished task')}, {seconds / 3600:.3g} core-hours"
 
 
-def listed(found: list[Difference]) -> str:
+def listed(found: list[ChangedSource]) -> str:
     """Return what differs, a line each, with who reads it."""
     more = [f"    and {len(found) - SHOWN} more"] if len(found) > SHOWN else []
     lines = [f"    {one.text} (read by {', '.join(sorted(one.readers)) or 'none'})" for one in found[:SHOWN]]

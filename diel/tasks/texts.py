@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from diel.artifacts import File
-from diel.artifacts.watched import Watched
+from diel.artifacts.watched import FirstLook
 from diel.attempt.bundle import Rendered
 from diel.errors import ModuleError
 from diel.expressions import JOINT, Template, Tree, parse, parse_expression, parse_tree
@@ -133,12 +133,12 @@ class Files:
     def own(self, scope: Mapping[str, Any]) -> dict[str, str]:
         return {name: scope["files"][name] for name in self._own}
 
-    def watched(self, scope: Mapping[str, Any]) -> tuple[Watched, ...]:
+    def watched(self, scope: Mapping[str, Any]) -> tuple[FirstLook, ...]:
         """Return a task's own files as the run first read them. Raises ModuleError, Changed."""
         own = self.own(scope).items() if self._own else ()
         return tuple(self._watch.look(f"files.{name}", str(path)) for name, path in own)
 
-    def watched_by_all(self) -> tuple[Watched, ...]:
+    def watched_by_all(self) -> tuple[FirstLook, ...]:
         """Return the files of all tasks as the run first read them. Raises ModuleError for an unknown one."""
         return tuple(self._watch.known(f"files.{name}", str(path)) for name, path in self.shared.items())
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from diel.artifacts.watched import Watched, hold, look_at
+from diel.artifacts.watched import FirstLook, hold, look_at
 from diel.errors import ModuleError
 from diel.files import flaw_of, reason
 from diel.modules.catalogue import Module
@@ -27,11 +27,11 @@ class Watch:
         self._place = None if sources is None else Path(f"{sources.place.removesuffix('.json')}.files.jsonl")
         self._runs = paths.root.parent
         self._records = records and self._place is not None
-        self._known: dict[str, Watched] = {}
+        self._known: dict[str, FirstLook] = {}
         for one in self.recorded():
             self._known.setdefault(one.path, one)
 
-    def recorded(self) -> Iterator[Watched]:
+    def recorded(self) -> Iterator[FirstLook]:
         """The files that were read so far."""
         try:
             lines = b"" if self._place is None else self._place.read_bytes()
@@ -39,9 +39,9 @@ class Watch:
             return
         for line in lines.splitlines(keepends=True):
             if line.endswith(b"\n"):
-                yield Watched(*json.loads(line))
+                yield FirstLook(*json.loads(line))
 
-    def look(self, name: str, path: str) -> Watched:
+    def look(self, name: str, path: str) -> FirstLook:
         """Return a file as the run knows it. Raises ModuleError where it cannot be read, Changed."""
         known = self._known.get(path)
         if known is None:
@@ -67,7 +67,7 @@ class Watch:
             "holds the runs, which change all the time: name what is read, or give --runs" if within else ""
         )
 
-    def known(self, name: str, path: str) -> Watched:
+    def known(self, name: str, path: str) -> FirstLook:
         """Return a file as the run knows it, whatever lies there now. Raises as `look` does."""
         known = self._known.get(path)
         return self.look(name, path) if known is None else known._replace(name=name)

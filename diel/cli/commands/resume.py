@@ -24,7 +24,7 @@ from diel.controller.start import (
     take_over,
 )
 from diel.controller.versions import (
-    Difference,
+    ChangedSource,
     cost_of,
     differences,
     is_unfinished,
@@ -160,7 +160,7 @@ def command(
     return tell(paths, plan, made, as_json=as_json)
 
 
-def _look(run: Recorded, *, strict: bool, update: bool) -> tuple[list[Difference], Again]:
+def _look(run: Recorded, *, strict: bool, update: bool) -> tuple[list[ChangedSource], Again]:
     """Look for what a run would read otherwise than when it began; nothing if no task is left to read it.
 
     With the tasks to compute again for an `update`. Raises UsageError where that would mix versions; `strict`
@@ -200,7 +200,7 @@ def _look(run: Recorded, *, strict: bool, update: bool) -> tuple[list[Difference
     return found, again
 
 
-def _take_new(paths: RunPaths, another: list[Difference], resting: Again) -> None:
+def _take_new(paths: RunPaths, another: list[ChangedSource], resting: Again) -> None:
     """Make what was found the run's next version."""
     if another:
         write_again(paths, read_run(paths).history.epoch, [resting])  # first: killed here, it is asked again

@@ -42,7 +42,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
 
 def table() -> dict[str, dict[str, str]]:
     """By section of the page, what it says of each field."""
-    text = (Path(__file__).parents[2] / "docs" / "keys.md").read_text("utf-8")
+    text = (Path(__file__).parents[1] / "docs" / "keys.md").read_text("utf-8")
     found: dict[str, dict[str, str]] = {}
     for section in text.split("\n## ")[1:]:
         rows = re.findall(r"^\| (`.*?`) \| (yes|no|by value) \|", section, re.MULTILINE)
