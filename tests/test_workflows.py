@@ -246,6 +246,7 @@ FEWER_SIMULATIONS = {
     "default: 0.008": "default: 0.02",
     "values: [8, 12, 16, 20, 24, 28, 32, 36]": "values: [8, 12]",
     "slot:   {range: 36}": "slot:   {range: 12}",
+    "(36 - side)": "(12 - side)",
     "linspace: [0.55, 7.95, 50]": "linspace: [0.55, 7.95, 25]",
 }
 """Shorter forms for the suite. `make campaign` runs the files as they ship, and so does `make demo`."""

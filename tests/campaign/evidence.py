@@ -18,6 +18,7 @@ _NAMES = (
     (re.compile(r"(broker|items)-[\w-]+"), r"\1"),
     (re.compile(r"(streams/channels|streams/space)/.*"), r"\1"),
     (re.compile(r"(logs/blocks)/\d+-\d+"), r"\1/block"),
+    (re.compile(r"(runs/[^/]+/sources)/[0-9a-f]{32}"), r"\1/file"),  # they name the folder that they lie in
 )
 """What differs between a run that was disturbed and one that was not: numbers of attempts, controllers, workers."""
 
