@@ -277,6 +277,35 @@ def test_results_depend_on_what_the_service_has_read(tmp_path: Path) -> None:
     assert "service serve: hp.word: moin → ahoi" in made.diel("explain", "last", "ask/0")
 
 
+@pytest.mark.parametrize(
+    ("reads", "place"),
+    [("files: {d: text}", "text"), ("inputs: {greeting: make.d}", "runs/flow-1/tasks/make/0/text")],
+)
+def test_who_asks_a_service_fails_once_what_that_reads_is_another(
+    tmp_path: Path, reads: str, place: str
+) -> None:
+    (tmp_path / "text").mkdir()
+    (tmp_path / "text/a.txt").write_text("one\n")
+    made = project(
+        tmp_path,
+        f"""
+        stages:
+          make: {{command: "mkdir text; echo one > text/a.txt", outputs: {{d: text}}}}
+          serve:
+            {reads}
+            module: "tools:echo"
+            service: {{ready: {{http: /health}}, shared_cores: true}}
+          ask: {{module: "tools:ask", services: [serve]}}
+          edit: {{command: 'echo two > "$DIEL_RUN_DIR/../../{place}/a.txt"', after: [ask, make]}}
+          late: {{module: "tools:ask", services: [serve], after: [edit]}}
+        """,
+    )
+    run = made.run(code=1)
+    assert run.counts("ask") == {"done": 1}
+    assert run.counts("late") == {"failed": 1}
+    assert run.failure("late")["class"] == "changed"
+
+
 def test_cancelling_a_run_ends_its_services(tmp_path: Path) -> None:
     made = project(
         tmp_path,

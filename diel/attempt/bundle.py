@@ -113,6 +113,10 @@ class Question(NamedTuple):
     """Whether the task is simulated all the same, to see how far the answer is off."""
     answers: Answers | None = None
     """What makes the key, if the service takes newer models while it runs."""
+    watched: tuple[FirstLook, ...] = ()
+    """The files that the service reads where they lie."""
+    reads: Mapping[str, Any] | None = None
+    """What the service reads of other tasks' files, by name."""
 
 
 class Request(NamedTuple):

@@ -34,7 +34,7 @@ from diel.tasks.sources import Scope, Sources, link_of
 from diel.tasks.stage_run import StageRun
 from diel.tasks.stream import ends_of
 from diel.tasks.surrogate import name_teachers
-from diel.tasks.watched import Watch, file_of
+from diel.tasks.watched import Watch
 
 if TYPE_CHECKING:
     from diel.journal import records
@@ -145,8 +145,7 @@ class Stages:
         inner = environments_of_stage(stage, self._ledger.paths) if stage.environment is not None else None
         work = work_of(name, stage, module, ask.launcher, ask.shape, site, inner)
         sources = self.recipes[name].sources
-        own = tuple(self._watch.known(*one) for one in file_of(module).items())
-        watched = (*sources.files.watched_by_all(), *own)
+        watched = sources.files.watched_by_all(module)
         return work._replace(conversions=sources.conversions or None, watched=watched)
 
     def work_of(self, stage: StageRun, index: int) -> Work:

@@ -103,7 +103,7 @@ class Serving:
         self._asked: dict[str, list[ServiceLink]] = {}
         self._renews: dict[str, list[Link]] = {}
         """The edges to services that take newer inputs while they are up, by the stage that makes these."""
-        tie([*chain(*into.values())], lambda stage, index: recipes[stage].resolve(index).key)
+        tie([*chain(*into.values())], lambda stage, index: recipes[stage].served(index))
         for name, links in into.items():
             for link in links:
                 if link.edge.renewed:

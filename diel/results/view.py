@@ -97,7 +97,7 @@ class RunView:
         for link in made:
             if link.up.known:
                 link.resolve()
-        tie(made, lambda stage, index: self.recipe(stage).resolve(index).key)
+        tie(made, lambda stage, index: self.recipe(stage).resolve(index))
         return made
 
     def into(self, stage: str) -> list[Link]:

@@ -138,7 +138,7 @@ class Recipe:
         """`parts` of the cache key are those that all tasks share; `streams` those of a stage in company."""
         stage = sources.run.spec
         self.sources = sources
-        self.family_parts = parts
+        self.family_parts, self._module = parts, module
         self.family = digest_of([parts])
         self.streams = streams
         self._texts = sources.texts
@@ -201,6 +201,10 @@ class Recipe:
         env, command, rendered = self._written(scope)
         shards = self._shards(scope, inputs)
         key, parts, reads, answers = self._key(scope, shards, inputs)
+        watched = self.sources.files.watched(scope)
+        if self._asked is not None:
+            theirs, read = self._asked.held(index)
+            watched, reads = (*watched, *theirs), {**reads, **read}
         question = None
         if self._asking is not None:
             question = self._asking(index, {**self._point(scope), **params}, key, parts)
@@ -223,8 +227,17 @@ class Recipe:
             environment=spec.environment,
             answers=answers,
             reads=reads or None,
-            watched=self.sources.files.watched(scope),
+            watched=watched,
         )
+
+    def served(self, index: int) -> Request:
+        """Return the request of a service's task, with all files that it reads where they lie.
+
+        Who asks it is held to them too. Raises as `resolve` does.
+        """
+        request = self.resolve(index)
+        watched = (*self.sources.files.watched_by_all(self._module), *request.watched)
+        return request._replace(watched=watched)
 
     def _hold(self, inputs: Mapping[str, Any]) -> None:
         """Hold what a task reads to the shapes that its stage expects, by header. Raises MissingInput."""

@@ -6,14 +6,20 @@ It holds nothing back for what the service does: only for what the service reads
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
+from diel.artifacts.watched import FirstLook
+from diel.attempt.bundle import Request
 from diel.attempt.service import Answers
 from diel.axes.domain import Group
 from diel.states import TaskState
 from diel.tasks.link import Link, Verdict
+
+Held = tuple[tuple[FirstLook, ...], Mapping[str, Any]]
+"""Files of the user, and what tasks made, by name."""
 
 
 @dataclass
@@ -25,9 +31,9 @@ class ServiceLink(Link):
 
     inputs: list[Link] = field(default_factory=list)
     """What the service itself reads."""
-    key_of: Callable[[int], str] | None = None
-    """The cache key of a replica's task."""
-    _keys: dict[Group, str] = field(default_factory=dict)
+    request_of: Callable[[int], Request] | None = None
+    """The request of a replica's task, with all files that it reads where they lie."""
+    _requests: dict[Group, Request] = field(default_factory=dict)
     _ended: dict[Group, int] = field(default_factory=dict)
 
     def count(self, index: int) -> None:
@@ -72,13 +78,25 @@ class ServiceLink(Link):
 
     def key(self, group: Group) -> str:
         """The cache key of the service at a point: a consumer's result depends on it."""
-        if group not in self._keys:
-            assert self.key_of is not None
-            self._keys[group] = self.key_of(next(iter(self.members(group))))
-        return self._keys[group]
+        return self._request(group).key
+
+    def _request(self, group: Group) -> Request:
+        if group not in self._requests:
+            assert self.request_of is not None
+            self._requests[group] = self.request_of(next(iter(self.members(group))))
+        return self._requests[group]
+
+    def held(self, group: Group) -> Held:
+        """Return what the service at a point reads, and who asks it must find unchanged.
+
+        Without what it takes anew while it runs: that may go once there is something newer.
+        """
+        request, newer = self._request(group), {link.edge.name for link in self.inputs if link.edge.renewed}
+        reads = {name: value for name, value in (request.reads or {}).items() if name not in newer}
+        return request.watched, {f"{name} of the service {self.up.name}": v for name, v in reads.items()}
 
     def forget_keys(self) -> None:
-        self._keys.clear()
+        self._requests.clear()
 
     def replicas(self, group: Group) -> range:
         """The replicas of a point, side by side."""
@@ -118,6 +136,13 @@ class AskedServices:
         """What enters the key of a task: what a service answers depends on what it reads."""
         return {f"service {name}": key for name, key in self._models(index, renewed=False).items()}
 
+    def held(self, index: int) -> Held:
+        """Return what the services of a task read, and must not change while it asks them."""
+        held = [link.held(link.group_of_downstream(index)) for link in self._links]
+        return tuple(one for watched, _ in held for one in watched), {
+            name: value for _, reads in held for name, value in reads.items()
+        }
+
     def answers(self, index: int, key: str, part: str) -> Answers | None:
         """What makes the key of a task of its key so far, if services take newer inputs while they run."""
         models = self._models(index, renewed=True)
@@ -128,12 +153,12 @@ class AskedServices:
         return {link.up.name: link.key(link.group_of_downstream(index)) for link in links}
 
 
-def tie(links: Collection[Link], key: Callable[[str, int], str]) -> None:
-    """Gives services their own inputs and keys: `key` makes the key of a stage's task."""
+def tie(links: Collection[Link], request: Callable[[str, int], Request]) -> None:
+    """Gives services their own inputs and keys: `request` makes the request of a stage's task."""
     inputs: dict[str, list[Link]] = {}
     for link in links:
         inputs.setdefault(link.down.name, []).append(link)
     for link in links:
         if isinstance(link, ServiceLink):
             link.inputs = inputs.get(link.up.name, [])
-            link.key_of = partial(key, link.up.name)
+            link.request_of = partial(request, link.up.name)

@@ -78,7 +78,8 @@ def _question(
     answer, part = answers.key_with(models)
     row = {name: known[name] for name in surrogate.inputs or known if type(known.get(name)) in _NUMBERS}
     renewed = answers if link.is_renewed else None
-    return Question(row, replicas, answer, (parts[0], part), _is_drawn(surrogate, answer), renewed)
+    drawn = _is_drawn(surrogate, answer)
+    return Question(row, replicas, answer, (parts[0], part), drawn, renewed, *link.held(group))
 
 
 def _is_drawn(surrogate: Surrogate, answer: str) -> bool:

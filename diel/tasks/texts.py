@@ -13,10 +13,11 @@ from diel.artifacts.watched import FirstLook
 from diel.attempt.bundle import Rendered
 from diel.errors import ModuleError
 from diel.expressions import JOINT, Template, Tree, parse, parse_expression, parse_tree
+from diel.modules.catalogue import Module
 from diel.spec import Stage
 from diel.spec.data import EXPRESSION, target_flaw
 from diel.tasks.rendering import Renderings
-from diel.tasks.watched import Watch
+from diel.tasks.watched import Watch, file_of
 
 Scope = Mapping[str, Any]
 
@@ -138,9 +139,10 @@ class Files:
         own = self.own(scope).items() if self._own else ()
         return tuple(self._watch.look(f"files.{name}", str(path)) for name, path in own)
 
-    def watched_by_all(self) -> tuple[FirstLook, ...]:
+    def watched_by_all(self, module: Module | None = None) -> tuple[FirstLook, ...]:
         """Return the files of all tasks as the run first read them. Raises ModuleError for an unknown one."""
-        return tuple(self._watch.known(f"files.{name}", str(path)) for name, path in self.shared.items())
+        named = {f"files.{name}": str(path) for name, path in self.shared.items()} | file_of(module)
+        return tuple(self._watch.known(name, path) for name, path in named.items())
 
     def _place(self, path: str) -> str:
         return File(os.path.realpath(self._folder / path)) if "\0" not in path else path
