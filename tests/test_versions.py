@@ -327,7 +327,7 @@ def test_decisions_of_a_search_and_points_of_an_axis_are_not_mixed(tmp_path: Pat
 def test_a_folder_that_holds_the_runs_is_no_file_to_read(tmp_path: Path) -> None:
     project = Project(tmp_path).workflow("stages: {a: {files: {code: .}, command: 'ls ${{ files.code }}'}}")
     said = project.diel("run", "flow.yaml", code=2)
-    assert f"files.code: {tmp_path} holds the runs, which always change" in said
+    assert f"files.code: {tmp_path} holds the runs, which change all the time" in said
     assert "succeeded" in project.diel("run", "flow.yaml", "--runs", str(tmp_path.parent / "elsewhere"))
 
 
@@ -343,3 +343,57 @@ def test_explain_tells_the_version_of_a_result(tmp_path: Path) -> None:
     module = json.loads(project.diel("explain", run.id, "work/0", "--json"))["version"]["module"]
     assert module.startswith("lab:run ")
     assert module.endswith(" with 1 more files")
+
+
+def test_points_of_a_file_are_those_that_the_run_began_with_or_it_is_refused(tmp_path: Path) -> None:
+    text = """
+        axes: {p: {file: s.csv}}
+        stages:
+          a: {over: [p], files: {f: ok}, params: {y: "${{ y }}"}, command: 'test $(cat ${{ files.f }}) = 1'}
+          b: {files: {f: FILE}, command: 'test -e $DIEL_RUN_DIR/../../go && cat ${{ files.f }}'}
+    """
+    project = Project(tmp_path).workflow(text.replace("FILE", "s.csv"))
+    write(tmp_path / "ok", "1")
+    write(tmp_path / "s.csv", "id,y\na,1\nb,2.50\n")
+    run = project.run(code=1)
+    said = project.diel("resume", run.id, "-q", code=1)
+    assert "by now" not in said
+    write(tmp_path / "s.csv", "id,y\na,7\nb,2.50\n")
+    another = "the points of 'p' come from s.csv, which is another by now"
+    said = project.diel("resume", run.id, code=2)
+    assert "--update" not in said
+    assert (
+        f"start anew with `diel run flow.yaml`, which takes from the cache what has not changed: {another}"
+        in said
+    )
+    write(tmp_path / "ok", "1 ")
+    records = run.records()
+    assert another in project.diel("resume", run.id, "--update", code=2)
+    assert run.records() == records
+
+    write(tmp_path / "s.csv", "id,y\na,1\nb,2.50\n")
+    project.workflow(text.replace("FILE", "ok"))
+    run = project.run(code=1)
+    write(tmp_path / "s.csv", "id,y\na,1\n")
+    write(tmp_path / "go", "")
+    assert f"goes on at the points that it began with: {another}" in project.diel("resume", run.id)
+    assert run.counts("a") == {"done": 2}
+
+
+def test_the_cost_of_an_update_is_that_of_all_that_it_takes(tmp_path: Path) -> None:
+    text = """
+        stages:
+          first: {files: {f: one.txt}, command: 'cat ${{ files.f }}'}
+          last: {files: {f: two.txt}, command: 'grep good ${{ files.f }}'}
+    """
+    project = Project(tmp_path).workflow(text)
+    for name in ("one", "two"):
+        write(tmp_path / f"{name}.txt", "bad\n")
+    run = project.run(code=1)
+    for name in ("one", "two"):
+        write(tmp_path / f"{name}.txt", "good\n")
+    said = project.diel("resume", run.id, code=2)
+    assert (
+        "takes it and 1 more that finished tasks read as it is now, and computes again first/0 (1 fin" in said
+    )
+    assert "computes again first/0 (1 finished task" in project.diel("resume", run.id, "--update")

@@ -25,6 +25,8 @@ from diel.paths import RunPaths
 from diel.plan import Plan
 from diel.results.view import RunView
 from diel.site import read_kept_site
+from diel.spec.forms.axis import Points
+from diel.spec.forms.rows import FileForm
 from diel.tasks.keeping import ended_well
 from diel.tasks.link import Link
 from diel.tasks.stage_run import StageRun
@@ -123,6 +125,23 @@ def _environments(plan: Plan, paths: RunPaths) -> Iterator[ChangedSource]:
     for name in changed_environments(plan._replace(site=read_kept_site(paths)), paths):
         readers = {one for one, stage in stages if stage.chooses_environment or stage.environment == name}
         yield ChangedSource(f"environment '{name}': its definition is another", dict.fromkeys(readers))
+
+
+def changed_axes(view: RunView) -> str:
+    """Return which axes' points come from a file that has others by now, in words; empty if none do."""
+    run, found = view.run, []
+    for label, axis in run.workflow.axes.items():
+        if isinstance(axis, FileForm) and (points := run.points(label)) is not None:
+            with suppress(UsageError):  # of what is gone there are no other points: the run has its own
+                now = axis.points_of(label, run.workflow.hyperparameters, run.run_file.folder)
+                if now.parameters != points.parameters or [*_rows(now)] != [*_rows(points)]:
+                    found.append(f"the points of '{label}' come from {axis.path}, which is another by now")
+    return ", and ".join(found)
+
+
+def _rows(points: Points) -> Iterator[str]:
+    """Return points as a run keeps them."""
+    return (json.dumps(points.values(index)) for index in range(len(points)))
 
 
 def is_unfinished(view: RunView, difference: ChangedSource) -> bool:

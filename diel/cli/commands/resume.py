@@ -25,6 +25,7 @@ from diel.controller.start import (
 )
 from diel.controller.versions import (
     ChangedSource,
+    changed_axes,
     cost_of,
     differences,
     is_unfinished,
@@ -173,17 +174,23 @@ def _look(run: Recorded, *, strict: bool, update: bool) -> tuple[list[ChangedSou
         click.echo(f"{name} kept no sources: what is left runs with all files as they are now", err=True)
     try:
         view = RunView(run)
-        found = differences(paths, view)
+        every = found = differences(paths, view)
+        axes = changed_axes(view)
         if found and not (update or strict):
             find_missing(view)  # what runs again reads its files again
             found = [one for one in found if is_unfinished(view, one)]
     except DielError:
         return [], {}  # whatever it is: the controller meets it too
+    anew = f"start anew with `{run.run_file.command_line}`, which takes from the cache what has not changed"
+    if axes and update:
+        raise UsageError(f"{name} cannot take what is there now: {axes}: {anew}")
     if not found:
+        if axes and run.history.state is not RunState.SUCCEEDED:
+            click.echo(f"{name} goes on at the points that it began with: {axes}", err=True)
         return [], {}
     try:
         view = RunView(Recorded(paths))
-        again = resting_on(view, found)
+        again = resting_on(view, every)
         plan = plan_again(paths, anew=update)  # nothing changes where that cannot be
         cost = f"{_names(again)} ({cost_of(view, plan, again)})" if again else "nothing that is finished"
     except UsageError:
@@ -191,10 +198,12 @@ def _look(run: Recorded, *, strict: bool, update: bool) -> tuple[list[ChangedSou
             raise
         again, cost = {}, "what rests on them, if that can be"
     if not update:
+        rest = len(every) - len(found)
+        more = f" and {rest} more that finished tasks read" if rest else ""
+        takes = f"`diel resume {name} --update` takes it{more} as it is now, and computes again {cost}"
         raise UsageError(
             f"{name} would mix two versions, for what it reads is no longer what it began with:\n"
-            f"{listed(found)}\nput it back; or `diel resume {name} --update` takes it as it is now, and "
-            f"computes again {cost}"
+            f"{listed(found)}\nput it back; or {f'{anew}: {axes}' if axes else takes}"
         )
     click.echo(f"{name} takes what is there now, and computes again {cost}:\n{listed(found)}", err=True)
     return found, again
