@@ -224,8 +224,15 @@ def test_answers_from_the_cache_are_audited_and_condemned_ones_never_come_back(t
     assert 5 <= len(drawn) <= 25
     assert held.counts("simulate") == {"done": len(drawn), "cached": 40 - len(drawn)}
     assert told(made)["audit"]["suspect"] == 40 - len(drawn)
+    answered_ones = [index for index in range(40) if index not in drawn]
     back = made.workflow(text.replace("AUDIT", "")).run()
-    assert back.counts("simulate") == {"cached": len(drawn), "done": 40 - len(drawn)}, "asked again"
+    assert back.counts("simulate") == {"cached": len(drawn), "done": 40 - len(drawn)}, (
+        "answers are no results any more"
+    )
+    assert back.values("simulate", "simulated") == [True] * 40, "nobody believes what an audit condemned"
+    assert f"an audit of {held.id} spoke against it" in made.diel(
+        "explain", "last", f"simulate/{answered_ones[0]}"
+    )
     more = made.workflow(text.replace("AUDIT", ", audit: 0.6")).run(code=None)
     assert {i for i, value in enumerate(more.values("simulate", "simulated")) if value} >= {*drawn}
 

@@ -202,6 +202,7 @@ class Finder:
         except (ExpressionError, MissingInput, ModuleError, Misfit) as error:
             self._fail(stage, index, error)
             return None
+        task = self._without_condemned(recipe, task)
         if self._find_cached(stage, index, recipe, task):
             return None
         if self._sharing is not None and self._sharing.awaits(stage, task):
@@ -242,6 +243,13 @@ class Finder:
         self._ledger.fail(stage, index, {"class": kind, "message": str(error)})
         self._stages.note_end(stage, index)
 
+    def _without_condemned(self, recipe: Recipe, task: Request) -> Request:
+        """The request of a task, which asks nobody where an audit condemned what would be answered."""
+        if self._cache is None or not isinstance(task.question, Question) or task.question.audited:
+            return task
+        run = self._cache.condemned(recipe.family, task.question.key)
+        return task._replace(question=f"an audit of {run} spoke against it") if run else task
+
     def _find_cached(self, stage: StageRun, index: int, recipe: Recipe, task: Request) -> bool:
         if stage.spec.service is not None or index in stage.history.gone:
             return False  # of the latter a result from the cache would count as the one that lost its files
@@ -259,7 +267,7 @@ class Finder:
         if found is None and isinstance(question, Question) and not question.audited:
             key, parts = question.key, question.parts  # a simulation counts more than an answer
             found = self._find_same(stage, key)
-            found = found or (None if cache is None else cache.find_answer(recipe.family, key))
+            found = found or (None if cache is None else cache.find(recipe.family, key))
         if found is None:
             return False
         record: Cached = {

@@ -107,13 +107,13 @@ class Cache:
                     return record
         return None
 
-    def find_answer(self, family: str, key: str) -> Result | None:
-        """The same for what a surrogate answered; None if audits of any run spoke against it."""
+    def condemned(self, family: str, key: str) -> str:
+        """The run whose audits spoke against what a surrogate answered for a key; empty where none did."""
         for keys in self._candidates(family):
             record = keys.record(key)
             if record is not None and self._is_suspect(keys.paths, record["stage"]):
-                return None
-        return self.find(family, key)
+                return keys.paths.run_id
+        return ""
 
     def _is_suspect(self, run: RunPaths, stage: str) -> bool:
         known = self._suspects.get(run.run_id)
