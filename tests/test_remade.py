@@ -136,3 +136,19 @@ def test_a_checkpoint_of_what_is_computed_again_is_gone(tmp_path: Path) -> None:
     made, run = interrupted(tmp_path, text, "make")
     made.diel("resume")
     assert latest(run, "match", "v") == [1, 1, 1]
+
+
+def test_what_has_run_on_a_remade_result_is_not_made_again(tmp_path: Path) -> None:
+    """Its input is deleted by then, so that the run would never end."""
+    text = f"""
+        stages:
+          make: {{command: '{NEXT}; echo $n > x', outputs: {{x: {{path: x, keep: false}}}}}}
+          copy: {{inputs: {{x: make.x}}, command: 'cp ${{{{ inputs.x }}}} y', outputs: {{y: y}}}}
+          last:
+            command: 'test -e $DIEL_RUN_DIR/go && echo "{{\\"v\\": $(cat ${{{{ copy.y }}}})}}" > "$DIEL_RESULT"'
+            outputs: {{v: {{value: int}}}}
+    """
+    made, run = interrupted(tmp_path, text, "copy")
+    made.diel("resume")
+    assert (run.attempts("make"), run.attempts("copy")) == ([1, 2], [1, 2])
+    assert latest(run, "last", "v") == [1]

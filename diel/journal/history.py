@@ -26,7 +26,7 @@ from diel.states import RunState, TaskState
 if TYPE_CHECKING:
     from diel.journal import records
 
-VERSION = 11
+VERSION = 12
 """The version of a snapshot's form: one of another version is ignored."""
 MAX_FAILURES = 1000
 """The most failures to keep with their messages; the rest are counted."""
@@ -111,7 +111,8 @@ class History:
             case "gone":
                 for index, attempt in record["tasks"]:
                     self.stage(record["stage"]).lose(index, attempt)
-                self.stage(record["stage"]).made.update(dict(record.get("made", ())))
+                epoch = epoch_of(worker) if worker else self.epoch
+                self.stage(record["stage"]).hold_to(dict(record.get("made", ())), epoch)
             case "doubted":
                 for index, attempt in record["tasks"]:
                     self.stage(record["stage"]).doubted[index] = attempt

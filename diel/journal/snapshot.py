@@ -94,6 +94,7 @@ def _stage(packed: dict[str, Any]) -> StageHistory:
         "committed",
         "gone",
         "made",
+        "made_in",
         "doubted",
         "fenced",
         "resources",

@@ -75,6 +75,8 @@ class StageHistory:
     """By task, the last attempt whose result lost its files or is outdated; 0 for one from the cache."""
     made: dict[int, Mapping[str, str]] = field(default_factory=dict)
     """By task, the digests of the outputs that its readers had, for those that are made again."""
+    made_in: dict[int, int] = field(default_factory=dict)
+    """The epoch that said so: segments of controllers are folded before those of workers."""
     doubted: dict[int, int] = field(default_factory=dict)
     """By task, the attempt whose result stays though it read suspect answers, which were simulated since."""
     fenced: dict[int, int] = field(default_factory=dict)
@@ -190,6 +192,12 @@ class StageHistory:
             self._unmake(index)
             for tasks in self.dropped.values():
                 tasks.discard(index)
+
+    def hold_to(self, made: Mapping[int, Mapping[str, str]], epoch: int) -> None:
+        """Notes what readers had, or by now have, of results that are made again; the latest epoch knows."""
+        for index, outputs in made.items():
+            if epoch >= self.made_in.get(index, 0):
+                self.made[index], self.made_in[index] = outputs, epoch
 
     def _unmake(self, index: int) -> None:
         self.shared.discard(index)
