@@ -258,7 +258,7 @@ def _command(stage: Stage) -> dict[str, Any]:
 
 
 _ACCOUNTS: Mapping[str, Callable[[Stage], dict[str, Any]]] = {
-    "module": lambda stage: {"module": stage.module or "a command"},
+    "module": lambda stage: {"module": stage.module or "a command", "isolation": stage.isolation},
     "command": _command,
     "params": lambda stage: _called("params.", stage.params),
     "files": lambda stage: _called("files.", stage.files),

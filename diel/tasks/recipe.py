@@ -92,8 +92,9 @@ def family_parts(
     command = list(stage.command) if isinstance(stage.command, tuple) else stage.command
     if stage.interpreter:
         command = [*stage.interpreter, command]
+    apart = [] if stage.isolation is None else [stage.isolation]  # what others leave in a worker is no part
     return {
-        "module": digest_of([reference, digest])[:16],
+        "module": digest_of([reference, digest, *apart])[:16],
         "command": digest_of(own.text([command, outputs]))[:16],
         "params": digest_of(own.text([dict(stage.params)]))[:16],
         "files": digest_of([list(file) for file in files])[:16],
