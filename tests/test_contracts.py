@@ -22,7 +22,7 @@ def make(i: int) -> dict:
     return {"x": np.full((1000, 3), i, dtype=np.float32), "table": write(i)}
 
 def write(i: int) -> Path:
-    Path("t.csv").write_text("t,p\\n" + "1.5,%s\\n" % ("oops" if i == 2 else "2.5"))
+    Path("t.csv").write_text("t,p\\n" + "1.5,%s\\n" % ("oops" if i == 2 and not Path("../../../../../mended").exists() else "2.5"))
     return Path("t.csv")
 
 @diel.module(kind="analysis")
@@ -74,9 +74,8 @@ def test_arrays_are_handed_on_and_a_broken_promise_stops_its_task_alone(project:
     status = json.loads(project.diel("status", "--json"))
     assert status["stages"]["make"]["dropped"] == {"x": 2}
 
-    # a mended module runs again what failed; what is gone is not missed
-    path = project.folder / "modules" / "m.py"
-    path.write_text(path.read_text().replace('"oops" if i == 2 else ', ""))
+    # where the cause is mended, what failed runs again; what is gone is not missed
+    (project.folder / "mended").touch()
     project.diel("resume", "last")
     assert run.history().stages["make"].dropped == {"x": {0, 1, 2}}
     assert run.attempts("make", 0) == [1]

@@ -62,7 +62,7 @@ def test_each_arrow_names_outputs_and_the_rule_by_which_they_move() -> None:
         ("train", "screen"): "m: match r, broadcast over t",
         ("sim", "screen"): "e: match t, broadcast over r",
         ("held", "screen"): "e: pick p = 2, broadcast over r × t",
-        ("screen", "end"): "found: axis best, gather r × t",
+        ("screen", "end"): "found: axis best, gather t × r",
         ("held", "end"): "order: gather state, broadcast over best",
     }
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from diel.artifacts import content
 from diel.axes.domain import make_domain
 from diel.errors import UsageError
 from diel.journal.stage_history import StageHistory
@@ -94,7 +95,8 @@ def maker(paths: RunPaths, made: list[Any], over: bool = True) -> tuple[StageRun
         run.history.set(index, TaskState.DONE)
         record: dict[str, Any] = {"event": "done", "values": {"points": value}}
         if isinstance(value, Path):
-            artifact = {"path": str(value.relative_to(paths.root)), "size": 1, "digest": "d"}
+            size, digest = content(value)
+            artifact = {"path": str(value.relative_to(paths.root)), "size": size, "digest": digest}
             record = {"event": "done", "artifacts": {"points": artifact}}
         results.put("make", index, "s", 0, as_record(record))
     return run, results

