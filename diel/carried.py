@@ -21,7 +21,8 @@ FIXED = {"LANG": "C.UTF-8", "TZ": "UTC", "PYTHONHASHSEED": "0"}
 MACHINES = """
 HOME USER LOGNAME SHELL HOSTNAME TMPDIR TMP TEMP SCRATCH XDG_* KRB5CCNAME SSH_AUTH_SOCK
 *_proxy *_PROXY SSL_CERT_* DBUS_SESSION_BUS_ADDRESS
-MODULE* LOADEDMODULES* _LMFILES_* LMOD* __LMOD* BASH_ENV BASH_FUNC_* SPACK_* CONDA* MAMBA*
+MODULE* LOADEDMODULES* _LMFILES_* LMOD* __LMOD* SPACK_* CONDA* MAMBA*
+BASH_FUNC_module%% BASH_FUNC_ml%% BASH_FUNC__module_raw%%
 APPTAINER* SINGULARITY* CH_IMAGE_* SHIFTER*
 SLURM* PBS* FLUX* LSB_* LSF_* LS_* SGE_* JOB_ID NSLOTS PE_HOSTFILE COBALT_* CRAY* PALS_*
 PMI* OMPI_* PRTE_* MPI* HYDRA* I_MPI_* UCX_* FI_* PSM*
@@ -60,6 +61,10 @@ def dropping_lines() -> list[str]:
     return [
         "for diel_name in $(env | sed -n 's/^\\([A-Za-z_][A-Za-z0-9_]*\\)=.*/\\1/p'); do",
         f'  case "$diel_name" in {patterns}) ;; *) unset "$diel_name";; esac',
+        "done",
+        "diel_name=$(test -z \"$BASH_VERSION\" || declare -xF | sed 's/.* //')",
+        "for diel_name in $diel_name; do",
+        '  case "BASH_FUNC_$diel_name%%" in ' + patterns + ') ;; *) unset -f "$diel_name";; esac',
         "done",
     ]
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from diel.carried import FIXED, dropping_lines, is_carried, kept_variables
 
+MODULE = "BASH_FUNC_module%%"
 SHELL = {
     "PATH": "/usr/bin:/bin",
     "HOME": "/h/me",
@@ -16,17 +17,27 @@ SHELL = {
     "LC_ALL": "de_DE.UTF-8",
     "TZ": "Europe/Berlin",
     "PYTHONSTARTUP": "x.py",
+    "BASH_ENV": "/h/me/.bash_env",
+    "ENV": "/h/me/.shrc",
+    "BASH_FUNC_sort%%": "() {  command sort -r; }",
+    MODULE: "() {  eval $(modulecmd bash $*); }",
     "LINES_OF": "one\nHOME=two\nSTEPS=3",
 }
 
 
 def test_the_list_holds_here_and_in_a_job() -> None:
     here = kept_variables(SHELL)
-    assert here == {name: SHELL[name] for name in ("PATH", "HOME", "SLURM_JOB_ID", "https_proxy")} | FIXED
+    assert (
+        here
+        == {name: SHELL[name] for name in ("PATH", "HOME", "SLURM_JOB_ID", "https_proxy", MODULE)} | FIXED
+    )
     script = "\n".join([*dropping_lines(), "env"])
-    job = subprocess.run(["/bin/sh", "-c", script], env=SHELL, capture_output=True, text=True, check=True)
-    names = {line.partition("=")[0] for line in job.stdout.splitlines()} - {"PWD", "SHLVL", "_", "OLDPWD"}
-    assert names == {name for name in SHELL if is_carried(name) and name != "TZ"}
+    expected = {name for name in SHELL if is_carried(name) and name != "TZ"}
+    for shell, lost in ("/bin/bash", set()), ("/bin/sh", {MODULE}):  # another shell may keep no functions
+        job = subprocess.run([shell, "-c", script], env=SHELL, capture_output=True, text=True, check=True)
+        lines = [line for line in job.stdout.splitlines() if line[:1] not in (" ", "}")]
+        names = {line.partition("=")[0] for line in lines} - {"PWD", "SHLVL", "_", "OLDPWD", "TZ"}
+        assert names | lost == expected | lost, shell
 
 
 def test_no_entry_of_a_path_means_the_current_directory() -> None:

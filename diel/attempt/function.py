@@ -19,6 +19,7 @@ from diel.attempt.arguments import arguments
 from diel.attempt.bundle import Failure, Request, Work
 from diel.attempt.capture import errors_so_far
 from diel.attempt.command import spawn, spawn_ranks
+from diel.attempt.held import check_closed, held_files
 from diel.attempt.state import load
 from diel.attempt.stream import class_of, close_streams
 from diel.attempt.watchdog import RunningAttempt, Watchdog
@@ -56,7 +57,10 @@ def call(
         good = True
         if context.rank:
             return {}, {}
-        return collect_returned(returned, context.task_dir, context.run_dir, work.promises, request.inputs)
+        held = held_files(context.task_dir, context.run_dir)
+        made = collect_returned(returned, context.task_dir, context.run_dir, work.promises, request.inputs)
+        check_closed(held, made[1])
+        return made
     except ModuleError as error:
         _stay_one(worker)
         raise Failure(FailureClass.APP, str(error)) from error

@@ -84,7 +84,7 @@ class OwnMemory:
 @cache
 def _needed(file: Path, _count: int) -> frozenset[str]:
     """The packages that a file imports, wherever in it, with those that these use."""
-    own = [m for m in [*sys.modules.values()] if getattr(m, "__file__", None) == str(file)]
+    own = [m for m in [*sys.modules.values()] if _names_in(m).get("__file__") == str(file)]
     found = dict.fromkeys([*_named_in(file), *(name for module in own for name in _used_by(module))])
     by_package = defaultdict(list)
     for name, module in [*sys.modules.items()]:
@@ -111,8 +111,22 @@ def _named_in(file: Path) -> Iterator[str]:
 
 
 def _used_by(module: Any) -> Iterator[str]:
-    for value in [*getattr(module, "__dict__", {}).values()]:
-        if isinstance(value, ModuleType):
-            yield str(getattr(value, "__name__", "")).partition(".")[0]
-        elif isinstance(value, FunctionType | type) and isinstance(value.__module__, str):
-            yield value.__module__.partition(".")[0]
+    for value in [*_names_in(module).values()]:
+        name: object = None
+        if issubclass(type(value), ModuleType):
+            name = _names_in(value).get("__name__")
+        elif issubclass(type(value), type):
+            name = type.__getattribute__(value, "__dict__").get("__module__")
+        elif type(value) is FunctionType:
+            name = value.__module__
+        if type(name) is str:
+            yield name.partition(".")[0]
+
+
+def _names_in(module: Any) -> dict[str, Any]:
+    """The names of a module, without its own code: a lazy module, or what stands in its place, may do
+    anything where it is asked for an attribute, even for its class."""
+    if not issubclass(type(module), ModuleType):
+        return {}
+    own: dict[str, Any] = object.__getattribute__(module, "__dict__")
+    return own

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import types
 from pathlib import Path
 
 import pytest
@@ -62,3 +64,50 @@ def test_a_functions_memory_is_that_of_a_python_with_its_own_imports(
     assert max(taken["before"] + taken["after"] + taken["last"]) < 40, "whatever else is in the worker"
     assert min(taken["heavy"] + taken["lazy"]) > 100, "also where it was there already"
     assert 20 < taken["keeps"][0] < 60
+
+
+SHY = """
+import types
+
+
+class Shy:
+    @property
+    def __class__(self):
+        raise SystemExit("asked for its class")
+
+
+class Lazy(types.ModuleType):
+    def __getattribute__(self, name):
+        raise SystemExit(f"asked for {name}")
+
+
+class Meta(type):
+    def __getattribute__(self, name):
+        raise SystemExit(f"asked for {name}")
+
+
+class Odd(metaclass=Meta):
+    pass
+
+
+shy, lazy = Shy(), Lazy("lazy")
+
+
+def f() -> dict:
+    return {"v": 1}
+"""
+
+
+def test_nothing_that_a_module_holds_is_asked_what_it_is(tmp_path: Path) -> None:
+    from diel.attempt.imported import _needed
+
+    path = tmp_path / "shy.py"
+    path.write_text(SHY)
+    module = types.ModuleType("shy_of_a_test")
+    module.__file__ = str(path)
+    exec(SHY, vars(module))  # noqa: S102 - the file above
+    sys.modules[module.__name__] = module
+    try:
+        assert {"types", "shy_of_a_test"} <= _needed(path, -1)
+    finally:
+        del sys.modules[module.__name__]
