@@ -64,6 +64,9 @@ LOOPS = """
       final: {module: "tools:keep", inputs: {value: {from: check.value, at: {round: last}}}}
       final_rare: {module: "tools:keep", inputs: {value: {from: rare.value, at: {round: last}}}}
       all_checks: {module: "tools:keep", inputs: {value: check.value}}
+      pairs:
+        module: "tools:keep"
+        inputs: {value: {from: check.value, missing: null}, other: {from: check.round, missing: null}}
       third: {module: "tools:keep", inputs: {value: {from: check.value, at: {round: 1}}}}
       chain:
         over: [step, material]
@@ -114,6 +117,7 @@ def loops(tmp_path_factory: pytest.TempPathFactory) -> Run:
         ("final", [11]),
         ("final_rare", [[20, 21, 22]]),
         ("all_checks", [[5, 8, 11]]),
+        ("pairs", [[5, 8, 11]]),
         ("third", [8]),
         ("chain", ["iron", "gold", "iron-0", "gold-0", "iron-0-1", "gold-0-1"]),
         ("chained", ["iron-0-1-2", "gold-0-1-2"]),

@@ -72,6 +72,8 @@ SCOPE: dict[str, Any] = {
         ("a.e[1:]", [-2.0, 3.0]),
         ("a.e[1:] + b.e", [33.0]),
         ("along(curve, x) * b.e", [50.0, 210.0]),
+        ("along(concat(curve[:1], sorted(curve[1:])), x) * b.e", [50.0, 210.0]),
+        ("along(concat([n] * len(b.e), [null]), x)", [2, 2, None]),
         ("b.none * 2", []),
     ],
 )
@@ -134,6 +136,13 @@ def test_what_reduces_them_gives_one_value_or_a_list_without_points(text: str, e
         ("along(curve, y)", "3 items at 2 points of axis 'y'"),
         ("along(curve, z)", "nothing is gathered over 'z' here"),
         ("along(a.e, x)", "found gathered values, which have their points"),
+        ("along(concat(b.e, [5]), x)", "were gathered, and have lost their points"),
+        ("along(sorted(a.e, reverse=true)[0:3], x)", "were gathered, and have lost their points"),
+        ("along(concat(where(sorted(b.e), [true, true]), [5]), x)", "have lost their points"),
+        ("along(where(a.e, a.ok), x)", "found gathered values, which have their points"),
+        ("join(a.missing, ',')", "join: expected values, found null among them"),
+        ("join(format(a.missing, '.1f'))", "where(a.e, a.e != null) leaves it out"),
+        ("join([[1, null], [2, 3]])", "found null among them"),
         ("1 / (a.e - 1)", "division by zero, at point 0 of x"),
         ("mean(b.none) + 1", "cannot compute with null"),
         ("mean(b.none) < 1", "cannot compute with null"),
@@ -154,6 +163,14 @@ def test_a_condition_that_holds_at_some_points_is_no_condition() -> None:
 def test_texts_and_words_have_the_values_without_their_points() -> None:
     assert parse("<${{ a.ok }}>").text_value(SCOPE) == "<[true, false, true]>"
     assert parse("${{ 2 * a.e }}").words(SCOPE) == ["2.0", "-4.0", "6.0"]
+    assert parse("${{ join(where(a.missing, a.missing != null)) }}").text_value(SCOPE) == "1.0 3.0"
+
+
+def test_a_null_keeps_its_place_among_the_words_of_a_command() -> None:
+    assert parse("${{ a.missing }}").words(SCOPE) == ["1.0", "null", "3.0"]
+    assert parse("f ${{ a.missing }} '${{ a.missing }}'").shell(SCOPE) == "f 1.0 null 3.0 '''1.0 null 3.0'''"
+    assert parse("${{ str(a.missing) }}").words(SCOPE) == ["[1.0, null, 3.0]"]
+    assert parse("${{ null }}").words(SCOPE) == [""]
 
 
 def test_what_is_gathered_along_is_no_name_that_is_read() -> None:

@@ -482,6 +482,7 @@ ENDS = """
       limit: {search: {sampler: random, trials: 500, minimize: h.value, parameters: [x], timeout: 1s}}
     stages:
       f: {over: [until], module: "work:count", params: {x: "${{ hp.x }}", number: "${{ until }}", seconds: 0}}
+      pairs: {module: "work:pairs", inputs: {a: {from: f.value, missing: null}, b: {from: f.until, missing: null}}}
       g: {over: [budget], module: "work:count", params: {x: "${{ hp.x }}", number: "${{ budget }}", seconds: 0.1}}
       h: {over: [limit], module: "work:count", params: {x: "${{ hp.x }}", number: "${{ limit }}", seconds: 0.1}}
 """
@@ -492,6 +493,10 @@ COUNT = """
     def count(x: float, number: int, seconds: float) -> dict:
         time.sleep(seconds)
         return {"value": number}
+
+    @diel.module(kind="analysis")
+    def pairs(a: list, b: list) -> dict:
+        return {"pairs": [a, b]}
 """
 
 
@@ -499,6 +504,7 @@ def test_a_search_ends_when_its_goal_is_met_or_its_means_are_spent(tmp_path: Pat
     run = Project(tmp_path).workflow(ENDS).module("work", COUNT).run()
     assert run.history().state == "succeeded"
     assert (course(run, "until").points, course(run, "until").reason) == (4, "until")
+    assert run.value("pairs", "pairs") == [[0, 1, 2, 3], [0, 1, 2, 3]], "trials that never were lack nothing"
     assert course(run, "budget").reason == "core_hours"
     spent = [r["seconds"] for r in run.results("g").values()]
     assert sum(spent) >= 0.36 > sum(spent[:-1]), "0.0001 core-hours are 0.36 s"

@@ -5,8 +5,9 @@ from __future__ import annotations
 import inspect
 import pickle
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from diel.artifacts import Artifact
 from diel.attempt.annotated import hold_arguments
 from diel.attempt.bundle import Request
 from diel.context import Context
-from diel.errors import HintedError, ModuleError
+from diel.errors import HintedError, ModuleError, counted
 from diel.modules.annotations import OBJECTS
 from diel.modules.catalogue import Module
 from diel.modules.definition import way_of
@@ -39,14 +40,14 @@ def arguments(
     """
     given = own({**request.params, **request.inputs})
     signature, rules = module.signature, conversions or {}
-    plain = signature.kind is None
+    pass_on = partial(_passed, plain=signature.kind is None, lengths=_lengths(given.values()))
     if not signature.loose:
         hold_arguments(function, signature, given)
     parameters, variadic = signature.parameters, signature.variadic
     if signature.loose:
         seen = _seen(function, parameters)
         if seen is None:  # compiled, and silent about what it takes
-            return [_passed(_unknown(name), given[name], rules.get(name), plain) for name in given], {}
+            return [pass_on(_unknown(name), given[name], rules.get(name)) for name in given], {}
         parameters, variadic = seen
     places: list[Any] = []
     found: dict[str, Any] = {}
@@ -57,7 +58,7 @@ def arguments(
         elif parameter.injected == "communicator":
             found[name] = communicator
         elif name in given:
-            value = _passed(parameter, given.pop(name), rules.get(name), plain)
+            value = pass_on(parameter, given.pop(name), rules.get(name))
             if parameter.passed == "spread":
                 places, found = [*places, *found.values(), *value], {}
             elif parameter.passed == "place":
@@ -65,9 +66,7 @@ def arguments(
             else:
                 found[name] = value
     if variadic:
-        found |= {
-            name: _passed(_unknown(name), value, rules.get(name), plain) for name, value in given.items()
-        }
+        found |= {name: pass_on(_unknown(name), value, rules.get(name)) for name, value in given.items()}
     elif signature.loose and given:
         takes = ", ".join(one.name for one in parameters) or "nothing"
         raise ModuleError(f"'{module.reference}' has no parameter '{next(iter(given))}'; it takes: {takes}")
@@ -102,10 +101,17 @@ def _seen(
     return tuple(found), any(one.kind is one.VAR_KEYWORD for one in told)
 
 
-def _passed(parameter: Parameter, value: Any, rule: Any, plain: bool) -> Any:
+def _lengths(values: Iterable[Any]) -> list[int]:
+    """The lengths of the lists that a function gets, those in mappings too."""
+    inner = (one for value in values for one in (value.values() if isinstance(value, dict) else [value]))
+    return [len(one) for one in inner if isinstance(one, list)]
+
+
+def _passed(parameter: Parameter, value: Any, rule: Any, plain: bool, lengths: list[int]) -> Any:
     """A value as a parameter asks for it; `plain` functions know nothing of diel.
 
-    Raises ModuleError where a file is not what the annotation says, or cannot be converted.
+    Raises ModuleError where a file is not what the annotation says, or cannot be converted; also where a list
+    of all frames would be out of step with others: `lengths` has those of all lists.
     """
     from_files = type(value) is Artifact or (isinstance(value, list) and _holds_files(value))
     if not from_files:
@@ -125,10 +131,23 @@ def _passed(parameter: Parameter, value: Any, rule: Any, plain: bool) -> Any:
 
             return open_arrays(parameter.name, value)
         if isinstance(first, list):
-            return [_passed(parameter, item, rule, plain) for item in value]
+            return [_passed(parameter, item, rule, plain, []) for item in value]
         several = [None if item is None else _of_file(parameter, item, rule, kind) for item in value]
-        return [one for frames in several for one in frames or ()] if kind == "structures" else several
+        return _frames(parameter.name, value, several, lengths) if kind == "structures" else several
     return _of_file(parameter, value, rule, _kind(parameter, value, plain))
+
+
+def _frames(name: str, files: list[Any], several: list[Any], lengths: list[int]) -> list[Any]:
+    """All frames of several files in one list. Raises ModuleError if others, or null, stand for files."""
+    if None in several or lengths.count(len(files)) > 1:
+        for file, frames in zip(files, several, strict=True):
+            if frames is not None and len(frames) != 1:
+                found = (
+                    f"{file} has {counted(len(frames), 'frame')}, and each file needs one place in the list"
+                )
+                hint = "annotate it with list[pathlib.Path], and read each file"
+                raise ModuleError(f"input '{name}': {found}; {hint}")
+    return [one for frames in several for one in ([None] if frames is None else frames)]
 
 
 def _of_file(parameter: Parameter, value: Artifact, rule: Any, kind: str | None) -> Any:

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from diel.expressions.gathered import is_list, noun
+from diel.expressions.gathered import Unplaced, is_list, noun
 from diel.expressions.quantity import Quantity, Undefined, Unfit
 
 Types = tuple[type, ...]
@@ -124,7 +124,8 @@ def _sorted(values: Any, reverse: bool = False) -> list[Any]:
     """The values in order, NaN after all numbers, and null last."""
     items = _items("sorted", values, _ORDERED)
     nans = [item for item in items if item is not None and item != item]
-    return [*_in_order(_there(items))[:: -1 if reverse else 1], *nans, *[None] * items.count(None)]
+    ordered = _in_order(_there(items))[:: -1 if reverse else 1]
+    return Unplaced.of([values], [*ordered, *nans, *[None] * items.count(None)])
 
 
 def _truth(name: str, decisive: bool) -> Callable[[Any], bool | None]:

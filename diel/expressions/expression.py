@@ -100,8 +100,10 @@ class Expression:
     def words(self, scope: Scope) -> list[str]:
         """The words of a command that the value gives: one for each item of a list."""
         value = self._handed_on(scope)
-        items = value if is_list(value) else [value]
-        return [without_nul(self._written(item), self.offset) for item in items]
+        if not is_list(value):
+            return [without_nul(self._written(value), self.offset)]
+        texts = ("null" if item is None else self._written(item) for item in value)  # as in all lists
+        return [without_nul(text, self.offset) for text in texts]
 
     def text_value(self, scope: Scope) -> str:
         """The value, written as text. Raises ExpressionError."""

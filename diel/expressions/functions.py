@@ -16,7 +16,7 @@ from simpleeval import safe_add
 
 from diel.errors import counted
 from diel.expressions.aggregates import AGGREGATES
-from diel.expressions.gathered import Gathered, ListText, align, is_list, noun, pointwise, truth
+from diel.expressions.gathered import Gathered, ListText, Unplaced, align, is_list, noun, pointwise, truth
 from diel.expressions.quantity import Quantity, Undefined, Unfit, size
 
 SCALARS = (str, int, float, type(None))
@@ -213,7 +213,7 @@ def _where(values: Any, conditions: Any) -> list[Any]:
     kept = [place for place, holds in enumerate(conditions) if holds and holds == holds]
     items = [values[place] for place in kept]
     if not gathered:
-        return items
+        return Unplaced.of((values, conditions), items)
     return Gathered(items, values.axes, [values.points[one] for one in kept], values.picks)
 
 
@@ -222,7 +222,7 @@ def _concat(*lists: Any) -> list[Any]:
     for one in lists:
         if not is_list(one):
             raise Unfit(f"concat: expected lists, found {noun(one)}", "write one item as [item]")
-    return [item for one in lists for item in one]
+    return Unplaced.of(lists, [item for one in lists for item in one])
 
 
 def along(values: Any, axis: str, places: Mapping[str, Sequence[int]]) -> Gathered:
@@ -233,6 +233,9 @@ def along(values: Any, axis: str, places: Mapping[str, Sequence[int]]) -> Gather
     if isinstance(values, Gathered) or not is_list(values):
         found = "gathered values, which have their points" if is_list(values) else noun(values)
         raise Unfit(f"along: expected a list that one task made, found {found}")
+    if isinstance(values, Unplaced):
+        hint = "compute with gathered values as they are: they meet by point"
+        raise Unfit("along: the items of this list were gathered, and have lost their points", hint)
     points = [(place,) for place in places[axis]]
     if len(points) != len(values):
         found = f"{counted(len(values), 'item')} at {counted(len(points), 'point')} of axis '{axis}'"
@@ -246,6 +249,9 @@ def _join(values: Any, between: str = " ") -> str:
         return ListText.of(values, lambda items: _join(items, between))
     if not is_list(values):
         raise Undefined(f"join: expected a list, found {noun(values)}")
+    if any(item is None for item in values):
+        hint = "where(a.e, a.e != null) leaves it out, str(a.e) writes it"
+        raise Undefined("join: expected values, found null among them", hint)
     return str(between).join(_join(item) if is_list(item) else written(item) for item in values)
 
 

@@ -55,6 +55,19 @@ class Gathered(list[Any]):
         return list(self)
 
 
+class Unplaced(list[Any]):
+    """A list that was made of gathered values: its items have lost their points, and get no others."""
+
+    def __getitem__(self, key: Any) -> Any:
+        item = super().__getitem__(key)
+        return Unplaced(item) if isinstance(key, slice) else item
+
+    @classmethod
+    def of(cls, sources: Iterable[Any], items: list[Any]) -> list[Any]:
+        """Return a list as it is, or as such a one if a source had points or has lost them."""
+        return cls(items) if any(isinstance(one, Gathered | cls) for one in sources) else items
+
+
 class ListText(str):
     """A text that was written of gathered values, so that it can be written again of fewer."""
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from diel.expressions.expression import JOINT, PLACES, Chain, Evaluator, Expression, chain_of
 from diel.expressions.functions import OF_ONE, SCALARS, call, is_of_one, operate, refuse_lists
-from diel.expressions.gathered import Gathered, is_list, pointwise, truth
+from diel.expressions.gathered import Gathered, Unplaced, is_list, pointwise, truth
 from diel.expressions.quantity import Undefined, Unfit
 
 
@@ -114,6 +114,9 @@ class _Inference(Evaluator):
             vague = any(isinstance(one, Unknown) for one in values)
         else:
             vague = any(_is_vague(one, inside=name not in OF_ONE) for one in values)
+        made = Unplaced.of(values, [VALUE])
+        if vague and name in ("concat", "sorted") and isinstance(made, Unplaced):
+            return made
         return _vague(values, each) if vague else call(name, values, options)
 
     def _subscript(self, node: ast.Subscript) -> Any:

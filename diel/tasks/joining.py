@@ -176,8 +176,7 @@ def _met(links: list[Link], groups: list[Group]) -> _Met:
     held, wanted = [], []
     for link, group in zip(links, groups, strict=True):
         held.append({place for place, _ in link.listed(group)})
-        meant = (i for i in link.members(group) if link.edge.outer or i not in link.up.omitted)
-        wanted.append({link.place(index) for index in meant})
+        wanted.append({link.place(index) for index in link.meant(group)})
     return _Met(held, set.intersection(*held), set.intersection(*wanted))
 
 

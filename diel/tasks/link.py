@@ -97,6 +97,12 @@ class Link:
         state = self.up.history.state
         return (index for index in self.members(group) if state(index).good)
 
+    def meant(self, group: Group) -> Iterator[int]:
+        """The upstream tasks of which a gather would list something if nothing had failed."""
+        if self.edge.outer:
+            return (i for i in self.members(group) if self.up.standing(i) is not Standing.CLOSED)
+        return (i for i in self.members(group) if i not in self.up.omitted)
+
     def place(self, index: int) -> Group:
         """The coordinates of an upstream task on the gathered axes."""
         return self.up.domain.group(index, self.edge.gathered)
@@ -107,9 +113,7 @@ class Link:
         In the order of the places, so that the order of `over` changes nothing; of what a choice picks, the
         best first. With `missing: null` those without a result too, unless their points never came.
         """
-        found = self.good_members(group)
-        if self.edge.outer:
-            found = (i for i in self.members(group) if self.up.standing(i) is not Standing.CLOSED)
+        found = self.meant(group) if self.edge.outer else self.good_members(group)
         turn = [n for n, axis in enumerate(self.edge.gathered) if axis not in self.edge.chosen]
         return sorted(
             ((self.place(index), index) for index in found), key=lambda one: [one[0][n] for n in turn]

@@ -101,3 +101,21 @@ def test_an_array_is_converted_and_a_path_cannot_be(tmp_path: Path) -> None:
         ModuleError, match="input 'p' is a file in other units, and the function takes its path"
     ):
         called(tmp_path, "own:typed", {"p": rule}, inputs={"p": array})
+
+
+def test_all_frames_of_files_are_one_list_unless_each_file_has_a_place(tmp_path: Path) -> None:
+    pytest.importorskip("ase")
+    own(tmp_path, "import ase\ndef f(s: list[ase.Atoms | None], x: list = None, m: dict = None): ...\n")
+    for count in (1, 2):
+        (tmp_path / f"{count}.extxyz").write_text("1\n\nH 0 0 0\n" * count)
+    one, two = (Artifact(str(tmp_path / f"{count}.extxyz"), "d") for count in (1, 2))
+
+    def frames(**given: Any) -> list[int | None]:
+        (found,) = (called(tmp_path, "own:f", inputs=given)[1]["s"],)
+        return [None if atoms is None else len(atoms) for atoms in found]
+
+    assert frames(s=[one, two]) == frames(s=[one, two], x=[1]) == [1, 1, 1]
+    assert frames(s=[one, None, one], x=[1, 2, 3]) == [1, None, 1]
+    for given in ({"s": [one, two], "x": [1, 2]}, {"s": [one, two], "m": {"x": [1, 2]}}, {"s": [None, two]}):
+        with pytest.raises(ModuleError, match=r"2.extxyz has 2 frames, and each file needs one place"):
+            frames(**given)
