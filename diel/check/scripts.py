@@ -12,6 +12,7 @@ from pathlib import Path
 from diel.errors import Problem
 from diel.expressions.words import label_of, names_in
 from diel.load import Document
+from diel.modules.beside import files_of
 from diel.spec import Stage
 from diel.spec.data import EXPRESSION
 from diel.spec.forms.axis import Points
@@ -19,6 +20,8 @@ from diel.spec.rendering import Rendering
 
 _LONGEST = 200
 """The longest command that a hint rewrites, in characters."""
+_SHOWN = 3
+"""The most imports of a script that a warning names."""
 _SYSTEM = (
     "/bin",
     "/dev",
@@ -36,12 +39,15 @@ _SYSTEM = (
 
 
 def unknown_files(document: Document, points: Mapping[str, Points]) -> Iterator[Problem]:
-    """Return a warning for each word of a command that is a user's file, and is in no `files`.
+    """Return a warning for each word of a command, variable and parameter that is a user's file, and for each
+    script that imports such files, where these are in no `files`.
 
     `points` are those of axes, as far as they are known.
     """
     for name, stage in document.spec.stages.items():
         folder = document.home(("stages", name, "command")) or document.path.parent.absolute()
+        yield from _imports(document, name)
+        yield from _settings(document, name)
         yield from _values(document, name, {one: points[one] for one in stage.over if one in points})
         for word, text in named_files(stage, folder):
             label = label_of(word, stage.files)
@@ -73,9 +79,47 @@ def _values(document: Document, name: str, points: Mapping[str, Points]) -> Iter
                     yield document.problem(("stages", name, "command"), message, hint)
 
 
+def _imports(document: Document, name: str) -> Iterator[Problem]:
+    """Return a warning for each script under `files` that imports what lies beside it, and is in none."""
+    stage, key = document.spec.stages[name], ("stages", name, "files")
+    folder = document.home(key) or document.path.parent.absolute()
+    given = _given(stage, folder)
+    for script in (Path(one) for one in sorted(given) if one.endswith(".py") and os.path.isfile(one)):
+        found = [
+            one for one in files_of(script, (script.parent,)) if not _is_known(str(one), str(one), given)
+        ]
+        if found:
+            shown = [os.path.relpath(one, folder) for one in found[:_SHOWN]]
+            more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+            message = (
+                f"{script.name} imports {', '.join(shown)}{more}, which no `files` have: results of before"
+            )
+            hint = f"add\n    {', '.join(f'{label_of(one, stage.files)}: {one}' for one in shown)}"
+            yield document.problem(key, f"{message} are used again after an edit", hint)
+
+
+def _settings(document: Document, name: str) -> Iterator[Problem]:
+    """Return a warning for each variable and parameter that is the absolute path of a file in no `files`."""
+    stage = document.spec.stages[name]
+    given = _given(stage, document.path.parent.absolute())
+    for key, values in (("env", stage.env), ("params", stage.params)):
+        for label, value in values.items():
+            if not isinstance(value, str) or not os.path.isabs(value) or "\0" in value:
+                continue
+            if os.path.isfile(value) and not _is_known(value, os.path.realpath(value), given):
+                message = f"'{value}' is in no `files`: results of before are used again after an edit of it"
+                hint = f"write\n    files: {{{label_of(value, stage.files)}: {value}}}"
+                yield document.problem(("stages", name, key, label), message, hint)
+
+
+def _given(stage: Stage, folder: Path) -> set[str]:
+    """Return the files that a stage names without expressions."""
+    return {os.path.realpath(folder / one) for one in stage.files.values() if isinstance(one, str)}
+
+
 def named_files(stage: Stage, folder: Path) -> Iterator[tuple[str, str]]:
     """Return the words of a stage's command that are files of the user, each with the text that has it."""
-    given = {os.path.realpath(folder / one) for one in stage.files.values() if isinstance(one, str)}
+    given = _given(stage, folder)
     own = {one.target for one in stage.files.values() if isinstance(one, Rendering)}
     own |= {output.place for output in stage.outputs.values() if output.place is not None}
     texts = (stage.command,) if isinstance(stage.command, str) else stage.command or ()

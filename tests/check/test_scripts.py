@@ -113,3 +113,23 @@ def test_no_export_replaces_a_file_of_a_point_that_only_the_run_knows(tmp_path: 
         (tmp_path / name).write_text("mine")
     assert "in1.txt is not written: it is files.i of read/0" in project.diel("run", "flow.yaml", code=1)
     assert (tmp_path / "in1.txt").read_text() == "mine"
+
+
+def test_what_scripts_import_and_settings_name_is_told(project: Project) -> None:
+    (project.folder / "sim.py").write_text("import json, helper\nfrom lib import deep\n")
+    for name in ("helper.py", "lib/__init__.py", "lib/deep.py"):
+        (project.folder / name).parent.mkdir(exist_ok=True)
+        (project.folder / name).write_text("K = 1\n")
+    run = "python ${{ files.sim }}"
+    said = written(project, run, "files: {sim: sim.py}").diel("validate", "flow.yaml")
+    assert "sim.py imports helper.py, lib/__init__.py, lib/deep.py, which no `files` have" in said
+    assert "helper: helper.py" in said
+    said = written(project, run, "files: {sim: sim.py, helper: helper.py, lib: lib}").diel(
+        "validate", "flow.yaml"
+    )
+    assert "warning" not in said
+    for key in ("env", "params"):
+        said = written(project, "true", f"{key}: {{F: HERE/in.txt}}").diel("validate", "flow.yaml")
+        assert f"'{project.folder}/in.txt' is in no `files`" in said
+        more = f"{key}: {{F: HERE/in.txt}}, files: {{i: in.txt}}".replace("}, files", "}\n    files")
+        assert "warning" not in written(project, "true", more).diel("validate", "flow.yaml")
