@@ -25,6 +25,7 @@ from diel.blocks.script import NeverRuns
 from diel.controller.home import submit_new
 from diel.controller.start import discard, drive_on, start
 from diel.errors import UsageError, counted, did_you_mean
+from diel.formats.objects import make_frame
 from diel.journal.snapshot import look_at
 from diel.notebook import shown, watcher
 from diel.paths import RunPaths, runs_dir
@@ -328,10 +329,9 @@ def _frame(found: Listing) -> Any:
     """A DataFrame where pandas is installed, else a list of dicts."""
     plain = [[str(cell) if type(cell) is Artifact else cell for cell in row] for row in found.rows]
     try:
-        import pandas  # an extra, and slow to import: only when a table is wanted
+        return make_frame(plain, list(found.columns))  # pandas is an extra
     except ImportError:
         return [dict(zip(found.columns, row, strict=True)) for row in plain]
-    return pandas.DataFrame(plain, columns=list(found.columns))
 
 
 def _example(read: Recorded) -> str:

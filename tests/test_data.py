@@ -101,6 +101,25 @@ def test_units_are_converted_and_files_read_where_a_function_takes_them(project:
     assert again.counts("mean") == {"cached": 1}
 
 
+def test_a_table_has_the_types_of_its_contract(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(
+        "import pandas\ndef read(t: pandas.DataFrame): return {'ids': [str(one) for one in t['id']]}\n"
+        "def rows(t: pandas.DataFrame): return {'n': str(t['n'][0])}\n"
+    )
+    flow = """
+stages:
+  make: {command: "printf 'id,v\\n7,1\\n8,2\\n' > t.csv", outputs: {t: {path: t.csv, columns: {id: str}}}}
+  read: {module: "own:read", inputs: {t: {from: make.t}}}
+  rows: {module: "own:rows", params: {t: [{n: 9007199254740993}, {m: 1}]}}
+"""
+    project = Project(tmp_path).workflow(flow)
+    run = project.run()
+    assert (run.value("read", "ids"), run.value("rows", "n")) == (["7", "8"], "9007199254740993")
+    project.workflow(flow.replace("id: str", "id: float"))
+    again = project.run()
+    assert again.value("read", "ids") == ["7.0", "8.0"]
+
+
 def test_a_broken_promise_of_a_store_fails_its_task(project: Project) -> None:
     path = project.folder / "flow.yaml"
     path.write_text(path.read_text().replace("shape: [2], finite", "shape: [3], finite"))

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from diel.artifacts import Artifact
 from diel.attempt.annotated import hold_arguments
@@ -22,8 +22,24 @@ from diel.modules.definition import way_of
 from diel.modules.parameter import Parameter
 from diel.terms import FITS, format_of, suffix_of
 
+_OF_TABLES = ("frame", "arrow", "dataset", "dataarray")
+"""Kinds of objects that tables in texts become."""
 _OF_FILES = re.compile(r"file|path|fname|^fp$", re.IGNORECASE)
 """Names of parameters without a type that mean a file itself."""
+
+
+class Reading(NamedTuple):
+    """How a file of an input is read: into which units, and with which types of columns."""
+
+    rule: Any = None
+    columns: Mapping[str, str] | None = None
+
+
+_AS_IT_IS = Reading()
+
+
+def _readings(conversions: Mapping[str, Any], columns: Mapping[str, Mapping[str, str]]) -> dict[str, Reading]:
+    return {name: Reading(conversions.get(name), columns.get(name)) for name in {*conversions, *columns}}
 
 
 def arguments(
@@ -33,13 +49,14 @@ def arguments(
     context: Context,
     communicator: Any,
     conversions: Mapping[str, Any] | None = None,
+    columns: Mapping[str, Mapping[str, str]] | None = None,
 ) -> tuple[list[Any], dict[str, Any]]:
     """What a function is called with, by place and by name: `params`, `inputs`, and what diel fills in.
 
     Raises ModuleError where a value is not what a parameter asks for.
     """
     given = own({**request.params, **request.inputs})
-    signature, rules = module.signature, conversions or {}
+    signature, rules = module.signature, _readings(conversions or {}, columns or {})
     pass_on = partial(_passed, plain=signature.kind is None, lengths=_lengths(given.values()))
     if not signature.loose:
         hold_arguments(function, signature, given)
@@ -47,7 +64,7 @@ def arguments(
     if signature.loose:
         seen = _seen(function, parameters)
         if seen is None:  # compiled, and silent about what it takes
-            return [pass_on(_unknown(name), given[name], rules.get(name)) for name in given], {}
+            return [pass_on(_unknown(name), given[name], rules.get(name, _AS_IT_IS)) for name in given], {}
         parameters, variadic = seen
     places: list[Any] = []
     found: dict[str, Any] = {}
@@ -58,7 +75,7 @@ def arguments(
         elif parameter.injected == "communicator":
             found[name] = communicator
         elif name in given:
-            value = pass_on(parameter, given.pop(name), rules.get(name))
+            value = pass_on(parameter, given.pop(name), rules.get(name, _AS_IT_IS))
             if parameter.passed == "spread":
                 places, found = [*places, *found.values(), *value], {}
             elif parameter.passed == "place":
@@ -66,7 +83,9 @@ def arguments(
             else:
                 found[name] = value
     if variadic:
-        found |= {name: pass_on(_unknown(name), value, rules.get(name)) for name, value in given.items()}
+        found |= {
+            name: pass_on(_unknown(name), value, rules.get(name, _AS_IT_IS)) for name, value in given.items()
+        }
     elif signature.loose and given:
         takes = ", ".join(one.name for one in parameters) or "nothing"
         raise ModuleError(f"'{module.reference}' has no parameter '{next(iter(given))}'; it takes: {takes}")
@@ -107,7 +126,7 @@ def _lengths(values: Iterable[Any]) -> list[int]:
     return [len(one) for one in inner if isinstance(one, list)]
 
 
-def _passed(parameter: Parameter, value: Any, rule: Any, plain: bool, lengths: list[int]) -> Any:
+def _passed(parameter: Parameter, value: Any, reading: Reading, plain: bool, lengths: list[int]) -> Any:
     """A value as a parameter asks for it; `plain` functions know nothing of diel.
 
     Raises ModuleError where a file is not what the annotation says, or cannot be converted; also where a list
@@ -116,9 +135,9 @@ def _passed(parameter: Parameter, value: Any, rule: Any, plain: bool, lengths: l
     from_files = type(value) is Artifact or (isinstance(value, list) and _holds_files(value))
     if not from_files:
         if "frame" in parameter.takes and isinstance(value, list | dict):
-            import pandas  # the function asks for its tables
+            from diel.formats.objects import make_frame  # the function asks for its tables
 
-            return pandas.DataFrame(value)
+            return make_frame(value)
         paths = parameter.takes_path
         if isinstance(value, list) and paths:
             return [Path(item) if isinstance(item, str) else item for item in value]
@@ -126,15 +145,15 @@ def _passed(parameter: Parameter, value: Any, rule: Any, plain: bool, lengths: l
     if isinstance(value, list):
         first = next(one for one in value if one is not None)  # null keeps the place of what is missing
         kind = _kind(parameter, first, plain, several=True)
-        if kind == "array" and rule is None and all(str(one).endswith(".npy") for one in value):
+        if kind == "array" and reading.rule is None and all(str(one).endswith(".npy") for one in value):
             from diel.artifacts.arrays import open_arrays  # it loads NumPy: few modules take arrays
 
             return open_arrays(parameter.name, value)
         if isinstance(first, list):
-            return [_passed(parameter, item, rule, plain, []) for item in value]
-        several = [None if item is None else _of_file(parameter, item, rule, kind) for item in value]
+            return [_passed(parameter, item, reading, plain, []) for item in value]
+        several = [None if item is None else _of_file(parameter, item, reading, kind) for item in value]
         return _frames(parameter.name, value, several, lengths) if kind == "structures" else several
-    return _of_file(parameter, value, rule, _kind(parameter, value, plain))
+    return _of_file(parameter, value, reading, _kind(parameter, value, plain))
 
 
 def _frames(name: str, files: list[Any], several: list[Any], lengths: list[int]) -> list[Any]:
@@ -150,10 +169,10 @@ def _frames(name: str, files: list[Any], several: list[Any], lengths: list[int])
     return [one for frames in several for one in ([None] if frames is None else frames)]
 
 
-def _of_file(parameter: Parameter, value: Artifact, rule: Any, kind: str | None) -> Any:
+def _of_file(parameter: Parameter, value: Artifact, reading: Reading, kind: str | None) -> Any:
     if kind is not None:
-        return _loaded(parameter.name, kind, value, rule)
-    if rule is not None:
+        return _loaded(parameter.name, kind, value, reading)
+    if reading.rule is not None:
         message = f"input '{parameter.name}' is a file in other units, and the function takes its path"
         raise ModuleError(f"{message}; annotate the parameter with numpy.ndarray or pandas.DataFrame")
     return Path(value) if parameter.takes_path else str(value)
@@ -189,17 +208,19 @@ def _kind(parameter: Parameter, value: Any, plain: bool, several: bool = False) 
     return None
 
 
-def _loaded(name: str, kind: str, value: Artifact, rule: Any) -> Any:
+def _loaded(name: str, kind: str, value: Artifact, reading: Reading) -> Any:
     if kind == "array" and not (value.inside or format_of(value) == "store"):
         from diel.artifacts.arrays import open_array  # as above
 
         found = open_array(name, value)
-        return found if rule is None else rule.apply(found)
+        return found if reading.rule is None else reading.rule.apply(found)
     from diel.formats.node import BadData  # here: only data of the field needs them
     from diel.formats.objects import load
+    from diel.spec.forms.rows import TEXTS, read_table
 
     try:
-        found = load(kind, value, value.inside)
-        return found if rule is None else rule.apply(found)
+        text = kind in _OF_TABLES and suffix_of(value) in TEXTS
+        found = load(kind, value, value.inside, read_table(Path(value), reading.columns) if text else None)
+        return found if reading.rule is None else reading.rule.apply(found)
     except (BadData, HintedError) as error:
         raise ModuleError(f"input '{name}': {error}") from error

@@ -66,6 +66,8 @@ class Work(NamedTuple):
     """Outputs that promise more than a path or the type of a value; of a module, all that are declared."""
     conversions: Mapping[str, Any] | None = None
     """Inputs whose files are in other units than the module reads; None if there are none."""
+    columns: Mapping[str, Mapping[str, str]] | None = None
+    """The types of columns that contracts declare, by input of a module."""
     staging: Staging | None = None
     """How it uses the disks of its nodes; None if it does not."""
     service: Service | None = None

@@ -49,7 +49,8 @@ def call(
         raise _failure(FailureClass.LAUNCH, f"cannot import {module.reference}: ", error) from error
     good = False
     try:
-        places, named = arguments(loaded.function, module, request, context, communicator, work.conversions)
+        rules = work.conversions, work.columns
+        places, named = arguments(loaded.function, module, request, context, communicator, *rules)
         returned = loaded.call(f"{request.key} {context.rank or ''}", places, named)
         _stay_one(worker)
         if context.heard:  # it caught that: what it made is cut short, and must not be found in the cache

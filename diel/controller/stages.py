@@ -145,8 +145,8 @@ class Stages:
         inner = environments_of_stage(stage, self._ledger.paths) if stage.environment is not None else None
         work = work_of(name, stage, module, ask.launcher, ask.shape, site, inner)
         sources = self.recipes[name].sources
-        watched = sources.files.watched_by_all(module)
-        return work._replace(conversions=sources.conversions or None, watched=watched)
+        work = work._replace(conversions=sources.conversions or None, columns=sources.columns or None)
+        return work._replace(watched=sources.files.watched_by_all(module))
 
     def work_of(self, stage: StageRun, index: int) -> Work:
         """What a worker must know of a stage, with what one of its tasks asks for."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 from typing import Any
 
 from diel.expressions.gathered import Unplaced, is_list, noun
@@ -16,6 +17,8 @@ from diel.expressions.quantity import Quantity, Undefined, Unfit
 Types = tuple[type, ...]
 _PLAIN: Types = (int, float)
 _NUMBERS: Types = (int, float, Quantity)
+_EXACT = 2**53
+"""Up to here a double holds each whole number."""
 _ORDERED: Types = (*_NUMBERS, str)
 
 
@@ -59,8 +62,14 @@ def _total(items: Sequence[Any], start: Any = 0) -> Any:
     if Quantity in kinds:
         whole: Quantity = sum(items)  # which refuses other units
         return whole.of(math.fsum(one.number for one in items))
+    if float not in kinds:
+        return sum(items)
     try:
-        return math.fsum(items) if float in kinds else sum(items)
+        if all(type(item) is float or abs(item) <= _EXACT for item in items):
+            return math.fsum(items)
+        return float(sum(map(Fraction, items)))  # a double does not hold a whole number so large
+    except OverflowError:  # an infinity among them, or a sum beyond a double
+        return math.fsum(items)
     except ValueError:  # infinities of both signs
         return math.nan
 

@@ -6,6 +6,7 @@ A library is imported only where a function asks for its objects; one that retur
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from diel.formats.node import BadData, FileArray, opened
@@ -24,10 +25,14 @@ USUAL = {".npy": "array", ".parquet": "frame", ".nc": "dataset", ".extxyz": "str
 """The kind that a function returned which diel kept in such a file."""
 
 
-def load(kind: str, path: str, inside: str | None = None) -> Any:
-    """An object of a kind from a file. Raises BadData, also where its library is not installed."""
+def load(kind: str, path: str, inside: str | None = None, table: Any = None) -> Any:
+    """An object of a kind from a file; `table` are the columns or rows that were read of a text.
+
+    Raises BadData, also where its library is not installed.
+    """
+    more = () if table is None else (table,)
     try:
-        return _LOADERS[kind](str(path), inside)  # a library may take what has a name for an open file
+        return _LOADERS[kind](str(path), inside, *more)  # a library may take what has a name for an open file
     except ImportError as error:
         extra = "ase" if MODULES.get(kind) == "ase" else "data"
         raise BadData(f"it takes {error.name}: pip install 'diel[{extra}]'") from error
@@ -45,40 +50,102 @@ def load_array(path: str, inside: str | None) -> Any:
     return array
 
 
-def _frame(path: str, inside: str | None) -> Any:
+def make_frame(table: Any, columns: Sequence[str] | None = None) -> Any:
+    """A DataFrame of rows or columns. Whole numbers and truths that lack some are nullable, and those that a
+    double does not hold stay whole among other numbers."""
     import pandas  # here: only data of this kind needs it
 
+    frame = pandas.DataFrame(table, columns=columns)
+    if isinstance(table, list) and table and all(isinstance(row, Mapping) for row in table):
+        table = [{**dict.fromkeys(frame.columns), **row} for row in table]  # pandas puts NaN for what lacks
+    exact = pandas.DataFrame(table, columns=columns, dtype=object)
+    for place, kind in enumerate(frame.dtypes):
+        if kind.kind in "fO":
+            _mend(frame, place, exact.iloc[:, place])
+    return frame
+
+
+def _mend(frame: Any, place: int, exact: Any) -> None:
+    """Set a column to its exact values, where pandas would round them or hide that they are truths."""
+    words = {one.__name__ for one in {*map(type, exact)}}
+    kind = {"int": "Int64", "bool": "boolean"}.get("".join(words - {"NoneType"}), "object")
+    large = "int" in words and any(type(one) is int and abs(one) > 2**53 for one in exact)
+    if large and any(one is not None and abs(one) >= 2**63 for one in exact):
+        kind = "object"
+    if large or (kind != "object" and "NoneType" in words):
+        frame.isetitem(place, exact.astype(kind))
+
+
+def _frame(path: str, inside: str | None, table: Any = None) -> Any:
+    import pandas  # here: only data of this kind needs it
+
+    if table is not None:
+        return make_frame(table)
     match suffix_of(path):
-        case ".csv" | ".tsv" as suffix:
-            return pandas.read_csv(path, sep="\t" if suffix == ".tsv" else ",")
-        case ".jsonl" | ".ndjson" | ".json" as suffix:
-            return pandas.read_json(path, lines=suffix != ".json")
         case ".parquet" | ".pq":
-            return pandas.read_parquet(path)
+            return _of_parquet(path)
         case ".nc" | ".nc4" if not inside:
-            return _dataset(path, inside).to_dataframe().reset_index()
+            return _of_netcdf(path)
     with opened(path, inside) as content:
         if isinstance(content, FileArray):
             name = (inside or "").rpartition("/")[2]
             columns = [name] if name and len(content.shape) == 1 else None
-            return pandas.DataFrame(content.values(), columns=columns)
-        return pandas.DataFrame({name: node.values() for name, node in content.items()})
+            return pandas.DataFrame(_items(content), columns=columns)
+        return pandas.DataFrame({name: _items(node) for name, node in content.items()})
 
 
-def _arrow(path: str, inside: str | None) -> Any:
+def _items(node: FileArray) -> Any:
+    """All items of an array; whole numbers of which some are missing are nullable."""
+    items = None if node.masked is None else node.masked()
+    lacks = getattr(items, "mask", None)
+    if items is None or items.dtype.kind not in "iu" or items.ndim != 1 or lacks is None or not lacks.any():
+        return node.values()
+    import pandas  # here: as above
+
+    return pandas.arrays.IntegerArray(items.data, lacks)
+
+
+def _of_parquet(path: str) -> Any:
+    """A table, with whole numbers of which some are missing as such."""
+    import pyarrow  # here: only data of this kind needs it
+    import pyarrow.parquet
+
+    table = pyarrow.parquet.read_table(path)
+    frame = table.to_pandas()
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        if column.null_count and pyarrow.types.is_integer(column.type) and frame.get(name, frame).ndim == 1:
+            frame[name] = make_frame({name: column.to_pylist()})[name].set_axis(frame.index)
+    return frame
+
+
+def _of_netcdf(path: str) -> Any:
+    """All variables of a file, with whole numbers of which some are missing as such."""
+    import xarray  # here: only data of this kind needs it
+
+    frame = _dataset(path, None).to_dataframe().reset_index()
+    with xarray.open_dataset(path, engine="netcdf4", mask_and_scale=False) as raw:
+        scaled = [n for n, one in raw.variables.items() if {"scale_factor", "add_offset"} & one.attrs.keys()]
+        whole = raw.to_dataframe().reset_index().drop(columns=scaled)
+    for name, items in whole.items():
+        if frame[name].dtype.kind == "f" and items.dtype.kind in "iu":
+            frame[name] = items.convert_dtypes().mask(frame[name].isna())
+    return frame
+
+
+def _arrow(path: str, inside: str | None, table: Any = None) -> Any:
     import pyarrow  # here: only data of this kind needs it
     import pyarrow.parquet
 
     if suffix_of(path) in (".parquet", ".pq"):
         return pyarrow.parquet.read_table(path)
-    return pyarrow.Table.from_pandas(_frame(path, inside), preserve_index=False)
+    return pyarrow.Table.from_pandas(_frame(path, inside, table), preserve_index=False)
 
 
-def _dataset(path: str, inside: str | None) -> Any:
+def _dataset(path: str, inside: str | None, table: Any = None) -> Any:
     import xarray  # here: only data of this kind needs it
 
     if suffix_of(path) not in (".nc", ".nc4", ".zarr", ".h5", ".hdf5"):
-        return xarray.Dataset.from_dataframe(_frame(path, inside))
+        return xarray.Dataset.from_dataframe(_frame(path, inside, table))
     if missing := lacking(path):
         raise BadData(f"to read it takes {missing}")
     engine = "zarr" if path.endswith(".zarr") else "netcdf4"
@@ -86,11 +153,11 @@ def _dataset(path: str, inside: str | None) -> Any:
         return found.load()
 
 
-def _dataarray(path: str, inside: str | None) -> Any:
+def _dataarray(path: str, inside: str | None, table: Any = None) -> Any:
     if inside:
         group, _, name = inside.rpartition("/")
         return _dataset(path, group or None)[name]
-    found = _dataset(path, None)
+    found = _dataset(path, None, table)
     if len(found.data_vars) != 1:
         raise BadData(f"{path} has {', '.join(map(str, found.data_vars))}; name one: {path}:/NAME")
     return next(iter(found.data_vars.values()))

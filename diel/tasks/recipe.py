@@ -331,6 +331,8 @@ class Recipe:
         taken: dict[str, Any] = dict(inputs)
         for name, rule in self.sources.conversions.items():
             taken[f"units of {name}"] = rule
+        for name, columns in self.sources.columns.items():
+            taken[f"columns of {name}"] = columns
         for name, chain in self.chains.items():
             if self._branches and not scope.reads(chain):
                 continue

@@ -18,6 +18,7 @@ from diel.expressions.expression import PLACES
 from diel.expressions.gathered import Gathered
 from diel.graph import Edge, Key
 from diel.paths import RunPaths
+from diel.spec import Stage
 from diel.tasks.choosing import ChoosingLink
 from diel.tasks.joining import picks_of
 from diel.tasks.link import Link, Verdict
@@ -96,6 +97,8 @@ class Sources:
             from diel.tasks.units import conversions_of  # here: few workflows say units
 
             self.conversions = conversions_of(run.spec, self.inputs.values())
+        self.columns = columns_of(run.spec, self.inputs) if run.spec.module is not None else {}
+        """The types of columns that contracts declare, by input of a module."""
         self._initially = {name: parse_tree(link.edge.initially) for name, link in self.inputs.items()}
         self._points: dict[tuple[str, ...], list[Group]] = {}
         """The points of the latest gather, by its axes."""
@@ -175,6 +178,19 @@ class Sources:
         except HintedError as error:
             task = f"{link.up.task(index)}.{link.edge.output}"
             raise MissingInput(f"input '{link.edge.name}': {task} is in other units: {error}") from None
+
+
+def columns_of(stage: Stage, links: Mapping[str, Link]) -> dict[str, dict[str, str]]:
+    """The types of columns that either end of each edge declares, by input."""
+    found: dict[str, dict[str, str]] = {}
+    for name in {**links, **stage.inputs}:
+        link = links.get(name)
+        made = None if link is None else link.up.spec.outputs.get(str(link.edge.output))
+        own = stage.inputs[name].columns if name in stage.inputs else None
+        columns: dict[str, str] = {**((made and made.columns) or {}), **(own or {})}
+        if columns:
+            found[name] = columns
+    return found
 
 
 class Scope(Mapping[str, Any]):

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from diel.errors import UsageError
 from diel.formats.node import BadData
-from diel.formats.objects import kind_of, load, save
+from diel.formats.objects import kind_of, load, make_frame, save
+from diel.spec.forms.rows import TEXTS, read_table
 from tests.formats.made import N, T, frame, make, numpy, pandas
 
 xarray = pytest.importorskip("xarray", reason="diel[data] is not installed")
@@ -34,7 +36,7 @@ def test_a_table_is_read_from_files_of_every_kind(
             make(tmp_path, name)
     if (kind, path.suffix, inside) in (("dataset", ".h5", "/table"), ("dataset", ".zarr", "/group")):
         pytest.skip("xarray reads no compound types of HDF5, and no Zarr without names of dimensions")
-    found = load(kind, str(path), inside)
+    found = load(kind, str(path), inside, read_table(path, None) if path.suffix in TEXTS else None)
     assert (
         type(found).__module__.partition(".")[0]
         == {"frame": "pandas", "arrow": "pyarrow", "dataset": "xarray"}[kind]
@@ -94,3 +96,55 @@ def test_a_file_that_is_none_is_told(tmp_path: Path) -> None:
     with pytest.raises(BadData, match="a DataFrame cannot be written"):
         save("frame", pandas.DataFrame({"t": [object()]}), str(tmp_path / "made"))
     assert kind_of(numpy.arange(2)) is None
+
+
+LARGE = 2**53 + 1
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("a.csv", "id,v,n\n007,0.1234567890123456,1\n008,,\n",
+         {"id": ("007", "008"), "v": (0.1234567890123456, None), "n": (1, None)}),
+        ("a.csv", f"n,who,good\n{LARGE},NA,True\n2,,False\n",
+         {"n": (LARGE, 2), "who": ("NA", ""), "good": (True, False)}),
+        ("a.csv", "v\n1.5\nnan\n", {"v": (1.5, None)}),
+        ("a.csv", "c\n007\n\"\"\n", {"c": ("007", "")}),
+        ("a.jsonl", f'{{"id": "007", "n": {LARGE}, "end_time": 5, "date": 2}}\n{{"id": "1", "end_time": 6, "date": 3}}',
+         {"id": ("007", "1"), "n": (LARGE, None), "end_time": (5, 6), "date": (2, 3)}),
+        ("a.json", f'[{{"b": true, "m": {LARGE}}}, {{"b": null, "m": 0.5}}]', {"b": (True, None), "m": (LARGE, 0.5)}),
+    ],
+)  # fmt: skip
+def test_a_text_is_read_as_it_is_written(
+    tmp_path: Path, name: str, text: str, expected: dict[str, tuple[Any, ...]]
+) -> None:
+    path = tmp_path / name
+    path.write_text(text)
+    found = load("frame", str(path), None, read_table(path, {"id": "str"}))
+    assert {n: tuple(None if pandas.isna(one) else one for one in found[n]) for n in found} == expected
+
+
+@pytest.mark.parametrize("text", ["a,b\n1,2,\n", "a,a\n1,2\n", "id,v\n1,x\n"])
+def test_a_text_that_is_no_table_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "a.csv").write_text(text)
+    with pytest.raises(UsageError, match="a.csv:[12]: "):
+        read_table(tmp_path / "a.csv", {"v": "float"})
+
+
+def test_whole_numbers_that_lack_some_keep_their_digits(tmp_path: Path) -> None:
+    save("arrow", pyarrow.table({"n": pyarrow.array([LARGE, None])}), str(tmp_path / "a"))
+    filled = xarray.Variable("x", numpy.array([LARGE, -1]), {"_FillValue": numpy.int64(-1)})
+    xarray.Dataset({"n": filled}).to_netcdf(tmp_path / "a.nc", engine="netcdf4")
+    xarray.Dataset({"n": filled}).to_netcdf(tmp_path / "b.nc", engine="netcdf4", group="g")
+    frames = [
+        load("frame", str(tmp_path / "a.parquet")),
+        load("frame", str(tmp_path / "a.nc")),
+        load("frame", str(tmp_path / "b.nc"), "/g"),
+        make_frame([{"n": LARGE}, {}]),
+        make_frame([[LARGE], [None]], ["n"]),
+        make_frame({"n": [LARGE, None]}),
+    ]
+    for column in (one["n"] for one in frames):
+        assert (str(column.dtype), column[0], column[1] is pandas.NA) == ("Int64", LARGE, True)
+    usual = make_frame([{"i": 1, "f": 1, "s": "a"}, {"i": 2, "f": 0.5}])
+    assert [str(kind) for kind in usual.dtypes][:2] == ["int64", "float64"]

@@ -13,6 +13,13 @@ _PLAIN = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?")
 """A number, and hardly an id. All else is text: `007`, `+5`, `0x10`, `1_000`, `.5`, `1.`, ` 7 `, nothing."""
 _KEPT = re.compile(r"(0|-?[1-9][0-9]{0,7})(\.([0-9]|[1-9][0-9]{0,4}[1-9]))?")
 """Numbers that are surely written as they were: a quick way past most."""
+_ODD = {
+    "": None,
+    **dict.fromkeys(("nan", "NaN", "NAN"), math.nan),
+    **dict.fromkeys(("inf", "Inf"), math.inf),
+    **dict.fromkeys(("-inf", "-Inf"), -math.inf),
+}
+"""What stands in columns of numbers beside them."""
 _WORDS = {
     int: "int",
     float: "float",
@@ -47,6 +54,26 @@ def column_values(cells: Sequence[str], kind: str | None) -> list[Any]:
         except ValueError:
             raise BadCell(row, f"{cell!r:.60}; expected {kind}") from None
     return values
+
+
+def table_values(cells: Sequence[str], kind: str | None) -> list[Any]:
+    """The same for a table in memory: there an empty cell of a column of numbers is missing, `nan` and `inf`
+    are numbers, and a column of True and False has truths. Raises BadCell."""
+    words = {*cells}
+    if kind is None and words <= {"True", "False"}:
+        return [cell == "True" for cell in cells]
+    aside = {cell: _ODD[cell] for cell in words & (_ODD.keys() if kind is None else {""})}
+    if not aside or kind == "str" or len(aside) == len(words):
+        return column_values(cells, kind)
+    filled = [(row, cell) for row, cell in enumerate(cells) if cell not in aside]
+    try:
+        values = column_values([cell for _, cell in filled], kind)
+    except BadCell as error:
+        raise BadCell(filled[error.row][0], str(error)) from None
+    if kind is None and isinstance(values[0], str):
+        return list(cells)
+    numbers = iter(values)
+    return [aside[cell] if cell in aside else next(numbers) for cell in cells]
 
 
 def _numbers(cells: Sequence[str]) -> list[Any]:

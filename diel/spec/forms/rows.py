@@ -14,7 +14,7 @@ from diel.errors import UsageError, counted
 from diel.files import read_file, reason
 from diel.spec.contract import ColumnType
 from diel.spec.forms.axis import Axis, Points, bare
-from diel.spec.forms.cells import BadCell, column_values, lost_spelling, types_of
+from diel.spec.forms.cells import BadCell, column_values, lost_spelling, table_values, types_of
 from diel.spec.model import (
     RESERVED_NAMES,
     Items,
@@ -83,6 +83,37 @@ def read_points(
             raise UsageError(f"{path}:{lines[error.row]}: column '{name}': {error}{hint}") from None
     lost = {name: lost_spelling(cells[name], values[name]) for name in names if name not in types}
     return Points(names, tuple(values.values()), {name: one for name, one in lost.items() if one}, True)
+
+
+TEXTS = (".csv", ".tsv", ".json", ".jsonl", ".ndjson")
+"""Suffixes of tables in texts."""
+
+
+def read_table(path: Path, types: Mapping[str, str] | None) -> Any:
+    """The columns of a CSV, or what is in a file of JSON, for a table in memory. Raises UsageError.
+
+    Numbers are read as for an axis; a column of them may lack cells, and one may be of True and False.
+    """
+    types = types or NO_TYPES
+    try:
+        text = read_file(path, MAX_BYTES).decode("utf-8-sig")
+    except (OSError, ValueError) as error:
+        raise UsageError(f"cannot read {path}: {error}") from error
+    if path.suffix.lower() == ".json":
+        try:
+            return read_json(text)
+        except (ValueError, RecursionError) as error:
+            raise UsageError(f"{path}: not JSON: {error}") from error
+    if path.suffix.lower() in TEXTS[2:]:
+        return _jsonl(text, path)
+    header, rows, lines = _csv(text, path)
+    found: dict[str, list[Any]] = {}
+    for name, cells in zip(header, zip(*rows, strict=True) if rows else ((),) * len(header), strict=True):
+        try:
+            found[name] = table_values(cells, types.get(name))
+        except BadCell as error:
+            raise UsageError(f"{path}:{lines[error.row]}: column '{name}': {error}") from None
+    return found
 
 
 def _jsonl(text: str, path: Path) -> list[Any]:
