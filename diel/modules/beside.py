@@ -117,7 +117,8 @@ def enter(file: Path, folders: Sequence[Path], kept: str, *, first: bool) -> Non
     if not names or (names, first, kept, file) == finder.key:
         return
     sources = read_sources(kept)
-    left = {name: module for name, module in sys.modules.items() if _is_within(module)}
+    loaded = [*sys.modules.items()]  # other threads import too
+    left = {name: module for name, module in loaded if _is_within(module)}
     finder.left[finder.key] = left
     for name in left:
         del sys.modules[name]

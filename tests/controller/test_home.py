@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import sys
 import textwrap
 import threading
 from pathlib import Path
@@ -192,11 +191,11 @@ def test_the_script_of_a_controller_quotes_what_a_shell_would_read(
     monkeypatch.setenv("PYTHONPATH", "/opt/it's here")
     plan = made(workspace)
     run = create(plan, workspace / "my runs; $(rm)")
-    monkeypatch.setattr(sys, "executable", "/opt/py thon")
+    monkeypatch.setattr("diel.controller.home.PYTHON", ("/opt/py thon", "-P"))
     job = controller_job(plan, run, "job", 2)
     text = scheduler_named("slurm").script(job)
     command = text.splitlines()[-1]
-    assert command.startswith(f"'/opt/py thon' -m diel.controller '{run.root}' --submission 2 --end ")
+    assert command.startswith(f"'/opt/py thon' -P -m diel.controller '{run.root}' --submission 2 --end ")
     assert command.endswith(f">> '{run.controller_log}' 2>&1")
     assert "export PYTHONPATH='/opt/it'\"'\"'s here'" in text
 
