@@ -17,7 +17,7 @@ from queue import SimpleQueue
 import psutil
 
 from diel.attempt.bundle import Bundle
-from diel.attempt.line import is_readable, receive, send
+from diel.attempt.line import SPENT, is_readable, receive, send
 from diel.attempt.reaper import wait_ended
 from diel.carried import PYTHON
 from diel.errors import NotBegun, WorkerLost
@@ -73,7 +73,10 @@ class Pipes:
             time.sleep(PAUSE)  # whatever keeps workers from beginning can pass in a moment
             said = self._server.reason()
             raise NotBegun(f"{lost}{said and f': {said}'}") from error
-        self._idle.append(pipe)
+        if report.endswith(SPENT):
+            pipe.end()
+        else:
+            self._idle.append(pipe)
         return report
 
     def _take(self) -> Pipe:

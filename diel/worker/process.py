@@ -27,13 +27,14 @@ from diel.attempt.capture import Capture
 from diel.attempt.command import launch, made_files, made_values, run_command
 from diel.attempt.environment import surround
 from diel.attempt.function import call, call_apart
-from diel.attempt.line import is_cut
+from diel.attempt.line import SPENT, is_cut
 from diel.attempt.reaper import OomKills, is_full, killer_of, told_by_mpiexec
 from diel.attempt.rendering import write_rendered
 from diel.attempt.staging import Drain, disk_of, late_notes, open_drain, record_of, shard_environment, stage
 from diel.attempt.stream import held_to_streams, stream_environment
 from diel.attempt.surrogate import Consulted, ask
 from diel.attempt.surroundings import Surroundings, restore, search_path
+from diel.attempt.threads import running
 from diel.attempt.watchdog import RunningAttempt, Watchdog
 from diel.attempt.watched import held_to_files
 from diel.errors import DielError, JournalError, NotBegun
@@ -99,6 +100,8 @@ class Worker:
         self._kills = OomKills()
         self._drain: Drain | None = None
         self._drains = 0
+        self.is_spent = False
+        """Whether a function left a thread behind, so that no other task may run in this process."""
         self._copiers = ThreadPoolExecutor(thread_name_prefix="diel-drain")
         self._draining: list[Future[tuple[int, Record]]] = []
         self._told: list[tuple[int, Record]] = []
@@ -131,6 +134,8 @@ class Worker:
                     break
                 request = self._rest.popleft()
             ended = self._run_attempt(bundle.work, request)
+            if self.is_spent:
+                self._release_rest()
             if ended is not None:
                 records.append(ended)
                 if len(records) == 1 and ended[1]["event"] == "fail":
@@ -383,11 +388,13 @@ class Worker:
         if "TZ" in attempt.request.env:
             time.tzset()
         assert attempt.work.module is not None
+        before = running()
         attempt.usage.begin(attempt.work.module.path)
         try:
             return call(attempt.work, attempt.request, self._surroundings.context(attempt))
         finally:
             attempt.usage.end()
+            self.is_spent |= bool(running() - before)
             os.chdir(self._root)
             restore(self.environ, own)
 
@@ -480,6 +487,29 @@ def begin(bundle: Bundle) -> Worker:
         return _worker
 
 
+_masks: list[set[int]] = []
+
+
+def _hold_signal() -> None:
+    """Keep SIGTERM waiting: a child would lose it that gets it before it is left alone."""
+    if _worker is not None:
+        _masks.append(set(signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])))
+
+
+def _release_signal() -> None:
+    if _masks:
+        signal.pthread_sigmask(signal.SIG_SETMASK, _masks.pop())
+
+
+def _leave_child() -> None:
+    if _worker is not None:
+        _worker.dog.leave_child()
+    _release_signal()
+
+
+os.register_at_fork(before=_hold_signal, after_in_parent=_release_signal, after_in_child=_leave_child)
+
+
 def run_bundle(packed: bytes) -> bytes:
     """The one function that Parsl calls, in blocks: runs a packed bundle in this process's worker.
 
@@ -489,7 +519,7 @@ def run_bundle(packed: bytes) -> bytes:
     bundle: Bundle = pickle.loads(packed)  # from the controller
     worker = begin(bundle)
     try:
-        return pickle.dumps(worker.run(bundle))
+        return pickle.dumps(worker.run(bundle)) + (SPENT if worker.is_spent else b"")
     except (OSError, DielError) as error:
         # The end of its task cannot be written: only the end of this process still shows that it is lost.
         print(error, file=sys.stderr, flush=True)  # noqa: T201 - to the block's own output
