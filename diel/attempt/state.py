@@ -1,4 +1,4 @@
-"""The state of a process that a function can change: put back, so that no task depends on what ran before it.
+"""The state of a process that functions change most: put back, so that tasks do not find what others set.
 
 Functions share their worker with what it imported: module globals live as long as it does. What Python keeps
 once for a process begins for each task as the import of its file left it, and generators of random numbers
@@ -7,6 +7,7 @@ begin from the task's key, so that what draws without a seed gives the same agai
 
 from __future__ import annotations
 
+import gc
 import os
 import resource
 import signal
@@ -25,7 +26,7 @@ from diel.modules.catalogue import Module, load_function
 
 _SIGNALS = sorted(set(signal.valid_signals()) - {signal.SIGKILL, signal.SIGSTOP})
 _signal = sys.modules["_signal"]  # `signal` makes an Enum of each number, in ten times the time
-_LIMITS = tuple(getattr(resource, f"RLIMIT_{name}") for name in ("AS", "CORE", "DATA", "FSIZE", "STACK"))
+_LIMITS = sorted({getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")})
 
 
 class _OfProcess(NamedTuple):
@@ -58,33 +59,118 @@ def _filter(_: Any, filters: list[Any]) -> None:
 
 def _limit(_: Any, limits: list[tuple[int, int]]) -> None:
     for number, (soft, _hard) in zip(_LIMITS, limits, strict=True):
+        now, hard = resource.getrlimit(number)
+        if number == resource.RLIMIT_NOFILE and now > soft:  # a task's arrays may need them
+            continue
         with suppress(ValueError, OSError):  # what was lowered for good stays so
-            resource.setrlimit(number, (soft, resource.getrlimit(number)[1]))
+            resource.setrlimit(number, (soft, hard))
 
 
 def _open(_: Any, files: tuple[Any, Any, Any]) -> None:
     sys.stdin, sys.stdout, sys.stderr = files
 
 
-def _log(logging: Any, state: tuple[list[Any], int, int]) -> None:
-    for handler in logging.root.handlers:
-        if handler not in state[0]:
-            handler.close()
-    logging.root.handlers[:], logging.root.level, logging.root.manager.disable = state
+_Logger = tuple[int, list[Any], list[Any], bool, bool]
+_PLAIN: _Logger = (0, [], [], True, False)
+_loggers: dict[str, _Logger] = {}
+"""Of each library: its logger as its import left it."""
+
+
+def _logger(it: Any) -> _Logger:
+    return it.level, it.handlers[:], it.filters[:], it.propagate, it.disabled
+
+
+def _log(logging: Any) -> tuple[dict[str, _Logger], int, Any]:
+    """All loggers that are not plain."""
+    loggers = {"": _logger(logging.root)}
+    for name, it in [*logging.root.manager.loggerDict.items()]:
+        if type(it) is not logging.PlaceHolder and (
+            it.level or it.handlers or it.filters or it.disabled or not it.propagate
+        ):
+            loggers[name] = _logger(it)
+    return loggers, logging.root.manager.disable, logging.getLogRecordFactory()
+
+
+def _write_log(logging: Any, state: tuple[dict[str, _Logger], int, Any]) -> None:
+    for name in _log(logging)[0].keys() | state[0]:
+        logger = logging.getLogger(name)
+        then = state[0].get(name) or _loggers.get(name, _PLAIN)
+        for handler in logger.handlers:
+            if handler not in then[1]:
+                handler.close()
+        logger.level, logger.handlers[:], logger.filters[:], logger.propagate, logger.disabled = then
+    logging.root.manager.disable = state[1]
+    logging.setLogRecordFactory(state[2])
     logging.root.manager._clear_cache()
 
 
-def _torch(torch: Any) -> tuple[Any, bool, int | None]:
-    """Its default type, gradient mode, and threads where these are not the task's own."""
-    threads = torch.get_num_threads()
+_TORCH = (
+    "default_dtype",
+    "default_device",
+    "num_threads",
+    "float32_matmul_precision",
+    "deterministic_debug_mode",
+)
+_FLAGS = ("benchmark", "deterministic", "allow_tf32")
+_least = 5e-324
+
+
+def _torch(torch: Any) -> tuple[Any, ...]:
+    """Its settings; threads where these are not the task's own, and whether least numbers are zeros."""
+    dtype, device, threads, *others = (getattr(torch, f"get_{name}")() for name in _TORCH)
     own = str(threads) == os.environ.get("OMP_NUM_THREADS")
-    return torch.get_default_dtype(), torch.is_grad_enabled(), None if own else threads
+    flags = [getattr(torch.backends.cudnn, name) for name in _FLAGS]
+    modes = torch.is_grad_enabled(), torch.is_autocast_enabled("cpu"), torch.is_autocast_enabled("cuda")
+    return dtype, str(device), None if own else threads, *others, flags, modes, _least * 1.0 == 0
 
 
-def _write_torch(torch: Any, state: tuple[Any, bool, int | None]) -> None:
-    torch.set_default_dtype(state[0])
-    torch.set_grad_enabled(state[1])
-    torch.set_num_threads(state[2] or int(os.environ.get("OMP_NUM_THREADS") or 1))
+def _write_torch(torch: Any, state: tuple[Any, ...]) -> None:
+    *set_, flags, (gradient, cpu, cuda), flush = state
+    set_[1] = None if set_[1] == "cpu" else set_[1]
+    set_[2] = set_[2] or int(os.environ.get("OMP_NUM_THREADS") or 1)
+    for name, value in zip(_TORCH, set_, strict=True):
+        getattr(torch, f"set_{name}")(value)
+    for name, value in zip(_FLAGS, flags, strict=True):
+        setattr(torch.backends.cudnn, name, value)
+    torch.set_grad_enabled(gradient)
+    torch.set_autocast_enabled("cpu", cpu)
+    torch.set_autocast_enabled("cuda", cuda)
+    torch.set_flush_denormal(flush)
+
+
+def _settings(it: Any, within: Any = None, name: str = "") -> dict[str, Any]:
+    """All options of pandas; a look at each by its name takes ten times as long."""
+    settings: dict[str, Any] = {}
+    for key, value in (it._global_config if within is None else within).items():
+        if type(value) is dict:
+            settings.update(_settings(it, value, f"{name}{key}."))
+        else:
+            settings[name + key] = value
+    return settings
+
+
+def _write_pandas(it: Any, state: dict[str, Any]) -> None:
+    for name, now in _settings(it).items():
+        if name in it._registered_options:
+            then = state.get(name, it._registered_options[name].defval)
+            if now != then:
+                it.set_option(name, then)
+
+
+def _drawn(it: Any) -> dict[str, Any]:
+    """How matplotlib draws; its backend is chosen once."""
+    return {name: value for name, value in dict.items(it.rcParams) if name != "backend"}
+
+
+def _attributes(library: str, *names: str) -> _OfProcess:
+    """Values that a library keeps under names of its own, which are None or as in this process at first."""
+    first: list[Any] = [getattr(sys.modules.get(library), name, None) for name in names]
+    return _OfProcess(
+        library,
+        lambda it: [getattr(it, name) for name in names],
+        lambda it, values: vars(it).update(zip(names, values, strict=True)),
+        lambda _: first,
+    )
 
 
 _KEPT = (
@@ -111,13 +197,43 @@ _KEPT = (
         lambda it, values: it.setcontext(it.Context(*values)),
         lambda it: it.Context().__reduce__()[1],
     ),
+    _OfProcess("logging", _log, _write_log, lambda it: ({"": (it.WARNING, *_PLAIN[1:])}, 0, it.LogRecord)),
+    _attributes("sys", "excepthook", "unraisablehook", "displayhook"),
+    _attributes("threading", "excepthook"),
+    _attributes("warnings", "showwarning", "formatwarning"),
+    _attributes("tempfile", "tempdir"),
+    _OfProcess("sys", lambda it: it.gettrace(), lambda it, trace: it.settrace(trace)),
+    _OfProcess("sys", lambda it: it.getprofile(), lambda it, profile: it.setprofile(profile)),
+    _OfProcess("sys", lambda _: os.sched_getaffinity(0), lambda _, cores: os.sched_setaffinity(0, cores)),
+    _OfProcess("sys", lambda _: gc.isenabled(), lambda _, on: gc.enable() if on else gc.disable()),
+    _OfProcess("sys", lambda _: gc.get_threshold(), lambda _, sizes: gc.set_threshold(*sizes)),
     _OfProcess(
-        "logging",
-        lambda it: (it.root.handlers[:], it.root.level, it.root.manager.disable),
-        _log,
-        lambda it: ([], it.WARNING, 0),
+        "_csv", lambda it: it.field_size_limit(), lambda it, most: it.field_size_limit(most), lambda _: 131072
     ),
-    _OfProcess("torch", _torch, _write_torch, lambda it: (it.float32, True, None)),
+    _OfProcess(
+        "calendar", lambda it: it.firstweekday(), lambda it, day: it.setfirstweekday(day), lambda _: 0
+    ),
+    _OfProcess(
+        "multiprocessing",
+        lambda it: (it.get_start_method(allow_none=True),),
+        lambda it, way: it.set_start_method(*way, force=True),
+        lambda _: (None,),
+    ),
+    _OfProcess(
+        "torch",
+        _torch,
+        _write_torch,
+        lambda it: (it.float32, "cpu", None, "highest", 0, [False, False, True], (True, False, False), False),
+    ),
+    _OfProcess("sklearn", lambda it: it.get_config(), lambda it, all_: it.set_config(**all_)),
+    _OfProcess("pandas._config.config", _settings, _write_pandas, lambda _: {}),
+    _OfProcess(
+        "matplotlib",
+        _drawn,
+        lambda it, values: dict.update(it.rcParams, values),
+        lambda it: {name: value for name, value in it.rcParamsOrig.items() if name != "backend"},
+    ),
+    _OfProcess("matplotlib.pyplot", lambda it: it.get_fignums(), lambda it, _: it.close("all"), lambda _: []),
 )
 State = tuple[Any, ...]
 
@@ -179,7 +295,8 @@ def _read() -> State:
 
 
 def _put_back(state: State) -> None:
-    signal.setitimer(signal.ITIMER_REAL, 0)
+    for timer in (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF):
+        signal.setitimer(timer, 0)
     for one, now, then in zip(_KEPT, _read(), state, strict=True):
         if now is not None and now != (then := one.unset(sys.modules[one.library]) if then is None else then):
             one.write(sys.modules[one.library], then)
@@ -214,6 +331,9 @@ def _seed(key: str) -> None:
 
 
 def _seed_late(name: str, module: Any) -> None:
-    """Seeds the generator of a library that a function imports only when it runs."""
+    """Seeds the generator of a library that a function imports when it runs; keeps its logger's state."""
+    logging = sys.modules.get("logging")
+    if logging is not None and name not in _loggers and name in logging.root.manager.loggerDict:
+        _loggers[name] = _logger(logging.getLogger(name))
     if name in _GENERATORS:
         _GENERATORS[name](module, _number)

@@ -139,3 +139,81 @@ def test_what_the_import_of_a_helper_sets_holds_for_each_file_that_imports_it(pr
     assert [run.value(stage, "third") for stage in ("one", "two", "again")] == ["0.33333"] * 3
     assert [run.value(stage, "words") for stage in ("one", "two", "again")] == [1, 1, 2], "globals stay"
     assert [run.value(stage, "added") for stage in ("one", "two")] == [["/of/ours"], ["/of/theirs"]]
+
+
+LIBRARIES = """
+import calendar, csv, gc, logging, multiprocessing, os, resource, signal, sys, tempfile, threading, warnings
+
+
+def look() -> dict:
+    import pandas, torch
+    import matplotlib.pyplot as plt
+
+    named = logging.getLogger("sim")
+    return {
+        "files": resource.getrlimit(resource.RLIMIT_NOFILE)[0],
+        "timers": [signal.getitimer(n)[0] for n in (signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)],
+        "folder": tempfile.gettempdir(), "cores": len(os.sched_getaffinity(0)), "gc": gc.isenabled(),
+        "sizes": gc.get_threshold(), "trace": str(sys.gettrace()), "profile": str(sys.getprofile()),
+        "hooks": [f.__name__ for f in (sys.excepthook, sys.unraisablehook, threading.excepthook)],
+        "shown": [warnings.showwarning.__name__, warnings.formatwarning.__name__], "field": csv.field_size_limit(),
+        "day": calendar.firstweekday(), "start": str(multiprocessing.get_start_method(allow_none=True)),
+        "named": [named.level, len(named.handlers), named.propagate, named.disabled],
+        "record": logging.getLogRecordFactory().__name__,
+        "device": str(torch.get_default_device()), "exact": torch.are_deterministic_algorithms_enabled(),
+        "autocast": torch.is_autocast_enabled("cpu"), "matmul": torch.get_float32_matmul_precision(),
+        "least": float("5e-324") * 1.0, "cudnn": torch.backends.cudnn.benchmark,
+        "rows": pandas.get_option("display.max_rows"), "width": plt.rcParams["lines.linewidth"],
+        "lines": len(plt.gca().lines),
+    }
+
+
+def spoil(i: int) -> dict:
+    seen = look()
+    import pandas, torch
+    import matplotlib.pyplot as plt
+
+    def other(*_: object, **_more: object) -> None: ...
+
+    resource.setrlimit(resource.RLIMIT_NOFILE, (200, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+    signal.setitimer(signal.ITIMER_VIRTUAL, 600)
+    signal.setitimer(signal.ITIMER_PROF, 600)
+    tempfile.tempdir = "/nowhere"
+    os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])
+    gc.disable()
+    gc.set_threshold(1 + i)
+    sys.excepthook = sys.unraisablehook = threading.excepthook = other
+    warnings.showwarning = warnings.formatwarning = other
+    csv.field_size_limit(10)
+    calendar.setfirstweekday(3)
+    multiprocessing.set_start_method("spawn", force=True)
+    named = logging.getLogger("sim")
+    named.setLevel(logging.INFO)
+    named.addHandler(logging.FileHandler("sim.log"))
+    named.propagate, named.disabled = False, True
+    torch.set_default_device("meta")
+    torch.use_deterministic_algorithms(True)
+    torch.set_autocast_enabled("cpu", True)
+    torch.set_float32_matmul_precision("medium")
+    torch.set_flush_denormal(True)
+    torch.backends.cudnn.benchmark = True
+    pandas.set_option("display.max_rows", 7)
+    plt.rcParams["lines.linewidth"] = 9
+    plt.plot([1, 2])
+    logging.setLogRecordFactory(other)
+    sys.settrace(other)
+    sys.setprofile(other)
+    return {"seen": seen}
+"""
+
+
+def test_what_a_function_changes_of_libraries_is_put_back(project: Project) -> None:
+    flow = """
+        axes: {i: {range: 4}}
+        stages:
+          spoil: {module: "libraries:spoil", over: [i]}
+    """
+    project.module("libraries", LIBRARIES)
+    first, *others = project.workflow(flow).run("--site", "one").values("spoil", "seen")
+    changed = [{name: pair for name, pair in seen.items() if pair != first[name]} for seen in others]
+    assert changed == [{}] * 3
