@@ -136,10 +136,10 @@ class Exporter:
         for future in [future for future in self._open if future.done()]:
             output = self._outputs[self._open.pop(future)]
             error = LeftUncopied() if future.cancelled() else future.exception()
-            if error is None and (kept := future.result()[1]):
-                output.kept.append(kept)
-            elif error is None:
-                output.copied += 1
+            if error is None:
+                copied, kept = future.result()
+                output.kept += [kept] if kept else []
+                output.copied += bool(copied or not kept)
             elif not isinstance(error, LeftUncopied):
                 output.failed.append(str(error))
 
@@ -261,9 +261,10 @@ class _Copier:
             if kept := self._deliveries.keeps(source, target, tree):  # while it was copied
                 os.unlink(part)
                 return False, kept
+            aside = self._deliveries.put_aside(target, source)
             self._deliveries.note(source, target, tree)
             os.rename(part, target)
-        return True, ""
+        return True, aside
 
     def _are_equal(self, source: str, target: str) -> bool:
         with open(source, "rb") as one, open(target, "rb") as other:

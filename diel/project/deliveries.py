@@ -1,16 +1,19 @@
 """What runs have put in place for people: each file is written down in its run before it is put there.
 
 So a run delivers a file once. What somebody edited since stays, and so does what a newer run has delivered,
-whichever of them ends first; a directory is that of one run, without what an earlier one had there.
+whichever of them ends first; what no run has made is put aside;
+a directory is that of one run, without what an earlier one had there.
 """
 
 from __future__ import annotations
 
 import fcntl
+import filecmp
 import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
@@ -40,6 +43,8 @@ class Deliveries:
     def __init__(self, paths: RunPaths) -> None:
         self._paths = paths
         self._mine = {one.target: one for one in _read(paths)}
+        self._earlier: dict[str, list[Delivered]] = {}
+        """What earlier runs have delivered, by place."""
         self._others: dict[Path, tuple[int, list[Delivered]]] = {}
 
     @contextmanager
@@ -52,13 +57,41 @@ class Deliveries:
 
     def keeps(self, source: str, target: str, tree: str) -> str:
         """Return why what is at a place stays there; an empty text where a file is to be put there."""
-        mine, there = self._mine.get(target), look(target)
+        there = look(target)
         for run in self._all(newer=True) if there or tree else ():
             if any(one.target == target or (tree and one.tree == tree) for one in self._of(run)):
                 return f"{target} is as {run.run_id} delivered it, which is newer; this run has {source}"
-        if mine is None or mine.source != source or there in (None, mine.before, mine.look):
+        if there is None or not self._before(target) or self._is_made(source, target):
+            return ""
+        mine = self._mine.get(target)
+        if mine is not None and (mine.before == there or mine.source != source):  # never put there; made anew
             return ""
         return f"{target} was changed since; remove it, and `diel resume {self._paths.run_id}` puts it back"
+
+    def put_aside(self, target: str, source: str) -> str:
+        """Rename what is at a place if no run has made it; return what to tell of that, or an empty text."""
+        if look(target) is None or self._is_made(source, target):
+            return ""
+        names = (f"{target}~{number or ''}" for number in count())
+        aside = next(name for name in names if not os.path.lexists(name))
+        os.rename(target, aside)
+        return f"{target} was not as a run has put it there: it is {os.path.basename(aside)} now"
+
+    def _before(self, target: str) -> list[Delivered]:
+        """What was put at a place so far: by earlier runs, and by this one."""
+        mine, there = self._mine.get(target), look(target)
+        if all(one.look != there for one in (*self._earlier.get(target, ()), *([mine] if mine else []))):
+            self._earlier = {}  # an earlier run may still be going
+            for one in (one for run in self._all(newer=False) for one in self._of(run)):
+                self._earlier.setdefault(one.target, []).append(one)
+        return [*self._earlier.get(target, ()), *([mine] if mine else [])]
+
+    def _is_made(self, source: str, target: str) -> bool:
+        """Whether a file is as a run has put it there, or has the content of what is to be put there."""
+        there, before = look(target), self._before(target)
+        if any(one.look == there for one in before):
+            return True
+        return any(_are_equal(path, target) for path in {source, *(one.source for one in before)})
 
     def note(self, source: str, target: str, tree: str) -> None:
         """Write down that a file is put in place now."""
@@ -100,6 +133,13 @@ def look(path: str | Path) -> Look | None:
     except FileNotFoundError:
         return None
     return status.st_size, status.st_mtime_ns
+
+
+def _are_equal(one: str, other: str) -> bool:
+    """Whether two files have one content; not if one is gone."""
+    with suppress(OSError):
+        return filecmp.cmp(one, other, shallow=False)
+    return False
 
 
 def _read(run: RunPaths) -> list[Delivered]:

@@ -26,7 +26,7 @@ def export_lines(found: Mapping[str, Mapping[str, Any]]) -> list[str]:
             folder = one["folder"] if folder.startswith("../..") else folder
             lines.append(f"exported: {counted(one['files'], 'file')} of {name} to {printable(folder)}")
         if kept := one.get("kept"):
-            lines.append(f"not delivered again: {counted(kept, 'export')} of {name}: {printable(one['why'])}")
+            lines.append(f"{counted(kept, 'export')} of {name} met another file: {printable(one['why'])}")
         if one["failed"]:
             more = f", and {one['failed'] - 1:,} more" if one["failed"] > 1 else ""
             lines.append(paint(f"not exported: {printable(one['message'])}{more}", fg="red"))

@@ -86,7 +86,7 @@ def test_of_two_runs_at_once_the_newer_one_delivers_whichever_ends_first(tmp_pat
     wait_for(lambda: (tmp_path / "out" / "2").exists() and (tmp_path / "out" / "0").exists())
     project.diel("run", "flow.yaml", "--site", "wide", "--set", "hp.x=2")
     (tmp_path / "runs" / "flow-1" / "go1").touch()
-    assert "not delivered again: 2 exports of make.f" in project.end(older)
+    assert "2 exports of make.f met another file" in project.end(older)
     assert [(tmp_path / "out" / str(i)).read_text() for i in range(4)] == ["2\n"] * 4
 
 
@@ -95,3 +95,29 @@ def test_a_result_that_is_made_anew_is_delivered_anew(failed: Project) -> None:
     (failed.folder / "out.txt").write_text("my own\n")
     failed.diel("resume", "flow-1")
     assert (failed.folder / "out.txt").read_text() == "1\n"
+
+
+def test_no_run_destroys_what_somebody_wrote(tmp_path: Path) -> None:
+    (tmp_path / "out.txt").write_text("mine\n")
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree" / "a").write_text("mine too\n")
+    project = Project(tmp_path).workflow(FLOW.partition("  then:")[0])
+    said = project.diel("run", "flow.yaml")
+    assert "out.txt was not as a run has put it there: it is out.txt~ now" in said
+    assert [(tmp_path / name).read_text() for name in ("out.txt", "out.txt~")] == ["1\n", "mine\n"]
+    assert [(tmp_path / "tree" / name).read_text() for name in ("a", "a~")] == ["1\n", "mine too\n"]
+    (tmp_path / "out.txt").write_text("edited\n")
+    for words in ((), ("--set", "hp.x=2")):
+        said = project.diel("run", "flow.yaml", *words)
+        assert (
+            f"out.txt was changed since; remove it, and `diel resume {project.newest().id}` puts it back"
+            in said
+        )
+        assert (tmp_path / "out.txt").read_text() == "edited\n"
+    (tmp_path / "out.txt").unlink()
+    project.diel("resume")
+    assert (tmp_path / "out.txt").read_text() == "2\n"
+    (tmp_path / "out.txt").touch()
+    project.diel("run", "flow.yaml", "--set", "hp.x=3")
+    assert (tmp_path / "out.txt").read_text() == "3\n", "the content is as a run has put it there"
+    assert {path.name for path in tmp_path.glob("out*")} == {"out.txt", "out.txt~"}
