@@ -56,7 +56,7 @@ def test_an_export_that_is_edited_leaves_the_result_as_it_is(project: Project) -
     (project.folder / "results" / "eos-si.csv").write_text("edited\n")
     assert run.artifact("fit", "eos").read_text() == "si\n"
     assert "2 cached" in project.diel("run", "flow.yaml")
-    assert (project.folder / "results" / "eos-si.csv").read_text() == "si\n"
+    assert (project.folder / "results" / "eos-si.csv").read_text() == "edited\n"
 
 
 def test_what_came_from_the_cache_is_exported_and_the_path_is_not_in_the_key(project: Project) -> None:
