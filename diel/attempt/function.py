@@ -60,7 +60,9 @@ def call(
             return {}, {}
         held = held_files(context.task_dir, context.run_dir)
         made = collect_returned(returned, context.task_dir, context.run_dir, work.promises, request.inputs)
-        check_closed(held, made[1])
+        one = returned if isinstance(returned, dict) else dict.fromkeys(made[1], returned)
+        arrays = {name for name in made[1] if hasattr(type(one.get(name)), "__array__")}  # mapped, whole
+        check_closed(held, {name: made[1][name] for name in made[1].keys() - arrays})
         return made
     except ModuleError as error:
         _stay_one(worker)
