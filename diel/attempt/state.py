@@ -115,9 +115,15 @@ _FLAGS = ("benchmark", "deterministic", "allow_tf32")
 _least = 5e-324
 
 
+def _told(torch: Any, name: str) -> Any:
+    with suppress(RuntimeError):  # a precision that was set in torch's newer way
+        return getattr(torch, f"get_{name}")()
+    return None
+
+
 def _torch(torch: Any) -> tuple[Any, ...]:
     """Its settings; threads where these are not the task's own, and whether least numbers are zeros."""
-    dtype, device, threads, *others = (getattr(torch, f"get_{name}")() for name in _TORCH)
+    dtype, device, threads, *others = (_told(torch, name) for name in _TORCH)
     own = str(threads) == os.environ.get("OMP_NUM_THREADS")
     flags = [getattr(torch.backends.cudnn, name) for name in _FLAGS]
     modes = torch.is_grad_enabled(), torch.is_autocast_enabled("cpu"), torch.is_autocast_enabled("cuda")
@@ -129,7 +135,8 @@ def _write_torch(torch: Any, state: tuple[Any, ...]) -> None:
     set_[1] = None if set_[1] == "cpu" else set_[1]
     set_[2] = set_[2] or int(os.environ.get("OMP_NUM_THREADS") or 1)
     for name, value in zip(_TORCH, set_, strict=True):
-        getattr(torch, f"set_{name}")(value)
+        if value is not None or name == "default_device":
+            getattr(torch, f"set_{name}")(value)
     for name, value in zip(_FLAGS, flags, strict=True):
         setattr(torch.backends.cudnn, name, value)
     torch.set_grad_enabled(gradient)
@@ -225,7 +232,12 @@ _KEPT = (
         _write_torch,
         lambda it: (it.float32, "cpu", None, "highest", 0, [False, False, True], (True, False, False), False),
     ),
-    _OfProcess("sklearn", lambda it: it.get_config(), lambda it, all_: it.set_config(**all_)),
+    _OfProcess(
+        "sklearn",
+        lambda it: it.get_config(),
+        lambda it, settings: it.set_config(**settings),
+        lambda it: it._config._global_config.copy(),
+    ),
     _OfProcess("pandas._config.config", _settings, _write_pandas, lambda _: {}),
     _OfProcess(
         "matplotlib",

@@ -201,6 +201,9 @@ def spoil(i: int) -> dict:
     plt.rcParams["lines.linewidth"] = 9
     plt.plot([1, 2])
     logging.setLogRecordFactory(other)
+    import sklearn
+
+    sklearn.set_config(working_memory=1)
     sys.settrace(other)
     sys.setprofile(other)
     return {"seen": seen}
