@@ -14,7 +14,7 @@ DIEL = Path(__file__).parents[1] / "diel"
 FEATURES = {
     "demand": (r"(?<!on )demand(?!ed)", {"demand"}, 59),
     "surrogate": (r"surrogate(?!escape)", {"surrogate"}, 52),
-    "service": (r"(?<!No )services?", {"service", "services"}, 142),
+    "service": (r"(?<!No )services?", {"service", "services"}, 148),
     "stream": (
         r"(?<![a-z])(?<!SOCK_)(?<!octet-)(?<!end of )streams?(?!RequestHandler)",
         {"stream", "streams"},
@@ -34,7 +34,7 @@ FEATURES = {
     "takeout": (r"takeout|take_out", {"takeout"}, 3),
     "headline": (r"headlines?", {"headline"}, 15),
     "units": (r"conversions?", {"units"}, 14),
-    "formats": (r"diel\.formats", {"formats"}, 9),
+    "formats": (r"diel\.formats", {"formats"}, 10),
     "environment": (
         r"(?<!virtual )(?<!own )(?<!')\benvironments?\b(?! variable|\()",
         {"environment", "environments"},
