@@ -15,7 +15,7 @@ from diel.artifacts import Artifact
 from diel.attempt.annotated import hold_arguments
 from diel.attempt.bundle import Request
 from diel.context import Context
-from diel.errors import HintedError, ModuleError, counted
+from diel.errors import HintedError, ModuleError, UsageError, counted
 from diel.modules.annotations import OBJECTS
 from diel.modules.catalogue import Module
 from diel.modules.definition import way_of
@@ -222,5 +222,5 @@ def _loaded(name: str, kind: str, value: Artifact, reading: Reading) -> Any:
         text = kind in _OF_TABLES and suffix_of(value) in TEXTS
         found = load(kind, value, value.inside, read_table(Path(value), reading.columns) if text else None)
         return found if reading.rule is None else reading.rule.apply(found)
-    except (BadData, HintedError) as error:
+    except (BadData, HintedError, UsageError) as error:
         raise ModuleError(f"input '{name}': {error}") from error
