@@ -302,8 +302,16 @@ def load(module: Module) -> Loaded:
     return Loaded(load_function(module), *_imported[file])
 
 
+def _library(name: str) -> Any:
+    """Return a library that is loaded; None also while another thread still imports it."""
+    module = sys.modules.get(name)
+    is_partial = getattr(getattr(module, "__spec__", None), "_initializing", False)
+    return None if is_partial else module
+
+
 def _read() -> State:
-    return tuple(one.read(sys.modules[one.library]) if one.library in sys.modules else None for one in _KEPT)
+    libraries = ((kept, _library(kept.library)) for kept in _KEPT)
+    return tuple(None if library is None else kept.read(library) for kept, library in libraries)
 
 
 def _put_back(state: State) -> None:
@@ -338,8 +346,8 @@ def _seed(key: str) -> None:
     global _number
     _number = int.from_bytes(blake2b(key.encode(), digest_size=8).digest())
     for name, seed in _GENERATORS.items():
-        if name in sys.modules:
-            seed(sys.modules[name], _number)
+        if (library := _library(name)) is not None:
+            seed(library, _number)
 
 
 def _seed_late(name: str, module: Any) -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
+from diel.attempt import state
 from tests.throwaway import Project
 
 SPOILER = """
@@ -220,3 +224,11 @@ def test_what_a_function_changes_of_libraries_is_put_back(project: Project) -> N
     first, *others = project.workflow(flow).run("--site", "one").values("spoil", "seen")
     changed = [{name: pair for name, pair in seen.items() if pair != first[name]} for seen in others]
     assert changed == [{}] * 3
+
+
+def test_a_library_that_another_thread_still_imports_is_let_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    partial = ModuleType("tempfile")
+    partial.__spec__ = ModuleSpec("tempfile", None)
+    monkeypatch.setattr(partial.__spec__, "_initializing", True, raising=False)
+    monkeypatch.setitem(sys.modules, "tempfile", partial)
+    assert None in state._read()
