@@ -25,7 +25,7 @@ def held_files(task_dir: Path, run_dir: Path) -> Set[str]:
     What nothing refers to any more is closed first, so that it is complete.
     """
     below, run = os.fspath(task_dir), os.fspath(run_dir)
-    with os.scandir(below) as entries:
+    with suppress(FileNotFoundError), os.scandir(below) as entries:  # a function may remove its directory
         if next(entries, None) is None:  # as a function does that returns values
             return frozenset()
     if below.startswith(run):
