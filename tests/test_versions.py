@@ -125,7 +125,7 @@ def test_tracebacks_show_the_lines_that_ran(tmp_path: Path) -> None:
     write(path, "def of(n):\n    raise ValueError('that line')\n")
     write(tmp_path / "edit.sh", f"printf '\\n\\n\\n# another line\\n' > {path}")
     run = project.run(code=1)
-    said = (run.root / "tasks/work/0/stderr").read_text("utf-8")
+    said = run.root.joinpath("tasks", "work", "0", "stderr").read_text("utf-8")
     assert f"{path}\", line 2, in of\n    raise ValueError('that line')" in said, said
 
 

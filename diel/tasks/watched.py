@@ -15,8 +15,6 @@ from diel.paths import RunPaths
 
 WATCHED = ("files.", "module ")
 """How the names of such files begin."""
-KNOWN = 50_000
-"""The most files to remember at a time."""
 
 
 class Watch:
@@ -54,8 +52,6 @@ class Watch:
                         file.write(json.dumps(known) + "\n")
             except OSError as error:
                 raise ModuleError(f"{name}: {path} cannot be read: {reason(error)}") from error
-            if len(self._known) >= KNOWN:
-                self._known.clear()
             self._known[path] = known
         else:
             known = self._known[path] = known._replace(identity=hold(known)[0])
