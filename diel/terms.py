@@ -27,7 +27,6 @@ OWN_FILES |= {
     ".result.json",
     ".metrics.jsonl",
     ".launcher",
-    ".launched",
     ".world",
 }
 OWN_FILES |= {".environment", ".environment.said"}

@@ -14,9 +14,8 @@ from pathlib import Path
 
 from diel.artifacts import Artifacts, Values, check_values, collect_files, collect_result
 from diel.attempt.bundle import Failure, Request
-from diel.attempt.launcher import NOT_HERE, Launches, before_ranks, told_in_time
+from diel.attempt.launcher import AT_HOME, NOT_HERE, Launches, before_ranks, is_at_home, told_in_time
 from diel.attempt.mpi import STALE, World
-from diel.attempt.ports import AT_HOME, Doors, at_home
 from diel.attempt.reaper import is_full, signal_group
 from diel.attempt.usage import counted
 from diel.attempt.watchdog import RunningAttempt, Watchdog
@@ -169,8 +168,7 @@ def spawn_ranks(
     """
     work = attempt.work
     env = {name: value for name, value in env.items() if name not in STALE}
-    home = at_home(work.launcher, env)
-    if home:
+    if is_at_home(work.launcher, env):
         env = {**AT_HOME, **env}
     world = attempt.world = World(work, words, attempt.task_dir, env)
     before = before_ranks(work, world, (*counted(attempt.task_dir), *attempt.inside))
@@ -182,7 +180,6 @@ def spawn_ranks(
             words = (*attempt.inside, *words)
     else:
         words, env = (*before, *words), {**env, "DIEL_LAUNCHER": NOT_HERE}
-    attempt.doors = Doors() if home else None
     try:
         spawn(words, env, dog, attempt)
         apart = world.end(0)

@@ -6,12 +6,12 @@ with the words of another, it starts that one on the ranks, after all that diel 
 
 from __future__ import annotations
 
-import contextlib
 import os
+import re
 import shlex
 import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from diel.attempt.block import with_hosts
@@ -20,9 +20,15 @@ from diel.attempt.mpi import World
 from diel.attempt.reaper import end_marked, kill_marked
 from diel.attempt.usage import in_launches
 
-PIDS = ".launched"
 NOT_HERE = "these-are-the-ranks-already:write-launcher-in-the-command"
 """DIEL_LAUNCHER where a whole command is launched: a script that calls it learns why it does not start."""
+AT_HOME = {"HYDRA_IFACE": "lo", "UCX_NET_DEVICES": "lo", "FI_TCP_IFACE": "lo", "OMPI_MCA_btl": "^tcp,ofi"}
+"""What keeps the ports of ranks on one machine from other hosts: MPICH's networks by UCX and libfabric on the
+loopback interface, and Open MPI in shared memory. A launcher's own ports stay open (docs/decisions/079)."""
+_HOSTS = re.compile("-f|-H|--?hosts?|--?hostfile|-machinefile|-configfile")
+"""Options of launchers that name hosts."""
+_ALLOCATIONS = ("SLURM_JOB_ID", "PBS_NODEFILE", "LSB_JOBID", "PE_HOSTFILE", "FLUX_URI", "HYDRA_HOST_FILE")
+"""Where launchers find hosts that nobody named."""
 PATIENCE = 0.5
 """Seconds that launchers which a command left running may take to end their ranks."""
 _PROGRAM = """\
@@ -32,8 +38,7 @@ case ${{1:--}} in -*)
   echo "diel: expected a program after the launcher, found '$1': its options belong into the site file" >&2
   exit 2;;
 esac
-{told}echo $$ >>{pids}
-exec {before} "$@"
+{told}exec {before} "$@"
 """
 _TOLD = """\
 left=$(({end} - $(date +%s)))
@@ -46,6 +51,12 @@ def before_ranks(work: Work, world: World, inside: tuple[str, ...]) -> tuple[str
     its environment.
     """
     return (*with_hosts(work.launcher), *world.words, *inside)
+
+
+def is_at_home(launcher: Sequence[str], environ: Mapping[str, str]) -> bool:
+    """Whether all ranks of a launcher are on this machine: no hosts are named, and no scheduler gives any."""
+    given = any(map(_HOSTS.fullmatch, launcher)) or environ.keys() & {"DIEL_BLOCK", *_ALLOCATIONS}
+    return not given and os.path.exists("/sys/class/net/lo")
 
 
 def told_in_time(interrupt: float | None, env: Mapping[str, str]) -> tuple[str, ...]:
@@ -71,11 +82,9 @@ class Launches:
         """
         self._folder = folder
         self._program = os.path.join(folder, LAUNCHER)
-        self._pids = os.path.join(folder, PIDS)
         text = _PROGRAM.format(
             task=task,
             told="" if warning is None else _TOLD.format(end=int(warning)),
-            pids=shlex.quote(self._pids),
             before=in_launches(shlex.join(before)),
         )
         Path(self._program).write_text(text, encoding="utf-8", errors="surrogateescape")
@@ -92,16 +101,7 @@ class Launches:
         found = {name: self.placed(value) if AT_LAUNCHER in value else value for name, value in env.items()}
         return {**found, "DIEL_LAUNCHER": self._program}
 
-    def running(self, group: int) -> Iterator[int]:
-        """Those that run now, in a process group."""
-        with contextlib.suppress(OSError):  # none yet
-            for line in Path(self._pids).read_text(encoding="ascii").split():
-                with contextlib.suppress(OSError):
-                    if os.getpgid(int(line)) == group:
-                        yield int(line)
-
     def end(self) -> None:
         """Ends what the command left running: a launcher ends its ranks, which may be on other nodes."""
         if end_marked("DIEL_TASK_DIR", self._folder, PATIENCE):
             kill_marked("DIEL_TASK_DIR", self._folder)  # what they started meanwhile
-        Path(self._pids).unlink(missing_ok=True)

@@ -17,9 +17,8 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
-from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -60,43 +59,34 @@ class Launcher(NamedTuple):
     slurm: bool = False
 
     def fits(self, family: str) -> bool | None:
-        """Whether ranks of an MPI form one world under it; None if unknown."""
+        """Return whether ranks of an MPI form one world under it; None if unknown."""
         return None if self.family is None else self.family == family
 
 
 def launcher_of(words: Sequence[str], environ: Mapping[str, str]) -> Launcher:
-    """The launcher that a site's words start."""
-    path = environ.get("PATH", os.defpath)
+    """Return the launcher that a site's words start."""
     for word in words:
         name = os.path.basename(word)
         if name == "srun":
-            return _srun(words, environ)
+            kinds = re.findall(r"--mpi[= ](\S+)", " ".join(words)) or [environ.get("SLURM_MPI_TYPE", "")]
+            text = f"Slurm's srun --mpi={kinds[-1]}" if kinds[-1] else "Slurm's srun, without --mpi"
+            return Launcher(text, _SLURM_TYPES.get(kinds[-1].partition("_")[0]), slurm=True)
         if name.partition(".")[0] in _STARTERS:
-            return _starter(shutil.which(word, path=path) or word)
+            return _starter(shutil.which(word, path=environ.get("PATH", os.defpath)) or word)
     return Launcher(f"'{words[0]}'", None)
-
-
-def _srun(words: Sequence[str], environ: Mapping[str, str]) -> Launcher:
-    given = [word.removeprefix("--mpi=") for word in words if word.startswith("--mpi=")]
-    given += [after for word, after in pairwise(words) if word == "--mpi"]
-    kind = given[-1] if given else environ.get("SLURM_MPI_TYPE", "")
-    if not kind:
-        return Launcher("Slurm's srun, without --mpi", None, slurm=True)
-    return Launcher(f"Slurm's srun --mpi={kind}", _SLURM_TYPES.get(kind.partition("_")[0]), slurm=True)
 
 
 @cache
 def _starter(program: str) -> Launcher:
-    said = _output(program, "--version")
+    output = _output(program, "--version")
     for pattern, family, name in _VERSIONS:
-        match = pattern.search(said)
-        if match is not None:
+        if match := pattern.search(output):
             return Launcher(f"{program} ({name} {match[1].rstrip('.')})", family)
     return Launcher(program, None)
 
 
 def starter_of(family: str, environ: Mapping[str, str]) -> str | None:
-    """A launcher of an MPI on PATH; None if there is none."""
+    """Return a launcher of an MPI on PATH; None if there is none."""
     for folder in environ.get("PATH", os.defpath).split(os.pathsep):
         for name in ("mpiexec", "mpirun", "mpirun.openmpi", "mpiexec.hydra"):
             program = os.path.join(folder, name)
@@ -105,53 +95,31 @@ def starter_of(family: str, environ: Mapping[str, str]) -> str | None:
     return None
 
 
-class Library(NamedTuple):
-    """The MPI that a program is linked to."""
+def library_of(command: Sequence[str], folder: Path, environ: Mapping[str, str]) -> tuple[str, str] | None:
+    """Return the MPI of the programs that a command or its scripts name, with its file and the program.
 
-    family: str
-    text: str
-    """Its file, and the program."""
-
-
-def library_of(command: Sequence[str], folder: Path, environ: Mapping[str, str]) -> Library | None:
-    """The MPI of the programs that a command or its scripts name; None if none is linked to one.
-
-    What a program loads while it runs does not show in it.
+    None if none is linked to one: what a program loads while it runs does not show in it.
     """
-    seen: set[str] = set()
-    for program in _programs(command, folder, environ.get("PATH", os.defpath), seen, deeper=True):
-        said = _output("ldd", program)
-        match = _LIBRARY.search(said)
-        if match is not None:
-            family = OPEN_MPI if _OF_OPEN_MPI.search(said) else MPICH
-            return Library(family, f"{match[2] or match[1]} of {os.path.basename(program)}")
-        if len(seen) > _PROGRAMS:
-            break
+    texts, programs = [*command], set[str]()
+    for place, text in enumerate(texts):  # it grows by the command's scripts
+        for word in _WORD.findall(text[:_MOST]):
+            there = None if "/" in word else shutil.which(word, path=environ.get("PATH", os.defpath))
+            program = there or str(folder / word)
+            if program in programs or len(programs) > _PROGRAMS or not os.path.isfile(program):
+                continue
+            programs.add(program)
+            with contextlib.suppress(OSError), open(program, "rb") as file:
+                start = file.read(_MOST)
+                if place < len(command) and not start.startswith(b"\x7fELF"):
+                    texts.append(start.decode("utf-8", "replace"))
+                elif match := _LIBRARY.search(output := _output("ldd", program)):
+                    family = OPEN_MPI if _OF_OPEN_MPI.search(output) else MPICH
+                    return family, f"{match[2] or match[1]} of {os.path.basename(program)}"
     return None
 
 
-def _programs(
-    words: Sequence[str], folder: Path, path: str, seen: set[str], *, deeper: bool
-) -> Iterator[str]:
-    """The compiled programs that some texts name, including those in scripts."""
-    for word in (word for text in words for word in _WORD.findall(text[:_MOST])):
-        found = str(folder / word) if "/" in word else shutil.which(word, path=path) or str(folder / word)
-        if found in seen or not os.path.isfile(found):
-            continue
-        seen.add(found)
-        try:
-            with open(found, "rb") as file:
-                start = file.read(_MOST)
-        except OSError:
-            continue
-        if start.startswith(b"\x7fELF"):
-            yield found
-        elif deeper:
-            yield from _programs([start.decode("utf-8", "replace")], folder, path, seen, deeper=False)
-
-
 def _output(*words: str) -> str:
-    """The output of a program; empty if it does not start or end."""
+    """Return the output of a program; empty if it does not start or end."""
     try:
         done = subprocess.run(
             words, stdin=subprocess.DEVNULL, capture_output=True, timeout=_PATIENCE, check=False
@@ -194,20 +162,17 @@ MPICH and its kin write a first word to PMI_FD and wait for an answer, which the
 up to 4 asks a server before it is a world of its own, and the file that should name it is not there; from 5
 on it asks PMIx, whose store is not there either. A shell has descriptors of one digit: a free one is taken.
 """
-_FAMILIES = (
-    (re.compile(r"^cmd=init\b", re.MULTILINE), MPICH),
-    (
-        re.compile(
-            r"no/launcher/of|MPI_INIT|orte_init|PMIx_Init|no-pmi\b|OPAL ERROR: .* in file \S*_client\.c"
-        ),
-        OPEN_MPI,
-    ),
-)
 _SIZE = re.compile(r"^size=(\d+)$", re.MULTILINE)
-_FAILED = (
-    (re.compile(r"Fatal error in (?:internal_|P?MPI_)Init"), MPICH),
-    (re.compile(r"An error occurred in MPI_Init"), OPEN_MPI),
-)
+_REPORTS = {
+    MPICH: re.compile(r"^cmd=init\b", re.MULTILINE),
+    OPEN_MPI: re.compile(
+        r"no/launcher/of|MPI_INIT|orte_init|PMIx_Init|no-pmi\b|OPAL ERROR: .* in file \S*_client\.c"
+    ),
+}
+_ERRORS = {
+    MPICH: re.compile(r"Fatal error in (?:internal_|P?MPI_)Init"),
+    OPEN_MPI: re.compile(r"An error occurred in MPI_Init"),
+}
 _UNKNOWN_PMI = "unsupported PMI version"
 """What MPICH from 4.2 on says under a launcher that only offers PMIx."""
 
@@ -216,92 +181,71 @@ class World:
     """The ranks of one attempt that is under way."""
 
     def __init__(self, work: Work, command: tuple[str, ...], task_dir: str, env: Mapping[str, str]) -> None:
-        """Makes the file for their reports. Raises OSError."""
-        self._work = work
-        self._command = command
-        self._folder = Path(task_dir)
-        self._env = env
-        self._file = os.path.join(task_dir, FILE)
-        self._said = ""
-        self._seen = (0, 0)
-        self._found: Failure | None = None
-        self._looking = threading.Lock()
+        """Make the file for their reports. Raises OSError."""
+        self._work, self._command, self._folder, self._env = work, command, Path(task_dir), env
+        self._file = self._folder / FILE
+        self._reports = ""
+        self._failure: Failure | None = None
+        self._lock = threading.Lock()
         if work.ranks > 1:  # one rank is a world of one, whatever started it
-            Path(self._file).touch()
+            self._file.touch()
 
     @property
     def words(self) -> tuple[str, ...]:
         """The words between the launcher and the command."""
-        return ("sh", "-c", _RANK, "rank", self._file, str(self._work.ranks)) if self._work.ranks > 1 else ()
+        several = self._work.ranks > 1
+        return ("sh", "-c", _RANK, "rank", str(self._file), str(self._work.ranks)) if several else ()
 
     def look(self) -> Failure | None:
-        """What is wrong, from the ranks' reports so far; cheap enough to call often."""
-        with self._looking:  # the watchdog may be using it
-            if self._work.ranks > 1 and self._found is None:
+        """Return what is wrong, from the ranks' reports so far; cheap enough to call often."""
+        with self._lock:  # the watchdog may be using it
+            if self._work.ranks > 1 and self._failure is None:
                 with contextlib.suppress(OSError):  # the task removed the file
-                    self._look()
-            return self._found
+                    self._reports = self._file.read_text("utf-8", "replace")
+                    self._failure = self._judge()
+            return self._failure
 
-    def _look(self) -> None:
-        with open(self._file, encoding="utf-8", errors="replace") as file:  # NFS looks again when it opens
-            seen = (os.fstat(file.fileno()).st_size, os.fstat(2).st_size)
-            if seen != self._seen:
-                self._seen = seen
-                self._said = file.read()
-                self._found = self._judged()
-
-    def _judged(self) -> Failure | None:
-        started = _SIZE.search(self._said)
-        if started is not None:
-            return self._of_another_size(int(started[1]))
-        family = MPICH if _UNKNOWN_PMI in errors_so_far() else _first(_FAMILIES, self._said)
+    def _judge(self) -> Failure | None:
+        if started := _SIZE.search(self._reports):
+            launcher, ranks = launcher_of(self._work.launcher, self._env), self._work.ranks
+            message = f"{ranks} ranks were asked for, and {launcher.text} started {started[1]}"
+            hint = "let `launcher` of the site file say {ranks} where it says how many"
+            return Failure(FailureClass.LAUNCH, f"{message}: {hint}")
+        family = MPICH if _UNKNOWN_PMI in errors_so_far() else _first(_REPORTS, self._reports)
         return None if family is None else self._apart(family)
 
     def end(self, exit_code: int | None) -> Failure | None:
-        """What was wrong when all ranks had ended: if they failed, their programs say so too."""
-        found = self.look()
-        if found is not None or exit_code in (0, os.EX_TEMPFAIL):
-            return found
-        stderr = errors_so_far()
-        if _UNKNOWN_PMI in stderr:
+        """Return what was wrong when all ranks had ended: if they failed, their programs say so too."""
+        failure = self.look()
+        if failure is not None or exit_code in (0, os.EX_TEMPFAIL):
+            return failure
+        errors = errors_so_far()
+        if _UNKNOWN_PMI in errors:
             return self._apart(MPICH)
-        launcher = launcher_of(self._work.launcher, self._env)
         library = library_of(self._command, self._folder, self._env)
-        family = _first(_FAILED, stderr) or (library.family if library else None)
+        family = _first(_ERRORS, errors) or (library and library[0])
+        launcher = launcher_of(self._work.launcher, self._env)
         return self._apart(family) if family is not None and launcher.fits(family) is False else None
 
     def close(self) -> None:
-        """Removes the file. Forwards Open MPI's other output to where it belongs."""
+        """Remove the file. Forwards Open MPI's other output to where it belongs."""
         if self._work.ranks > 1:
-            Path(self._file).unlink(missing_ok=True)
-            if self._found is None:
-                sys.stderr.write(self._said)
-
-    def _of_another_size(self, started: int) -> Failure:
-        launcher = launcher_of(self._work.launcher, self._env)
-        message = (
-            f"{self._work.ranks} ranks were asked for, and {launcher.text} started {started}: let `launcher` "
-            "of the site file say {ranks} where it says how many"
-        )
-        return Failure(FailureClass.LAUNCH, message)
+            self._file.unlink(missing_ok=True)
+            if self._failure is None:
+                sys.stderr.write(self._reports)
 
     def _apart(self, family: str) -> Failure:
-        launcher = launcher_of(self._work.launcher, self._env)
+        launcher, ranks = launcher_of(self._work.launcher, self._env), self._work.ranks
         library = library_of(self._command, self._folder, self._env)
-        linked = f" ({library.text})" if library is not None and library.family == family else ""
-        if self._work.module is not None:
-            linked = " (mpi4py loads it)"
-        ranks = self._work.ranks
-        what = f"{ranks} ranks do not form one world" if ranks > 1 else "its MPI cannot start"
-        message = (
-            f"{what}: the launcher is {launcher.text}, and the MPI of what it starts is {family}{linked}; "
-            f"{advice(launcher, family, self._env)}"
-        )
-        return Failure(FailureClass.LAUNCH, message)
+        linked = f" ({library[1]})" if library is not None and library[0] == family else ""
+        linked = linked if self._work.module is None else " (mpi4py loads it)"
+        message = f"{ranks} ranks do not form one world" if ranks > 1 else "its MPI cannot start"
+        message += f": the launcher is {launcher.text}, and the MPI of what it starts is {family}{linked}"
+        return Failure(FailureClass.LAUNCH, f"{message}; {advice(launcher, family, self._env)}")
 
 
 def advice(launcher: Launcher, family: str, environ: Mapping[str, str]) -> str:
-    """What to write so that ranks of an MPI find each other."""
+    """Say what to write so that ranks of an MPI find each other."""
     if launcher.slurm:
         kind = "pmix" if family == OPEN_MPI else "pmi2"
         return f"write --mpi={kind} in `launcher` of the site file (`srun --mpi=list` shows what there is)"
@@ -313,5 +257,5 @@ def advice(launcher: Launcher, family: str, environ: Mapping[str, str]) -> str:
     return f'{stage}, or write `launcher: [{program}, -n, "{{ranks}}"]` in the site file'
 
 
-def _first(patterns: tuple[tuple[re.Pattern[str], str], ...], text: str) -> str | None:
-    return next((family for pattern, family in patterns if pattern.search(text)), None)
+def _first(patterns: Mapping[str, re.Pattern[str]], text: str) -> str | None:
+    return next((family for family, pattern in patterns.items() if pattern.search(text)), None)

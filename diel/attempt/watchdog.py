@@ -16,7 +16,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from diel.attempt.block import Limits
@@ -24,7 +24,6 @@ from diel.attempt.bundle import Failure, Request, Work
 from diel.attempt.launcher import Launches
 from diel.attempt.line import is_cut
 from diel.attempt.mpi import World
-from diel.attempt.ports import Doors
 from diel.attempt.reaper import GRACE, ask_group, ask_leader, end_marked, kill_children, signal_group
 from diel.attempt.usage import Usage, descendants, proportional, resident
 from diel.carried import PYTHON
@@ -78,8 +77,6 @@ class RunningAttempt:
     """Its MPI ranks, once they began."""
     launches: Launches | None = None
     """What its command starts ranks with, if it does so itself."""
-    doors: Doors | None = None
-    """The ports of its launchers, to be kept from other hosts."""
     warned: bool = False
     """Whether its command was asked to save a checkpoint."""
     ending: float | None = None
@@ -99,10 +96,6 @@ class RunningAttempt:
         work = self.work
         apart = work.apart or work.launcher or work.service is not None or self.environment is not None
         return work.module is not None and not apart
-
-    def launchers(self, group: int) -> Iterable[int]:
-        """The processes that start its ranks."""
-        return (group,) if self.launches is None else self.launches.running(group)
 
     @property
     def interrupted(self) -> bool:
@@ -169,8 +162,6 @@ class Watchdog:
             self._hand_back()
         if attempt.verdict is not None:
             return
-        if attempt.doors is not None and attempt.group is not None:
-            attempt.doors.close(attempt.launchers(attempt.group))
         if attempt.request.streams is not None and is_cut():
             self.end_now()  # it would wait forever: another controller's tasks begin again
         if self._is_cancelled(attempt) and not self._ends_itself(attempt):

@@ -16,7 +16,6 @@ from diel.attempt.bundle import Bundle
 from diel.blocks.block import Block
 from diel.blocks.script import block_job, block_job_name, node_script
 from diel.errors import DielError
-from diel.executors.light import load
 from diel.executors.workers import Load, Workers
 from diel.files import put
 from diel.paths import RunPaths
@@ -93,7 +92,6 @@ class BlockAsking:
 
     def start(self) -> BlockEngine:
         if self.engine is None:
-            load()
             from diel.executors.parsl import BlockEngine  # slow, and not needed if all is cached
 
             self._paths.blocks.mkdir(parents=True, exist_ok=True)

@@ -9,6 +9,7 @@ in seconds since the epoch. What it says goes to the run's `logs/controller.log`
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import signal
 import socket
@@ -25,7 +26,6 @@ from diel.controller.controller import Controller
 from diel.controller.home import job_walltime, margin, persist, queue
 from diel.controller.start import drive_on, take_over
 from diel.errors import DielError
-from diel.executors.light import own
 from diel.journal.history import History
 from diel.journal.snapshot import read_run
 from diel.paths import RunPaths
@@ -49,7 +49,7 @@ def main() -> int:
     paths = RunPaths(options.run.absolute())
     try:
         wanted = refuse_unwanted(paths, options.submission, read_run(paths).history)
-        own()
+        logging.raiseExceptions = False  # a line of a log that a full disk does not take is dropped
         os.environ.update(mark(paths.root))
         os.chdir(paths.root)  # the directory of the request may be gone tomorrow
         if wanted.home == "inside" and options.end is not None:

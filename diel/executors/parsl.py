@@ -1,7 +1,5 @@
 """Parsl: the only file that imports it.
 
-Whoever imports this one calls `diel.executors.light.load` before.
-
 It runs bundles in a scheduler's allocations (one machine does without: docs/decisions/042), and sees one
 function, which runs a bundle. Each resource shape has one HighThroughputExecutor, or an MPIExecutor where its
 tasks span whole nodes. Parsl owns blocks, workers and transport; when to ask for a block and when to give it

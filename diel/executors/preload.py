@@ -6,11 +6,9 @@ shared: a collection would write to each object's header, and so give each worke
 
 import gc
 import importlib
+import logging
 
-from diel.executors.light import load, own
-
-own()
-load()
+logging.raiseExceptions = False  # as in script.py
 for _name in ("parsl.executors.high_throughput.process_worker_pool", "diel.worker.process"):
     importlib.import_module(_name)
 gc.collect()

@@ -12,6 +12,7 @@ the worker pools that it served follow once they miss its heartbeat.
 from __future__ import annotations
 
 import contextlib
+import logging
 import multiprocessing
 import os
 import runpy
@@ -21,7 +22,6 @@ import threading
 import time
 from typing import Any
 
-from diel.executors.light import load, own
 from diel.executors.scratch import use
 from diel.worker.tied import tie
 
@@ -67,8 +67,7 @@ def main() -> None:
     else:
         _tie_to(int(words.pop(0)))
     sys.argv = words
-    own()
-    load()  # not before: Parsl keeps the context that it gets
+    logging.raiseExceptions = False  # a line of a log that cannot be written, as on a full disk, is dropped
     runpy.run_module(words[0], run_name="__main__", alter_sys=True)
 
 

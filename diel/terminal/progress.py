@@ -6,6 +6,7 @@ lines say when stages are complete and what failed.
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import sys
@@ -21,7 +22,6 @@ import click
 from diel.controller.controller import Controller
 from diel.controller.start import drive_on
 from diel.errors import DielError
-from diel.executors.light import own
 from diel.journal.history import History
 from diel.paths import here
 from diel.states import EXIT_CODES, RunState
@@ -59,8 +59,7 @@ def drive(controller: Controller, *, quiet: bool) -> int:
 
     SIGINT, SIGTERM and SIGHUP leave the run interrupted; a second one leaves at once.
     """
-    if controller.plan.executor == "blocks":  # elsewhere nothing of Parsl is loaded
-        own()
+    logging.raiseExceptions = False  # a line of Parsl's log that a full disk does not take is dropped
     return drive_on(controller, lambda one: _drive(one, quiet=quiet))
 
 

@@ -111,19 +111,6 @@ def test_the_pool_gets_its_way_to_start_processes_from_multiprocessing_when_it_i
     assert run(text).split() == ["forkserver"]
 
 
-LIGHT = "import sys; from diel.executors.light import *; own(); load(); import diel.executors.parsl"
-
-
-@pytest.mark.parametrize("name", ["typeguard", "requests"])
-def test_parsl_comes_without_what_checks_types_and_asks_the_internet(name: str) -> None:
-    text = f"{LIGHT}; print({name!r} in sys.modules); import {name}; print({name}.__file__)"
-    said = subprocess.run(
-        [sys.executable, "-c", text], capture_output=True, text=True, check=True
-    ).stdout.split()
-    assert said[0] == "False"
-    assert said[1].endswith(f"{name}/__init__.py")  # others get the real one
-
-
 @pytest.mark.parametrize("nodes", [0, 2])
 def test_no_server_is_asked_for_this_hosts_address(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nodes: int
@@ -134,13 +121,6 @@ def test_no_server_is_asked_for_this_hosts_address(
     engine.open("cpu", Workers(1, nodes, (), 60, 8, 60))
     engine.stop()
     assert asked == []
-
-
-def test_parsl_comes_without_a_database_library_which_others_can_still_load() -> None:
-    pytest.importorskip("sqlalchemy", reason="comes with the extra `search`")
-    text = f"{LIGHT}; print('sqlalchemy' in sys.modules); import sqlalchemy; print(sqlalchemy.__name__)"
-    said = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True).stdout
-    assert said.split() == ["False", "sqlalchemy"]
 
 
 # --- the whole of it --------------------------------------------------------------------------------
