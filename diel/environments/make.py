@@ -66,7 +66,8 @@ def make(name: str, defined: Definition, runs: Path, kept: Path, tell: Tell, *, 
         version = version_of_image(name, box.image, box.runtime or "", here=here)
         if here:
             _refuse_unstartable(name, Contained(box.image, box.runtime or ""), lines)
-        identity["container"] = {"image": version, "mounts": list(box.mounts)}
+        runtime = {"runtime": box.runtime} if box.runtime else {}
+        identity["container"] = {"image": version, "mounts": list(box.mounts), **runtime}
         contained = Contained(box.image, box.runtime or "", box.mounts)
     return Prepared(
         name,

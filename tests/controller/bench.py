@@ -9,7 +9,10 @@ from typing import Any
 
 from diel.attempt.bundle import Request
 from diel.check import check
+from diel.controller.environment import make_environments
 from diel.controller.stages import Stages
+from diel.environments.prepared import prepared_text
+from diel.files import put
 from diel.journal.segment import SegmentWriter
 from diel.plan import make_plan
 from diel.project.run_file import RunFile
@@ -36,6 +39,8 @@ class Bench:
             origins={},
             created=0.0,
         )
+        if made := make_environments(self.plan, self.paths.root.parent):
+            put(self.paths.environments, prepared_text(made))
         segment = SegmentWriter(self.paths.controller_segment(1))
         self.ledger = Ledger(self.paths, segment)
         self.stages = Stages(self.plan, self.run_file, self.ledger)
