@@ -13,6 +13,7 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
+from diel.modules.beside import Loader
 from diel.modules.signature import SignatureError, read_source
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -22,12 +23,18 @@ _kept: defaultdict[Path, int] = defaultdict(int)
 """Bytes that the functions of each file kept beyond their imports."""
 _within = [0]
 """Bytes that the imports took which each of those that go on began; first of all: what all took."""
+_libraries = [0]
+"""How many files of libraries are being executed, one in the other."""
 
 
 class Weighing:
-    """Weighs each file that is imported from now on, and tells `loaded` of it."""
+    """Weigh each file that is imported from now on; tell `loaded` of it, with what `before` gave.
 
-    def __init__(self, loaded: Callable[[str, Any], object]) -> None:
+    `before` gets its name, and whether it is a user's file that asks for it.
+    """
+
+    def __init__(self, before: Callable[[str, bool], Any], loaded: Callable[[str, Any, Any], object]) -> None:
+        self._before = before
         self._loaded = loaded
         sys.meta_path.insert(0, self)
 
@@ -35,21 +42,24 @@ class Weighing:
         others = [finder for finder in sys.meta_path if finder is not self]
         specs = (finder.find_spec(name, path, target) for finder in others if hasattr(finder, "find_spec"))
         spec = next((spec for spec in specs if spec is not None), None)
-        if spec is not None and type(spec.loader) is SourceFileLoader:
+        if spec is not None and isinstance(spec.loader, SourceFileLoader):
             spec.loader.exec_module = self._weighed(name, spec.loader)  # type: ignore[method-assign, assignment]
         return spec
 
     def _weighed(self, name: str, loader: SourceFileLoader) -> Callable[[Any], None]:
         def execute(module: Any) -> None:
+            settings = self._before(name, _libraries[0] == 0)
             before = _resident()
             _within.append(0)
+            _libraries[0] += type(loader) is not Loader
             try:
-                SourceFileLoader.exec_module(loader, module)
+                type(loader).exec_module(loader, module)
             finally:
+                _libraries[0] -= type(loader) is not Loader
                 whole = _resident() - before
                 _taken[name.partition(".")[0]] += whole - _within.pop()
                 _within[-1] += whole
-            self._loaded(name, module)
+            self._loaded(name, module, settings)
 
         return execute
 

@@ -7,6 +7,7 @@ begin from the task's key, so that what draws without a seed gives the same agai
 
 from __future__ import annotations
 
+import builtins
 import gc
 import os
 import resource
@@ -15,13 +16,15 @@ import socket
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from contextvars import Context, copy_context
 from hashlib import blake2b
+from importlib.util import resolve_name
 from typing import Any, NamedTuple
 
 from diel.attempt.imported import Weighing
+from diel.modules.beside import Loader
 from diel.modules.catalogue import Module, load_function
 
 _SIGNALS = sorted(set(signal.valid_signals()) - {signal.SIGKILL, signal.SIGSTOP})
@@ -227,6 +230,12 @@ _KEPT = (
         lambda _: (None,),
     ),
     _OfProcess(
+        "numpy.random",
+        lambda it: type(it.get_bit_generator()),
+        lambda it, kind: it.set_bit_generator(kind()),
+        lambda it: it.MT19937,
+    ),
+    _OfProcess(
         "torch",
         _torch,
         _write_torch,
@@ -250,9 +259,13 @@ _KEPT = (
 State = tuple[Any, ...]
 
 
+_File = tuple[object, ...]
+
+
 class Loaded(NamedTuple):
     """A function, and how its file's import left the process."""
 
+    file: _File
     function: Callable[..., Any]
     state: State
     context: Context
@@ -263,6 +276,7 @@ class Loaded(NamedTuple):
         try:
             return self.context.copy().run(self._called, key, places, named)
         finally:
+            _importer.clear()
             sys.path[:] = self.path
             _put_back(_before[0])
 
@@ -270,14 +284,18 @@ class Loaded(NamedTuple):
         sys.path[:] = self.path
         _put_back(self.state)
         _seed(key)
+        _importer.append(self.file)
+        _repeated.clear()
         return self.function(*places, **named)
 
 
-_imported: dict[tuple[object, ...], tuple[State, Context, list[str]]] = {}
+_imported: dict[_File, tuple[State, Context, list[str]]] = {}
 """By file: how its import left the process."""
 _before: list[State] = []
 """The state of this process before its first function."""
 _path: list[str] = []
+_importer: list[_File] = []
+"""The file that is imported, or whose function runs."""
 
 
 def load(module: Module) -> Loaded:
@@ -288,18 +306,21 @@ def load(module: Module) -> Loaded:
     if not _before:
         _before.append(_read())
         _path.extend(sys.path)
-        Weighing(_seed_late)
+        Weighing(_before_import, _after_import)
     file = (module.path, module.import_name, module.digest)
     if file not in _imported:
         _seed(module.digest)
         sys.path[:] = [one for one in sys.path if one in {*_path, *map(str, module.folders)}]
         context = copy_context()
+        _importer.append(file)
         try:
             context.run(load_function, module)
             _imported[file] = context.run(_read), context, sys.path[:]
         finally:
+            _importer.clear()
+            _repeated.clear()
             _put_back(_before[0])
-    return Loaded(load_function(module), *_imported[file])
+    return Loaded(file, load_function(module), *_imported[file])
 
 
 def _library(name: str) -> Any:
@@ -309,17 +330,29 @@ def _library(name: str) -> Any:
     return None if is_partial else module
 
 
-def _read() -> State:
+def _read(without: str = "") -> State:
+    """Read the state of all libraries that are loaded, but for one that is just being imported."""
     libraries = ((kept, _library(kept.library)) for kept in _KEPT)
-    return tuple(None if library is None else kept.read(library) for kept, library in libraries)
+    return tuple(
+        None if library is None or kept.library.partition(".")[0] == without else kept.read(library)
+        for kept, library in libraries
+    )
 
 
 def _put_back(state: State) -> None:
     for timer in (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF):
         signal.setitimer(timer, 0)
-    for one, now, then in zip(_KEPT, _read(), state, strict=True):
-        if now is not None and now != (then := one.unset(sys.modules[one.library]) if then is None else then):
-            one.write(sys.modules[one.library], then)
+    for place, then in _changes(state, _read()):
+        _KEPT[place].write(sys.modules[_KEPT[place].library], then)
+
+
+def _changes(before: State, after: State) -> Iterator[tuple[int, Any]]:
+    """Yield the place of each thing that is no longer as it was, and what it was."""
+    for place, (kept, then, now) in enumerate(zip(_KEPT, before, after, strict=True)):
+        if now is not None:
+            was = kept.unset(sys.modules[kept.library]) if then is None else then
+            if now != was:
+                yield place, was
 
 
 # --- random numbers -----------------------------------------------------------------------------------
@@ -350,10 +383,54 @@ def _seed(key: str) -> None:
             seed(library, _number)
 
 
-def _seed_late(name: str, module: Any) -> None:
-    """Seeds the generator of a library that a function imports when it runs; keeps its logger's state."""
+# --- imports ------------------------------------------------------------------------------------------
+
+_import = builtins.__import__
+_settings_of: dict[tuple[_File | None, str], dict[int, Any]] = {}
+"""What the import of a module set, by place: a library's, or one of the user's own files for one importer."""
+_repeated: set[str] = set()
+"""The imports whose settings were set again for the running function."""
+
+
+def _before_import(name: str, by_user: bool) -> State | None:
+    """Read the state before an import that a user's file asks for."""
+    return _read(name.partition(".")[0]) if _importer and by_user else None
+
+
+def _after_import(name: str, module: Any, before: State | None) -> None:
+    """Seed the generator of a library that has just been imported; note what its import set.
+
+    An import executes its file once in a process. What it set is set again for each later task, and each
+    later file, that imports it.
+    """
     logging = sys.modules.get("logging")
     if logging is not None and name not in _loggers and name in logging.root.manager.loggerDict:
         _loggers[name] = _logger(logging.getLogger(name))
     if name in _GENERATORS:
         _GENERATORS[name](module, _number)
+    if before is None or not _importer:
+        return
+    now = _read(name.partition(".")[0])
+    if changed := {place: now[place] for place, _ in _changes(before, now)}:
+        _settings_of[_owner(module), name] = changed
+        _repeated.add(name)
+        builtins.__import__ = _import_again  # type: ignore[assignment]
+
+
+def _owner(module: Any) -> _File | None:
+    return _importer[0] if type(getattr(module, "__loader__", None)) is Loader else None
+
+
+def _import_again(
+    name: str, names: Any = None, within: Any = None, children: Any = (), level: int = 0
+) -> Any:
+    """Import as Python does; set again what the import set when it was executed."""
+    module = _import(name, names, within, children, level)
+    if _importer:
+        whole = resolve_name("." * level + name, names["__package__"]) if level else name
+        for each in (whole, *(f"{whole}.{child}" for child in children or ())):
+            if each not in _repeated and each in sys.modules:
+                _repeated.add(each)
+                for place, value in _settings_of.get((_owner(sys.modules[each]), each), {}).items():
+                    _KEPT[place].write(sys.modules[_KEPT[place].library], value)
+    return module

@@ -87,8 +87,42 @@ def restore(before: Mapping[str, str], own: Mapping[str, str]) -> None:
     for name, value in before.items():
         if now.get(name) != value and name not in own:
             os.environ[name] = value
+    _restore_of_c()
     if time.tzname != _ZONE:
         time.tzset()
+
+
+_synchronised: list[tuple[int | None, bytes]] = []
+"""Where C keeps the variables of this process, and its pointers to them, when they were Python's."""
+
+
+def _restore_of_c() -> None:
+    """Set the variables of C, which programs get, to Python's: `os.putenv` and libraries change C's alone."""
+    try:
+        import ctypes  # here: a Python without it does without this
+
+        variables = ctypes.POINTER(ctypes.c_char_p).in_dll(ctypes.CDLL(None), "environ")
+    except (ImportError, OSError, ValueError):
+        return
+    size = ctypes.sizeof(ctypes.c_void_p)
+
+    def place() -> int | None:
+        return ctypes.cast(variables, ctypes.c_void_p).value
+
+    if _synchronised:
+        address, pointers = _synchronised[0]
+        if place() == address and address and ctypes.string_at(address, len(pointers)) == pointers:
+            return
+    texts: list[str] = []
+    while (text := variables[len(texts)]) is not None:
+        texts.append(os.fsdecode(text))
+    wanted = {f"{name}={value}" for name, value in os.environ.items()}
+    for text in {*texts} - wanted:
+        os.unsetenv(text.partition("=")[0])
+    for text in wanted - {*texts}:
+        os.putenv(*text.split("=", 1))
+    address = place()
+    _synchronised[:] = [(address, ctypes.string_at(address, size * (len(wanted) + 1)) if address else b"")]
 
 
 def search_path() -> str:

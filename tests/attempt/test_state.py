@@ -232,3 +232,57 @@ def test_a_library_that_another_thread_still_imports_is_let_alone(monkeypatch: p
     monkeypatch.setattr(partial.__spec__, "_initializing", True, raising=False)
     monkeypatch.setitem(sys.modules, "tempfile", partial)
     assert None in state._read()
+
+
+LATE = """
+import ctypes
+import os
+import subprocess
+
+
+def third(n: int) -> dict:
+    if n % 2:
+        import precise
+    import decimal
+
+    return {"third": str(decimal.Decimal(1) / 3)}
+
+
+def swap(n: int) -> dict:
+    import numpy
+
+    numpy.random.set_bit_generator(numpy.random.PCG64(n))
+    os.putenv("PUT", "wrong")
+    ctypes.CDLL(None).setenv(b"SET", b"wrong", 1)
+    ctypes.CDLL(None).unsetenv(b"HOME")
+    return {"set": True}
+
+
+def draw(n: int) -> dict:
+    import numpy
+
+    text = subprocess.run("echo $PUT $SET $HOME", shell=True, text=True, capture_output=True).stdout
+    return {"drawn": float(numpy.random.rand()), "text": text.strip()}
+"""
+
+
+def test_what_a_late_import_sets_holds_for_each_task_that_imports_it(project: Project) -> None:
+    project.module("precise", "import decimal\n\ndecimal.getcontext().prec = 50\n").module("late", LATE)
+    flow = "axes: {n: {range: 8}}\nstages: {third: {module: 'late:third', over: [n]}}"
+    run = project.workflow(flow).run("--site", "one")
+    assert [len(text) - 2 for text in run.values("third", "third")] == [28, 50] * 4
+
+
+def test_generators_and_variables_of_c_are_put_back(project: Project) -> None:
+    project.module("late", LATE)
+    flow = """
+    axes: {n: {range: 3}}
+    stages:
+      first: {module: "late:draw", over: [n]}
+      swap: {module: "late:swap", over: [n], after: [first]}
+      then: {module: "late:draw", over: [n], after: [swap]}
+    """
+    run = project.workflow(flow).run("--site", "one", "--no-cache")
+    assert run.values("then", "drawn") == run.values("first", "drawn")
+    assert {*run.values("then", "text")} == {*run.values("first", "text")}
+    assert len({*run.values("first", "text")}) == 1
