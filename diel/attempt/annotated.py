@@ -12,7 +12,7 @@ from typing import Any
 
 from diel.artifacts import Artifact
 from diel.errors import ModuleError
-from diel.modules.parameter import Parameter, misfit, shown_value
+from diel.modules.parameter import Parameter, misfit, shown_value, validator_of
 from diel.modules.signature import Signature
 
 Fits = Callable[[Any], str | None]
@@ -133,12 +133,10 @@ def _listed(item: Any) -> Fits:
 
 
 def _by_pydantic(hint: Any) -> Fits | None:
-    try:
-        from pydantic import TypeAdapter, ValidationError  # here: few annotations need it
-
-        adapter: Any = TypeAdapter(hint)
-    except Exception:  # a class that pydantic knows nothing of, or an environment without pydantic
+    adapter = validator_of(hint)
+    if adapter is None:
         return None
+    from pydantic import ValidationError  # here: few annotations need it
 
     def check(value: Any) -> str | None:
         try:

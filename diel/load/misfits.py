@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from diel.errors import did_you_mean
-from diel.load.keys import VALUES, description, meant_key, models_at, unknown_hint
+from diel.load.keys import description, meant_key, meant_value, models_at, unknown_hint
 from diel.load.nodes import Key
 from diel.spec.model import Flaw, Flaws, SpecModel, found
 
@@ -216,8 +216,8 @@ def _scalar_hint(expected: str, value: Any) -> str:
 
 def _wrong_choice(key: Key, value: Any, expected: str) -> Flaw:
     choices = re.findall(r"'([^']*)'", expected)
-    meant = VALUES.get(str(value).lower())
-    hint = f"did you mean '{meant}'?" if meant in choices else did_you_mean(str(value), choices)
+    meant = meant_value(value, choices)
+    hint = f"did you mean '{meant}'?" if meant else did_you_mean(str(value), choices)
     return Flaw(f"expected one of {', '.join(choices)}; found {found(value)}", hint, key)
 
 

@@ -62,9 +62,9 @@ class Parameter:
         """The place of the first of many values that does not fit; None if all do."""
         if self._adapter is None:
             return None
-        from pydantic import TypeAdapter, ValidationError  # here: as in `misfit`
+        from pydantic import ValidationError  # here: as in `misfit`
 
-        whole: TypeAdapter[Any] = TypeAdapter(list[self.type])  # type: ignore[name-defined]
+        whole = validator_of(list[self.type])  # type: ignore[name-defined]
         for begin in range(0, len(values), _CHUNK):
             part = [values[place] for place in range(begin, min(begin + _CHUNK, len(values)))]
             try:
@@ -85,14 +85,55 @@ class Parameter:
     @cached_property
     def _adapter(self) -> Any:
         """pydantic's validator for the annotation; None if anything is allowed."""
-        if self.injected or self.type is Any:
-            return None
-        from pydantic import TypeAdapter  # here: as in `misfit`
+        return None if self.injected or self.type is Any else validator_of(self.type)
 
-        try:
-            return TypeAdapter(self.type)
-        except Exception:  # an annotation that makes no type checks nothing, like no annotation
-            return None
+
+def validator_of(kind: Any) -> Any:
+    """Return pydantic's validator of a type, in which true and 1.0 are not the 1 of a Literal.
+
+    None for an annotation that makes no type, and without pydantic: then nothing is checked.
+    """
+    try:
+        from pydantic import TypeAdapter  # here: as in `misfit`
+        from pydantic_core import SchemaValidator
+
+        adapter: Any = TypeAdapter(kind)
+        schema = _exact(adapter.core_schema)
+        return adapter if schema == adapter.core_schema else SchemaValidator(schema)
+    except Exception:  # whatever an annotation does
+        return None
+
+
+def _exact(schema: Any) -> Any:
+    """Return one of pydantic's schemas with literals that take numbers of their own type alone."""
+    if isinstance(schema, list | tuple):
+        return type(schema)(map(_exact, schema))
+    if not isinstance(schema, dict):
+        return schema
+    schema = {name: _exact(part) for name, part in schema.items()}
+    numbers = (
+        [one for one in schema["expected"] if isinstance(one, int)] if schema.get("type") == "literal" else []
+    )
+    if not numbers:
+        return schema
+    from pydantic_core import PydanticKnownError, core_schema
+
+    *first, last = map(repr, schema["expected"])
+    expected = f"{', '.join(first)} or {last}" if first else last
+
+    def check(value: Any) -> Any:
+        if isinstance(value, int | float) and not any(
+            one == value and _is_alike(one, value) for one in numbers
+        ):
+            raise PydanticKnownError("literal_error", {"expected": expected})
+        return value
+
+    return core_schema.no_info_before_validator_function(check, schema)
+
+
+def _is_alike(one: object, other: object) -> bool:
+    """Return whether two numbers are both truth values, both of floating point, or neither."""
+    return all(isinstance(one, kind) == isinstance(other, kind) for kind in (bool, float))
 
 
 def misfit(adapter: Any, value: Any) -> str | None:

@@ -35,6 +35,8 @@ FITS: list[tuple[str, Any]] = [
     ("set[str]", ["a"]),
     ("dict[str, float]", {"a": 1}),
     ("Literal['fast', 2]", 2),
+    ("Literal[True, 2]", True),
+    ("list[Literal['fast', 2, None]]", ["fast", 2, None]),
     ("Mode", "fast"),
     ("Size", 8),
     ("Optional[Size]", None),
@@ -63,6 +65,9 @@ MISFITS: list[tuple[str, Any, str]] = [
     ("Size", "16", 'expected a whole number, found "16"'),
     ("list[Size]", [8, 7], "expected at least 8, found 7 in [8, 7]"),
     ("Literal['fast', 2]", "slow", "expected 'fast' or 2, found \"slow\""),
+    ("Literal['fast', 1]", True, "expected 'fast' or 1, found true"),
+    ("Literal['fast', 1]", 1.0, "expected 'fast' or 1, found 1.0"),
+    ("dict[str, Literal[1] | None]", {"a": True}, 'expected 1, found true in {"a": true}'),
     ("Mode", "slow", "expected 'fast', found \"slow\""),
 ]
 

@@ -12,7 +12,8 @@ MODULE = """
 from typing import Annotated, Literal
 from pydantic import Field
 def f(size: Annotated[int, Field(ge=8, le=100)] = 8, mode: Literal["fast", "slow"] = "fast", x: float = 1.0,
-      xs: list[int] = [], part: Annotated[float, Field(gt=0, lt=1)] = 0.5) -> dict:
+      xs: list[int] = [], part: Annotated[float, Field(gt=0, lt=1)] = 0.5,
+      order: Literal["auto", 1] = 1) -> dict:
     return {}
 """
 
@@ -33,6 +34,7 @@ GOOD = [
     flow("size: {range: [8, 101]}"),
     flow("x: {values: [1, 2.5]}"),
     flow("size: {values: [1, 8]}", ", when: 'size > 1'"),
+    flow("order: {values: [1, auto]}"),
     flow("part: {sample: {method: uniform, points: 3, parameters: {part: {low: 0, high: 1}}}}"),
     flow("b: {values: [1, 8]}", ", params: {size: '${{ b + 8 }}', x: '${{ 1 / b }}'}"),
     flow("b: {values: [0, 8]}", ", params: {x: '${{ 1 / b }}'}"),  # its task tells that there is no number
@@ -46,6 +48,11 @@ BAD = [
         flow("mode: {values: [fast, slwo]}"),
         "axes.mode.values.1: 'mode' at mode=slwo: expected 'fast' or 'slow'",
     ),
+    (
+        flow("order: {values: [1, true]}"),
+        "axes.order.values.1: 'order' at order=true: expected 'auto' or 1, found true",
+    ),
+    (flow("order: {values: [1, 1.0]}"), "expected 'auto' or 1, found 1.0"),
     (flow("size: {range: [8, 30000]}"), "axes.size: 'size' at size=101: expected at most 100"),
     (flow("k: {zip: {size: [8, 101], x: [1, 2]}}"), "axes.k.zip.size.1: 'size' at size=101, x=2"),
     (

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from diel.load import examine
-from diel.load.keys import KEYS
+from diel.load.keys import MEANINGS
 
 PLACES = {
     "resources": ("stages:\n  a:\n    command: [x]\n    resources: {%s: 1}\n", "stages.a.resources"),
@@ -78,4 +78,4 @@ def test_a_word_that_nothing_is_near_lists_the_keys_that_there_are() -> None:
 
 
 def test_no_word_stands_for_itself() -> None:
-    assert all(word not in meant for word, meant in KEYS.items())
+    assert all(word not in meant for word, meant in MEANINGS.items())
