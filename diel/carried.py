@@ -44,9 +44,7 @@ def is_carried(name: str) -> bool:
 
 
 def carried(environ: Mapping[str, str]) -> dict[str, str]:
-    """Those that are taken along to another machine: with absolute paths, and without empty entries, which
-    mean the current directory and come from `$PYTHONPATH:…`.
-    """
+    """Return those that are taken along, with absolute paths: an empty entry would mean this directory."""
     found = {name: environ[name].split(os.pathsep) for name in CARRIED if environ.get(name)}
     return {name: os.pathsep.join(map(_absolute, filter(None, entries))) for name, entries in found.items()}
 

@@ -28,10 +28,7 @@ def interfaces() -> dict[str, str]:
 
 
 def addresses(wanted: str | None) -> tuple[str, ...]:
-    """Addresses of this host that nodes can reach: one interface's, one as given, or all but loopback.
-
-    Raises UsageError if there is no such interface or address.
-    """
+    """Find addresses of this host that nodes reach: an interface's, as given, or all. Raises UsageError."""
     here = interfaces()
     if wanted is None:
         return tuple(here) or ("127.0.0.1",)

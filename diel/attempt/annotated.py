@@ -33,11 +33,10 @@ _KNOWN: dict[int, tuple[Any, dict[str, Fits]]] = {}
 def hold_arguments(
     function: Callable[..., Any] | None, signature: Signature, given: Mapping[str, Any]
 ) -> None:
-    """Hold values to the annotations: strictly, but a whole number is a float too, and what JSON cannot say
-    may be a list or a text. Files are held to them where they are opened.
+    """Hold values to annotations strictly; a whole number is a float, a list or text what JSON lacks.
 
-    Without a function, which has more to say than what is read, another Python will call it. Raises
-    ModuleError for the first value that does not fit.
+    Files are held to them where they are opened; without a function, to what is read of it. Raises
+    ModuleError.
     """
     known = _KNOWN.get(id(function))
     if known is None or known[0] is not function or function is None:

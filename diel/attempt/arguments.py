@@ -51,10 +51,7 @@ def arguments(
     conversions: Mapping[str, Any] | None = None,
     columns: Mapping[str, Mapping[str, str]] | None = None,
 ) -> tuple[list[Any], dict[str, Any]]:
-    """What a function is called with, by place and by name: `params`, `inputs`, and what diel fills in.
-
-    Raises ModuleError where a value is not what a parameter asks for.
-    """
+    """Work out by place and by name what a function is called with. Raises ModuleError for a misfit."""
     given = own({**request.params, **request.inputs})
     signature, rules = module.signature, _readings(conversions or {}, columns or {})
     pass_on = partial(_passed, plain=signature.kind is None, lengths=_lengths(given.values()))
@@ -127,10 +124,9 @@ def _lengths(values: Iterable[Any]) -> list[int]:
 
 
 def _passed(parameter: Parameter, value: Any, reading: Reading, plain: bool, lengths: list[int]) -> Any:
-    """A value as a parameter asks for it; `plain` functions know nothing of diel.
+    """Make of a value what a parameter asks for; `plain` functions know nothing of diel.
 
-    Raises ModuleError where a file is not what the annotation says, or cannot be converted; also where a list
-    of all frames would be out of step with others: `lengths` has those of all lists.
+    Raises ModuleError for a file that does not fit; `lengths` are those of all lists, for frames in step.
     """
     from_files = type(value) is Artifact or (isinstance(value, list) and _holds_files(value))
     if not from_files:

@@ -30,11 +30,7 @@ class BlockHere(NamedTuple):
     """Its walltime: longer tasks never fit."""
 
     def has_room(self, work: Work, now: float, needed: float = 0.0) -> bool:
-        """Whether a task that begins now can end, or save useful work, before the block does.
-
-        `needed` are the seconds that tasks like it took so far. Where that is longer than any block, a fresh
-        one has to do.
-        """
+        """Tell whether a task that begins now ends, or saves, before the block; others `needed` seconds."""
         if work.walltime is not None:
             needs = work.walltime
         else:
@@ -74,11 +70,7 @@ def with_hosts(words: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def pin_gpus(environ: MutableMapping[str, str]) -> None:
-    """Keeps the variables that the site wants, with the devices that the block really has.
-
-    DIEL_GPU_VARIABLES names those to keep. Parsl counts devices from 0, and the scheduler may have
-    given the block others, told in DIEL_BLOCK_GPUS: with `2,3` index 0 is device 2.
-    """
+    """Keep the variables of DIEL_GPU_VARIABLES, with the devices of DIEL_BLOCK_GPUS: Parsl counts from 0."""
     wanted = environ.get("DIEL_GPU_VARIABLES")
     if wanted is None:
         return

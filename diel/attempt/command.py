@@ -33,11 +33,7 @@ _NO_INPUT = [(os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0)]
 def run_command(
     attempt: RunningAttempt, run_dir: str, env: Mapping[str, str], dog: Watchdog
 ) -> tuple[Values, Artifacts]:
-    """Runs the command in the task's directory and collects its outputs.
-
-    Raises Failure where it cannot start (`launch`), exits with another code than 0 or lacks an
-    output (`app`), or was ended by the watchdog (its verdict).
-    """
+    """Run a command and collect its outputs. Raises Failure: `launch`, `app`, or the watchdog's verdict."""
     launch(attempt, env, dog)
     return made_values(attempt, env), made_files(attempt, run_dir)
 
@@ -163,9 +159,7 @@ def spawn(words: tuple[str, ...], env: Mapping[str, str], dog: Watchdog, attempt
 def spawn_ranks(
     words: tuple[str, ...], env: Mapping[str, str], dog: Watchdog, attempt: RunningAttempt
 ) -> None:
-    """Runs a program on the ranks of a task. Raises Failure as `spawn` does, and `launch` if they did not
-    form one world.
-    """
+    """Run a program on a task's ranks. Raises Failure as `spawn`, and `launch` if they are no one world."""
     work = attempt.work
     env = {name: value for name, value in env.items() if name not in STALE}
     if is_at_home(work.launcher, env):

@@ -107,10 +107,7 @@ def surround(
 def enter(
     wanted: Prepared, evaluated: Evaluated, folder: str, given: Mapping[str, str], sees: Sequence[str] = ()
 ) -> tuple[dict[str, str], tuple[str, ...]]:
-    """The variables of a program that runs in an environment, and the words before it.
-
-    `sees` are further directories for its container. Raises Failure (`launch`).
-    """
+    """Work out a program's variables and the words before it; a container `sees` more. Raises Failure."""
     if gone := wanted.gone:
         hint = "`diel resume` makes again what diel made, once the rest is back"
         raise Failure(FailureClass.LAUNCH, f"environment '{wanted.name}': {gone} is not on this node; {hint}")
@@ -131,10 +128,7 @@ def enter(
 def evaluate(
     wanted: Prepared, folder: str, env: Mapping[str, str], run: Run, say: Callable[[str], object]
 ) -> Evaluated:
-    """What the lines of an environment leave behind; files for that are made in a folder.
-
-    `say` gets all that they said if one failed. Raises Failure (`launch`) with the line that failed.
-    """
+    """Evaluate an environment's lines in a folder; `say` gets their output if one fails. Raises Failure."""
     if not wanted.lines:
         return Evaluated(env, ())
     told = Path(folder) / ".environment"

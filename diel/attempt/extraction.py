@@ -55,11 +55,7 @@ Found = Iterator[tuple[str, Any]]
 
 
 def extract(promises: Mapping[str, Output], paths: Mapping[str, str], task_dir: str, own: Values) -> Values:
-    """The values that outputs take out of files; `paths` has the file of each, standard output by default.
-
-    `own` is what the command handed over itself. Raises ModuleError where nothing is found, or not what was
-    declared.
-    """
+    """Take values out of files; `own` is what the command handed over itself. Raises ModuleError."""
     values: Values = {}
     for name, how in promises.items():
         if how.way is None:
@@ -95,10 +91,7 @@ def _extract(how: Output, file: str, task_dir: str) -> Any:
 
 
 def _files(file: str, task_dir: str) -> list[str]:
-    """The files to read: one, or those that fit a pattern, in the order of their names.
-
-    What a command prints is caught in files of its worker.
-    """
+    """List the files to read by name: those that fit a pattern, or one, which may catch what was printed."""
     whole = os.path.join(task_dir, file)
     for number, name in PRINTED.items():
         if file == name and not os.path.lexists(whole):
@@ -198,10 +191,7 @@ def _windows(lines: Iterator[str], more: int) -> Iterator[str]:
 
 
 def _cells(how: Output, path: str, called: str) -> Found:
-    """The cells of a column: of CSV with commas, tabs or semicolons, or divided by blanks.
-
-    Lines that begin with `#` are comments; the names of the columns may be in one.
-    """
+    """Yield the cells of a column; lines that begin with `#` are comments, and may name the columns."""
     if path.endswith(_JSON_LINES):
         yield from _entries(how, path, called)
         return
@@ -253,10 +243,7 @@ def _divider(line: str) -> str:
 
 
 def _entries(how: Output, path: str, called: str) -> Found:
-    """The values at a place in JSON: of the file, or of each line that has it.
-
-    What a command prints may be either, with other lines between.
-    """
+    """Yield the values at a place in JSON, of the file or of each line: what is printed may be either."""
     parts = (str(how.column),) if how.key is None else parts_of(how.key) or ()
     printed = called in PRINTED.values()
     if not path.endswith(_JSON_LINES):

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import gc
+import io
 import json
 import os
 import pickle
 import subprocess
 import sys
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +22,6 @@ from diel.attempt.arguments import arguments
 from diel.attempt.bundle import Failure, Request, Work
 from diel.attempt.capture import errors_so_far
 from diel.attempt.command import spawn, spawn_ranks
-from diel.attempt.held import check_closed, held_files
 from diel.attempt.state import load
 from diel.attempt.stream import class_of, close_streams
 from diel.attempt.watchdog import RunningAttempt, Watchdog
@@ -27,6 +29,8 @@ from diel.context import Context
 from diel.errors import DielError, Interrupted, ModuleError, Pruned
 from diel.states import FailureClass
 
+_BUFFERED = (io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom)
+_ARCHIVES = {"zipfile", "gzip", "bz2", "lzma", "tarfile"}
 CALL_FILE = ".call.pickle"
 RETURN_FILE = ".return.json"
 
@@ -34,10 +38,7 @@ RETURN_FILE = ".return.json"
 def call(
     work: Work, request: Request, context: Context, communicator: Any = None
 ) -> tuple[Values, Artifacts]:
-    """Calls a module in this process and collects what it returned.
-
-    Anything that it raises becomes a Failure with the last line of its traceback.
-    """
+    """Call a module in this process and collect what it returned. Raises Failure for whatever it raises."""
     module = work.module
     assert module is not None
     worker = os.getpid()
@@ -58,26 +59,15 @@ def call(
         good = True
         if context.rank:
             return {}, {}
-        held = held_files(context.task_dir, context.run_dir)
+        opened = _open_files(context.task_dir, context.run_dir)
         made = collect_returned(returned, context.task_dir, context.run_dir, work.promises, request.inputs)
-        one = returned if isinstance(returned, dict) else dict.fromkeys(made[1], returned)
-        arrays = {name for name in made[1] if hasattr(type(one.get(name)), "__array__")}  # mapped, whole
-        check_closed(held, {name: made[1][name] for name in made[1].keys() - arrays})
+        by_name = returned if isinstance(returned, dict) else dict.fromkeys(made[1], returned)
+        arrays = {name for name in made[1] if hasattr(type(by_name.get(name)), "__array__")}  # mapped, whole
+        _check_closed(opened, {name: made[1][name] for name in made[1].keys() - arrays})
         return made
-    except ModuleError as error:
-        _stay_one(worker)
-        raise Failure(FailureClass.APP, str(error)) from error
-    except Pruned as error:
-        _stay_one(worker)
-        # Raised by the module itself, it is a failure like any other.
-        kind = FailureClass.CANCELLED if context.heard else FailureClass.APP
-        raise Failure(kind, f"diel.Pruned: {error}") from error
-    except Interrupted as error:
-        _stay_one(worker)
-        raise Failure(FailureClass.INTERRUPTED, str(error), os.EX_TEMPFAIL) from error
     except BaseException as error:  # whatever it is, the worker continues
         _stay_one(worker)
-        raise _failure(class_of(error), "", error) from error
+        raise _ended_by(error, context) from error
     finally:
         if context.streams is not None:
             close_streams(context, good=good)
@@ -87,6 +77,17 @@ def _stay_one(worker: int) -> None:
     """Ends a child that the module forked and that returned in the worker's place."""
     if os.getpid() != worker:
         os._exit(1)
+
+
+def _ended_by(error: BaseException, context: Context) -> Failure:
+    if isinstance(error, ModuleError):
+        return Failure(FailureClass.APP, str(error))
+    if isinstance(error, Pruned):  # raised by the module itself, it is a failure like any other
+        kind = FailureClass.CANCELLED if context.heard else FailureClass.APP
+        return Failure(kind, f"diel.Pruned: {error}")
+    if isinstance(error, Interrupted):
+        return Failure(FailureClass.INTERRUPTED, str(error), os.EX_TEMPFAIL)
+    return _failure(class_of(error), "", error)
 
 
 def _failure(kind: str, prefix: str, error: BaseException) -> Failure:
@@ -149,10 +150,7 @@ def _not_callable(attempt: RunningAttempt, env: Mapping[str, str]) -> Failure | 
 
 
 def write_call(attempt: RunningAttempt, context: Context) -> Path:
-    """Writes what another process needs to call the module, which `read_call` reads; returns the file.
-
-    The environment is left out: that process has it, and it holds tokens that others may not read.
-    """
+    """Write what another process needs to call the module, but for the environment, which holds tokens."""
     path = context.task_dir / CALL_FILE
     path.write_bytes(pickle.dumps((attempt.work, attempt.request._replace(env={}), context)))
     return path
@@ -180,3 +178,54 @@ def _told_by_rank(path: Path, failure: Failure) -> Failure | None:
     if told.rstrip().rpartition("\n")[2] not in errors_so_far():  # an MPI launcher may drop what comes last
         sys.stderr.write(told)
     return Failure(kind, message, failure.exit_code)
+
+
+# --- files that a function keeps open ----------------------------------------------------------------
+
+
+def _open_files(task_dir: Path, run_dir: Path) -> Set[str]:
+    """Return the files of a task that this process has open for writing; closes what nothing refers to."""
+    with contextlib.suppress(FileNotFoundError), os.scandir(task_dir) as entries:  # a function may remove it
+        if next(entries, None) is None:  # as a function leaves it that returns values
+            return frozenset()
+    folder, run = os.path.realpath(task_dir), os.path.realpath(run_dir)
+    if not (opened := _open_below(folder)):
+        return frozenset()
+    _close_garbage({*opened})
+    return {os.path.relpath(file, run) for file in _open_below(folder).values()}
+
+
+def _close_garbage(numbers: Set[int]) -> None:
+    """Write out these files' buffers, and close those in cycles: Python closes a cycle in any order.
+
+    An archive gets no end then, so none is closed.
+    """
+    files = gc.get_objects()
+    if any(type(file).__module__ in _ARCHIVES for file in files):
+        return
+    for file in files:
+        with contextlib.suppress(OSError, ValueError):  # closed, or no file at all
+            if issubclass(type(file), _BUFFERED) and file.fileno() in numbers:
+                file.flush()
+    del files
+    gc.collect()
+
+
+def _open_below(folder: str) -> dict[int, str]:
+    found = {}
+    for number in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):  # the list itself is closed by now
+            file = os.readlink(f"/proc/self/fd/{number}")
+            if file.startswith(f"{folder}/") and fcntl.fcntl(int(number), fcntl.F_GETFL) & os.O_ACCMODE:
+                found[int(number)] = file
+    return found
+
+
+def _check_closed(opened: Set[str], artifacts: Artifacts) -> None:
+    """Raise ModuleError where an artifact is one of these files, or has one in it."""
+    for record in artifacts.values() if opened else ():
+        paths = [file["path"] for file in record.get("files", (record,))]
+        for file in sorted(opened):
+            if any(file == path or file.startswith(f"{path}/") for path in paths):
+                name = os.path.basename(file)
+                raise ModuleError(f"`{name}` is still open: close it, or write it in a `with`")

@@ -47,9 +47,7 @@ set -- timeout --foreground --preserve-status --signal=TERM $((left > 0 ? left :
 
 
 def before_ranks(work: Work, world: World, inside: tuple[str, ...]) -> tuple[str, ...]:
-    """The words before a program that make ranks of it: the launcher's, those that guard each rank, those of
-    its environment.
-    """
+    """Return the words before a program that make ranks of it, guard each, and enter its environment."""
     return (*with_hosts(work.launcher), *world.words, *inside)
 
 
@@ -60,11 +58,7 @@ def is_at_home(launcher: Sequence[str], environ: Mapping[str, str]) -> bool:
 
 
 def told_in_time(interrupt: float | None, env: Mapping[str, str]) -> tuple[str, ...]:
-    """Words before each rank's command that send it SIGTERM when it should save.
-
-    A launcher is not asked to: MPICH's mpiexec (5.0) passes SIGTERM on, but srun (22.05) kills its
-    ranks when it gets one.
-    """
+    """Return words before a rank that send it SIGTERM in time: srun (22.05) would kill it instead."""
     program = None if interrupt is None else shutil.which("timeout", path=env.get("PATH", os.defpath))
     if interrupt is None or program is None:
         return ()
@@ -76,10 +70,7 @@ class Launches:
     """The launchers that a command starts."""
 
     def __init__(self, folder: str, task: str, before: Sequence[str], warning: float | None) -> None:
-        """Writes the program for them. Ranks get SIGTERM at `warning`, in seconds since the epoch.
-
-        Raises OSError.
-        """
+        """Write the program; ranks get SIGTERM at `warning`, seconds since the epoch. Raises OSError."""
         self._folder = folder
         self._program = os.path.join(folder, LAUNCHER)
         text = _PROGRAM.format(

@@ -21,21 +21,14 @@ def send(end: socket, packed: bytes) -> None:
 
 
 def is_readable(number: int, seconds: float = 0.0) -> bool:
-    """Whether an open file has something to read, or ends, within some seconds.
-
-    `select` would refuse numbers above 1023, which a process with many files has.
-    """
+    """Tell whether a file has something to read, or ends; `select` refuses numbers above 1023."""
     watch = select.poll()
     watch.register(number, select.POLLIN)
     return bool(watch.poll(seconds * 1000))
 
 
 def receive(end: socket, lifeline: int) -> bytes:
-    """What comes next. Raises EOFError as soon as the other side is gone, which `lifeline` shows by becoming
-    readable.
-
-    The line alone does not tell: a child that a module forked may hold the other end open.
-    """
+    """Read what comes next. Raises EOFError once `lifeline` is readable: a child may hold the other end."""
     watch = select.poll()
     watch.register(end, select.POLLIN)
     watch.register(lifeline, select.POLLIN)

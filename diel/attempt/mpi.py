@@ -96,10 +96,7 @@ def starter_of(family: str, environ: Mapping[str, str]) -> str | None:
 
 
 def library_of(command: Sequence[str], folder: Path, environ: Mapping[str, str]) -> tuple[str, str] | None:
-    """Return the MPI of the programs that a command or its scripts name, with its file and the program.
-
-    None if none is linked to one: what a program loads while it runs does not show in it.
-    """
+    """Return the MPI that a command's programs are linked to, with its file and program; None for none."""
     texts, programs = [*command], set[str]()
     for place, text in enumerate(texts):  # it grows by the command's scripts
         for word in _WORD.findall(text[:_MOST]):

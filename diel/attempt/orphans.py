@@ -1,7 +1,4 @@
-"""What tasks leave behind: a worker adopts it (PR_SET_CHILD_SUBREAPER, prctl(2)), so that it knows of it.
-
-Not while anything else runs beside a task: its launcher, what copies its data, what stays up.
-"""
+"""What tasks leave behind: a worker adopts it (PR_SET_CHILD_SUBREAPER, prctl(2)) if only a task runs."""
 
 from __future__ import annotations
 

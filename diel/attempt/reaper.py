@@ -35,10 +35,7 @@ def signal_group(group: int, number: int) -> None:
 
 
 def ask_group(group: int) -> None:
-    """Sends SIGTERM to those of a process group that handle it; to all if none does.
-
-    A shell or script that only waits for the program which will save its state must not die before.
-    """
+    """Send SIGTERM to those of a process group that handle it, so that a shell waits; to all if none does."""
     members = []
     for pid in psutil.pids():
         with contextlib.suppress(OSError):
@@ -69,18 +66,12 @@ def _handles(pid: int, number: int) -> bool:
 
 
 def mark(run_dir: Path) -> dict[str, str]:
-    """This process's environment with the mark of a run, for the processes that it starts for that run.
-
-    It is not marked itself: it may be somebody's notebook, with other children.
-    """
+    """Return this process's environment with a run's mark, which it has not itself: it may be a notebook."""
     return {**os.environ, "DIEL_RUN_DIR": str(run_dir)}
 
 
 def marked(variable: str, value: str, without: str | None = None) -> Iterator[psutil.Process]:
-    """This user's processes with this environment variable, except this process and its ancestors.
-
-    `without` names a variable that spares the processes which have it.
-    """
+    """Find this user's processes with a variable, but for its own line and those that have `without`."""
     mine = {os.getpid()}
     for pid in _showing(os.fsencode(f"{variable}={value}")):
         with contextlib.suppress(psutil.Error, OSError):
@@ -93,10 +84,7 @@ def marked(variable: str, value: str, without: str | None = None) -> Iterator[ps
 
 
 def _showing(text: bytes) -> Iterator[int]:
-    """The processes that have this in their environments.
-
-    One that is just beginning another program shows no environment for a moment: it is looked at again.
-    """
+    """Find the processes with this in their environments; twice those that just begin another program."""
     pids = psutil.pids()
     for pause in (0.005, 0.0):
         bare = []
@@ -178,10 +166,7 @@ _OTHERWISE = re.compile(r"^srun: error: .*: tasks? [0-9,-]+: (?!Killed|Terminate
 
 
 def killer_of(exit_code: int | None, stderr: str, *, launched: bool) -> signal.Signals | None:
-    """The signal from outside that ended a program; None if it ended on its own.
-
-    `launched` says whether an MPI launcher is between, which says in words what killed a rank.
-    """
+    """Return the signal from outside that ended a program; None if none. `launched` by MPI, words tell it."""
     if launched:
         killed = exit_code == 128 + signal.SIGKILL or _BY_LAUNCHER.search(stderr)
         return signal.SIGKILL if killed and not _OTHERWISE.search(stderr) else None
@@ -223,11 +208,7 @@ class OomKills:
         return [_count(path) for path in self._files]
 
     def evidence(self, exit_code: int | None, stderr: str, *, launched: bool, words: str = "") -> str:
-        """Why a failed program seems to have been killed for lack of memory; empty if it does not.
-
-        `launched` says whether an MPI launcher is between, which says what killed a rank; `words` is a
-        regular expression of the scheduler's for that.
-        """
+        """Say why a program seems killed for lack of memory; empty if not. `words` is a pattern for it."""
         flags = re.IGNORECASE | re.MULTILINE
         said = re.search(f"^.*(?:{words}).*$", stderr, flags) if launched and words else None
         if said is not None:

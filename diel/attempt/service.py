@@ -1,8 +1,4 @@
-"""Under which key a result goes whose services may be given newer inputs while it is made.
-
-A task asks for a service's newest model, and may be answered by another: the service can be given newer
-inputs meanwhile, or refuse them. What counts is who answered: each replica's file says that.
-"""
+"""Under which key a result goes whose services may be given newer inputs meanwhile: that of who answered."""
 
 from __future__ import annotations
 
@@ -28,11 +24,15 @@ class Answers(NamedTuple):
     """The task indices of the replicas that it asks, by service."""
 
     def key_with(self, models: Models | None) -> tuple[str, str]:
-        """The key and the digest of what it reads, if these answered; both empty if nobody knows who did."""
+        """Return the key and the digest of what it reads, if these answered; both empty for None."""
         if models is None:
             return "", ""
         return digest_of([self.key, dict(models)]), digest_of([self.part, dict(models)])[:16]
 
     def now(self, paths: RunPaths) -> Models | None:
-        """Who answers at this moment; None if that differs from replica to replica, or just changes."""
+        """Return who answers now; None if that differs from replica to replica, or just changes."""
         return answering(paths, self.replicas, self.models)
+
+    def key_since(self, before: Models | None, paths: RunPaths) -> tuple[str, str]:
+        """Return the key with those who answered before, if they still do."""
+        return self.key_with(before if before == self.now(paths) else None)

@@ -1,8 +1,6 @@
 """A task's files on its node's disk: inputs are copied there before it begins, outputs are copied back.
 
-In the task's directory a link replaces each output that a command writes on the node's disk, so
-that the command writes through it without knowing. The result is committed once the copies stand in the
-places of the links, while the worker goes on.
+A command writes through links in its directory. The result is committed once copies are in their places.
 """
 
 from __future__ import annotations
@@ -46,10 +44,7 @@ def disk_of(work: Work, env: Mapping[str, str]) -> str:
 
 
 def stage(attempt: RunningAttempt, env: Mapping[str, str], dog: Watchdog) -> Brought:
-    """Copies a task's inputs to its node; the attempt's request then has the paths of the copies.
-
-    Raises Failure where the task was cancelled, or its time was over, meanwhile.
-    """
+    """Copy a task's inputs to its node, and make its request name the copies. Raises Failure."""
     work, staged = attempt.work, attempt.request.staged
     assert work.staging is not None
     assert staged is not None
@@ -97,10 +92,7 @@ def on_this_node(request: Request, local: Local | None) -> Request:
 def _on_each_node(
     attempt: RunningAttempt, staging: Staging, staged: Staged, env: Mapping[str, str], dog: Watchdog
 ) -> Brought:
-    """The same for a command on whole nodes: a program on each of them, before the command's ranks.
-
-    One command line is for all ranks, so the copies must have the same path on all nodes.
-    """
+    """Copy them on each of a command's whole nodes, to the same path: one command line is for all ranks."""
     plan = Path(attempt.task_dir, PLAN_FILE)
     plan.write_bytes(pickle.dumps((staged.items, staging.local, attempt.task_dir)))
     words = (*with_hosts(staging.each_node), *PYTHON, "-m", "diel.staging.bring", str(plan))
@@ -225,11 +217,7 @@ class Drain(NamedTuple):
 
 
 def open_drain(attempt: RunningAttempt, environ: Mapping[str, str], number: int) -> Drain | None:
-    """Makes the links; None if the task should write to the run's directory itself.
-
-    So it is from the second attempt on, whatever the first died of. Raises StagingError where the
-    node's disk cannot be used.
-    """
+    """Make the links; None from the second attempt on: it writes to the run. Raises StagingError."""
     staging, request, task_dir = attempt.work.staging, attempt.request, attempt.task_dir
     assert staging is not None
     if request.attempt > 1:

@@ -8,11 +8,11 @@ begin from the task's key, so that what draws without a seed gives the same agai
 from __future__ import annotations
 
 import builtins
-import gc
+import gc  # noqa: F401 - looked up among what is loaded
 import os
 import resource
 import signal
-import socket
+import socket  # noqa: F401
 import sys
 import threading
 import warnings
@@ -67,10 +67,6 @@ def _limit(_: Any, limits: list[tuple[int, int]]) -> None:
             continue
         with suppress(ValueError, OSError):  # what was lowered for good stays so
             resource.setrlimit(number, (soft, hard))
-
-
-def _open(_: Any, files: tuple[Any, Any, Any]) -> None:
-    sys.stdin, sys.stdout, sys.stderr = files
 
 
 _Logger = tuple[int, list[Any], list[Any], bool, bool]
@@ -183,23 +179,31 @@ def _attributes(library: str, *names: str) -> _OfProcess:
     )
 
 
+def _pair(library: str, read: str, write: str, *first: Any) -> _OfProcess:
+    """What one function of a library reads and another one writes."""
+    return _OfProcess(
+        library,
+        lambda it: getattr(it, read)(),
+        lambda it, value: getattr(it, write)(value),
+        lambda _: next(iter(first), None),
+    )
+
+
 _KEPT = (
-    _OfProcess("sys", lambda it: it.getrecursionlimit(), lambda it, limit: it.setrecursionlimit(limit)),
-    _OfProcess(
-        "sys", lambda it: it.get_int_max_str_digits(), lambda it, most: it.set_int_max_str_digits(most)
-    ),
+    _pair("sys", "getrecursionlimit", "setrecursionlimit"),
+    _pair("sys", "get_int_max_str_digits", "set_int_max_str_digits"),
     _OfProcess(
         "_signal",
         lambda it: it.pthread_sigmask(signal.SIG_BLOCK, ()),
         lambda it, mask: it.pthread_sigmask(signal.SIG_SETMASK, mask),
     ),
     _OfProcess("sys", lambda it: it.argv[:], lambda it, words: it.argv.__setitem__(slice(None), words)),
-    _OfProcess("sys", lambda it: (it.stdin, it.stdout, it.stderr), _open),
+    _attributes("sys", "stdin", "stdout", "stderr", "excepthook", "unraisablehook", "displayhook"),
     _OfProcess("sys", _umask, lambda _, mask: os.umask(mask)),
     _OfProcess("sys", lambda _: [*map(_signal.getsignal, _SIGNALS)], _handle),
     _OfProcess("sys", lambda _: [*map(resource.getrlimit, _LIMITS)], _limit),
     _OfProcess("sys", lambda _: warnings.filters[:], _filter),
-    _OfProcess("sys", lambda _: socket.getdefaulttimeout(), lambda _, limit: socket.setdefaulttimeout(limit)),
+    _pair("socket", "getdefaulttimeout", "setdefaulttimeout"),
     _OfProcess("_locale", lambda it: it.setlocale(it.LC_ALL), lambda it, name: it.setlocale(it.LC_ALL, name)),
     _OfProcess(
         "decimal",
@@ -208,21 +212,16 @@ _KEPT = (
         lambda it: it.Context().__reduce__()[1],
     ),
     _OfProcess("logging", _log, _write_log, lambda it: ({"": (it.WARNING, *_PLAIN[1:])}, 0, it.LogRecord)),
-    _attributes("sys", "excepthook", "unraisablehook", "displayhook"),
     _attributes("threading", "excepthook"),
     _attributes("warnings", "showwarning", "formatwarning"),
     _attributes("tempfile", "tempdir"),
-    _OfProcess("sys", lambda it: it.gettrace(), lambda it, trace: it.settrace(trace)),
-    _OfProcess("sys", lambda it: it.getprofile(), lambda it, profile: it.setprofile(profile)),
+    _pair("sys", "gettrace", "settrace"),
+    _pair("sys", "getprofile", "setprofile"),
     _OfProcess("sys", lambda _: os.sched_getaffinity(0), lambda _, cores: os.sched_setaffinity(0, cores)),
-    _OfProcess("sys", lambda _: gc.isenabled(), lambda _, on: gc.enable() if on else gc.disable()),
-    _OfProcess("sys", lambda _: gc.get_threshold(), lambda _, sizes: gc.set_threshold(*sizes)),
-    _OfProcess(
-        "_csv", lambda it: it.field_size_limit(), lambda it, most: it.field_size_limit(most), lambda _: 131072
-    ),
-    _OfProcess(
-        "calendar", lambda it: it.firstweekday(), lambda it, day: it.setfirstweekday(day), lambda _: 0
-    ),
+    _OfProcess("gc", lambda it: it.isenabled(), lambda it, on: it.enable() if on else it.disable()),
+    _OfProcess("gc", lambda it: it.get_threshold(), lambda it, sizes: it.set_threshold(*sizes)),
+    _pair("_csv", "field_size_limit", "field_size_limit", 131072),
+    _pair("calendar", "firstweekday", "setfirstweekday", 0),
     _OfProcess(
         "multiprocessing",
         lambda it: (it.get_start_method(allow_none=True),),
@@ -299,10 +298,7 @@ _importer: list[_File] = []
 
 
 def load(module: Module) -> Loaded:
-    """Load a function; generators of random numbers that its import draws from begin alike each time.
-
-    Raises ModuleError as `load_function` does, and what else the import raises.
-    """
+    """Load a function; its import draws alike each time. Raises ModuleError, and what the import raises."""
     if not _before:
         _before.append(_read())
         _path.extend(sys.path)
@@ -359,9 +355,7 @@ def _changes(before: State, after: State) -> Iterator[tuple[int, Any]]:
 
 
 def _seed_torch(random: Any, number: int) -> None:
-    random.default_generator.manual_seed(
-        number
-    )  # torch's own function needs all of torch, which may be loading
+    random.default_generator.manual_seed(number)  # torch's own function needs all of torch, which may load
     cuda = sys.modules.get("torch.cuda")
     if cuda is not None and getattr(cuda, "is_initialized", bool)():
         cuda.manual_seed_all(number)

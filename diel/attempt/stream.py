@@ -15,11 +15,7 @@ from diel.states import FailureClass
 
 
 def stream_environment(work: Work, request: Request) -> dict[str, str]:
-    """What `diel stream` reads.
-
-    DIEL_STREAMS has the task's ends in a JSON object by the stream's name. DIEL_RANKED is set where what a
-    launcher says of ranks is said of the task's own, and not of its worker's. Nothing without streams.
-    """
+    """Return what `diel stream` reads: the task's ends, and whether its launcher's words are its own."""
     if request.streams is None:
         return {}
     member = {"member": f"{work.stage}/{request.index}", "attempt": request.attempt}
@@ -66,10 +62,7 @@ def _flaws(run_dir: str, work: Work, request: Request) -> Iterator[tuple[str, st
 
 
 def close_streams(context: Context, *, good: bool) -> None:
-    """Flushes the streams that a function wrote, and closes those that it read.
-
-    Raises Failure (class node) where an item of a function that ended well could not be put.
-    """
+    """Flush a function's written streams, close those it read. Raises Failure if an item could not be put."""
     from diel.streams.client import connect  # only here: most tasks have no streams
 
     try:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from diel.artifacts import Values, check_values
-from diel.artifacts.identity import ReadFiles
-from diel.artifacts.watched import hold, hold_still
 from diel.attempt.bundle import Question, Request, Work
+from diel.attempt.watched import held_to_files
 from diel.errors import DielError
 from diel.paths import RunPaths
 from diel.terms import SIMULATED
@@ -72,10 +70,10 @@ def ask(paths: RunPaths, work: Work, request: Request) -> Consulted:
         client = wary_client(paths.root, surrogate.service, question.replicas)
         answers = question.answers
         before = None if answers is None else answers.now(paths)
-        with _held(question):
+        with held_to_files(question.watched, question.reads, service=True):
             answer = _read(client.predict([dict(question.row)], surrogate.timeout), surrogate.outputs)
         if answers is not None:
-            key, part = answers.key_with(before if before == answers.now(paths) else None)
+            key, part = answers.key_since(before, paths)
             question = question._replace(key=key, parts=(question.parts[0], part))
         _check(work, answer)
     except (DielError, OSError, ValueError) as error:
@@ -90,19 +88,6 @@ def ask(paths: RunPaths, work: Work, request: Request) -> Consulted:
     if question.audited:
         return Consulted(question, seconds, told, audited=Audited(answer, surrogate.relative))
     return Consulted(question, seconds, told, {name: value for name, (value, _) in answer.items()})
-
-
-@contextmanager
-def _held(question: Question) -> Iterator[None]:
-    """Compare what the service reads before and after it answers. Raises ValueError, Changed."""
-    before, read = [hold(one) for one in question.watched], ReadFiles(question.reads or {})
-    for ended in (False, True):
-        if changed := read.look(ended=ended):
-            raise ValueError(f"what the service reads has changed since it was made: {changed}")
-        if not ended:
-            yield
-    for one, state in zip(question.watched, before, strict=True):
-        hold_still(one, state)
 
 
 # --- the answer -----------------------------------------------------------------------------------

@@ -77,10 +77,7 @@ class Surroundings:
 
 
 def restore(before: Mapping[str, str], own: Mapping[str, str]) -> None:
-    """Undoes what a function changed in this process: the next task must not depend on it.
-
-    Variables in `own` stay, for the next task sets them anyway.
-    """
+    """Undo what a function changed of the variables, but of those in `own`, which the next task sets."""
     now = dict(os.environ)
     for name in now.keys() - before.keys() - own.keys():
         del os.environ[name]

@@ -130,11 +130,7 @@ class Usage:
         return used
 
     def take_ranks(self, folder: str, ranks: int) -> None:
-        """Takes what the ranks of the last command said of themselves, and removes it.
-
-        Those on this node are also among what the command waited for. What each took at most is added up, for
-        one launch at a time; it is too little if a rank was ended before it could say anything.
-        """
+        """Take what the last ranks said of themselves; memory is added up for one launch at a time."""
         worlds = _read_ranks(f"{folder}/{RANKS}")
         told = [said for world in worlds for said in world]
         if not told:
@@ -231,10 +227,7 @@ def _read_ranks(folder: str) -> list[list[Counted]]:
 
 
 def counted(folder: str) -> tuple[str, ...]:
-    """The words before a rank's program that count what it uses, and tell it in the task's directory.
-
-    Makes the place for that. Raises OSError.
-    """
+    """Return words before a rank's program that count its use in the task's directory. Raises OSError."""
     place = f"{folder}/{RANKS}"
     os.makedirs(place, exist_ok=True)
     return (sys.executable, "-IS", _COUNTER, place, LAUNCH)

@@ -283,11 +283,7 @@ def _out_of_memory(attempt: RunningAttempt) -> Failure | None:
 
 
 def memory_of(root: int, limit: int) -> int:
-    """Bytes that a process with all its descendants takes on this node.
-
-    Resident memory counts pages that processes share once for each: before it is held against a limit, the
-    shared ones are divided among those that share them.
-    """
+    """Add up what a process and its descendants take; above a limit, what they share counts once."""
     processes = [root, *descendants(root)]
     used = sum(map(resident, processes))
     return used if used <= limit else sum(map(proportional, processes))

@@ -1,35 +1,48 @@
-"""An attempt succeeds only if the files that it reads where they lie stay as the run first read them."""
+"""What an attempt reads is what was made, or what the run first read, before the attempt and after it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
-from diel.artifacts.watched import Changed, hold, hold_still
-from diel.attempt.bundle import Failure, Request, Work
+from diel.artifacts import ReadFiles
+from diel.artifacts.watched import Changed, FirstLook, hold, hold_still
+from diel.attempt.bundle import Failure
 from diel.states import FailureClass
 
 _STOPPED = (FailureClass.CANCELLED, FailureClass.INTERRUPTED)
+_RULE = "a task leaves its inputs as they are: let it write to a copy"
 
 
 @contextmanager
-def held_to_files(work: Work, request: Request) -> Iterator[None]:
-    """Compare the files of a task before and after it. Raises Failure (`changed`), whatever else it did."""
-    watched = (*work.watched, *request.watched)
-    if not watched:
-        yield
-        return
+def held_to_files(
+    watched: Iterable[FirstLook], reads: Mapping[str, Any] | None, service: bool = False
+) -> Iterator[None]:
+    """Compare what a task reads, or a service that it asks, before and after. Raises Changed.
+
+    Files that lie where their user has them are compared whatever else the task did.
+    """
+    files, who = ReadFiles(reads or {}), "the service" if service else "it"
+    if changes := files.look(ended=False):
+        raise Changed(f"what {who} reads has changed since it was made: {changes}")
+    states = [(one, hold(one)) for one in watched]
     try:
-        before = [hold(one) for one in watched]
-        failure = None
-        try:
-            yield
-        except Failure as error:
-            failure = error
-        for one, state in zip(watched, before, strict=True):
-            if failure is None or failure.kind not in _STOPPED:
-                hold_still(one, state)
-    except Changed as error:
-        raise Failure(FailureClass.CHANGED, str(error)) from error
-    if failure is not None:
-        raise failure
+        yield
+    except Failure as failure:
+        if failure.kind not in _STOPPED:
+            _hold_still(states)
+        raise
+    _hold_still(states)
+    if changes := files.look(ended=True):
+        told = (
+            f"has changed since it was made: {changes}"
+            if service
+            else f"changed while it ran: {changes}; {_RULE}"
+        )
+        raise Changed(f"what {who} reads {told}")
+
+
+def _hold_still(states: Iterable[tuple[FirstLook, tuple[str, int]]]) -> None:
+    for one, state in states:
+        hold_still(one, state)

@@ -66,11 +66,7 @@ class BlockAsking:
         return max(start_slack(walltime), walltime - wanted - MARGIN)
 
     def is_worth_it(self, shape: Shape, needed: float) -> bool:
-        """Whether a block requested now would last for a task: an allocation may be close to its end.
-
-        `needed` are the seconds that such tasks took so far; where they are nearly as long as blocks, they
-        are given what there is.
-        """
+        """Tell whether a block would last for tasks that take `needed`: an allocation may end soon."""
         if not isinstance(self._scheduler, Inside):
             return True
         short = needed <= shape.block_walltime(self.pool(shape), self._site.grace) / 2

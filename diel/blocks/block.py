@@ -159,11 +159,10 @@ def tail_of(path: Path) -> str:
 def wants_block(
     shape: Shape, out: Sequence[float], usable: Sequence[Block], *, more: bool, backlog: float, now: float
 ) -> bool:
-    """Whether another block would help tasks of a shape that are ready now.
+    """Tell whether another block would help tasks of a shape that are ready. Times are monotonic seconds.
 
-    `out` holds when each bundle was handed out, ascending, and `usable` the blocks that these go to;
-    `more` says whether further tasks are ready and found no room; `backlog` is the work in line, in
-    seconds. Times are monotonic seconds.
+    `out` are the ends of waiting bundles' queues by age, `usable` their blocks, `backlog` seconds of work in
+    line.
     """
     if not out or not usable:
         return bool(out)
@@ -179,11 +178,7 @@ def wants_block(
 
 
 def is_idle(block: Block, out: int, others: int, patience: float, now: float) -> bool:
-    """Whether a block has had nothing in it, and nothing for it, for so many seconds.
-
-    `out` counts the bundles of its shape, `others` the workers of that shape's other blocks; `now` is
-    in seconds since the epoch.
-    """
+    """Tell whether a block has been empty, with nothing for it, for `patience` seconds."""
     if out > others or (block.connected and block.bundles):
         return False
     if block.connected:

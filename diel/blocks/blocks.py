@@ -80,11 +80,7 @@ class Blocks:
         return sum(block.slots for block in self._usable(shape)) or shape.slots(self._asking.pool(shape))
 
     def has_room(self, shape: Shape, cores: int) -> bool:
-        """Whether one more bundle of tasks with so many cores each can be handed out.
-
-        There is room for twice what running workers can take, and once what those of waiting blocks will;
-        without any block for one, which is asked for once there is work for it.
-        """
+        """Tell whether a bundle can go out: twice what workers take, once what waiting blocks will."""
         room = sum(block.slots * (2 if block.connected else 1) for block in self._usable(shape))
         fits = len(self._out.get(shape.label, ())) < (room or shape.slots(self._asking.pool(shape)))
         if not fits:
@@ -92,11 +88,7 @@ class Blocks:
         return fits
 
     def has_room_for(self, tasks: Sequence[tuple[Shape, int]]) -> bool:
-        """Whether tasks with so many cores each can run at the same time, beside those handed out.
-
-        Blocks that may still be asked for count: what is handed out together waits for them. Each shape
-        has blocks of its own, so that those of all shapes of a pool count together.
-        """
+        """Tell whether tasks can run at once beside those handed out, counting blocks still to come."""
         free: dict[str, int] = {}
         for shape, count in Counter(shape for shape, _ in tasks).items():
             pool = self._asking.pool(shape)

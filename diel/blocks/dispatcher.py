@@ -124,10 +124,7 @@ class Dispatcher:
         return self.backend.has_room_for(self._with_cores(tasks))
 
     def could_hold(self, tasks: Sequence[tuple[StageRun, int]]) -> bool:
-        """Whether all of these could run at the same time, beside what stays up.
-
-        If not, they wait for one of these to end; others, who may need it, must not wait for them.
-        """
+        """Tell whether all could run at once beside what stays up; if not, nobody waits for them."""
         return self.backend.could_hold(self._with_cores(tasks))
 
     def _with_cores(self, tasks: Sequence[tuple[StageRun, int]]) -> list[tuple[Shape, int]]:

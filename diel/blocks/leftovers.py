@@ -30,10 +30,7 @@ PAUSE = 0.5
 
 
 def adopt(ledger: Ledger, take: Adopt) -> list[Block]:
-    """Adoption: what runs in an earlier controller's blocks counts as handed out. Returns these blocks.
-
-    Whether a block has ended since, the scheduler will tell.
-    """
+    """Count what runs in an earlier controller's blocks as handed out, and return these blocks."""
     history = ledger.history
     live = {name: record for name, record in history.blocks.items() if not JobState(record["state"]).ended}
     _give_up(ledger, live)
@@ -91,11 +88,10 @@ class Leftovers(NamedTuple):
 def end_jobs(
     paths: RunPaths, site: Site, history: History, *, patience: float, tend: Callable[[], None] = lambda: None
 ) -> Leftovers:
-    """Cancels every job of a run and waits until all have ended; `tend` is called meanwhile.
+    """Cancel a run's jobs, by how their names begin, and wait for their end; `tend` is called meanwhile.
 
-    They are known by how their names begin: a job that was queued at the moment when its controller died
-    is in no journal, and a scheduler that lost its state gives an old id to somebody else's job. The ids
-    in the journal are returned if the scheduler does not answer.
+    No journal has a job whose controller just died, and old ids may be others' now. They are returned in
+    silence.
     """
     if not site.scheduled:
         return Leftovers((), ())

@@ -52,10 +52,7 @@ class ThisMachine:
         return ""  # all share the same cores: a task with many of them gets its turn
 
     def has_room(self, shape: Shape, cores: int) -> bool:
-        """Bundles of one-core tasks wait in twos for each core, so that no worker idles between them.
-
-        Tasks with several cores are never started beside what would share these.
-        """
+        """Let bundles of one-core tasks wait in twos a core; tasks with several share none of theirs."""
         if not cores:
             return True  # it shares the cores of those that ask it
         capacity = self._capacity

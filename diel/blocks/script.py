@@ -49,10 +49,7 @@ def block_job_name(paths: RunPaths, block: Block) -> str:
 
 
 def block_job(site: Site, scheduler: Scheduler, paths: RunPaths, block: Block) -> Job:
-    """The job of a block; its nodes run its node script.
-
-    Raises UsageError if nothing says how to start that on each of several nodes.
-    """
+    """Return the job of a block. Raises UsageError if nothing says how to start on several nodes."""
     shape, folder, stem = block.shape, paths.blocks, block.name
     pool = site.pools[shape.pool]
     nodes = shape.block_nodes(pool)
@@ -134,11 +131,7 @@ def block_jobs(plan: Plan, runs: Path) -> Iterator[tuple[str, Job]]:
 
 
 def try_out(plan: Plan, jobs: Iterable[tuple[str, Job]]) -> None:
-    """Asks the scheduler whether it would take these jobs; none of them stays.
-
-    Raises UsageError if it refuses one, or no job script can name the run's directory. A scheduler that
-    does not answer says nothing about a job.
-    """
+    """Ask whether the scheduler takes these jobs, and keep none. Raises UsageError if it refuses one."""
     scheduler = scheduler_named(plan.site.scheduler)
     with tempfile.TemporaryDirectory(prefix="diel-") as folder:
         script = Path(folder) / "trial.sh"
@@ -184,10 +177,7 @@ def is_answered(history: History) -> bool:
 
 
 def refuse_hopeless(scheduler: Scheduler, job: str) -> None:
-    """Waits for the scheduler's first word on a new job, and ends the job if that can never run.
-
-    Raises SchedulerRefused then.
-    """
+    """Wait for the first word on a new job, and end it if it can never run. Raises SchedulerRefused."""
     end = time.monotonic() + ANSWER
     while time.monotonic() < end:
         with contextlib.suppress(SchedulerBusy):

@@ -32,10 +32,7 @@ Tell = Callable[[str], None]
 
 
 def made(kept: Path, digest: str, make: Callable[[Path], None]) -> Path:
-    """The directory of this digest, made if there is none.
-
-    Raises OSError, UsageError where others could have put something there, and what `make` raises.
-    """
+    """Return this digest's directory, made if need be. Raises OSError, UsageError if others write there."""
     link = kept / digest
     kept.mkdir(0o755, parents=True, exist_ok=True)
     refuse_shared(kept)
@@ -124,9 +121,7 @@ def find_tool(*names: str) -> str | None:
 def output_of(
     words: Sequence[str], said: str, folder: Path | None = None, timeout: float | None = None
 ) -> str:
-    """What a program prints. Raises UsageError with `said` and its own words where it fails, and
-    TimeoutExpired.
-    """
+    """Return what a program prints. Raises UsageError with `said` and its words, and TimeoutExpired."""
     nothing = subprocess.DEVNULL
     try:
         done = subprocess.run(

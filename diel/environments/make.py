@@ -35,10 +35,7 @@ _TOOLS = ("micromamba", "mamba", "conda")
 
 
 def make(name: str, defined: Definition, runs: Path, kept: Path, tell: Tell, *, here: bool) -> Prepared:
-    """An environment for use; `here` says whether programs run on this machine.
-
-    Raises UsageError where it cannot be made.
-    """
+    """Make an environment for use; `here` says whether programs run on this machine. Raises UsageError."""
     given, source, folder = defined
     lines: list[str] = [_MODULE_COMMAND] if _uses_modules(given.modules, given.setup) else []
     lines += [*_module_lines(given.modules), *given.setup]
@@ -147,10 +144,7 @@ def _spack_lines(given: str | Sequence[str]) -> Iterator[str]:
 
 
 def _make_conda(name: str, given: Environment, kept: Path, tell: Tell) -> tuple[Path, dict[str, Any]]:
-    """The directory of a Conda environment, made if it is not there yet, and what enters a cache key.
-
-    Raises UsageError where there is none and none can be made.
-    """
+    """Return a Conda environment's directory, made if need be, and its part of a key. Raises UsageError."""
     path, said = Path(str(given.conda)), f"environment '{name}': {given.conda}"
     if given.prefix is not None:
         if not (path / "conda-meta").is_dir():

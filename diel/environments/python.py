@@ -28,11 +28,7 @@ BORROWED = ("psutil", "xxhash")
 
 
 def make_python(name: str, asked: PythonPackages, kept: Path, tell: Tell) -> tuple[Path, dict[str, Any]]:
-    """The directory of the packages, made if it is not there yet, and what enters a cache key.
-
-    Without a network it needs a lock and a directory that are kept, or packages in uv's cache. Raises
-    UsageError where the requirements cannot be read or met, or there is no uv.
-    """
+    """Return the packages' directory, made if need be, and its part of a cache key. Raises UsageError."""
     file = Path(asked.requirements)
     said = f"environment '{name}': {file}"
     texts = {str(path): path.read_text("utf-8") for path in _files(file, said)}
@@ -108,9 +104,7 @@ def _files(file: Path, said: str, seen: frozenset[Path] = frozenset()) -> Iterat
 
 
 def asked_of(file: Path) -> list[str]:
-    """What a file of requirements asks for, with the content of the files that it names. Raises OSError and
-    UsageError.
-    """
+    """Read what a file of requirements asks for, with its files' content. Raises OSError and UsageError."""
     return [
         _with_content(line, path.parent, "")
         for path in _files(file, "")

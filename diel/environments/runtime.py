@@ -68,9 +68,7 @@ def start_words(
 
 
 def find_runtime(contained: Contained, path: str) -> tuple[str, str]:
-    """The runtime of a container and its program: the one that was asked for, or the first here that fits the
-    image. Raises NoContainer.
-    """
+    """Find a container's runtime and its program: as asked, or the first that fits. Raises NoContainer."""
     names = [contained.runtime] if contained.runtime else _fitting(contained.image)
     for name in names:
         program = shutil.which(_program(name), path=path)
@@ -181,11 +179,9 @@ _WORDS: dict[str, Callable[[Box], tuple[str, ...]]] = {
 
 
 def version_of_image(name: str, image: str, runtime: str, *, here: bool) -> str:
-    """What tells the versions of an image apart: the digest of a file's content, of what a directory lists
-    (names, sizes and times of its files), or what the runtime says of a name; at worst the name.
+    """Return what tells an image's versions apart: a digest of content or a listing, or its name.
 
-    `here` says whether programs run on this machine, so that the image must be here. Raises UsageError
-    where it is not.
+    Raises UsageError where it must be `here` and is not.
     """
     if image.startswith("/"):
         if os.path.isdir(image):

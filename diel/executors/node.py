@@ -60,10 +60,7 @@ class NodeKeeper:
         """Whether the controller gave this node up for lost: its tasks run elsewhere."""
 
     def run(self) -> int:
-        """Runs the pool to its end, or to the scheduler's SIGTERM, and clears the node. Returns an exit code.
-
-        Does not return where a later controller wants the node.
-        """
+        """Run the pool to its end, or SIGTERM, and clear the node; then run a later controller's script."""
         guard, alive = self._begin_guard()
         signal.signal(signal.SIGTERM, self._on_signal)
         signal.signal(signal.SIGUSR1, self._on_signal)
@@ -90,12 +87,7 @@ class NodeKeeper:
         return code
 
     def _begin_guard(self) -> tuple[int, int]:
-        """Starts a process that clears the node if this one is killed; returns its pid, and a file open while
-        this lives.
-
-        In a session of its own, which what kills a job's session does not see: a scheduler's daemon does so
-        when it starts again, and leaves the tasks alone, which have sessions of their own too.
-        """
+        """Start a process, in its own session, that clears the node if this dies; returns pid and file."""
         ears, alive = os.pipe()
         guard = os.fork()
         if guard:

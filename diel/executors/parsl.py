@@ -58,10 +58,7 @@ POOL = DEFAULT_LAUNCH_CMD.replace(
 
 
 def _hush() -> contextlib.ExitStack:
-    """Keeps Parsl out of other people's logs, and gives it a user's name if a container has none.
-
-    Both are undone at the end.
-    """
+    """Keep Parsl out of others' logs, and name a user that a container does not, until this is closed."""
     log, ends = logging.getLogger("parsl"), contextlib.ExitStack()
     ends.callback(log.setLevel, log.level)
     log.setLevel(logging.CRITICAL)
@@ -106,10 +103,7 @@ class BlockEngine:
         self._kernel = DataFlowKernel(config)
 
     def open(self, label: str, workers: Workers) -> None:
-        """Makes the executor of a shape: its workers connect to it as their blocks start.
-
-        Raises DielError where its interchange ends again and again before it answers.
-        """
+        """Make a shape's executor. Raises DielError if its interchange ends again and again."""
         for _ in range(STARTS):
             executor = self._make(label, workers)
             if self._starts(executor):
@@ -129,10 +123,7 @@ class BlockEngine:
         return executor
 
     def _starts(self, executor: HighThroughputExecutor) -> bool:
-        """Starts an executor; False if its interchange ends before it answers.
-
-        Parsl waits two minutes for the answer, also of a process that was killed.
-        """
+        """Start an executor; False if its interchange ends first: Parsl would wait two minutes for that."""
         started: Future[None] = Future()
 
         def start() -> None:

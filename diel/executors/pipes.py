@@ -52,11 +52,7 @@ class Pipes:
         return 0.0 if since is None else time.monotonic() - since
 
     def submit(self, bundle: Bundle) -> Future[bytes]:
-        """Queues a bundle; the result is a packed report.
-
-        The future raises WorkerLost where the worker ends meanwhile: its segment tells the rest. It raises
-        NotBegun where that could run nothing.
-        """
+        """Queue a bundle for a packed report. The future raises WorkerLost, or NotBegun if nothing ran."""
         return self._threads.submit(self._run, pickle.dumps(bundle))
 
     def _run(self, packed: bytes) -> bytes:
@@ -186,10 +182,7 @@ class Pipe:
         return is_readable(self._told.fileno())
 
     def give(self, packed: bytes) -> None:
-        """Hands a packed bundle over, and waits until the worker has begun.
-
-        Raises EOFError or OSError where it ends meanwhile.
-        """
+        """Hand over a packed bundle, and wait until it begins. Raises EOFError or OSError."""
         send(self._end, packed)
         if not self._process:
             self._process = int(receive(self._end, self._told.fileno()))

@@ -166,15 +166,10 @@ def load_text(
 def examine(
     text: str, path: Path, settle: Settle | None = None, included: Mapping[str, str] | None = None
 ) -> tuple[Document | None, list[Problem]]:
-    """What a text holds, and all that is wrong in it.
+    """Return what a text holds, and all that is wrong in it; a document too if its meaning is clear.
 
-    `included` has the texts of workflows that it includes; without it they are read from their files.
-
-    `settle` gives the hyperparameters that the axes' expressions read, from a document that has nothing but
-    hyperparameters; without it the axes have some size. What it raises is raised.
-
-    There is a document beside problems where those do not touch its meaning, such as unknown keys:
-    further checks can then add theirs to the same list.
+    `included` has the texts that it includes, or they are read. `settle` gives the hyperparameters that axes
+    read, and may raise.
     """
     source, data, problems = parse(text, path, _VERBATIM)
     if source.root is None:
@@ -380,10 +375,7 @@ def fit(source: Source, data: Any, model: type[M]) -> tuple[M | None, list[Probl
 def parse(
     text: str, path: Path, verbatim: Verbatim = False, example: str = EXAMPLE
 ) -> tuple[Source, Any, list[Problem]]:
-    """The tree and the plain values of a YAML text, and its mistakes as YAML.
-
-    `example` says what to do where the file is empty.
-    """
+    """Return a YAML text's tree, plain values and mistakes; `example` is for an empty file."""
     text = text.removeprefix("\ufeff")
     bare = Source(path, text)
     refused = _REFUSED.search(text)
@@ -411,10 +403,7 @@ _NO_WORKFLOWS = {
 
 
 def read_text(path: Path, what: str = "workflow") -> str:
-    """The text of a file that should hold a workflow, or what `what` says.
-
-    Raises SpecError where it is no readable UTF-8 file of at most 16 MiB.
-    """
+    """Read a file that should hold `what`. Raises SpecError where it is no UTF-8 of at most 16 MiB."""
 
     def refused(message: str, hint: str = "", line: int = 1, column: int = 1) -> SpecError:
         return SpecError([Problem(str(path), line, column, "", message, hint)])

@@ -59,9 +59,7 @@ class Renaming:
     """The folder of its files, from that of the other workflow."""
 
     def handed(self, part: Any, otherwise: Iterable[str] = ()) -> list[tuple[str, str]]:
-        """The parameters of one part, and their names there: two axes can have those of one name, bound
-        to different ones.
-        """
+        """Return a part's parameters, and their names there: two axes can have those of one name."""
         over = part.get("over") if isinstance(part, dict) else None
         axes = map(str, over) if isinstance(over, list) else otherwise
         return [self.parameters[label] for label in axes if label in self.parameters]
@@ -156,10 +154,7 @@ class Composition(NamedTuple):
 def composed(
     source: Source, data: dict[str, Any], opened: Opened, kept: Mapping[str, str] | None
 ) -> Composition:
-    """A workflow as if it had been written without `include` and `extends`.
-
-    `opened` reads one; `kept` has the texts of the included ones as they were, for a run of an earlier time.
-    """
+    """Return a workflow as if it had no `include` and `extends`; `kept` has the texts of an earlier time."""
     reader = _Reader(opened, kept)
     parts = reader.whole(source, data, (source.path,))
     made: dict[str, Any] = {section: {} for section in SECTIONS if section in data}

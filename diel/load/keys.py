@@ -1,8 +1,4 @@
-"""The key or value that was meant, for a word in a file that no model knows.
-
-Schedulers, launchers and other workflow tools name the same things differently; whoever comes from
-one of them learns diel's word. The first word that is a key at the place in question is suggested.
-"""
+"""The key or value that was meant, for a word of another tool: the first that is one in its place."""
 
 from __future__ import annotations
 

@@ -51,10 +51,9 @@ QUOTED = "put it in quotes: '{text}'"
 
 
 def check(data: dict[str, Any], model: type[M]) -> tuple[M | None, list[Flaw]]:
-    """The model of plain data, and all that does not fit.
+    """Return the model of plain data if nothing is wrong but keys, and all that does not fit.
 
-    Unknown keys hide nothing: each is taken for the one that was meant, or left out, and the rest
-    is checked again. Nor do names with a meaning of their own. There is a model where nothing else was wrong.
+    An unknown key hides nothing: it is taken for the one that was meant, or left out.
     """
     misfits: dict[tuple[Key, str], Flaw] = {}
     renamed: dict[Key, Key] = {}
@@ -135,10 +134,7 @@ def _is_partial(key: Key) -> bool:
 
 
 def _resolved(loc: Sequence[str | int], data: Any, keep: int) -> Key:
-    """The key's path of a refusal: the parts of `loc` that name data, and always the last `keep`.
-
-    The rest of `loc` names branches of unions, or fields behind a short form.
-    """
+    """Return a refusal's path: what of `loc` names data and no branch of a union, and the last `keep`."""
     key: list[str | int] = []
     end = len(loc) - keep
     for part in loc[:end]:

@@ -94,10 +94,7 @@ Node = Scalar | Sequence | Dictionary
 
 
 def compose(text: str) -> tuple[Node | None, list[Complaint]]:
-    """The tree of a text (None if it is empty), and all that is wrong in it.
-
-    Raises Unreadable where it is no YAML, and yaml.YAMLError where the parser says so.
-    """
+    """Return a text's tree (None if empty) and its mistakes. Raises Unreadable and yaml.YAMLError."""
     composer = _Composer()
     events: Iterator[Any] = yaml.parse(text, Loader=_Loader)
     for event in events:
@@ -254,10 +251,9 @@ def _is_text(text: str) -> bool:
 
 
 def content(node: Node, verbatim: Verbatim, complaints: list[Complaint], key: Key = ()) -> Any:
-    """The plain value of a tree: dicts, lists and scalars.
+    """Return the plain value of a tree.
 
-    Numbers that no computer word holds are added to `complaints`; their place gets infinity, which no field
-    takes: what is said of that place is not said again of others that need it.
+    A number that no computer word holds is a complaint, and gets infinity, which no field takes.
     """
     if isinstance(node, Dictionary):
         return {
@@ -359,10 +355,7 @@ class Source:
         offset: int | None = None,
         at_key: bool = False,
     ) -> Problem:
-        """A problem at the value of a key, or at the nearest part above it that exists.
-
-        `offset` counts characters into a scalar's text; `at_key` points at the key itself.
-        """
+        """Tell a problem at a key's value, or above; `offset` counts characters, `at_key` means the key."""
         whole = tuple(key)
         moved = None if self.elsewhere is None else self.elsewhere(whole, offset)
         if moved is not None:
@@ -415,11 +408,7 @@ def _short(text: str, most: int = 600) -> str:
 
 
 def _inside(node: Scalar, text: str, offset: int) -> int:
-    """The character of the file that is the `offset`th of a scalar's text.
-
-    Walks both along, since quotes, indents and folded lines are in the file only; an escape in
-    double quotes can put it off by its length.
-    """
+    """Find a scalar's `offset`th character in the file: walks both along, for quotes, indents and folds."""
     start = node.start
     if text[start : start + 1] in "|>" and not node.plain:
         start = text.find("\n", start, node.end) + 1

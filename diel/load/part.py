@@ -41,10 +41,7 @@ class Part:
         raise KeyError(key)
 
     def changed(self, change: Callable[[Key, str], tuple[str, list[Edit]]]) -> Part:
-        """The same with other texts: `change` gets each with its key, and says what was replaced in it.
-
-        A name in a mapping is such a text too, with `*` at the end of the mapping's key.
-        """
+        """Return the same with other texts: `change` gets each with its key, and names with `*`."""
         places = dict(self.places)
         return Part(self._changed(self.data, (), (), change, places), places)
 
@@ -71,10 +68,7 @@ class Part:
 def merged(
     below: Mapping[str, Any], above: Mapping[str, Any], values: tuple[str, ...] = (), *, nulls: bool = False
 ) -> dict[str, Any]:
-    """The keys of two mappings: mappings are joined, all else is from the upper one.
-
-    Its `null` takes a key away; below the keys in `values`, or with `nulls`, it is a value.
-    """
+    """Join two mappings, the upper's values first; its `null` takes a key away, but for `values`, `nulls`."""
     found = dict(below)
     for key, value in above.items():
         known = found.get(key)

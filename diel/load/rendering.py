@@ -56,10 +56,7 @@ def read_templates(document: Document, folder: Path) -> Iterator[Problem]:
 
 
 def fill_templates(spec: Workflow, kept: Mapping[str, Filling]) -> None:
-    """Gives the templates of a run's workflow the texts that they had when the run was made.
-
-    Earlier versions of diel kept them by the names of the files.
-    """
+    """Give the templates of a run's workflow their texts of when it was made, which old runs keep by file."""
     for key, given in renderings(spec):
         earlier = f"{key[1]}:{given.template}" if "." in str(key[1]) else given.template
         given.fill(kept.get(".".join(map(str, key)), kept.get(earlier, given.filling)))

@@ -48,9 +48,7 @@ class Brought(NamedTuple):
 
 
 def bring(disk: Disk, items: Sequence[Item], check: Check = no_check, tag: str = "") -> Brought:
-    """Makes sure that the artifacts are on the node's disk, and stay there until `release`.
-
-    With a tag `WHAT/…` they stay until two others of that `WHAT` were brought.
+    """Make sure that artifacts stay on the node's disk until `release`, or two later tags `WHAT/…`.
 
     Raises StagingError where there is no room or the disk fails; OSError where a source cannot be read.
     """
@@ -97,10 +95,7 @@ def walk(path: str) -> Iterator[tuple[str, list[str], list[str]]]:
 
 
 def _copy(disk: Disk, item: Item, check: Check, pool: ThreadPoolExecutor | None) -> int | None:
-    """Copies one artifact; returns its bytes, or None if another process did.
-
-    With a pool, the files of a directory and the parts of a large file go side by side.
-    """
+    """Copy an artifact, with a pool side by side; returns its bytes, or None if another process did."""
     with disk.making(item, check) as part:
         if part is None:
             return None
@@ -120,10 +115,7 @@ def _copy(disk: Disk, item: Item, check: Check, pool: ThreadPoolExecutor | None)
 
 
 def tree(source: str, target: str) -> list[tuple[str, str]]:
-    """Makes the directories of a tree, and returns its files with their places: no pipes, no sockets.
-
-    Raises OSError.
-    """
+    """Make a tree's directories, and return its plain files with their places. Raises OSError."""
     files = []
     for folder, folders, names in walk(source):
         here = target + folder[len(source) :]
@@ -139,11 +131,7 @@ def tree(source: str, target: str) -> list[tuple[str, str]]:
 def fetch(
     items: Sequence[Item], local: Local, environ: Mapping[str, str], check: Check = no_check, tag: str = ""
 ) -> tuple[Brought, str]:
-    """Copies artifacts to this node's disk; returns the directory of the copies, or an empty text.
-
-    Empty with a warning where that cannot be, and without one where there is nothing to gain: the
-    artifacts lie on the disk that would be taken, and nobody has named it.
-    """
+    """Copy artifacts to this node's disk; returns their directory, or a warning, or neither: no gain."""
     try:
         disk = own_disk(local, environ)
         device = os.stat(disk.root).st_dev

@@ -51,10 +51,7 @@ class StagingError(DielError):
 
 
 class Disk:
-    """diel's directory on this node's disk, below `folder`; made if missing.
-
-    Raises StagingError where that cannot be, or where others could have put something there.
-    """
+    """diel's directory on this node's disk, below `folder`. Raises StagingError if others could write."""
 
     def __init__(self, folder: str, size: int | None = None, *, named: bool = True) -> None:
         self.root = f"{folder.rstrip('/')}/diel-{os.getuid()}"
@@ -87,10 +84,7 @@ class Disk:
             put(place, boot)
 
     def has(self, item: Item) -> bool:
-        """Whether a copy is there, and whole as far as one look shows.
-
-        What tidies up a directory such as /tmp takes old files and leaves the directories around them.
-        """
+        """Tell whether a copy is there and whole: what tidies up /tmp leaves directories around files."""
         try:
             status = os.stat(item.below(self.entries))
             return stat.S_ISDIR(status.st_mode) or status.st_size == int(
@@ -100,10 +94,7 @@ class Disk:
             return False
 
     def hold(self, items: Iterable[Item], tag: str = "") -> list[Item]:
-        """Pins copies for this process's task, and returns those that are not there yet.
-
-        `tag` tells what they are for, without spaces: see `turn`.
-        """
+        """Pin copies for this process's task, under a tag; returns those that are not there yet."""
         wanted = {item.key: item for item in items}
         with self._locked(fcntl.LOCK_SH):
             self._pin(dict.fromkeys(wanted, 0), tag)
@@ -113,11 +104,7 @@ class Disk:
         return missing
 
     def turn(self, what: str) -> None:
-        """Unpins what was pinned with tags `WHAT/…`, except the last of these.
-
-        An epoch's items make way once the epoch after the next one is drawn, and not before: who
-        draws the next one early still reads those of this one.
-        """
+        """Unpin what was pinned with tags `WHAT/…`, except the last: some still read that epoch."""
         with self._locked(fcntl.LOCK_EX):
             file = _own_pins(self.root)
             lines = os.pread(file, os.fstat(file).st_size, 0).decode().splitlines(keepends=True)
@@ -203,10 +190,7 @@ class Disk:
         return _pins_path(self.root)
 
     def drain_dir(self, number: int) -> str:
-        """A new directory for what a task of this process writes.
-
-        Raises StagingError where the disk is as full as it may be.
-        """
+        """Make a directory for what a task writes. Raises StagingError where the disk is too full."""
         self.make_room({}, spare=SPARE)
         folder = f"{self.root}/drains/{os.path.basename(self.pins())}.{number}"
         try:
@@ -218,11 +202,7 @@ class Disk:
 
     @contextlib.contextmanager
     def making(self, item: Item, check: Callable[[], None]) -> Iterator[str | None]:
-        """The directory to make a copy in, which becomes the copy at the end of the block.
-
-        None where another process has made it: this one waited for that. `check` is called while it
-        waits, and may raise.
-        """
+        """Give a directory that becomes the copy; None if another made it, after `check`ed waiting."""
         place = f"{self.root}/locks/{item.key}"
         while (lock := _lock_now(place)) is None:
             check()
@@ -264,10 +244,7 @@ class Disk:
 
 
 def local_folder(wanted: str, environ: Mapping[str, str]) -> tuple[str, bool]:
-    """The wanted directory on this node (empty for any), and whether it was named for diel.
-
-    Raises StagingError where a variable in it is not set here, or it can be no directory.
-    """
+    """Return the directory on this node, and whether it was named for diel. Raises StagingError."""
     named = wanted or environ.get("DIEL_LOCAL_DIR", "")
     given = named or next((environ[name] for name in VARIABLES if environ.get(name)), "/tmp")
     lacking = [a or b for a, b in _VARIABLE.findall(given) if not environ.get(a or b)]
@@ -307,11 +284,7 @@ def _pins_path(root: str) -> str:
 
 
 def _own_pins(root: str) -> int:
-    """This process's file of pins, opened on first use: hold the directory's lock.
-
-    A program that a task starts adds to those of the task's worker, where that is on this node: they
-    hold until the task ends, and not only as long as the program runs.
-    """
+    """Open this process's file of pins, or its worker's, whose pins outlast it: hold the directory's lock."""
     key = root, os.getpid()
     with _opening:
         if key not in _open_pins:
@@ -337,10 +310,7 @@ def _is_free(path: str) -> bool:
 
 
 def _lock_now(path: str) -> int | None:
-    """A file's lock, if nobody holds it.
-
-    None as well where its last holder has deleted the file since it was opened here.
-    """
+    """Take a file's lock; None if it is held, or its last holder has deleted the file since."""
     file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

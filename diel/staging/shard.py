@@ -35,10 +35,7 @@ def order(count: int, seed: int, epoch: int) -> list[int]:
 
 
 def part_of(items: Sequence[T], part: int, parts: int, seed: int, epoch: int) -> list[T]:
-    """One part of the items, in the epoch's order.
-
-    Raises ModuleError for a part that does not exist, or a negative epoch.
-    """
+    """Return one part of the items, in the epoch's order. Raises ModuleError for a wrong part or epoch."""
     if not 0 <= part < parts:
         raise ModuleError(f"part {part} of {parts}: expected 0 to {parts - 1}")
     if epoch < 0:
@@ -47,10 +44,7 @@ def part_of(items: Sequence[T], part: int, parts: int, seed: int, epoch: int) ->
 
 
 def items_of(name: str, value: Any) -> Sequence[Any]:
-    """The items of an input to split: those of a list, the files of a directory, the rows of an array.
-
-    A row stands for itself by its number. Raises ModuleError for anything else.
-    """
+    """Return the items to split: of a list, a directory, or an array's rows by number. Raises ModuleError."""
     if isinstance(value, list | tuple):
         return flat(value)
     if isinstance(value, str | Path):
@@ -102,11 +96,9 @@ def draw(
     local: Local | None,
     environ: Mapping[str, str],
 ) -> list[Any]:
-    """One part of an input in an epoch: paths, values, or numbers of rows.
+    """Draw one part of an input in an epoch: paths, values, or numbers of rows. Raises ModuleError.
 
-    Where the input is staged, what is missing on the node's disk is brought there first; where that
-    fails, the paths are those of the shared file system. Raises ModuleError for a part or an epoch
-    that does not exist, and for what cannot be shared out.
+    What is staged is brought to the node's disk first; where that fails, the paths are those of the run.
     """
     part, parts = (rank, ranks) if shard.by == "rank" else (shard.part, shard.parts)
     items = items_of(name, value)
@@ -144,10 +136,7 @@ def _staged(
 
 
 def read_shards(environ: Mapping[str, str]) -> tuple[dict[str, Shard], dict[str, Any], Local]:
-    """The shards, inputs and disk of the task that a program runs in.
-
-    Raises ModuleError outside of a task that has any.
-    """
+    """Read the shards, inputs and disk of a program's task. Raises ModuleError without any."""
     try:
         document = json.loads(Path(environ["DIEL_SHARDS"]).read_text(encoding="utf-8"))
         inputs = json.loads(Path(environ["DIEL_INPUTS"]).read_text(encoding="utf-8"))

@@ -120,10 +120,7 @@ def written(folder: str, command: Iterable[str], outputs: Iterable[str]) -> Iter
 
 
 def headline(stderr: str, stdout: str, written: Iterable[tuple[str, str]] = ()) -> str:
-    """The line that names the cause, else the last line of the errors that says anything; may be empty.
-
-    One of a file that was written names it at its end, so that failures which differ in that alone are alike.
-    """
+    """Return the line that names the cause, and its file; else the last one that says anything."""
     best, heaviest, where = "", 0, ""
     for name, text in (("", stderr), ("", stdout), *written):
         for weight, line in _signs([_RANK.sub("", _COLOUR.sub("", one)) for one in text.splitlines()]):

@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from diel.artifacts import Artifacts, ReadFiles, Values
+from diel.artifacts import Artifacts, Values
+from diel.artifacts.watched import Changed
 from diel.attempt.block import limits_of, own_block, own_node, pin_gpus
 from diel.attempt.bundle import Bundle, BundleReport, Failure, Request, Work
 from diel.attempt.capture import Capture
@@ -34,7 +35,6 @@ from diel.attempt.staging import Drain, disk_of, late_notes, open_drain, record_
 from diel.attempt.stream import held_to_streams, stream_environment
 from diel.attempt.surrogate import Consulted, ask
 from diel.attempt.surroundings import Surroundings, restore, search_path
-from diel.attempt.threads import running
 from diel.attempt.watchdog import RunningAttempt, Watchdog
 from diel.attempt.watched import held_to_files
 from diel.errors import DielError, JournalError, NotBegun
@@ -54,10 +54,7 @@ if TYPE_CHECKING:
     from diel.journal.records import Record
 
 WITH_RANKS = {"SLURM_KILL_BAD_EXIT": "1"}
-"""Options of launchers if the site gives no others: a rank that dies ends its task.
-
-Unlike mpiexec, srun would leave the other ranks waiting for it.
-"""
+"""Options of launchers if the site gives no others: a rank that dies ends its task, as with mpiexec."""
 LAST = 1.0
 """Seconds that a worker waits when it has no time left for its bundle: others may have."""
 
@@ -217,6 +214,8 @@ class Worker:
             return self._run_begun(attempt)
         except Failure as failure:
             return self._fail(attempt, _continued(work, failure))
+        except Changed as error:
+            return self._fail(attempt, Failure(FailureClass.CHANGED, str(error)))
         except (OSError, JournalError) as error:
             return self._fail(attempt, Failure(FailureClass.NODE, f"{type(error).__name__}: {error}"))
 
@@ -235,7 +234,7 @@ class Worker:
                 env = {**self.environ, **self._surroundings.variables(attempt)}
                 self._tell_staging(attempt, stage(attempt, env, self.dog))
             try:
-                values, artifacts = self._execute_answered(attempt)
+                values, artifacts = self._execute_held(attempt)
             finally:
                 if work.staging is not None:
                     for brought in late_notes(attempt):
@@ -302,11 +301,9 @@ class Worker:
     # --- an attempt's surroundings --------------------------------------------------------------------
 
     def _make(self, attempt: RunningAttempt) -> None:
-        """Makes the attempt's directory, and changes to it.
+        """Make the attempt's directory, and change to it.
 
-        Raises FileExistsError in a block where another worker has made it: that takes the attempt's number,
-        which a worker that was given up for lost may have been handed as well (docs/decisions/031). On one
-        machine such a worker is dead, and what it left is cleared away.
+        Raises FileExistsError in a block where another worker has the attempt's number (docs/decisions/031).
         """
         work, task_dir = attempt.work, attempt.task_dir
         if work.stage != self._stage_made:
@@ -321,35 +318,18 @@ class Worker:
             os.mkdir(task_dir)
         os.chdir(task_dir)
 
-    def _execute_answered(self, attempt: RunningAttempt) -> tuple[Values, Artifacts]:
-        """Executes an attempt; its result goes under the key of those who answered it."""
-        answers = attempt.request.answers
-        if answers is None:
-            return self._execute_held(attempt)
-        before = answers.now(self.paths)
-        made = self._execute_held(attempt)
-        key, part = answers.key_with(before if before == answers.now(self.paths) else None)
-        attempt.request = attempt.request._replace(key=key, parts=(attempt.request.parts[0], part))
-        return made
-
     def _execute_held(self, attempt: RunningAttempt) -> tuple[Values, Artifacts]:
-        """Executes an attempt if what it reads is what was made; it fails if that is another thing then."""
-        if attempt.request.reads is None:
-            return self._execute_joined(attempt)
-        held = ReadFiles(attempt.request.reads)
-        if changed := held.look(ended=False):
-            raise Failure(FailureClass.CHANGED, f"what it reads has changed since it was made: {changed}")
-        made = self._execute_joined(attempt)
-        if changed := held.look(ended=True):
-            rule = "a task leaves its inputs as they are: let it write to a copy"
-            raise Failure(FailureClass.CHANGED, f"what it reads changed while it ran: {changed}; {rule}")
-        return made
-
-    def _execute_joined(self, attempt: RunningAttempt) -> tuple[Values, Artifacts]:
-        """Executes an attempt; it succeeds only if its streams are complete, and its files stay the same."""
+        """Execute an attempt whose files and streams stay whole. Raises Changed and Failure."""
         work, request = attempt.work, attempt.request
-        with held_to_files(work, request), held_to_streams(self._root, work, request):
-            return self._execute(attempt)
+        answers = request.answers
+        before = None if answers is None else answers.now(self.paths)
+        watched = (*work.watched, *request.watched)
+        with held_to_files(watched, request.reads), held_to_streams(self._root, work, request):
+            made = self._execute(attempt)
+        if answers is not None:
+            key, part = answers.key_since(before, self.paths)
+            attempt.request = attempt.request._replace(key=key, parts=(attempt.request.parts[0], part))
+        return made
 
     def _execute(self, attempt: RunningAttempt) -> tuple[Values, Artifacts]:
         work, request = attempt.work, attempt.request
@@ -388,13 +368,13 @@ class Worker:
         if "TZ" in attempt.request.env:
             time.tzset()
         assert attempt.work.module is not None
-        before = running()
+        before = _threads()
         attempt.usage.begin(attempt.work.module.path)
         try:
             return call(attempt.work, attempt.request, self._surroundings.context(attempt))
         finally:
             attempt.usage.end()
-            self.is_spent |= bool(running() - before)
+            self.is_spent |= bool(_threads() - before)
             os.chdir(self._root)
             restore(self.environ, own)
 
@@ -448,10 +428,7 @@ class Worker:
         return failure.kind, failure.message
 
     def _tidy(self, attempt: RunningAttempt) -> bool:
-        """Moves the output to the task; keeps the directory for the next one if it wrote nothing.
-
-        In a block it stays where it is: as long as it is there its number is taken.
-        """
+        """Move the output to the task; outside blocks, keep an empty directory for the next one."""
         caught = self.capture.collect(attempt.task_dir)
         if not caught and not self._in_block:
             self._spare.keep(attempt.work, attempt.task_dir)
@@ -461,6 +438,15 @@ class Worker:
         """Commits the failure of a Python function; this process ends right after."""
         if self._attempt is not None:
             self._fail(self._attempt, failure)
+
+
+def _threads() -> Set[threading.Thread]:
+    """Return the threads that may write into later tasks: not diel's own, nor those of a harmless package."""
+    return {
+        thread
+        for thread in threading.enumerate()
+        if not thread.name.startswith("diel-") and type(thread).__module__.partition(".")[0] != "tqdm"
+    }
 
 
 def _continued(work: Work, failure: Failure) -> Failure:
@@ -511,11 +497,7 @@ os.register_at_fork(before=_hold_signal, after_in_parent=_release_signal, after_
 
 
 def run_bundle(packed: bytes) -> bytes:
-    """The one function that Parsl calls, in blocks: runs a packed bundle in this process's worker.
-
-    Bundle and report travel as bytes, because Parsl would pickle them in Python, at a quarter of a short
-    task's cost.
-    """
+    """Run a packed bundle in this process's worker: Parsl calls this, and would pickle slowly itself."""
     bundle: Bundle = pickle.loads(packed)  # from the controller
     worker = begin(bundle)
     try:

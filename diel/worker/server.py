@@ -115,10 +115,7 @@ class Server:
 
 
 def _work(end: socket, lifeline: int) -> NoReturn:
-    """Serves one bundle after the other. It first sends its process id.
-
-    What it dies of is said where the controller reads it, and not where it catches what tasks print.
-    """
+    """Serve bundles, once this has sent its process id; its last words go where the controller reads them."""
     last_words = open(os.dup(2), "w", encoding="utf-8", errors="backslashreplace")  # noqa: SIM115
     try:
         end.set_inheritable(False)  # as it came: no command is to have it

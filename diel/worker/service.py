@@ -183,11 +183,7 @@ class Keeper:
         self._env = {**env, "DIEL_SERVICE_TOKEN": self._token, "DIEL_SERVICE_HOST": self._host}
 
     def keep(self) -> tuple[Values, Artifacts]:
-        """Keeps it up until it is no longer wanted; then it has succeeded, without a result.
-
-        Raises Failure: `interrupted` where it was stopped and may be started again, `app` where it died or
-        fell silent more often than it may, `launch` where it cannot be started, or the watchdog's verdict.
-        """
+        """Keep it up until it is not wanted: then it has succeeded. Raises Failure that says why not."""
         try:
             words = self._prepare()
             while True:

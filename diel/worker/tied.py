@@ -19,10 +19,7 @@ GRACE = 2.0
 
 
 def tie(parent: int, number: int = signal.SIGTERM.value) -> bool:
-    """Makes this process get a signal when its parent ends; returns whether the parent is still there.
-
-    The signal also comes when the thread ends that started this process: its handler asks who the parent is.
-    """
+    """Make this process get a signal when its parent, or that thread, ends; tells if it lives."""
     try:
         import ctypes  # here: a Python without it does without this
 
