@@ -35,13 +35,6 @@ class Reading(NamedTuple):
     columns: Mapping[str, str] | None = None
 
 
-_AS_IT_IS = Reading()
-
-
-def _readings(conversions: Mapping[str, Any], columns: Mapping[str, Mapping[str, str]]) -> dict[str, Reading]:
-    return {name: Reading(conversions.get(name), columns.get(name)) for name in {*conversions, *columns}}
-
-
 def arguments(
     function: Callable[..., Any],
     module: Module,
@@ -53,15 +46,16 @@ def arguments(
 ) -> tuple[list[Any], dict[str, Any]]:
     """Work out by place and by name what a function is called with. Raises ModuleError for a misfit."""
     given = own({**request.params, **request.inputs})
-    signature, rules = module.signature, _readings(conversions or {}, columns or {})
-    pass_on = partial(_passed, plain=signature.kind is None, lengths=_lengths(given.values()))
+    signature, lengths = module.signature, _lengths(given.values())
+    readings: tuple[Mapping[str, Any], ...] = (conversions or {}, columns or {})
+    pass_on = partial(_passed, readings=readings, plain=signature.kind is None, lengths=lengths)
     if not signature.loose:
         hold_arguments(function, signature, given)
     parameters, variadic = signature.parameters, signature.variadic
     if signature.loose:
         seen = _seen(function, parameters)
         if seen is None:  # compiled, and silent about what it takes
-            return [pass_on(_unknown(name), given[name], rules.get(name, _AS_IT_IS)) for name in given], {}
+            return [pass_on(_unknown(name), value) for name, value in given.items()], {}
         parameters, variadic = seen
     places: list[Any] = []
     found: dict[str, Any] = {}
@@ -72,7 +66,7 @@ def arguments(
         elif parameter.injected == "communicator":
             found[name] = communicator
         elif name in given:
-            value = pass_on(parameter, given.pop(name), rules.get(name, _AS_IT_IS))
+            value = pass_on(parameter, given.pop(name))
             if parameter.passed == "spread":
                 places, found = [*places, *found.values(), *value], {}
             elif parameter.passed == "place":
@@ -80,9 +74,7 @@ def arguments(
             else:
                 found[name] = value
     if variadic:
-        found |= {
-            name: pass_on(_unknown(name), value, rules.get(name, _AS_IT_IS)) for name, value in given.items()
-        }
+        found |= {name: pass_on(_unknown(name), value) for name, value in given.items()}
     elif signature.loose and given:
         takes = ", ".join(one.name for one in parameters) or "nothing"
         raise ModuleError(f"'{module.reference}' has no parameter '{next(iter(given))}'; it takes: {takes}")
@@ -123,7 +115,9 @@ def _lengths(values: Iterable[Any]) -> list[int]:
     return [len(one) for one in inner if isinstance(one, list)]
 
 
-def _passed(parameter: Parameter, value: Any, reading: Reading, plain: bool, lengths: list[int]) -> Any:
+def _passed(
+    parameter: Parameter, value: Any, readings: tuple[Mapping[str, Any], ...], plain: bool, lengths: list[int]
+) -> Any:
     """Make of a value what a parameter asks for; `plain` functions know nothing of diel.
 
     Raises ModuleError for a file that does not fit; `lengths` are those of all lists, for frames in step.
@@ -138,6 +132,7 @@ def _passed(parameter: Parameter, value: Any, reading: Reading, plain: bool, len
         if isinstance(value, list) and paths:
             return [Path(item) if isinstance(item, str) else item for item in value]
         return Path(value) if paths and isinstance(value, str) else value
+    reading = Reading(*(one.get(parameter.name) for one in readings))
     if isinstance(value, list):
         first = next(one for one in value if one is not None)  # null keeps the place of what is missing
         kind = _kind(parameter, first, plain, several=True)
@@ -146,7 +141,7 @@ def _passed(parameter: Parameter, value: Any, reading: Reading, plain: bool, len
 
             return open_arrays(parameter.name, value)
         if isinstance(first, list):
-            return [_passed(parameter, item, reading, plain, []) for item in value]
+            return [_passed(parameter, item, readings, plain, []) for item in value]
         several = [None if item is None else _of_file(parameter, item, reading, kind) for item in value]
         return _frames(parameter.name, value, several, lengths) if kind == "structures" else several
     return _of_file(parameter, value, reading, _kind(parameter, value, plain))

@@ -13,8 +13,9 @@ from functools import cache
 from pathlib import Path
 
 from diel.artifacts import Artifacts, Values, check_values, collect_files, collect_result
+from diel.attempt.block import with_hosts
 from diel.attempt.bundle import Failure, Request
-from diel.attempt.launcher import AT_HOME, NOT_HERE, Launches, before_ranks, is_at_home, told_in_time
+from diel.attempt.launcher import AT_HOME, NOT_HERE, Launches, is_at_home, told_in_time
 from diel.attempt.mpi import STALE, World
 from diel.attempt.reaper import is_full, signal_group
 from diel.attempt.usage import counted
@@ -165,7 +166,7 @@ def spawn_ranks(
     if is_at_home(work.launcher, env):
         env = {**AT_HOME, **env}
     world = attempt.world = World(work, words, attempt.task_dir, env)
-    before = before_ranks(work, world, (*counted(attempt.task_dir), *attempt.inside))
+    before = (*with_hosts(work.launcher), *world.words, *counted(attempt.task_dir), *attempt.inside)
     if work.launches:
         task = f"{work.stage}/{attempt.request.index}"
         attempt.launches = started = Launches(attempt.task_dir, task, before, attempt.limits.interrupt)

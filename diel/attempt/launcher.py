@@ -14,9 +14,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from diel.attempt.block import with_hosts
-from diel.attempt.bundle import AT_LAUNCHER, LAUNCHER, Work
-from diel.attempt.mpi import World
+from diel.attempt.bundle import AT_LAUNCHER, LAUNCHER
 from diel.attempt.reaper import end_marked, kill_marked
 from diel.attempt.usage import in_launches
 
@@ -44,11 +42,6 @@ _TOLD = """\
 left=$(({end} - $(date +%s)))
 set -- timeout --foreground --preserve-status --signal=TERM $((left > 0 ? left : 1)) "$@"
 """
-
-
-def before_ranks(work: Work, world: World, inside: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the words before a program that make ranks of it, guard each, and enter its environment."""
-    return (*with_hosts(work.launcher), *world.words, *inside)
 
 
 def is_at_home(launcher: Sequence[str], environ: Mapping[str, str]) -> bool:

@@ -143,19 +143,14 @@ def record_of(attempt: RunningAttempt, node: str, brought: Brought) -> records.S
     """What the journal keeps; None if nothing was copied and nothing went wrong."""
     if not brought.copied and not brought.warning:
         return None
-    return {
+    return {  # type: ignore[return-value]
         "event": "staging",
         "stage": attempt.work.stage,
         "index": attempt.request.index,
         "attempt": attempt.request.attempt,
         "time": time.time(),
         "node": node,
-        "copied": brought.copied,
-        "bytes": brought.bytes,
-        "found": brought.found,
-        "seconds": brought.seconds,
-        "folder": brought.folder,
-        "warning": brought.warning,
+        **brought._asdict(),
     }
 
 

@@ -46,12 +46,11 @@ from diel.staging.bring import Brought
 from diel.staging.disk import StagingError, release
 from diel.states import FailureClass
 from diel.worker.fence import ALL, fenced
-from diel.worker.record import done_record, fail_record
 from diel.worker.spare import Spare
 
 if TYPE_CHECKING:
     from diel.journal import records
-    from diel.journal.records import Record
+    from diel.journal.records import Done, Fail, Record
 
 WITH_RANKS = {"SLURM_KILL_BAD_EXIT": "1"}
 """Options of launchers if the site gives no others: a rank that dies ends its task, as with mpiexec."""
@@ -276,7 +275,7 @@ class Worker:
         wrote = self._tidy(attempt)
         bundle = self._number
 
-        def copied() -> records.Done | records.Fail:
+        def copied() -> Done | Fail:
             try:
                 drain.copy()
                 record = done_record(attempt, values, made_files(attempt, self._root), asked)
@@ -455,6 +454,52 @@ def _continued(work: Work, failure: Failure) -> Failure:
         return failure
     message = f"diel.Interrupted: {failure.message}; to continue it needs `checkpoint: true`"
     return Failure(FailureClass.APP, message, failure.exit_code)
+
+
+def done_record(
+    attempt: RunningAttempt, values: Values, artifacts: Artifacts, asked: Consulted | None
+) -> Done:
+    """An attempt that ended well; `asked` is what was answered before it ran."""
+    request = attempt.request
+    record: Done = {
+        "event": "done",
+        "stage": attempt.work.stage,
+        "index": request.index,
+        "attempt": request.attempt,
+        "time": time.time(),
+        "seconds": round(time.monotonic() - attempt.began, 6),
+        "key": request.key,
+        "parts": request.parts,
+    }
+    if values:
+        record["values"] = values
+    if artifacts:
+        record["artifacts"] = artifacts
+    if asked is not None:
+        asked.tell(record)
+    if (usage := attempt.usage.facts()) is not None:
+        record["usage"] = usage
+    return record
+
+
+def fail_record(attempt: RunningAttempt, bundle: int, failure: Failure, tail: str) -> Fail:
+    """An attempt that ended without a result; `tail` is the end of what it wrote to standard error."""
+    record: Fail = {
+        "event": "fail",
+        "stage": attempt.work.stage,
+        "index": attempt.request.index,
+        "attempt": attempt.request.attempt,
+        "bundle": bundle,
+        "time": time.time(),
+        "seconds": round(time.monotonic() - attempt.began, 6),
+        "class": failure.kind,
+        "message": failure.message,
+        "exit_code": failure.exit_code,
+        "stderr_tail": tail,
+    }
+    if (usage := attempt.usage.facts()) is not None:
+        record["usage"] = usage
+    return record
 
 
 _worker: Worker | None = None
