@@ -1,8 +1,6 @@
 """Catches the output of tasks, without a file for silent ones.
 
-A worker's own standard output and error are two files that it keeps for its whole life. What a task
-prints lands there; if it printed anything, the file is moved into the task's directory and a new one
-takes its place.
+A worker's own standard output and error are two files; one that was printed to is moved to the task.
 """
 
 from __future__ import annotations

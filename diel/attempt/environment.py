@@ -1,8 +1,7 @@
 """The environment of an attempt: its variables, the words before its programs, the Python of its function.
 
-Lines for bash are evaluated once in a worker, by a shell whose variables are then read: loading modules can
-take seconds. Lines that name a variable of the task (DIEL_…) are evaluated for each attempt. What else lines
-change and a program inherits, its limits and umask, is set again in front of it.
+Lines for bash are evaluated once in a worker, or for each attempt if they name a DIEL_ variable: loading
+modules can take seconds. Limits and umask that they change are set again in front of the program.
 """
 
 from __future__ import annotations

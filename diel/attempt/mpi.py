@@ -1,11 +1,9 @@
 """Whether the ranks of an attempt form one MPI world: the MPI of launchers and programs, what ranks report.
 
-An MPI that finds nothing of a launcher that it knows takes itself for a world of one process. Under the wrong
-launcher a task would so succeed with as many small worlds as it has ranks, all in one directory. Each rank is
-therefore started by a few lines of shell, which let what this launcher does not offer lead nowhere: such an
-MPI fails when it is initialised, before it computed anything, and what it says on the way goes to a file of
-the attempt. This costs a rank a millisecond, and holds for scripts, for programs that load MPI later or have
-it linked in, and on other nodes. A process that uses no MPI notices nothing.
+An MPI that finds nothing of a launcher that it knows takes itself for a world of one process. So each rank is
+started by a few lines of shell, which let what this launcher does not offer lead nowhere: such an MPI fails
+before it computed anything, and what it says goes to a file of the attempt. A process without MPI notices
+nothing, and a rank takes a millisecond longer.
 """
 
 from __future__ import annotations

@@ -1,15 +1,11 @@
 """Ends processes, a whole group and whatever escaped from it, and finds what ended others.
 
-Every process of a task carries DIEL_TASK_DIR and every process of a run DIEL_RUN_DIR in its environment, so
-that one which made a session of its own is found all the same.
+Every process of a task carries DIEL_TASK_DIR and every process of a run DIEL_RUN_DIR in its environment.
 
-A program does not send itself SIGKILL or SIGTERM by mistake: somebody else ended it. A shell hands on how the
-program ended that it waited for, as 128 and the signal. MPI launchers end other ranks by signals too, so they
-tell less: MPICH's mpiexec (5.0) joins signals bit by bit, and SIGABRT with SIGKILL makes SIGTERM; srun
-reports the highest code, though it names each rank (docs/decisions/031). The kernel tells of kills for want
-of memory in counters only, so a SIGKILL of unknown origin is put down to memory where one of them grew
-meanwhile: `oom_kill` of this process's cgroups (`memory.events`, or `memory.oom_control` in the older
-hierarchy) and of the machine (`/proc/vmstat`).
+A program does not send itself SIGKILL or SIGTERM by mistake. A shell hands on how its program ended, as 128
+and the signal. MPI launchers tell less: mpiexec (5.0) joins signals bit by bit, srun gives the highest code
+(docs/decisions/031). The kernel only counts what it kills for want of memory: a SIGKILL of unknown origin is
+put down to that where a counter of this process's cgroups or of the machine grew.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The state of a process that functions change most: put back, so that tasks do not find what others set.
 
-Functions share their worker with what it imported: module globals live as long as it does. What Python keeps
-once for a process begins for each task as the import of its file left it, and generators of random numbers
-begin from the task's key, so that what draws without a seed gives the same again.
+What Python keeps once for a process begins for each task as the import of its file left it, and generators of
+random numbers begin from the task's key. Module globals live as long as their worker.
 """
 
 from __future__ import annotations

@@ -75,7 +75,9 @@ def ask(paths: RunPaths, work: Work, request: Request) -> Consulted:
         if answers is not None:
             key, part = answers.key_since(before, paths)
             question = question._replace(key=key, parts=(question.parts[0], part))
-        _check(work, answer)
+        promises = {name: promise for name, promise in work.promises.items() if name in answer}
+        if promises:
+            check_values({name: value for name, (value, _) in answer.items()}, promises)
     except (DielError, OSError, ValueError) as error:
         return Consulted(question, time.perf_counter() - began, message=str(error))
     seconds = time.perf_counter() - began
@@ -165,10 +167,3 @@ def _scaled(deviation: float, value: float, *, relative: bool) -> float:
     if not relative or not deviation:
         return deviation
     return deviation / abs(value) if value else math.inf
-
-
-def _check(work: Work, answer: Answer) -> None:
-    """Checks an answer against the contracts of its outputs. Raises ModuleError."""
-    promises = {name: promise for name, promise in work.promises.items() if name in answer}
-    if promises:
-        check_values({name: value for name, (value, _) in answer.items()}, promises)

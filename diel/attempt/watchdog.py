@@ -1,11 +1,8 @@
 """The watchdog of a worker: a thread that ends an attempt that must not go on.
 
-A command is ended by signals to its process group. A Python function shares the worker's process, so the
-worker ends with it: the failure is committed first, and another worker is started.
-
-A command that keeps checkpoints gets SIGTERM some time before the end of its walltime or its block, or its
-timeout if its stage has a `grace`; a function asks `context.interrupted`. Ranks get theirs from `timeout` in
-front of each (`diel/attempt/command.py`), for not every launcher passes it on.
+A command is ended by signals to its process group; a function by the end of its worker, once the failure is
+committed. A command that keeps checkpoints gets SIGTERM before the end of its walltime, its block, or its
+timeout if its stage has a `grace`; a function asks `context.interrupted`, and `timeout` tells each rank.
 """
 
 from __future__ import annotations

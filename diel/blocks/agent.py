@@ -1,8 +1,4 @@
-"""The agent: talks to the scheduler in a thread of its own, because a busy scheduler is slow to answer.
-
-It asks one batched question a poll, and asks less often while the scheduler does not answer. What it
-learns becomes news, which the controller's one thread takes in.
-"""
+"""The agent: asks the scheduler in a thread of its own, one batched question a poll, for the controller."""
 
 from __future__ import annotations
 

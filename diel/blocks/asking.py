@@ -1,7 +1,4 @@
-"""How a block is requested: Parsl's engine, what it knows about the workers, and their job.
-
-The engine starts with the first bundle: a run that takes all from the cache needs none.
-"""
+"""How a block is requested: Parsl's engine, which starts with the first bundle, its workers and their job."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""A scheduler's blocks as a backend: grown for ready tasks, given back when idle.
-
-One thread, the controller's, decides; the agent asks the scheduler. Each resource shape has workers of
-its own, in blocks of its own.
-"""
+"""A scheduler's blocks as a backend: grown for ready tasks, given back when idle; each shape has its own."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """What an earlier controller left: adopts its running tasks, ends the jobs of a run that is over.
 
-A worker whose controller is gone ends the task that it is at and commits it. The next controller counts
-such tasks as handed out, and reads their workers' segments. What becomes of their blocks, the caller decides
-(docs/decisions/026).
+A worker whose controller is gone commits its task and ends. The next controller counts such tasks as handed
+out; what becomes of their blocks, the caller decides (docs/decisions/026).
 """
 
 from __future__ import annotations

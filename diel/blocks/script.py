@@ -1,7 +1,4 @@
-"""The job script of a block, what each of its nodes runs, and whether the scheduler takes it.
-
-It is tried before anything is made: whoever typed a wrong queue, account or option hears of it at once.
-"""
+"""The job script of a block, what its nodes run, and whether the scheduler takes it: tried before a run."""
 
 from __future__ import annotations
 

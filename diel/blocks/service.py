@@ -18,11 +18,10 @@ class Holding:
         self._held: dict[int, tuple[Shape, int]] = {}
         """Shape and cores of each, by bundle."""
 
-    def take(self, bundle: Bundle, shape: Shape, cores: int) -> bool:
-        """Notes a service; False for a bundle of other tasks."""
+    def take(self, bundle: Bundle, shape: Shape, cores: int) -> None:
+        """Note a bundle if it is a service's."""
         if bundle.work.service is not None:
             self._held[bundle.number] = shape, cores
-        return bundle.work.service is not None
 
     def ended(self, number: int) -> None:
         self._held.pop(number, None)

@@ -1,7 +1,4 @@
-"""News of a run's blocks: their states from the scheduler, and from Parsl how busy they are.
-
-A site that gives no block that works is given up.
-"""
+"""News of a run's blocks, from the scheduler and Parsl; a site that gives no block that works is given up."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
 """Directories that are kept by the content of what was asked for: made once, shared by runs.
 
-A directory is made under a name of its own (`<digest>.<host>-<pid>`), where it stays: programs of Conda and
-scripts of Python hold their place as text. When it is whole, a link named `<digest>` is made to it, which is
-one step: who is killed before leaves a directory without a link, which nobody uses; of two who make the same
-at the same time, the second finds the link, and drops its own.
+A directory is made where it stays, as `<digest>.<host>-<pid>`: programs of Conda hold their place as text.
+When it is whole, a link named `<digest>` is made to it in one step. One without a link is used by nobody.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Records what became of tasks whose worker died while no controller listened.
 
-That a worker died is Parsl's news for its own controller. The next one, which adopts what runs on in old
-blocks, hears nothing of it, and would wait for such a task until its block ends: it may be hours. So the
-keeper of each node (`diel/executors/node.py`) looks after them, in a segment of its own.
+The next controller, which adopts what runs in old blocks, hears nothing of that from Parsl. So the keeper of
+each node (`diel/executors/node.py`) looks after them, in a segment of its own.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Parsl: the only file that imports it.
 
-It runs bundles in a scheduler's allocations (one machine does without: docs/decisions/042), and sees one
-function, which runs a bundle. Each resource shape has one HighThroughputExecutor, or an MPIExecutor where its
-tasks span whole nodes. Parsl owns blocks, workers and transport; when to ask for a block and when to give it
-back is diel's decision, and how to ask is its schedulers' (docs/decisions/015).
+It runs bundles in a scheduler's allocations, with one HighThroughputExecutor for each resource shape, or an
+MPIExecutor where tasks span whole nodes. Parsl owns blocks, workers and transport; when to ask for a block,
+when to give it back, and how, is diel's (docs/decisions/015).
 """
 
 from __future__ import annotations
@@ -113,7 +112,7 @@ class BlockEngine:
 
     def _make(self, label: str, workers: Workers) -> HighThroughputExecutor:
         provider = _Provider(lambda number, command: self._ask(label, number, command))
-        executor = _mpi(label, workers, provider) if workers.mpi_nodes else _packed(label, workers, provider)
+        executor = _executor(label, workers, provider)
         executor.interchange_launch_cmd = self._interchange
         # Nodes must outlive the controller's silence longer than it tolerates theirs: what they run
         # when it is killed ends and is committed.
@@ -246,23 +245,8 @@ class _Provider(ExecutionProvider):
         return 0
 
 
-def _packed(label: str, workers: Workers, provider: _Provider) -> HighThroughputExecutor:
-    return HighThroughputExecutor(
-        max_workers_per_node=workers.slots,
-        cores_per_worker=1e-6,  # how many fit is worked out by the plan
-        available_accelerators=list(workers.gpus),
-        prefetch_capacity=0,  # a bundle must not wait behind a long one while another node is idle
-        **_common(label, workers, provider),
-    )
-
-
-def _mpi(label: str, workers: Workers, provider: _Provider) -> HighThroughputExecutor:
-    provider.nodes = workers.mpi_nodes
-    return MPIExecutor(max_workers_per_block=workers.slots, **_common(label, workers, provider))
-
-
-def _common(label: str, workers: Workers, provider: _Provider) -> dict[str, Any]:
-    return {
+def _executor(label: str, workers: Workers, provider: _Provider) -> HighThroughputExecutor:
+    common: dict[str, Any] = {
         "label": label,
         "address": NO_QUESTION,
         "provider": provider,
@@ -273,3 +257,13 @@ def _common(label: str, workers: Workers, provider: _Provider) -> dict[str, Any]
         "block_error_handler": False,
         "encrypted": True,
     }
+    if workers.mpi_nodes:
+        provider.nodes = workers.mpi_nodes
+        return MPIExecutor(max_workers_per_block=workers.slots, **common)
+    return HighThroughputExecutor(
+        max_workers_per_node=workers.slots,
+        cores_per_worker=1e-6,  # how many fit is worked out by the plan
+        available_accelerators=list(workers.gpus),
+        prefetch_capacity=0,  # a bundle must not wait behind a long one while another node is idle
+        **common,
+    )

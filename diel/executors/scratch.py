@@ -1,8 +1,7 @@
 """What the pool of a node makes outside its run: a directory for its sockets, and named semaphores.
 
-Python's multiprocessing leaves both behind where its processes are killed. So they get a name that the node's
-keeper gives, and it removes them. For a keeper that was killed itself the next one on that node does so: the
-kernel let go of its lock.
+Python's multiprocessing leaves both where its processes are killed. The node's keeper names and removes them;
+for one that was killed, whose lock the kernel let go, the next keeper on that node does.
 """
 
 from __future__ import annotations

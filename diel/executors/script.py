@@ -3,10 +3,8 @@
     python -m diel.executors.script pool MODULE [ARG…]
     python -m diel.executors.script tied PARENT MODULE [ARG…]
 
-The pool would start each worker as a new Python that imports everything again: on a node with 64 cores, 64
-times from a shared file system. Here one server process imports it once, and workers are its forks. The
-interchange would outlive a killed controller for ever; tied to PARENT, that process, it is gone at once, and
-the worker pools that it served follow once they miss its heartbeat.
+The pool's workers are forks of one server, and not each a new Python that imports everything again. The
+interchange ends with PARENT, and the pools that it served follow once they miss its heartbeat.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Whom a node of a block works for: the controller that wrote its script, or a later one that rewrote it.
 
-A block may wait in the queue for longer than its controller lives, and begin while the run has none. Its
-nodes then wait for the next controller, so that the place in the queue is not lost.
+A block may begin while the run has no controller: its nodes wait, and the place in the queue is not lost.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """A YAML text as a tree in which every part knows its place, and problems at these places.
 
-PyYAML reads the text into events; what they mean is decided here, by YAML 1.2's rules and by what
-a workflow may hold: no tags, no merge keys, no keys but text, none of them twice, one document,
-and aliases within bounds.
+PyYAML reads events; what they mean is decided here, by YAML 1.2's rules: no tags, no merge keys, no keys but
+text, none of them twice, one document, and aliases within bounds.
 """
 
 from __future__ import annotations

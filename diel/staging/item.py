@@ -1,8 +1,7 @@
 """What a task's job says about its nodes' disks: items to copy, shards of inputs, the site's directory.
 
-A controller makes a task's texts (inputs, parameters, command line) long before it is known which node runs
-the task. A staged artifact appears in them as `/.diel-node/KEY/d/NAME`; the worker puts its own directory in
-the place of the beginning. So the controller's quoting for the shell holds for the final path as well.
+A staged artifact appears in a task's texts as `/.diel-node/KEY/d/NAME`, long before its node is known; the
+worker puts its own directory in the place of the beginning, within the same quotes of the shell.
 """
 
 from __future__ import annotations

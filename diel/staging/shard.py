@@ -1,9 +1,8 @@
 """Shards: which part of an input one rank or task gets, in a new random order for each epoch.
 
-The order of an epoch is the same on every machine. Items are sorted by numbers that Mersenne Twister draws,
-one for each, seeded by BLAKE2b (8 bytes, big endian) of the text `SEED/EPOCH`; Python promises that
-`random.random()` stays what it is for a seed. Part p of n takes the items p, p + n, p + 2n, … of that order:
-over all parts each item comes exactly once an epoch, and the parts differ by one item at most.
+Items are sorted by numbers that Mersenne Twister draws, one for each, seeded by BLAKE2b (8 bytes, big endian)
+of the text `SEED/EPOCH`: the same on every machine. Part p of n takes the items p, p + n, p + 2n, … of that
+order: over all parts each item comes exactly once an epoch, and the parts differ by one item at most.
 """
 
 from __future__ import annotations

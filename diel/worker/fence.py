@@ -1,10 +1,8 @@
 """A fence: what was given up for lost commits nothing more, even if it is still alive.
 
-A node that its scheduler has lost may still run its tasks, beside those that took their places. Before a
-task is handed out again the controller puts up a file for the block, reads once more what its workers
-wrote, and writes down which attempts count no more: that record decides, whenever their results come. The
-file is for those who can still see it: workers look before they begin a task and before they commit one,
-and each node's keeper ends all that runs there (docs/decisions/032).
+Before a task is handed out again the controller puts up a file for the block, reads once more what its
+workers wrote, and records which attempts count no more: that decides. Workers and keepers of nodes that can
+still see the file end by it (docs/decisions/032).
 """
 
 from __future__ import annotations

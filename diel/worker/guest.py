@@ -1,8 +1,7 @@
 """Calls a module in a Python without diel, one that an environment brings: `python3 guest.py CALL FOLDER…`.
 
-diel is taken from where this file is, so that both sides read the same call. The FOLDERs are those of the few
-packages that it needs, to be taken if this Python has none of its own. Nothing else of the Python that runs
-diel can be imported here.
+diel is taken from where this file is, and from the FOLDERs the few packages that it needs, if this Python has
+none of its own. Nothing else of the Python that runs diel can be imported here.
 """
 
 import importlib.util

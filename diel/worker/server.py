@@ -1,11 +1,8 @@
 """The server that the workers of this machine are forked from: a process without threads.
 
-A new Python for each worker would import everything again. The controller asks on a socket: for a worker,
-with that one's end of a line and with a pipe on which this server tells how it ended; or for the end of all.
-
-Once the controller is gone, workers that wait end at once. One that is at a task commits its result, for
-`resume` to find, and ends then; so does this server, after them. If this server is killed, the kernel kills
-its workers.
+The controller asks on a socket: for a worker, with its end of a line and a pipe that tells how it ended; or
+for the end of all. Once the controller is gone, idle workers end at once, others commit their task before,
+and this server ends after them. If it is killed, the kernel kills its workers.
 """
 
 from __future__ import annotations

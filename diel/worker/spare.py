@@ -1,8 +1,6 @@
-"""The directory of a task that wrote nothing, for the next one.
+"""The directory of a task that wrote nothing, for the next one: a new one takes as long as `true`.
 
-To make a new one takes as long as `true`. What diel wrote there for a command, it writes over. A process
-that a task left behind might still write there too: while a worker that adopts what tasks leave has no child,
-nobody is there.
+It is kept while nobody can write there any more: a worker that adopts what tasks leave has no child then.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """Runs a program that ends with its parent: `python -m diel.worker.tied PARENT PROGRAM [ARG…]`.
 
-A service would outlive a worker that is killed. The kernel tells this process of its parent's end
-(PR_SET_PDEATHSIG, prctl(2)), which then ends its process group. PARENT is that process: whoever asks for its
-parent only when it has started may be told of the one after.
+The kernel tells this process of the end of PARENT (PR_SET_PDEATHSIG, prctl(2)), and it ends its group.
 """
 
 from __future__ import annotations

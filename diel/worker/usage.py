@@ -1,8 +1,7 @@
 """Counts what one rank of a task uses: `python -IS usage.py FOLDER --launch=N PROGRAM [ARG…]`.
 
-Runs the program to its end, ends as it did, and leaves its count in the folder. A launcher may start the rank
-on another node, where nobody else could ask the kernel. It is run as a file, and imports nothing that a
-Python would have to look for: that takes a hundredth of a second.
+Runs the program, ends as it did, and leaves its count in the folder: it may be on another node. It is run as
+a file, and imports nothing that a Python would have to look for, which takes a hundredth of a second.
 """
 
 import errno
