@@ -13,6 +13,7 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
+from diel.attempt.orphans import kernel_file
 from diel.modules.beside import Loader
 from diel.modules.signature import SignatureError, read_source
 
@@ -65,12 +66,7 @@ class Weighing:
 
 
 def _resident() -> int:
-    return int(os.pread(_statm(os.getpid()), 64, 0).split()[1]) * PAGE
-
-
-@cache
-def _statm(_process: int) -> int:
-    return os.open("/proc/self/statm", os.O_RDONLY)
+    return int(os.pread(kernel_file("statm", os.getpid()), 64, 0).split()[1]) * PAGE
 
 
 class OwnMemory:

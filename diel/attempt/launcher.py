@@ -46,8 +46,9 @@ set -- timeout --foreground --preserve-status --signal=TERM $((left > 0 ? left :
 
 def is_at_home(launcher: Sequence[str], environ: Mapping[str, str]) -> bool:
     """Whether all ranks of a launcher are on this machine: no hosts are named, and no scheduler gives any."""
-    given = any(map(_HOSTS.fullmatch, launcher)) or environ.keys() & {"DIEL_BLOCK", *_ALLOCATIONS}
-    return not given and os.path.exists("/sys/class/net/lo")
+    if any(map(_HOSTS.fullmatch, launcher)) or environ.keys() & {"DIEL_BLOCK", *_ALLOCATIONS}:
+        return False
+    return os.path.exists("/sys/class/net/lo")
 
 
 def told_in_time(interrupt: float | None, env: Mapping[str, str]) -> tuple[str, ...]:

@@ -28,7 +28,8 @@ def _set(on: bool) -> bool:
         import ctypes  # here, because a Python without it still runs tasks
 
         done = ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, int(on), 0, 0, 0) == 0
-        return bool(done and _listed(os.getpid()))
+        _children()  # which not every kernel lists
+        return bool(done)
     except (ImportError, OSError, AttributeError):
         return False
 
@@ -58,11 +59,13 @@ def has_children() -> bool:
 
 
 def _children() -> set[int]:
-    """The children of this process, with those that have ended."""
-    return set(map(int, os.pread(_listed(os.getpid()), 1 << 16, 0).split()))
+    """The children of this process, with those that have ended: its first thread gets what is adopted."""
+    process = os.getpid()
+    listed = kernel_file(f"task/{process}/children", process)
+    return set(map(int, os.pread(listed, 1 << 16, 0).split()))
 
 
 @cache
-def _listed(process: int) -> int:
-    """The list of a process's first thread, which gets what is adopted; open: opening takes the longest."""
-    return os.open(f"/proc/{process}/task/{process}/children", os.O_RDONLY)
+def kernel_file(name: str, process: int, flags: int = os.O_RDONLY) -> int:
+    """Open a file of a process in /proc once: opening takes several times as long as reading."""
+    return os.open(f"/proc/{process}/{name}", flags)

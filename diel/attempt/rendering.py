@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable
 
 from diel.attempt.bundle import AT_LAUNCHER, LAUNCHER, Failure, Rendered
+from diel.attempt.state import mode_mask
 from diel.states import FailureClass
 
 
@@ -19,14 +20,7 @@ def write_rendered(rendered: Iterable[Rendered], task_dir: str) -> None:
                 text = text.replace(AT_LAUNCHER, f"{task_dir}/{LAUNCHER}")
                 file.write(text.encode("utf-8", "surrogateescape"))
             if executable:
-                os.chmod(whole, 0o777 & ~_mask())
+                os.chmod(whole, 0o777 & ~mode_mask())
         except (FileExistsError, NotADirectoryError, IsADirectoryError) as error:
             message = f"'{path}' cannot be written: another file of the task is where it should be"
             raise Failure(FailureClass.LAUNCH, message) from error
-
-
-def _mask() -> int:
-    """The process's file mode mask, which can only be read by setting it."""
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask

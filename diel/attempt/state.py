@@ -41,8 +41,9 @@ class _OfProcess(NamedTuple):
     """What it is when the library has just been loaded."""
 
 
-def _umask(_: Any) -> int:
-    mask = os.umask(0o077)  # it can only be read by setting it
+def mode_mask() -> int:
+    """Return the process's file mode mask, which can only be read by setting it."""
+    mask = os.umask(0o077)
     os.umask(mask)
     return mask
 
@@ -198,7 +199,7 @@ _KEPT = (
     ),
     _OfProcess("sys", lambda it: it.argv[:], lambda it, words: it.argv.__setitem__(slice(None), words)),
     _attributes("sys", "stdin", "stdout", "stderr", "excepthook", "unraisablehook", "displayhook"),
-    _OfProcess("sys", _umask, lambda _, mask: os.umask(mask)),
+    _OfProcess("sys", lambda _: mode_mask(), lambda _, mask: os.umask(mask)),
     _OfProcess("sys", lambda _: [*map(_signal.getsignal, _SIGNALS)], _handle),
     _OfProcess("sys", lambda _: [*map(resource.getrlimit, _LIMITS)], _limit),
     _OfProcess("sys", lambda _: warnings.filters[:], _filter),

@@ -20,7 +20,7 @@ import psutil
 
 from diel.attempt.gpus import Gpus, own_gpus
 from diel.attempt.imported import PAGE, OwnMemory
-from diel.attempt.orphans import LEFT, orphans, settle
+from diel.attempt.orphans import LEFT, kernel_file, orphans, settle
 
 if TYPE_CHECKING:
     from diel.journal.records import UsageFacts
@@ -198,7 +198,7 @@ class _Own:
         self.ended = mine.ru_maxrss * 1024
         """Bytes that this process took at most until now."""
         with contextlib.suppress(OSError):  # another kernel
-            os.write(_kernel("clear_refs", os.O_WRONLY, os.getpid()), _RESET)
+            os.write(kernel_file("clear_refs", os.getpid(), os.O_WRONLY), _RESET)
         self.began = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         """The same from now on."""
 
@@ -247,16 +247,10 @@ def _bare(process: int) -> int:
 def _moved() -> _Moved | None:
     """What this process moved, with the children that it waited for; None where the kernel does not say."""
     try:
-        words = os.pread(_kernel("io", os.O_RDONLY, os.getpid()), 512, 0).split()
+        words = os.pread(kernel_file("io", os.getpid()), 512, 0).split()
         return int(words[1]), int(words[3]), int(words[9]), int(words[11])
     except (OSError, ValueError, IndexError):
         return None
-
-
-@cache
-def _kernel(name: str, flags: int, _process: int) -> int:
-    """A file of this process in /proc, open: opening takes several times as long as reading."""
-    return os.open(f"/proc/self/{name}", flags)
 
 
 # --- memory -----------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from diel.attempt.bundle import Failure
 from diel.states import FailureClass
 
 _STOPPED = (FailureClass.CANCELLED, FailureClass.INTERRUPTED)
-_RULE = "a task leaves its inputs as they are: let it write to a copy"
+_RULE = "; a task leaves its inputs as they are: let it write to a copy"
 
 
 @contextmanager
@@ -35,12 +35,8 @@ def held_to_files(
         raise
     _hold_still(states)
     if changes := files.look(ended=True):
-        told = (
-            f"has changed since it was made: {changes}"
-            if service
-            else f"changed while it ran: {changes}; {_RULE}"
-        )
-        raise Changed(f"what {who} reads {told}")
+        since = "has changed since it was made" if service else "changed while it ran"
+        raise Changed(f"what {who} reads {since}: {changes}{'' if service else _RULE}")
 
 
 def _hold_still(states: Iterable[tuple[FirstLook, tuple[str, int]]]) -> None:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, assert_never
+from typing import TYPE_CHECKING, NamedTuple
 
 from diel.errors import DielError
 from diel.scheduler import JobState
@@ -104,20 +104,10 @@ class Block:
 
     def blame(self, adopted: bool) -> FailureClass:
         """Why a task was lost with it; an `adopted` task was handed out by an earlier controller."""
-        state = self.state
-        match state:
-            case JobState.TIMEOUT:  # nobody listened when an adopted task was warned of its end
-                return FailureClass.NODE if adopted else FailureClass.WALLTIME
-            case JobState.OOM:
-                return FailureClass.OOM
-            case JobState.PREEMPTED:
-                return FailureClass.PREEMPTED
-            case JobState.COMPLETED | JobState.FAILED | JobState.CANCELLED | JobState.NODE_FAILED:
-                return FailureClass.NODE
-            case JobState.PENDING | JobState.RUNNING | JobState.ENDING | JobState.GONE:
-                return FailureClass.NODE
-            case _:
-                assert_never(state)
+        if self.state is JobState.TIMEOUT:  # nobody listened when an adopted task was warned of its end
+            return FailureClass.NODE if adopted else FailureClass.WALLTIME
+        causes = {JobState.OOM: FailureClass.OOM, JobState.PREEMPTED: FailureClass.PREEMPTED}
+        return causes.get(self.state, FailureClass.NODE)
 
     @property
     def told(self) -> str:
