@@ -42,7 +42,6 @@ _THREADS = "OMP_NUM_THREADS"
 _OF_TASK = re.compile(r"\bDIEL_")
 _SHELL_OWN = ("_", "SHLVL", "PWD", "OLDPWD")
 _SAID = 500
-"""The most characters of what a line said that a message shows."""
 GUEST = str(Path(__file__).parents[1] / "worker" / "guest.py")
 """Calls a function in a Python that has no diel of its own."""
 

@@ -32,7 +32,6 @@ PATIENCE = 10.0
 """Seconds of processor time for one block: some patterns would take longer than anybody lives."""
 _BLOCK = 1 << 20
 _JSON = 64 << 20
-"""Bytes of the largest JSON file, which is read as a whole."""
 _MOST = 100_000
 """The most values of one list: they are to fit into a record."""
 _END, _LAST_LINES = 2000, 8

@@ -25,11 +25,9 @@ class Gpus:
         self._names = environ.get("CUDA_VISIBLE_DEVICES")
         self._devices: Sequence[Any] | None = None if library is not None else ()
         self._before: list[int] = []
-        """Bytes that were taken of each when it began."""
         self._looked = time.monotonic()
         self._seen = False
         self.seconds = 0.0
-        """The time for which they were busy, added up."""
         self.memory: int | None = 0
         """Bytes of all of them that it took at most; None if the driver does not tell."""
 

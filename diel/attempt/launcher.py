@@ -24,7 +24,6 @@ AT_HOME = {"HYDRA_IFACE": "lo", "UCX_NET_DEVICES": "lo", "FI_TCP_IFACE": "lo", "
 """What keeps the ports of ranks on one machine from other hosts: MPICH's networks by UCX and libfabric on the
 loopback interface, and Open MPI in shared memory. A launcher's own ports stay open (docs/decisions/079)."""
 _HOSTS = re.compile("-f|-H|--?hosts?|--?hostfile|-machinefile|-configfile")
-"""Options of launchers that name hosts."""
 _ALLOCATIONS = ("SLURM_JOB_ID", "PBS_NODEFILE", "LSB_JOBID", "PE_HOSTFILE", "FLUX_URI", "HYDRA_HOST_FILE")
 """Where launchers find hosts that nobody named."""
 PATIENCE = 0.5

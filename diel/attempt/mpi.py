@@ -40,9 +40,7 @@ _LIBRARY = re.compile(r"^\s*(lib(?:mpi|mpich|mpi_cray|mpi_abi)\.so\S*)(?: => (\S
 _OF_OPEN_MPI = re.compile(r"\blibopen-(?:pal|rte)\.so")
 _WORD = re.compile(r"[\w./+@%-]+")
 _MOST = 1 << 16
-"""The most bytes of a script to look at."""
 _PROGRAMS = 20
-"""The most programs of a command to look at."""
 _PATIENCE = 10.0
 """Seconds that a program may take to print its version."""
 
@@ -51,7 +49,6 @@ class Launcher(NamedTuple):
     """What starts the ranks of a task."""
 
     text: str
-    """It in words: its program and version."""
     family: str | None
     """The MPI whose ranks find each other under it; empty for none at all, None if unknown."""
     slurm: bool = False

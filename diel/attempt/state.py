@@ -289,9 +289,7 @@ class Loaded(NamedTuple):
 
 
 _imported: dict[_File, tuple[State, Context, list[str]]] = {}
-"""By file: how its import left the process."""
 _before: list[State] = []
-"""The state of this process before its first function."""
 _path: list[str] = []
 _importer: list[_File] = []
 """The file that is imported, or whose function runs."""

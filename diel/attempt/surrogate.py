@@ -26,7 +26,6 @@ class Consulted(NamedTuple):
 
     question: Question | None
     seconds: float
-    """How long it took."""
     uncertainty: float | None = None
     """The uncertainty compared with the tolerance, the largest of several outputs; None without one."""
     values: Values | None = None
@@ -34,9 +33,7 @@ class Consulted(NamedTuple):
     message: str = ""
     """Why there was no usable answer, apart from its uncertainty."""
     unasked: str = ""
-    """Why nobody was asked."""
     audited: Audited | None = None
-    """The answer to a task that is simulated all the same."""
 
     def tell(self, record: Done) -> None:
         """Adds to a task's record what its surrogate answered, and whether its result was simulated."""

@@ -51,7 +51,6 @@ class Usage:
         self._bound = 0
         """Bytes that commands took at most which the kernel cannot tell from this process."""
         self._moved: tuple[int, int] | None = (0, 0)
-        """Bytes read and written."""
         self._own: _Own | None = None
         self._keeping: OwnMemory | None = None
         self._bare = _bare(os.getpid())

@@ -32,7 +32,6 @@ from diel.states import FailureClass
 from diel.values import format_duration, format_size
 
 TICK = 0.2
-"""Seconds between two looks."""
 RELEASE_AFTER = 1.0
 """Seconds that one task can take before the rest of its bundle is handed back."""
 PATIENCE = 2.0
@@ -71,19 +70,15 @@ class RunningAttempt:
     group: int | None = None
     """Process group of its command, once it began."""
     world: World | None = None
-    """Its MPI ranks, once they began."""
     launches: Launches | None = None
     """What its command starts ranks with, if it does so itself."""
     warned: bool = False
-    """Whether its command was asked to save a checkpoint."""
     ending: float | None = None
     """When it was first seen that its trial is pruned and that it reports, in time.monotonic seconds."""
     is_fetching: bool = False
     """Whether its inputs are on their way to the node: whoever copies them looks at the verdict."""
     verdict: Failure | None = None
-    """Why it was ended, once it was."""
     usage: Usage = field(default_factory=Usage)
-    """What it uses."""
     measure_at: float = field(default_factory=lambda: time.monotonic() + TICK)
     """When its memory is measured again, in time.monotonic seconds."""
 

@@ -65,7 +65,6 @@ class Agent:
         self._failures = 0
         self._missing: dict[str, float] = {}
         self.jobs: frozenset[str] = frozenset()
-        """The jobs to ask about."""
         self._next = self._asked = 0.0
         self.news: SimpleQueue[News] = SimpleQueue()
         self.loads: Mapping[str, Mapping[str, Load]] | None = None

@@ -34,13 +34,11 @@ class BlockAsking:
         self._paths = paths
         self._scheduler = scheduler
         self.engine: BlockEngine | None = None
-        """Parsl's, once there is work."""
         self._current: Block | None = None
         self._job = ""
         self.shapes: dict[str, Shape] = {}
         """Shapes that ever had a bundle, by label."""
         self.excluded: frozenset[str] = frozenset()
-        """Nodes that new blocks must avoid."""
 
     # --- shapes -----------------------------------------------------------------------------------
 

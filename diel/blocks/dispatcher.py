@@ -63,7 +63,6 @@ class Sent:
     requests: tuple[Request, ...]
     since: float
     cores: int
-    """Of each of its tasks."""
 
     @property
     def indices(self) -> list[int]:

@@ -79,7 +79,6 @@ class Leftovers(NamedTuple):
     ended: tuple[str, ...]
     """Ids of the jobs that existed and have ended."""
     left: tuple[str, ...]
-    """Ids of those that may still exist."""
     why: str = ""
     """What the scheduler said last, if it does not answer."""
 

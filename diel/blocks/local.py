@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from diel.energy import EnergyMeter
 
 MEASURED_BY = ("/sys/class/powercap", "/dev/nvidiactl")
-"""Where machines have counters of their energy."""
 LONG = 5.0
 """Seconds without a worker after which `status` says what the run waits for."""
 
@@ -41,7 +40,6 @@ class ThisMachine:
         self._holding: Holding | None = None
         self._meter = self._begin_meter() if any(map(os.path.exists, MEASURED_BY)) else None
         self._waits = False
-        """Whether `status` says that workers take long to start."""
 
     def _begin_meter(self) -> EnergyMeter | None:
         from diel.energy import meter_for  # here: few machines tell

@@ -27,7 +27,6 @@ ATTENDED = 60.0
 ANSWER = 5.0
 """Seconds that a scheduler has to say why a new job waits."""
 PAUSE = 0.25
-"""Seconds between two questions for that."""
 
 
 class NeverRuns(SchedulerRefused):

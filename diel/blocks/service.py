@@ -16,7 +16,6 @@ class Holding:
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._held: dict[int, tuple[Shape, int]] = {}
-        """Shape and cores of each, by bundle."""
 
     def take(self, bundle: Bundle, shape: Shape, cores: int) -> None:
         """Note a bundle if it is a service's."""

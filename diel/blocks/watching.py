@@ -47,9 +47,7 @@ class Watching:
         self._site = site
         self._lost = lost
         self._barren: dict[str, int] = {}
-        """Consecutive blocks that failed, by pool."""
         self._refusals: dict[str, int] = {}
-        """Consecutive refusals, by shape."""
         self.not_before: dict[str, float] = {}
         """When a refused block of a shape can be requested again (monotonic seconds)."""
         self._silent = ""

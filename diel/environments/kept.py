@@ -26,7 +26,6 @@ OLD = 86400.0
 LOCK = "lock.txt"
 """In a kept directory: what is in it, one package a line."""
 Tell = Callable[[str], None]
-"""Says what is made, for people."""
 
 
 def made(kept: Path, digest: str, make: Callable[[Path], None]) -> Path:

@@ -30,9 +30,7 @@ class Prepared(NamedTuple):
     folder: str
     """Where its lines run: the directory of the workflow."""
     lines: tuple[str, ...] = ()
-    """Lines for bash, in order."""
     prefix: str = ""
-    """The directory of its Python packages."""
     variables: Mapping[str, str] = {}
     container: Contained | None = None
     sees: tuple[str, ...] = ()

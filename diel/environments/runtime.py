@@ -29,7 +29,6 @@ _QUESTIONS: dict[str, Callable[[str], tuple[str, ...]]] = {
 """What a runtime is asked, without a network, for the digest of an image that it knows by name."""
 _ASKED = {"shifter": "shifterimg"}
 PATIENCE = 20.0
-"""Seconds that it may take to answer."""
 
 
 class NoContainer(Exception):
@@ -42,7 +41,6 @@ class Box(NamedTuple):
     program: str
     image: str
     folder: str
-    """Where the program begins: the task's directory."""
     mounts: Sequence[str]
     """SOURCE, SOURCE:PLACE or SOURCE:PLACE:ro, each."""
     variables: Mapping[str, str]

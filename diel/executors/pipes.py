@@ -27,7 +27,6 @@ PAUSE = 0.3
 PATIENCE = 5.0
 """Seconds that processes get to end once they were killed."""
 REASON = 500
-"""The most characters of a process's last output."""
 
 
 class Pipes:
@@ -43,7 +42,6 @@ class Pipes:
         self._server = WorkerServer(environ)
         self._since: float | None = time.monotonic()
         self.news: SimpleQueue[str] = SimpleQueue()
-        """What went wrong, for people."""
 
     @property
     def starting(self) -> float:

@@ -15,7 +15,6 @@ from diel.paths import RunPaths
 from diel.project.lease import driver
 
 LOOK = 2.0
-"""Seconds between two looks."""
 ORPHAN = 600.0
 """An idle node ends after so many seconds without a heartbeat of the run's controller, by its own clock."""
 _EPOCH = re.compile(r"^export DIEL_CONTROLLER_EPOCH=([0-9]+)$", re.MULTILINE)

@@ -31,7 +31,5 @@ class Load(NamedTuple):
     """The load of one block."""
 
     nodes: int
-    """Nodes that are connected."""
     bundles: int
     idle: float
-    """Seconds that all its nodes have been idle."""

@@ -93,7 +93,6 @@ class Document(Source):
 
     spec: Workflow = field(kw_only=True)
     included: Mapping[str, str] = field(default_factory=dict, kw_only=True)
-    """The texts of what it includes."""
 
     def home(self, key: Key) -> Path | None:
         """The folder of an included workflow that has written a key; None where it is this one's."""

@@ -8,14 +8,12 @@ from diel.errors import Problem, did_you_mean
 from diel.load.part import Part, joined
 
 Named = dict[tuple[str, str], Part]
-"""Stages and templates, by section and name."""
 
 _RUNS = {"module": ("command", "shell"), "command": ("module",)}
 """What else a stage does not take from another one if it says itself what runs."""
 VALUES = ("params",)
 """Where `null` is a value."""
 _LONGEST = 100
-"""The longest chain."""
 
 
 def overridden(below: Part, above: Part) -> Part:

@@ -26,7 +26,6 @@ from diel.spec.model import NAME_PATTERN, found
 from diel.spec.workflow import SECTIONS
 
 Parts = dict[tuple[str, str], Part]
-"""By section and name."""
 
 _MOST = 1000
 """The most workflows that one may include, with all that these include."""
@@ -148,7 +147,6 @@ class Composition(NamedTuple):
     texts: dict[str, str]
     """What was included: the texts by the words and files that name them."""
     complete: bool
-    """Whether all could be read."""
 
 
 def composed(

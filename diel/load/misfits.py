@@ -227,7 +227,6 @@ _BOUNDS = {
     "string_pattern_mismatch": "{found} is not a name",
     "finite_number": "expected a finite number, found {found}",
 }
-"""The messages for broken bounds."""
 
 
 def _bound(kind: str, context: dict[str, Any], value: Any) -> str:

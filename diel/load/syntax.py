@@ -20,7 +20,6 @@ _AT_BEGIN = (
     ("found unexpected document", "a quote opens here and is never closed", "close it"),
     ("could not find expected ':'", "a key without a ':'", "write `key: value`"),
 )
-"""Those that are said where the thing began."""
 _PLAIN = (
     ("expected ',' or ']'", "a list [...] is not closed, or lacks a comma", _OPENED),
     ("expected ',' or '}'", "a mapping {...} is not closed, or lacks a comma", _OPENED),

@@ -34,7 +34,6 @@ class Brought(NamedTuple):
     """What was done to bring a task's artifacts to the node."""
 
     copied: int = 0
-    """Artifacts that this process copied."""
     bytes: int = 0
     found: int = 0
     """Artifacts that were there, or that another process copied meanwhile."""

@@ -37,7 +37,6 @@ FOLDERS = ("entries", "pins", "parts", "locks", "drains")
 SPARE = 0.1
 """Share of the disk that copies leave free for what a task writes there, which is unknown."""
 WAIT = 0.02
-"""Seconds between two looks at a copy that another process makes."""
 
 VARIABLES = ("DIEL_LOCAL_DIR", "SLURM_TMPDIR", "TMPDIR")
 """Where to look for the directory if the site names none; the first that is set wins."""

@@ -51,7 +51,6 @@ class Item(NamedTuple):
     key: str
     """Names the copy: the same content under the same name is the same copy, whichever run made it."""
     source: str
-    """Absolute path on the shared file system."""
 
     @property
     def name(self) -> str:

@@ -13,7 +13,6 @@ from diel.files import put
 from diel.paths import RunPaths
 
 ALL = "*"
-"""Stands for all workers of a block."""
 
 
 def put_up(paths: RunPaths, block: str, workers: Iterable[str] = (ALL,)) -> None:

@@ -10,11 +10,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 LONGEST = 300
-"""Characters of a headline."""
 END = 1 << 16
 """Bytes at the ends of standard error, of standard output and of files that are read for one."""
 FILES = 8
-"""How many files that a command wrote are read."""
 
 
 class Sign(NamedTuple):
