@@ -198,7 +198,8 @@ _KEPT = (
         lambda it, mask: it.pthread_sigmask(signal.SIG_SETMASK, mask),
     ),
     _OfProcess("sys", lambda it: it.argv[:], lambda it, words: it.argv.__setitem__(slice(None), words)),
-    _attributes("sys", "stdin", "stdout", "stderr", "excepthook", "unraisablehook", "displayhook"),
+    _attributes("sys", "stdin", "stdout", "stderr"),
+    _attributes("sys", "excepthook", "unraisablehook", "displayhook"),
     _OfProcess("sys", lambda _: mode_mask(), lambda _, mask: os.umask(mask)),
     _OfProcess("sys", lambda _: [*map(_signal.getsignal, _SIGNALS)], _handle),
     _OfProcess("sys", lambda _: [*map(resource.getrlimit, _LIMITS)], _limit),
@@ -256,8 +257,6 @@ _KEPT = (
     _OfProcess("matplotlib.pyplot", lambda it: it.get_fignums(), lambda it, _: it.close("all"), lambda _: []),
 )
 State = tuple[Any, ...]
-
-
 _File = tuple[object, ...]
 
 

@@ -67,7 +67,7 @@ def ask(paths: RunPaths, work: Work, request: Request) -> Consulted:
         client = wary_client(paths.root, surrogate.service, question.replicas)
         answers = question.answers
         before = None if answers is None else answers.now(paths)
-        with held_to_files(question.watched, question.reads, service=True):
+        with held_to_files(question.watched, question.reads, "the service"):
             answer = _read(client.predict([dict(question.row)], surrogate.timeout), surrogate.outputs)
         if answers is not None:
             key, part = answers.key_since(before, paths)

@@ -12,20 +12,20 @@ from diel.attempt.bundle import Failure
 from diel.states import FailureClass
 
 _STOPPED = (FailureClass.CANCELLED, FailureClass.INTERRUPTED)
-_RULE = "; a task leaves its inputs as they are: let it write to a copy"
+_RULE = "a task leaves its inputs as they are: let it write to a copy"
 
 
 @contextmanager
 def held_to_files(
-    watched: Iterable[FirstLook], reads: Mapping[str, Any] | None, service: bool = False
+    watched: Iterable[FirstLook], reads: Mapping[str, Any] | None, reader: str = "it"
 ) -> Iterator[None]:
-    """Compare what a task reads, or a service that it asks, before and after. Raises Changed.
+    """Compare what a task reads, or who answers it, before and after. Raises Changed.
 
     Files that lie where their user has them are compared whatever else the task did.
     """
-    files, who = ReadFiles(reads or {}), "the service" if service else "it"
+    files = ReadFiles(reads or {})
     if changes := files.look(ended=False):
-        raise Changed(f"what {who} reads has changed since it was made: {changes}")
+        raise Changed(f"what {reader} reads has changed since it was made: {changes}")
     states = [(one, hold(one)) for one in watched]
     try:
         yield
@@ -35,8 +35,9 @@ def held_to_files(
         raise
     _hold_still(states)
     if changes := files.look(ended=True):
-        since = "has changed since it was made" if service else "changed while it ran"
-        raise Changed(f"what {who} reads {since}: {changes}{'' if service else _RULE}")
+        if reader != "it":
+            raise Changed(f"what {reader} reads has changed since it was made: {changes}")
+        raise Changed(f"what it reads changed while it ran: {changes}; {_RULE}")
 
 
 def _hold_still(states: Iterable[tuple[FirstLook, tuple[str, int]]]) -> None:
