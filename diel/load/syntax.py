@@ -29,11 +29,7 @@ _PLAIN = (
     ("expected '-' indicator", "expected a `-` as for the other entries", "indent entries alike"),
     ("sequence entries are not allowed", "a list entry `-` where none can be", _LIST),
     ("unknown escape character", "an unknown escape in a double-quoted text", "use single quotes, or \\\\"),
-    (
-        "did not find expected whitespace",
-        "a text that begins with `!` is a tag",
-        "use single quotes",
-    ),
+    ("did not find expected whitespace", "a text that begins with `!` is a tag", "use single quotes"),
     ("undefined tag handle", "a tag is refused: a file holds data only", "omit the tag"),
     ("alphabetic or numeric character", "a name belongs after this `&` or `*`", _QUOTES),
     ("found incompatible YAML document", "a version of YAML that diel cannot read", "omit %YAML"),
