@@ -33,7 +33,7 @@ _KNOWN: dict[int, tuple[Any, dict[str, Fits]]] = {}
 def hold_arguments(
     function: Callable[..., Any] | None, signature: Signature, given: Mapping[str, Any]
 ) -> None:
-    """Hold values to annotations strictly; a whole number is a float, a list or text what JSON lacks.
+    """Hold values strictly to annotations, but a whole number is a float, and texts serve as paths.
 
     Files are held to them where they are opened; without a function, to what is read of it. Raises
     ModuleError.

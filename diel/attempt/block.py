@@ -30,7 +30,7 @@ class BlockHere(NamedTuple):
     """Its walltime: longer tasks never fit."""
 
     def has_room(self, work: Work, now: float, needed: float = 0.0) -> bool:
-        """Tell whether a task that begins now ends, or saves, before the block; others `needed` seconds."""
+        """Tell whether a task that takes `needed` seconds, or saves, fits in before the block ends."""
         if work.walltime is not None:
             needs = work.walltime
         else:

@@ -160,7 +160,7 @@ def spawn(words: tuple[str, ...], env: Mapping[str, str], dog: Watchdog, attempt
 def spawn_ranks(
     words: tuple[str, ...], env: Mapping[str, str], dog: Watchdog, attempt: RunningAttempt
 ) -> None:
-    """Run a program on a task's ranks. Raises Failure as `spawn`, and `launch` if they are no one world."""
+    """Run a program on a task's ranks. Raises Failure as `spawn`, and `launch` if they form no world."""
     work = attempt.work
     env = {name: value for name, value in env.items() if name not in STALE}
     if is_at_home(work.launcher, env):

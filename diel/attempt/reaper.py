@@ -67,7 +67,7 @@ def mark(run_dir: Path) -> dict[str, str]:
 
 
 def marked(variable: str, value: str, without: str | None = None) -> Iterator[psutil.Process]:
-    """Find this user's processes with a variable, but for its own line and those that have `without`."""
+    """Find this user's processes with a variable, but its own ancestors and those that have `without`."""
     mine = {os.getpid()}
     for pid in _showing(os.fsencode(f"{variable}={value}")):
         with contextlib.suppress(psutil.Error, OSError):

@@ -151,8 +151,8 @@ def wants_block(
 ) -> bool:
     """Tell whether another block would help tasks of a shape that are ready. Times are monotonic seconds.
 
-    `out` are the ends of waiting bundles' queues by age, `usable` their blocks, `backlog` seconds of work in
-    line.
+    `out` has when each bundle was handed out, ascending, `usable` the blocks for them, `backlog` the seconds
+    of work in line; `more` says whether further tasks are ready and found no room.
     """
     if not out or not usable:
         return bool(out)
@@ -168,7 +168,10 @@ def wants_block(
 
 
 def is_idle(block: Block, out: int, others: int, patience: float, now: float) -> bool:
-    """Tell whether a block has been empty, with nothing for it, for `patience` seconds."""
+    """Tell whether a block has been empty, with nothing for it, for `patience` seconds.
+
+    `out` counts the bundles of its shape, `others` the workers of other blocks; `now` is since the epoch.
+    """
     if out > others or (block.connected and block.bundles):
         return False
     if block.connected:

@@ -88,8 +88,8 @@ def end_jobs(
 ) -> Leftovers:
     """Cancel a run's jobs, by how their names begin, and wait for their end; `tend` is called meanwhile.
 
-    No journal has a job whose controller just died, and old ids may be others' now. They are returned in
-    silence.
+    No journal has a job whose controller just died, and old ids may be others' now. Those that it
+    has are returned if the scheduler does not answer.
     """
     if not site.scheduled:
         return Leftovers((), ())

@@ -201,7 +201,7 @@ class Disk:
 
     @contextlib.contextmanager
     def making(self, item: Item, check: Callable[[], None]) -> Iterator[str | None]:
-        """Give a directory that becomes the copy; None if another made it, after `check`ed waiting."""
+        """Give a directory that becomes the copy; None if another made it; calls `check` meanwhile."""
         place = f"{self.root}/locks/{item.key}"
         while (lock := _lock_now(place)) is None:
             check()
