@@ -14,10 +14,10 @@ from diel.attempt.bundle import Bundle
 from diel.blocks.agent import Agent
 from diel.blocks.asking import BlockAsking
 from diel.blocks.block import Adopt, Block, EngineLost, Outlook, is_idle, wants_block
-from diel.blocks.imports import Imports
 from diel.blocks.leftovers import adopt
 from diel.blocks.service import Holding
 from diel.blocks.watching import Watching
+from diel.check.imports import imported
 from diel.errors import DielError
 from diel.plan import Plan
 from diel.scheduler import Scheduler
@@ -290,3 +290,27 @@ class Blocks:
     def left(self) -> tuple[str, ...]:
         """Jobs that have not ended, according to the scheduler."""
         return tuple(block.job for block in self._blocks.values() if block.live and block.job)
+
+
+class Imports:
+    """Ask in bundles for packages that modules import, until a worker of the pool has answered."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._wanted: dict[str, set[str]] = {}
+        for shape, stages in plan.shapes.items():
+            for _, _, names in imported(plan.checked, stages):
+                self._wanted.setdefault(shape.pool, set()).update(names)
+
+    def ask(self, pool: str, bundle: Bundle) -> Bundle:
+        """A bundle with what its worker is to look for, if anything."""
+        wanted = self._wanted.get(pool)
+        return bundle._replace(imports=tuple(sorted(wanted))) if wanted else bundle
+
+    def note(self, pool: str, future: Future[bytes]) -> None:
+        """Asks no more in a pool once a bundle of it was reported."""
+        if pool in self._wanted:
+            future.add_done_callback(partial(self._answered, pool))
+
+    def _answered(self, pool: str, future: Future[bytes]) -> None:
+        if not future.cancelled() and future.exception() is None:
+            self._wanted.pop(pool, None)

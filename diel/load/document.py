@@ -31,12 +31,12 @@ from diel.load.nodes import (
     Source,
     Unreadable,
     Verbatim,
+    complaint,
     compose,
     content,
     descend,
     zero_padded,
 )
-from diel.load.syntax import complaint
 from diel.spec import Hyperparameter, SpecModel, Workflow
 from diel.spec.model import Flaw, found
 from diel.spec.rendering import TEXT, Rendering
