@@ -116,7 +116,7 @@ def _exact(schema: Any) -> Any:
     )
     if not numbers:
         return schema
-    from pydantic_core import PydanticKnownError, core_schema
+    from pydantic_core import PydanticKnownError, core_schema  # here: as in `misfit`
 
     *first, last = map(repr, schema["expected"])
     expected = f"{', '.join(first)} or {last}" if first else last
