@@ -59,11 +59,11 @@ def call(
         good = True
         if context.rank:
             return {}, {}
-        opened = _open_files(context.task_dir, context.run_dir)
+        open_files = _open_files(context.task_dir, context.run_dir)
         made = collect_returned(returned, context.task_dir, context.run_dir, work.promises, request.inputs)
         by_name = returned if isinstance(returned, dict) else dict.fromkeys(made[1], returned)
         arrays = {name for name in made[1] if hasattr(type(by_name.get(name)), "__array__")}  # mapped, whole
-        _check_closed(opened, {name: made[1][name] for name in made[1].keys() - arrays})
+        _check_closed(open_files, {name: made[1][name] for name in made[1].keys() - arrays})
         return made
     except BaseException as error:  # whatever it is, the worker continues
         _stay_one(worker)
@@ -189,9 +189,9 @@ def _open_files(task_dir: Path, run_dir: Path) -> Set[str]:
         if next(entries, None) is None:  # as a function leaves it that returns values
             return frozenset()
     folder, run = os.path.realpath(task_dir), os.path.realpath(run_dir)
-    if not (opened := _open_below(folder)):
+    if not (open_files := _open_below(folder)):
         return frozenset()
-    _close_garbage({*opened})
+    _close_garbage({*open_files})
     return {os.path.relpath(file, run) for file in _open_below(folder).values()}
 
 
@@ -221,11 +221,11 @@ def _open_below(folder: str) -> dict[int, str]:
     return found
 
 
-def _check_closed(opened: Set[str], artifacts: Artifacts) -> None:
+def _check_closed(open_files: Set[str], artifacts: Artifacts) -> None:
     """Raise ModuleError where an artifact is one of these files, or has one in it."""
-    for record in artifacts.values() if opened else ():
+    for record in artifacts.values() if open_files else ():
         paths = [file["path"] for file in record.get("files", (record,))]
-        for file in sorted(opened):
+        for file in sorted(open_files):
             if any(file == path or file.startswith(f"{path}/") for path in paths):
                 name = os.path.basename(file)
                 raise ModuleError(f"`{name}` is still open: close it, or write it in a `with`")

@@ -95,8 +95,8 @@ _OF_ENVIRONMENT = ("conda", "container", "modules", "setup", "spack")
 
 
 MEANINGS: dict[str, tuple[str, ...]] = {}
-for _word, _, _others in (_line.partition(":") for _line in _TABLE.strip().splitlines()):
-    MEANINGS |= {_other: (*MEANINGS.get(_other, ()), _word) for _other in _others.split()}
+for _word, _, _synonyms in (_line.partition(":") for _line in _TABLE.strip().splitlines()):
+    MEANINGS |= {_synonym: (*MEANINGS.get(_synonym, ()), _word) for _synonym in _synonyms.split()}
 
 
 def unknown_hint(key: Key, root: type[SpecModel]) -> str:
