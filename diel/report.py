@@ -11,10 +11,9 @@ from diel.results import Recorded, summarize
 from diel.states import TaskState
 from diel.status import Status, read_status, task_of
 from diel.status.columns import LINE, MAX_ROWS, markdown_table, plain, rest, shorten
-from diel.status.energy import energy_text
+from diel.status.run import energy_text
 from diel.status.sections import SECTIONS
-from diel.status.stage import StageStatus
-from diel.status.tasks import count_text, failure_document, mean_text, named_task
+from diel.status.stage import StageStatus, count_text, failure_document, mean_text, named_task
 from diel.table import shown
 from diel.values import clock, format_duration
 

@@ -100,7 +100,7 @@ class _Talk(socketserver.StreamRequestHandler):
     timeout = PATIENCE
 
     def handle(self) -> None:
-        challenge, ear = secrets.token_hex(32).encode(), cast(_Listener, self.server).ear
+        challenge, ear = secrets.token_hex(32).encode(), cast("_Listener", self.server).ear
         self.wfile.write(challenge + b"\n")
         self.wfile.flush()
         proof, _, body = self.rfile.readline(MOST).rstrip(b"\n").partition(b" ")

@@ -14,7 +14,7 @@ from diel.journal.axis_history import Course, Trial
 from diel.results.view import RunView
 from diel.states import RunState, TrialState
 from diel.status import AxisStatus
-from diel.status.axis_lines import end_text, scores_text, what_text
+from diel.status.axis import end_text, scores_text, what_text
 from diel.status.columns import printable
 from diel.tasks.choosing import ChoosingLink
 from diel.tasks.link import Link

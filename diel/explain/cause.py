@@ -19,18 +19,18 @@ from diel.artifacts import Artifact, files_of
 from diel.errors import DielError, counted
 from diel.explain.environment import environment_changes
 from diel.explain.gang import gang_of
-from diel.explain.rendering import rendered_changes
 from diel.results import Recorded
 from diel.results.picked import all_at
 from diel.results.view import RunView
 from diel.spec import Stage
 from diel.states import TaskState
 from diel.table import shown
-from diel.tasks.recipe import APART, digest_of_values
+from diel.tasks.recipe import APART, Recipe, digest_of_values
 from diel.tasks.results import artifact_path
 
 if TYPE_CHECKING:
     from diel.journal.records import Result
+
 
 MAX_DEPTH = 5
 """How far a change is followed upstream."""
@@ -183,7 +183,7 @@ def _changes(
         return
     if moved is None or moved[0]:
         found = list(_differences("values", old_own, own))
-        for name, was, made in rendered_changes(recipe, old.recipe(stage), tasks):
+        for name, was, made in template_changes(recipe, old.recipe(stage), tasks):
             found.append(_text_change(Difference("files", name, "", was, made), f"files.{name}"))
         yield from found or (_file_changes(recipe.own_files(tasks[0]), old, Path()) if moved else ())
     if moved is None or moved[1]:
@@ -359,3 +359,19 @@ def _because(view: RunView, stage: str, index: int, depth: int) -> tuple[str, ..
     found = why_computed(view, stage, index, depth + 1)
     deeper = found.changes[0].because if found.changes else ()
     return (f"{task} was computed again: {found.sentences()[0]}", *deeper)
+
+
+def template_changes(new: Recipe, old: Recipe, tasks: tuple[int, int]) -> Iterator[tuple[str, str, str]]:
+    """The files made from templates that differ between two tasks: their names, and both texts.
+
+    Raises what a scope raises where something that they read is gone.
+    """
+    now, then = (recipe.sources.files.rendered for recipe in (new, old))
+    if now is None:
+        return
+    texts = now.texts(new.scope(tasks[0]))
+    before = {} if then is None else then.texts(old.scope(tasks[1]))
+    for name, made in texts.items():
+        was = before.get(name, ("", "", False))
+        if made != was:
+            yield name, "\n".join(map(str, was)), "\n".join(map(str, made))

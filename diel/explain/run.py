@@ -9,27 +9,25 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from diel.errors import counted, likeness
-from diel.explain.advice import again_step, next_step
+from diel.explain.attempts import awaited_text, blocks_shown, ended_blocks, place_of, wait_for_block
 from diel.explain.axis import explain_axis, points_awaited, points_never_came
-from diel.explain.block import awaited_text, blocks_shown, ended_blocks, place_of, wait_for_block
 from diel.explain.cause import because, why_computed
 from diel.explain.gang import partners_awaited, room_awaited
-from diel.explain.sizing import explain_sizes
-from diel.explain.stopping import stopped_by
-from diel.explain.text import Explanation, documents, tail
-from diel.explain.wait import SHOWN, roots, waits_of_stage
+from diel.explain.text import Explanation, again_step, documents, next_step, tail
+from diel.explain.wait import SHOWN, roots, stopped_by, waits_of_stage
 from diel.journal.stage_history import Attempt, spread
 from diel.results import Recorded
+from diel.results.sizing import advise
 from diel.results.view import RunView
 from diel.states import RunState, TaskState
 from diel.status.export import unexported
-from diel.status.joined import joined_lines
 from diel.status.sections import doubt
-from diel.status.tasks import cause_of
+from diel.status.stage import cause_of, joined_lines
 from diel.values import bare, format_duration, task_text
 
 if TYPE_CHECKING:
     from diel.journal.records import Failed
+
 
 MANY = 1000
 """How many omitted tasks to look at for the reason."""
@@ -309,3 +307,13 @@ def _computed(view: RunView, stage: str) -> Explanation | None:
         return Explanation(document)
     lines = [f"{stage}: {counted(count, 'task')} computed: {why[0]}", *(f"    and {one}" for one in why[1:])]
     return Explanation(document, [*lines, *because(found.changes)])
+
+
+def explain_sizes(run: Recorded, stage: str) -> Explanation:
+    """Without lines where nothing was measured."""
+    found = advise(run, stage)
+    document = {"advice": [one.document() for one in found]}
+    if not found:
+        return Explanation(document)
+    head = f"{stage} could ask for (`diel run FILE --sized-by {run.paths.run_id}` does)"
+    return Explanation(document, [head, *(f"    {one}" for one in found)])

@@ -10,7 +10,7 @@ from diel.journal.stage_history import ranges
 from diel.results import Recorded, suspects
 from diel.results.suspect import suspect_inputs
 from diel.results.view import RunView
-from diel.status.tasks import tasks_text
+from diel.status.columns import tasks_text
 
 if TYPE_CHECKING:
     from diel.journal.records import Result

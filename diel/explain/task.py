@@ -4,37 +4,44 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, assert_never
 
 from diel.attempt.bundle import AT_LAUNCHER, Request
 from diel.errors import DielError, UsageError
-from diel.explain.advice import again_step, next_step
-from diel.explain.attempts import Tried, attempts_of
+from diel.explain.attempts import (
+    BlockWait,
+    Tried,
+    attempts_of,
+    awaited_text,
+    ended_block,
+    place_of,
+    wait_for_block,
+)
 from diel.explain.axis import picks, point_never_came, points_awaited
-from diel.explain.block import BlockWait, awaited_text, ended_block, place_of, wait_for_block
 from diel.explain.cause import Difference, because, why_computed
 from diel.explain.environment import environment_entry
 from diel.explain.gang import partners_awaited, room_awaited
-from diel.explain.stopping import stopped_by
 from diel.explain.surrogate import asked_lines, doubt_of
-from diel.explain.text import WIDE, Explanation, section, tail
-from diel.explain.versions import version_entry
-from diel.explain.wait import SHOWN, Wait, culprits, roots, rule_of, waits_of_task
+from diel.explain.text import WIDE, Explanation, again_step, next_step, section, tail
+from diel.explain.wait import SHOWN, Wait, culprits, roots, rule_of, stopped_by, waits_of_task
+from diel.modules.sources import newest
 from diel.results import DROPPED, Recorded
 from diel.results.view import RunView
 from diel.spec.stage import SHELLS
 from diel.states import RunState, TaskState
 from diel.status.columns import printable
-from diel.status.joined import left_text
-from diel.status.tasks import cause_of
+from diel.status.stage import cause_of, left_text
 from diel.table import shown
 from diel.tasks.link import Link
 from diel.tasks.results import output_of, outputs_of
+from diel.tasks.watched import Watch
 from diel.values import bare, point_text, task_text
 
 if TYPE_CHECKING:
     from diel.journal.records import Cause, Result, Said
+
 
 UNCAUSED: Cause = {}
 UNSAID: Said = {"class": "app", "message": ""}
@@ -367,3 +374,26 @@ def _outputs(run: Recorded, record: Result) -> dict[str, Any]:
         name: DROPPED if run.is_dropped(stage, name, index) else output_of(record, name, run.paths.root)
         for name in outputs_of(record)
     }
+
+
+DIGITS = 12
+"""As many of a digest tell versions apart."""
+
+
+def version_entry(view: RunView, stage: str, index: int) -> dict[str, str]:
+    """Return what a task rests on, with digests, by its name; nothing for a run that keeps no sources."""
+    sources = newest(view.run.paths.sources)
+    if sources is None:
+        return {}
+    entry = {"run": f"version {sources.version}"}
+    facts = sources.modules.get(stage)
+    if facts is not None:
+        more = f" with {len(facts['files']) - 1} more files" if len(facts["files"]) > 1 else ""
+        entry["module"] = f"{facts['reference']} {facts['digest'][:DIGITS]}{more}"
+    recipe = view.recipe(stage)
+    digests = {one.path: one.digest for one in Watch(view.run.paths, records=False).recorded()}
+    with suppress(DielError, LookupError):  # what its own files are named by is not known yet
+        for name, path in {**recipe.sources.files.shared, **recipe.own_files(index)}.items():
+            if path in digests:
+                entry[f"files.{name}"] = f"{path} {digests[path][:DIGITS]}"
+    return entry

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, assert_never
 
 from diel.errors import counted
+from diel.results import Recorded
+from diel.states import FailureClass
 from diel.status.columns import printable
+from diel.values import format_duration, format_size
 
 TAIL_LINES = 12
 """The most lines of a failed task's error output to show; `diel logs` has all."""
@@ -41,3 +44,57 @@ def tail(text: str) -> Iterator[str]:
     if len(lines) > TAIL_LINES:
         yield f"    │ … {counted(len(lines) - TAIL_LINES, 'line')} before"
     yield from (f"    │ {printable(line)}" for line in lines[-TAIL_LINES:])
+
+
+def again_step(run: Recorded, task: str) -> str:
+    """What to do next after a failure that others went on without."""
+    name = run.paths.run_id
+    return f"`diel logs {name} {task}` shows all its output; `diel run` tries it again, and keeps the rest"
+
+
+def next_step(run: Recorded, task: str, kind: str, exit_code: int | None) -> str:
+    """One or two sentences: where to look, what to change, how to continue."""
+    stage, name = task.partition("/")[0], run.paths.run_id
+    spec = run.workflow.stages[stage].bare
+    anew = "or change the workflow and `diel run` it: what is done is kept"
+    again, mended = (f"then `diel resume {name}{how}`; {anew}" for how in ("", " --update"))
+    match next((known for known in FailureClass if known == kind), FailureClass.APP):
+        case FailureClass.TIMEOUT:
+            return f"raise `timeout` of '{stage}'{_now(spec.timeout)} or give a task less to do, {again}"
+        case FailureClass.OOM:
+            memory = spec.resources.memory
+            now = f" (now {format_size(memory)})" if memory is not None else ""
+            more = "let retries ask for more: `on: {oom: {memory: x2, retries: 2}}`"
+            return f"raise `resources.memory` of '{stage}'{now}, or {more}; {again}"
+        case FailureClass.WALLTIME:
+            now = _now(spec.resources.walltime)
+            save = "let it save and continue with `checkpoint: true`"
+            return f"raise `resources.walltime` of '{stage}'{now}, or {save}; {again}"
+        case FailureClass.PREEMPTED:
+            return f"other jobs took its place repeatedly: choose another queue, {again}"
+        case FailureClass.LAUNCH:
+            there = "do what the message says, or install the program or module where tasks run"
+            return f"it could not be started: {there}, {mended}"
+        case FailureClass.NODE if exit_code is not None:
+            return (
+                "fix what the message names: a full disk, or whatever kills programs there; if memory was "
+                f"short, give '{stage}' more `resources.memory`, {again}"
+            )
+        case FailureClass.NODE:
+            return (
+                "its workers were lost repeatedly: it may need more memory than there is; "
+                f"see {run.paths.logs}, {again}"
+            )
+        case FailureClass.UPSTREAM:
+            return f"`diel results {name}` shows what there is to read; fix what makes it, {mended}"
+        case FailureClass.CHANGED:
+            shows = f"`diel verify {name}` shows what changed"
+            return f"{shows}; put it back, {again}; `diel resume {name} --update` takes files as they are now"
+        case FailureClass.APP | FailureClass.CANCELLED | FailureClass.INTERRUPTED:
+            return f"`diel logs {name} {task}` shows all its output; fix it, {mended}"
+        case never:
+            assert_never(never)
+
+
+def _now(seconds: float | None) -> str:
+    return "" if seconds is None else f" (now {format_duration(seconds)})"

@@ -11,6 +11,7 @@ from diel.axes.domain import Group
 from diel.drawing import picked_points
 from diel.errors import counted
 from diel.explain.axis import choice_awaited
+from diel.journal.history import History
 from diel.results.view import RunView
 from diel.states import TaskState
 from diel.tasks.choosing import ChoosingLink
@@ -162,3 +163,12 @@ def roots(view: RunView, stage: str, index: int, depth: int = 0) -> list[str]:
         if len(found) >= SHOWN:
             break
     return list(found)[:SHOWN]
+
+
+def stopped_by(history: History, stage: str, rule: str) -> str:
+    """What stopped a stage by a rule; for two of these the whole run stops because of one stage."""
+    held = history.stage(stage).held
+    if rule in ("fail_fast", "imports"):
+        whole = (one.held[1] for one in history.stages.values() if one.held and one.held[0] == rule)
+        return next(whole, "a task failed, and the run was to stop at that")
+    return held[1] if held else "more of its tasks failed than were to"

@@ -351,7 +351,7 @@ def _load(path: Path, function: str, import_name: str | None, digest: str, kept:
         raise ModuleError(f"{import_name or path} {what}") from error
     if not callable(found):
         raise ModuleError(f"{import_name or path} has no function '{function}'")
-    return cast(Callable[..., Any], found)
+    return cast("Callable[..., Any]", found)
 
 
 def _attribute(module: Any, name: str) -> Any:

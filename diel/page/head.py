@@ -14,9 +14,9 @@ from diel.page.panel import Facts, Part, Text
 from diel.page.seen import Seen
 from diel.project.run_file import RunFile
 from diel.states import RunState, TaskState
-from diel.status.energy import energy_text
+from diel.status.run import energy_text
 from diel.status.sections import asked_first
-from diel.status.tasks import tolerated_text
+from diel.status.stage import tolerated_text
 from diel.values import clock
 
 TONES = {RunState.SUCCEEDED: "good", RunState.FAILED: "bad", RunState.INTERRUPTED: "bad"}

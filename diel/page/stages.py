@@ -13,9 +13,7 @@ from diel.page.panel import Bar, Cell, Grid, Part, Text
 from diel.page.seen import Seen
 from diel.results.sizing import advise
 from diel.states import TaskState
-from diel.status.joined import joined_lines
-from diel.status.stage import StageStatus
-from diel.status.tasks import count_text
+from diel.status.stage import StageStatus, count_text, joined_lines
 from diel.values import format_size
 
 _ENDED = (TaskState.DONE, TaskState.CACHED, TaskState.FAILED, TaskState.SKIPPED, TaskState.CANCELLED)

@@ -14,8 +14,8 @@ from diel.errors import UsageError, counted, did_you_mean
 from diel.results.picked import picked_tasks, tasks_at
 from diel.results.recorded import Recorded
 from diel.states import TaskState
+from diel.status.stage import count_text
 from diel.status.surrogate import audit_document, audited
-from diel.status.tasks import count_text
 from diel.table import Listing
 from diel.tasks.results import output_of, outputs_of
 from diel.terms import SIMULATED

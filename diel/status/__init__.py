@@ -12,7 +12,7 @@ from diel.status.run import Status as Status
 from diel.status.run import fold_status as fold_status
 from diel.status.run import read_status as read_status
 from diel.status.run import standing as standing
-from diel.status.tasks import find_stage as find_stage
-from diel.status.tasks import find_task as find_task
-from diel.status.tasks import stage_names as stage_names
-from diel.status.tasks import task_of as task_of
+from diel.status.stage import find_stage as find_stage
+from diel.status.stage import find_task as find_task
+from diel.status.stage import stage_names as stage_names
+from diel.status.stage import task_of as task_of

@@ -84,6 +84,13 @@ def last_line(text: str) -> str:
     return printable(lines[-1]) if lines else ""
 
 
+def tasks_text(pairs: Sequence[Sequence[int]], limit: int = 12) -> str:
+    """Indices as ranges: `0-46,48,50-95`; of many, the rest are counted."""
+    shown = [str(first) if first == last else f"{first}-{last}" for first, last in pairs[:limit]]
+    rest = sum(last - first + 1 for first, last in pairs[limit:])
+    return ",".join(shown) + (f" and {rest} more" if rest else "")
+
+
 # --- in Markdown ----------------------------------------------------------------------------------
 
 

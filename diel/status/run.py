@@ -18,10 +18,10 @@ from diel.states import RunState, TaskState
 from diel.status.axis import AxisStatus, axes_of
 from diel.status.blocks import blocks_of, silent_since
 from diel.status.environment import environments_in
+from diel.status.notify import notices_of
 from diel.status.service import ServiceStatus, services_of
-from diel.status.stage import StageStatus, stages_in
+from diel.status.stage import StageStatus, failure_document, stages_in
 from diel.status.stream import streams_of
-from diel.status.tasks import failure_document
 
 if TYPE_CHECKING:
     from diel.journal.records import BlockNow, Failed
@@ -227,24 +227,12 @@ def fold_status(paths: RunPaths, reader: Reader) -> Status:
         staging=history.staging,
         environments=environments_in(paths) if paths.environments.exists() else {},
         exports=history.exports,
-        energy=_energy(paths) if paths.energy.exists() else None,
-        notices=_notices(paths) if paths.notices.exists() else {},
+        energy=energy_of(paths) if paths.energy.exists() else None,
+        notices=notices_of(paths) if paths.notices.exists() else {},
         axes=axes_of(paths, history, now, driven=driven) if history.axes else (),
         streams=streams_of(paths) if paths.streams.exists() else {},
         services=services_of(paths, driven=driven) if paths.services.exists() else (),
     )
-
-
-def _energy(paths: RunPaths) -> dict[str, Any] | None:
-    from diel.status.energy import energy_of  # here: few machines tell
-
-    return energy_of(paths)
-
-
-def _notices(paths: RunPaths) -> dict[str, dict[str, Any]]:
-    from diel.status.notify import notices_of  # here: few runs tell anybody
-
-    return notices_of(paths)
 
 
 def _run_document(paths: RunPaths) -> dict[str, Any]:
@@ -254,3 +242,35 @@ def _run_document(paths: RunPaths) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return document if isinstance(document, dict) else {}
+
+
+NOT_MEASURED = "not measured"
+
+
+def energy_of(paths: RunPaths) -> dict[str, Any] | None:
+    """Joules by what counted them (RAPL, NVML), of each block or controller too; None where nothing did."""
+    parts: dict[str, Any] = {}
+    joules: dict[str, float] = {}
+    for file in sorted(paths.energy.glob("*.json")):
+        try:
+            part = json.loads(file.read_text("utf-8"))
+            for source, value in part["joules"].items():
+                joules[source] = joules.get(source, 0.0) + value
+            parts[file.stem] = part
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            continue  # damaged: the others tell
+    return {"joules": joules, "parts": parts} if parts else None
+
+
+def energy_text(found: Mapping[str, Any] | None) -> str:
+    """`1.2 kWh (RAPL 1.0, NVML 0.2), of whole machines`, or that it was not measured."""
+    if not found:
+        return NOT_MEASURED
+    each = ", ".join(f"{source} {_amount(value)}" for source, value in found["joules"].items())
+    return f"{_amount(sum(found['joules'].values()))} of whole machines ({each})"
+
+
+def _amount(joules: float) -> str:
+    if joules >= 3.6e6:
+        return f"{joules / 3.6e6:.3g} kWh"
+    return f"{joules / 1000:.3g} kJ" if joules >= 1000 else f"{joules:.3g} J"

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import islice
+from typing import TYPE_CHECKING, Any
 
-from diel.errors import counted
+from diel.errors import UsageError, counted, did_you_mean
 from diel.journal.history import History
 from diel.journal.segment import Reader
-from diel.journal.stage_history import StageHistory, ranges
+from diel.journal.stage_history import LEFT_BY_AXIS, StageHistory, ranges
 from diel.paths import RunPaths
 from diel.states import RunState, TaskState
-from diel.status.joined import Left
+from diel.status.columns import last_line, paint, printable, shorten
 from diel.status.surrogate import SurrogateStatus, surrogate_of
-from diel.status.tasks import UNDER_WAY, stage_names
+from diel.values import format_duration, point_text, task_text
+
+if TYPE_CHECKING:
+    from diel.journal.records import Failed, Said
 
 
 @dataclass(frozen=True)
@@ -120,3 +124,198 @@ def _stage_status(name: str, stage: StageHistory, state: RunState, history: Hist
         joined=stage.joined,
         stays=stage.stays(),
     )
+
+
+Left = Sequence[Mapping[str, Any]]
+"""The points that are left out of one task, by the edge that lacks them."""
+SHOWN_POINTS = 3
+"""The most points of an edge, and tasks of a stage, that are named; the rest are counted."""
+
+
+def left_text(left: Left) -> str:
+    """Return the points that a task is without: `x=1, which a.v lacks; x=2 and x=3, which b.v lacks`."""
+    return "; ".join(
+        f"{_points(one['points'], one['number'])}, which {_listed(one['edges'])} "
+        f"lack{'s' * (len(one['edges']) == 1)}"
+        for one in left
+    )
+
+
+def _points(points: Sequence[Mapping[str, Any]], number: int) -> str:
+    more = number - SHOWN_POINTS
+    texts = [f"({point_text(one)})" if len(one) > 1 else point_text(one) for one in points[:SHOWN_POINTS]]
+    return _listed([*texts, f"{more:,} more"] if more > 0 else texts)
+
+
+def _listed(texts: Sequence[str]) -> str:
+    return " and ".join([", ".join(texts[:-1]), texts[-1]]) if len(texts) > 1 else texts[0]
+
+
+def joined_lines(stages: Iterable[tuple[str, Mapping[int, Left]]], most: int = SHOWN_POINTS) -> list[str]:
+    """Return a line for each task that lacks points, of many for the first ones of each stage."""
+    lines = []
+    for name, joined in stages:
+        first = islice(sorted(joined.items()), most)
+        lines += [f"{name}/{index} was joined without {left_text(left)}" for index, left in first]
+        if (more := len(joined) - most) > 0:
+            lines.append(f"{name}: {more:,} more tasks were joined without some points")
+    return lines
+
+
+def joined_of(history: History) -> list[tuple[str, Mapping[int, Left]]]:
+    """Return the stages whose tasks lack points."""
+    return [(name, stage.joined) for name, stage in history.stages.items() if stage.joined]
+
+
+LONGEST = 600
+"""Characters of a line of a failure: what to do stands at its end."""
+LINES = 10
+"""The most lines of a failure's message that are shown."""
+UNDER_WAY = (TaskState.READY, TaskState.QUEUED, TaskState.RUNNING)
+
+
+def stage_names(paths: RunPaths) -> list[str]:
+    """The stages of the workflow's text, in its order; none if it cannot be read."""
+    import yaml  # costs 20 ms, and the status of a run with a snapshot does not need it
+
+    try:
+        text = paths.workflow.read_text(encoding="utf-8")
+        document = yaml.load(text, Loader=yaml.BaseLoader)  # noqa: S506 - makes nothing but text
+        return list(document["stages"])
+    except (OSError, ValueError, KeyError, TypeError, yaml.YAMLError):
+        return []
+
+
+def find_stage(reader: Reader, name: str) -> StageHistory:
+    """A stage of a run. Raises UsageError with the nearest name if there is none."""
+    stages = reader.history.stages
+    if name in stages:
+        return stages[name]
+    written = stage_names(reader.paths)
+    if name in written:
+        return StageHistory("analysis", 0, bytearray())
+    known = [*stages, *(other for other in written if other not in stages)]
+    hint = did_you_mean(name, known) or f"stages: {', '.join(known) or 'none yet'}"
+    raise UsageError(f"{reader.paths.run_id} has no stage '{name}'; {hint}")
+
+
+def find_task(reader: Reader, task: str) -> tuple[str, int]:
+    """The stage and index of `simulate/17`, or of a stage that has one task.
+
+    Raises UsageError where there is no such task.
+    """
+    name, slash, text = task.partition("/")
+    stage = find_stage(reader, name)
+    run = reader.paths.run_id
+    last = stage.total - 1
+    if not slash:
+        if stage.total != 1:
+            known = f"{stage.total} tasks, {name}/0 to {name}/{last}" if stage.total else "no tasks yet"
+            raise UsageError(f"{run}: '{name}' has {known}; choose one, or its point: {name} NAME=VALUE")
+        return name, 0
+    if not (text.isascii() and text.isdigit() and len(text) < 19):
+        raise UsageError(f"'{task}' is not a task; write STAGE/INDEX, for instance {name}/0")
+    index = int(text)
+    if index > last:
+        known = "no tasks yet" if last < 0 else f"{counted(last + 1, 'task')}, {name}/0 to {name}/{last}"
+        raise UsageError(f"{run} has no task '{task}'; '{name}' has {known}")
+    return name, index
+
+
+def never_came(stage: StageHistory) -> list[list[int]]:
+    """The tasks at points that never came, as [first, last] pairs."""
+    return ranges(index for index, reason in enumerate(stage.left_out) if reason == LEFT_BY_AXIS)
+
+
+def tasks_by_state(stage: StageHistory, *, under_way: bool = True) -> dict[TaskState, list[list[int]]]:
+    """The indices of a stage's tasks in each state, as [first, last] pairs; without empty states.
+
+    Without `under_way`, what was handed out counts as waiting: its controller is gone. Tasks that never came
+    are in no state: see `never_came`.
+    """
+    found: dict[TaskState, list[int]] = {}
+    states = bytes(stage.states) + bytes(max(0, stage.total - len(stage.states)))
+    left_out = stage.left_out + bytes(max(0, len(states) - len(stage.left_out)))
+    for index, number in enumerate(states):
+        state = TaskState(number)
+        if left_out[index] == LEFT_BY_AXIS:
+            continue
+        if not under_way and state in UNDER_WAY:
+            state = TaskState.WAITING
+        found.setdefault(state, []).append(index)
+    return {state: ranges(found[state]) for state in TaskState if state in found}
+
+
+def count_text(state: TaskState, count: int, tolerated: int) -> str:
+    """`3 failed, 1 of them tolerated`: how many tasks are in a state, and how many failures are tolerated."""
+    text = f"{count:,} {state.label}"
+    return text + tolerated_text(count, tolerated) if state is TaskState.FAILED else text
+
+
+def tolerated_text(failed: int, tolerated: int) -> str:
+    """What stands behind a number of failures: `, 1 of them tolerated`; empty if none is."""
+    if not tolerated:
+        return ""
+    return f", {'' if tolerated == failed else f'{tolerated:,} of them '}tolerated"
+
+
+def mean_text(seconds: float | None) -> str:
+    """The mean run time of a stage's tasks: `40µs`, `12ms`, `3m05s`; empty if none was measured."""
+    if seconds is None:
+        return ""
+    if seconds < 0.001:
+        return f"{seconds * 1e6:.0f}µs"
+    return f"{seconds * 1000:.0f}ms" if seconds < 0.1 else format_duration(seconds)
+
+
+# --- failures -------------------------------------------------------------------------------------
+
+
+def task_of(record: Failed) -> str:
+    """The first task of a verdict: `simulate/17`."""
+    return f"{record['stage']}/{record['tasks'][0][0]}"
+
+
+def named_task(record: Failed) -> str:
+    """The same for people: `simulate/17 (depth=2.5, seed=1)`."""
+    return printable(task_text(task_of(record), record.get("point")))
+
+
+def failure_document(record: Failed) -> dict[str, Any]:
+    """A failure as JSON, with the same keys whatever failed."""
+    return {
+        "task": task_of(record),
+        "point": record.get("point", {}),
+        "class": record.get("class"),
+        "message": record.get("message", ""),
+        "exit_code": record.get("exit_code"),
+        "attempt": record.get("attempt"),
+        "stderr_tail": record.get("stderr_tail") or "",
+        "headline": record.get("headline", ""),
+        "time": record.get("time"),
+        "tolerated": record.get("tolerated", ""),
+    }
+
+
+def failure_lines(record: Failed) -> list[str]:
+    """A failure in a few lines: the task, its class and message, what its output names as the cause."""
+    told = [line for line in str(record.get("message", "")).splitlines() if line.strip()] or [""]
+    message, *more = (shorten(printable(line), LONGEST) for line in told[:LINES])
+    tolerated = f" (tolerated by {record['tolerated']})" if record.get("tolerated") else ""
+    lines = [f"{paint(named_task(record), fg='red')}  {record.get('class')}: {message}{tolerated}", *more]
+    if cause := cause_of(record):
+        lines.append(paint(f"    {shorten(cause, 200)}", dim=True))
+    return lines
+
+
+def kind_of(record: Failed, *, show_all: bool = False) -> tuple[str, ...]:
+    """The same for failures of a stage that are alike; with `show_all` none are."""
+    own = (task_of(record),) if show_all else ()
+    words = (record["class"], record["message"], record.get("headline"), record.get("tolerated"))
+    return (record["stage"], *map(str, words), *own)
+
+
+def cause_of(said: Said) -> str:
+    """The line of a task's output that names the cause, if its message does not; older runs know the last."""
+    cause = printable(said.get("headline") or last_line(said.get("stderr_tail") or ""))
+    return "" if cause in printable(said.get("message", "")) else cause

@@ -12,8 +12,7 @@ from diel.journal.history import History
 from diel.journal.stage_history import StageHistory, ranges
 from diel.journal.surrogate import CONFIDENCE, Bound, SurrogateHistory, bound_of
 from diel.states import TaskState
-from diel.status.columns import LINE, markdown_table, paint, plain, printable, shorten
-from diel.status.tasks import tasks_text
+from diel.status.columns import LINE, markdown_table, paint, plain, printable, shorten, tasks_text
 
 _FAR = "more than a number can say"
 

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from diel.controller.controller import Controller
 from diel.journal.history import History
-from diel.status.axis_lines import ROWS, axis_lines
+from diel.status.axis import ROWS, axis_lines
 from diel.terminal.meter import Meter, Row, blocks_text, start_line
 from diel.values import format_duration
 

@@ -21,9 +21,8 @@ from diel.status import AxisStatus, axes_of, task_of
 from diel.status.blocks import is_hopeless, is_live
 from diel.status.columns import columns, one_line, paint, paint_state, printable, shorten
 from diel.status.export import unexported
-from diel.status.sections import SECTIONS
-from diel.status.stopping import stopped_stages, stopped_steps
-from diel.status.tasks import count_text
+from diel.status.sections import SECTIONS, stopped_stages, stopped_steps
+from diel.status.stage import count_text
 from diel.tasks.results import artifact_path
 from diel.values import format_duration
 

@@ -26,10 +26,10 @@ from diel.journal.history import History
 from diel.paths import here
 from diel.states import EXIT_CODES, RunState
 from diel.status import AxisStatus, task_of
-from diel.status.axis_lines import axis_lines, end_text
-from diel.status.block_lines import WIDE
+from diel.status.axis import axis_lines, end_text
 from diel.status.columns import one_line, paint, printable
-from diel.status.tasks import failure_lines
+from diel.status.sections import WIDE
+from diel.status.stage import failure_lines
 from diel.terminal.meter import Meter, Row, blocks_text, start_line, summary
 from diel.values import format_duration
 

@@ -11,8 +11,7 @@ import plotext
 from rich.text import Text
 
 from diel.states import TrialState
-from diel.status.axis import AxisStatus, CourseStatus
-from diel.status.axis_lines import at_text, objectives_text, what_text
+from diel.status.axis import AxisStatus, CourseStatus, at_text, objectives_text, what_text
 
 MOST_CURVES = 12
 """Learning curves in one picture: the last ones of more."""

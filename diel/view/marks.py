@@ -13,7 +13,7 @@ from rich.text import Text
 
 from diel.states import TaskState
 from diel.status.columns import printable
-from diel.status.tasks import count_text
+from diel.status.stage import count_text
 from diel.values import bare
 
 MARKS = {

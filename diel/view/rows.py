@@ -10,8 +10,7 @@ from diel.errors import counted
 from diel.states import RunState, TaskState
 from diel.status import Status
 from diel.status.columns import printable, shorten
-from diel.status.stage import StageStatus
-from diel.status.tasks import mean_text
+from diel.status.stage import StageStatus, mean_text
 from diel.values import format_duration, point_text
 from diel.view.marks import MARKS, bar, state_text
 from diel.view.watched import Watched

@@ -20,10 +20,9 @@ from diel.page.panels import ENTRIES, panel_of
 from diel.paths import RunPaths
 from diel.states import RunState, TaskState
 from diel.status import Status
-from diel.status.block_lines import block_lines
-from diel.status.sections import SECTIONS, View
-from diel.status.stage import StageStatus
-from diel.status.tasks import failure_lines, kind_of, tasks_text
+from diel.status.columns import tasks_text
+from diel.status.sections import SECTIONS, View, block_lines
+from diel.status.stage import StageStatus, failure_lines, kind_of
 from diel.view.charts import Chart, axis_charts, draw
 from diel.view.commands import Asking, Said, Told, cancel_words, execute, resume_words
 from diel.view.lanes import lanes_text, work_charts

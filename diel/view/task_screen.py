@@ -11,7 +11,7 @@ from textual.containers import VerticalScroll
 from textual.widgets import Footer, RichLog, Static
 
 from diel.states import TaskState
-from diel.status.tasks import failure_lines
+from diel.status.stage import failure_lines
 from diel.values import format_duration, format_size, point_text
 from diel.view.charts import draw, metric_charts
 from diel.view.commands import Told, execute

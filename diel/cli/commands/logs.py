@@ -19,7 +19,7 @@ from diel.results.printed import PRINTED, AttemptOutput, find_output
 from diel.states import TaskState
 from diel.status import fold_status
 from diel.status.columns import paint, printable
-from diel.status.tasks import failure_lines
+from diel.status.stage import failure_lines
 
 PAUSE = 0.2
 """Seconds between two looks at a followed task."""

@@ -48,8 +48,8 @@ from diel.results.view import RunView
 from diel.scheduler import scheduler_named
 from diel.site import read_kept_site
 from diel.states import RunState
+from diel.status.columns import tasks_text
 from diel.status.run import standing
-from diel.status.tasks import tasks_text
 from diel.terminal.progress import drive
 
 

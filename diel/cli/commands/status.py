@@ -25,21 +25,19 @@ from diel.journal.stage_history import ranges, spread
 from diel.paths import RunPaths, here
 from diel.states import EXIT_CODES, RunState, TaskState
 from diel.status import Status, find_stage, read_status, task_of
-from diel.status.block_lines import WIDE, never_lines
-from diel.status.columns import columns, paint, paint_state, printable, width_of
-from diel.status.joined import joined_lines
-from diel.status.sections import SECTIONS, View, is_doubted
-from diel.status.stage import StageStatus
-from diel.status.tasks import (
+from diel.status.columns import columns, paint, paint_state, printable, tasks_text, width_of
+from diel.status.sections import SECTIONS, WIDE, View, is_doubted, never_lines
+from diel.status.stage import (
     UNDER_WAY,
+    StageStatus,
     count_text,
     failure_document,
     failure_lines,
+    joined_lines,
     kind_of,
     mean_text,
     never_came,
     tasks_by_state,
-    tasks_text,
 )
 from diel.status.usage import stage_usage_text
 from diel.values import format_duration

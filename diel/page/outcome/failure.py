@@ -11,7 +11,7 @@ from diel.explain.run import failures_of, skips_of
 from diel.explain.text import Explanation
 from diel.page.panel import Cell, Entry, Grid, Log, Part, Text
 from diel.page.seen import Seen
-from diel.status.tasks import named_task
+from diel.status.stage import named_task
 
 GROUPS = 40
 """The most groups in the table."""
