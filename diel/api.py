@@ -32,7 +32,7 @@ from diel.paths import RunPaths, runs_dir
 from diel.plan import prepare
 from diel.project.runs import find_run
 from diel.project.submission import Home
-from diel.results import Recorded, list_metrics, list_trials, list_usage, make_table, picked_tasks, read
+from diel.results import RunReader, list_metrics, list_trials, list_usage, make_table, picked_tasks, read
 from diel.site.find import detect
 from diel.states import TaskState
 from diel.status import read_status
@@ -271,7 +271,7 @@ class Run:
         )
         return found
 
-    def _warn(self, read: Recorded, name: str, count: int, tasks: Sequence[int]) -> None:
+    def _warn(self, read: RunReader, name: str, count: int, tasks: Sequence[int]) -> None:
         """Warn where failed tasks are missing among values, or a model answered some of them."""
         history = read.history.stage(name.rpartition(".")[0])
         lost = sum(history.state(index) in (TaskState.FAILED, TaskState.CANCELLED) for index in tasks)
@@ -286,7 +286,7 @@ class Run:
                 f"a model answered {answers:,} of {counted(count, 'value')} of '{name}'", stacklevel=4
             )
 
-    def _nothing(self, read: Recorded, records: Mapping[int, Made], name: str, at: Mapping[str, Any]) -> str:
+    def _nothing(self, read: RunReader, records: Mapping[int, Made], name: str, at: Mapping[str, Any]) -> str:
         """Why there is no such output."""
         stage, _, output = name.rpartition(".")
         if records and at:
@@ -298,18 +298,18 @@ class Run:
         hint = did_you_mean(output, made) or f"'{stage}' made: {', '.join(made) or 'nothing yet'}"
         return f"{self.id} has no '{name}'; {hint}"
 
-    def _listed(self, ask: Callable[[Recorded], Listing]) -> Any:
+    def _listed(self, ask: Callable[[RunReader], Listing]) -> Any:
         return _frame(self._asked(ask))
 
-    def _asked(self, ask: Callable[[Recorded], Listing]) -> Listing:
+    def _asked(self, ask: Callable[[RunReader], Listing]) -> Listing:
         """A table, with a warning about what of the run is damaged."""
         found, flaws = read(self._paths, ask)
         for flaw in flaws:
             warnings.warn(flaw, stacklevel=4)
         return found
 
-    def _read(self) -> Recorded:
-        return Recorded(self._paths)
+    def _read(self) -> RunReader:
+        return RunReader(self._paths)
 
     def _repr_html_(self) -> str:
         """It in a notebook: the page of `diel report`, or a card where the extra `report` is absent."""
@@ -334,7 +334,7 @@ def _frame(found: Listing) -> Any:
         return [dict(zip(found.columns, row, strict=True)) for row in plain]
 
 
-def _example(read: Recorded) -> str:
+def _example(read: RunReader) -> str:
     for stage in read.workflow.stages:
         for record in read.records(stage).values():
             for output in outputs_of(record):

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from diel.journal.snapshot import look_at
-from diel.results import Recorded, summarize
+from diel.results import RunReader, summarize
 from diel.states import TaskState
 from diel.status import Status, read_status, task_of
 from diel.status.columns import LINE, MAX_ROWS, markdown_table, plain, rest, shorten
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from diel.journal.records import Failed
 
 
-def write_report(run: Recorded) -> str:
+def write_report(run: RunReader) -> str:
     """The report of a run. Raises DielError where its files cannot be read."""
     status = read_status(run.paths, look_at(run.paths))
     lines = [
@@ -34,7 +34,7 @@ def write_report(run: Recorded) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _head(run: Recorded, status: Status) -> Iterator[str]:
+def _head(run: RunReader, status: Status) -> Iterator[str]:
     yield f"# {plain(status.run)}: {status.state}"
     yield ""
     if run.workflow.description:
@@ -107,7 +107,7 @@ def _failure_row(record: Failed) -> list[str]:
     return [named_task(record), str(document["class"]), shorten(message, LINE)]
 
 
-def _results(run: Recorded) -> Iterator[str]:
+def _results(run: RunReader) -> Iterator[str]:
     yield "## Results"
     yield ""
     found = summarize(run)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from diel.report import write_report
-from diel.results import Recorded
+from diel.results import RunReader
 from tests.handmade import Handmade
 from tests.searched import MATERIALS, Searched, loop, search
 
 
 def report(run: Handmade) -> str:
-    return write_report(Recorded(run.paths))
+    return write_report(RunReader(run.paths))
 
 
 def test_a_loop_is_told_with_its_course(workspace: Path) -> None:

@@ -12,7 +12,7 @@ from diel.paths import RunPaths
 from diel.status import find_task
 
 if TYPE_CHECKING:
-    from diel.results import Recorded
+    from diel.results import RunReader
 
 
 def one_task(reader: Reader, words: Sequence[str], usage: str) -> tuple[str, int]:
@@ -28,12 +28,12 @@ def one_task(reader: Reader, words: Sequence[str], usage: str) -> tuple[str, int
         raise UsageError(f"expected one task, found {said}: {usage}")
     if not groups[0].at:
         return find_task(reader, groups[0].word)
-    from diel.results import Recorded  # reads the workflow: only where points choose
+    from diel.results import RunReader  # reads the workflow: only where points choose
 
-    return the_task(Recorded(reader.paths), groups[0])
+    return the_task(RunReader(reader.paths), groups[0])
 
 
-def stage_of(run: Recorded, name: str) -> str:
+def stage_of(run: RunReader, name: str) -> str:
     """A stage's own name. Raises UsageError with the nearest one if there is none."""
     stages = run.workflow.stages
     if name not in stages:
@@ -44,16 +44,16 @@ def stage_of(run: Recorded, name: str) -> str:
 
 def named_tasks(paths: RunPaths, stage: str, indices: Iterable[int]) -> list[str]:
     """Tasks by their points too, if the run's workflow can be read."""
-    from diel.results import Recorded  # reads the workflow
+    from diel.results import RunReader  # reads the workflow
 
     tasks = [f"{stage}/{index}" for index in indices]
     try:
-        return list(map(Recorded(paths).named, tasks))
+        return list(map(RunReader(paths).named, tasks))
     except DielError:
         return tasks
 
 
-def tasks_of(run: Recorded, target: Target) -> tuple[str, Sequence[int]]:
+def tasks_of(run: RunReader, target: Target) -> tuple[str, Sequence[int]]:
     """The stage and tasks that a target means, in order: all of the stage where it says no more.
 
     Raises UsageError where there are none, with the nearest values that there are.
@@ -77,7 +77,7 @@ def tasks_of(run: Recorded, target: Target) -> tuple[str, Sequence[int]]:
     return stage, tasks_at(run, stage, tasks, {name: Typed(text) for name, text in target.at.items()})
 
 
-def point_of(run: Recorded, target: Target) -> dict[str, Any]:
+def point_of(run: RunReader, target: Target) -> dict[str, Any]:
     """The values that a target gives, those of the point of its task included."""
     from diel.results.picked import Typed  # only where points choose
 
@@ -88,7 +88,7 @@ def point_of(run: Recorded, target: Target) -> dict[str, Any]:
     return at
 
 
-def the_task(run: Recorded, target: Target) -> tuple[str, int]:
+def the_task(run: RunReader, target: Target) -> tuple[str, int]:
     """The one task that a target means. Raises UsageError with the candidates where there are several."""
     stage, found = tasks_of(run, target)
     if len(found) == 1:

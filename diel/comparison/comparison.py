@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from diel.comparison.environment import facts_of
 from diel.comparison.scatter import Shift, middle, paired, unpaired
 from diel.comparison.side import Ended, Point, Side, point_name
-from diel.results import Recorded
+from diel.results import RunReader
 from diel.states import RunState
 from diel.terms import SIMULATED
 from diel.values import clock, format_duration, is_finite
@@ -112,7 +112,7 @@ class Contrast(NamedTuple):
         return [one for one in self.times if one.is_slower(by)]
 
 
-def compare(first: Recorded, second: Recorded) -> Contrast:
+def compare(first: RunReader, second: RunReader) -> Contrast:
     """Compares two runs. Raises UsageError where a directory holds no run."""
     one, other = Side(first), Side(second)
     names = dict.fromkeys((*one.stages, *other.stages))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from diel.results import Recorded
+from diel.results import RunReader
 
 
-def facts_of(run: Recorded) -> dict[str, Any]:
+def facts_of(run: RunReader) -> dict[str, Any]:
     """By name; of each environment what its results depend on."""
     file = run.run_file
     made = {"diel": file.diel, "Python": file.python, "site": file.site, "host": file.host, "user": file.user}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from diel.errors import DielError, counted
 from diel.form import NOT_AS_IT_SHOULD_BE
 from diel.journal.segment import Damaged
-from diel.results import Recorded
+from diel.results import RunReader
 from diel.values import value_text
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class Ended(NamedTuple):
 class Side:
     """A run to compare. What cannot be read of it is empty, and `notes` say why."""
 
-    def __init__(self, run: Recorded) -> None:
+    def __init__(self, run: RunReader) -> None:
         self.run = run
         self.name = run.paths.run_id
         self.notes: list[str] = []
@@ -47,7 +47,7 @@ class Side:
             except (Damaged, *NOT_AS_IT_SHOULD_BE):
                 if self.run.careful:
                     raise
-                self.run = Recorded(self.run.paths, careful=True)
+                self.run = RunReader(self.run.paths, careful=True)
                 return self._noted(part())
         except DielError as error:
             if str(error) not in self.notes:
@@ -95,7 +95,7 @@ class Side:
         return point
 
 
-def _is_searched(run: Recorded, label: str) -> bool:
+def _is_searched(run: RunReader, label: str) -> bool:
     axis = run.adaptive.get(label)
     return axis is not None and bool(axis.axis.sets)
 

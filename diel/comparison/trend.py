@@ -12,7 +12,7 @@ from diel.comparison.side import Ended, Point, Side, point_name
 from diel.errors import DielError, UsageError, did_you_mean
 from diel.paths import RunPaths
 from diel.project.runs import all_runs
-from diel.results import Recorded
+from diel.results import RunReader
 from diel.results.rows import stage_and_output
 from diel.values import is_finite
 
@@ -91,7 +91,7 @@ def read_trend(
 
     Raises UsageError where the workflow has no runs, or none of them has what is wanted.
     """
-    sides = [Side(Recorded(paths)) for paths in _runs_of(runs, workflow)[-last if last else 0 :]]
+    sides = [Side(RunReader(paths)) for paths in _runs_of(runs, workflow)[-last if last else 0 :]]
     dated, figures, groups = [], [], {}
     for side in sides:
         try:

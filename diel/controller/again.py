@@ -16,9 +16,8 @@ from diel.axes.domain import Group
 from diel.graph.judge import deciding
 from diel.journal.segment import SegmentWriter, worker_segment_name
 from diel.paths import RunPaths
-from diel.results import Recorded
+from diel.results import RunReader
 from diel.results.suspect import reached, suspect_tasks
-from diel.results.view import RunView
 from diel.tasks.keeping import Place, Readers, ended_well, reading
 from diel.tasks.link import Link
 from diel.tasks.results import Outputs, artifact_home, outputs_digests
@@ -30,19 +29,18 @@ Others = Mapping[str, dict[int, Outputs]]
 """By stage, tasks that are made again, or were, with the digests of their outputs."""
 
 
-def find_missing(view: RunView) -> tuple[Again, Others]:
+def find_missing(run: RunReader) -> tuple[Again, Others]:
     """The tasks with a result whose files are gone, or are others by now, and are read by a task that has not
     ended well, or an axis is made of them: every controller reads these.
 
     They have no result any more in `view`. With the digests of what they had made.
     """
-    run = view.run
     made: dict[str, dict[int, Outputs]] = {}
-    readers = Readers(link for link in reading(view.links) if _may_be_file(view, link))
-    axes = {(link.edge.upstream, str(link.edge.output)) for link in view.links if _is_read_anew(view, link)}
+    readers = Readers(link for link in reading(run.links) if _may_be_file(run, link))
+    axes = {(link.edge.upstream, str(link.edge.output)) for link in run.links if _is_read_anew(run, link)}
     found: dict[str, dict[int, int]] = {}
     for name in reversed(run.graph.order):  # readers first: one that runs again needs its own inputs
-        stage = view.stages[name]
+        stage = run.stages[name]
         outputs = _lost(run, readers, axes, name)
         lost = {index: stage.history.result_attempt(index) for index in outputs}
         for index, attempt in lost.items():
@@ -53,26 +51,26 @@ def find_missing(view: RunView) -> tuple[Again, Others]:
     return found, made
 
 
-def _is_read_anew(view: RunView, link: Link) -> bool:
+def _is_read_anew(run: RunReader, link: Link) -> bool:
     """Whether each controller reads it: what an axis is made of, what a service reads that is still asked."""
     if link.edge.axis is not None:
         return True
-    asks = (one.down for one in view.links if one.edge.service and one.up is link.down)
+    asks = (one.down for one in run.links if one.edge.service and one.up is link.down)
     return link.edge.output is not None and any(
         not ended_well(stage, index) for stage in asks for index in range(stage.size)
     )
 
 
-def _may_be_file(view: RunView, link: Link) -> bool:
+def _may_be_file(run: RunReader, link: Link) -> bool:
     output = link.up.spec.outputs.get(str(link.edge.output))
     if output is not None and output.form is not None:
         return output.form in ("path", "glob")
-    module = view.module(link.up.name)
+    module = run.module(link.up.name)
     returns = None if module is None else module.signature.returns
     return module is None or returns is None or link.edge.output in module.signature.artifacts
 
 
-def _lost(run: Recorded, readers: Readers, axes: set[Place], name: str) -> dict[int, Outputs]:
+def _lost(run: RunReader, readers: Readers, axes: set[Place], name: str) -> dict[int, Outputs]:
     outputs = [place[1] for place in {*readers.links, *axes} if place[0] == name]
     found: dict[int, Outputs] = {}
     for record in run.results(name, b'"artifacts":{') if outputs else ():
@@ -92,52 +90,52 @@ def _lost(run: Recorded, readers: Readers, axes: set[Place], name: str) -> dict[
     return dict(sorted(found.items()))
 
 
-def find_suspect(view: RunView) -> tuple[Again, Again]:
+def find_suspect(run: RunReader) -> tuple[Again, Again]:
     """By stage, with their attempts: the tasks whose result is an answer that audits speak against, or read
     one; and those that did too and stay, because decisions of a search or loop, or an axis, rest on them.
 
     The first have no result any more in `view`.
     """
-    decided = {*deciding(view.run.graph)}
-    answers = {name: stage.history.suspect() for name, stage in view.stages.items()}
-    again = reached(view, answers, without=decided)
-    every = suspect_tasks(view)
-    stays = _made(view, {name: every[name] - again[name] for name in decided})
-    found = _made(view, again)
+    decided = {*deciding(run.graph)}
+    answers = {name: stage.history.suspect() for name, stage in run.stages.items()}
+    again = reached(run, answers, without=decided)
+    every = suspect_tasks(run)
+    stays = _made(run, {name: every[name] - again[name] for name in decided})
+    found = _made(run, again)
     for name, tasks in found.items():
         for index, attempt in tasks.items():
-            view.stages[name].history.lose(index, attempt)
+            run.stages[name].history.lose(index, attempt)
     return found, stays
 
 
-def _made(view: RunView, tasks: Mapping[str, Collection[int]]) -> Again:
+def _made(run: RunReader, tasks: Mapping[str, Collection[int]]) -> Again:
     """These tasks with the attempts that made their results."""
-    made = {name: view.stages[name].history.result_attempt for name in tasks}
+    made = {name: run.stages[name].history.result_attempt for name in tasks}
     return {
         name: {index: made[name](index) for index in sorted(tasks[name])} for name in tasks if tasks[name]
     }
 
 
-def find_outdated(view: RunView, remade: Again) -> Again:
+def find_outdated(run: RunReader, remade: Again) -> Again:
     """The tasks whose results no longer count once the run is resumed, by stage, with their attempts: those
     to be `remade` are among them.
 
     They have no result any more in `view`. Left as they are: the tasks of searches and loops, whose decisions
     hold for the whole run, and those of which an axis is made, whose points do.
     """
-    if not remade and all(link.edge.min_success == 1 for link in view.links):
+    if not remade and all(link.edge.min_success == 1 for link in run.links):
         return {}
-    outdated = _Outdated(view, remade)
-    for name in view.run.graph.order:
-        outdated.look_at(view.stages[name])
+    outdated = _Outdated(run, remade)
+    for name in run.graph.order:
+        outdated.look_at(run.stages[name])
     return outdated.found
 
 
 class _Outdated:
-    def __init__(self, view: RunView, remade: Again) -> None:
-        self._view = view
-        self._lasting = {link.edge.upstream for link in view.links if link.edge.axis is not None}
-        self._changes = {name: set(remade.get(name, ())) for name in view.stages}
+    def __init__(self, run: RunReader, remade: Again) -> None:
+        self._view = run
+        self._lasting = {link.edge.upstream for link in run.links if link.edge.axis is not None}
+        self._changes = {name: set(remade.get(name, ())) for name in run.stages}
         """The tasks that are tried again, or made again."""
         self._known: dict[tuple[int, Group], tuple[bool, bool]] = {}
         self.found = {name: dict(tasks) for name, tasks in remade.items()}

@@ -33,7 +33,7 @@ from diel.tasks.stage_run import StageRun
 
 if TYPE_CHECKING:
     from diel.journal.records import ExportedRecord
-    from diel.results import Recorded
+    from diel.results import RunReader
 
 THREADS = 4
 
@@ -294,15 +294,14 @@ def _exports(workflow: Workflow, source: Path, paths: RunPaths) -> dict[str, Exp
     return {name: Exports(stage, source.parent, paths.root) for name, stage in stages if stage.exports}
 
 
-def export_again(run: Recorded) -> int:
+def export_again(run: RunReader) -> int:
     """Copies what a run that is over exported and what is no longer there; returns the number of files.
 
     Raises DielError where that cannot be done.
     """
-    from diel.results.view import RunView  # here: a run that begins has no results to read
 
     source, paths = Path(run.run_file.source), run.paths
-    view, document = RunView(run), run.document
+    view, document = run, run.document
     modules = {name: module for name in run.workflow.stages if (module := view.module(name)) is not None}
     copier = _Copier(own_files(document, source, modules), paths)
     copied = 0

@@ -12,12 +12,11 @@ from diel.axes.adaptive import Adaptive, Searched
 from diel.controller.again import Again
 from diel.errors import UsageError, did_you_mean
 from diel.graph import Edge
-from diel.results import Recorded
-from diel.results.view import RunView
+from diel.results import RunReader
 from diel.spec.model import MAX_POINTS
 
 
-def read_trials(run: Recorded, said: Iterable[str]) -> dict[str, int]:
+def read_trials(run: RunReader, said: Iterable[str]) -> dict[str, int]:
     """How many trials searches are to have: `40` for the only one, `AXIS=40` for one of several.
 
     Raises UsageError for what is not there, or cannot have so many.
@@ -43,7 +42,7 @@ def read_trials(run: Recorded, said: Iterable[str]) -> dict[str, int]:
     return found
 
 
-def _refusal(run: Recorded, axis: Searched, trials: int) -> str:
+def _refusal(run: RunReader, axis: Searched, trials: int) -> str:
     """Why a search cannot have so many trials; empty if it can."""
     label, courses = axis.label, axis.history.courses.values()
     stages, axes = run.workflow.stages, run.workflow.axes
@@ -64,14 +63,14 @@ def _refusal(run: Recorded, axis: Searched, trials: int) -> str:
     return ""
 
 
-def find_extended(view: RunView) -> Again:
+def find_extended(view: RunReader) -> Again:
     """The tasks whose results no longer count because they read all that a search had found, which goes on.
 
     They have no result any more in `view`.
     """
-    labels = {label for label, axis in view.run.adaptive.items() if _goes_on(axis)}
+    labels = {label for label, axis in view.adaptive.items() if _goes_on(axis)}
     found: dict[str, dict[int, int]] = {}
-    for name in sorted(_after(view.run, labels)) if labels else ():
+    for name in sorted(_after(view, labels)) if labels else ():
         stage = view.stages[name]
         for index in range(stage.size):
             if stage.history.state(index).good:
@@ -81,7 +80,7 @@ def find_extended(view: RunView) -> Again:
     return found
 
 
-def is_extended(run: Recorded) -> bool:
+def is_extended(run: RunReader) -> bool:
     """Whether a search has been given trials that nobody has begun."""
     return any(_goes_on(axis) for axis in run.adaptive.values())
 
@@ -91,7 +90,7 @@ def _goes_on(axis: Adaptive) -> bool:
     return isinstance(axis, Searched) and any(axis.is_extended(course) for course in courses)
 
 
-def _after(run: Recorded, labels: Iterable[str]) -> set[str]:
+def _after(run: RunReader, labels: Iterable[str]) -> set[str]:
     """The stages that read what searches found, and all that depend on them."""
     found: set[str] = set()
     for edge in run.graph.edges:

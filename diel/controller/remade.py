@@ -16,9 +16,8 @@ from diel.graph import StageGraph
 from diel.graph.judge import references_of
 from diel.journal.segment import SegmentWriter
 from diel.paths import RunPaths
-from diel.results import Recorded
+from diel.results import RunReader
 from diel.results.suspect import reached
-from diel.results.view import RunView
 from diel.tasks.results import Outputs, outputs_digests
 
 Refused = Mapping[tuple[str, int], str]
@@ -35,7 +34,7 @@ def make_anew(paths: RunPaths, segment: SegmentWriter) -> Refused:
     The segment is that of the controller that takes over. Returns the tasks whose new results must not count.
     Raises DielError where the run cannot be read.
     """
-    run = Recorded(paths)
+    run = RunReader(paths)
     others = {name: found for name in run.history.stages if (found := _others(run, name))}
     refused: dict[tuple[str, int], str] = {}
     lost: dict[str, set[int]] = {}
@@ -54,7 +53,7 @@ def make_anew(paths: RunPaths, segment: SegmentWriter) -> Refused:
     return refused
 
 
-def _others(run: Recorded, name: str) -> dict[int, Outputs]:
+def _others(run: RunReader, name: str) -> dict[int, Outputs]:
     stage = run.history.stage(name)
     found = {}
     for index, record in run.records(name).items() if stage.made else ():
@@ -64,7 +63,7 @@ def _others(run: Recorded, name: str) -> dict[int, Outputs]:
     return found
 
 
-def _differing(run: Recorded, name: str, tasks: Mapping[int, Outputs]) -> set[str]:
+def _differing(run: RunReader, name: str, tasks: Mapping[int, Outputs]) -> set[str]:
     """The outputs that differ in any of these tasks."""
     made = run.history.stage(name).made
     pairs = ((made[index], now) for index, now in tasks.items())
@@ -95,7 +94,7 @@ def _decided(graph: StageGraph, name: str, outputs: Collection[str]) -> Iterator
 
 
 def _resting(
-    run: Recorded, name: str, tasks: Collection[int], outputs: Collection[str]
+    run: RunReader, name: str, tasks: Collection[int], outputs: Collection[str]
 ) -> dict[str, Collection[int]]:
     """The tasks with a result that rests on these outputs of some tasks, by stage.
 
@@ -105,12 +104,12 @@ def _resting(
     makers = {axis.maker for axis in workflow.axes.values() if axis.maker in {name, *readers}}
     if makers or any(workflow.stages[one].service is not None for one in readers):
         return {stage: [*run.history.stage(stage).good()] for stage in readers}
-    found = reached(RunView(run), {name: tasks})
+    found = reached(run, {name: tasks})
     found[name] = found[name] - {*tasks}
     return {stage: found[stage] for stage in {*readers, name} if found[stage]}
 
 
-def _write(run: Recorded, segment: SegmentWriter, lost: Mapping[str, Collection[int]], made: Others) -> None:
+def _write(run: RunReader, segment: SegmentWriter, lost: Mapping[str, Collection[int]], made: Others) -> None:
     again: dict[str, dict[int, int]] = {}
     for name, tasks in lost.items():
         again[name] = {index: run.history.stage(name).result_attempt(index) for index in sorted(tasks)}

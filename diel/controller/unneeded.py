@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 from diel.artifacts import files_of
 from diel.journal.segment import SegmentWriter, worker_segment_name
 from diel.paths import RunPaths
-from diel.results import Recorded
-from diel.results.view import RunView
+from diel.results import RunReader
 from diel.tasks.keeping import Place, Readers, delete, dropped_record, own_files, reading
 
 if TYPE_CHECKING:
@@ -37,25 +36,24 @@ class Unneeded:
         return sum(len(files_of(record["artifacts"][self.place[1]])) for record in self.records.values())
 
 
-def find_unneeded(run: Recorded) -> list[Unneeded]:
+def find_unneeded(run: RunReader) -> list[Unneeded]:
     """The outputs that stages hand to each other and no unfinished task needs any longer.
 
     What nothing reads is a result of the run, and is not among them.
     """
-    view = RunView(run)
-    links = list(reading(view.links))
+    links = list(reading(run.links))
     handed = {
         (link.edge.upstream, link.edge.output) for link in links if link.edge.upstream != link.edge.downstream
     }
     # A stage that reads its own last round is also a reader of what it hands to others.
     readers = Readers(link for link in links if (link.edge.upstream, link.edge.output) in handed)
-    for stage in view.stages.values():
+    for stage in run.stages.values():
         readers.count_ended(stage)
     found = (Unneeded(place, dict(_records(run, readers, place))) for place in readers.links)
     return [one for one in found if one.records]
 
 
-def _records(run: Recorded, readers: Readers, place: Place) -> Iterator[tuple[int, Made]]:
+def _records(run: RunReader, readers: Readers, place: Place) -> Iterator[tuple[int, Made]]:
     name, output = place
     dropped = run.history.stage(name).dropped.get(output, ())
     for index, record in sorted(run.records(name).items()):
@@ -65,7 +63,7 @@ def _records(run: Recorded, readers: Readers, place: Place) -> Iterator[tuple[in
             yield index, record
 
 
-def drop(paths: RunPaths, run: Recorded, found: list[Unneeded]) -> tuple[int, int]:
+def drop(paths: RunPaths, run: RunReader, found: list[Unneeded]) -> tuple[int, int]:
     """Deletes them, then records that in a segment of its own; returns the numbers of files and bytes.
 
     Killed in between, it leaves files in the journal that are gone; the next one finds that, and says so.

@@ -23,7 +23,7 @@ from diel.modules.catalogue import ModuleNotFound, find
 from diel.modules.sources import SourceVersion, digest_of_bytes, keep, newest
 from diel.paths import RunPaths
 from diel.plan import Plan
-from diel.results.view import RunView
+from diel.results import RunReader
 from diel.site import read_kept_site
 from diel.spec.forms.axis import Points
 from diel.spec.forms.rows import FileForm
@@ -44,7 +44,7 @@ class ChangedSource(NamedTuple):
     readers: Tasks
 
 
-def differences(paths: RunPaths, view: RunView) -> list[ChangedSource]:
+def differences(paths: RunPaths, view: RunReader) -> list[ChangedSource]:
     """Return what is another than when a run began; nothing for a run that keeps no sources."""
     sources = newest(paths.sources)
     if sources is None:
@@ -73,7 +73,7 @@ def _modules(sources: SourceVersion) -> Iterator[ChangedSource]:
                 yield ChangedSource(f"{path}: its content is another", dict.fromkeys(readers.get(path, ())))
 
 
-def _files(plan: Plan, paths: RunPaths, view: RunView) -> Iterator[ChangedSource]:
+def _files(plan: Plan, paths: RunPaths, view: RunReader) -> Iterator[ChangedSource]:
     for path, why in changed_files(paths).items():
         readers: dict[str, frozenset[int] | None] = {}
         for name, stage in view.stages.items():
@@ -98,7 +98,7 @@ def changed_files(paths: RunPaths) -> dict[str, str]:
     return found
 
 
-def _readers(view: RunView, stage: StageRun, path: str) -> Iterator[int]:
+def _readers(view: RunReader, stage: StageRun, path: str) -> Iterator[int]:
     recipe = view.recipe(stage.name)
     for index in range(stage.size):
         with suppress(DielError, LookupError):  # what its path rests on is not known yet
@@ -106,9 +106,9 @@ def _readers(view: RunView, stage: StageRun, path: str) -> Iterator[int]:
                 yield index
 
 
-def _templates(plan: Plan, view: RunView) -> Iterator[ChangedSource]:
+def _templates(plan: Plan, view: RunReader) -> Iterator[ChangedSource]:
     for key, given in renderings(plan.workflow):
-        path = view.run.run_file.folder / given.template
+        path = view.run_file.folder / given.template
         before = given.filling.written or given.filling.text
         with suppress(OSError):
             now = read_file(path, LARGEST).decode("utf-8", "replace"), os.access(path, os.X_OK)
@@ -127,9 +127,9 @@ def _environments(plan: Plan, paths: RunPaths) -> Iterator[ChangedSource]:
         yield ChangedSource(f"environment '{name}': its definition is another", dict.fromkeys(readers))
 
 
-def changed_axes(view: RunView) -> str:
+def changed_axes(view: RunReader) -> str:
     """Return which axes' points come from a file that has others by now, in words; empty if none do."""
-    run, found = view.run, []
+    run, found = view, []
     for label, axis in run.workflow.axes.items():
         if isinstance(axis, FileForm) and (points := run.points(label)) is not None:
             with suppress(UsageError):  # of what is gone there are no other points: the run has its own
@@ -144,7 +144,7 @@ def _rows(points: Points) -> Iterator[str]:
     return (json.dumps(points.values(index)) for index in range(len(points)))
 
 
-def is_unfinished(view: RunView, difference: ChangedSource) -> bool:
+def is_unfinished(view: RunReader, difference: ChangedSource) -> bool:
     """Whether a task reads what differs that has not ended well."""
     for name, tasks in difference.readers.items():
         stage = view.stages[name]
@@ -157,7 +157,7 @@ def is_unfinished(view: RunView, difference: ChangedSource) -> bool:
 # --- the next version -------------------------------------------------------------------------------
 
 
-def resting_on(view: RunView, found: list[ChangedSource]) -> Again:
+def resting_on(view: RunReader, found: list[ChangedSource]) -> Again:
     """Return the tasks with results that rest on what differs, with their attempts.
 
     Raises UsageError where decisions of a search or loop, or an axis, rest on it too.
@@ -165,7 +165,7 @@ def resting_on(view: RunView, found: list[ChangedSource]) -> Again:
     changes: dict[str, set[int]] = {name: set() for name in view.stages}
     for name, readers in (item for difference in found for item in difference.readers.items()):
         changes[name].update(range(view.stages[name].size) if readers is None else readers)
-    for name in view.run.graph.order:
+    for name in view.graph.order:
         for link in view.into(name):
             if link.up.known and link.down.known and changes[link.up.name]:
                 changes[name].update(_reached(link, changes[link.up.name]))
@@ -194,23 +194,23 @@ def _reached(link: Link, changed: set[int]) -> Iterator[int]:
                 yield index
 
 
-def _refuse_decided(view: RunView, stage: StageRun) -> None:
-    axes = view.run.workflow.axes
+def _refuse_decided(view: RunReader, stage: StageRun) -> None:
+    axes = view.workflow.axes
     decided = [axis.label for axis in stage.adaptive]
-    decided += [label for label, axis in axes.items() if axis.maker == stage.name and view.run.points(label)]
+    decided += [label for label, axis in axes.items() if axis.maker == stage.name and view.points(label)]
     if decided:
-        run = view.run.run_file
+        run = view.run_file
         raise UsageError(
             f"{run.run} cannot take it: the points of '{decided[0]}' rest on results of '{stage.name}', "
             f"which would be computed again: start anew with `{run.command_line}`"
         )
 
 
-def cost_of(view: RunView, plan: Plan, again: Again) -> str:
+def cost_of(view: RunReader, plan: Plan, again: Again) -> str:
     """Return how much computing these tasks again is, in words: `12 finished tasks, 3.2 core-hours`."""
     seconds = 0.0
     for name, tasks in again.items():
-        times = {record["index"]: record["seconds"] for record in view.run.results(name)}
+        times = {record["index"]: record["seconds"] for record in view.results(name)}
         seconds += plan.stages[name].cores * sum(times.get(index, 0.0) for index in tasks)
     return f"{counted(sum(map(len, again.values())), 'finished task')}, {seconds / 3600:.3g} core-hours"
 

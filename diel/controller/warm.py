@@ -15,7 +15,7 @@ from diel.load import Document
 from diel.paths import RunPaths
 from diel.project.runs import all_runs, find_run
 from diel.project.seeds import draw_seeds
-from diel.results import Recorded
+from diel.results import RunReader
 from diel.spec import Search, Workflow
 from diel.states import TrialState
 from diel.values import is_finite
@@ -72,16 +72,16 @@ def _find_earlier(workflow: Workflow, axis: Search, name: str, runs: Path) -> li
     return [*unique.values()][-MAX_TRIALS:]
 
 
-def _asked(workflow: Workflow, name: str, runs: Path) -> Iterator[Recorded]:
+def _asked(workflow: Workflow, name: str, runs: Path) -> Iterator[RunReader]:
     """The runs that are asked, the oldest first; of `project`, those of the same workflow."""
     if name != "project":
-        yield Recorded(find_run(runs, name))
+        yield RunReader(find_run(runs, name))
         return
     mine = [paths for paths in all_runs(runs) if paths.run_id.rpartition("-")[0] == workflow.name]
-    yield from map(Recorded, mine[-MAX_RUNS:])
+    yield from map(RunReader, mine[-MAX_RUNS:])
 
 
-def _trials(run: Recorded, search: Search) -> Iterator[dict[str, Any]]:
+def _trials(run: RunReader, search: Search) -> Iterator[dict[str, Any]]:
     """The complete trials of searches for the same objectives over the same hyperparameters."""
     try:
         axes = [axis for axis in run.adaptive.values() if isinstance(axis, Searched)]
@@ -100,7 +100,7 @@ def _trials(run: Recorded, search: Search) -> Iterator[dict[str, Any]]:
                         yield {"at": course.at, "hp": trial.hp, "values": trial.values, "excess": excess}
 
 
-def _given(run: Recorded, axis: Searched, references: Iterable[str]) -> dict[_Place, dict[str, float]]:
+def _given(run: RunReader, axis: Searched, references: Iterable[str]) -> dict[_Place, dict[str, float]]:
     """What trials gave for each STAGE.VALUE, where that is a number."""
     found: dict[_Place, dict[str, float]] = {}
     for reference in references:

@@ -11,7 +11,7 @@ from diel.errors import UsageError, counted
 from diel.explain.text import Explanation, section, tail
 from diel.journal.segment import read_segment
 from diel.project.submission import awaited
-from diel.results import Recorded
+from diel.results import RunReader
 from diel.results.demand import asked_in
 from diel.results.demand import with_asked as with_asked
 from diel.site import Shape, Site, lacks, read_kept_site, shape_of
@@ -52,7 +52,7 @@ class Location:
         return f"node {self.node}, block {self.block}" + (f" (job {self.job})" if self.job else "")
 
 
-def place_of(run: Recorded, worker: str) -> Location:
+def place_of(run: RunReader, worker: str) -> Location:
     """Where a worker is, by its segment's name without the suffix."""
     known = run.history.workers.get(f"{worker}.jsonl")
     if known is None:
@@ -61,13 +61,13 @@ def place_of(run: Recorded, worker: str) -> Location:
     return Location(known["block"], None if block is None else block["job"], known["node"])
 
 
-def ended_block(run: Recorded, name: str | None) -> BlockFacts | None:
+def ended_block(run: RunReader, name: str | None) -> BlockFacts | None:
     """A block that has ended; None if it has not, or if unknown."""
     block = run.history.blocks.get(name or "")
     return None if block is None or is_live(block) else block
 
 
-def ended_blocks(run: Recorded) -> Iterator[str]:
+def ended_blocks(run: RunReader) -> Iterator[str]:
     """The last blocks that ended without diel asking for it, and what else went wrong."""
     for block in blocks_shown(run):
         if block["ended"] is not None:
@@ -77,14 +77,14 @@ def ended_blocks(run: Recorded) -> Iterator[str]:
             yield f"    next: `diel explain {run.paths.run_id} --block {block['block']}`"
 
 
-def blocks_shown(run: Recorded) -> list[BlockNow]:
+def blocks_shown(run: RunReader) -> list[BlockNow]:
     """The blocks that have not ended, and the last ones that ended without diel asking for it."""
     blocks = blocks_of(run.history)
     bad = [block for block in blocks if ended_badly(block)][-SHOWN_ENDED:]
     return [block for block in blocks if is_live(block) or block in bad]
 
 
-def awaited_text(run: Recorded) -> str:
+def awaited_text(run: RunReader) -> str:
     """`waits for its controller, job 84`; empty if none is still to come."""
     coming = awaited(run.paths, run.history) if run.state is RunState.PENDING else None
     if coming is None:
@@ -100,7 +100,7 @@ class BlockWait:
     next: str = ""
 
 
-def wait_for_block(run: Recorded, stage: str, index: int | None = None) -> BlockWait | None:
+def wait_for_block(run: RunReader, stage: str, index: int | None = None) -> BlockWait | None:
     """What ready tasks of a stage, or one of them, wait for.
 
     None on a site without a scheduler, and while no controller drives the run.
@@ -136,7 +136,7 @@ def _more(blocks: Sequence[BlockFacts], word: str, shown: int) -> str:
     return f"{word} {len(blocks) - shown:,} more" if len(blocks) > shown else ""
 
 
-def never_step(run: Recorded, block: BlockFacts) -> str:
+def never_step(run: RunReader, block: BlockFacts) -> str:
     """What to do about a block that can never run."""
     name, site = run.paths.run_id, run.run_file.site
     return (
@@ -162,7 +162,7 @@ def _why_none(site: Site, shape: Shape, live: Sequence[BlockFacts]) -> str:
     return f": pool '{shape.pool}' may have {most} at a time, and all have other shapes"
 
 
-def _site(run: Recorded) -> Site | None:
+def _site(run: RunReader) -> Site | None:
     """The site as it was when the run was made; None if it has no scheduler, or cannot be read."""
     try:
         site = read_kept_site(run.paths)
@@ -171,7 +171,7 @@ def _site(run: Recorded) -> Site | None:
     return site if site.scheduled else None
 
 
-def _shape(run: Recorded, site: Site, stage: str, index: int | None) -> Shape | None:
+def _shape(run: RunReader, site: Site, stage: str, index: int | None) -> Shape | None:
     """What a task needs: as its stage says, or more where earlier attempts had too little."""
     wanted = wanted_by(run, stage, index)
     changed = {} if index is None else run.history.stage(stage).resources.get(index, {})
@@ -185,12 +185,12 @@ _DURATIONS = ("walltime", "timeout", "backoff")
 _WORDS = {"limit": "retries"}
 
 
-def asked_by(run: Recorded, stage: str, index: int) -> dict[int, dict[str, Any]]:
+def asked_by(run: RunReader, stage: str, index: int) -> dict[int, dict[str, Any]]:
     """What each attempt of a task asked for, by its number."""
     return {number: asked for task, number, asked in asked_in(run, stage) if task == index}
 
 
-def wanted_by(run: Recorded, stage: str, index: int | None) -> Resources:
+def wanted_by(run: RunReader, stage: str, index: int | None) -> Resources:
     """What a task asked for at last, or what its stage says where the journal has nothing."""
     attempts = {} if index is None else asked_by(run, stage, index)
     return with_asked(run.workflow.stages[stage].bare.resources, attempts[max(attempts)] if attempts else {})
@@ -344,7 +344,7 @@ def _staged(record: StagingRecord) -> str:
     return f"brought {copied} ({size}) to the disk of {record['node']} in {took}{found}"
 
 
-def attempts_of(run: Recorded, stage: str, index: int) -> list[Tried]:
+def attempts_of(run: RunReader, stage: str, index: int) -> list[Tried]:
     """The attempts of a task, in order."""
     found: dict[int, Tried] = {}
     for segment, record in run.attempts(stage, index):
@@ -373,7 +373,7 @@ def attempts_of(run: Recorded, stage: str, index: int) -> list[Tried]:
     return attempts
 
 
-def _changed_resources(run: Recorded, stage: str, index: int) -> dict[int, dict[str, Any]]:
+def _changed_resources(run: RunReader, stage: str, index: int) -> dict[int, dict[str, Any]]:
     """What later attempts asked for instead of what the stage says, by attempt."""
     found: dict[int, dict[str, Any]] = {}
     needles = (b'"event":"queued"', b'"resources":')
@@ -387,7 +387,7 @@ def _changed_resources(run: Recorded, stage: str, index: int) -> dict[int, dict[
 # --- a block --------------------------------------------------------------------------------------
 
 
-def explain_block(run: Recorded, word: str) -> Explanation:
+def explain_block(run: RunReader, word: str) -> Explanation:
     """Everything about one block, by its name or its job's id. Raises UsageError if there is none."""
     block = _find(run, word)
     attempts = _attempts(run, block["block"])
@@ -430,7 +430,7 @@ def _facts(block: BlockNow) -> dict[str, str]:
     }
 
 
-def _find(run: Recorded, word: str) -> BlockNow:
+def _find(run: RunReader, word: str) -> BlockNow:
     blocks = blocks_of(run.history)
     for block in blocks:
         if word in (block["block"], block["job"]) or (word and word == block["job"].partition(".")[0]):
@@ -442,7 +442,7 @@ def _find(run: Recorded, word: str) -> BlockNow:
     raise UsageError(f"{run.paths.run_id} has no block '{word}'; {some}: {named}")
 
 
-def _attempts(run: Recorded, block: str) -> list[Tried]:
+def _attempts(run: RunReader, block: str) -> list[Tried]:
     """The attempts that began in a block."""
     found: dict[tuple[str, int, int], Tried] = {}
     for segment, known in sorted(run.history.workers.items()):
@@ -458,7 +458,7 @@ def _attempts(run: Recorded, block: str) -> list[Tried]:
     return list(found.values())
 
 
-def _unended(run: Recorded, stage: str, index: int, number: int) -> Literal["running", "lost"]:
+def _unended(run: RunReader, stage: str, index: int, number: int) -> Literal["running", "lost"]:
     """The state of an attempt whose end its worker did not record."""
     under_way = run.history.stage(stage).under_way.get(index) or run.history.left.get((stage, index))
     runs = under_way is not None and under_way.number == number and under_way.state == TaskState.RUNNING
@@ -480,7 +480,7 @@ def _why(block: BlockNow) -> str:
     return f"{ENDS.get(state, f'it ended: {state}')}{reason}"
 
 
-def _next(run: Recorded, block: BlockNow) -> str:
+def _next(run: RunReader, block: BlockNow) -> str:
     if is_hopeless(block):
         return never_step(run, block).partition("; ")[0]
     if block["ended"] is None or block["ending"]:

@@ -11,7 +11,7 @@ from diel.digits import texts_apart
 from diel.errors import counted, likeness
 from diel.explain.text import Explanation
 from diel.journal.axis_history import Course, Trial
-from diel.results.view import RunView
+from diel.results import RunReader
 from diel.states import RunState, TrialState
 from diel.status import AxisStatus
 from diel.status.axis import end_text, scores_text, what_text
@@ -38,27 +38,27 @@ def explain_axis(axis: AxisStatus) -> Explanation:
     return Explanation(document, [printable(line) for line in lines])
 
 
-def points_awaited(view: RunView, stage: str, index: int) -> list[str]:
+def points_awaited(run: RunReader, stage: str, index: int) -> list[str]:
     """Why the trial or round of a task is still missing; nothing if all its points exist."""
-    run = view.stages[stage]
-    coordinates = run.domain.coordinates(index)
-    waiting = [axis for axis in run.adaptive if axis.standing(coordinates) is Standing.WAITING]
+    stage_run = run.stages[stage]
+    coordinates = stage_run.domain.coordinates(index)
+    waiting = [axis for axis in stage_run.adaptive if axis.standing(coordinates) is Standing.WAITING]
     # A point that waits for another to make room says nothing new.
     labels = {axis.label for axis in waiting}
     first = [axis for axis in waiting if not labels & set(axis.judge.context)]
-    return [_awaited(view, axis, coordinates) for axis in first]
+    return [_awaited(run, axis, coordinates) for axis in first]
 
 
-def _awaited(view: RunView, axis: Adaptive, coordinates: Mapping[str, int]) -> str:
+def _awaited(run: RunReader, axis: Adaptive, coordinates: Mapping[str, int]) -> str:
     course, place = axis.course(coordinates), coordinates[axis.label]
     names = " and ".join(axis.judge.stages)
     if course is NOT_BEGUN:
         return f"the {axis.axis.word} '{axis.label}' begins once the tasks of {names} are known"
     if not axis.axis.in_turn:
-        return _unasked(axis, course, place, driven=view.run.state is RunState.RUNNING)
+        return _unasked(axis, course, place, driven=run.state is RunState.RUNNING)
     begins = f"{axis.label} {place} begins when {names} of {axis.label} {place - 1} "
     begins += "are done" if len(axis.judge.stages) > 1 else "is done"
-    now = ", ".join(_judges(view, axis, coordinates, len(course.rounds)))
+    now = ", ".join(_judges(run, axis, coordinates, len(course.rounds)))
     return f"{begins}; {axis.label} {len(course.rounds)} is not over: {now}" if now else begins
 
 
@@ -72,62 +72,62 @@ def _unasked(axis: Adaptive, course: Course, place: int, *, driven: bool) -> str
     return f"{unasked}: {running} of {axis.at_once} run"
 
 
-def _judges(view: RunView, axis: Adaptive, coordinates: Mapping[str, int], place: int) -> Iterator[str]:
+def _judges(run: RunReader, axis: Adaptive, coordinates: Mapping[str, int], place: int) -> Iterator[str]:
     """The tasks that judge a point and have not ended: `check/2 (round=2), running`."""
     here = {label: coordinates[label] for label in axis.judge.context} | {axis.label: place}
     for name in axis.judge.stages:
-        index = view.stages[name].domain.index(here)
-        if index is not None and not (state := view.stages[name].history.state(index)).ended:
-            yield f"{view.stages[name].task(index)}, {state.label}"
+        index = run.stages[name].domain.index(here)
+        if index is not None and not (state := run.stages[name].history.state(index)).ended:
+            yield f"{run.stages[name].task(index)}, {state.label}"
 
 
-def _closed(view: RunView, stage: str, index: int) -> list[tuple[Adaptive, Mapping[str, int]]]:
+def _closed(run: RunReader, stage: str, index: int) -> list[tuple[Adaptive, Mapping[str, int]]]:
     """The searches and loops that end before the point of a task, with its coordinates."""
-    run = view.stages[stage]
-    if not run.known:
+    stage_run = run.stages[stage]
+    if not stage_run.known:
         return []
-    place = run.domain.coordinates(index)
-    return [(axis, place) for axis in run.adaptive if axis.standing(place) is Standing.CLOSED]
+    place = stage_run.domain.coordinates(index)
+    return [(axis, place) for axis in stage_run.adaptive if axis.standing(place) is Standing.CLOSED]
 
 
-def point_never_came(view: RunView, stage: str, index: int) -> list[str]:
+def point_never_came(run: RunReader, stage: str, index: int) -> list[str]:
     """Why a task's point never came: its trial was pruned, or its loop or search ended before it."""
-    return [_never(view, axis, place) for axis, place in _closed(view, stage, index)]
+    return [_never(run, axis, place) for axis, place in _closed(run, stage, index)]
 
 
-def points_never_came(view: RunView, stage: str, indices: Iterable[int]) -> list[str]:
+def points_never_came(run: RunReader, stage: str, indices: Iterable[int]) -> list[str]:
     """The same for many tasks: their pruned trials, and each other reason with its first point."""
     pruned: dict[str, str] = {}
     found: dict[str, str] = {}
     for index in indices:
-        for axis, place in _closed(view, stage, index):
+        for axis, place in _closed(run, stage, index):
             course = axis.course(place)
             if place[axis.label] < len(course.trials):
                 pruned.setdefault(axis.label, f"{stage}/{index}")
             else:
-                reason = _never(view, axis, place)
+                reason = _never(run, axis, place)
                 found.setdefault(likeness(reason), reason)
-    run = view.run.paths.run_id
     trials = [
-        f"pruned with their {each}; `diel explain {run} {task}` tells why" for each, task in pruned.items()
+        f"pruned with their {each}; `diel explain {run.paths.run_id} {task}` tells why"
+        for each, task in pruned.items()
     ]
     return [*trials, *list(found.values())[:SHOWN]]
 
 
-def _never(view: RunView, axis: Adaptive, coordinates: Mapping[str, int]) -> str:
+def _never(run: RunReader, axis: Adaptive, coordinates: Mapping[str, int]) -> str:
     course, place = axis.course(coordinates), coordinates[axis.label]
     if place < len(course.trials):
-        return _pruned(view, axis, course, course.trials[place])
-    status = next((one for one in view.axes if one.label == axis.label), None)
+        return _pruned(run, axis, course, course.trials[place])
+    status = next((one for one in run.axes if one.label == axis.label), None)
     known = None if status is None else status.course(axis.context(coordinates))
     why = course.reason if known is None else known.why
     after = f"{axis.label} {(course.points or 1) - 1}"
     return f"{axis.label} {place} never came: the {axis.axis.word} ended after {after}: {why}"
 
 
-def _pruned(view: RunView, axis: Adaptive, course: Course, trial: Trial) -> str:
+def _pruned(run: RunReader, axis: Adaptive, course: Course, trial: Trial) -> str:
     """Why a trial was pruned: what it had reported, and what the others had reported there."""
-    facts = axis.facts(view.run.workflow)
+    facts = axis.facts(run.workflow)
     pruned = f"{axis.label} {trial.number} was pruned ({facts.pruner}): {trial.message}"
     others = _reported_before(course, trial, max(trial.reported)) if trial.reported else []
     if not others:

@@ -19,9 +19,8 @@ from diel.artifacts import Artifact, files_of
 from diel.errors import DielError, counted
 from diel.explain.environment import environment_changes
 from diel.explain.gang import gang_of
-from diel.results import Recorded
+from diel.results import RunReader
 from diel.results.picked import all_at
-from diel.results.view import RunView
 from diel.spec import Stage
 from diel.states import TaskState
 from diel.table import shown
@@ -76,44 +75,44 @@ def because(changes: Iterable[Difference]) -> list[str]:
     return [f"    because {reason}" for change in changes for reason in change.because]
 
 
-def why_computed(view: RunView, stage: str, index: int, depth: int = 0) -> Comparison:
+def why_computed(run: RunReader, stage: str, index: int, depth: int = 0) -> Comparison:
     """Why the cache had no result for a task."""
-    run_file = view.run.run_file
-    if view.stages[stage].spec.service is not None:
+    run_file = run.run_file
+    if run.stages[stage].spec.service is not None:
         return Comparison("it is a service, and starts again in each run that asks it")
     if not run_file.use_cache:
         return Comparison("`--no-cache` told it to use no earlier result")
-    if gang_of(view, stage) is not None:
+    if gang_of(run, stage) is not None:
         return Comparison("it runs beside others, and stream data is not part of a cache key")
     begin_at = run_file.begin_at
-    if begin_at is not None and stage in view.run.graph.after(begin_at):
+    if begin_at is not None and stage in run.graph.after(begin_at):
         return Comparison(f"`--from {begin_at}` told it to compute again")
-    earlier = _earlier(view, stage, index)
+    earlier = _earlier(run, stage, index)
     if isinstance(earlier, str):
         return Comparison(earlier or f"no earlier run of '{run_file.workflow}'", again=bool(earlier))
     old, old_index, old_record = earlier
-    name = f"{old.run.paths.run_id}/{stage}/{old_index}"
-    record = view.run.record(stage, index)
+    name = f"{old.paths.run_id}/{stage}/{old_index}"
+    record = run.record(stage, index)
     if record is not None and record.get("key") == old_record.get("key"):
-        return Comparison(_unusable(old.run, record, old_record), name)
+        return Comparison(_unusable(old, record, old_record), name)
     moved = (False, False)
     if record is not None and "parts" in record and "parts" in old_record:
         (own, read), (old_own, old_read) = record["parts"], old_record["parts"]
         moved = (own != old_own, read != old_read)
-    changes = tuple(_changes(view, old, stage, (index, old_index), moved, depth))
+    changes = tuple(_changes(run, old, stage, (index, old_index), moved, depth))
     note = "" if changes else "its key differs, but no part of it says why (perhaps another diel)"
     return Comparison(note, name, changes)
 
 
-def _earlier(view: RunView, stage: str, index: int) -> tuple[RunView, int, Result] | str:
+def _earlier(run: RunReader, stage: str, index: int) -> tuple[RunReader, int, Result] | str:
     """The task at the same point in the nearest earlier run that has its result; else why there is none.
 
     Empty where this is the first run of its workflow.
     """
     note = ""
-    for old in view.earlier():
+    for old in run.earlier():
         try:
-            found = _at_same_point(old.run, view.run, stage, index)
+            found = _at_same_point(old, run, stage, index)
         except DielError:
             continue  # a run that can no longer be read was no help to the cache either
         if not isinstance(found, str):
@@ -122,7 +121,7 @@ def _earlier(view: RunView, stage: str, index: int) -> tuple[RunView, int, Resul
     return note
 
 
-def _at_same_point(old: Recorded, run: Recorded, stage: str, index: int) -> tuple[int, Result] | str:
+def _at_same_point(old: RunReader, run: RunReader, stage: str, index: int) -> tuple[int, Result] | str:
     name = old.paths.run_id
     if stage not in old.workflow.stages:
         return f"{name} has no stage '{stage}'"
@@ -142,7 +141,7 @@ def _at_same_point(old: Recorded, run: Recorded, stage: str, index: int) -> tupl
     return f"{name} {'did not run it' if state in _NOT_RUN else f'has no result of it ({state.label})'}"
 
 
-def _unusable(old: Recorded, record: Result, old_record: Result) -> str:
+def _unusable(old: RunReader, record: Result, old_record: Result) -> str:
     """Why a result with the same key was not used."""
     same = f"{old.paths.run_id} has the same result, but"
     made = old_record.get("artifacts", {})
@@ -161,8 +160,8 @@ def _unusable(old: Recorded, record: Result, old_record: Result) -> str:
 
 
 def _changes(
-    view: RunView,
-    old: RunView,
+    run: RunReader,
+    old: RunReader,
     stage: str,
     tasks: tuple[int, int],
     moved: tuple[bool, bool] | None,
@@ -173,8 +172,8 @@ def _changes(
     `moved` says whether its own values and its inputs differ, by the digests in the journal; None where
     nobody noted that.
     """
-    yield from _family_changes(view, old, stage)
-    recipe = view.recipe(stage)
+    yield from _family_changes(run, old, stage)
+    recipe = run.recipe(stage)
     try:
         (own, read), (old_own, old_read) = recipe.reads(tasks[0]), old.recipe(stage).reads(tasks[1])
     except (DielError, KeyError):  # what it read is gone: a scope is a mapping
@@ -191,10 +190,10 @@ def _changes(
             if name not in old_read or name not in read:
                 yield Difference("inputs", name, f"input {name} is {'gone' if name in old_read else 'new'}")
             elif not _is_same(old_read[name], read[name]):
-                now = _parts(view, stage, tasks[0], name, read[name])
+                now = _parts(run, stage, tasks[0], name, read[name])
                 before = _parts(old, stage, tasks[1], name, old_read[name])
-                yield _input_change(view, stage, name, now, before, depth)
-        yield from _service_changes(view, old, stage, tasks[0], depth)
+                yield _input_change(run, stage, name, now, before, depth)
+        yield from _service_changes(run, old, stage, tasks[0], depth)
 
 
 def _differences(part: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Difference]:
@@ -221,24 +220,24 @@ def _plain(value: Any) -> Any:
     return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def _family_changes(view: RunView, old: RunView, stage: str) -> Iterator[Difference]:
+def _family_changes(run: RunReader, old: RunReader, stage: str) -> Iterator[Difference]:
     """The parts of a stage's key that differ, in the workflow's words or else in content."""
-    parts, old_parts = (v.run.history.stage(stage).parts for v in (view, old))
-    new, before = (v.run.workflow.stages[stage] for v in (view, old))
+    parts, old_parts = (v.history.stage(stage).parts for v in (run, old))
+    new, before = (v.workflow.stages[stage] for v in (run, old))
     for part, account in _ACCOUNTS.items():
         if parts.get(part) == old_parts.get(part):
             continue
         if found := list(_differences(part, account(before), account(new))):
             yield from (_text_change(one, "the command") if one.name == "command" else one for one in found)
         elif part == "module":
-            module = view.module(stage)
+            module = run.module(stage)
             where = f" ({module.path})" if module is not None else ""
             yield Difference(part, str(new.module), f"the source of module '{new.module}' changed{where}")
         elif part == "files":
             shared = {n: path for n, path in new.files.items() if isinstance(path, str) and "${{" not in path}
-            yield from _file_changes(shared, old, view.run.run_file.folder)
+            yield from _file_changes(shared, old, run.run_file.folder)
     if parts.get("environment") != old_parts.get("environment"):
-        made = (one.run.environment(stage) for one in (old, view))
+        made = (one.environment(stage) for one in (old, run))
         for change in environment_changes(*made):
             yield Difference("environment", *change)
 
@@ -278,11 +277,11 @@ def _text_change(change: Difference, what: str) -> Difference:
     return replace(change, text=text + more)
 
 
-def _file_changes(files: Mapping[str, str], old: RunView, folder: Path) -> Iterator[Difference]:
+def _file_changes(files: Mapping[str, str], old: RunReader, folder: Path) -> Iterator[Difference]:
     """Files whose content differs from what an earlier run read: the newer ones, or all candidates."""
     if not files:
         return
-    since = old.run.run_file.created
+    since = old.run_file.created
     names = [name for name, path in files.items() if _modified(folder / path) > since] or list(files)
     listed = " or ".join(f"files.{name} ({files[name]})" for name in names)
     yield Difference("files", names[0] if len(names) == 1 else "", f"the content of {listed} changed")
@@ -301,10 +300,10 @@ _Part = tuple[str, int, Any]
 """One result that a task reads: the stage and index that made it, and its value."""
 
 
-def _parts(view: RunView, stage: str, index: int, name: str, value: Any) -> list[_Part]:
+def _parts(run: RunReader, stage: str, index: int, name: str, value: Any) -> list[_Part]:
     """The results that a task reads under a name: several if it gathers them."""
-    sources = view.recipe(stage).sources
-    link = sources.inputs.get(name) or sources.link_of(view.recipe(stage).chains.get(name, (name,)))
+    sources = run.recipe(stage).sources
+    link = sources.inputs.get(name) or sources.link_of(run.recipe(stage).chains.get(name, (name,)))
     if link is None:  # a hyperparameter
         return [("", 0, value)]
     group = link.group_of_downstream(index)
@@ -314,10 +313,10 @@ def _parts(view: RunView, stage: str, index: int, name: str, value: Any) -> list
 
 
 def _input_change(
-    view: RunView, stage: str, name: str, new: list[_Part], old: list[_Part], depth: int
+    run: RunReader, stage: str, name: str, new: list[_Part], old: list[_Part], depth: int
 ) -> Difference:
     """How an input of a task changed, with the reason upstream."""
-    given = view.run.workflow.stages[stage].inputs.get(name)
+    given = run.workflow.stages[stage].inputs.get(name)
     called = f"input {name}" + ("" if given is None else f" ({given.source})")
     pairs = enumerate(zip(new, old, strict=False))
     changed = [place for place, (one, other) in pairs if not _is_same(one[2], other[2])]
@@ -330,33 +329,35 @@ def _input_change(
         text = f"{called} changed: {len(changed):,} of {len(new):,} results differ"
     elif type(value) is not Artifact:
         text = f"{called}: {shown(old_value)} → {shown(value)}"
-    reasons = _because(view, *new[first][:2], depth) if new and new[first][0] else ()
+    reasons = _because(run, *new[first][:2], depth) if new and new[first][0] else ()
     return Difference("inputs", name, text, _plain(old_value), _plain(value), reasons)
 
 
-def _service_changes(view: RunView, old: RunView, stage: str, index: int, depth: int) -> Iterator[Difference]:
+def _service_changes(
+    run: RunReader, old: RunReader, stage: str, index: int, depth: int
+) -> Iterator[Difference]:
     """The services of a task that have changed."""
-    for link in view.into(stage):
+    for link in run.into(stage):
         name, before = link.up.name, old.stages.get(link.up.name)
         if not link.edge.service or before is None or depth >= MAX_DEPTH:
             continue
         if not link.up.known or not before.known:
             continue  # its tasks were never known
         replica = next(iter(link.members(link.group_of_downstream(index))))
-        for change in _changes(view, old, name, (replica, replica), None, depth + 1):
+        for change in _changes(run, old, name, (replica, replica), None, depth + 1):
             asked = f"service {name}"
             yield replace(change, part="inputs", name=asked, text=f"{asked}: {change.text}")
 
 
-def _because(view: RunView, stage: str, index: int, depth: int) -> tuple[str, ...]:
+def _because(run: RunReader, stage: str, index: int, depth: int) -> tuple[str, ...]:
     """Why an upstream task has another result than before."""
-    task = view.stages[stage].task(index)
-    record = view.run.record(stage, index)
+    task = run.stages[stage].task(index)
+    record = run.record(stage, index)
     if record is not None and record["event"] == "cached":
         return (f"{task} was taken from {record['run']}",)
     if depth >= MAX_DEPTH:
         return (f"{task} was computed again",)
-    found = why_computed(view, stage, index, depth + 1)
+    found = why_computed(run, stage, index, depth + 1)
     deeper = found.changes[0].because if found.changes else ()
     return (f"{task} was computed again: {found.sentences()[0]}", *deeper)
 

@@ -7,34 +7,34 @@ from itertools import islice
 
 from diel.explain.wait import SHOWN, waits_of_task
 from diel.graph import Gang, gangs
-from diel.results.view import RunView
+from diel.results import RunReader
 from diel.states import TaskState
 
 LOOKED_AT = 1000
 """The most tasks of a stage to look at: a gang can have a million."""
 
 
-def gang_of(view: RunView, stage: str) -> Gang | None:
+def gang_of(run: RunReader, stage: str) -> Gang | None:
     """The gang of a stage; None if it runs alone."""
-    return next((gang for gang in _gangs(view) if stage in gang.stages), None)
+    return next((gang for gang in _gangs(run) if stage in gang.stages), None)
 
 
 @lru_cache(maxsize=1)
-def _gangs(view: RunView) -> tuple[Gang, ...]:
+def _gangs(run: RunReader) -> tuple[Gang, ...]:
     """Found once for all its stages."""
-    return gangs(view.run.graph)
+    return gangs(run.graph)
 
 
-def partners_awaited(view: RunView, stage: str, index: int) -> list[str]:
+def partners_awaited(run: RunReader, stage: str, index: int) -> list[str]:
     """Tasks that must run at the same time as this one and are themselves still waiting."""
-    gang, run = gang_of(view, stage), view.stages[stage]
-    if gang is None or not run.known:
+    gang, own = gang_of(run, stage), run.stages[stage]
+    if gang is None or not own.known:
         return []
-    coordinates = run.domain.coordinates(index)
+    coordinates = own.domain.coordinates(index)
     place = {axis: coordinates[axis] for axis in gang.axes}
     found: list[str] = []
     for name in gang.stages:
-        other, in_waves = view.stages[name], name in gang.in_waves
+        other, in_waves = run.stages[name], name in gang.in_waves
         if not other.known:
             found.append(f"waits for '{name}', which runs at the same time, and whose axes are not known yet")
             continue
@@ -42,7 +42,7 @@ def partners_awaited(view: RunView, stage: str, index: int) -> list[str]:
         if in_waves and {TaskState.QUEUED, TaskState.RUNNING} & set(states.values()):
             continue  # with one of its tasks there, the others may come later
         idle = [i for i, state in states.items() if state in (TaskState.WAITING, TaskState.READY)]
-        known = ((i, waits_of_task(view, name, i)) for i in idle if (name, i) != (stage, index))
+        known = ((i, waits_of_task(run, name, i)) for i in idle if (name, i) != (stage, index))
         held = (
             f"{other.task(i)}, which runs at the same time and waits for {waits[0]}"
             for i, waits in known
@@ -52,9 +52,9 @@ def partners_awaited(view: RunView, stage: str, index: int) -> list[str]:
     return found[:SHOWN]
 
 
-def room_awaited(view: RunView, stage: str) -> str:
+def room_awaited(run: RunReader, stage: str) -> str:
     """What a ready task waits for, if not for a block."""
-    gang = gang_of(view, stage)
+    gang = gang_of(run, stage)
     if gang is None:
         return "waits for a free worker"
     others = ", ".join(f"'{name}'" for name in gang.stages if name != stage)

@@ -16,9 +16,8 @@ from diel.explain.gang import partners_awaited, room_awaited
 from diel.explain.text import Explanation, again_step, documents, next_step, tail
 from diel.explain.wait import SHOWN, roots, stopped_by, waits_of_stage
 from diel.journal.stage_history import Attempt, spread
-from diel.results import Recorded
+from diel.results import RunReader
 from diel.results.sizing import advise
-from diel.results.view import RunView
 from diel.states import RunState, TaskState
 from diel.status.export import unexported
 from diel.status.sections import doubt
@@ -33,19 +32,19 @@ MANY = 1000
 """How many omitted tasks to look at for the reason."""
 
 
-def explain_run(run: Recorded, stage: str | None = None) -> Explanation:
+def explain_run(run: RunReader, stage: str | None = None) -> Explanation:
     """What happened in a run, or in one stage of it, and why."""
-    view, history = RunView(run), run.history
+    history = run.history
     stages = {name: history.stage(name) for name in ([stage] if stage is not None else run.graph.order)}
     counts = {name: {"total": known.expected, **known.counts()} for name, known in stages.items()}
     controller = awaited_text(run)
-    axes = [explain_axis(axis) for axis in view.axes] if stage is None else []
+    axes = [explain_axis(axis) for axis in run.axes] if stage is None else []
     failures = [failure for name in stages for failure in failures_of(run, name)]
-    skipped = [skip for name in stages for skip in skips_of(view, name)]
-    waiting = [wait for name in stages if (wait := _waiting(view, name)) is not None]
+    skipped = [skip for name in stages for skip in skips_of(run, name)]
+    waiting = [wait for name in stages if (wait := _waiting(run, name)) is not None]
     running = [task for name, known in stages.items() for task in _running(run, name, known.under_way)]
     lost = [task for name in stages for task in _running(run, name, run.lost(name))]
-    computed = [reason for name in stages if (reason := _computed(view, name)) is not None]
+    computed = [reason for name in stages if (reason := _computed(run, name)) is not None]
     advice = [explain_sizes(run, stage)] if stage is not None else []
     left = {name: known.joined.items() for name, known in stages.items() if known.joined}
     trouble = ""
@@ -100,7 +99,7 @@ def _together(parts: Iterable[Explanation]) -> list[str]:
     return ["", *lines] if lines else []
 
 
-def failures_of(run: Recorded, stage: str) -> Iterator[Explanation]:
+def failures_of(run: RunReader, stage: str) -> Iterator[Explanation]:
     """The failures of a stage, grouped by kind."""
     history = run.history.stage(stage)
     if not history.states.count(TaskState.FAILED):
@@ -122,7 +121,7 @@ def failures_of(run: Recorded, stage: str) -> Iterator[Explanation]:
 
 
 def _failure(
-    run: Recorded, stage: str, indices: list[int], kind: str, tolerated: str, first: Failed
+    run: RunReader, stage: str, indices: list[int], kind: str, tolerated: str, first: Failed
 ) -> Explanation:
     tasks = [f"{stage}/{index}" for index in indices[:SHOWN]]
     message, exit_code, cause = first.get("message", ""), first.get("exit_code"), cause_of(first)
@@ -153,26 +152,26 @@ def _failure(
     return Explanation(document, lines)
 
 
-def skips_of(view: RunView, stage: str) -> Iterator[Explanation]:
+def skips_of(run: RunReader, stage: str) -> Iterator[Explanation]:
     """The tasks of a stage that do not run, grouped by the reason."""
-    history, void = view.run.history.stage(stage), view.run.void.get(stage)
+    history, void = run.history.stage(stage), run.void.get(stage)
     if void is not None and history.total == 0:
         known = {"count": 0, "reason": "void", "cause": void, "first": None, "roots": []}
         yield Explanation({"stage": stage, **known}, [f"{stage}: never began: {void}"])
     if not history.states.count(TaskState.SKIPPED):
         return
     groups: dict[tuple[str, str], list[int]] = {}
-    for record in view.run.skipped(stage):
+    for record in run.skipped(stage):
         for index in spread(record["tasks"]):
             if history.state(index) == TaskState.SKIPPED:
                 groups.setdefault((record.get("reason", ""), record.get("cause", "")), []).append(index)
     for (reason, cause), indices in groups.items():
-        yield _skip(view, stage, reason, cause, sorted(set(indices)))
+        yield _skip(run, stage, reason, cause, sorted(set(indices)))
 
 
-def _skip(view: RunView, stage: str, reason: str, cause: str, indices: list[int]) -> Explanation:
-    begins = roots(view, stage, indices[0]) if reason == "upstream" else []
-    why = points_never_came(view, stage, indices[:MANY]) if reason == "axis" else []
+def _skip(run: RunReader, stage: str, reason: str, cause: str, indices: list[int]) -> Explanation:
+    begins = roots(run, stage, indices[0]) if reason == "upstream" else []
+    why = points_never_came(run, stage, indices[:MANY]) if reason == "axis" else []
     match reason:
         case "axis":
             said = f"left out: {'; '.join(why)}"
@@ -185,15 +184,15 @@ def _skip(view: RunView, stage: str, reason: str, cause: str, indices: list[int]
                 else "left out: `when` does not hold"
             )
         case "hold" | "max_failures" | "fail_fast" | "imports" | "changed":
-            said = f"not tried: {stopped_by(view.run.history, stage, reason)}"
+            said = f"not tried: {stopped_by(run.history, stage, reason)}"
         case _:
-            reads = any(edge.upstream == cause and edge.output for edge in view.run.graph.into(stage))
+            reads = any(edge.upstream == cause and edge.output for edge in run.graph.into(stage))
             said = (
                 f"skipped: '{cause}', {'which they read' if reads else 'after which they run'}, has no result"
             )
-            if lacking := view.recipe(stage).meeting.lacking(indices[0]):
+            if lacking := run.recipe(stage).meeting.lacking(indices[0]):
                 said = f"skipped: joined, {lacking.text}"
-            said += f" (it began with {', '.join(map(view.run.named, begins))})" if begins else ""
+            said += f" (it began with {', '.join(map(run.named, begins))})" if begins else ""
     document = {
         "stage": stage,
         "count": len(indices),
@@ -206,23 +205,22 @@ def _skip(view: RunView, stage: str, reason: str, cause: str, indices: list[int]
     return Explanation(document, [f"{stage}: {counted(len(indices), 'task')} {said}"])
 
 
-def _waiting(view: RunView, stage: str) -> Explanation | None:
-    run = view.run
+def _waiting(run: RunReader, stage: str) -> Explanation | None:
     counts = run.history.stage(stage).counts()
-    known = view.stages[stage].known
+    known = run.stages[stage].known
     block = wait_for_block(run, stage)
     waiting = counts["waiting"] + counts["ready"] + (counts["queued"] if block is not None else 0)
     over = run.state in (RunState.SUCCEEDED, RunState.CANCELLED)
     if (known and not waiting) or stage in run.void or over:
         return None
-    waits, axes = waits_of_stage(view, stage), view.unknown_axes(stage)
+    waits, axes = waits_of_stage(run, stage), run.unknown_axes(stage)
     if axes:
         text = "; ".join(f"axis '{axis}' is known when '{maker}' is done" for axis, maker in axes)
     elif waits:
         text = "; ".join(f"waits for {wait}" for wait in waits)
-    elif view.run.history.stage(stage).held:
+    elif run.history.stage(stage).held:
         text = f"it is held: {stopped_by(run.history, stage, 'hold')}"
-    elif points := _points_awaited(view, stage) if known else []:
+    elif points := _points_awaited(run, stage) if known else []:
         text = "; ".join(points)
     elif run.state == RunState.PENDING and (coming := awaited_text(run)):
         text = f"the run {coming}"
@@ -232,7 +230,7 @@ def _waiting(view: RunView, stage: str) -> Explanation | None:
         text = "was not tried before the run ended"
         text += ", or ran, and what says so is damaged in the journal" if run.flaws else ""
     else:
-        text = block.text if block is not None else room_awaited(view, stage)
+        text = block.text if block is not None else room_awaited(run, stage)
     step = "" if axes or waits or block is None else block.next
     document = {
         "stage": stage,
@@ -246,21 +244,21 @@ def _waiting(view: RunView, stage: str) -> Explanation | None:
     return Explanation(document, [line, f"    next: {step}"] if step else [line])
 
 
-def _points_awaited(view: RunView, stage: str) -> list[str]:
+def _points_awaited(run: RunReader, stage: str) -> list[str]:
     """Why the first waiting task of a stage cannot begin: its trial, round or gang is missing."""
-    history = view.run.history.stage(stage)
+    history = run.history.stage(stage)
     first = next((i for i in range(history.total) if history.state(i) == TaskState.WAITING), None)
-    return [] if first is None else points_awaited(view, stage, first) or partners_awaited(view, stage, first)
+    return [] if first is None else points_awaited(run, stage, first) or partners_awaited(run, stage, first)
 
 
-def _running(run: Recorded, stage: str, under_way: Mapping[int, Attempt]) -> list[Explanation]:
+def _running(run: RunReader, stage: str, under_way: Mapping[int, Attempt]) -> list[Explanation]:
     """The attempts under way, the longest first."""
     running = [(index, one) for index, one in under_way.items() if one.state == TaskState.RUNNING]
     running.sort(key=lambda item: item[1].time)
     return [_attempt(run, f"{stage}/{index}", attempt) for index, attempt in running]
 
 
-def _attempt(run: Recorded, task: str, attempt: Attempt) -> Explanation:
+def _attempt(run: RunReader, task: str, attempt: Attempt) -> Explanation:
     worker, seconds = attempt.worker.removesuffix(".jsonl"), max(0.0, time.time() - attempt.time)
     place = place_of(run, worker)
     stage, _, index = task.partition("/")
@@ -279,21 +277,21 @@ def _listed(title: str, running: list[Explanation]) -> Iterator[str]:
         yield f"    … {len(running) - 2 * SHOWN:,} more"
 
 
-def _computed(view: RunView, stage: str) -> Explanation | None:
+def _computed(run: RunReader, stage: str) -> Explanation | None:
     """Why some tasks of a stage were not taken from the cache: the first and the last of them.
 
     Without lines where no earlier run could have had a result.
     """
-    states = view.run.history.stage(stage).states
+    states = run.history.stage(stage).states
     count = states.count(TaskState.DONE)
     if not count:
         return None
     first, last = states.index(TaskState.DONE), states.rindex(TaskState.DONE)
-    found = why_computed(view, stage, first)
+    found = why_computed(run, stage, first)
     why = found.sentences()
     if last != first:
-        others = [one for one in why_computed(view, stage, last).sentences() if one not in why]
-        why += [f"{view.run.named(f'{stage}/{last}')}: {one}" for one in others]
+        others = [one for one in why_computed(run, stage, last).sentences() if one not in why]
+        why += [f"{run.named(f'{stage}/{last}')}: {one}" for one in others]
     document = {
         "stage": stage,
         "count": count,
@@ -309,7 +307,7 @@ def _computed(view: RunView, stage: str) -> Explanation | None:
     return Explanation(document, [*lines, *because(found.changes)])
 
 
-def explain_sizes(run: Recorded, stage: str) -> Explanation:
+def explain_sizes(run: RunReader, stage: str) -> Explanation:
     """Without lines where nothing was measured."""
     found = advise(run, stage)
     document = {"advice": [one.document() for one in found]}

@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING
 
 from diel.digits import texts_apart
 from diel.journal.stage_history import ranges
-from diel.results import Recorded, suspects
+from diel.results import RunReader, suspects
 from diel.results.suspect import suspect_inputs
-from diel.results.view import RunView
 from diel.status.columns import tasks_text
 
 if TYPE_CHECKING:
     from diel.journal.records import Result
 
 
-def asked_lines(run: Recorded, stage: str, record: Result | None) -> list[str]:
+def asked_lines(run: RunReader, stage: str, record: Result | None) -> list[str]:
     """What a task's surrogate answered, if it has one."""
     answer = None if record is None else record.get("surrogate")
     surrogate = run.workflow.stages[stage].surrogate
@@ -37,9 +36,8 @@ def asked_lines(run: Recorded, stage: str, record: Result | None) -> list[str]:
     return [f"'{asked}' {did}{doubt}; the tolerance is {tolerance}"]
 
 
-def doubt_of(view: RunView, stage: str, index: int) -> tuple[list[str], str]:
+def doubt_of(run: RunReader, stage: str, index: int) -> tuple[list[str], str]:
     """Why a task's result is suspect, and what to do; nothing where it is not."""
-    run = view.run
     found = suspects(run)
     if index not in found.get(stage, ()):
         return [], ""
@@ -51,12 +49,12 @@ def doubt_of(view: RunView, stage: str, index: int) -> tuple[list[str], str]:
     if index in history.stays():
         why = "it read suspect answers, which were simulated since; it stays, as decisions rest on it"
     else:
-        read = suspect_inputs(view, stage, index, found).items()
+        read = suspect_inputs(run, stage, index, found).items()
         named = ", ".join(f"{name}/{tasks_text(ranges(tasks))}" for name, tasks in read)
         why = f"it read suspect results: {named}"
     anew = "`diel run` decides anew, and takes the rest from the cache"
     return [why], _recompute(run) if run.history.is_doubted() else anew
 
 
-def _recompute(run: Recorded) -> str:
+def _recompute(run: RunReader) -> str:
     return f"`diel resume {run.paths.run_id} --recompute suspect` simulates what is suspect"

@@ -27,8 +27,7 @@ from diel.explain.surrogate import asked_lines, doubt_of
 from diel.explain.text import WIDE, Explanation, again_step, next_step, section, tail
 from diel.explain.wait import SHOWN, Wait, culprits, roots, rule_of, stopped_by, waits_of_task
 from diel.modules.sources import newest
-from diel.results import DROPPED, Recorded
-from diel.results.view import RunView
+from diel.results import DROPPED, RunReader
 from diel.spec.stage import SHELLS
 from diel.states import RunState, TaskState
 from diel.status.columns import printable
@@ -86,24 +85,23 @@ class Story:
             yield f"    next: {self.next}"
 
 
-def explain_task(run: Recorded, stage: str, index: int) -> Explanation:
+def explain_task(run: RunReader, stage: str, index: int) -> Explanation:
     """Everything about one task. Raises UsageError if there is none."""
-    view = RunView(run)
-    _check(view, stage, index)
+    _check(run, stage, index)
     history = run.history.stage(stage)
     state = history.state(index)
     attempts = attempts_of(run, stage, index)
     record = run.record(stage, index)
-    awaited = [] if state.ended else points_awaited(view, stage, index)
-    hindered = state == TaskState.SKIPPED or bool(awaited or waits_of_task(view, stage, index))
-    resolved = None if hindered else _resolved(view, stage, index)
+    awaited = [] if state.ended else points_awaited(run, stage, index)
+    hindered = state == TaskState.SKIPPED or bool(awaited or waits_of_task(run, stage, index))
+    resolved = None if hindered else _resolved(run, stage, index)
     params, command = (None, None) if resolved is None else (resolved.params, resolved.command)
     point, hp = run.point(stage, index), run.hyperparameters(stage, index)
     outputs = {} if record is None else _outputs(run, record)
-    inputs = dict(_inputs(view, stage, index, None if resolved is None else resolved.inputs))
+    inputs = dict(_inputs(run, stage, index, None if resolved is None else resolved.inputs))
     left = history.joined.get(index, [])
-    version = version_entry(view, stage, index) if state.good else {}
-    story = _story(view, stage, index, attempts, record)
+    version = version_entry(run, stage, index) if state.good else {}
+    story = _story(run, stage, index, attempts, record)
     document = {
         "run": run.paths.run_id,
         "task": f"{stage}/{index}",
@@ -139,21 +137,21 @@ def explain_task(run: Recorded, stage: str, index: int) -> Explanation:
     return Explanation(document, lines)
 
 
-def _resolved(view: RunView, stage: str, index: int) -> Request | None:
+def _resolved(run: RunReader, stage: str, index: int) -> Request | None:
     """A task with all its values; None if they are not known (yet)."""
     try:
-        return view.recipe(stage).resolve(index)
+        return run.recipe(stage).resolve(index)
     except (DielError, OSError):
         return None
 
 
-def _check(view: RunView, stage: str, index: int) -> None:
-    run = view.stages[stage]
-    if not run.known:
-        why = view.run.void.get(stage) or awaited_text(view.run) or "its axes are not known yet"
-        raise UsageError(f"'{stage}' has no tasks: {why}; `diel explain {view.run.paths.run_id} {stage}`")
-    if not 0 <= index < run.size:
-        raise UsageError(f"no task {stage}/{index}: '{stage}' has the tasks 0 to {run.size - 1}")
+def _check(run: RunReader, stage: str, index: int) -> None:
+    own = run.stages[stage]
+    if not own.known:
+        why = run.void.get(stage) or awaited_text(run) or "its axes are not known yet"
+        raise UsageError(f"'{stage}' has no tasks: {why}; `diel explain {run.paths.run_id} {stage}`")
+    if not 0 <= index < own.size:
+        raise UsageError(f"no task {stage}/{index}: '{stage}' has the tasks 0 to {own.size - 1}")
 
 
 def _command(words: Sequence[str]) -> Iterator[str]:
@@ -165,25 +163,24 @@ def _command(words: Sequence[str]) -> Iterator[str]:
     yield from (f"    {printable(line)[:1000]}" for line in text.rstrip().splitlines()[:COMMAND_LINES])
 
 
-def _story(view: RunView, stage: str, index: int, attempts: list[Tried], record: Result | None) -> Story:
-    run = view.run
+def _story(run: RunReader, stage: str, index: int, attempts: list[Tried], record: Result | None) -> Story:
     match run.history.stage(stage).state(index):
         case TaskState.CACHED:
             earlier = str(record["run"]) if record is not None else "an earlier run"
             if record is not None and "same" in record:
                 earlier = f"{stage}/{record['same']}, which is the same work"
             taken = f"taken from {earlier}: nothing that its result depends on has changed"
-            doubts, step = doubt_of(view, stage, index)
+            doubts, step = doubt_of(run, stage, index)
             return Story([taken, *doubts], step, earlier)
         case TaskState.DONE:
-            found = why_computed(view, stage, index)
-            doubts, step = doubt_of(view, stage, index)
+            found = why_computed(run, stage, index)
+            doubts, step = doubt_of(run, stage, index)
             reasons = [*asked_lines(run, stage, record), *doubts, *found.sentences()]
             return Story(reasons, step, earlier=found.earlier, changes=found.changes)
         case TaskState.FAILED:
             return _failed(run, stage, index, attempts)
         case TaskState.SKIPPED:
-            return Story(_skipped(view, stage, index))
+            return Story(_skipped(run, stage, index))
         case TaskState.CANCELLED:
             return Story(["it was cancelled"], f"`diel resume {run.paths.run_id}` goes on")
         case TaskState.RUNNING:
@@ -192,12 +189,12 @@ def _story(view: RunView, stage: str, index: int, attempts: list[Tried], record:
             wait = wait_for_block(run, stage, index) or BlockWait("waits for a worker")
             return Story([f"it was handed out, and {wait.text}"], wait.next)
         case TaskState.WAITING | TaskState.READY:
-            return _waiting(view, stage, index, attempts)
+            return _waiting(run, stage, index, attempts)
         case never:
             assert_never(never)
 
 
-def _failed(run: Recorded, stage: str, index: int, attempts: list[Tried]) -> Story:
+def _failed(run: RunReader, stage: str, index: int, attempts: list[Tried]) -> Story:
     said: Said = {**UNSAID, **next(reversed([*run.failed(stage, index)]), UNSAID)}
     tries = f" at attempt {attempts[-1].attempt}" if len(attempts) > 1 else ""
     told = ": ".join(filter(None, (bare(said["message"]), cause_of(said))))
@@ -209,50 +206,51 @@ def _failed(run: Recorded, stage: str, index: int, attempts: list[Tried]) -> Sto
     return Story(why, next_step(run, task, said["class"], said.get("exit_code")), failure=said)
 
 
-def _skipped(view: RunView, stage: str, index: int) -> list[str]:
-    verdict: Cause = next(reversed([*view.run.skipped(stage, index)]), UNCAUSED)
+def _skipped(run: RunReader, stage: str, index: int) -> list[str]:
+    verdict: Cause = next(reversed([*run.skipped(stage, index)]), UNCAUSED)
     cause = verdict.get("cause", "")
     match verdict.get("reason"):
         case "axis":
-            return point_never_came(view, stage, index) or ["its point never came"]
+            return point_never_came(run, stage, index) or ["its point never came"]
         case "service":
             return ["none of the tasks that ask the service needed it"]
         case "hold" | "max_failures" | "fail_fast" | "imports" | "changed" as rule:
-            run = view.run.paths.run_id
-            return [f"it was not tried: {stopped_by(view.run.history, stage, rule)}: `diel resume {run}`"]
+            return [
+                f"it was not tried: {stopped_by(run.history, stage, rule)}: `diel resume {run.paths.run_id}`"
+            ]
         case "when" if not cause:
-            return [f"its `when` does not hold: {view.run.workflow.stages[stage].when}"]
+            return [f"its `when` does not hold: {run.workflow.stages[stage].when}"]
         case "when":
             return [f"'{cause}', which it reads, was left out by its `when`"]
         case _:
-            return _lacks(view, stage, index) or [f"'{cause}' has no result for it"]
+            return _lacks(run, stage, index) or [f"'{cause}' has no result for it"]
 
 
-def _lacks(view: RunView, stage: str, index: int) -> list[str]:
+def _lacks(run: RunReader, stage: str, index: int) -> list[str]:
     """Which inputs of a task have no result, and the tasks at which that began."""
     why: list[str] = []
     direct: set[str] = set()
-    for link, bad in culprits(view, stage, index):
+    for link, bad in culprits(run, stage, index):
         up = link.up.name
         if link.missing:
             why.append(link.missing)
         elif not bad:
-            why.append(f"'{up}' was never made: {view.run.void.get(up, 'its axes are not known')}")
+            why.append(f"'{up}' was never made: {run.void.get(up, 'its axes are not known')}")
         else:
             named = ", ".join(f"{link.up.task(i)} {link.up.history.state(i).label}" for i in bad[:SHOWN])
             more = f" and {len(bad) - SHOWN:,} more" if len(bad) > SHOWN else ""
             why.append(f"what it reads has no result: {named}{more}")
             direct |= {f"{up}/{i}" for i in bad}
-    if view.stages[stage].known and (lacking := view.recipe(stage).meeting.lacking(index)):
+    if run.stages[stage].known and (lacking := run.recipe(stage).meeting.lacking(index)):
         why.append(f"joined, {lacking.text}")
-    first = [task for task in roots(view, stage, index) if task not in direct]
+    first = [task for task in roots(run, stage, index) if task not in direct]
     if first:
-        named = ", ".join(map(view.run.named, first))
-        why.append(f"it began with {named}: `diel explain {view.run.paths.run_id} {first[0]}`")
+        named = ", ".join(map(run.named, first))
+        why.append(f"it began with {named}: `diel explain {run.paths.run_id} {first[0]}`")
     return why
 
 
-def _since(run: Recorded, stage: str, index: int) -> str:
+def _since(run: RunReader, stage: str, index: int) -> str:
     attempt = run.history.stage(stage).under_way.get(index)
     if attempt is None:
         return "it is running"
@@ -262,14 +260,13 @@ def _since(run: Recorded, stage: str, index: int) -> str:
     return f"attempt {attempt.number} is running{where}"
 
 
-def _waiting(view: RunView, stage: str, index: int, attempts: list[Tried]) -> Story:
-    if awaited := points_awaited(view, stage, index):
+def _waiting(run: RunReader, stage: str, index: int, attempts: list[Tried]) -> Story:
+    if awaited := points_awaited(run, stage, index):
         return Story(awaited)
-    waits = waits_of_task(view, stage, index)
-    partners = partners_awaited(view, stage, index)
+    waits = waits_of_task(run, stage, index)
+    partners = partners_awaited(run, stage, index)
     if waits or partners:
         return Story([*(f"waits for {wait}" for wait in waits), *partners], waits=waits)
-    run = view.run
     if run.state == RunState.PENDING and (coming := awaited_text(run)):
         return Story([f"the run {coming}"])
     if run.state == RunState.INTERRUPTED:
@@ -278,7 +275,7 @@ def _waiting(view: RunView, stage: str, index: int, attempts: list[Tried]) -> St
             why = f"it was {lost.state.label} when the controller went away{_goes_on(run, stage, index)}"
         return Story([why], f"`diel resume {run.paths.run_id}` goes on")
     block = wait_for_block(run, stage, index)
-    wait = block or BlockWait(room_awaited(view, stage))
+    wait = block or BlockWait(room_awaited(run, stage))
     if attempts and attempts[-1].state == "failed":
         last = attempts[-1]
         again = f"attempt {last.attempt} failed ({last.message}); it will be tried again"
@@ -286,7 +283,7 @@ def _waiting(view: RunView, stage: str, index: int, attempts: list[Tried]) -> St
     return Story([f"all its inputs are there: it {wait.text}"], wait.next)
 
 
-def _goes_on(run: Recorded, stage: str, index: int) -> str:
+def _goes_on(run: RunReader, stage: str, index: int) -> str:
     """Whether a task that ran when its controller went away may continue in its block."""
     left = run.history.left.get((stage, index)) or run.lost(stage).get(index)
     place = place_of(run, "" if left is None else left.worker.removesuffix(".jsonl"))
@@ -315,28 +312,28 @@ class Given:
 
 
 def _inputs(
-    view: RunView, stage: str, index: int, read: Mapping[str, Any] | None
+    run: RunReader, stage: str, index: int, read: Mapping[str, Any] | None
 ) -> Iterator[tuple[str, Given]]:
     """The inputs by name, those from other stages first. `read` has what the task gets, where it is known."""
-    for link in view.into(stage):
+    for link in run.into(stage):
         edge = link.edge
         source = (
             f"{edge.upstream}.{edge.output}" if edge.hyperparameter is None else f"hp.{edge.hyperparameter}"
         )
         if (edge.output is not None or edge.hyperparameter is not None) and edge.axis is None:
-            given = _given(view, link, index, source)
+            given = _given(run, link, index, source)
             if edge.gathered and edge.name and edge.name in (read or ()):
                 given = replace(given, value=(read or {})[edge.name][:SHOWN])  # as it is joined with others
             yield edge.name or source, given
     try:
-        plain = view.recipe(stage).scope(index).hyperparameter_inputs()
+        plain = run.recipe(stage).scope(index).hyperparameter_inputs()
     except DielError:
         return  # they cannot be known yet
     for name, value in plain.items():
-        yield name, Given(view.run.workflow.stages[stage].inputs[name].source, {}, "", value)
+        yield name, Given(run.workflow.stages[stage].inputs[name].source, {}, "", value)
 
 
-def _given(view: RunView, link: Link, index: int, read: str) -> Given:
+def _given(run: RunReader, link: Link, index: int, read: str) -> Given:
     known: dict[str, Any] = {"rule": rule_of(link)}
     task = point = count = picked = ""
     if not link.up.known:
@@ -355,12 +352,12 @@ def _given(view: RunView, link: Link, index: int, read: str) -> Given:
         known["picks"] = [asdict(pick) for pick in chosen]
         picked = f": {', '.join(pick.text for pick in chosen)}"
     text = f"{task} ({point}{'; ' if point else ''}{known['rule']}{count}{picked})"
-    return Given(read, known, text, _value(view, link, good) if good else None)
+    return Given(read, known, text, _value(run, link, good) if good else None)
 
 
-def _value(view: RunView, link: Link, good: list[int]) -> Any:
+def _value(run: RunReader, link: Link, good: list[int]) -> Any:
     """The value of an input, or the first ones if many are gathered."""
-    sources = view.recipe(link.edge.downstream).sources
+    sources = run.recipe(link.edge.downstream).sources
     try:
         found = [sources.output(link, member) for member in good[:SHOWN]]
     except (DielError, KeyError):
@@ -368,7 +365,7 @@ def _value(view: RunView, link: Link, good: list[int]) -> Any:
     return found if link.edge.gathered else found[0]
 
 
-def _outputs(run: Recorded, record: Result) -> dict[str, Any]:
+def _outputs(run: RunReader, record: Result) -> dict[str, Any]:
     stage, index = record["stage"], record["index"]
     return {
         name: DROPPED if run.is_dropped(stage, name, index) else output_of(record, name, run.paths.root)
@@ -380,9 +377,9 @@ DIGITS = 12
 """As many of a digest tell versions apart."""
 
 
-def version_entry(view: RunView, stage: str, index: int) -> dict[str, str]:
+def version_entry(run: RunReader, stage: str, index: int) -> dict[str, str]:
     """Return what a task rests on, with digests, by its name; nothing for a run that keeps no sources."""
-    sources = newest(view.run.paths.sources)
+    sources = newest(run.paths.sources)
     if sources is None:
         return {}
     entry = {"run": f"version {sources.version}"}
@@ -390,8 +387,8 @@ def version_entry(view: RunView, stage: str, index: int) -> dict[str, str]:
     if facts is not None:
         more = f" with {len(facts['files']) - 1} more files" if len(facts["files"]) > 1 else ""
         entry["module"] = f"{facts['reference']} {facts['digest'][:DIGITS]}{more}"
-    recipe = view.recipe(stage)
-    digests = {one.path: one.digest for one in Watch(view.run.paths, records=False).recorded()}
+    recipe = run.recipe(stage)
+    digests = {one.path: one.digest for one in Watch(run.paths, records=False).recorded()}
     with suppress(DielError, LookupError):  # what its own files are named by is not known yet
         for name, path in {**recipe.sources.files.shared, **recipe.own_files(index)}.items():
             if path in digests:

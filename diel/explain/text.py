@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, assert_never
 
 from diel.errors import counted
-from diel.results import Recorded
+from diel.results import RunReader
 from diel.states import FailureClass
 from diel.status.columns import printable
 from diel.values import format_duration, format_size
@@ -46,13 +46,13 @@ def tail(text: str) -> Iterator[str]:
     yield from (f"    │ {printable(line)}" for line in lines[-TAIL_LINES:])
 
 
-def again_step(run: Recorded, task: str) -> str:
+def again_step(run: RunReader, task: str) -> str:
     """What to do next after a failure that others went on without."""
     name = run.paths.run_id
     return f"`diel logs {name} {task}` shows all its output; `diel run` tries it again, and keeps the rest"
 
 
-def next_step(run: Recorded, task: str, kind: str, exit_code: int | None) -> str:
+def next_step(run: RunReader, task: str, kind: str, exit_code: int | None) -> str:
     """One or two sentences: where to look, what to change, how to continue."""
     stage, name = task.partition("/")[0], run.paths.run_id
     spec = run.workflow.stages[stage].bare

@@ -12,7 +12,7 @@ from diel.drawing import picked_points
 from diel.errors import counted
 from diel.explain.axis import choice_awaited
 from diel.journal.history import History
-from diel.results.view import RunView
+from diel.results import RunReader
 from diel.states import TaskState
 from diel.tasks.choosing import ChoosingLink
 from diel.tasks.link import Link, Verdict
@@ -76,14 +76,14 @@ def rule_of(link: Link) -> str:
     return ", ".join(words) or "one result"
 
 
-def _waited_for(view: RunView, stage: str) -> Iterator[Link]:
-    return (link for link in view.into(stage) if not link.edge.stream)  # which is read as it is made
+def _waited_for(run: RunReader, stage: str) -> Iterator[Link]:
+    return (link for link in run.into(stage) if not link.edge.stream)  # which is read as it is made
 
 
-def waits_of_stage(view: RunView, stage: str) -> list[Wait]:
+def waits_of_stage(run: RunReader, stage: str) -> list[Wait]:
     """The stages that a whole stage still waits for."""
     found: dict[str, Wait] = {}
-    for link in _waited_for(view, stage):
+    for link in _waited_for(run, stage):
         up = link.up
         if link.edge.follows:
             continue  # it waits for itself, or for what comes after it
@@ -96,10 +96,10 @@ def waits_of_stage(view: RunView, stage: str) -> list[Wait]:
     return list(found.values())
 
 
-def waits_of_task(view: RunView, stage: str, index: int) -> list[Wait]:
+def waits_of_task(run: RunReader, stage: str, index: int) -> list[Wait]:
     """The upstream tasks that one task still waits for."""
     found: dict[tuple[str, str], Wait] = {}
-    for link in _waited_for(view, stage):
+    for link in _waited_for(run, stage):
         if not link.up.known:
             found[(link.up.name, "")] = Wait(link.up.name, rule_of(link))
             continue
@@ -119,7 +119,7 @@ def waits_of_task(view: RunView, stage: str, index: int) -> list[Wait]:
 
 
 def _is_undecided(link: Link, group: Group) -> bool:
-    """Whether a search may still prune or pick. Not `verdict`: for a view nobody counts which tasks ended."""
+    """Whether a search may still prune or pick. Not `verdict`: for a run nobody counts which tasks ended."""
     if isinstance(link, ChoosingLink):
         return link.verdict(group) is Verdict.WAITING
     return not link.alongside and link.is_undecided(group)
@@ -134,9 +134,9 @@ def _wait(link: Link, members: Iterable[int], total: int) -> Wait:
     return Wait(name, rule_of(link), total, len(undone), states, tasks, points)
 
 
-def culprits(view: RunView, stage: str, index: int) -> Iterator[tuple[Link, list[int]]]:
+def culprits(run: RunReader, stage: str, index: int) -> Iterator[tuple[Link, list[int]]]:
     """The links and upstream tasks that made a task skip: those that ended without a result."""
-    for link in view.into(stage):
+    for link in run.into(stage):
         if not link.up.known:
             yield link, []
             continue
@@ -150,14 +150,14 @@ def culprits(view: RunView, stage: str, index: int) -> Iterator[tuple[Link, list
             yield link, bad
 
 
-def roots(view: RunView, stage: str, index: int, depth: int = 0) -> list[str]:
+def roots(run: RunReader, stage: str, index: int, depth: int = 0) -> list[str]:
     """The failed or cancelled tasks at which a chain of skipped tasks begins, each once."""
     found: dict[str, None] = {}
-    for link, bad in culprits(view, stage, index):
+    for link, bad in culprits(run, stage, index):
         for member in bad[:SHOWN]:
             state = link.up.history.state(member)
-            if state == TaskState.SKIPPED and depth < len(view.stages):
-                found.update(dict.fromkeys(roots(view, link.up.name, member, depth + 1)))
+            if state == TaskState.SKIPPED and depth < len(run.stages):
+                found.update(dict.fromkeys(roots(run, link.up.name, member, depth + 1)))
             else:
                 found[f"{link.up.name}/{member}"] = None
         if len(found) >= SHOWN:

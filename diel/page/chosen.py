@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from diel.axes.domain import Domain
 from diel.errors import counted
-from diel.results import Recorded
+from diel.results import RunReader
 
 if TYPE_CHECKING:
     from diel.journal.records import Made
@@ -23,7 +23,7 @@ WHOLE = 20_000
 """Tasks up to which all results of a run are read to find those that are drawn."""
 
 
-def records_of(run: Recorded, most: int = 0) -> dict[str, tuple[Mapping[int, Made], str]]:
+def records_of(run: RunReader, most: int = 0) -> dict[str, tuple[Mapping[int, Made], str]]:
     """By stage what a page draws of it, at most so many tasks, and how these were chosen.
 
     The more stages, the fewer of each. A short journal is read whole, a long one once for all stages.

@@ -11,8 +11,7 @@ from diel.journal.segment import Reader
 from diel.journal.snapshot import look_at
 from diel.page.chosen import records_of
 from diel.paths import RunPaths
-from diel.results import Recorded
-from diel.results.view import RunView
+from diel.results import RunReader
 from diel.status import Status
 from diel.status.run import fold_status
 from diel.timeline import Timeline, read_timeline
@@ -79,26 +78,20 @@ class Seen:
         return self._timeline
 
     @cached_property
-    def run(self) -> Recorded:
+    def run(self) -> RunReader:
         followed = self._reader.history if self.status.alive and self._reader is not None else None
-        return Recorded(self.paths, followed, careful=bool(self._reader and self._reader.flaws))
+        return RunReader(self.paths, followed, careful=bool(self._reader and self._reader.flaws))
 
     def take_care(self) -> bool:
         """Reads the run again, without what is damaged in it; False if it was read so already."""
         if self.run.careful:
             return False
-        self.run = Recorded(self.paths, careful=True)
+        self.run = RunReader(self.paths, careful=True)
         _ = self.run.history  # what is damaged is known then
-        for made in ("records", "view"):
-            vars(self).pop(made, None)
+        vars(self).pop("records", None)
         return True
 
     @cached_property
     def records(self) -> dict[str, tuple[Mapping[int, Made], str]]:
         """By stage what is drawn of its results, and how that was chosen."""
         return records_of(self.run)
-
-    @cached_property
-    def view(self) -> RunView:
-        """The run with its links and recipes, as its controller sees it."""
-        return RunView(self.run)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from diel.results.recorded import Recorded
+from diel.results.reader import RunReader
 from diel.spec import Resources
 
 
-def asked_in(run: Recorded, stage: str) -> Iterator[tuple[int, int, dict[str, Any]]]:
+def asked_in(run: RunReader, stage: str) -> Iterator[tuple[int, int, dict[str, Any]]]:
     """The attempts of a stage: task, number, and what it asked for; sizes in bytes, durations in seconds."""
     needles = (b'"event":"queued"', b'"asked":')
     for _, record in run.events(*needles, stage=stage) if run.workflow.stages[stage].demand else ():

@@ -9,7 +9,7 @@ from typing import Any
 from diel.errors import UsageError, counted, did_you_mean
 from diel.paths import RunPaths
 from diel.results.picked import picked_tasks
-from diel.results.recorded import Recorded
+from diel.results.reader import RunReader
 from diel.states import TaskState
 from diel.table import Listing, Moment
 from diel.tasks.metrics import FILE, Metric, Metrics
@@ -18,7 +18,7 @@ from diel.values import is_finite
 
 
 def list_metrics(
-    run: Recorded, stage: str, limit: int | None = None, at: Mapping[str, Any] | None = None
+    run: RunReader, stage: str, limit: int | None = None, at: Mapping[str, Any] | None = None
 ) -> Listing:
     """A row for each value that a task of the stage reported: its point, attempt, step, metric and value.
 
@@ -50,7 +50,7 @@ def list_metrics(
     return Listing(columns, rows, {stage: note} if silent else {})
 
 
-def reported(run: Recorded, stage: str, wanted: Container[int]) -> Iterator[tuple[int, int, Metric]]:
+def reported(run: RunReader, stage: str, wanted: Container[int]) -> Iterator[tuple[int, int, Metric]]:
     """What these tasks of a stage reported, each with its task and attempt.
 
     What is from the cache is read in the run that made it.
@@ -83,7 +83,7 @@ Curve = dict[int, tuple[float, float | None]]
 """The numbers of a metric by step, each with its time."""
 
 
-def curves(run: Recorded, stage: str, wanted: Container[int]) -> dict[int, dict[str, Curve]]:
+def curves(run: RunReader, stage: str, wanted: Container[int]) -> dict[int, dict[str, Curve]]:
     """The numbers that tasks reported, by task and metric; of two at one step the later attempt's counts."""
     found: dict[int, dict[str, Curve]] = {}
     for index, _, metric in reported(run, stage, wanted):

@@ -13,7 +13,7 @@ from typing import Any
 
 from diel.axes.adaptive import Adaptive
 from diel.errors import UsageError, did_you_mean
-from diel.results.recorded import Recorded
+from diel.results.reader import RunReader
 from diel.spec import Choice
 from diel.spec.forms.axis import Points, near
 from diel.values import scalar, value_text
@@ -45,7 +45,7 @@ class Typed(str):
         return len(digits) if isinstance(scalar(self), float) else 0
 
 
-def picked_tasks(run: Recorded, stage: str, indices: Collection[int], at: Mapping[str, Any]) -> list[int]:
+def picked_tasks(run: RunReader, stage: str, indices: Collection[int], at: Mapping[str, Any]) -> list[int]:
     """Those of a stage's tasks that are `at` a point; the best of a search, the last of a loop.
 
     `at` has axis parameters by name; that of a search may be `best`, `pareto` or `{"top": 5}`, that of a loop
@@ -66,7 +66,7 @@ def picked_tasks(run: Recorded, stage: str, indices: Collection[int], at: Mappin
     return found
 
 
-def tasks_at(run: Recorded, stage: str, indices: Collection[int], at: Mapping[str, Any]) -> list[int]:
+def tasks_at(run: RunReader, stage: str, indices: Collection[int], at: Mapping[str, Any]) -> list[int]:
     """The same. Raises UsageError where no task is there, with the nearest values that there are."""
     found = picked_tasks(run, stage, indices, at)
     if not found:
@@ -74,7 +74,7 @@ def tasks_at(run: Recorded, stage: str, indices: Collection[int], at: Mapping[st
     return found
 
 
-def _parameter(run: Recorded, stage: str, name: str) -> str:
+def _parameter(run: RunReader, stage: str, name: str) -> str:
     """A parameter of a stage's axes, also as `AXIS.PARAMETER`. Raises UsageError where there is none."""
     known = run.parameters(stage)
     axis, _, inner = name.partition(".")
@@ -97,7 +97,7 @@ def _agrees(found: Any, wanted: Any) -> bool:
     return bool(found == wanted) or (numbers and math.isclose(found, wanted, rel_tol=1e-9))
 
 
-def all_at(run: Recorded, stage: str, wanted: Mapping[str, Any]) -> list[int]:
+def all_at(run: RunReader, stage: str, wanted: Mapping[str, Any]) -> list[int]:
     """The tasks at these values, in order: found from the points of each axis, not one by one."""
     domain = run.domain(stage)
     places: dict[str, Collection[int]] = {}
@@ -124,7 +124,7 @@ def _places(points: Points, name: str, value: Any) -> set[int]:
     return {p for p, one in floats if isinstance(one, float) and float(f"{one:.{value.digits}g}") == number}
 
 
-def _nothing_at(run: Recorded, stage: str, at: Mapping[str, Any]) -> str:
+def _nothing_at(run: RunReader, stage: str, at: Mapping[str, Any]) -> str:
     """Why no task of a stage is at a point: the nearest values that there are."""
     for name, value in at.items():
         points = next(
@@ -152,7 +152,7 @@ def _nearest(column: Sequence[Any], value: Any, most: int = 3) -> list[Any]:
     return get_close_matches(str(value), texts, n=most, cutoff=0.4) or values[:most]
 
 
-def _choice(run: Recorded, name: str, given: Any) -> Choice | None:
+def _choice(run: RunReader, name: str, given: Any) -> Choice | None:
     axis = run.adaptive.get(name)
     if axis is None:
         return None
@@ -164,12 +164,12 @@ def _choice(run: Recorded, name: str, given: Any) -> Choice | None:
     return choice
 
 
-def _rank(run: Recorded, label: str, choices: Mapping[str, Choice]) -> int:
+def _rank(run: RunReader, label: str, choices: Mapping[str, Choice]) -> int:
     """The rank of an axis: axes that are the context of another choose first."""
     return -sum(label in run.adaptive[other].judge.context for other in choices)
 
 
-def _chosen(run: Recorded, stage: str, axis: Adaptive, choice: Choice, indices: Sequence[int]) -> list[int]:
+def _chosen(run: RunReader, stage: str, axis: Adaptive, choice: Choice, indices: Sequence[int]) -> list[int]:
     """Those at the points that a choice picks; the best first, where it picks the best few."""
     domain = run.domain(stage)
     assert domain is not None, "a stage with results has axes that are known"

@@ -62,10 +62,10 @@ def _cached_output(paths: RunPaths, stage: str, index: int, attempt: int | None)
     """The output in the run that computed the result, found by the key that both records share."""
     label = f"{stage}/{index}"
     from diel.project.cache import open_keys  # what cached tasks alone need
-    from diel.results import Recorded
+    from diel.results import RunReader
     from diel.tasks.results import artifact_home
 
-    cached = Recorded(paths).record(stage, index)
+    cached = RunReader(paths).record(stage, index)
     if cached is None or cached["event"] != "cached":
         raise JournalError(f"{paths.run_id} has no 'cached' record of {label}")
     origin = RunPaths(artifact_home(cached, paths.root))

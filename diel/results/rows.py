@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from diel.errors import UsageError, counted, did_you_mean
 from diel.results.picked import picked_tasks, tasks_at
-from diel.results.recorded import Recorded
+from diel.results.reader import RunReader
+from diel.results.suspect import suspects
 from diel.states import TaskState
 from diel.status.stage import count_text
 from diel.status.surrogate import audit_document, audited
@@ -30,7 +31,7 @@ DROPPED = "deleted after use"
 
 
 def make_table(
-    run: Recorded, wanted: Sequence[str], limit: int | None = None, at: Mapping[str, Any] | None = None
+    run: RunReader, wanted: Sequence[str], limit: int | None = None, at: Mapping[str, Any] | None = None
 ) -> Listing:
     """The outputs `STAGE.VALUE` (or `STAGE`, for all of its own) of a run, joined along shared axes.
 
@@ -80,7 +81,7 @@ def make_table(
 
 
 def _joined(
-    run: Recorded, main: str, records: Mapping[str, Mapping[int, Made]], at: Mapping[str, Any] | None
+    run: RunReader, main: str, records: Mapping[str, Mapping[int, Made]], at: Mapping[str, Any] | None
 ) -> list[Place]:
     """Return the coordinates of each row: of the stage with all axes first, then what others alone have."""
     rows: list[Place] = []
@@ -98,29 +99,19 @@ def _joined(
     return rows
 
 
-def _axes(run: Recorded, stage: str) -> Sequence[str]:
+def _axes(run: RunReader, stage: str) -> Sequence[str]:
     domain = run.domain(stage)
     return run.workflow.stages[stage].over if domain is None else domain.axes
 
 
-def _index(run: Recorded, stage: str, place: Place) -> int | None:
+def _index(run: RunReader, stage: str, place: Place) -> int | None:
     """Return the task of a stage that belongs to a row; None if there is none."""
     domain = run.domain(stage)
     has = domain is not None and place.keys() >= {*domain.axes}
     return domain.index(place) if domain is not None and has else None
 
 
-def suspects(run: Recorded) -> dict[str, set[int]]:
-    """By stage, the tasks whose result is suspect, or read one that is."""
-    if not run.history.has_suspects():
-        return {}
-    from diel.results.suspect import suspect_tasks  # how tasks read each other, which few tables need
-    from diel.results.view import RunView
-
-    return suspect_tasks(RunView(run))
-
-
-def _parse(run: Recorded, word: str) -> tuple[str, str]:
+def _parse(run: RunReader, word: str) -> tuple[str, str]:
     """A stage and its output; an empty text for all that it made."""
     stages = run.workflow.stages
     stage, dot, output = stage_and_output(word, stages)
@@ -139,7 +130,7 @@ def stage_and_output(word: str, stages: Container[str]) -> tuple[str, str, str]:
     return word.rpartition(".")
 
 
-def _widest(run: Recorded, stages: Sequence[str]) -> str:
+def _widest(run: RunReader, stages: Sequence[str]) -> str:
     """The stage whose axes are all that are needed; raises UsageError where there is none."""
     over = {stage: _axes(run, stage) for stage in stages}
     widest = max(stages, key=lambda stage: len(over[stage]))
@@ -154,7 +145,7 @@ def _widest(run: Recorded, stages: Sequence[str]) -> str:
 
 
 def _columns(
-    run: Recorded, uses: Sequence[tuple[str, str]], records: Mapping[str, Mapping[int, Made]]
+    run: RunReader, uses: Sequence[tuple[str, str]], records: Mapping[str, Mapping[int, Made]]
 ) -> list[tuple[str, str]]:
     columns: dict[tuple[str, str], None] = {}
     for stage, output in uses:
@@ -170,7 +161,7 @@ def _columns(
     return list(columns)
 
 
-def _no_output(run: Recorded, stage: str, output: str, made: Sequence[str]) -> str:
+def _no_output(run: RunReader, stage: str, output: str, made: Sequence[str]) -> str:
     if not made:
         counts = run.history.stage(stage).counts()
         states = ", ".join(f"{number} {state}" for state, number in counts.items() if number)
@@ -190,13 +181,13 @@ def made_counts(records: Iterable[Made]) -> dict[str, int]:
     return counts
 
 
-def answered_of(run: Recorded, stage: str) -> int:
+def answered_of(run: RunReader, stage: str) -> int:
     """Return how many results of a stage its surrogate answered."""
     known = run.history.stage(stage).surrogate
     return 0 if known is None else known.answered
 
 
-def _cell(run: Recorded, stage: str, output: str, records: Mapping[int, Made], index: int | None) -> Any:
+def _cell(run: RunReader, stage: str, output: str, records: Mapping[int, Made], index: int | None) -> Any:
     """One output of a task; None if it made none, or there is no task."""
     if index is None or index not in records or run.is_dropped(stage, output, index):
         return None
@@ -204,7 +195,7 @@ def _cell(run: Recorded, stage: str, output: str, records: Mapping[int, Made], i
     return output_of(record, output, run.paths.root) if output in outputs_of(record) else None
 
 
-def _dropped(run: Recorded, stage: str, columns: Iterable[tuple[str, str]]) -> Iterator[str]:
+def _dropped(run: RunReader, stage: str, columns: Iterable[tuple[str, str]]) -> Iterator[str]:
     """Which artifacts were deleted after their use: their cells are empty."""
     wanted = {output for name, output in columns if name == stage}
     for output, tasks in run.history.stage(stage).dropped.items():
@@ -212,7 +203,7 @@ def _dropped(run: Recorded, stage: str, columns: Iterable[tuple[str, str]]) -> I
             yield f"'{stage}.{output}' of {counted(len(tasks), 'task')} was deleted after use"
 
 
-def _doubted(run: Recorded, stage: str, suspect: Collection[int]) -> Iterator[str]:
+def _doubted(run: RunReader, stage: str, suspect: Collection[int]) -> Iterator[str]:
     """How many results read suspect ones; those that are suspect answers, their audit tells."""
     read = sorted(set(suspect).difference(run.history.stage(stage).suspect()))
     if read:
@@ -220,7 +211,7 @@ def _doubted(run: Recorded, stage: str, suspect: Collection[int]) -> Iterator[st
         yield f"{counted(len(read), 'result')} of '{stage}' read suspect ones; {step}"
 
 
-def _missing(run: Recorded, stage: str, found: int) -> Iterator[str]:
+def _missing(run: RunReader, stage: str, found: int) -> Iterator[str]:
     history = run.history.stage(stage)
     counts = history.counts()
     total, failed = counted(sum(counts.values()), "task"), len(history.tolerated)
@@ -233,7 +224,7 @@ def _missing(run: Recorded, stage: str, found: int) -> Iterator[str]:
         yield f"{sum(lost.values()) + damaged:,} of {total} of '{stage}' have no result: {', '.join(why)}"
 
 
-def summarize(run: Recorded) -> Listing:
+def summarize(run: RunReader) -> Listing:
     """The results of a run: a row for each output."""
     rows: list[tuple[Any, ...]] = []
     for stage, spec in run.workflow.stages.items():

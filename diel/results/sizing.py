@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from diel.errors import counted
 from diel.results.demand import asked_in, with_asked
-from diel.results.recorded import Recorded
+from diel.results.reader import RunReader
 from diel.results.usage import ended
 from diel.spec import Resources, Stage, never_ends
 from diel.states import FailureClass
@@ -88,7 +88,7 @@ class Advice(NamedTuple):
         return format_duration(value) if self.key == "walltime" else f"{value:.2g}"
 
 
-def advise(run: Recorded, stage: str) -> list[Advice]:
+def advise(run: RunReader, stage: str) -> list[Advice]:
     """What tasks of a stage should ask for; nothing where nothing was measured.
 
     What an expression says for each task is left alone, and so is what stays up until it is stopped.
@@ -101,13 +101,13 @@ def advise(run: Recorded, stage: str) -> list[Advice]:
     return [one for one in found if one is not None]
 
 
-def sizes_by(run: Recorded) -> dict[str, dict[str, int | float]]:
+def sizes_by(run: RunReader) -> dict[str, dict[str, int | float]]:
     """What all stages of a run should ask for, by stage and key."""
     advice = {name: {one.key: one.value for one in advise(run, name)} for name in run.workflow.stages}
     return {name: given for name, given in advice.items() if given}
 
 
-def _attempts(run: Recorded, stage: str) -> Iterator[Attempt]:
+def _attempts(run: RunReader, stage: str) -> Iterator[Attempt]:
     wanted = run.workflow.stages[stage].bare.resources
     own = {(index, number): asked for index, number, asked in asked_in(run, stage)}
     for record in ended(run, stage, MOST):

@@ -5,23 +5,28 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from diel.axes.domain import Group
-from diel.results.view import RunView
+from diel.results.reader import RunReader
 from diel.tasks.link import Link
 from diel.tasks.stage_run import StageRun
 
 
-def suspect_tasks(view: RunView) -> dict[str, set[int]]:
+def suspects(run: RunReader) -> dict[str, set[int]]:
+    """By stage, the tasks whose result is suspect, or read one that is; nothing where no audit found any."""
+    return suspect_tasks(run) if run.history.has_suspects() else {}
+
+
+def suspect_tasks(run: RunReader) -> dict[str, set[int]]:
     """By stage, the tasks whose result is suspect, or read one that is."""
-    histories = {name: stage.history for name, stage in view.stages.items()}
-    return reached(view, {name: [*one.suspect(), *one.stays()] for name, one in histories.items()})
+    histories = {name: stage.history for name, stage in run.stages.items()}
+    return reached(run, {name: [*one.suspect(), *one.stays()] for name, one in histories.items()})
 
 
 def suspect_inputs(
-    view: RunView, stage: str, index: int, found: Mapping[str, Collection[int]]
+    run: RunReader, stage: str, index: int, found: Mapping[str, Collection[int]]
 ) -> dict[str, list[int]]:
     """Those of the suspect tasks whose results a task reads, by stage."""
     read: dict[str, set[int]] = {}
-    for link in view.into(stage):
+    for link in run.into(stage):
         if not link.feeds:
             continue
         members = link.members(link.group_of_downstream(index)) if link.up.known else ()
@@ -30,22 +35,22 @@ def suspect_inputs(
 
 
 def reached(
-    view: RunView, tasks: Mapping[str, Iterable[int]], without: Collection[str] = ()
+    run: RunReader, tasks: Mapping[str, Iterable[int]], without: Collection[str] = ()
 ) -> dict[str, set[int]]:
     """These tasks and those with a result that read them, directly or through others, by stage; `without` the
     tasks of some stages, and what only these lead to.
     """
-    found = {name: set(tasks.get(name, ())) for name in view.stages}
+    found = {name: set(tasks.get(name, ())) for name in run.stages}
     links = {
-        name: [link for link in view.into(name) if link.feeds] for name in view.stages if name not in without
+        name: [link for link in run.into(name) if link.feeds] for name in run.stages if name not in without
     }
     turns = any(link.edge.follows for into in links.values() for link in into)
     more = any(found.values())
     while more:
         reading = _Reading(found)
         before = sum(map(len, found.values()))
-        for name in view.run.graph.order:
-            found[name].update(reading.tasks(view.stages[name], links.get(name, ())))
+        for name in run.graph.order:
+            found[name].update(reading.tasks(run.stages[name], links.get(name, ())))
         more = turns and sum(map(len, found.values())) > before  # a round may read the one before it
     return found
 

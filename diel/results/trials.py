@@ -11,7 +11,7 @@ from diel.axes.adaptive import Searched
 from diel.errors import UsageError, counted, did_you_mean
 from diel.journal.axis_history import Course, Trial
 from diel.results.metrics import curves
-from diel.results.recorded import Recorded
+from diel.results.reader import RunReader
 from diel.results.rows import answered_of
 from diel.states import RunState, TrialState
 from diel.status import axes_of
@@ -29,7 +29,7 @@ class TrialRun(NamedTuple):
     """What it reported to its pruner, or else in the metrics of its task, by step."""
 
 
-def list_trials(run: Recorded, label: str | None = None, limit: int | None = None) -> Listing:
+def list_trials(run: RunReader, label: str | None = None, limit: int | None = None) -> Listing:
     """A row for each trial of a search: all that were requested, whatever became of them.
 
     Raises UsageError where there is no such search, and where it is not said which of several is meant.
@@ -67,12 +67,12 @@ def list_trials(run: Recorded, label: str | None = None, limit: int | None = Non
     return Listing(columns, rows, notes)
 
 
-def searches(run: Recorded) -> dict[str, Searched]:
+def searches(run: RunReader) -> dict[str, Searched]:
     """The searches of a run, by their labels."""
     return {label: axis for label, axis in run.adaptive.items() if isinstance(axis, Searched)}
 
 
-def find_search(run: Recorded, label: str | None) -> Searched:
+def find_search(run: RunReader, label: str | None) -> Searched:
     """The search with this label; the only one if none is given. Raises UsageError."""
     known = searches(run)
     if label is None and len(known) == 1:
@@ -84,7 +84,7 @@ def find_search(run: Recorded, label: str | None) -> Searched:
     raise UsageError(f"{run.paths.run_id}: {wrong}; {did_you_mean(label or '', known) or there}")
 
 
-def trials_of(run: Recorded, axis: Searched) -> Iterator[TrialRun]:
+def trials_of(run: RunReader, axis: Searched) -> Iterator[TrialRun]:
     """All trials of a search, course by course, in their order."""
     driven = run.state is RunState.RUNNING
     shown = axes_of(run.paths, run.history, time.time(), driven=driven)
@@ -102,7 +102,7 @@ def trials_of(run: Recorded, axis: Searched) -> Iterator[TrialRun]:
             yield TrialRun(trial, course, "waiting" if idle else str(trial.state), steps)
 
 
-def _in_metrics(run: Recorded, axis: Searched) -> dict[tuple[tuple[int, ...], int], dict[int, float]]:
+def _in_metrics(run: RunReader, axis: Searched) -> dict[tuple[tuple[int, ...], int], dict[int, float]]:
     """What tasks reported of the metric that is watched, by their courses and trials."""
     stage, _, metric = axis.axis.watched.rpartition(".")
     domain = run.domain(stage)

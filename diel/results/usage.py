@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from diel.errors import UsageError, counted, did_you_mean
 from diel.results.picked import tasks_at
-from diel.results.recorded import Recorded
+from diel.results.reader import RunReader
 from diel.table import Listing
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ MEASURED = (
 
 
 def list_usage(
-    run: Recorded, stages: Sequence[str] = (), limit: int | None = None, at: Mapping[str, Any] | None = None
+    run: RunReader, stages: Sequence[str] = (), limit: int | None = None, at: Mapping[str, Any] | None = None
 ) -> Listing:
     """A row for each attempt of the stages that ended, in order: its point, how it ended, what it used.
 
@@ -58,7 +58,7 @@ def list_usage(
     return Listing(("task", *parameters, "attempt", "state", "seconds", *measured), rows, notes)
 
 
-def ended(run: Recorded, stage: str, most: int | None = None) -> Iterator[Done | Fail]:
+def ended(run: RunReader, stage: str, most: int | None = None) -> Iterator[Done | Fail]:
     """The ends of attempts of a stage, as their workers wrote them; no more than so many, spread evenly."""
     every = 1 if most is None else 1 + run.history.stage(stage).timed // most
     for event, step in ((b'"event":"done"', every), (b'"event":"fail"', 1)):

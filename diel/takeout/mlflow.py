@@ -18,7 +18,7 @@ from mlflow.entities import Metric, Param
 from mlflow.tracking import MlflowClient
 
 from diel.errors import counted
-from diel.results import Recorded
+from diel.results import RunReader
 from diel.results.metrics import Curve, curves
 from diel.results.trials import searches, trials_of
 from diel.states import RunState, TaskState
@@ -57,7 +57,7 @@ class MlflowRun(NamedTuple):
     tags: Mapping[str, str]
 
 
-def write(run: Recorded, into: Path, target: Path) -> list[str]:
+def write(run: RunReader, into: Path, target: Path) -> list[str]:
     """Writes `mlflow.db`, and the files of tasks into `mlflow-artifacts`."""
     tasks = ran(run)
     reported = {stage: curves(run, stage, range(run.history.stage(stage).total)) for stage in run.graph.order}
@@ -89,7 +89,7 @@ def write(run: Recorded, into: Path, target: Path) -> list[str]:
     return [said, f"its artifacts are read from {target}: it cannot be moved", *left_out(run, tasks)]
 
 
-def _whole(run: Recorded) -> MlflowRun:
+def _whole(run: RunReader) -> MlflowRun:
     """The run as a whole, of which all others are children."""
     file, history = run.run_file, run.history
     status = _OF_RUN.get(run.state, _STOPPED)
@@ -102,7 +102,7 @@ def _told(reported: Mapping[str, Mapping[int, object]]) -> Iterator[Key]:
     return ((stage, number) for stage, tasks in reported.items() for number in tasks)
 
 
-def _entries(run: Recorded, tasks: Mapping[Key, Ran | None]) -> Iterator[MlflowRun]:
+def _entries(run: RunReader, tasks: Mapping[Key, Ran | None]) -> Iterator[MlflowRun]:
     """A run for each trial, with all its tasks, then one for each other task."""
     taken: dict[tuple[str, tuple[int, ...], int], list[Key]] = {}
     rest: list[Key] = []
@@ -163,7 +163,7 @@ def _end(client: MlflowClient, one: str, entry: MlflowRun) -> None:
 
 
 def _metrics(
-    run: Recorded,
+    run: RunReader,
     entry: MlflowRun,
     tasks: Mapping[Key, Ran],
     reported: Mapping[str, Mapping[int, Mapping[str, Curve]]],
@@ -191,7 +191,7 @@ def _metrics(
         yield Metric(_name(f"objective/{name}"), score, _ms(entry.ended or entry.began), 0)
 
 
-def _copy(run: Recorded, tasks: Iterable[Ran], folder: Path) -> None:
+def _copy(run: RunReader, tasks: Iterable[Ran], folder: Path) -> None:
     """The files of tasks, below STAGE/INDEX/OUTPUT."""
     for task in tasks:
         for output, file in task.files(run.paths.root):

@@ -10,14 +10,14 @@ import optuna
 from diel.axes.adaptive import Searched
 from diel.errors import UsageError, counted
 from diel.journal.axis_history import Course
-from diel.results import Recorded
+from diel.results import RunReader
 from diel.results.trials import searches, trials_of
 from diel.search.study import begin_study, frozen
 from diel.states import TrialState
 from diel.takeout.sqlite import hasten
 
 
-def write(run: Recorded, into: Path, target: Path) -> list[str]:
+def write(run: RunReader, into: Path, target: Path) -> list[str]:
     """Writes `optuna.db`. Raises UsageError for a run without a search."""
     found = searches(run)
     if not any(axis.history.courses for axis in found.values()):
@@ -46,7 +46,7 @@ def write(run: Recorded, into: Path, target: Path) -> list[str]:
 
 
 def _study(
-    run: Recorded, axis: Searched, course: Course, storage: optuna.storages.RDBStorage
+    run: RunReader, axis: Searched, course: Course, storage: optuna.storages.RDBStorage
 ) -> optuna.Study:
     """An empty study for one course, named for the run, the search and the point where it ran."""
     at = ",".join(f"{name}={value}" for name, value in course.at.items())

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from diel.artifacts import Artifact
 from diel.errors import counted
-from diel.results import Recorded
-from diel.results.view import RunView
+from diel.results import RunReader
 from diel.states import TaskState
 from diel.tasks.results import output_of
 
@@ -75,7 +74,7 @@ class Ran(NamedTuple):
 _ENDS = (b'"event":"fail"', b'"event":"done"', b'"event":"cached"')
 
 
-def ran(run: Recorded) -> dict[Key, Ran]:
+def ran(run: RunReader) -> dict[Key, Ran]:
     """The tasks that ended, in the order of stages and tasks."""
     hosts = {
         segment: record["host"]
@@ -98,7 +97,7 @@ def ran(run: Recorded) -> dict[Key, Ran]:
     return dict(sorted(found.items(), key=lambda item: (order[item[0][0]], item[0][1])))
 
 
-def _ended(run: Recorded, host: str, record: Result | Fail) -> Ran | None:
+def _ended(run: RunReader, host: str, record: Result | Fail) -> Ran | None:
     """The task whose end a record is; None if the task went on after it."""
     stage, number = record["stage"], record["index"]
     history = run.history.stage(stage)
@@ -115,13 +114,13 @@ def _ended(run: Recorded, host: str, record: Result | Fail) -> Ran | None:
     return Ran(stage, number, state, record["attempt"], record["time"], seconds, host, record, pruned)
 
 
-def read_by(view: RunView, key: Key, tasks: Mapping[Key, Ran]) -> dict[Key, list[str]]:
+def read_by(run: RunReader, key: Key, tasks: Mapping[Key, Ran]) -> dict[Key, list[str]]:
     """The tasks that one waited for and that ran, each with the outputs that it read of it.
 
     What ran beside it is none of these. Of a pruned trial, only its own tasks read what its tasks made.
     """
     found: dict[Key, list[str]] = {}
-    for link in view.into(key[0]):
+    for link in run.into(key[0]):
         if link.alongside or not (link.up.known and link.down.known):
             continue
         members = link.members if tasks[key].pruned else link.good_members
@@ -132,7 +131,7 @@ def read_by(view: RunView, key: Key, tasks: Mapping[Key, Ran]) -> dict[Key, list
     return found
 
 
-def left_out(run: Recorded, tasks: Mapping[Key, Ran]) -> list[str]:
+def left_out(run: RunReader, tasks: Mapping[Key, Ran]) -> list[str]:
     """What there is to say about the tasks of a run without an end, of another run, and of pruned trials."""
     states: dict[TaskState, int] = {}
     for name in run.workflow.stages:

@@ -14,8 +14,7 @@ from rocrate.rocrate import ROCrate
 
 from diel.artifacts import Artifact
 from diel.errors import UsageError, counted
-from diel.results import Recorded
-from diel.results.view import RunView
+from diel.results import RunReader
 from diel.states import RunState
 from diel.takeout.ran import Key, Ran, left_out, ran, read_by, when
 from diel.tasks.results import artifact_home
@@ -34,7 +33,7 @@ _USAGE = {"cpu_seconds": "SEC", "memory_bytes": "AD", "read_bytes": "AD", "writt
 """What is told of what an attempt used, with the code of its unit: seconds, bytes."""
 
 
-def write(run: Recorded, into: Path, target: Path) -> list[str]:
+def write(run: RunReader, into: Path, target: Path) -> list[str]:
     """Writes the crate. Raises UsageError for a run of which no task has ended."""
     tasks = ran(run)
     if not tasks:
@@ -48,8 +47,8 @@ def write(run: Recorded, into: Path, target: Path) -> list[str]:
 class _Telling:
     """The crate of a run, while it is filled."""
 
-    def __init__(self, run: Recorded, tasks: Mapping[Key, Ran]) -> None:
-        self.run, self.tasks, self.view = run, tasks, RunView(run)
+    def __init__(self, run: RunReader, tasks: Mapping[Key, Ran]) -> None:
+        self.run, self.tasks = run, tasks
         self.crate = ROCrate(version="1.1")
         self.files: dict[str, Any] = {}
         """The entity of each file or directory, by its path."""
@@ -119,7 +118,7 @@ class _Telling:
         point = {**self.run.point(*key), **self.run.hyperparameters(*key)}
         read = (
             file
-            for parent, outputs in read_by(self.view, key, self.tasks).items()
+            for parent, outputs in read_by(self.run, key, self.tasks).items()
             for output in outputs
             for file in self._file(self.tasks[parent], output)
         )

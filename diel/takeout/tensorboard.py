@@ -15,13 +15,13 @@ from tensorboard.plugins.hparams.summary_v2 import hparams_pb
 from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
 from diel.errors import UsageError, counted
-from diel.results import Recorded
+from diel.results import RunReader
 from diel.results.metrics import Curve, curves
 from diel.takeout.ran import Ran, left_out, ran
 from diel.values import is_finite
 
 
-def write(run: Recorded, into: Path, target: Path) -> list[str]:
+def write(run: RunReader, into: Path, target: Path) -> list[str]:
     """Writes `tensorboard/STAGE/INDEX`. Raises UsageError for a run in which nothing is a number."""
     tasks = ran(run)
     written, points = 0, 0
@@ -52,7 +52,7 @@ def _scalars(task: Ran | None, reported: Mapping[str, Curve]) -> Iterator[tuple[
 
 
 def _write_one(
-    run: Recorded,
+    run: RunReader,
     folder: Path,
     key: tuple[str, int],
     task: Ran | None,

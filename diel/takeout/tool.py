@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 from diel.errors import DielError, UsageError
 from diel.files import filling
-from diel.results import Recorded
+from diel.results import RunReader
 
-Writer = Callable[[Recorded, Path, Path], list[str]]
+Writer = Callable[[RunReader, Path, Path], list[str]]
 """Writes a run into the first directory, which becomes the second; returns what there is to say about it."""
 
 
@@ -37,7 +37,7 @@ TOOLS = {
 }
 
 
-def take_out(run: Recorded, name: str, folder: Path) -> list[str]:
+def take_out(run: RunReader, name: str, folder: Path) -> list[str]:
     """Writes a run for a tool into a directory, beside what others have there; returns what to say.
 
     Raises UsageError where the tool's library is not installed, where the run has nothing for it, and

@@ -10,8 +10,7 @@ from typing import Any
 
 from diel.artifacts import files_of
 from diel.errors import UsageError, counted
-from diel.results import Recorded
-from diel.results.view import RunView
+from diel.results import RunReader
 from diel.takeout.ran import Key, Ran, left_out, ran, read_by, when
 
 _FORBIDDEN = re.compile(r"[^0-9a-zA-Z\-_./:]")
@@ -19,13 +18,12 @@ _HOST = re.compile(r"[0-9A-Za-z]([0-9A-Za-z\-.]{0,251}[0-9A-Za-z])?")
 _MEASURED = {"memory_bytes": "memoryInBytes", "read_bytes": "readBytes", "written_bytes": "writtenBytes"}
 
 
-def write(run: Recorded, into: Path, target: Path) -> list[str]:
+def write(run: RunReader, into: Path, target: Path) -> list[str]:
     """Writes `wfformat.json`. Raises UsageError for a run of which no task has ended."""
     tasks = ran(run)
     if not tasks:
         raise UsageError(f"{run.paths.run_id} has no task that ended: a trace has one at least")
-    view = RunView(run)
-    read = {key: read_by(view, key, tasks) for key in tasks}
+    read = {key: read_by(run, key, tasks) for key in tasks}
     children: dict[Key, list[Key]] = {key: [] for key in tasks}
     for key, above in read.items():
         for parent in above:
@@ -49,7 +47,7 @@ def write(run: Recorded, into: Path, target: Path) -> list[str]:
             }
         )
         if task.seconds is not None:
-            executed.append(_execution(view, task))
+            executed.append(_execution(run, task))
     document = {
         "name": run.paths.run_id,
         "description": run.workflow.description or f"A run of {run.run_file.workflow}",
@@ -74,7 +72,7 @@ def write(run: Recorded, into: Path, target: Path) -> list[str]:
     return [*said, *left_out(run, tasks)]
 
 
-def _together(run: Recorded, tasks: Mapping[Key, Ran], executed: list[dict[str, Any]]) -> dict[str, Any]:
+def _together(run: RunReader, tasks: Mapping[Key, Ran], executed: list[dict[str, Any]]) -> dict[str, Any]:
     """The execution as a whole; from its first task to its last."""
     times = [time for task in tasks.values() for time in (task.began, task.ended) if time is not None]
     began = min(times, default=run.run_file.created)
@@ -87,12 +85,12 @@ def _together(run: Recorded, tasks: Mapping[Key, Ran], executed: list[dict[str, 
     }
 
 
-def _execution(view: RunView, task: Ran) -> dict[str, Any]:
+def _execution(run: RunReader, task: Ran) -> dict[str, Any]:
     """How a task ran: what was not measured is not there."""
     found: dict[str, Any] = {
         "id": _id((task.stage, task.number)),
         "runtimeInSeconds": task.seconds,
-        "coreCount": view.stages[task.stage].ran_as(task.number, max(task.attempt, 1)).resources.cores,
+        "coreCount": run.stages[task.stage].ran_as(task.number, max(task.attempt, 1)).resources.cores,
     }
     if task.began is not None:
         found["executedAt"] = when(task.began)

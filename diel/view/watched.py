@@ -14,7 +14,7 @@ from diel.journal.snapshot import read_run
 from diel.journal.stage_history import StageHistory
 from diel.page.seen import Seen
 from diel.paths import RunPaths
-from diel.results import Recorded
+from diel.results import RunReader
 from diel.states import TaskState
 from diel.status import Status, fold_status
 from diel.timeline import Timeline, load_timeline
@@ -39,7 +39,7 @@ class Watched:
         self.timeline: Timeline | None = None
         self.flaws: list[str] = []
         """What was wrong with its files, each once."""
-        self._recorded: Recorded | None = None
+        self._recorded: RunReader | None = None
         self._known: object = None
         self._renewed = 0.0
 
@@ -129,7 +129,7 @@ class Watched:
         """What a task made; None if it made nothing, or that cannot be read."""
         return self._ask(lambda run: run.record(stage, index))
 
-    def _ask(self, read: Callable[[Recorded], Answer]) -> Answer | None:
+    def _ask(self, read: Callable[[RunReader], Answer]) -> Answer | None:
         """What the run's workflow and axes tell. If they cannot be read, that is said once."""
         if self.status is None or self.reader is None:
             return None
@@ -148,5 +148,5 @@ class Watched:
         known: list[object] = [stage.total for stage in status.stages]
         known += [len(course.trials) for axis in status.axes for course in axis.courses]
         if known != self._known and time.monotonic() >= self._renewed:
-            self._recorded, self._known = Recorded(self.paths, reader.history), known
+            self._recorded, self._known = RunReader(self.paths, reader.history), known
             self._renewed = time.monotonic() + REST

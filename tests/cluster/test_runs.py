@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from diel.paths import RunPaths
-from diel.results import Recorded
+from diel.results import RunReader
 from diel.results.sizing import advise
 from tests.cluster.campaign import OnCluster, fold, placed
 from tests.cluster.cluster import Cluster
@@ -341,7 +341,7 @@ def test_a_rerun_that_asks_for_what_a_run_used_succeeds(project: OnCluster) -> N
     first = project.run("--site", "mine", "--quiet")
     advised = {}
     for stage, taken in (("command", 150), ("function", 300), ("ranks", 240)):
-        advice = {one.key: one for one in advise(Recorded(RunPaths(first.root)), stage)}
+        advice = {one.key: one for one in advise(RunReader(RunPaths(first.root)), stage)}
         assert taken * MIB < advice["memory"].used < (taken + 60) * MIB
         advised[stage] = {key: one.value for key, one in advice.items()}
         assert advice["memory"].used < advised[stage]["memory"] < 1024 * MIB

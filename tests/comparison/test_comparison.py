@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from diel.comparison.comparison import Contrast, compare
-from diel.results import Recorded
+from diel.results import RunReader
 from tests.handmade import Handmade
 
 SWEEP = """
@@ -34,7 +34,7 @@ def sweep(
 
 
 def compared(first: Handmade, second: Handmade) -> Contrast:
-    return compare(Recorded(first.paths), Recorded(second.paths))
+    return compare(RunReader(first.paths), RunReader(second.paths))
 
 
 def test_tasks_at_the_same_points_are_compared_in_pairs_wherever_they_stand(tmp_path: Path) -> None:

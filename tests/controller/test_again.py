@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from diel.controller.again import find_missing, find_outdated, write_again
-from diel.results import Recorded
-from diel.results.view import RunView
+from diel.results import RunReader
 from tests.handmade import Handmade
 
 TOLERANT = """
@@ -21,8 +20,8 @@ stages:
 """
 
 
-def view(run: Handmade) -> RunView:
-    return RunView(Recorded(run.paths))
+def view(run: Handmade) -> RunReader:
+    return RunReader(run.paths)
 
 
 def went_on_without(folder: Path) -> Handmade:
@@ -39,7 +38,7 @@ def test_what_went_on_without_a_task_that_is_tried_again_is_made_again(tmp_path:
     found = find_outdated(view(run), {})
     assert found == {"total": {0: 1}, "seen": {0: 1}}
     write_again(run.paths, 1, [found])
-    history = Recorded(run.paths).history
+    history = RunReader(run.paths).history
     assert [history.stages[name].state(0).label for name in ("total", "seen", "apart")] == [
         "waiting",
         "waiting",

@@ -8,12 +8,12 @@ import pytest
 
 from diel.controller.extending import read_trials
 from diel.errors import UsageError
-from diel.results import Recorded
+from diel.results import RunReader
 from tests.searched import LOOP, MATERIALS, SEARCH, Searched, search
 
 
 def test_a_number_is_for_the_only_search_and_an_axis_can_be_named(tmp_path: Path) -> None:
-    run = Recorded(search(tmp_path).paths)
+    run = RunReader(search(tmp_path).paths)
     assert read_trials(run, ["40"]) == read_trials(run, ["trial=40"]) == {"trial": 40}
 
 
@@ -28,12 +28,12 @@ def test_a_number_is_for_the_only_search_and_an_axis_can_be_named(tmp_path: Path
 )
 def test_what_is_no_larger_number_of_trials_is_refused(tmp_path: Path, said: str, why: str) -> None:
     with pytest.raises(UsageError, match=f"--trials {said}: .*{why}|--trials {said}: {why}"):
-        read_trials(Recorded(search(tmp_path).paths), [said])
+        read_trials(RunReader(search(tmp_path).paths), [said])
 
 
 def test_two_numbers_for_one_search_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="--trials trial=50: how many 'trial' is to have is said twice"):
-        read_trials(Recorded(search(tmp_path).paths), ["40", "trial=50"])
+        read_trials(RunReader(search(tmp_path).paths), ["40", "trial=50"])
 
 
 def refusal(text: str, folder: Path, reason: str = "", said: str = "40") -> str:
@@ -42,12 +42,12 @@ def refusal(text: str, folder: Path, reason: str = "", said: str = "40") -> str:
         run.about("begin", seed=1).trial(0, 0.5).score(0, 1.0)
         run.about("closed", points=1, reason=reason, failed=False)
     with pytest.raises(UsageError) as refused:
-        read_trials(Recorded(run.paths), [said])
+        read_trials(RunReader(run.paths), [said])
     return str(refused.value)
 
 
 def test_a_search_need_not_be_the_first_axis_of_its_stages(tmp_path: Path) -> None:
-    assert read_trials(Recorded(Searched(tmp_path, MATERIALS).paths), ["40"]) == {"trial": 40}
+    assert read_trials(RunReader(Searched(tmp_path, MATERIALS).paths), ["40"]) == {"trial": 40}
 
 
 def test_a_run_without_a_search_has_no_trials(tmp_path: Path) -> None:
@@ -72,4 +72,4 @@ def test_trials_that_go_on_from_each_other_can_be_more(tmp_path: Path) -> None:
         "sub: {over: [trial, fold], command",
         "sub: {over: [trial, fold], inputs: {v: {from: sub.v, at: {trial: previous}, initially: 0}}, command",
     )
-    assert read_trials(Recorded(Searched(tmp_path, text).paths), ["8"]) == {"trial": 8}
+    assert read_trials(RunReader(Searched(tmp_path, text).paths), ["8"]) == {"trial": 8}

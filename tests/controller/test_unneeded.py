@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from diel.controller.unneeded import drop, find_unneeded
-from diel.results import Recorded
+from diel.results import RunReader
 from tests.handmade import Handmade
 
 FLOW = """
@@ -32,15 +32,15 @@ def files(run: Handmade) -> list[str]:
 
 
 def test_only_what_was_handed_on_and_read_is_unneeded(run: Handmade) -> None:
-    (one,) = find_unneeded(Recorded(run.paths))
+    (one,) = find_unneeded(RunReader(run.paths))
     assert (one.place, list(one.records), one.size, one.files) == (("make", "big"), [0], 10, 1)
 
 
 def test_it_is_deleted_once_and_that_is_written_down(run: Handmade) -> None:
     before = files(run)
-    recorded = Recorded(run.paths)
+    recorded = RunReader(run.paths)
     assert drop(run.paths, recorded, find_unneeded(recorded)) == (1, 10)
     assert set(before) - set(files(run)) == {"make/0/big.txt"}
-    again = Recorded(run.paths)
+    again = RunReader(run.paths)
     assert again.history.stage("make").dropped == {"big": {0}}
     assert find_unneeded(again) == []

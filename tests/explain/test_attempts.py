@@ -11,7 +11,7 @@ from diel.errors import UsageError
 from diel.explain import explain_block, explain_run, explain_task
 from diel.explain.attempts import words
 from diel.project.submission import make_submission, queued
-from diel.results import Recorded
+from diel.results import RunReader
 from diel.site import Site
 from tests.allocation import Node, block
 from tests.explain.test_run import flow, of_task
@@ -41,7 +41,7 @@ def test_an_attempt_is_told_with_its_node_block_job_and_resources(tmp_path: Path
     Node(run.paths, "1-0", "n3").fail("sim", 0, kind="oom").done("sim", 0, attempt=2)
     run.write("queued", stage="sim", bundle=1, tasks=[0, 1])
     run.write("queued", stage="sim", bundle=2, tasks=[1, 0], attempts=[1, 2], resources={"memory": 2 * 2**30})
-    first, second = explain_task(Recorded(run.paths), "sim", 0).document["attempts"]
+    first, second = explain_task(RunReader(run.paths), "sim", 0).document["attempts"]
     assert (first["block"], first["job"], first["node"], first["class"]) == ("1-0", "100", "n3", "oom")
     assert first["resources"] == {"memory": 2**30, "walltime": 600.0}
     assert second["resources"] == {"memory": 2**31, "walltime": 600.0}
@@ -74,7 +74,7 @@ def test_what_is_lost_without_a_word_has_the_end_of_its_block(tmp_path: Path) ->
     run = on_cluster(tmp_path)
     block(run, "1-0", "preempted", shape=SIM)
     Node(run.paths, "1-0", "n3").start("sim", 0)
-    (attempt,) = explain_task(Recorded(run.paths), "sim", 0).document["attempts"]
+    (attempt,) = explain_task(RunReader(run.paths), "sim", 0).document["attempts"]
     assert (attempt["state"], attempt["block_end"]["state"]) == ("lost", "preempted")
 
 
@@ -121,19 +121,19 @@ def on_cluster(folder: Path, *, alive: bool = True) -> Handmade:
 
 
 def why(run: Handmade, stage: str, index: int) -> str:
-    return str(explain_task(Recorded(run.paths), stage, index).document["why"][-1])
+    return str(explain_task(RunReader(run.paths), stage, index).document["why"][-1])
 
 
 def text_of_task(run: Handmade, stage: str, index: int) -> str:
-    return "\n".join(explain_task(Recorded(run.paths), stage, index).lines)
+    return "\n".join(explain_task(RunReader(run.paths), stage, index).lines)
 
 
 def text_of_run(run: Handmade) -> str:
-    return "\n".join(explain_run(Recorded(run.paths)).lines)
+    return "\n".join(explain_run(RunReader(run.paths)).lines)
 
 
 def text_of_block(run: Handmade, name: str) -> str:
-    return "\n".join(explain_block(Recorded(run.paths), name).lines)
+    return "\n".join(explain_block(RunReader(run.paths), name).lines)
 
 
 # --- what is waited for ---------------------------------------------------------------------------
@@ -190,12 +190,12 @@ def test_a_block_that_can_never_run_leads_to_its_own_explanation(tmp_path: Path,
     run = on_cluster(tmp_path).write("queued", stage="sim", bundle=1, tasks=[0])
     block(run, "1-0", "pending", shape=SIM, reason="Priority")
     block(run, "1-1", "pending", shape=SIM, reason=reason, hopeless=True)
-    document = explain_task(Recorded(run.paths), "sim", 0).document
+    document = explain_task(RunReader(run.paths), "sim", 0).document
     told = reason.removeprefix("Can Never Run: ")
     assert f"1-1 (job 101) can never run: {told}, and 1 more" in document["why"][0]
     assert "ask for less in `resources`, or fix pool 'cpu' of site" in document["next"]
     assert document["next"].endswith("`diel explain w-1 --block 1-1` tells more")
-    alone = explain_block(Recorded(run.paths), "1-1").document
+    alone = explain_block(RunReader(run.paths), "1-1").document
     assert alone["why"] == f"it can never run: {told}"
     assert "ask for less in `resources`" in alone["next"]
     lines = text_of_run(run).splitlines()
@@ -248,7 +248,7 @@ def test_a_running_task_is_told_with_its_place(tmp_path: Path) -> None:
     Node(run.paths, "1-0", "n3").start("sim", 0)
     assert why(run, "sim", 0) == "attempt 1 is running on node n3, block 1-0 (job 100)"
     assert "(node n3, block 1-0 (job 100))" in text_of_run(run)
-    (running,) = explain_run(Recorded(run.paths)).document["running"]
+    (running,) = explain_run(RunReader(run.paths)).document["running"]
     assert (running["block"], running["job"], running["node"]) == ("1-0", "100", "n3")
 
 
@@ -272,7 +272,7 @@ def test_a_block_is_found_by_its_name_and_by_its_job(tmp_path: Path, word: str) 
     run = on_cluster(tmp_path)
     block(run, "1-0", job="4711.pbs.site")
     block(run, "1-1")
-    assert explain_block(Recorded(run.paths), word).document["block"] == "1-0"
+    assert explain_block(RunReader(run.paths), word).document["block"] == "1-0"
 
 
 def test_a_block_tells_what_ran_in_it_and_what_its_job_said(tmp_path: Path) -> None:
@@ -285,7 +285,7 @@ def test_a_block_tells_what_ran_in_it_and_what_its_job_said(tmp_path: Path) -> N
     run.paths.blocks.mkdir(parents=True)
     for name in ("1-0.sh", "1-0.err", "1-1.sh"):
         (run.paths.blocks / name).touch()
-    document = explain_block(Recorded(run.paths), "1-0").document
+    document = explain_block(RunReader(run.paths), "1-0").document
     assert document["attempts"] == {"done": 1, "failed": 1, "lost": 1}
     assert [(one["task"], one["state"]) for one in document["tasks"]] == [
         ("sim/1", "failed"),
@@ -299,7 +299,7 @@ def test_a_block_tells_what_ran_in_it_and_what_its_job_said(tmp_path: Path) -> N
     assert "│ DUE TO TIME LIMIT" in said
     assert "1-0.err" in said
     assert "1-1" not in said
-    assert explain_block(Recorded(run.paths), "1-1").document["attempts"] == {"done": 1, "running": 1}
+    assert explain_block(RunReader(run.paths), "1-1").document["attempts"] == {"done": 1, "running": 1}
 
 
 def test_an_attempt_that_runs_again_elsewhere_was_lost(tmp_path: Path) -> None:
@@ -308,8 +308,8 @@ def test_an_attempt_that_runs_again_elsewhere_was_lost(tmp_path: Path) -> None:
     block(run, "1-1", shape=SIM)
     Node(run.paths, "1-0", "n1").start("sim", 0)
     Node(run.paths, "1-1", "n2").start("sim", 0, attempt=2)
-    assert explain_block(Recorded(run.paths), "1-0").document["attempts"] == {"lost": 1}
-    assert explain_block(Recorded(run.paths), "1-1").document["attempts"] == {"running": 1}
+    assert explain_block(RunReader(run.paths), "1-0").document["attempts"] == {"lost": 1}
+    assert explain_block(RunReader(run.paths), "1-1").document["attempts"] == {"running": 1}
 
 
 @pytest.mark.parametrize(
@@ -332,7 +332,7 @@ def test_an_attempt_that_runs_again_elsewhere_was_lost(tmp_path: Path) -> None:
 def test_why_a_block_stands_as_it_does(tmp_path: Path, state: str, more: dict[str, Any], told: str) -> None:
     run = on_cluster(tmp_path)
     block(run, "1-0", state, **more)
-    assert told in explain_block(Recorded(run.paths), "1-0").document["why"]
+    assert told in explain_block(RunReader(run.paths), "1-0").document["why"]
 
 
 def test_a_run_tells_the_blocks_that_ended_badly(tmp_path: Path) -> None:
@@ -350,10 +350,10 @@ def test_a_run_tells_the_blocks_that_ended_badly(tmp_path: Path) -> None:
 def test_a_block_that_there_is_not_is_refused_with_those_that_there_are(tmp_path: Path) -> None:
     run = on_cluster(tmp_path)
     with pytest.raises(UsageError, match="asked no scheduler for any"):
-        explain_block(Recorded(run.paths), "1-0")
+        explain_block(RunReader(run.paths), "1-0")
     block(run, "1-0")
     with pytest.raises(UsageError, match=r"no block '1-7'; blocks: 1-0 \(job 100\)"):
-        explain_block(Recorded(run.paths), "1-7")
+        explain_block(RunReader(run.paths), "1-7")
 
 
 def test_what_was_asked_for_is_told_with_its_units() -> None:

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from diel.explain import Explanation, explain_run, explain_task
-from diel.results import Recorded
+from diel.results import RunReader
 from tests.searched import LOOP, SEARCH, Searched, loop, search
 
 
 def task(run: Searched, stage: str, index: int) -> Explanation:
-    return explain_task(Recorded(run.paths), stage, index)
+    return explain_task(RunReader(run.paths), stage, index)
 
 
 def why(run: Searched, stage: str, index: int) -> str:
@@ -105,10 +105,10 @@ def test_a_task_behind_what_never_came_is_not_blamed_on_it(tmp_path: Path) -> No
 
 
 def test_a_run_tells_how_its_searches_and_loops_stand_and_why_they_ended(tmp_path: Path) -> None:
-    said = "\n".join(explain_run(Recorded(loop(tmp_path / "a", over=True).paths)).lines)
+    said = "\n".join(explain_run(RunReader(loop(tmp_path / "a", over=True).paths)).lines)
     assert "round: over after 3 rounds: `until` held in round 2 (loop until check.error < 0.1)" in said
     assert "check: 97 tasks left out: round 3 never came: the loop ended after round 2" in said
-    found = explain_run(Recorded(search(tmp_path / "b", alive=True).paths))
+    found = explain_run(RunReader(search(tmp_path / "b", alive=True).paths))
     document = found.document
     (axis,) = document["axes"]
     assert (axis["axis"], axis["trials"]["pruned"], axis["best"]["trial"]) == ("trial", 1, 1)
@@ -124,5 +124,5 @@ def test_a_search_that_failed_says_so(tmp_path: Path) -> None:
     run.about("judged", number=0, state="failed", message="f/0 has no result")
     why = "no trial has a score; the last: f/0 has no result"
     run.about("closed", points=1, reason=why, failed=True).end("failed")
-    said = "\n".join(explain_run(Recorded(run.paths)).lines)
+    said = "\n".join(explain_run(RunReader(run.paths)).lines)
     assert f"trial: 1 trial: 1 failed; failed: {why}" in said

@@ -9,7 +9,7 @@ import pytest
 
 from diel.explain import explain_run, explain_task
 from diel.paths import RunPaths
-from diel.results import Recorded
+from diel.results import RunReader
 from tests.throwaway import Project
 
 AGAIN = """
@@ -65,12 +65,12 @@ def again(tmp_path_factory: pytest.TempPathFactory) -> Project:
 
 def why(project: Project, run: str, task: str) -> dict[str, Any]:
     stage, _, index = task.partition("/")
-    return explain_task(Recorded(RunPaths(project.folder / "runs" / run)), stage, int(index)).document
+    return explain_task(RunReader(RunPaths(project.folder / "runs" / run)), stage, int(index)).document
 
 
 def test_the_first_run_of_a_workflow_has_nothing_to_compare_with(again: Project) -> None:
     assert why(again, "w-1", "sim/0")["why"] == ["no earlier run of 'w'"]
-    found = explain_run(Recorded(RunPaths(again.folder / "runs" / "w-1")))
+    found = explain_run(RunReader(RunPaths(again.folder / "runs" / "w-1")))
     assert found.lines == ["w-1 succeeded: 5 done"]
 
 
@@ -145,7 +145,7 @@ def test_what_the_user_wanted_anew_says_so(again: Project) -> None:
 
 
 def test_a_run_tells_for_each_stage_why_it_was_computed(again: Project) -> None:
-    found = explain_run(Recorded(RunPaths(again.folder / "runs" / "w-3")))
+    found = explain_run(RunReader(RunPaths(again.folder / "runs" / "w-3")))
     assert [(one["stage"], one["count"]) for one in found.document["computed"]] == [("fit", 1), ("end", 3)]
     lines = found.lines
     assert "fit: 1 task computed: hp.hidden: 64 → 32" in lines

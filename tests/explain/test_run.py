@@ -9,7 +9,7 @@ import pytest
 
 from diel.errors import UsageError
 from diel.explain import explain_run, explain_task
-from diel.results import Recorded
+from diel.results import RunReader
 from tests.handmade import Handmade
 from tests.written import APP
 
@@ -46,19 +46,19 @@ def flow(tmp_path: Path, **more: Any) -> Handmade:
 
 
 def of_run(run: Handmade, stage: str | None = None) -> dict[str, Any]:
-    return explain_run(Recorded(run.paths), stage).document
+    return explain_run(RunReader(run.paths), stage).document
 
 
 def of_task(run: Handmade, stage: str, index: int) -> dict[str, Any]:
-    return explain_task(Recorded(run.paths), stage, index).document
+    return explain_task(RunReader(run.paths), stage, index).document
 
 
 def text_of_run(run: Handmade) -> str:
-    return "\n".join(explain_run(Recorded(run.paths)).lines)
+    return "\n".join(explain_run(RunReader(run.paths)).lines)
 
 
 def text_of_task(run: Handmade, stage: str, index: int) -> str:
-    return "\n".join(explain_task(Recorded(run.paths), stage, index).lines)
+    return "\n".join(explain_task(RunReader(run.paths), stage, index).lines)
 
 
 # --- failures -------------------------------------------------------------------------------------

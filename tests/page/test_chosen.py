@@ -10,7 +10,7 @@ from diel.axes.domain import Domain, Factor
 from diel.page import chosen
 from diel.page.chosen import choose, records_of
 from diel.page.outcome.sample import sample_of
-from diel.results import Recorded
+from diel.results import RunReader
 from tests.handmade import Handmade
 
 
@@ -44,8 +44,8 @@ def test_of_a_long_journal_only_the_chosen_lines_are_read_once_for_all_stages(
     for index in range(8):
         run.done("s", index, y=float(index))
     monkeypatch.setattr(chosen, "WHOLE", 4)
-    monkeypatch.setattr(Recorded, "results", None)
-    recorded = Recorded(run.paths)
+    monkeypatch.setattr(RunReader, "results", None)
+    recorded = RunReader(run.paths)
     found = {name: sample_of(recorded, name, *drawn) for name, drawn in records_of(recorded, 4).items()}
     assert found["s"] is not None
     assert [row["y0"] for row in found["s"].rows] == [0.0, 2.0, 4.0, 6.0]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from diel.errors import UsageError
-from diel.results import Recorded, list_metrics
+from diel.results import RunReader, list_metrics
 from diel.results.metrics import curves
 from diel.table import render, write_csv
 from diel.values import clock
@@ -39,7 +39,7 @@ def run(tmp_path: Path) -> Handmade:
 
 
 def test_a_row_is_a_value_with_its_task_point_attempt_and_step(run: Handmade) -> None:
-    found = list_metrics(Recorded(run.paths), "train")
+    found = list_metrics(RunReader(run.paths), "train")
     assert found.columns == ("task", "depth", "seed", "attempt", "metric", "step", "value", "time")
     assert found.rows == [
         ("train/1", 2.5, 1, 1, "loss", 0, 9, None),
@@ -53,7 +53,7 @@ def test_a_row_is_a_value_with_its_task_point_attempt_and_step(run: Handmade) ->
 
 def test_people_see_when_it_was_said_as_a_date_and_programs_as_seconds(run: Handmade) -> None:
     report(run, 3, '{"loss": 1, "time": 1795739111.5}')
-    found = list_metrics(Recorded(run.paths), "train", at={"seed": 1, "depth": 4.0})
+    found = list_metrics(RunReader(run.paths), "train", at={"seed": 1, "depth": 4.0})
     assert list(render(found))[-1].endswith(f"  {clock(1795739111.5)}")
     assert json.dumps(found.rows[0][-1]) == "1795739111.5"
     write_csv(found, file := io.StringIO())
@@ -61,13 +61,13 @@ def test_people_see_when_it_was_said_as_a_date_and_programs_as_seconds(run: Hand
 
 
 def test_a_point_chooses_tasks_and_a_limit_rows(run: Handmade) -> None:
-    at_depth = list_metrics(Recorded(run.paths), "train", limit=1, at={"depth": 4.0})
+    at_depth = list_metrics(RunReader(run.paths), "train", limit=1, at={"depth": 4.0})
     assert [row[0] for row in at_depth.rows] == ["train/2"]
     assert at_depth.missing == {"train": "1 of 2 tasks of 'train' have reported nothing"}
 
 
 def test_a_curve_has_the_later_attempts_value_where_both_have_one(run: Handmade) -> None:
-    found = curves(Recorded(run.paths), "train", range(4))
+    found = curves(RunReader(run.paths), "train", range(4))
     assert found == {1: {"loss": {0: (9.0, None), 1: (4.0, 5.0)}}, 2: {"loss": {0: (7.0, None)}}}
 
 
@@ -85,9 +85,9 @@ def test_what_is_from_the_cache_is_read_where_it_was_made_in_all_attempts(
         run="w-1",
         origin=[1, 2],
     )
-    assert curves(Recorded(again.paths), "train", range(4)) == {3: {"loss": {0: (9.0, None), 1: (4.0, 5.0)}}}
+    assert curves(RunReader(again.paths), "train", range(4)) == {3: {"loss": {0: (9.0, None), 1: (4.0, 5.0)}}}
 
 
 def test_a_stage_that_is_not_there_is_told_with_the_nearest(run: Handmade) -> None:
     with pytest.raises(UsageError, match="no stage 'trian'; metrics are a stage's; did you mean 'train'"):
-        list_metrics(Recorded(run.paths), "trian")
+        list_metrics(RunReader(run.paths), "trian")

@@ -8,25 +8,25 @@ import pytest
 
 import diel
 from diel.errors import UsageError
-from diel.results import Recorded, make_table, summarize
+from diel.results import RunReader, make_table, summarize
 from tests.searched import MATERIALS, Searched, loop, search
 
 
 def test_a_row_a_trial_with_its_hyperparameters_and_none_for_what_never_was(tmp_path: Path) -> None:
-    found = make_table(Recorded(search(tmp_path).paths), ["f.loss"])
+    found = make_table(RunReader(search(tmp_path).paths), ["f.loss"])
     assert found.columns == ("trial", "hp.x", "f.loss")
     assert found.rows == [(0, 2.0, 4.0), (1, 0.5, 0.25), (2, -3.0, 9.0)]
     assert found.missing == {"f": "2 of 5 tasks of 'f' have no result: 2 waiting"}  # none of the pruned one
 
 
 def test_stages_within_a_trial_are_joined_with_it(tmp_path: Path) -> None:
-    found = make_table(Recorded(search(tmp_path).paths), ["sub.v", "f.loss"], limit=3)
+    found = make_table(RunReader(search(tmp_path).paths), ["sub.v", "f.loss"], limit=3)
     assert found.columns == ("trial", "fold", "hp.x", "sub.v", "f.loss")
     assert found.rows == [(0, 0, 2.0, 2.0, 4.0), (0, 1, 2.0, 3.0, 4.0), (1, 0, 0.5, 0.5, 0.25)]
 
 
 def test_a_row_a_round_that_was(tmp_path: Path) -> None:
-    run = Recorded(loop(tmp_path, over=True).paths)
+    run = RunReader(loop(tmp_path, over=True).paths)
     found = make_table(run, ["check.error"])
     assert (found.columns, found.rows) == (("round", "check.error"), [(0, 0.8), (1, 0.4), (2, 0.05)])
     assert found.missing == {}

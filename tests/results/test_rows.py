@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from diel.errors import UsageError
-from diel.results import Recorded, make_table, summarize
+from diel.results import RunReader, make_table, summarize
 from tests.handmade import Handmade
 
 FLOW = """
@@ -34,8 +34,8 @@ def flow(tmp_path: Path, **more: object) -> Handmade:
     return run
 
 
-def read(run: Handmade) -> Recorded:
-    return Recorded(run.paths)
+def read(run: Handmade) -> RunReader:
+    return RunReader(run.paths)
 
 
 def test_a_row_is_a_task_in_axis_order_with_its_point(tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_points_that_a_stage_made_are_joined_with_where_they_were_made(tmp_path:
 def test_a_result_of_an_earlier_run_is_a_result(tmp_path: Path) -> None:
     first = flow(tmp_path).done("sim", 0, {"log": "text"}, e=1)
     run = Handmade(tmp_path, FLOW, "w-2").stage("sim", 3)
-    (record,) = Recorded(first.paths).records("sim").values()
+    (record,) = RunReader(first.paths).records("sim").values()
     run.write("cached", stage="sim", index=0, run="w-1", key="0" * 32, parts=["", ""], **record)
     found = make_table(read(run), ["sim"])
     assert found.rows[0][-1] == str(first.paths.task_dir("sim", 0, 1) / "log.txt")

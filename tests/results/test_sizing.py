@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from diel.results import Recorded
+from diel.results import RunReader
 from diel.results.sizing import advise, sizes_by
 from tests.handmade import Handmade
 
@@ -34,7 +34,7 @@ def made(
 
 
 def said(run: Handmade) -> list[str]:
-    return [str(one) for one in advise(Recorded(run.paths), "train")]
+    return [str(one) for one in advise(RunReader(run.paths), "train")]
 
 
 def test_with_few_tasks_it_rests_on_the_one_that_used_most_and_keeps_a_wide_margin(tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ def test_a_task_that_ended_well_at_its_second_attempt_counts_for_what_that_used(
 
 def test_what_was_not_measured_is_not_advised(tmp_path: Path) -> None:
     run = made(tmp_path, {"memory_at_most": True, "seconds": 0.01})
-    assert [one.key for one in advise(Recorded(run.paths), "train")] == ["memory", "walltime"]
+    assert [one.key for one in advise(RunReader(run.paths), "train")] == ["memory", "walltime"]
     assert said(made(tmp_path / "failed", {"class": "app"})) == []
 
 
@@ -93,7 +93,7 @@ def test_a_bound_is_not_told_as_what_a_task_used(tmp_path: Path) -> None:
 def test_ranks_share_nodes_and_cores(tmp_path: Path) -> None:
     used = {"memory_bytes": 4000 * MIB, "cpu_seconds": 78.0, "seconds": 10.0}
     run = made(tmp_path, used, asked="ranks: 8, nodes: 2, cores_per_rank: 4")
-    assert sizes_by(Recorded(run.paths))["train"] == {
+    assert sizes_by(RunReader(run.paths))["train"] == {
         "memory": 3328 * MIB,  # 1.5 times 2,000 MiB, and what four ranks have beside
         "walltime": 60.0,
         "cores_per_rank": 1,
@@ -102,11 +102,11 @@ def test_ranks_share_nodes_and_cores(tmp_path: Path) -> None:
 
 def test_what_expressions_say_for_each_task_is_left_alone(tmp_path: Path) -> None:
     run = made(tmp_path, {}, asked='memory: "${{ n * 1GiB }}"'.replace("{", "{{").replace("}", "}}"))
-    assert [one.key for one in advise(Recorded(run.paths), "train")] == ["walltime", "cores_per_rank"]
+    assert [one.key for one in advise(RunReader(run.paths), "train")] == ["walltime", "cores_per_rank"]
 
 
 def test_ranks_that_an_expression_says_share_what_a_task_used(tmp_path: Path) -> None:
     used = {"cpu_seconds": 8.0, "seconds": 2.0}
     run = made(tmp_path, used, used, asked='ranks: "${{ 4 }}"')
     run.write("queued", stage="train", tasks=[0, 1], bundle=1, asked={"ranks": 4})
-    assert sizes_by(Recorded(run.paths))["train"]["cores_per_rank"] == 1
+    assert sizes_by(RunReader(run.paths))["train"]["cores_per_rank"] == 1

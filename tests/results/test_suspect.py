@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from diel.results import Recorded, suspects
+from diel.results import RunReader, suspects
 from diel.results.suspect import suspect_inputs
-from diel.results.view import RunView
 from tests.handmade import Handmade
 
 FLOW = """
@@ -46,7 +45,7 @@ def run_of(folder: Path, error: float) -> Handmade:
 
 
 def test_what_read_suspect_answers_is_found_along_the_axes_and_through_rounds(tmp_path: Path) -> None:
-    recorded = Recorded(run_of(tmp_path, 0.5).paths)
+    recorded = RunReader(run_of(tmp_path, 0.5).paths)
     found = suspects(recorded)
     whole = {0, 1, 2}
     assert {name: tasks for name, tasks in found.items() if tasks} == {
@@ -55,8 +54,8 @@ def test_what_read_suspect_answers_is_found_along_the_axes_and_through_rounds(tm
         "one": whole,
         "other": whole,
     }
-    assert suspect_inputs(RunView(recorded), "one", 2, found) == {"other": [1]}
+    assert suspect_inputs(recorded, "one", 2, found) == {"other": [1]}
 
 
 def test_answers_within_the_tolerance_are_not_suspect(tmp_path: Path) -> None:
-    assert suspects(Recorded(run_of(tmp_path, 0.05).paths)) == {}
+    assert suspects(RunReader(run_of(tmp_path, 0.05).paths)) == {}

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from diel.errors import UsageError
-from diel.results import Recorded, list_trials
+from diel.results import RunReader, list_trials
 from diel.table import render
 from tests.searched import MATERIALS, Searched, loop, search
 
 
 def rows(run: Searched, *names: str) -> list[tuple[object, ...]]:
-    found = list_trials(Recorded(run.paths), "trial")
+    found = list_trials(RunReader(run.paths), "trial")
     return [tuple(row[name] for name in names) for row in found.mappings()]
 
 
@@ -53,18 +53,18 @@ def test_searches_at_several_points_have_their_parameters_and_every_objective(tm
 
 
 def test_which_search_is_meant_is_told_where_it_is_not_said(tmp_path: Path) -> None:
-    run = Recorded(search(tmp_path).paths)
+    run = RunReader(search(tmp_path).paths)
     assert list_trials(run).columns[0] == "trial"
     with pytest.raises(UsageError, match="no search 'trail'; did you mean 'trial'"):
         list_trials(run, "trail")
 
 
 def test_people_see_when_a_trial_began_as_a_date_and_programs_as_a_number(tmp_path: Path) -> None:
-    found = list_trials(Recorded(search(tmp_path).paths), "trial", 1)
+    found = list_trials(RunReader(search(tmp_path).paths), "trial", 1)
     assert re.search(r" 20\d\d-\d\d-\d\d \d\d:\d\d:\d\d ", list(render(found))[-1])
     assert json.loads(json.dumps(next(found.mappings())["began"])) > 1e9
 
 
 def test_a_run_without_a_search_says_so(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no axis of its workflow is a search"):
-        list_trials(Recorded(loop(tmp_path, over=True).paths))
+        list_trials(RunReader(loop(tmp_path, over=True).paths))

@@ -9,7 +9,7 @@ import pytest
 
 import diel
 from diel.errors import UsageError
-from diel.results import Recorded, list_usage
+from diel.results import RunReader, list_usage
 from diel.results.usage import ended
 from tests.cli.call import call
 from tests.handmade import Handmade
@@ -49,7 +49,7 @@ def run(tmp_path: Path) -> Handmade:
 
 
 def test_a_row_is_an_attempt_and_what_was_not_measured_is_empty_and_said(run: Handmade) -> None:
-    found = list_usage(Recorded(run.paths))
+    found = list_usage(RunReader(run.paths))
     measured = ("cpu_seconds", "system_seconds", "memory_bytes", "read_bytes", "written_bytes")
     gpus = ("gpu_seconds", "gpu_memory_bytes")
     assert found.columns == ("task", "depth", "attempt", "state", "seconds", *measured, *gpus)
@@ -63,12 +63,12 @@ def test_a_row_is_an_attempt_and_what_was_not_measured_is_empty_and_said(run: Ha
 
 
 def test_a_stage_a_point_and_a_limit_choose(run: Handmade) -> None:
-    assert [row[0] for row in list_usage(Recorded(run.paths), ["train"], at={"depth": 4.0}).rows] == [
+    assert [row[0] for row in list_usage(RunReader(run.paths), ["train"], at={"depth": 4.0}).rows] == [
         "train/1"
     ]
-    assert len(list_usage(Recorded(run.paths), ["train"], limit=1).rows) == 1
+    assert len(list_usage(RunReader(run.paths), ["train"], limit=1).rows) == 1
     with pytest.raises(UsageError, match="has no stage 'tran'; did you mean 'train'"):
-        list_usage(Recorded(run.paths), ["tran"])
+        list_usage(RunReader(run.paths), ["tran"])
 
 
 def test_of_many_some_are_read(tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_of_many_some_are_read(tmp_path: Path) -> None:
     for attempt in range(1, 101):
         run.work("done", "train", 0, attempt, seconds=1.0, key="k", parts=["p", "i"])
     run.work("done", "train", 1, seconds=1.0, key="k", parts=["p", "i"])
-    assert len(list(ended(Recorded(run.paths), "train", most=1))) == 101 // 3
+    assert len(list(ended(RunReader(run.paths), "train", most=1))) == 101 // 3
 
 
 def test_commands_show_it(run: Handmade, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,7 +12,7 @@ import pytest
 from diel.journal.history import History
 from diel.journal.segment import Reader
 from diel.journal.snapshot import read_run
-from diel.results import Recorded
+from diel.results import RunReader
 from diel.results.trials import list_trials
 from diel.status import read_status
 from diel.status.axis import axis_lines, last_metric, sparkline
@@ -70,7 +70,7 @@ def test_a_trial_runs_only_while_a_task_of_it_does(tmp_path: Path) -> None:
     found = read_status(run.paths).document()["axes"]["trial"]
     assert (found["trials"]["running"], found["trials"]["waiting"]) == (0, 1)
     assert found["latest"][-1]["state"] == "waiting"
-    assert [row[1] for row in list_trials(Recorded(run.paths)).rows][-2:] == ["pruned", "waiting"]
+    assert [row[1] for row in list_trials(RunReader(run.paths)).rows][-2:] == ["pruned", "waiting"]
 
 
 def test_a_running_trial_tells_the_last_metric_that_its_task_wrote(tmp_path: Path) -> None:

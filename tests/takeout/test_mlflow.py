@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from diel.results import Recorded
+from diel.results import RunReader
 from diel.takeout import take_out
 from tests.searched import search
 
@@ -24,7 +24,7 @@ def test_every_trial_is_a_run_with_its_curves_and_files(tmp_path: Path) -> None:
     (folder / ".metrics.jsonl").write_text(
         '{"step": 10, "error": 2.5, "time": 77}\n{"step": 20, "error": 1.5}\n'
     )
-    said = take_out(Recorded(run.paths), "mlflow", tmp_path / "out")
+    said = take_out(RunReader(run.paths), "mlflow", tmp_path / "out")
     assert said[0] == "experiment w-1: 5 trials and 1 task outside of trials"
     client = tracking.MlflowClient(tracking_uri=f"sqlite:///{tmp_path}/out/mlflow.db")
     (experiment,) = (one for one in client.search_experiments() if one.name == "w-1")

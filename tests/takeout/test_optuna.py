@@ -10,7 +10,7 @@ from optuna.distributions import CategoricalDistribution, FloatDistribution, Int
 from optuna.trial import TrialState
 
 from diel.errors import UsageError
-from diel.results import Recorded
+from diel.results import RunReader
 from diel.takeout import take_out
 from tests.handmade import Handmade
 from tests.searched import MATERIALS, Searched, search
@@ -32,7 +32,7 @@ stages:
 
 def studies(run: Handmade) -> dict[str, optuna.Study]:
     folder = run.folder / "out"
-    take_out(Recorded(run.paths), "optuna", folder)
+    take_out(RunReader(run.paths), "optuna", folder)
     storage = f"sqlite:///{folder}/optuna.db"
     return {
         name: optuna.load_study(study_name=name, storage=storage)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from diel.errors import UsageError
-from diel.results import Recorded
+from diel.results import RunReader
 from diel.takeout import take_out
 from tests.handmade import Handmade
 
@@ -36,7 +36,7 @@ def run(tmp_path: Path) -> Handmade:
 
 def crate(run: Handmade) -> Any:
     library: Any = pytest.importorskip("rocrate.rocrate")
-    take_out(Recorded(run.paths), "rocrate", run.folder / "crate")
+    take_out(RunReader(run.paths), "rocrate", run.folder / "crate")
     return library.ROCrate(str(run.folder / "crate"))
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from diel.errors import UsageError
-from diel.results import Recorded
+from diel.results import RunReader
 from diel.takeout import take_out
 from tests.handmade import Handmade
 from tests.searched import search
@@ -25,7 +25,7 @@ def test_each_task_is_a_run_with_its_curves_and_results(tmp_path: Path) -> None:
     running = run.paths.task_dir("sub", 9, 1)
     running.mkdir(parents=True)
     (running / ".metrics.jsonl").write_text('{"v": 8}\n')
-    take_out(Recorded(run.paths), "tensorboard", tmp_path / "out")
+    take_out(RunReader(run.paths), "tensorboard", tmp_path / "out")
     read = accumulator.EventAccumulator(str(tmp_path / "out" / "tensorboard" / "f" / "1"))
     read.Reload()
     error = read.Scalars("error")
@@ -44,4 +44,4 @@ def test_a_run_without_a_number_is_refused(tmp_path: Path) -> None:
     pytest.importorskip("tensorboard")
     run = Handmade(tmp_path, "stages: {a: {command: [x]}}").stage("a", 1).done("a", 0, word="text")
     with pytest.raises(UsageError, match="w-1 has no numbers for TensorBoard"):
-        take_out(Recorded(run.paths), "tensorboard", tmp_path / "out")
+        take_out(RunReader(run.paths), "tensorboard", tmp_path / "out")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from diel.errors import DielError, UsageError
-from diel.results import Recorded
+from diel.results import RunReader
 from diel.takeout import TOOLS, take_out
 from tests.handmade import Handmade
 
@@ -25,11 +25,11 @@ def test_a_directory_that_is_there_is_completed_and_a_file_in_it_is_never_replac
     shared = tmp_path / "shared"
     shared.mkdir()
     (shared / "mine").write_text("mine")
-    take_out(Recorded(run.paths), "wfformat", shared)
+    take_out(RunReader(run.paths), "wfformat", shared)
     assert {path.name for path in shared.iterdir()} == {"mine", "wfformat.json"}
     before = (shared / "wfformat.json").read_bytes()
     with pytest.raises(UsageError, match="wfformat.json is there already, and stays as it is: name another"):
-        take_out(Recorded(run.paths), "wfformat", shared)
+        take_out(RunReader(run.paths), "wfformat", shared)
     assert (shared / "wfformat.json").read_bytes() == before
     assert {path.name for path in tmp_path.iterdir()} == {"runs", "shared"}
 
@@ -37,20 +37,20 @@ def test_a_directory_that_is_there_is_completed_and_a_file_in_it_is_never_replac
 def test_what_is_interrupted_leaves_nothing(
     run: Handmade, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def stopped(one: Recorded, into: Path, target: Path) -> list[str]:
+    def stopped(one: RunReader, into: Path, target: Path) -> list[str]:
         (into / "wfformat.json").write_text("half")
         raise KeyboardInterrupt
 
     monkeypatch.setattr("diel.takeout.wfformat.write", stopped)
     with pytest.raises(KeyboardInterrupt):
-        take_out(Recorded(run.paths), "wfformat", tmp_path / "out")
+        take_out(RunReader(run.paths), "wfformat", tmp_path / "out")
     assert {path.name for path in tmp_path.iterdir()} == {"runs"}
 
 
 def test_a_full_disk_is_told_as_one_whatever_a_library_makes_of_it(
     run: Handmade, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def filled(one: Recorded, into: Path, target: Path) -> list[str]:
+    def filled(one: RunReader, into: Path, target: Path) -> list[str]:
         try:
             raise sqlite3.OperationalError("database or disk is full")
         except sqlite3.OperationalError as error:
@@ -58,7 +58,7 @@ def test_a_full_disk_is_told_as_one_whatever_a_library_makes_of_it(
 
     monkeypatch.setattr("diel.takeout.wfformat.write", filled)
     with pytest.raises(DielError, match=f"no room is left in {tmp_path}/out: make some; nothing was written"):
-        take_out(Recorded(run.paths), "wfformat", tmp_path / "out")
+        take_out(RunReader(run.paths), "wfformat", tmp_path / "out")
     assert {path.name for path in tmp_path.iterdir()} == {"runs"}
 
 
@@ -71,4 +71,4 @@ def test_a_missing_library_is_told_with_what_installs_it(
     monkeypatch.setitem(sys.modules, tool, None)
     extra = TOOLS[tool].extra
     with pytest.raises(UsageError, match=rf"--to {tool} needs {tool}\S*: pip install 'diel\[{extra}\]'"):
-        take_out(Recorded(run.paths), tool, tmp_path / "out")
+        take_out(RunReader(run.paths), tool, tmp_path / "out")

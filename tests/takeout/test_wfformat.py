@@ -11,7 +11,7 @@ import pytest
 from diel.errors import UsageError
 from diel.journal.history import History
 from diel.journal.segment import Reader
-from diel.results import Recorded
+from diel.results import RunReader
 from diel.takeout import take_out
 from tests.handmade import HOST, WORKER, Handmade
 from tests.searched import loop, search
@@ -26,7 +26,7 @@ stages:
 
 
 def trace(run: Handmade) -> dict[str, Any]:
-    take_out(Recorded(run.paths), "wfformat", run.folder / "out")
+    take_out(RunReader(run.paths), "wfformat", run.folder / "out")
     found: dict[str, Any] = json.loads((run.folder / "out" / "wfformat.json").read_text())
     return found
 
@@ -69,7 +69,7 @@ def test_what_an_attempt_used_is_there_where_it_was_measured(tmp_path: Path) -> 
 
 
 def test_what_is_left_out_is_said(tmp_path: Path) -> None:
-    said = take_out(Recorded(flow(tmp_path).paths), "wfformat", tmp_path / "out")
+    said = take_out(RunReader(flow(tmp_path).paths), "wfformat", tmp_path / "out")
     assert said[1:3] == [
         "1 task of these failed or were stopped, for which the format has no word",
         "left out are tasks that have not run: 2 waiting (the run: interrupted)",
@@ -85,7 +85,7 @@ def test_what_ran_for_a_pruned_trial_is_told_and_hides_nothing_that_did_not_run(
     }
     run.work("start", "f", 3).work("fail", "f", 3, **stopped, exit_code=None, stderr_tail="")
     run.write("gone", stage="sub", tasks=[[6, 1], [7, 1]]).skipped("sub", 6, 7, reason="axis")
-    said = take_out(Recorded(run.skipped("end", 0).paths), "wfformat", tmp_path / "out")
+    said = take_out(RunReader(run.skipped("end", 0).paths), "wfformat", tmp_path / "out")
     assert said[2:4] == [
         "left out are tasks that have not run: 5 waiting, 1 skipped (the run: interrupted)",
         "3 tasks ran for trials that were pruned: no result of theirs counts",
@@ -106,7 +106,7 @@ def test_a_result_that_is_damaged_is_left_out_and_said(tmp_path: Path) -> None:
     segment.write_bytes(
         segment.read_bytes().replace(b'"event":"done","stage":"sim","index":1', b'"event":"d')
     )
-    said = take_out(Recorded(run.paths), "wfformat", tmp_path / "out")
+    said = take_out(RunReader(run.paths), "wfformat", tmp_path / "out")
     assert said[0] == "4 tasks, dependencies: 3"
     assert said[-2] == "left out: 1 task, damaged in the journal"
 

@@ -101,10 +101,10 @@ def _check(reader: Reader, named: Sequence[Target]) -> list[ToStop]:
             find_stage(reader, target.word)
             wanted.append(ToStop(target.word, target.word))
             continue
-        from diel.results import Recorded  # reads the workflow, for the points
+        from diel.results import RunReader  # reads the workflow, for the points
 
         if target.at:
-            stage, tasks = tasks_of(Recorded(reader.paths), target)
+            stage, tasks = tasks_of(RunReader(reader.paths), target)
         else:
             stage, index = find_task(reader, target.word)
             tasks = (index,)

@@ -22,7 +22,7 @@ from diel.errors import DielError, UsageError, counted
 from diel.paths import RunPaths, here
 from diel.project.lease import driver, refuse_driven
 from diel.project.runs import all_runs, find_run, identity_of_run, stillborn
-from diel.results import Recorded
+from diel.results import RunReader
 from diel.scheduler import JobState
 from diel.states import RunState
 from diel.status import Status, read_status
@@ -235,7 +235,7 @@ def _trim(where: Path, names: Sequence[str], *, force: bool, yes: bool) -> None:
     chosen = _named(where, names)
     _refuse(chosen, [] if force else [_run(paths) for paths in all_runs(where)], "deleted", force=force)
     for run in chosen:
-        recorded = Recorded(run.paths)
+        recorded = RunReader(run.paths)
         found = find_unneeded(recorded)
         if not found:
             click.echo(f"{run.name}: nothing to delete; what tasks made is read by tasks to come, or by none")

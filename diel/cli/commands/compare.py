@@ -14,7 +14,7 @@ from diel.comparison.comparison import compare
 from diel.comparison.lines import comparison_document, comparison_lines, slower_text
 from diel.errors import UsageError
 from diel.project.runs import find_run
-from diel.results import Recorded
+from diel.results import RunReader
 
 
 class Share(click.ParamType[float]):
@@ -56,7 +56,7 @@ def command(
     """
     if output is not None and output.suffix.lower() not in (".html", ".htm"):
         raise UsageError(f"{output}: a comparison is printed, or a page: -o compare.html")
-    found = compare(Recorded(find_run(runs, first)), Recorded(find_run(runs, second)))
+    found = compare(RunReader(find_run(runs, first)), RunReader(find_run(runs, second)))
     slower = "" if fail_slower is None else slower_text(found, fail_slower)
     if output is not None:
         from diel.page.comparison import comparison_page  # here: only for a page

@@ -12,7 +12,7 @@ from diel.cli.options import json_option, runs_option
 from diel.cli.target import complete_stage, run_and_rest, targets
 from diel.errors import UsageError
 from diel.explain import Explanation, explain_block, explain_run, explain_task
-from diel.results import Recorded, read
+from diel.results import RunReader, read
 
 
 @click.command("explain")
@@ -39,7 +39,7 @@ def command(words: tuple[str, ...], runs: Path, as_json: bool, block: str | None
     if rest and block is not None:
         raise UsageError(f"--block explains a block, not '{rest[0]}': give one or the other")
 
-    def explained(run: Recorded) -> Explanation:
+    def explained(run: RunReader) -> Explanation:
         if block is not None:
             return explain_block(run, block)
         if found and (found[0].at or "/" in found[0].word):

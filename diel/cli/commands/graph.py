@@ -25,7 +25,7 @@ from diel.drawing import (
 )
 from diel.errors import UsageError
 from diel.project.runs import find_run
-from diel.results import Recorded
+from diel.results import RunReader
 from diel.spec import Stage, Workflow
 
 DRAWERS = {"mermaid": draw_mermaid, "dot": draw_dot, "svg": draw_svg}
@@ -65,7 +65,7 @@ def command(target: str, form: str | None, output: Path | None, runs: Path) -> i
         raise UsageError(f"{output}: no format ends in {ending}; there are {known}, or give --format")
     if picture in PICTURES and output is None:
         raise UsageError(f"{picture} is no text: name a file, -o graph.{picture}")
-    drawing = _of_file(Path(target), runs) if is_file(target) else _of_run(Recorded(find_run(runs, target)))
+    drawing = _of_file(Path(target), runs) if is_file(target) else _of_run(RunReader(find_run(runs, target)))
     drawn = draw_picture(drawing, picture) if picture in PICTURES else None
     put(drawn or _draw(drawing, form or ENDINGS[ending], output), output)
     return 0
@@ -112,7 +112,7 @@ def _tasks(workflow: Workflow, stage: Stage, counts: Mapping[str, int | None]) -
     return "1 task" if total == 1 else f"{bound}{total:,} tasks"
 
 
-def _of_run(run: Recorded) -> Drawing:
+def _of_run(run: RunReader) -> Drawing:
     nodes = {}
     for name, stage in run.workflow.stages.items():
         history = run.history.stage(name)

@@ -57,10 +57,10 @@ def _output(paths: RunPaths, stage: str, index: int, output: str) -> str:
     """The path of an output; of several files, one a line. Raises UsageError where it is no file."""
     # These read results, which a directory alone does not need.
     from diel.artifacts import Artifact
-    from diel.results import Recorded
+    from diel.results import RunReader
     from diel.tasks.results import output_of, outputs_of  # with the results
 
-    run = Recorded(paths)
+    run = RunReader(paths)
     record, task = run.record(stage, index), run.named(f"{stage}/{index}")
     if record is None:
         why = f"`diel explain {paths.run_id} {stage}/{index}` says why"

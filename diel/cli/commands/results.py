@@ -15,7 +15,7 @@ from diel.cli.target import complete_stage, run_and_rest, run_argument, targets
 from diel.errors import UsageError, counted
 from diel.project.runs import find_run
 from diel.report import write_report
-from diel.results import Recorded, list_metrics, list_trials, list_usage, make_table, read, summarize
+from diel.results import RunReader, list_metrics, list_trials, list_usage, make_table, read, summarize
 from diel.results.rows import stage_and_output
 from diel.table import Listing, render, write_csv, write_parquet
 from diel.values import json_value
@@ -67,7 +67,7 @@ def command(
     groups = targets(named)
     wanted = [target.word.partition("/")[0] for target in groups]
 
-    def listed(run: Recorded) -> Listing:
+    def listed(run: RunReader) -> Listing:
         at = {name: value for target in groups for name, value in point_of(run, target).items()}
         if asked:
             return _LISTINGS[asked[0]](run, wanted, limit, at)
@@ -91,7 +91,7 @@ def command(
         click.echo(json.dumps({**document, "audits": table.audits}))
     elif not table.rows and not wanted and not asked:
         click.echo(
-            f"{paths.run_id} ({Recorded(paths).state}) has no results yet; `diel status` shows its state"
+            f"{paths.run_id} ({RunReader(paths).state}) has no results yet; `diel status` shows its state"
         )
     else:
         click.echo("\n".join(render(table)))
@@ -102,26 +102,26 @@ def command(
     return 0
 
 
-def _metrics(run: Recorded, wanted: Sequence[str], limit: int | None, at: Mapping[str, str]) -> Listing:
+def _metrics(run: RunReader, wanted: Sequence[str], limit: int | None, at: Mapping[str, str]) -> Listing:
     if len(wanted) != 1:
         raise UsageError("--metrics are those of one stage: diel results [RUN] STAGE --metrics")
     return list_metrics(run, wanted[0], limit, at)
 
 
-def _trials(run: Recorded, wanted: Sequence[str], limit: int | None, at: Mapping[str, str]) -> Listing:
+def _trials(run: RunReader, wanted: Sequence[str], limit: int | None, at: Mapping[str, str]) -> Listing:
     if len(wanted) > 1 or at:
         raise UsageError("--trials are those of one search: diel results [RUN] [AXIS] --trials")
     return list_trials(run, wanted[0] if wanted else None, limit)
 
 
-_LISTINGS: Mapping[str, Callable[[Recorded, Sequence[str], int | None, Mapping[str, str]], Listing]] = {
+_LISTINGS: Mapping[str, Callable[[RunReader, Sequence[str], int | None, Mapping[str, str]], Listing]] = {
     "metrics": _metrics,
     "usage": list_usage,
     "trials": _trials,
 }
 
 
-def _empty(run: Recorded, wanted: Sequence[str]) -> Listing | None:
+def _empty(run: RunReader, wanted: Sequence[str]) -> Listing | None:
     """A table without rows if stages have no result yet: a program that reads JSON can cope with that."""
     stages = [stage_and_output(word, run.workflow.stages)[0] for word in wanted]
     if not all(stage in run.workflow.stages for stage in stages):

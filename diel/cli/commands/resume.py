@@ -43,8 +43,7 @@ from diel.project.requests import ask_anyway
 from diel.project.run_file import read_kept_workflow
 from diel.project.runs import find_run, mend_run
 from diel.project.submission import Home, awaited, job_name, newest_submission, withdraw
-from diel.results import Recorded
-from diel.results.view import RunView
+from diel.results import RunReader
 from diel.scheduler import scheduler_named
 from diel.site import read_kept_site
 from diel.states import RunState
@@ -113,7 +112,7 @@ def command(
     history = read_run(paths).history
     if recompute is not None and not history.is_doubted():
         raise UsageError(f"{paths.run_id} has no suspect result: its audits speak against no answer")
-    recorded = Recorded(paths)
+    recorded = RunReader(paths)
     another, resting = _look(recorded, strict=bool(trials or recompute), update=update)
     more = read_trials(recorded, trials) if trials else {}
     if more:
@@ -121,9 +120,9 @@ def command(
         had = {label: axis.size for label, axis in recorded.adaptive.items()}
         steps = [(label, had[label], trials) for label, trials in more.items() if trials > had[label]]
         change_run_file(paths, trials=(*recorded.run_file.trials, *steps))
-        recorded = Recorded(paths)
+        recorded = RunReader(paths)
     if history.state is RunState.SUCCEEDED and not is_extended(recorded) and not another:
-        again = export_again(Recorded(paths)) if history.exports else 0
+        again = export_again(RunReader(paths)) if history.exports else 0
         what = f"{counted(again, 'export')} put in place again" if again else "there is nothing to do"
         click.echo(f"{paths.run_id} has succeeded: {what}", err=as_json)
         return 0
@@ -161,7 +160,7 @@ def command(
     return tell(paths, plan, made, as_json=as_json)
 
 
-def _look(run: Recorded, *, strict: bool, update: bool) -> tuple[list[ChangedSource], Again]:
+def _look(run: RunReader, *, strict: bool, update: bool) -> tuple[list[ChangedSource], Again]:
     """Look for what a run would read otherwise than when it began; nothing if no task is left to read it.
 
     With the tasks to compute again for an `update`. Raises UsageError where that would mix versions; `strict`
@@ -173,12 +172,11 @@ def _look(run: Recorded, *, strict: bool, update: bool) -> tuple[list[ChangedSou
     if newest(paths.sources) is None and run.history.epoch:
         click.echo(f"{name} kept no sources: what is left runs with all files as they are now", err=True)
     try:
-        view = RunView(run)
-        every = found = differences(paths, view)
-        axes = changed_axes(view)
+        every = found = differences(paths, run)
+        axes = changed_axes(run)
         if found and not (update or strict):
-            find_missing(view)  # what runs again reads its files again
-            found = [one for one in found if is_unfinished(view, one)]
+            find_missing(run)  # what runs again reads its files again
+            found = [one for one in found if is_unfinished(run, one)]
     except DielError:
         return [], {}  # whatever it is: the controller meets it too
     anew = f"start anew with `{run.run_file.command_line}`, which takes from the cache what has not changed"
@@ -189,10 +187,10 @@ def _look(run: Recorded, *, strict: bool, update: bool) -> tuple[list[ChangedSou
             click.echo(f"{name} goes on at the points that it began with: {axes}", err=True)
         return [], {}
     try:
-        view = RunView(Recorded(paths))
-        again = resting_on(view, every)
+        run = RunReader(paths)
+        again = resting_on(run, every)
         plan = plan_again(paths, anew=update)  # nothing changes where that cannot be
-        cost = f"{_names(again)} ({cost_of(view, plan, again)})" if again else "nothing that is finished"
+        cost = f"{_names(again)} ({cost_of(run, plan, again)})" if again else "nothing that is finished"
     except UsageError:
         if update:
             raise
@@ -222,13 +220,12 @@ def _make_again(paths: RunPaths, *, suspect: bool) -> None:
 
     Raises UsageError where the journal is in a form that this diel cannot read.
     """
-    run = Recorded(paths)
+    run = RunReader(paths)
     epoch = run.history.epoch
     try:
-        view = RunView(run)
-        doubted, stays = find_suspect(view) if suspect else ({}, {})
-        outdated, extended = find_outdated(view, doubted), find_extended(view)
-        missing, made = find_missing(view)  # what runs again reads its inputs again
+        doubted, stays = find_suspect(run) if suspect else ({}, {})
+        outdated, extended = find_outdated(run, doubted), find_extended(run)
+        missing, made = find_missing(run)  # what runs again reads its inputs again
     except DielError:
         return  # whatever it is: the controller meets it too, and names the task
     if doubted:

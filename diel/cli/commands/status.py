@@ -281,9 +281,9 @@ def _failures(status: Status, paths: RunPaths, show_all: bool) -> list[str]:
 
 def _shared(paths: RunPaths, stage: str, alike: Sequence[Failed] | None = None) -> str:
     """What these failed tasks of a stage share, or all that failed, if the run's workflow can be read."""
-    from diel.results import Recorded  # reads the workflow: only where several tasks failed alike
+    from diel.results import RunReader  # reads the workflow: only where several tasks failed alike
 
-    run = Recorded(paths)
+    run = RunReader(paths)
     try:
         states = enumerate(run.history.stage(stage).states if alike is None else ())
         failed = [index for index, state in states if state == TaskState.FAILED]
@@ -374,9 +374,12 @@ def _suspect(reader: Reader, stage: str) -> list[list[int]]:
     """The tasks of a stage whose results are suspect or read such, as [first, last] pairs."""
     if not reader.history.has_suspects():
         return []
-    from diel.results import Recorded, suspects  # reads the workflow: only where audits speak against answers
+    from diel.results import (  # reads the workflow: only where audits speak against answers
+        RunReader,
+        suspects,
+    )
 
     try:
-        return ranges(sorted(suspects(Recorded(reader.paths)).get(stage, ())))
+        return ranges(sorted(suspects(RunReader(reader.paths)).get(stage, ())))
     except DielError:
         return ranges(find_stage(reader, stage).suspect())

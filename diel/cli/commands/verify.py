@@ -14,7 +14,7 @@ from diel.cli.options import json_option, runs_option
 from diel.cli.target import run_argument
 from diel.errors import counted
 from diel.project.runs import find_run
-from diel.results import Recorded
+from diel.results import RunReader
 from diel.tasks.results import artifact_home
 
 
@@ -37,7 +37,7 @@ def command(run: str, runs: Path, as_json: bool) -> int:
     anything differs.
     """
     paths = find_run(runs, run)
-    checked = list(_checked(Recorded(paths)))
+    checked = list(_checked(RunReader(paths)))
     wrong = [one for one in checked if one.changes]
     if as_json:
         rows = [{"output": one.output, "path": one.path, "differences": one.changes} for one in wrong]
@@ -58,7 +58,7 @@ def command(run: str, runs: Path, as_json: bool) -> int:
     return 1
 
 
-def _checked(run: Recorded) -> Iterator[ComparedFile]:
+def _checked(run: RunReader) -> Iterator[ComparedFile]:
     for stage in run.workflow.stages:
         for index, record in sorted(run.records(stage).items()):
             for name, entry in record.get("artifacts", {}).items():
@@ -68,7 +68,7 @@ def _checked(run: Recorded) -> Iterator[ComparedFile]:
                     yield _compared(run, record, f"{stage}/{index}.{name}", file)
 
 
-def _compared(run: Recorded, record: Any, output: str, file: Any) -> ComparedFile:
+def _compared(run: RunReader, record: Any, output: str, file: Any) -> ComparedFile:
     path = f"{artifact_home(record, run.paths.root)}/{file['path']}"
     changes = differences(path, file["digest"], file.get("identity", ""), look=False)
     return ComparedFile(output, path, changes)

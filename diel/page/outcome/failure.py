@@ -66,7 +66,7 @@ def _row(one: dict[str, Any]) -> list[Cell]:
 
 
 def _skipped(seen: Seen, stage: str) -> Iterator[tuple[str, str]]:
-    found: Iterator[Explanation] = skips_of(seen.view, stage)
+    found: Iterator[Explanation] = skips_of(seen.run, stage)
     for one in found:
         if one.document["reason"] in _GIVEN_UP:
             yield stage, one.lines[0].removeprefix(f"{stage}: ")

@@ -12,7 +12,7 @@ from diel.page.outcome.plot import FEW, HEIGHT, Column, Row, chart, table_of, ti
 from diel.page.outcome.sample import BY, DrawnStage, sample_of
 from diel.page.panel import Alternatives, Cell, Entry, Grid, Part, Plot, Text
 from diel.page.seen import Seen
-from diel.results import DROPPED, Recorded, answered_of, made_counts
+from diel.results import DROPPED, RunReader, answered_of, made_counts
 from diel.table import shown
 from diel.tasks.results import output_of, outputs_of
 from diel.values import is_finite
@@ -47,7 +47,7 @@ def parts(seen: Seen) -> Iterator[Part]:
             yield from _figures(stage, sample)
 
 
-def _outputs(run: Recorded, stage: str, records: Mapping[int, Made]) -> Iterator[list[Cell]]:
+def _outputs(run: RunReader, stage: str, records: Mapping[int, Made]) -> Iterator[list[Cell]]:
     """A row for each output of a stage, with its first value; a file is shown by its path in the run."""
     history = run.history.stage(stage)
     whole = len(records) == good_of(history)

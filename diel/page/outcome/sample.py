@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from diel.page.chosen import POINTS
 from diel.page.outcome.plot import Column, Row, kind_of, thinned
-from diel.results import Recorded
+from diel.results import RunReader
 from diel.states import TaskState
 from diel.tasks.results import outputs_of
 from diel.terms import SIMULATED
@@ -42,7 +42,7 @@ class DrawnStage(NamedTuple):
     """Outputs with numbers of which there is no chart."""
 
 
-def sample_of(run: Recorded, stage: str, records: Mapping[int, Made], rule: str = "") -> DrawnStage | None:
+def sample_of(run: RunReader, stage: str, records: Mapping[int, Made], rule: str = "") -> DrawnStage | None:
     """These results of a stage; None where fewer than two have a number that differs."""
     domain = run.domain(stage)
     if domain is None or domain.size < 2:
@@ -79,7 +79,7 @@ def sample_of(run: Recorded, stage: str, records: Mapping[int, Made], rule: str 
     return drawn_stage if numbers and axes else None
 
 
-def _holes(run: Recorded, stage: str, most: int) -> list[int]:
+def _holes(run: RunReader, stage: str, most: int) -> list[int]:
     """Return tasks that failed, or never ran for it: no line leads over them. Of many, an even choice."""
     history = run.history.stage(stage)
     apart = history.left_out
@@ -105,7 +105,7 @@ def _number_outputs(records: Any) -> list[str]:
     return [name for name in order if numbers[name] >= 2 and 2 * numbers[name] >= there[name]]
 
 
-def _set(run: Recorded, stage: str, index: int) -> dict[str, Any]:
+def _set(run: RunReader, stage: str, index: int) -> dict[str, Any]:
     """What searches set for a task."""
     return {f"hp.{name}": value for name, value in run.hyperparameters(stage, index).items()}
 
@@ -115,13 +115,13 @@ def _differs(rows: Sequence[Row], key: str) -> bool:
     return len(set(found)) > 1
 
 
-def _parameters(run: Recorded, label: str) -> Sequence[str]:
+def _parameters(run: RunReader, label: str) -> Sequence[str]:
     points, adaptive = run.points(label), run.adaptive.get(label)
     drawn = () if adaptive is None else [f"hp.{name}" for name in adaptive.axis.sets]
     return (*(() if points is None else points.parameters), *drawn)
 
 
-def _point_column(run: Recorded, place: int, name: str, axis: str, rows: Sequence[Row]) -> Column:
+def _point_column(run: RunReader, place: int, name: str, axis: str, rows: Sequence[Row]) -> Column:
     """A parameter: on a logarithmic scale if its axis is spaced so, or a search draws it so."""
     key = f"x{place}"
     kind = kind_of(row.get(key) for row in rows)
@@ -139,7 +139,7 @@ def _point_column(run: Recorded, place: int, name: str, axis: str, rows: Sequenc
     return Column(key, name, kind)
 
 
-def named_output(run: Recorded, stage: str, name: str) -> str:
+def named_output(run: RunReader, stage: str, name: str) -> str:
     """An output, with the units that its stage promises: `energy (eV)`."""
     given = run.workflow.stages[stage].outputs.get(name)
     units = None if given is None else given.units

@@ -8,7 +8,7 @@ from diel.page.colours import SERIES
 from diel.page.outcome.plot import Column, chart, table_of, tips
 from diel.page.panel import Entry, Grid, Part, Plot, Text
 from diel.page.seen import Seen
-from diel.results import Recorded
+from diel.results import RunReader
 from diel.status.surrogate import answered_text, audit_texts, stays_lines, terms, trouble
 
 BINS = 20
@@ -33,7 +33,7 @@ def parts(seen: Seen) -> Iterator[Part]:
         yield Grid("The measured terms of the effective speedup", heads, rows)
 
 
-def _shares(run: Recorded, stage: str) -> Iterator[Part]:
+def _shares(run: RunReader, stage: str) -> Iterator[Part]:
     """How many tasks were answered and how many were simulated, in each round or part of the stage."""
     domain = run.domain(stage)
     if domain is None:

@@ -20,7 +20,7 @@ from diel.paths import RunPaths
 from diel.project.run_file import read_run_file
 from diel.project.runs import all_runs, find_run
 from diel.registry import Change, append_change, read_current, typed
-from diel.results import Recorded
+from diel.results import RunReader
 from diel.spec import Flaws, Workflow
 from diel.states import TrialState
 from diel.status import CourseStatus
@@ -275,7 +275,7 @@ def known_workflows(runs: Path, files: Iterable[Path] = ()) -> list[Known]:
         workflow = load(path).spec
         found[workflow.name] = str(path), workflow
     for paths in reversed(all_runs(runs)):
-        run = Recorded(paths)
+        run = RunReader(paths)
         try:
             if run.run_file.workflow not in found:
                 found[run.run_file.workflow] = _of_run(run)
@@ -284,7 +284,7 @@ def known_workflows(runs: Path, files: Iterable[Path] = ()) -> list[Known]:
     return list(found.values())
 
 
-def _of_run(run: Recorded) -> Known:
+def _of_run(run: RunReader) -> Known:
     source = run.run_file.source
     with suppress(DielError):
         workflow = load(Path(source)).spec

@@ -17,7 +17,7 @@ from diel.errors import DielError, UsageError, did_you_mean
 from diel.paths import RunPaths
 from diel.project.runs import all_runs, find_run
 from diel.registry import Change, Value, kept_values, read_changes, read_current
-from diel.results import Recorded
+from diel.results import RunReader
 from diel.table import Listing, render, shown
 from diel.values import clock
 
@@ -84,7 +84,7 @@ def _of_change(change: Change) -> Iterator[Event]:
 
 def _of_run(paths: RunPaths) -> Iterator[Event]:
     """The values of a run, and those of the best trials of its searches. Raises DielError."""
-    run = Recorded(paths)
+    run = RunReader(paths)
     known = run.run_file
     reads = reads_of_run(run)
     readers = {
@@ -140,8 +140,8 @@ def diff(first: str, second: str, runs: Path, as_json: bool) -> int:
         first, second = second, first
     if first == PROJECT:
         raise UsageError("name a run to compare with the project: diel params diff RUN")
-    run = Recorded(find_run(runs, first))
-    against = None if second == PROJECT else Recorded(find_run(runs, second))
+    run = RunReader(find_run(runs, first))
+    against = None if second == PROJECT else RunReader(find_run(runs, second))
     a, b = run.paths.run_id, PROJECT if against is None else against.paths.run_id
     values = _of_project(runs, run) if against is None else kept_values(against.run_file).values
     differences = _differences(kept_values(run.run_file).values, values)
@@ -155,7 +155,7 @@ def diff(first: str, second: str, runs: Path, as_json: bool) -> int:
     return 0
 
 
-def _of_project(runs: Path, run: Recorded) -> dict[str, Value]:
+def _of_project(runs: Path, run: RunReader) -> dict[str, Value]:
     """The values that a new run of the same workflow would have without further settings."""
     workflow = run.workflow
     found = {

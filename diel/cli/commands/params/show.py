@@ -17,7 +17,7 @@ from diel.load import load
 from diel.paths import RunPaths
 from diel.project.runs import find_run
 from diel.registry import Value, kept_values, read_changes, read_current, resolve
-from diel.results import Recorded
+from diel.results import RunReader
 from diel.spec import Workflow
 from diel.status import AxisStatus, CourseStatus, read_status
 from diel.status.axis import CourseState, trial_document
@@ -107,7 +107,7 @@ def _of_file(
 
 
 def _of_run(runs: Path, name: str) -> ShownParams:
-    run = Recorded(find_run(runs, name))
+    run = RunReader(find_run(runs, name))
     changes, unreadable = read_changes(run.paths.root.parent)
     values = {
         name: Value(value.value, value.origin, value.source or _source(run, name, value.origin))
@@ -129,7 +129,7 @@ def _of_run(runs: Path, name: str) -> ShownParams:
     }
 
 
-def _source(run: Recorded, name: str, origin: str) -> str:
+def _source(run: RunReader, name: str, origin: str) -> str:
     """Where a value was set in a run that an earlier diel made, if the run still has it."""
     if origin == "default":
         place = run.document.problem(("hyperparameters", name, "default"), "")
@@ -157,7 +157,7 @@ def _described(
     return found
 
 
-def reads_of_run(run: Recorded) -> dict[str, list[str]]:
+def reads_of_run(run: RunReader) -> dict[str, list[str]]:
     """The hyperparameters that each stage reads whose tasks are known."""
     found: dict[str, list[str]] = {}
     for _, record in run.events(b'"event":"stage"'):

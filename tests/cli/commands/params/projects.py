@@ -9,7 +9,7 @@ from typing import Any
 from diel.axes.adaptive import adaptive_axes
 from diel.journal.history import History
 from diel.registry import current, read_changes
-from diel.results import Recorded
+from diel.results import RunReader
 from tests.handmade import Handmade
 
 FLOW = """
@@ -71,8 +71,8 @@ def searched(workspace: Path, objectives: str = ONE, *, over: bool = True) -> Ha
         hyperparameters={"hidden": 64, "rate": 0.1},
         origins={"hidden": "default", "rate": "default"},
     )
-    adaptive = adaptive_axes(Recorded(run.paths).workflow, History())["trial"]
-    run.write("axis", axis="trial", facts=asdict(adaptive.facts(Recorded(run.paths).workflow)))
+    adaptive = adaptive_axes(RunReader(run.paths).workflow, History())["trial"]
+    run.write("axis", axis="trial", facts=asdict(adaptive.facts(RunReader(run.paths).workflow)))
     run.write("begin", axis="trial", context=[], seed=1)
     for number, (score, other) in enumerate([(3.0, 3.0), (2.0, 1.0), (1.0, 2.0), (0.0, 0.0)]):
         hp = {"hidden": 10 + number, "rate": 0.25 + number}

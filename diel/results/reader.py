@@ -1,6 +1,7 @@
 """A run read back from its directory: its workflow, the points of its axes, the results of its tasks.
 
-Nothing here writes, asks a scheduler or needs the controller to live.
+Nothing here writes, asks a scheduler or needs the controller to live. The controller's links and recipes are
+used as they are, so that what a task reads is what the controller gives it, and not a second account of it.
 """
 
 from __future__ import annotations
@@ -8,17 +9,18 @@ from __future__ import annotations
 import mmap
 import os
 import re
+import time
 from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cache, cached_property
-from itertools import groupby
+from functools import cache, cached_property, partial
+from itertools import groupby, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from diel.artifacts import Artifact
 from diel.axes.adaptive import Adaptive, adaptive_axes
-from diel.axes.domain import Domain, Origins, make_domain
+from diel.axes.domain import UNKNOWN, Domain, Origins, make_domain
 from diel.axes.shared import shared
 from diel.environments.prepared import Prepared, read_prepared
 from diel.errors import DielError, SpecError, UsageError
@@ -30,15 +32,24 @@ from diel.journal.snapshot import read_behind_flaws, read_run, told_damage
 from diel.journal.stage_history import Attempt, StageHistory, covers
 from diel.load import Document, load_text
 from diel.load.rendering import fill_templates
+from diel.modules.catalogue import Module, ModuleNotFound, again, find, search_path
+from diel.modules.sources import newest
 from diel.paths import RunPaths
 from diel.project.run_file import RunFile, read_kept_workflow, read_run_file
+from diel.project.runs import all_runs
 from diel.spec import Workflow
 from diel.spec.forms.axis import Points, kept
 from diel.spec.forms.rows import Derived, read_points
 from diel.spec.rendering import Filling
 from diel.states import RunState
-from diel.status import standing
-from diel.tasks.results import carry, output_of
+from diel.status import AxisStatus, axes_of, standing
+from diel.tasks.link import Link
+from diel.tasks.recipe import Recipe, family_parts
+from diel.tasks.results import MissingInput, Results, carry, output_of
+from diel.tasks.service import tie
+from diel.tasks.sources import Sources, link_of
+from diel.tasks.stage_run import StageRun
+from diel.tasks.watched import Watch
 from diel.values import task_text
 from diel.version import __version__
 
@@ -47,12 +58,14 @@ if TYPE_CHECKING:
 
 
 Found = TypeVar("Found")
+MAX_RUNS = 50
+"""How many earlier runs are searched for a task."""
 _MANY = 50
 """Stages from which on lines are looked up by stage."""
 _COMMITS = (b'"event":"done"', b'"event":"cached"')
 
 
-class Recorded:
+class RunReader:
     """A run as its files show it. Each part is read on first use, and kept."""
 
     def __init__(self, paths: RunPaths, followed: History | None = None, *, careful: bool = False) -> None:
@@ -69,6 +82,14 @@ class Recorded:
         """The points of an axis, by its label; None if the run has not made them known."""
         self.domain = cache(self._domain)
         """The tasks of a stage, by its name; None if one of its axes is not known."""
+        self.recipe = cache(self._recipe)
+        """How the tasks of a stage get their parameters and inputs, by its name.
+
+        Its digests of files and modules are not those of the run: these may have changed since.
+        """
+        self._results = _Lookup(self)
+        self._earlier: list[RunReader] = []
+        self._unread = islice(_earlier_runs(self), MAX_RUNS)
         self._origin = cache(self._find_origin)
         self._by_stage = cache(LinesByStage)
         self._lost: dict[str, dict[int, Attempt]] = {}
@@ -342,14 +363,98 @@ class Recorded:
             if record["event"] == "skipped" and record["stage"] == stage and covers(record["tasks"], index):
                 yield record
 
+    # --- as its controller sees it: which task reads which, and what it gets ------------------------
 
-def read(paths: RunPaths, ask: Callable[[Recorded], Found]) -> tuple[Found, Sequence[str]]:
+    def earlier(self) -> Iterator[RunReader]:
+        """The runs of the same workflow that were made before, the nearest first; each is read once."""
+        yield from self._earlier
+        for old in self._unread:
+            self._earlier.append(old)
+            yield old
+
+    @cached_property
+    def _watch(self) -> Watch:
+        return Watch(self.paths, records=False)
+
+    @cached_property
+    def stages(self) -> dict[str, StageRun]:
+        """The stages as the controller would hold them; `known` only if all their axes are."""
+        return {name: self._stage(name) for name in self.workflow.stages}
+
+    def _stage(self, name: str) -> StageRun:
+        spec = self.workflow.stages[name]
+        points = {label: found for label in spec.over if (found := self.points(label)) is not None}
+        domain = self.domain(name) if len(points) == len(spec.over) else None
+        history = self.history.stage(name)
+        return StageRun(
+            name,
+            spec,
+            history,
+            self.graph.depth[name],
+            domain or UNKNOWN,
+            points,
+            partial(self.workflow.carried_units, name),
+            adaptive=tuple(self.adaptive[label] for label in spec.over if label in self.adaptive),
+            void=name in self.void,
+            omitted={index for index, reason in enumerate(history.left_out) if reason},
+        )
+
+    @cached_property
+    def axes(self) -> tuple[AxisStatus, ...]:
+        """The state of the searches and loops."""
+        driven = self.state is RunState.RUNNING
+        return axes_of(self.paths, self.history, time.time(), driven=driven)
+
+    @cached_property
+    def links(self) -> list[Link]:
+        """One link an edge; those whose upstream axes are not known yet pick nothing."""
+        stages, adaptive = self.stages, self.adaptive
+        edges = self.graph.edges
+        made = [link_of(edge, stages[edge.upstream], stages[edge.downstream], adaptive) for edge in edges]
+        for link in made:
+            if link.up.known:
+                link.resolve()
+        tie(made, lambda stage, index: self.recipe(stage).resolve(index))
+        return made
+
+    def into(self, stage: str) -> list[Link]:
+        """The links that a stage waits for."""
+        return [link for link in self.links if link.edge.downstream == stage]
+
+    def _recipe(self, stage: str) -> Recipe:
+        held, folder, paths = self.stages[stage], self.run_file.folder, self.paths
+        given = (self._results, self.run_file.hyperparameters, folder, paths, self._watch)
+        sources, module = Sources(held, self.into(stage), *given), self.module(stage)
+        # Without the files, whose content would be read for a digest that nobody asks for.
+        return Recipe(sources, module, family_parts(held.spec, module, (), stage))
+
+    def module(self, stage: str) -> Module | None:
+        """The module of a stage as the run keeps it, or as it is now; None without one, or if it is gone."""
+        reference, run_file = self.workflow.stages[stage].module, self.run_file
+        sources = newest(self.paths.sources)
+        try:
+            if sources is not None and stage in sources.modules:
+                return again(sources.modules[stage], sources)
+            path = search_path(run_file.folder, Path(run_file.cwd))
+            home = self.document.home(("stages", stage, "module"))
+            path = path if home is None else (home / "modules", *path)
+            return None if reference is None else find(reference, path)
+        except (ModuleNotFound, OSError):
+            return None
+
+    def unknown_axes(self, stage: str) -> list[tuple[str, str]]:
+        """The axes of a stage that are not known yet, with the stage that makes each."""
+        axes, over = self.workflow.axes, self.workflow.stages[stage].over
+        return [(label, axes[label].maker or "") for label in over if self.points(label) is None]
+
+
+def read(paths: RunPaths, ask: Callable[[RunReader], Found]) -> tuple[Found, Sequence[str]]:
     """An answer of a run, and what of its journal is damaged: it is given without that."""
     try:
-        run = Recorded(paths)
+        run = RunReader(paths)
         return ask(run), run.flaws
     except (Damaged, *NOT_AS_IT_SHOULD_BE):
-        run = Recorded(paths, careful=True)
+        run = RunReader(paths, careful=True)
         return ask(run), run.flaws
 
 
@@ -437,3 +542,30 @@ def _mapped(path: Path) -> Iterator[mmap.mmap | bytes]:
             return
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             yield data
+
+
+def _earlier_runs(run: RunReader) -> Iterator[RunReader]:
+    mine = run.run_file
+    for paths in reversed(all_runs(run.paths.root.parent)):
+        old = RunReader(paths)
+        try:
+            same = old.run_file.workflow == mine.workflow and old.run_file.created <= mine.created
+        except DielError:
+            continue
+        if same and paths.root != run.paths.root:
+            yield old
+
+
+class _Lookup(Results):
+    """Results that are read from the journal when they are asked for, a stage at a time."""
+
+    def __init__(self, run: RunReader) -> None:
+        super().__init__(run.paths)
+        self._stage = cache(run.records)
+
+    def made(self, stage: str, index: int) -> Made:
+        """Raises MissingInput where the task has no result."""
+        made = self._stage(stage)
+        if index not in made:
+            raise MissingInput(f"{stage}/{index} has no result")
+        return made[index]
