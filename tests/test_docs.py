@@ -30,7 +30,7 @@ import click
 import pytest
 import yaml
 
-from diel.cli.gallery import entries
+from diel.cli.commands.setup import entries
 from diel.cli.main import COMMANDS, cli
 from diel.expressions import FUNCTIONS
 from diel.load import examine

@@ -81,7 +81,12 @@ _MEANT = {
 }
 """What the words of other tools are here."""
 
-_TOGETHER = {"init": "setup", "schema": "setup", "completion": "setup", "report": "results"}
+_TOGETHER = {
+    **dict.fromkeys(("init", "schema", "completion"), "setup"),
+    "report": "results",
+    "trend": "compare",
+    "path": "logs",
+}
 """The file of each command that has none of its own name."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from diel.doctor import machine, programs
+from diel.doctor import machine
 from diel.doctor.launcher import check_launchers
 from diel.doctor.machine import EXTRAS as EXTRAS
 from diel.doctor.machine import Finding as Finding
@@ -45,11 +45,11 @@ def examine(runs: Path, site: str | None, file: Path | None = None, *, deep: boo
     yield from machine.check_extras()
     if known is not None:
         yield from check_launchers(known)
-    yield programs.check_lammps()
-    yield programs.check_dot()
+    yield machine.check_lammps()
+    yield machine.check_dot()
     yield from _check_environments(known, file, runs)
     if deep:
-        yield programs.check_deep()
+        yield machine.check_deep()
 
 
 def _check_environments(site: Site | None, file: Path | None, runs: Path) -> Iterator[Finding]:

@@ -11,8 +11,7 @@ from diel.attempt.bundle import Failure
 from diel.attempt.environment import enter, evaluate
 from diel.check.environment import definitions_of
 from diel.controller.environment import kept_place
-from diel.doctor.machine import Finding
-from diel.doctor.programs import attempt
+from diel.doctor.machine import Finding, attempt
 from diel.environments.make import make
 from diel.errors import DielError
 from diel.load import Document

@@ -9,9 +9,8 @@ from collections.abc import Iterator
 from diel.attempt.mpi import MPICH, OPEN_MPI, Launcher, advice, launcher_of
 from diel.carried import PYTHON
 from diel.check.launcher import here
-from diel.doctor.machine import Finding
+from diel.doctor.machine import Finding, attempt, last
 from diel.doctor.probe import version_of
-from diel.doctor.programs import attempt, last
 from diel.site import Site, find_program, launcher_words
 from diel.spec import Resources
 

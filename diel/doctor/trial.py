@@ -22,9 +22,8 @@ from diel.blocks.script import exports
 from diel.carried import PYTHON
 from diel.doctor import probe
 from diel.doctor.launcher import first_word
-from diel.doctor.machine import CORE, Finding, existing
+from diel.doctor.machine import CORE, Finding, existing, last
 from diel.doctor.probe import version_of
-from diel.doctor.programs import last
 from diel.doctor.report import Ear, Report, read_report
 from diel.errors import DielError, UsageError
 from diel.journal.history import History

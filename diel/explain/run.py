@@ -49,7 +49,7 @@ def explain_run(run: RunReader, stage: str | None = None) -> Explanation:
     left = {name: known.joined.items() for name, known in stages.items() if known.joined}
     trouble = ""
     if run.state is not RunState.SUCCEEDED:
-        trouble = history.trouble or unexported(history) or doubt(history)
+        trouble = history.trouble or unexported(history.exports) or doubt(history)
     document = {
         "run": run.paths.run_id,
         "workflow": run.run_file.workflow,

@@ -159,18 +159,6 @@ class History:
         if not isinstance(event, str):
             raise TypeError(event)
 
-    def has_exports(self) -> bool:
-        """Whether anything was to be copied out of the run."""
-        return bool(self.exports)
-
-    def asks_first(self) -> bool:
-        """Whether tasks of a stage ask before they run."""
-        return any(stage.surrogate is not None for stage in self.stages.values())
-
-    def is_joined(self) -> bool:
-        """Whether tasks do not get all points of gathers that meet in them."""
-        return any(stage.joined for stage in self.stages.values())
-
     def is_doubted(self) -> bool:
         """Whether results are answers that audits speak against."""
         return any(stage.suspect() for stage in self.stages.values())

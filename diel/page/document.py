@@ -5,17 +5,21 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import os
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache
 from html import escape
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from diel.page.colours import SERIES, STATES
+from diel.errors import DielError
+from diel.files import put
 from diel.page.html import Charts, panel_html
-from diel.page.library import script
 from diel.page.panel import Panel
 from diel.page.panels import panels_of
+from diel.page.plot import SERIES, STATES
 from diel.page.public import Public
 from diel.page.seen import Seen
 
@@ -106,3 +110,24 @@ def _asset(name: str) -> str:
 def _style() -> str:
     states = "".join(f".s-{name}{{--state:{colour}}}" for name, colour in STATES.items())
     return _asset("page.css") + states
+
+
+def script() -> str:
+    """The script. Bundling it takes one to two seconds, so it is kept in the user's cache.
+
+    Raises DielError where the library is absent.
+    """
+    try:
+        import vl_convert  # an extra
+    except ImportError as error:
+        missing = "a page needs vl-convert-python: pip install 'diel[report]'"
+        raise DielError(f"{missing} (without it, `diel report` prints the report in Markdown)") from error
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "diel"
+    kept = cache / f"vega-{vl_convert.get_vega_version()}-{version('vl-convert-python')}.js"
+    with suppress(OSError, UnicodeDecodeError):
+        return kept.read_text("utf-8")
+    made: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed").replace("</script", "<\\/script")
+    with suppress(OSError):
+        cache.mkdir(parents=True, exist_ok=True)
+        put(kept, made)
+    return made

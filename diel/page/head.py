@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 
 from diel.errors import DielError, counted
 from diel.page import cores
-from diel.page.durations import lasting
 from diel.page.graph import waits
 from diel.page.panel import Facts, Part, Text
+from diel.page.plot import lasting
 from diel.page.seen import Seen
 from diel.project.run_file import RunFile
 from diel.states import RunState, TaskState

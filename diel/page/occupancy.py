@@ -6,9 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from diel.page import cores
-from diel.page.colours import stage_colour
-from diel.page.durations import LABELS, Clock
 from diel.page.panel import Cell, Facts, Grid, Part, Plot
+from diel.page.plot import LABELS, Clock, stage_colour
 from diel.page.seen import Seen
 
 MOST = 24

@@ -5,7 +5,19 @@ from __future__ import annotations
 from diel.errors import DielError
 from diel.form import NOT_AS_IT_SHOULD_BE
 from diel.page import graph, head, occupancy, stages, timeline
-from diel.page.outcome.entries import OUTCOMES
+from diel.page.outcome import (
+    artifact,
+    curve,
+    failure,
+    hyperparameter,
+    loop,
+    provenance,
+    result,
+    search,
+    service,
+    surrogate,
+)
+from diel.page.outcome.stream import ENTRY as FLOWS
 from diel.page.panel import Entry, Panel, Part, Text
 from diel.page.public import Public
 from diel.page.seen import Seen
@@ -16,7 +28,17 @@ ENTRIES = (
     Entry("graph", "Graph", graph.parts),
     Entry("timeline", "Timeline", timeline.parts),
     Entry("cores", "Cores", occupancy.parts),
-    *OUTCOMES,
+    Entry("failures", "Failures", failure.parts),
+    Entry("searches", "Searches", search.parts),
+    Entry("loops", "Loops", loop.parts),
+    Entry("surrogates", "Surrogates", surrogate.parts),
+    FLOWS,
+    Entry("services", "Services", service.parts),
+    Entry("results", "Results", result.parts),
+    Entry("reported", "Reported on the way", curve.parts),
+    Entry("artifacts", "Artifacts", artifact.parts),
+    Entry("hyperparameters", "Hyperparameters", hyperparameter.parts),
+    Entry("provenance", "Provenance", provenance.parts),
 )
 
 

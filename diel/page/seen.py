@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
+from itertools import product
+from math import prod
 from typing import TYPE_CHECKING
 
-from diel.errors import DielError
+from diel.axes.domain import Domain
+from diel.errors import DielError, counted
 from diel.journal.segment import Reader
 from diel.journal.snapshot import look_at
-from diel.page.chosen import records_of
 from diel.paths import RunPaths
 from diel.results import RunReader
 from diel.status import Status
@@ -18,6 +20,7 @@ from diel.timeline import Timeline, read_timeline
 
 if TYPE_CHECKING:
     from diel.journal.records import Made
+    from diel.journal.stage_history import StageHistory
 
 
 class Seen:
@@ -95,3 +98,79 @@ class Seen:
     def records(self) -> dict[str, tuple[Mapping[int, Made], str]]:
         """By stage what is drawn of its results, and how that was chosen."""
         return records_of(self.run)
+
+
+POINTS = 2000
+"""Tasks that are drawn of all stages together: they are most of a page's bytes."""
+LEAST = 400
+"""Of each stage at least so many are, if it has them."""
+WHOLE = 20_000
+"""Tasks up to which all results of a run are read to find those that are drawn."""
+
+
+def records_of(run: RunReader, most: int = 0) -> dict[str, tuple[Mapping[int, Made], str]]:
+    """By stage what a page draws of it, at most so many tasks, and how these were chosen.
+
+    The more stages, the fewer of each. A short journal is read whole, a long one once for all stages.
+    """
+    domains = {name: run.domain(name) for name in run.graph.order}
+    plotted = [domain for domain in domains.values() if domain and domain.size > 1]
+    most = most or max(LEAST, POINTS // max(1, len(plotted)))
+    chosen = {name: _chosen(run.history.stage(name), domain, most) for name, domain in domains.items()}
+    wanted = {name: frozenset(indices) for name, (indices, _) in chosen.items()}
+    if sum(good_of(run.history.stage(name)) for name in domains) > WHOLE:
+        found: Mapping[str, Mapping[int, Made]] = run.some(wanted)
+    else:
+        whole = {name: run.records(name) if wanted[name] else {} for name in domains}
+        found = {
+            name: {index: whole[name][index] for index in wanted[name] if index in whole[name]}
+            for name in domains
+        }
+    return {name: (found[name], chosen[name][1]) for name in domains}
+
+
+def good_of(history: StageHistory) -> int:
+    """The tasks with a result."""
+    counts = history.counts()
+    return counts["done"] + counts["cached"]
+
+
+def _chosen(history: StageHistory, domain: Domain | None, most: int) -> tuple[Sequence[int], str]:
+    """The tasks of a stage with results that are drawn, and by what rule."""
+    if domain is not None and good_of(history) == domain.size > most:
+        return choose(domain, most)
+    known = list(history.good())
+    return (known, "") if domain is None or len(known) <= most else choose(domain, most, known)
+
+
+def choose(domain: Domain, most: int, known: Sequence[int] | None = None) -> tuple[Sequence[int], str]:
+    """At most so many tasks: those at every n-th point of each axis, so that grids stay grids.
+
+    If few of a domain's tasks are `known` to have results, every n-th of these.
+    """
+    if known is not None and len(known) < domain.size // 2:
+        step = -(-len(known) // most)
+        return known[::step], f"every {_nth(step)} of {counted(len(known), 'result')} is drawn"
+    steps = [1] * len(domain.factors)
+    kept = [factor.count for factor in domain.factors]
+    while prod(kept) > most:
+        longest = kept.index(max(kept))
+        steps[longest] += 1
+        kept[longest] = -(-domain.factors[longest].count // steps[longest])
+    strides = [prod(f.count for f in domain.factors[place + 1 :]) for place in range(len(domain.factors))]
+    numbers = [range(0, factor.count, step) for factor, step in zip(domain.factors, steps, strict=True)]
+    wanted = [
+        sum(number * stride for number, stride in zip(row, strides, strict=True)) for row in product(*numbers)
+    ]
+    taken = [
+        f"every {_nth(step)} point of {' and '.join(factor.axes)}"
+        for factor, step in zip(domain.factors, steps, strict=True)
+        if step > 1
+    ]
+    rule = f"drawn is {', '.join(taken)}: {len(wanted):,} of {counted(domain.size, 'task')}" if taken else ""
+    return wanted, rule
+
+
+def _nth(step: int) -> str:
+    ends = {1: "st", 2: "nd", 3: "rd"}
+    return f"{step:,}{'th' if 10 < step % 100 < 14 else ends.get(step % 10, 'th')}"

@@ -8,8 +8,8 @@ from contextlib import suppress
 from diel.digits import grouped_text
 from diel.errors import DielError
 from diel.page.cores import Cores, task_cores
-from diel.page.durations import lasting
 from diel.page.panel import Bar, Cell, Grid, Part, Text
+from diel.page.plot import lasting
 from diel.page.seen import Seen
 from diel.results.sizing import advise
 from diel.states import TaskState
@@ -40,7 +40,7 @@ def parts(seen: Seen) -> Iterator[Part]:
     if measured:
         rows = [[*row, *_used(seen, stage, cores)] for row, stage in zip(rows, stages, strict=True)]
     yield Grid("The stages of the run", (*_COLUMNS, *_USED) if measured else _COLUMNS, rows)
-    for line in joined_lines([(stage.name, stage.joined) for stage in stages]):
+    for line in joined_lines(seen.status.joined):
         yield Text(f"{line}.", "note")
     if not measured and any(stage[TaskState.DONE] for stage in stages):
         yield Text("What its tasks used of processors and memory was not measured.", "note")

@@ -6,9 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from diel.page.colours import STATES, stage_colour
-from diel.page.durations import LABELS, Clock, lasting
 from diel.page.panel import Cell, Grid, Part, Plot, Text
+from diel.page.plot import LABELS, STATES, Clock, lasting, stage_colour
 from diel.page.seen import Seen
 from diel.status.blocks import is_hopeless
 from diel.timeline import Span, Timeline

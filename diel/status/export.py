@@ -7,13 +7,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from diel.errors import counted
-from diel.journal.history import History
 from diel.status.columns import paint, printable
 
 
-def unexported(history: History) -> str:
+def unexported(exports: Mapping[str, Mapping[str, Any]]) -> str:
     """Why something was not put in place, and what to do; empty if all was."""
-    told = next((one["message"] for one in history.exports.values() if one["failed"]), "")
+    told = next((one["message"] for one in exports.values() if one["failed"]), "")
     return f"not exported: {told}; `diel resume` tries again" if told else ""
 
 

@@ -20,7 +20,7 @@ from diel.status.blocks import blocks_of, silent_since
 from diel.status.environment import environments_in
 from diel.status.notify import notices_of
 from diel.status.service import ServiceStatus, services_of
-from diel.status.stage import StageStatus, failure_document, stages_in
+from diel.status.stage import Left, StageStatus, failure_document, stages_in
 from diel.status.stream import streams_of
 
 if TYPE_CHECKING:
@@ -90,6 +90,11 @@ class Status:
     def count(self, state: TaskState) -> int:
         """Tasks in a state, over all stages."""
         return sum(stage[state] for stage in self.stages)
+
+    @property
+    def joined(self) -> list[tuple[str, Mapping[int, Left]]]:
+        """The stages with tasks that lack points of gathers that meet in them."""
+        return [(stage.name, stage.joined) for stage in self.stages if stage.joined]
 
     @property
     def tolerated(self) -> int:
@@ -193,6 +198,15 @@ def fold_status(paths: RunPaths, reader: Reader) -> Status:
     if found.held is not None and found.held[0].epoch > history.epoch:
         reader.catch_up()  # a controller came after these lines were read
         found = standing(paths, history)
+    return _status(paths, reader.history, found, tuple(told_damage(reader)))
+
+
+def ended_status(paths: RunPaths, history: History, state: RunState) -> Status:
+    """The status of a run whose controller has just ended."""
+    return _status(paths, history, Driving(None, False, None, state))
+
+
+def _status(paths: RunPaths, history: History, found: Driving, damaged: tuple[str, ...] = ()) -> Status:
     state = found.state
     lease, age = found.held or (None, None)
     driven = found.alive and state is RunState.RUNNING
@@ -212,7 +226,7 @@ def fold_status(paths: RunPaths, reader: Reader) -> Status:
         began=history.began or None,
         ended=None if state.live else heard if history.ended is None else history.ended,
         now=now,
-        stages=tuple(stages_in(paths, reader, state)),
+        stages=tuple(stages_in(paths, history, state)),
         failures=tuple(sorted(verdicts, key=lambda one: (order.get(one["stage"], 0), one["tasks"][0][0]))),
         uses=tuple(sorted(history.uses)),
         origins=tuple(history.origins),
@@ -222,7 +236,7 @@ def fold_status(paths: RunPaths, reader: Reader) -> Status:
         silent=history.silent,
         silent_since=silent_since(paths, history) if history.silent else None,
         trouble=history.trouble,
-        damaged=tuple(told_damage(reader)),
+        damaged=damaged,
         site=str(document.get("site") or ""),
         staging=history.staging,
         environments=environments_in(paths) if paths.environments.exists() else {},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from diel.errors import counted
@@ -18,10 +18,10 @@ from diel.status.export import export_lines
 from diel.status.notify import notice_lines
 from diel.status.run import Status, energy_text
 from diel.status.service import service_lines
-from diel.status.stage import Left, joined_lines, joined_of, shared_lines
+from diel.status.stage import joined_lines, shared_lines, task_of
 from diel.status.staging import staging_lines
 from diel.status.stream import stream_lines
-from diel.status.surrogate import stays_lines, stays_of, surrogate_lines, surrogate_report, surrogates_of
+from diel.status.surrogate import surrogate_lines, surrogate_report
 from diel.values import clock, format_duration
 
 if TYPE_CHECKING:
@@ -51,8 +51,8 @@ class Section(NamedTuple):
     """Of `diel status`."""
     report: Callable[[Status], Iterable[str]] = lambda status: ()
     """Of `diel report`, in Markdown."""
-    summary: tuple[Callable[[History], bool], Callable[[History], list[str]]] | None = None
-    """Of a run's end: whether it uses the feature, and its lines."""
+    summary: Callable[[Status], list[str]] = lambda status: []
+    """Of a run's end."""
 
 
 def asked_first(status: Status) -> dict[str, Any]:
@@ -67,12 +67,12 @@ def doubt(history: History) -> str:
     return f"audits speak against {said}; `diel resume --recompute suspect` simulates them" if said else ""
 
 
-def _joined(status: Status) -> list[tuple[str, Mapping[int, Left]]]:
-    return [(stage.name, stage.joined) for stage in status.stages if stage.joined]
-
-
 def _stays(status: Status) -> dict[str, Sequence[int]]:
     return {stage.name: stage.stays for stage in status.stages}
+
+
+def _asked_lines(status: Status) -> list[str]:
+    return surrogate_lines(asked_first(status), _stays(status))
 
 
 def is_doubted(status: Status) -> bool:
@@ -111,26 +111,23 @@ SECTIONS = (
     ),
     Section(
         used=lambda status: any(stage.held for stage in status.stages),
-        lines=lambda status, view: [*stopped_lines(stopped_of(status)), *answers(status)],
-        report=lambda status: [f"- {line}" for line in stopped_lines(stopped_of(status))],
-        summary=(History.is_held, lambda history: stopped_lines(stopped_stages(history))),
+        lines=lambda status, view: [*stopped_lines(status), *answers(status)],
+        report=lambda status: [f"- {line}" for line in stopped_lines(status)],
+        summary=lambda status: stopped_lines(status),
     ),
     Section(used=lambda status: status.services, lines=lambda status, view: service_lines(status.services)),
     Section(used=lambda status: status.streams, lines=lambda status, view: stream_lines(status.streams)),
     Section(
         used=asked_first,
-        lines=lambda status, view: [*surrogate_lines(asked_first(status)), *stays_lines(_stays(status))],
+        lines=lambda status, view: _asked_lines(status),
         report=lambda status: surrogate_report(asked_first(status), _stays(status)),
-        summary=(
-            History.asks_first,
-            lambda history: [*surrogate_lines(surrogates_of(history)), *stays_lines(stays_of(history))],
-        ),
+        summary=lambda status: _asked_lines(status),
     ),
     Section(
-        used=_joined,
-        lines=lambda status, view: joined_lines(_joined(status), view.rows),
-        report=lambda status: [f"- {line}" for line in joined_lines(_joined(status))],
-        summary=(History.is_joined, lambda history: joined_lines(joined_of(history))),
+        used=lambda status: status.joined,
+        lines=lambda status, view: joined_lines(status.joined, view.rows),
+        report=lambda status: [f"- {line}" for line in joined_lines(status.joined)],
+        summary=lambda status: joined_lines(status.joined),
     ),
     Section(
         used=lambda status: status.staging,
@@ -140,7 +137,7 @@ SECTIONS = (
         used=lambda status: status.exports,
         lines=lambda status, view: export_lines(status.exports),
         report=lambda status: ("", *export_lines(status.exports)),
-        summary=(History.has_exports, lambda history: export_lines(history.exports)),
+        summary=lambda status: export_lines(status.exports),
     ),
     Section(used=lambda status: True, lines=_energy_lines),
     Section(
@@ -273,27 +270,20 @@ def _trouble(status: Status, width: int) -> list[str]:
     return [paint(shorten(line, width), fg="yellow") for line in lines]
 
 
-Stopped = tuple[str, Sequence[str], Mapping[str, int]]
-"""A stage, by which rule it was stopped and why, and its tasks by the label of their state."""
 _UNTRIED = (TaskState.WAITING, TaskState.READY, TaskState.SKIPPED)
 
 
-def stopped_stages(history: History) -> list[Stopped]:
-    return [(name, stage.held, stage.counts()) for name, stage in history.stages.items() if stage.held]
-
-
-def stopped_of(status: Status) -> list[Stopped]:
-    return [(stage.name, stage.held, stage.counts) for stage in status.stages if stage.held]
-
-
-def stopped_lines(stages: Iterable[Stopped]) -> list[str]:
+def stopped_lines(status: Status) -> list[str]:
     """`simulate is held: its first 8 tasks failed alike (app): …; 76 tasks not tried`."""
     lines = []
-    for name, (rule, why), counts in stages:
-        left = sum(counts[state.label] for state in _UNTRIED)
+    for stage in status.stages:
+        if not stage.held:
+            continue
+        rule, why = stage.held
+        left = sum(stage[state] for state in _UNTRIED)
         how = "is held" if rule in ("hold", "changed") else "was stopped"
         untried = f"; {counted(left, 'task')} not tried" if left else ""
-        lines.append(f"{name} {how}: {' '.join(why.split())}{untried}")
+        lines.append(f"{stage.name} {how}: {' '.join(why.split())}{untried}")
     return lines
 
 
@@ -312,13 +302,33 @@ def answers(status: Status) -> list[str]:
     return [f"    {again}, or go on all the same: {anyway}"]
 
 
-def stopped_steps(run: str, stages: Iterable[Stopped]) -> list[tuple[str, str]]:
-    """What to do next: commands, and what each is for."""
-    rules = {rule for _, (rule, _), _ in stages}
-    steps = [(f"resume {run}", "tries again what failed or was not tried; --update once a file is mended")]
+def next_steps(status: Status) -> list[tuple[str, str]]:
+    """What to do next with a run that did not succeed: commands, and what each is for."""
+    run = status.run
+    if status.state in (RunState.CANCELLED, RunState.INTERRUPTED):
+        return [(f"resume {run}", "continues it")]
+    if status.state is not RunState.FAILED:
+        return []
+    rules = {stage.held[0] for stage in status.stages if stage.held}
+    steps = []
+    if status.failures:
+        task = task_of(status.failures[0])
+        steps = [
+            (f"explain {run} {task}", "says why it failed"),
+            (f"logs {run} {task}", "shows what it printed"),
+        ]
     if "changed" in rules:
-        steps = [(f"resume {run}", "goes on once the file is what it was")]
-        steps += [(f"resume {run} --update", "takes it as it is now, for all that read it")]
+        steps.append((f"resume {run}", "goes on once the file is what it was"))
+        steps.append((f"resume {run} --update", "takes it as it is now, for all that read it"))
+    elif rules or status.failures:
+        what = "what failed or was not tried" if rules else "what failed"
+        steps.append((f"resume {run}", f"tries again {what}; --update once a file is mended"))
     if "hold" in rules:
         steps.append((f"resume {run} --anyway", "tries the rest all the same, whatever fails"))
-    return steps if rules else []
+    if steps:
+        return steps
+    if any(one["failed"] for one in status.exports.values()):
+        return [(f"resume {run}", "tries again what was not exported")]
+    if is_doubted(status):
+        return [(f"resume {run} --recompute suspect", "simulates what is suspect")]
+    return [(f"explain {run}", "says why it failed")]  # a search or loop whose tasks are done

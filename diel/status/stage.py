@@ -89,15 +89,15 @@ def shared_lines(stages: Iterable[StageStatus]) -> list[str]:
     return [f"{one.name}: {counted(one.shared, 'task')} took {who}" for one in stages if one.shared]
 
 
-def stages_in(paths: RunPaths, reader: Reader, state: RunState) -> Iterator[StageStatus]:
-    known = reader.history.stages
+def stages_in(paths: RunPaths, history: History, state: RunState) -> Iterator[StageStatus]:
+    known = history.stages
     names = list(known)
     if not known or not paths.snapshot.exists():  # its first snapshot names the stages that have yet to begin
         written = stage_names(paths)
         names = [*written, *(name for name in names if name not in written)] if written else names
     for name in names:
         stage = known.get(name) or StageHistory("analysis", 0, bytearray())
-        yield _stage_status(name, stage, state, reader.history)
+        yield _stage_status(name, stage, state, history)
 
 
 def _stage_status(name: str, stage: StageHistory, state: RunState, history: History) -> StageStatus:
@@ -162,16 +162,13 @@ def joined_lines(stages: Iterable[tuple[str, Mapping[int, Left]]], most: int = S
     return lines
 
 
-def joined_of(history: History) -> list[tuple[str, Mapping[int, Left]]]:
-    """Return the stages whose tasks lack points."""
-    return [(name, stage.joined) for name, stage in history.stages.items() if stage.joined]
+UNDER_WAY = (TaskState.READY, TaskState.QUEUED, TaskState.RUNNING)
 
 
 LONGEST = 600
 """Characters of a line of a failure: what to do stands at its end."""
 LINES = 10
 """The most lines of a failure's message that are shown."""
-UNDER_WAY = (TaskState.READY, TaskState.QUEUED, TaskState.RUNNING)
 
 
 def stage_names(paths: RunPaths) -> list[str]:

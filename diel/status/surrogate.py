@@ -145,12 +145,6 @@ def _audit_of(known: SurrogateHistory, tolerance: float) -> Audit:
     return Audit(tolerance, len(errors), mean, largest, bound_of(errors), suspect, known.is_off)
 
 
-def surrogates_of(history: History) -> dict[str, SurrogateStatus]:
-    """The state of a run's surrogates, by stage."""
-    stages = history.stages.items()
-    return {name: surrogate_of(history, one.surrogate) for name, one in stages if one.surrogate is not None}
-
-
 def _seconds(stage: StageHistory) -> float:
     return stage.seconds + stage.cached_seconds
 
@@ -162,7 +156,9 @@ def _finite(value: float) -> float | None:
 # --- in words -------------------------------------------------------------------------------------
 
 
-def surrogate_lines(surrogates: Mapping[str, SurrogateStatus]) -> list[str]:
+def surrogate_lines(
+    surrogates: Mapping[str, SurrogateStatus], stays: Mapping[str, Collection[int]]
+) -> list[str]:
     """By stage, what its surrogate answered, the terms of its speedup, and what went wrong."""
     lines = []
     for name, surrogate in surrogates.items():
@@ -171,7 +167,7 @@ def surrogate_lines(surrogates: Mapping[str, SurrogateStatus]) -> list[str]:
         lines += [f"  {text}" for text in audit_texts(surrogate)]
         if wrong := trouble(surrogate):
             lines.append(f"  {shorten(printable(wrong), LINE)}")
-    return lines
+    return lines + stays_lines(stays)
 
 
 def answered_text(surrogate: SurrogateStatus) -> str:
@@ -229,11 +225,6 @@ def stays_lines(stays: Mapping[str, Collection[int]]) -> list[str]:
         return []
     kept = "kept though computed with suspect answers, as decisions rest on them"
     return [f"{kept}: {named}; `diel run` decides anew, and takes the rest from the cache"]
-
-
-def stays_of(history: History) -> dict[str, list[int]]:
-    """By stage, the tasks that read suspect answers and stay."""
-    return {name: stage.stays() for name, stage in history.stages.items()}
 
 
 def audited(history: History, stage: str) -> list[str]:

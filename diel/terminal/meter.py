@@ -17,11 +17,11 @@ from diel.paths import here
 from diel.plan import Plan
 from diel.site import cores_of
 from diel.states import RunState, TaskState
-from diel.status import AxisStatus, axes_of, task_of
+from diel.status import AxisStatus, axes_of
 from diel.status.blocks import is_hopeless, is_live
 from diel.status.columns import columns, one_line, paint, paint_state, printable, shorten
-from diel.status.export import unexported
-from diel.status.sections import SECTIONS, stopped_stages, stopped_steps
+from diel.status.run import ended_status
+from diel.status.sections import SECTIONS, next_steps
 from diel.status.stage import count_text
 from diel.tasks.results import artifact_path
 from diel.values import format_duration
@@ -224,64 +224,33 @@ def start_line(controller: Controller) -> str:
 
 def summary(controller: Controller, state: RunState, seconds: float, *, quiet: bool) -> list[str]:
     """How a run ended, the values of the last stages, and what to do next."""
-    history = controller.history
-    stages = history.stages.values()
-    counts = {s: sum(stage.counts()[s.label] for stage in stages) for s in TaskState}
-    tolerated = sum(len(stage.tolerated) for stage in stages)
-    cached = counts[TaskState.CACHED]
-    done = f"{counted(counts[TaskState.DONE] + cached, 'task')} done"
+    status = ended_status(controller.paths, controller.history, state)
+    cached = status.count(TaskState.CACHED)
+    done = f"{counted(status.good, 'task')} done"
     parts = [f"{done} ({cached:,} cached)" if cached else done]
     parts += [
-        count_text(other, counts[other], tolerated)
+        count_text(other, status.count(other), status.tolerated)
         for other in (TaskState.FAILED, TaskState.SKIPPED, TaskState.CANCELLED)
-        if counts[other]
+        if status.count(other)
     ]
-    run = paint(controller.paths.run_id, bold=True)
+    run = paint(status.run, bold=True)
     lines = [f"{run} {paint_state(state)} after {format_duration(seconds)}: {', '.join(parts)}"]
     if state is not RunState.SUCCEEDED:
-        lines += [f"{name}: no tasks, {stage.void}" for name, stage in history.stages.items() if stage.void]
+        lines += [f"{stage.name}: no tasks, {stage.void}" for stage in status.stages if stage.void]
     failed = (
         run for run in controller.stages.values() if run.known and run.history.states.count(TaskState.FAILED)
     )
     lines += [f"{run.name}: {told} failed" for run in failed if (told := run.shared_failures())]
     if quiet:
         return lines
-    lines += [
-        line
-        for section in SECTIONS
-        if section.summary is not None and section.summary[0](history)
-        for line in section.summary[1](history)
-    ]
+    lines += [line for section in SECTIONS if section.used(status) for line in section.summary(status)]
     if state in (RunState.SUCCEEDED, RunState.FAILED):
         lines += _values(controller)
-    return lines + _next_steps(controller, state)
-
-
-def _next_steps(controller: Controller, state: RunState) -> list[str]:
-    failures = controller.history.failures
-    run, where = controller.paths.run_id, here(controller.paths)
-    steps: list[tuple[str, str]] = []
-    stopped = stopped_stages(controller.history) if state is RunState.FAILED else []
-    if state is RunState.SUCCEEDED:
-        steps.append((f"results {run} {_example(controller)}", "prints results as a table"))
-    elif state is not RunState.FAILED:
-        steps.append((f"resume {run}", "continues where it stopped"))
-    elif failures:
-        task = task_of(next(iter(failures.values())))
-        steps.append((f"explain {run} {task}", "says why it failed"))
-        steps.append((f"logs {run} {task}", "shows what it printed"))
-        steps += stopped_steps(run, stopped) or [
-            (f"resume {run}", "tries again what failed; --update once a file is mended")
-        ]
-    elif stopped:
-        steps += stopped_steps(run, stopped)
-    elif unexported(controller.history):
-        steps.append((f"resume {run}", "tries again what was not exported"))
-    elif controller.history.is_doubted():
-        steps.append((f"resume {run} --recompute suspect", "simulates what is suspect"))
-    else:  # a search or loop failed whose tasks are done: nothing to try again
-        steps.append((f"explain {run}", "says why it failed"))
-    return ["", *columns([[f"  diel {step}{where}", paint(why, dim=True)] for step, why in steps])]
+    steps = next_steps(status) or [
+        (f"results {status.run} {_example(controller)}", "prints results as a table")
+    ]
+    where = here(controller.paths)
+    return [*lines, "", *columns([[f"  diel {step}{where}", paint(why, dim=True)] for step, why in steps])]
 
 
 def _example(controller: Controller) -> str:

@@ -6,23 +6,24 @@ the longest attempts and those that failed.
 
 from __future__ import annotations
 
+import gzip
 import heapq
+import json
 import math
 import os
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from itertools import repeat
 from math import log
 from operator import mul, sub, truediv
-from typing import Any
+from typing import Any, NamedTuple
 
+from diel.files import put
 from diel.journal.segment import decode, read_segment, segments
 from diel.paths import RunPaths, epoch_of
-from diel.timeline.bins import BINS, FINEST, Bins
 from diel.timeline.lines import Began, Ends, ends_in, last_start, numbers_of, pieces
-from diel.timeline.span import Lane, Span
 
 MANY = 5000
 """Attempts of a stage that are kept one by one."""
@@ -36,6 +37,102 @@ _STEP = 1.02
 _LOG = math.log(_STEP)
 _SHORT = 1e-6
 """Seconds below which all count as one class."""
+
+
+class Lane(NamedTuple):
+    """Where attempts run one after the other: a worker; beyond some hundreds, all others of a node."""
+
+    worker: str
+    """The worker's segment; empty for several of a node, or of all nodes."""
+    node: str
+    """The node as its scheduler calls it, else the host; empty for all others."""
+    block: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """An attempt in time."""
+
+    stage: str
+    index: int
+    attempt: int
+    lane: int
+    begin: float
+    """Seconds since the epoch."""
+    end: float
+    """The time of its last sign of life while it runs."""
+    state: str
+    """`done`, `failed`, `cancelled`, `running`, or `lost`: it began, and no end of it is written."""
+
+    @property
+    def task(self) -> str:
+        return f"{self.stage}/{self.index}"
+
+    @property
+    def seconds(self) -> float:
+        return self.end - self.begin
+
+
+BINS = 512
+FINEST = 2.0**-6
+"""The width of a bin at first, in seconds."""
+
+
+@dataclass
+class Bins:
+    """By bin, the seconds that were spent in it, and how many attempts ended in it, well and badly."""
+
+    busy: defaultdict[int, float] = field(default_factory=lambda: defaultdict(float))
+    ended: defaultdict[int, int] = field(default_factory=lambda: defaultdict(int))
+    failed: defaultdict[int, int] = field(default_factory=lambda: defaultdict(int))
+
+    def spread(self, first: float, last: float, width: float) -> None:
+        """Adds a span from `first` to `last`, in bins (fractions count), over all that it touches."""
+        place = int(first)
+        while place < last:
+            part = min(last, place + 1) - max(first, place)
+            self.busy[place] += part * width
+            place += 1
+
+    def fill(self, firsts: list[float], lasts: list[float], width: float, state: str) -> None:
+        """Adds attempts of a worker. One follows the other: all but the first of a bin lie in it."""
+        if lasts != sorted(lasts):
+            lasts, firsts = map(list, zip(*sorted(zip(lasts, firsts, strict=True)), strict=True))
+        at = 0
+        for place, count in Counter(map(int, lasts)).items():
+            began, ended = firsts[at : at + count], lasts[at : at + count]
+            within = 1 if min(began[1:], default=0.0) >= place else count
+            for first, last in zip(began[:within], ended[:within], strict=True):
+                self.spread(max(0.0, first), last, width)
+            self.busy[place] += (sum(ended[within:]) - sum(began[within:])) * width
+            if state != "cancelled":
+                (self.ended if state == "done" else self.failed)[place] += count
+            at += count
+
+    def halve(self) -> None:
+        """Makes each two bins one."""
+        self.busy, self.ended, self.failed = _half(self.busy), _half(self.ended), _half(self.failed)
+
+    def packed(self) -> list[list[list[float]]]:
+        return [
+            [list(one), [round(value, 3) for value in one.values()]]
+            for one in (self.busy, self.ended, self.failed)
+        ]
+
+    @classmethod
+    def unpacked(cls, packed: Any) -> Bins:
+        made = cls()
+        counts: tuple[dict[int, Any], ...] = (made.busy, made.ended, made.failed)
+        for one, (places, values) in zip(counts, packed, strict=True):
+            one.update(zip(places, values, strict=True))
+        return made
+
+
+def _half(bins: defaultdict[int, Any]) -> defaultdict[int, Any]:
+    made: defaultdict[int, Any] = defaultdict(bins.default_factory)
+    for place, value in bins.items():
+        made[place // 2] += value
+    return made
 
 
 @dataclass
@@ -262,3 +359,77 @@ def _turns(piece: bytes) -> Iterator[Any]:
             record: Any = decode(piece[at : end if end >= 0 else None])
             if record is not None and isinstance(record.get("time"), float):
                 yield record
+
+
+# --- kept beside the snapshot, so that a million tasks are read once: it can be made again ---------
+
+VERSION = 1
+SAVED = 20_000
+"""Attempts that are worth a file: fewer are read as fast."""
+_COUNTS = ("count", "failed", "seconds", "squares", "first", "last", "binned", "floor")
+_PLAIN = ("origin", "width", "last", "offsets")
+
+
+def read_timeline(paths: RunPaths) -> Timeline:
+    """The timeline of a run now: what was kept of it, and what was appended since.
+
+    Raises UsageError where the journal cannot be read.
+    """
+    timeline = load_timeline(paths) or Timeline(paths)
+    if timeline.catch_up() >= SAVED:
+        _save(timeline)
+    return timeline
+
+
+def _save(timeline: Timeline) -> None:
+    """Writes it in one step; in a directory that is not the user's to write, there is none."""
+    document = {
+        "version": VERSION,
+        **{name: getattr(timeline, name) for name in _PLAIN},
+        "lanes": timeline.lanes,
+        "of": timeline._of,
+        "driven": [[epoch, *times] for epoch, times in timeline.driven.items()],
+        "begun": {name: astuple(began) for name, began in timeline.begun.items()},
+        "given_up": [[*task, when] for task, when in timeline.given_up.items()],
+        "stages": {name: _packed(stage) for name, stage in timeline.stages.items()},
+    }
+    with suppress(OSError):
+        put(timeline.paths.timeline, gzip.compress(json.dumps(document).encode(), 1))
+
+
+def _packed(stage: StageTimes) -> dict[str, Any]:
+    return {
+        **{name: getattr(stage, name) for name in _COUNTS},
+        "spans": [astuple(span)[1:] for span in stage.spans],
+        "lasted": list(stage.lasted.items()),
+        "lanes": [[lane, bins.packed()] for lane, bins in stage.lanes.items()],
+    }
+
+
+def load_timeline(paths: RunPaths) -> Timeline | None:
+    """What was kept; None if that is missing, damaged, of another version, or of other segments."""
+    try:
+        document = json.loads(gzip.decompress(paths.timeline.read_bytes()))
+        if document["version"] != VERSION:
+            return None
+        for name, offset in document["offsets"].items():
+            if os.path.getsize(paths.journal / name) < offset:
+                return None
+        made = Timeline(paths, **{name: document[name] for name in _PLAIN})
+        made.driven = {epoch: (began, last) for epoch, began, last in document["driven"]}
+        made.lanes = [Lane(*lane) for lane in document["lanes"]]
+        made._of = document["of"]
+        made.begun = {name: Began(*began) for name, began in document["begun"].items()}
+        made.given_up = {(stage, index, n): when for stage, index, n, when in document["given_up"]}
+        made.stages = {name: _stage(name, packed) for name, packed in document["stages"].items()}
+        return made
+    except (OSError, ValueError, KeyError, TypeError, EOFError):
+        return None
+
+
+def _stage(name: str, packed: dict[str, Any]) -> StageTimes:
+    made = StageTimes(**{one: packed[one] for one in _COUNTS})
+    made.spans = [Span(name, *span) for span in packed["spans"]]
+    made.lasted.update(dict(map(tuple, packed["lasted"])))
+    made.lanes = {lane: Bins.unpacked(bins) for lane, bins in packed["lanes"]}
+    return made

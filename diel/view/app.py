@@ -19,7 +19,7 @@ from diel.states import TaskState
 from diel.status import Status
 from diel.values import clock, format_duration
 from diel.view.looking import Looking
-from diel.view.marks import ANSI, state_text
+from diel.view.rows import ANSI, state_text
 from diel.view.run_screen import RunScreen
 from diel.view.watched import Watched
 

@@ -23,10 +23,8 @@ from diel.status import Status
 from diel.status.columns import tasks_text
 from diel.status.sections import SECTIONS, View, block_lines
 from diel.status.stage import StageStatus, failure_lines, kind_of
-from diel.view.charts import Chart, axis_charts, draw
-from diel.view.commands import Asking, Said, Told, cancel_words, execute, resume_words
-from diel.view.lanes import lanes_text, work_charts
-from diel.view.looking import Looking
+from diel.view.charts import Chart, axis_charts, draw, lanes_text, work_charts
+from diel.view.looking import Asking, Looking, Said, Told, cancel_words, execute, resume_words
 from diel.view.panel_text import panel_text
 from diel.view.rows import STAGE_COLUMNS, head, running_lines, stage_cells, task_row
 from diel.view.task_list import TaskList

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from diel.comparison.trend import Measure, read_trend
-from diel.comparison.trend_lines import sparkline, trend_lines, trend_table
+from diel.comparison.trend import Measure, read_trend, sparkline, trend_lines, trend_table
 from diel.errors import UsageError
 from tests.comparison.test_comparison import sweep
 from tests.handmade import Handmade

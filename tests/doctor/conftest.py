@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from diel.doctor import launcher, programs
+from diel.doctor import launcher, machine
 
 Install = Callable[[str, str], Path]
 
@@ -25,7 +25,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
         path.chmod(0o755)
         return path
 
-    for place in (programs, launcher):
+    for place in (machine, launcher):
         monkeypatch.setattr(place, "find_program", find)
     monkeypatch.setenv("PATH", str(tmp_path))
     return make

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from diel.doctor import programs
+from diel.doctor import machine
 from tests.cli.call import call
 from tests.cluster.cluster import Cluster
 from tests.throwaway import wait_for
@@ -31,8 +31,8 @@ pools:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing that says nothing about sites: LAMMPS and graphviz take a second."""
-    monkeypatch.setattr(programs, "find_program", lambda name: None)
-    monkeypatch.setattr("diel.doctor.programs.check_dot", programs.check_lammps)
+    monkeypatch.setattr(machine, "find_program", lambda name: None)
+    monkeypatch.setattr("diel.doctor.machine.check_dot", machine.check_lammps)
 
 
 @pytest.fixture

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from diel.page.comparison import comparison_page
+from diel.comparison.trend import read_trend
+from diel.page.comparison import comparison_page, trend_page
+from diel.page.plot import STATES
 from tests.cli.call import call
 from tests.comparison.test_comparison import compared, sweep
 
@@ -54,3 +56,21 @@ def test_a_page_is_a_file_and_other_formats_are_refused(
     assert call(capsys, "compare", "w-1", "w-1", "-o", "c.pdf").code == 2
     assert call(capsys, "trend", "w", "-o", "t.html").out == "t.html: 1 run of w\n"
     assert call(capsys, "trend", "w", "-o", "t.pdf").code == 2
+
+
+pytest.importorskip("vl_convert", reason="diel[report] is not installed")
+
+
+def test_each_figure_is_a_line_over_time_and_a_last_value_beyond_the_scatter_is_marked(
+    tmp_path: Path,
+) -> None:
+    for number, factor in enumerate((1, 1.01, 0.99, 1, 1.02, 1.5), 1):
+        sweep(tmp_path, f"w-{number}", range(1, 2), factor).end("succeeded")
+    trend = read_trend(tmp_path / "runs", "w")
+    page = trend_page(trend)
+    _, chart = charts(page).values()
+    assert [one["value"] for one in chart["data"]["values"]] == [1, 1.01, 0.99, 1, 1.02, 1.5]
+    assert chart["data"]["values"][0]["began"] == int(trend.runs[0].began * 1000)
+    assert chart["encoding"]["y"]["axis"] == {"format": ".6~g"}  # else 7e-16 stands at 0
+    assert chart["mark"]["point"]["color"] == STATES["failed"]
+    assert "sim.e (x=1): the last value is beyond the scatter" in page

@@ -9,8 +9,8 @@ import pytest
 
 from diel.journal.segment import SegmentWriter
 from diel.page import head, occupancy, timeline
-from diel.page.colours import stage_colour
 from diel.page.panel import Facts, Plot
+from diel.page.plot import stage_colour
 from diel.page.seen import Seen
 from tests.handmade import GONE, Handmade
 

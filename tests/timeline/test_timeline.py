@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from diel.paths import RunPaths
-from diel.timeline import Span, Timeline
+from diel.timeline import Span, Timeline, read_timeline
 
 CONTROLLER = {"event": "controller", "epoch": 1, "host": "h", "pid": 1, "started": 0.0, "time": 100.0}
 WORKER = {"event": "worker", "host": "h", "pid": 2, "time": 100.5}
@@ -118,3 +118,57 @@ def test_a_quantile_is_within_a_class_of_durations(paths: RunPaths) -> None:
     assert stage.quantile(0.95) == pytest.approx(9.5)
     assert read(paths, many=50).stages["s"].quantile(0.95) == pytest.approx(9.5, rel=0.02)
     assert stage.mean == pytest.approx(5.005)
+
+
+@pytest.fixture
+def shortcut_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunPaths:
+    found = RunPaths(tmp_path / "w-1")
+    found.journal.mkdir(parents=True)
+    write(found, "controller-0001.jsonl", CONTROLLER)
+    records = [done(n, 101.0 + n, 0.9) for n in range(40)]
+    write(found, WORD, WORKER, *records, fail(50, 150.0, 2.0), start(51, 151.0))
+    monkeypatch.setattr("diel.timeline.timeline.SAVED", 10)
+    return found
+
+
+def told(timeline: Timeline) -> object:
+    rows = sorted(timeline.rows(200.0, live=True), key=lambda row: int(row[1]))
+    stage = timeline.stages["s"]
+    busy = {place: round(seconds, 3) for place, seconds in stage.lanes[0].busy.items()}
+    return rows, stage.count, stage.mean, stage.quantile(0.5), timeline.width, busy, timeline.driven
+
+
+def test_what_was_kept_is_what_was_read(shortcut_paths: RunPaths) -> None:
+    made = told(read_timeline(shortcut_paths))
+    assert shortcut_paths.timeline.exists()
+    (shortcut_paths.journal / WORD).write_bytes(
+        b"x" * (shortcut_paths.journal / WORD).stat().st_size
+    )  # it is not read again
+    assert told(read_timeline(shortcut_paths)) == made
+
+
+def test_what_was_appended_since_is_read_behind_it(shortcut_paths: RunPaths) -> None:
+    read_timeline(shortcut_paths)
+    write(shortcut_paths, WORD, done(51, 153.0, 2.0))
+    assert told(read_timeline(shortcut_paths)) == told(whole(shortcut_paths))
+
+
+def whole(shortcut_paths: RunPaths) -> Timeline:
+    timeline = Timeline(shortcut_paths)
+    timeline.catch_up()
+    return timeline
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"\x1f\x8bno", None])
+def test_without_it_or_with_a_damaged_one_everything_is_read(
+    shortcut_paths: RunPaths, content: bytes | None
+) -> None:
+    made = told(read_timeline(shortcut_paths))
+    if content is None:
+        (shortcut_paths.journal / WORD).write_text(
+            "", encoding="utf-8"
+        )  # another journal, shorter than what was read
+        assert read_timeline(shortcut_paths).stages == {}
+    else:
+        shortcut_paths.timeline.write_bytes(content)
+        assert told(read_timeline(shortcut_paths)) == made

@@ -13,9 +13,8 @@ import pytest
 from diel.page import panels
 from diel.page.panel import Entry, Text
 from diel.view import live_page
-from diel.view.entrance import Port
 from diel.view.live_page import LivePage
-from diel.view.server import handler
+from diel.view.server import Port, handler
 from tests import browser
 from tests.handmade import Handmade
 

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from diel.cli.chosen import named_tasks, tasks_of
 from diel.cli.options import runs_option
-from diel.cli.target import Target, complete_stage, run_and_rest, targets
+from diel.cli.target import Target, complete_stage, named_tasks, run_and_rest, targets, tasks_of
 from diel.errors import UsageError, counted
 from diel.journal.segment import Reader
 from diel.journal.snapshot import read_run

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import click
 
-from diel.cli.chosen import stage_of, the_task
 from diel.cli.options import json_option, runs_option
-from diel.cli.target import complete_stage, run_and_rest, targets
+from diel.cli.target import complete_stage, run_and_rest, stage_of, targets, the_task
 from diel.errors import UsageError
 from diel.explain import Explanation, explain_block, explain_run, explain_task
 from diel.results import RunReader, read

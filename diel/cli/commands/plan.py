@@ -192,14 +192,14 @@ def _count(count: int | None, *, bound: bool) -> str:
 
 
 def _resources(plan: Plan, stage: StagePlan) -> str:
-    wanted, demand = plan.workflow.stages[stage.name].resources, stage.demand
-    if demand is not None:
+    wanted, varied = plan.workflow.stages[stage.name].resources, stage.demand
+    if varied is not None:
         given = [key for key in ("nodes", "ranks", "memory") if getattr(wanted, key) is not None]
-        gpus = ["gpus"] if demand.spans.get("gpus", (0, 0))[1] else []
+        gpus = ["gpus"] if varied.spans.get("gpus", (0, 0))[1] else []
         own = {key[-1] for key in plan.workflow.stages[stage.name].demand} | {"cores", "gpus"}
         static = {"nodes": counted(wanted.nodes or 0, "node"), "ranks": counted(wanted.ranks or 0, "rank")}
         static["memory"] = format_size(wanted.memory or 0)
-        return ", ".join(demand.words(key) if key in own else static[key] for key in (*given, "cores", *gpus))
+        return ", ".join(varied.words(key) if key in own else static[key] for key in (*given, "cores", *gpus))
     words = [
         counted(wanted.nodes, "node") if wanted.nodes is not None else "",
         counted(wanted.ranks, "rank") if wanted.ranks is not None else "",

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import click
 
-from diel.cli.chosen import point_of
 from diel.cli.options import json_option, output_option, put, runs_option
-from diel.cli.target import complete_stage, run_and_rest, run_argument, targets
+from diel.cli.target import complete_stage, point_of, run_and_rest, run_argument, targets
 from diel.errors import UsageError, counted
 from diel.project.runs import find_run
 from diel.report import write_report

@@ -15,18 +15,17 @@ from typing import TYPE_CHECKING, Protocol
 
 import click
 
-from diel.cli.chosen import named_tasks
 from diel.cli.options import Duration, json_option, runs_option
-from diel.cli.target import complete_stage, run_and_rest
+from diel.cli.target import complete_stage, named_tasks, run_and_rest
 from diel.errors import DielError, UsageError, counted
 from diel.journal.segment import Reader
 from diel.journal.snapshot import look_at
 from diel.journal.stage_history import ranges, spread
 from diel.paths import RunPaths, here
 from diel.states import EXIT_CODES, RunState, TaskState
-from diel.status import Status, find_stage, read_status, task_of
+from diel.status import Status, find_stage, read_status
 from diel.status.columns import columns, paint, paint_state, printable, tasks_text, width_of
-from diel.status.sections import SECTIONS, WIDE, View, is_doubted, never_lines
+from diel.status.sections import SECTIONS, WIDE, View, never_lines, next_steps
 from diel.status.stage import (
     UNDER_WAY,
     StageStatus,
@@ -293,29 +292,17 @@ def _shared(paths: RunPaths, stage: str, alike: Sequence[Failed] | None = None) 
 
 
 def _next_step(status: Status, where: str) -> list[str]:
-    run = status.run
     if status.state is RunState.RUNNING:
         return never_lines(status, where)
-    if status.state is RunState.FAILED and status.failures:
-        task = task_of(status.failures[0])
-        steps = (f"explain {run} {task}", f"logs {run} {task}", f"resume {run}")
-        step = ", ".join(f"`diel {step}{where}`" for step in steps)
-    elif status.state is RunState.FAILED and any(one["failed"] for one in status.exports.values()):
-        step = f"`diel resume {run}{where}` tries again what was not exported"
-    elif status.state is RunState.FAILED and any(stage.held for stage in status.stages):
-        step = f"`diel resume {run}{where}` tries the rest once the cause is mended (--update takes files)"
-    elif status.state is RunState.FAILED and is_doubted(status):
-        step = f"`diel resume {run} --recompute suspect{where}` simulates what is suspect"
-    elif status.state is RunState.FAILED:  # of a search or loop whose tasks are done
-        step = "fix the workflow and `diel run` it again: what is done is kept"
-    elif status.state is RunState.INTERRUPTED and "refuse" in status.trouble:
-        again = f"`diel resume {run} --site {status.site or 'NAME'}{where}` reads it again and continues"
-        step = f"fix the site file, then {again}"
-    elif status.state in (RunState.CANCELLED, RunState.INTERRUPTED):
-        step = f"`diel resume {run}{where}` continues it"
-    else:
-        return []
-    return ["", f"next: {step}"]
+    if status.state is RunState.INTERRUPTED and "refuse" in status.trouble:
+        again = (
+            f"`diel resume {status.run} --site {status.site or 'NAME'}{where}` reads it again and continues"
+        )
+        return ["", f"next: fix the site file, then {again}"]
+    steps = [(f"`diel {step}{where}`", why) for step, why in next_steps(status)]
+    if len(steps) == 1:
+        return ["", f"next: {' '.join(steps[0])}"]
+    return ["", f"next: {', '.join(step for step, _ in steps)}"] if steps else []
 
 
 # --- a stage --------------------------------------------------------------------------------------

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from xml.parsers.expat import ExpatError, ParserCreate
 
 from diel.artifacts import files_of
-from diel.page.outcome.plot import thinned
-from diel.page.panel import Cell, Entry, Grid, Part, Picture, Text
+from diel.page.panel import Cell, Grid, Part, Picture, Text
+from diel.page.plot import thinned
 from diel.page.seen import Seen
 from diel.results import DROPPED
 from diel.tasks.results import artifact_home
@@ -120,6 +120,3 @@ def _is_drawn(data: bytes) -> bool:
     except ExpatError:
         return False
     return found[0].rpartition(":")[2] == "svg"
-
-
-ENTRY = Entry("artifacts", "Artifacts", parts)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from diel.page.outcome.plot import Column, Row, chart, kind_of, table_of, thinned, tips
-from diel.page.panel import Alternatives, Entry, Part, Plot, Text
+from diel.page.panel import Alternatives, Part, Plot, Text
+from diel.page.plot import Column, Row, chart, kind_of, table_of, thinned, tips
 from diel.page.seen import Seen
 from diel.results.metrics import curves
 
@@ -71,6 +71,3 @@ def rows_of(lines: Iterable[tuple[str, Mapping[int, float]]]) -> Iterator[Row]:
     for who, curve in lines:
         for step in thinned(sorted(curve), STEPS):
             yield {"who": who, "step": step, "y": curve[step]}
-
-
-ENTRY = Entry("reported", "Reported on the way", parts)

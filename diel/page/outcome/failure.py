@@ -9,7 +9,7 @@ from typing import Any
 from diel.errors import DielError
 from diel.explain.run import failures_of, skips_of
 from diel.explain.text import Explanation
-from diel.page.panel import Cell, Entry, Grid, Log, Part, Text
+from diel.page.panel import Cell, Grid, Log, Part, Text
 from diel.page.seen import Seen
 from diel.status.stage import named_task
 
@@ -70,6 +70,3 @@ def _skipped(seen: Seen, stage: str) -> Iterator[tuple[str, str]]:
     for one in found:
         if one.document["reason"] in _GIVEN_UP:
             yield stage, one.lines[0].removeprefix(f"{stage}: ")
-
-
-ENTRY = Entry("failures", "Failures", parts)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from diel.page.outcome.plot import cell
-from diel.page.panel import Cell, Entry, Grid, Part
+from diel.page.panel import Cell, Grid, Part
+from diel.page.plot import cell
 from diel.page.seen import Seen
 from diel.registry import kept_values
 from diel.spec import Hyperparameter
@@ -36,6 +36,3 @@ def _allowed(given: Hyperparameter) -> str:
         return given.type
     low, high = ("…" if end is None else shown(end) for end in bounds)
     return f"{given.type}, {low} to {high}{', log' if given.log else ''}"
-
-
-ENTRY = Entry("hyperparameters", "Hyperparameters", parts)

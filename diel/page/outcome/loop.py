@@ -6,9 +6,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from diel.page.colours import SERIES
-from diel.page.outcome.plot import Column, Row, chart, kind_of, table_of, thinned, tips
-from diel.page.panel import Alternatives, Entry, Part, Plot, Text
+from diel.page.panel import Alternatives, Part, Plot, Text
+from diel.page.plot import SERIES, Column, Row, chart, kind_of, table_of, thinned, tips
 from diel.page.seen import Seen
 from diel.status import AxisStatus, CourseStatus
 from diel.values import is_finite, scalar
@@ -93,6 +92,3 @@ def _chart(axis: AxisStatus, name: str, bound: float | None, rows: list[dict[str
         )
     caption = f"{axis.label}: {name} by round"
     return Plot(caption, chart(columns, thinned(drawn, ROUNDS), *layers), table_of(caption, columns, drawn))
-
-
-ENTRY = Entry("loops", "Loops", parts)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 
-from diel.page.panel import Cell, Entry, Facts, Grid, Log, Part
+from diel.page.panel import Cell, Facts, Grid, Log, Part
 from diel.page.seen import Seen
 from diel.project.run_file import read_kept_workflow
 from diel.values import clock
@@ -47,6 +47,3 @@ def _stage(seen: Seen, name: str) -> list[Cell]:
     program = stage.module or " ".join(command.split())
     digests = ", ".join(f"{part} {digest[:8]}" for part, digest in parts.items())
     return [name, program if len(program) <= 160 else f"{program[:159]}…", digests]
-
-
-ENTRY = Entry("provenance", "Provenance", parts)

@@ -11,11 +11,10 @@ from typing import Any, NamedTuple
 from diel.digits import texts_apart
 from diel.errors import DielError, counted
 from diel.journal.axis_history import Trial, ranked
-from diel.page.colours import SERIES
 from diel.page.outcome.curve import LINES, STEP, rows_of
-from diel.page.outcome.plot import Column, Row, cell, chart, kind_of, table_of, thinned, tips
-from diel.page.outcome.sample import named_output
-from diel.page.panel import Alternatives, Entry, Grid, Part, Plot, Text
+from diel.page.outcome.result import named_output
+from diel.page.panel import Alternatives, Grid, Part, Plot, Text
+from diel.page.plot import SERIES, Column, Row, cell, chart, kind_of, table_of, thinned, tips
 from diel.page.seen import Seen
 from diel.results.metrics import curves
 from diel.spec import Hyperparameter
@@ -402,6 +401,3 @@ class _Scale:
             yield from ((self.place(name), str(name)) for name in self._names)
         else:
             yield from zip((0.0, 1.0), texts_apart([self._low, self._high], 4), strict=True)
-
-
-ENTRY = Entry("searches", "Searches", parts)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from diel.page.outcome.plot import Column, chart, table_of, tips
-from diel.page.panel import Cell, Entry, Grid, Part, Plot, Text
+from diel.page.panel import Cell, Grid, Part, Plot, Text
+from diel.page.plot import Column, chart, table_of, tips
 from diel.page.seen import Seen
 from diel.services.endpoint import counts_file
 from diel.status.service import ReplicaStatus
@@ -129,6 +129,3 @@ def _batches(service: str, buckets: Sequence[tuple[float, float]]) -> Plot:
     caption = f"{service}: sizes of the batches that it evaluated in one call"
     spec = chart([size, many], rows, {"mark": "bar", "encoding": encoding}, height=180)
     return Plot(caption, spec, table_of(caption, [size, many], rows))
-
-
-ENTRY = Entry("services", "Services", parts)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from diel.page.colours import SERIES
-from diel.page.outcome.plot import Column, chart, table_of, tips
-from diel.page.panel import Entry, Grid, Part, Plot, Text
+from diel.page.panel import Grid, Part, Plot, Text
+from diel.page.plot import SERIES, Column, chart, table_of, tips
 from diel.page.seen import Seen
 from diel.results import RunReader
 from diel.status.surrogate import answered_text, audit_texts, stays_lines, terms, trouble
@@ -74,6 +73,3 @@ def _shares(run: RunReader, stage: str) -> Iterator[Part]:
     caption = f"{stage}: the part of its tasks that was answered instead of simulated, by {x.name}"
     spec = chart(columns, rows, {"mark": "bar", "encoding": encoding}, height=200)
     yield Plot(caption, spec, table_of(caption, columns, rows))
-
-
-ENTRY = Entry("surrogates", "Surrogates", parts)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from diel.doctor import launcher, machine, programs
+from diel.doctor import launcher, machine
 from diel.site import find_site
 from tests.cli.call import call
 
@@ -29,7 +29,7 @@ def checks(capsys: Capture, *words: str, code: int = 0) -> dict[str, dict[str, A
 @pytest.fixture
 def bare(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine without MPI, LAMMPS and graphviz: nothing slow is started."""
-    monkeypatch.setattr(programs, "find_program", lambda name: None)
+    monkeypatch.setattr(machine, "find_program", lambda name: None)
     monkeypatch.setattr(launcher, "find_program", lambda name: None)
     monkeypatch.setattr("shutil.which", lambda name, path=None: None)
 
@@ -106,6 +106,6 @@ def test_the_launcher_and_the_mpi_of_mpi4py_are_told_with_what_to_write_where_th
 
 def test_deep_runs_a_workflow_through_the_engine(monkeypatch: pytest.MonkeyPatch, root: Path) -> None:
     monkeypatch.setenv("PYTHONPATH", str(root))
-    finding = programs.check_deep()
+    finding = machine.check_deep()
     assert finding.ok, finding.found
     assert "250 tasks in" in finding.found

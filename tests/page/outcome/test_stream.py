@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from diel.page.outcome.stream import ENTRY, parts
-from diel.page.panel import Grid, Text
+from diel.page.outcome.stream import parts
+from diel.page.panel import Entry, Grid, Text
 from diel.page.panels import panel_of
 from diel.page.seen import Seen
 from tests.handmade import Handmade
@@ -42,7 +42,7 @@ def test_of_an_open_stream_no_rate_is_made_up(tmp_path: Path) -> None:
 def test_facts_that_are_damaged_are_said_to_be(tmp_path: Path) -> None:
     run = streaming(tmp_path, closed=True)
     (run.paths.streams / "facts.json").write_text('{"sim.samples": {"items": "many"}}')
-    panel = panel_of(ENTRY, Seen(run.paths))
+    panel = panel_of(Entry("streams", "Streams", parts), Seen(run.paths))
     assert panel is not None
     (why,) = panel.parts
     assert isinstance(why, Text)

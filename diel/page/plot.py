@@ -11,7 +11,7 @@ from diel.digits import MOST, digits_apart
 from diel.page.html import FEWEST
 from diel.page.panel import Cell, Grid
 from diel.table import shown
-from diel.values import is_finite
+from diel.values import format_duration, is_finite
 
 Row = Mapping[str, Any]
 Kind = Literal["number", "log", "name"]
@@ -171,3 +171,87 @@ def thinned(values: Sequence[Any], most: int) -> list[Any]:
     if len(values) <= most or most < 2:
         return list(values[: max(most, 0)] if most < 2 else values)
     return [values[round(place * (len(values) - 1) / (most - 1))] for place in range(most)]
+
+
+STATES = {
+    "done": "#009e73",
+    "cached": "#56b4e9",
+    "running": "#0072b2",
+    "queued": "#b3cde3",
+    "ready": "#b3cde3",
+    "waiting": "#c4c8cc",
+    "failed": "#d55e00",
+    "lost": "#e69f00",
+    "skipped": "#9aa0a6",
+    "cancelled": "#9aa0a6",
+    "succeeded": "#009e73",
+    "damaged": "#d55e00",
+    "interrupted": "#e69f00",
+    "pending": "#c4c8cc",
+}
+SERIES = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#8a6d00", "#7a5195", "#7f7f7f")
+"""For names without a meaning of their own: stages, trials."""
+_NAMED = 24
+"""Stages in a legend; a pointer tells the others."""
+_SHORT = "length(datum.label) > 20 ? slice(datum.label, 0, 9) + '…' + slice(datum.label, -9) : datum.label"
+"""Long names often begin alike: their ends stay."""
+
+
+def stage_colour(stages: Sequence[str], shown: Sequence[str] | None = None) -> dict[str, Any]:
+    """The encoding of stages by colour: the same for a stage in each chart of a run."""
+    scale = {"domain": list(stages), "range": [_shade(place) for place in range(len(stages))]}
+    names = list(stages if shown is None else shown)[:_NAMED]
+    legend = {"title": None, "labelExpr": _SHORT, "values": names}
+    return {"field": "stage", "type": "nominal", "scale": scale, "legend": legend}
+
+
+def _shade(place: int) -> str:
+    """A colour of the series; once these are used up, the same ones lighter, then greyer."""
+    turn, place = divmod(place, len(SERIES))
+    if not turn % 3:
+        return SERIES[place]
+    other = 255 if turn % 3 == 1 else 96  # darker ones would be lost on a dark ground
+    parts = (int(SERIES[place][at : at + 2], 16) for at in (1, 3, 5))
+    return "#" + "".join(f"{(part + other) // 2:02x}" for part in parts)
+
+
+def state_scale(*states: str) -> dict[str, Any]:
+    """The scale of a colour encoding over states."""
+    return {"domain": list(states), "range": [STATES[state] for state in states]}
+
+
+LABELS = 130
+"""Pixels for the names beside a chart, the same in all whose time axes stand above each other."""
+
+
+def lasting(seconds: float) -> str:
+    """`23 ms`, `4.1s`, `2h 5m`."""
+    if seconds < 0.9995:
+        return f"{1000 * seconds:.3g} ms"
+    return format_duration(seconds)
+
+
+class Clock(NamedTuple):
+    """The time axis of a run: since its beginning, in one unit."""
+
+    begin: float
+    end: float
+    unit: str
+    size: float
+    """Seconds of the unit."""
+
+    @classmethod
+    def over(cls, begin: float, end: float) -> Clock:
+        units = (("days", 86400.0), ("hours", 3600.0), ("minutes", 60.0))
+        unit, size = next((one for one in units if end - begin > 2 * one[1]), ("seconds", 1.0))
+        return cls(begin, max(end, begin + 1e-3), unit, size)
+
+    def at(self, when: float) -> float:
+        """A time on the axis."""
+        return round((when - self.begin) / self.size, 5)
+
+    def encoding(self, field: str, title: bool = True) -> dict[str, Any]:
+        """The encoding of x: all charts with it show the same time."""
+        axis = {"title": f"{self.unit} since the beginning" if title else None, "labelFlush": True}
+        scale = {"domain": [0, self.at(self.end)], "nice": False}
+        return {"field": field, "type": "quantitative", "axis": axis, "scale": scale}
