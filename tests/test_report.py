@@ -4,24 +4,23 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from diel.report import write_report
-from diel.results import RunReader
+from diel.page.seen import Seen
+from diel.page.text import report as written
 from tests.handmade import Handmade
 from tests.searched import MATERIALS, Searched, loop, search
 
 
 def report(run: Handmade) -> str:
-    return write_report(RunReader(run.paths))
+    return written(Seen(run.paths))
 
 
 def test_a_loop_is_told_with_its_course(workspace: Path) -> None:
     run = loop(workspace, over=True)
     said = report(run)
     assert said.startswith("# w-1: succeeded\n")
-    assert (
-        "## Loop `round` until `check.error < 0.1`\n\nover after 3 rounds: `until` held in round 2." in said
-    )
-    assert "| round | check.error | holds |\n|---|---|---|\n| 0 | 0.8 | no |" in said
+    assert "## Loops\n\nround until check.error &lt; 0.1: over, 3 of at most " in said
+    assert "; `until` held in round 2." in said
+    assert "| round | check.error | until holds |\n|---|---|---|\n| 0 | 0.8 | no |" in said
     assert "| 2 | 0.05 | yes |" in said
     assert "| check | analysis | 3 of 3 |" in said
     assert "| check.error | round | 3 of 3 | 0.8 |" in said
@@ -31,8 +30,10 @@ def test_a_loop_is_told_with_its_course(workspace: Path) -> None:
 def test_a_search_is_told_with_its_best_trial(workspace: Path) -> None:
     run = search(workspace)
     said = report(run)
-    assert "## Search `trial`: minimize f.loss (tpe)" in said
-    assert "Best trial:\n\n| trial | f.loss | x |\n|---|---|---|\n| 1 | 0.25 | 0.5 |" in said
+    assert "trial: tpe minimizes f.loss; " in said
+    assert (
+        "| trial | state | f.loss | x | why |\n|---|---|---|---|---|\n| 1 | complete | 0.25 | 0.5 |" in said
+    )
 
 
 def test_several_objectives_are_told_with_their_front_for_each_point(workspace: Path) -> None:
@@ -40,30 +41,27 @@ def test_several_objectives_are_told_with_their_front_for_each_point(workspace: 
     for number, scores in enumerate([(1.0, 3.0), (2.0, 2.0), (3.0, 3.0)]):
         run.trial(number, 0.5, 0).score(number, *scores, context=(0,))
     said = report(run)
-    assert "### material Si" in said
+    assert "trial at material=Si: the trials, the Pareto front first:" in said
     assert (
-        "| trial | f.loss | f.time | x |\n|---|---|---|---|\n| 0 | 1 | 3 | 0.5 |\n| 1 | 2 | 2 | 0.5 |\n\n"
-        in said
-    )
+        "| trial | state | f.loss | f.time | x |\n|---|---|---|---|---|\n"
+        "| 0 | complete | 1 | 3 | 0.5 |\n| 1 | complete | 2 | 2 | 0.5 |\n| 2 | complete | 3 | 3 | 0.5 |\n\n"
+    ) in said
 
 
 def test_failures_are_told_and_do_not_break_the_table(workspace: Path) -> None:
     run = search(workspace).failed("f", 4, "a | b\n<script>").end("failed")
     said = report(run)
-    assert "| f/4 | app | a \\| b &lt;script> |" in said
-    assert "`diel explain w-1 f/4` says more." in said
+    assert "| f | 1 | app | a \\| b &lt;script> | f/4 |" in said
+    assert "Next: `diel logs w-1 f/4` shows all its output" in said
 
 
 def test_results_are_told_by_output_and_files_by_their_path_in_the_run(workspace: Path) -> None:
     text = "axes: {i: {range: 2}}\nstages: {s: {over: [i], command: [x], outputs: {out: out.txt, n: {value: int}}}}\n"
     run = Handmade(workspace, text)
-    assert "There are none yet." in report(run)
+    assert "## Results" not in report(run)
     run.write("stage", stage="s", kind="analysis", total=2).done("s", 0, {"out": "text"}, n=7).end(
         "cancelled"
     )
     said = report(run)
     assert "| s.n | i | 1 of 2 | 7 |" in said
     assert "| s.out | i | 1 of 2 | tasks/s/0/out.txt |" in said
-    assert (
-        "`diel results w-1 s.n` prints a table." in said or "`diel results w-1 s.out` prints a table." in said
-    )

@@ -169,15 +169,6 @@ def one_task(reader: Reader, words: Sequence[str], usage: str) -> tuple[str, int
     return the_task(RunReader(reader.paths), groups[0])
 
 
-def stage_of(run: RunReader, name: str) -> str:
-    """A stage's own name. Raises UsageError with the nearest one if there is none."""
-    stages = run.workflow.stages
-    if name not in stages:
-        hint = did_you_mean(name, stages) or f"stages: {', '.join(stages)}"
-        raise UsageError(f"{run.paths.run_id} has no stage '{name}'; {hint}")
-    return name
-
-
 def named_tasks(paths: RunPaths, stage: str, indices: Iterable[int]) -> list[str]:
     """Tasks by their points too, if the run's workflow can be read."""
     from diel.results import RunReader  # reads the workflow
@@ -194,8 +185,9 @@ def tasks_of(run: RunReader, target: Target) -> tuple[str, Sequence[int]]:
 
     Raises UsageError where there are none, with the nearest values that there are.
     """
-    name, slash, number = target.word.partition("/")
-    stage, domain = stage_of(run, name), run.domain(name)
+    stage, slash, number = target.word.partition("/")
+    run.check_stage(stage)
+    domain = run.domain(stage)
     if slash and not (number.isascii() and number.isdigit() and len(number) < 19):
         raise UsageError(f"'{target.word}': expected STAGE/INDEX, such as {stage}/0")
     if domain is None:

@@ -7,9 +7,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
-from diel.comparison.comparison import change_text
+from diel.comparison.comparison import Ended, Point, Side, change_text, point_name
 from diel.comparison.scatter import middle
-from diel.comparison.side import Ended, Point, Side, point_name
 from diel.errors import DielError, UsageError, did_you_mean
 from diel.paths import RunPaths
 from diel.project.runs import all_runs
@@ -84,7 +83,6 @@ class Trend(NamedTuple):
     runs: tuple[Dated, ...]
     measures: tuple[Measure, ...]
     notes: tuple[str, ...]
-    """What was left out, and why."""
 
 
 def read_trend(
@@ -145,7 +143,6 @@ def _dated(side: Side) -> Dated:
 
 
 def _groups(side: Side) -> dict[str, str]:
-    """The stages of a run that measure the machine, and what of it."""
     try:
         stages = side.run.workflow.stages
     except DielError as error:

@@ -322,7 +322,6 @@ def _bindable(address: str) -> bool:
 
 
 PATIENCE = 60.0
-"""Seconds that a tried program may take."""
 DEEP = """\
 diel: 1
 name: doctor

@@ -23,7 +23,6 @@ from diel.site import Site, cores_of
 from diel.values import format_size
 
 MOST = 1 << 16
-"""The most bytes of a report."""
 PATIENCE = 10.0
 """Seconds that a connected job has to report."""
 

@@ -13,7 +13,6 @@ from diel.site import Pool, Site, cores_of, find_program
 from diel.values import MAX_DURATION, format_duration, format_size
 
 MOST_NAMES = 20
-"""The most names of queues in one line."""
 
 
 def check_scheduler(site: Site) -> Iterator[Finding]:

@@ -34,11 +34,9 @@ from diel.site import Site, cores_of
 from diel.values import format_duration
 
 WALLTIME = 300.0
-"""The walltime of a trial job, in seconds."""
 LAG = 10.0
 """Seconds after a job's end until its report must be visible: file systems cache."""
 TAIL = 3
-"""The most lines of a job's stderr to show."""
 MEET = "from mpi4py import MPI; found = MPI.COMM_WORLD.allreduce(1); assert found == 2, f'{found} of 2 ranks'"
 LAST_WORDS = 60.0
 """Seconds that a run has to give back its blocks after SIGTERM."""
@@ -78,8 +76,6 @@ def try_jobs(
 
 @dataclass
 class _Trial:
-    """The job of one pool."""
-
     pool: str
     stem: str
     """Of its files' names."""
@@ -112,8 +108,6 @@ class _Trial:
 
 
 class _Trials:
-    """The jobs of all pools, their folder, and the port where they report."""
-
     def __init__(self, site: Site, folder: Path, ear: Ear, tell: Callable[[str], None]) -> None:
         self._site = site
         self._folder = folder
@@ -136,7 +130,6 @@ class _Trials:
                     self._scheduler.cancel([trial.id for trial in self._under_way])
 
     def _submit(self, pool: str, stem: str) -> Iterator[Finding]:
-        """Submits one job; yields a finding if that fails."""
         script = self._folder / f"{stem}.sh"
         try:
             text = self._scheduler.script(self._job(pool, stem))
@@ -215,7 +208,6 @@ class _Trials:
             yield Finding(f"{trial.pool}: job", False, found, WAIT_LONGER, required=False)
 
     def _look(self, trial: _Trial) -> None:
-        """Reads a job's report, once it is there."""
         trial.report = trial.report or self._ear.reports.get(trial.stem)
         path = self._folder / f"{trial.stem}.json"
         with contextlib.suppress(OSError, ValueError):
@@ -259,8 +251,6 @@ def _tail(path: Path) -> str:
 
 @dataclass
 class _Try:
-    """The run of one pool."""
-
     pool: str
     folder: Path
     process: subprocess.Popen[bytes]
@@ -345,7 +335,6 @@ def _stands(each: _Try) -> str:
 
 
 def _stop(each: _Try) -> None:
-    """Ends a run that is still going; its blocks are given back."""
     if each.process.poll() is None:
         each.process.send_signal(signal.SIGTERM)
         try:

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 
 SHOWN_ENDED = 3
-"""The most blocks to list that ended badly."""
 
 
 def says(block: BlockFacts) -> str:
@@ -155,7 +154,6 @@ def _named(block: BlockFacts) -> str:
 
 
 def _why_none(site: Site, shape: Shape, live: Sequence[BlockFacts]) -> str:
-    """Why there is no block of a shape yet."""
     most = site.pools[shape.pool].blocks
     if sum(block["pool"] == shape.pool for block in live) < most:
         return ", which the scheduler has not taken yet"
@@ -213,7 +211,6 @@ def _shown(key: str, value: Any) -> str:
 LOST = (FailureClass.NODE, FailureClass.PREEMPTED, FailureClass.WALLTIME, FailureClass.OOM)
 """Failures of tasks that the end of a block can explain."""
 SHOWN = 20
-"""The most attempts of a block to list; all are counted."""
 ENDS = {
     "completed": "its nodes had nothing more to do, and left",
     "failed": "its job failed",
@@ -244,7 +241,6 @@ class Tried:
     ended: float | None = None
     seconds: float | None = None
     failure: str | None = None
-    """Its class."""
     exit_code: int | None = None
     message: str = ""
     stderr_tail: str = ""
@@ -253,7 +249,6 @@ class Tried:
     cores: int = 1
     nodes: int = 1
     usage: dict[str, Any] = field(default_factory=dict)
-    """What it used, as far as it was measured."""
     asked: dict[str, Any] = field(default_factory=dict)
     """What expressions gave for it."""
     place: Location = field(default_factory=Location)
@@ -443,7 +438,6 @@ def _find(run: RunReader, word: str) -> BlockNow:
 
 
 def _attempts(run: RunReader, block: str) -> list[Tried]:
-    """The attempts that began in a block."""
     found: dict[tuple[str, int, int], Tried] = {}
     for segment, known in sorted(run.history.workers.items()):
         if known["block"] != block:

@@ -203,7 +203,6 @@ def choice_awaited(link: ChoosingLink, index: int) -> str:
 
 
 def _first_open(axis: Adaptive, here: Mapping[str, int]) -> Course | None:
-    """The first course at these coordinates that is not over."""
     for course in axis.history.courses.values():
         found = dict(zip(axis.judge.context, course.context, strict=True))
         if not course.over and all(here.get(label, place) == place for label, place in found.items()):

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 
 MAX_DEPTH = 5
-"""How far a change is followed upstream."""
 WIDE = 120
 _NOT_RUN = (TaskState.WAITING, TaskState.READY, TaskState.QUEUED)
 
@@ -46,7 +45,6 @@ class Difference:
     name: str
     """What changed within the part, as `hp.hidden`; empty if unknown."""
     text: str
-    """The change in words."""
     old: Any = None
     new: Any = None
     because: tuple[str, ...] = ()
@@ -142,7 +140,6 @@ def _at_same_point(old: RunReader, run: RunReader, stage: str, index: int) -> tu
 
 
 def _unusable(old: RunReader, record: Result, old_record: Result) -> str:
-    """Why a result with the same key was not used."""
     same = f"{old.paths.run_id} has the same result, but"
     made = old_record.get("artifacts", {})
     for output, artifact in ((name, file) for name, entry in made.items() for file in files_of(entry)):
@@ -197,7 +194,6 @@ def _changes(
 
 
 def _differences(part: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Difference]:
-    """The entries of a mapping that are new, gone or different, by name."""
     for name in dict.fromkeys([*new, *old]):
         before, now = _plain(old.get(name)), _plain(new.get(name))
         if name not in old:
@@ -214,7 +210,6 @@ def _is_same(old: Any, new: Any) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """A value with mappings and tuples as in JSON."""
     if isinstance(value, Mapping):
         return {key: _plain(item) for key, item in value.items()}
     return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
@@ -247,7 +242,6 @@ def _called(prefix: str, entries: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _command(stage: Stage) -> dict[str, Any]:
-    """A command as lines, with its shell and its outputs."""
     given = stage.command
     words = given if isinstance(given, tuple) else ("(a module)" if given is None else given,)
     lines = [word if isinstance(word, str) else json.dumps(_plain(word)) for word in words]
@@ -315,7 +309,6 @@ def _parts(run: RunReader, stage: str, index: int, name: str, value: Any) -> lis
 def _input_change(
     run: RunReader, stage: str, name: str, new: list[_Part], old: list[_Part], depth: int
 ) -> Difference:
-    """How an input of a task changed, with the reason upstream."""
     given = run.workflow.stages[stage].inputs.get(name)
     called = f"input {name}" + ("" if given is None else f" ({given.source})")
     pairs = enumerate(zip(new, old, strict=False))
@@ -336,7 +329,6 @@ def _input_change(
 def _service_changes(
     run: RunReader, old: RunReader, stage: str, index: int, depth: int
 ) -> Iterator[Difference]:
-    """The services of a task that have changed."""
     for link in run.into(stage):
         name, before = link.up.name, old.stages.get(link.up.name)
         if not link.edge.service or before is None or depth >= MAX_DEPTH:
@@ -350,7 +342,6 @@ def _service_changes(
 
 
 def _because(run: RunReader, stage: str, index: int, depth: int) -> tuple[str, ...]:
-    """Why an upstream task has another result than before."""
     task = run.stages[stage].task(index)
     record = run.record(stage, index)
     if record is not None and record["event"] == "cached":

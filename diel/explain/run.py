@@ -252,7 +252,6 @@ def _points_awaited(run: RunReader, stage: str) -> list[str]:
 
 
 def _running(run: RunReader, stage: str, under_way: Mapping[int, Attempt]) -> list[Explanation]:
-    """The attempts under way, the longest first."""
     running = [(index, one) for index, one in under_way.items() if one.state == TaskState.RUNNING]
     running.sort(key=lambda item: item[1].time)
     return [_attempt(run, f"{stage}/{index}", attempt) for index, attempt in running]

@@ -46,7 +46,6 @@ UNCAUSED: Cause = {}
 UNSAID: Said = {"class": "app", "message": ""}
 """Used if the journal does not say how an attempt ended."""
 COMMAND_LINES = 40
-"""The most lines of a command to show."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,6 @@ class Story:
     earlier: str = ""
     """The run or task that it was taken from or compared with."""
     changes: tuple[Difference, ...] = ()
-    """What differs from that task."""
     waits: Sequence[Wait] = ()
     failure: Said | None = None
 
@@ -356,7 +354,6 @@ def _given(run: RunReader, link: Link, index: int, read: str) -> Given:
 
 
 def _value(run: RunReader, link: Link, good: list[int]) -> Any:
-    """The value of an input, or the first ones if many are gathered."""
     sources = run.recipe(link.edge.downstream).sources
     try:
         found = [sources.output(link, member) for member in good[:SHOWN]]

@@ -32,14 +32,11 @@ class Wait:
     total: int | None = None
     """How many of its tasks are waited for; None until known."""
     open: int | None = None
-    """How many of them have not ended."""
     states: dict[str, int] = field(default_factory=dict)
     tasks: tuple[str, ...] = ()
     """The first of those that have not ended."""
     points: tuple[dict[str, Any], ...] = ()
-    """The axis parameters of each."""
     text: str = ""
-    """What is waited for, if not tasks."""
 
     def __str__(self) -> str:
         if self.text:

@@ -10,6 +10,8 @@ from diel.comparison.comparison import (
     Contrast,
     Times,
     Unequal,
+    both_texts,
+    changed_text,
     p_text,
     rows_of_results,
     said_of,
@@ -20,7 +22,6 @@ from diel.comparison.trend import Measure, Trend
 from diel.page.document import document, panel_data
 from diel.page.panel import Cell, Grid, Panel, Part, Plot, Text
 from diel.page.plot import SERIES, STATES
-from diel.table import shown
 from diel.values import clock, format_duration
 
 _COLOURS = {"slower": STATES["failed"], "faster": STATES["done"]}
@@ -44,7 +45,7 @@ def _panels(found: Contrast) -> Iterator[Panel]:
         grid = Grid(f"{title} that differ", ("", *found.names), [_row(one) for one in unequal])
         yield Panel(name, title, [grid if unequal else Text("All are the same.")])
     if found.workflow:
-        rows = [(one.name, _parts(one, found.names)) for one in found.workflow]
+        rows = [(one.name, changed_text(one, found.names)) for one in found.workflow]
         grid = Grid("Stages that are not the same", ("stage", "what differs"), rows)
         yield Panel("stages", "Stages that are not the same", [grid])
     yield Panel("times", "Times by stage", list(_times(found)))
@@ -53,13 +54,7 @@ def _panels(found: Contrast) -> Iterator[Panel]:
 
 
 def _row(one: Unequal) -> list[str]:
-    return [one.name, *("–" if value is None else shown(value) for value in (one.first, one.second))]
-
-
-def _parts(one: Unequal, names: Sequence[str]) -> str:
-    if isinstance(one.first, bool):
-        return f"only in {names[0] if one.first else names[1]}"
-    return ", ".join(one.first)
+    return [one.name, *both_texts(one)]
 
 
 def _times(found: Contrast) -> Iterator[Part]:

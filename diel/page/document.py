@@ -18,9 +18,8 @@ from diel.errors import DielError
 from diel.files import put
 from diel.page.html import Charts, panel_html
 from diel.page.panel import Panel
-from diel.page.panels import panels_of
+from diel.page.panels import Public, panels_of
 from diel.page.plot import SERIES, STATES
-from diel.page.public import Public
 from diel.page.seen import Seen
 
 

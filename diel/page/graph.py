@@ -77,7 +77,6 @@ def _rank(kind: str) -> int:
 
 
 def _kinds(edges: Sequence[Edge]) -> dict[tuple[str, str], str]:
-    """The kind of the line between two stages: that of the edge that says most."""
     found: dict[tuple[str, str], str] = {}
     for edge in edges:
         pair, kind = (edge.upstream, edge.downstream), kind_of(edge)
@@ -117,12 +116,10 @@ def _x(place: Spot) -> float:
 
 
 def _y(place: Spot) -> float:
-    """The middle of a place."""
     return EDGE + place.row * ROW + HIGH / 2
 
 
 def _edge(chain: Sequence[Spot], kind: str, pair: tuple[str, str]) -> str:
-    """From the right side of a stage, through the places of layers that it passes, to the left of another."""
     points = [(_x(chain[0]) + WIDE, _y(chain[0]))]
     for place in chain[1:-1]:
         points += [(_x(place), _y(place)), (_x(place) + WIDE, _y(place))]
@@ -135,7 +132,6 @@ def _edge(chain: Sequence[Spot], kind: str, pair: tuple[str, str]) -> str:
 
 
 def _back(layout: Layout, pair: tuple[str, str], kind: str, low: float) -> str:
-    """Back to an earlier stage, below all others."""
     up, down = layout.stages[pair[0]], layout.stages[pair[1]]
     x, y, to_x, to_y = _x(up) + WIDE / 2, _y(up) + HIGH / 2, _x(down) + WIDE / 2 - 24, _y(down) + HIGH / 2
     if pair[0] == pair[1]:

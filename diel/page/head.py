@@ -58,7 +58,6 @@ def _figures(seen: Seen) -> Iterator[tuple[str, str]]:
 
 
 def _sentence(seen: Seen) -> str:
-    """How it stands, in words."""
     status = seen.status
     failed = status.count(TaskState.FAILED)
     match status.state:

@@ -51,8 +51,6 @@ def panel_html(panel: Panel, charts: Charts) -> str:
 
 
 class _Parts:
-    """The parts of one panel, numbered as they come."""
-
     def __init__(self, name: str, charts: Charts) -> None:
         self._name, self._charts, self._count = name, charts, 0
 
@@ -105,7 +103,6 @@ class _Parts:
 
 
 def _marked(text: str) -> str:
-    """A text with what stands in backticks as code."""
     return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
 
 

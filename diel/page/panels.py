@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
+import getpass
+import re
+import socket
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
 from diel.errors import DielError
 from diel.form import NOT_AS_IT_SHOULD_BE
+from diel.journal.segment import segments
 from diel.page import graph, head, occupancy, stages, timeline
 from diel.page.outcome import (
     artifact,
@@ -18,9 +27,9 @@ from diel.page.outcome import (
     surrogate,
 )
 from diel.page.outcome.stream import ENTRY as FLOWS
-from diel.page.panel import Entry, Panel, Part, Text
-from diel.page.public import Public
+from diel.page.panel import Entry, Panel, Part, Picture, Sketch, Text
 from diel.page.seen import Seen
+from diel.project.lease import read_lease
 
 ENTRIES = (
     Entry("run", "The run", head.parts),
@@ -83,3 +92,108 @@ def _read(entry: Entry, seen: Seen, parts: list[Part]) -> None:
             raise
         parts[:] = [Text(flaw, "bad") for flaw in seen.run.flaws]
         parts += entry.parts(seen)
+
+
+_PATH = re.compile(
+    r"(?:(?<![\w./~<])~?/|(?<![\w./~<:])//+|\b(?:file|s?ftp|scp|ssh|rsync):/+)"
+    r"(?:[^\s/'\"`:;,()<>|\\{}\[\]]+/+)*[^\s/'\"`:;,()<>|\\{}\[\]]+/?"
+)
+"""An absolute path, or one below somebody's home, or on another machine."""
+_ADDRESS = re.compile(
+    r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w.])"
+    r"|(?<![\w:])(?=[\da-f:]*::|(?:[\da-f]+:){7})[\da-f:]*[\da-f](?![\w:])",
+    re.IGNORECASE,
+)
+_SEGMENT = re.compile(r"worker-\d+-(.+)-\d+-[0-9a-f]+\.jsonl")
+_LONG = 5
+"""Characters from which on a name is found within other words, too."""
+_TEXTS = ("data", "datasets", "description", "domain", "label", "sort", "text", "title", "values")
+"""Where a specification of a chart has texts of the run."""
+
+
+class Public:
+    """Hides what a run knows of its machine and of its user."""
+
+    def __init__(self, seen: Seen) -> None:
+        self._root = str(seen.paths.root)
+        names = {name.lower(): "HOST" for name in _hosts(seen)} | {
+            one.lower(): "USER" for one in _users(seen)
+        }
+        self._names = {name: names[name] for name in sorted(names, key=len, reverse=True) if name}
+        found = [re.escape(one) if len(one) >= _LONG else rf"\b{re.escape(one)}\b" for one in self._names]
+        self._pattern = re.compile("|".join(found) or r"(?!)", re.IGNORECASE)
+
+    def panel(self, panel: Panel) -> Panel:
+        """The same panel, its texts without them."""
+        return panel._replace(parts=[self._part(part) for part in panel.parts])
+
+    def text(self, text: str) -> str:
+        """A text without them; paths within the run stay, seen from its directory."""
+        text = text.replace(f"{self._root}/", "").replace(self._root, ".")
+        text = _PATH.sub(lambda found: f"…/{Path(found[0]).name}", text)
+        return self._pattern.sub(lambda found: self._names[found[0].lower()], _ADDRESS.sub("ADDRESS", text))
+
+    def _part(self, part: Any) -> Any:
+        match part:
+            case str():
+                return self.text(part)
+            case Picture():
+                data = plain_png(part.data) if part.media == "image/png" else self._svg(part.data)
+                return part._replace(caption=self.text(part.caption), alt=self.text(part.alt), data=data)
+            case Sketch():
+                return part._replace(
+                    caption=self.text(part.caption), svg=self.text(part.svg), table=self._part(part.table)
+                )
+            case Mapping():
+                return {key: self._spec(one, key in _TEXTS) for key, one in part.items()}
+            case tuple() if hasattr(part, "_fields"):
+                return type(part)(*map(self._part, part))
+            case list() | tuple():
+                return [self._part(one) for one in part]
+        return part
+
+    def _spec(self, value: Any, told: bool) -> Any:
+        """A part of a chart's specification: words of Vega-Lite stay, even if a user is named `bar`."""
+        if isinstance(value, Mapping):
+            return {key: self._spec(one, told or key in _TEXTS) for key, one in value.items()}
+        if isinstance(value, list | tuple):
+            return [self._spec(one, told) for one in value]
+        return self.text(value) if told and isinstance(value, str) else value
+
+    def _svg(self, data: bytes) -> bytes:
+        return self.text(data.decode("utf-8", "replace")).encode()
+
+
+def plain_png(data: bytes) -> bytes:
+    """A PNG without what programs note in it: texts, times, EXIF (chunks of PNG, RFC 2083)."""
+    kept, at = data[:8], 8
+    while at + 12 <= len(data):
+        end = at + 12 + int.from_bytes(data[at : at + 4], "big")
+        if data[at + 4 : at + 8] not in (b"tEXt", b"zTXt", b"iTXt", b"eXIf", b"tIME"):
+            kept += data[at:end]
+        at = end
+    return kept
+
+
+def _hosts(seen: Seen) -> Iterator[str]:
+    """The hosts and nodes of controllers, workers and blocks, and this one."""
+    yield from (socket.gethostname(), socket.gethostname().partition(".")[0])
+    held = read_lease(seen.paths)
+    if held is not None:
+        yield held[0].host
+    with suppress(DielError):
+        yield seen.run.run_file.host
+    with suppress(DielError, OSError):
+        yield from (found[1] for name in segments(seen.paths.journal) if (found := _SEGMENT.fullmatch(name)))
+    with suppress(DielError, OSError):
+        history = seen.run.history
+        for worker in history.workers.values():
+            yield from (worker["node"] or "", worker["host"] or "")
+        yield from (block["nodes"] for block in history.blocks.values())
+
+
+def _users(seen: Seen) -> Iterator[str]:
+    with suppress(DielError):
+        yield seen.run.run_file.user
+    with suppress(OSError, KeyError):
+        yield getpass.getuser()

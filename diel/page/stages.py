@@ -109,7 +109,6 @@ def _tasks(stage: StageStatus) -> Bar:
 
 
 def _state(stage: StageStatus) -> str:
-    """What else there is than results, in words."""
     if stage.void:
         return f"no tasks: {stage.void}"
     if stage.total == 0:

@@ -286,7 +286,6 @@ _ON = {"condition": {"test": "datum.phase === 'running'", "value": "white"}, "va
 
 
 def _end_of(block: Any) -> str:
-    """How it ended, in a word or two."""
     if is_hopeless(block):
         return "can never run"
     if block["ended"] is None:

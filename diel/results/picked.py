@@ -125,7 +125,6 @@ def _places(points: Points, name: str, value: Any) -> set[int]:
 
 
 def _nothing_at(run: RunReader, stage: str, at: Mapping[str, Any]) -> str:
-    """Why no task of a stage is at a point: the nearest values that there are."""
     for name, value in at.items():
         points = next(
             (p for a in run.workflow.stages[stage].over if (p := run.points(a)) and name in p.parameters),
@@ -139,7 +138,6 @@ def _nothing_at(run: RunReader, stage: str, at: Mapping[str, Any]) -> str:
 
 
 def _nearest(column: Sequence[Any], value: Any, most: int = 3) -> list[Any]:
-    """The values of a column that are most like one."""
     places = near(column, value)
     known = list(dict.fromkeys(map(json.dumps, (column[i] for i in islice(places, LOOKED_AT)))))
     values = [json.loads(text) for text in known]

@@ -59,7 +59,6 @@ def find_output(reader: Reader, name: str, index: int, attempt: int | None = Non
 
 
 def _cached_output(paths: RunPaths, stage: str, index: int, attempt: int | None) -> AttemptOutput:
-    """The output in the run that computed the result, found by the key that both records share."""
     label = f"{stage}/{index}"
     from diel.project.cache import open_keys  # what cached tasks alone need
     from diel.results import RunReader

@@ -23,7 +23,7 @@ from diel.axes.adaptive import Adaptive, adaptive_axes
 from diel.axes.domain import UNKNOWN, Domain, Origins, make_domain
 from diel.axes.shared import shared
 from diel.environments.prepared import Prepared, read_prepared
-from diel.errors import DielError, SpecError, UsageError
+from diel.errors import DielError, SpecError, UsageError, did_you_mean
 from diel.form import NOT_AS_IT_SHOULD_BE
 from diel.graph import StageGraph, build
 from diel.journal.history import History
@@ -145,13 +145,19 @@ class RunReader:
         return reader.history
 
     def _decoded(self, line: bytes) -> Record | None:
-        """The record of a line; None if it is damaged."""
         record = decode(line)
         if record is None or not self.careful:
             return record
         from diel.journal.form import flaw_of  # types that a good journal does not need
 
         return None if flaw_of(record) else record
+
+    def check_stage(self, name: str, more: str = "") -> None:
+        """Raises UsageError with the nearest name where the workflow has no such stage."""
+        stages = self.workflow.stages
+        if name not in stages:
+            hint = did_you_mean(name, stages) or f"stages: {', '.join(stages)}"
+            raise UsageError(f"{self.paths.run_id} has no stage '{name}'; {more}{hint}")
 
     def is_dropped(self, stage: str, output: str, index: int) -> bool:
         """Whether a task's artifact was deleted after use."""
@@ -459,7 +465,6 @@ def read(paths: RunPaths, ask: Callable[[RunReader], Found]) -> tuple[Found, Seq
 
 
 def _result(record: Record, stage: str, history: StageHistory) -> Result | None:
-    """A record that is a valid result; None for others."""
     if record["event"] == "done" or record["event"] == "cached":
         return record if record["stage"] == stage and history.takes(record) else None
     return None

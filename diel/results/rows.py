@@ -105,7 +105,6 @@ def _axes(run: RunReader, stage: str) -> Sequence[str]:
 
 
 def _index(run: RunReader, stage: str, place: Place) -> int | None:
-    """Return the task of a stage that belongs to a row; None if there is none."""
     domain = run.domain(stage)
     has = domain is not None and place.keys() >= {*domain.axes}
     return domain.index(place) if domain is not None and has else None
@@ -113,11 +112,8 @@ def _index(run: RunReader, stage: str, place: Place) -> int | None:
 
 def _parse(run: RunReader, word: str) -> tuple[str, str]:
     """A stage and its output; an empty text for all that it made."""
-    stages = run.workflow.stages
-    stage, dot, output = stage_and_output(word, stages)
-    if stage not in stages:
-        hint = did_you_mean(stage, stages) or f"stages: {', '.join(stages)}"
-        raise UsageError(f"{run.paths.run_id} has no stage '{stage}'; {hint}")
+    stage, dot, output = stage_and_output(word, run.workflow.stages)
+    run.check_stage(stage)
     if dot and not output:
         raise UsageError(f"'{word}': expected STAGE.VALUE, or STAGE alone for all its values")
     return stage, output
@@ -188,7 +184,6 @@ def answered_of(run: RunReader, stage: str) -> int:
 
 
 def _cell(run: RunReader, stage: str, output: str, records: Mapping[int, Made], index: int | None) -> Any:
-    """One output of a task; None if it made none, or there is no task."""
     if index is None or index not in records or run.is_dropped(stage, output, index):
         return None
     record = records[index]
@@ -196,7 +191,6 @@ def _cell(run: RunReader, stage: str, output: str, records: Mapping[int, Made], 
 
 
 def _dropped(run: RunReader, stage: str, columns: Iterable[tuple[str, str]]) -> Iterator[str]:
-    """Which artifacts were deleted after their use: their cells are empty."""
     wanted = {output for name, output in columns if name == stage}
     for output, tasks in run.history.stage(stage).dropped.items():
         if output in wanted:
@@ -224,21 +218,25 @@ def _missing(run: RunReader, stage: str, found: int) -> Iterator[str]:
         yield f"{sum(lost.values()) + damaged:,} of {total} of '{stage}' have no result: {', '.join(why)}"
 
 
+def output_rows(
+    run: RunReader, stage: str, records: Mapping[int, Made], total: str
+) -> Iterator[tuple[str, str, str, Any]]:
+    """A row for each output that these tasks made: its axes, how many of all have it, its first value."""
+    over = " × ".join(run.workflow.stages[stage].over)
+    answers = f", {count:,} answered by a model" if (count := answered_of(run, stage)) else ""
+    for output, number in made_counts(records.values()).items():
+        holder = next(index for index in sorted(records) if output in outputs_of(records[index]))
+        dropped = run.is_dropped(stage, output, holder)
+        value = DROPPED if dropped else output_of(records[holder], output, run.paths.root)
+        number -= sum(run.is_dropped(stage, output, index) for index in records)
+        yield f"{stage}.{output}", over, f"{number:,} of {total}{answers}", value
+
+
 def summarize(run: RunReader) -> Listing:
     """The results of a run: a row for each output."""
     rows: list[tuple[Any, ...]] = []
-    for stage, spec in run.workflow.stages.items():
-        records = run.records(stage)
-        total = run.history.stage(stage).expected
-        answers = f", {count:,} answered by a model" if (count := answered_of(run, stage)) else ""
-        for output, number in made_counts(records.values()).items():
-            holder = next(index for index in sorted(records) if output in outputs_of(records[index]))
-            value = output_of(records[holder], output, run.paths.root)
-            number -= sum(run.is_dropped(stage, output, index) for index in records)
-            if run.is_dropped(stage, output, holder):
-                value = DROPPED
-            results = f"{number:,} of {total:,}{answers}"
-            rows.append((f"{stage}.{output}", " × ".join(spec.over), results, value))
+    for stage in run.workflow.stages:
+        rows += output_rows(run, stage, run.records(stage), f"{run.history.stage(stage).expected:,}")
     notes = {
         stage: "; ".join([*audited(run.history, stage), *_doubted(run, stage, tasks)])
         for stage, tasks in suspects(run).items()

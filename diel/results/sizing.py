@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     """How an attempt ended, and what it had asked for."""
 
 MOST = 20_000
-"""The most tasks of a stage to look at."""
 FEW = 20
 """With fewer the margin is larger."""
 SHARE = 0.99
@@ -156,14 +155,12 @@ def _used(key: str, attempts: Sequence[Attempt]) -> Iterator[float]:
 
 
 def _had(key: str, record: Done | Fail, wanted: Resources) -> float:
-    """What an attempt had when it ran out of it."""
     if key == "walltime":
         return record["seconds"]
     return record.get("usage", {}).get("memory_bytes", 0) / _nodes(wanted)
 
 
 def _nodes(wanted: Resources) -> int:
-    """The nodes that share a task's memory, at least."""
     spread = wanted.processes // wanted.ranks_per_node if wanted.ranks_per_node else 1
     return max(1, wanted.nodes or spread)
 

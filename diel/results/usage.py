@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from diel.errors import UsageError, counted, did_you_mean
+from diel.errors import counted
 from diel.results.picked import tasks_at
 from diel.results.reader import RunReader
 from diel.table import Listing
@@ -27,12 +27,9 @@ def list_usage(
     `at` has values of axis parameters, of one stage. A cell is empty where nothing was measured, and
     where the kernel only knows a bound. Raises UsageError for a stage or point that is not there.
     """
-    known = run.workflow.stages
     for stage in stages:
-        if stage not in known:
-            hint = did_you_mean(stage, known) or f"stages: {', '.join(known)}"
-            raise UsageError(f"{run.paths.run_id} has no stage '{stage}'; {hint}")
-    chosen = list(stages) or list(known)
+        run.check_stage(stage)
+    chosen = list(stages) or list(run.workflow.stages)
     parameters = list(dict.fromkeys(name for stage in chosen for name in run.parameters(stage)))
     gpus = any("gpu_seconds" in run.history.stage(stage).usage for stage in chosen)
     measured = MEASURED if gpus else MEASURED[:-2]

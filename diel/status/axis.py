@@ -30,13 +30,9 @@ from diel.journal.history import History
 from diel.paths import RunPaths
 from diel.states import TaskState, TrialState
 from diel.status.columns import (
-    MAX_ROWS,
     columns,
-    markdown_table,
     paint,
-    plain,
     printable,
-    rest,
     shorten,
 )
 from diel.values import as_float, format_duration, json_value, value_text
@@ -45,9 +41,7 @@ CourseState = Literal["waiting", "running", "over", "failed"]
 """`waiting` has not begun, or its run has no controller; `failed` is over without a point to hand on."""
 
 LATEST = 100
-"""Trials in the table of `status --json`."""
 TAIL = 64 * 1024
-"""Bytes to read at the end of a file of metrics."""
 STEPS = ("step", "epoch", "iteration")
 """Metrics that show how far a task is."""
 _REASONS = {
@@ -264,8 +258,6 @@ def axes_of(paths: RunPaths, history: History, now: float, *, driven: bool) -> t
 
 @dataclass(frozen=True)
 class _AxisView:
-    """A look at one search or loop of a run."""
-
     paths: RunPaths
     history: History
     label: str
@@ -393,13 +385,9 @@ LOST = 3
 LAST = 3
 """Rounds whose values are shown as numbers."""
 SPARK = 24
-"""Rounds that a sparkline has."""
 LEAST = 5
 """Significant digits of a float in a row, where they tell it apart."""
 LONG = 24
-"""Characters of a value that are shown."""
-MAX_COURSES = 10
-"""Courses of one search or loop that a report shows one by one."""
 _ORDER = (TrialState.COMPLETE, TrialState.RUNNING, TrialState.PRUNED, TrialState.FAILED)
 _BLOCKS = "▁▂▃▄▅▆▇█"
 
@@ -602,67 +590,3 @@ def short(value: object, digits: int = MOST) -> str:
         return number_text(value, digits)
     text = str(value)
     return text if len(text) <= LONG else f"{text[: LONG - 1]}…"
-
-
-# --- in a report ----------------------------------------------------------------------------------
-
-
-def axis_report(axes: Sequence[AxisStatus]) -> Iterator[str]:
-    """A chapter for each search and loop, in Markdown."""
-    for axis in axes:
-        yield from _chapter(axis)
-
-
-def _chapter(axis: AxisStatus) -> Iterator[str]:
-    facts = axis.facts
-    if facts.kind == "loop":
-        yield f"## Loop `{axis.label}`" + (f" until `{axis.condition}`" if facts.until else "")
-    else:
-        yield f"## Search `{axis.label}`: {plain(objectives_text(axis))} ({facts.sampler})"
-    yield ""
-    if not axis.courses:
-        yield "It has not begun."
-        yield ""
-    for course in axis.courses[-MAX_COURSES:]:
-        if facts.context:
-            yield f"### {plain(at_text(course))}"
-            yield ""
-        yield f"{plain(standing_text(course))}."
-        yield ""
-        yield from _rounds_table(course) if facts.kind == "loop" else _trials_table(course)
-    hidden = len(axis.courses) - MAX_COURSES
-    if hidden > 0:
-        yield f"{hidden:,} that began earlier are left out; `diel status --all` shows them."
-        yield ""
-
-
-def _trials_table(course: CourseStatus) -> Iterator[str]:
-    from diel.table import texts  # tables of results, which `status` does not need
-
-    good = course.good
-    if not good:
-        return
-    yield "Pareto front:" if len(course.facts.objectives) > 1 else "Best trial:"
-    yield ""
-    names = list(dict.fromkeys(name for trial in good for name in trial.hp))
-    least = max(LEAST + 1, *_digits(course.trials))
-    rows = texts([[one.number, *one.values, *map(one.hp.get, names)] for one in good[:MAX_ROWS]], least=least)
-    yield from markdown_table(["trial", *(value for value, _ in course.facts.objectives), *names], rows)
-    yield from rest(len(good), "trials of the front")
-
-
-def _rounds_table(course: CourseStatus) -> Iterator[str]:
-    from diel.table import texts  # as above
-
-    if not course.rounds:
-        return
-    names = list(dict.fromkeys(name for one in course.rounds for name in one.values))
-    rows = [
-        [one.number, *map(one.values.get, names), "yes" if one.holds else "no"]
-        for one in course.rounds[-MAX_ROWS:]
-    ]
-    hidden = len(course.rounds) - MAX_ROWS
-    if hidden > 0:
-        yield f"The last {MAX_ROWS} rounds; {hidden:,} before them are left out:"
-        yield ""
-    yield from markdown_table(["round", *names, "holds"], texts(rows))

@@ -19,11 +19,9 @@ COLOURS = {
     "cancelled": "yellow",
     "interrupted": "yellow",
 }
-"""Colours of states."""
 MAX_ROWS = 20
-"""The most rows of a table in Markdown: trials of a front, rounds, failures. The rest is counted."""
+"""The most rows of a table in Markdown; the rest are counted."""
 LINE = 200
-"""Characters of a message."""
 _CODES = {"bold": 1, "dim": 2, "red": 31, "green": 32, "yellow": 33, "blue": 34, "cyan": 36}
 _STYLE = re.compile(r"\033\[\d+m")
 
@@ -100,13 +98,6 @@ def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Iter
     yield f"|{'---|' * len(header)}"
     yield from (f"| {' | '.join(map(plain, row))} |" for row in rows)
     yield ""
-
-
-def rest(whole: int, what: str) -> Iterator[str]:
-    """A note that a table shows only the first rows, if it does."""
-    if whole > MAX_ROWS:
-        yield f"and {whole - MAX_ROWS:,} more {what}."
-        yield ""
 
 
 def plain(text: str) -> str:

@@ -36,7 +36,6 @@ class Status:
     state: RunState
     lease: Lease | None
     alive: bool
-    """Whether a controller drives the run."""
     heartbeat_age: float | None
     """Seconds since the controller's last heartbeat."""
     began: float | None
@@ -65,7 +64,6 @@ class Status:
     """What cannot be read of its journal, and where."""
     site: str = ""
     axes: tuple[AxisStatus, ...] = ()
-    """Its searches and loops."""
     services: tuple[ServiceStatus, ...] = ()
     """Those that were started at least once."""
     streams: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -73,11 +71,8 @@ class Status:
     staging: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """What was copied to the nodes' own disks, by node."""
     environments: Mapping[str, str] = field(default_factory=dict)
-    """What its programs run in, by name, in a few words."""
     energy: Mapping[str, Any] | None = None
-    """What its machines used, as far as they counted it."""
     notices: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """What was told to whom."""
     exports: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """What was copied out of the run, by STAGE.OUTPUT."""
 

@@ -1,16 +1,16 @@
-"""What a run has besides stages: an entry for each feature, for status, reports and summaries."""
+"""What a run has besides stages: an entry for each feature, for status, reports and the end of a run."""
 
 from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from diel.errors import counted
 from diel.journal.history import History
 from diel.states import RunState, TaskState
-from diel.status.axis import ROWS, axis_lines, axis_report
+from diel.status.axis import ROWS, axis_lines
 from diel.status.blocks import NEVER, ended_badly, is_hopeless, is_live, reason_of
 from diel.status.columns import columns, last_line, one_line, paint, printable, shorten, width_of
 from diel.status.environment import environment_lines
@@ -21,7 +21,7 @@ from diel.status.service import service_lines
 from diel.status.stage import joined_lines, shared_lines, task_of
 from diel.status.staging import staging_lines
 from diel.status.stream import stream_lines
-from diel.status.surrogate import surrogate_lines, surrogate_report
+from diel.status.surrogate import surrogate_lines
 from diel.values import clock, format_duration
 
 if TYPE_CHECKING:
@@ -49,10 +49,10 @@ class Section(NamedTuple):
     used: Callable[[Status], object]
     lines: Callable[[Status, View], list[str]]
     """Of `diel status`."""
-    report: Callable[[Status], Iterable[str]] = lambda status: ()
-    """Of `diel report`, in Markdown."""
     summary: Callable[[Status], list[str]] = lambda status: []
     """Of a run's end."""
+    noted: bool = False
+    """Whether a report has its lines: no panel of the page has."""
 
 
 def asked_first(status: Status) -> dict[str, Any]:
@@ -88,12 +88,11 @@ SECTIONS = (
     Section(
         used=lambda status: status.axes,
         lines=lambda status, view: axis_lines(status.axes, view.width, view.rows),
-        report=lambda status: axis_report(status.axes),
     ),
     Section(
         used=lambda status: any(stage.shared for stage in status.stages),
         lines=lambda status, view: shared_lines(status.stages),
-        report=lambda status: ("", *shared_lines(status.stages)),
+        noted=True,
     ),
     Section(
         used=lambda status: status.blocks or status.silent or status.trouble,
@@ -102,17 +101,14 @@ SECTIONS = (
     Section(
         used=lambda status: status.damaged,
         lines=lambda status, view: list(status.damaged[: view.rows]),
-        report=lambda status: ("", *status.damaged),
     ),
     Section(
         used=lambda status: status.environments,
         lines=lambda status, view: [] if view.brief else environment_lines(status.environments),
-        report=lambda status: environment_lines(status.environments),
     ),
     Section(
         used=lambda status: any(stage.held for stage in status.stages),
         lines=lambda status, view: [*stopped_lines(status), *answers(status)],
-        report=lambda status: [f"- {line}" for line in stopped_lines(status)],
         summary=lambda status: stopped_lines(status),
     ),
     Section(used=lambda status: status.services, lines=lambda status, view: service_lines(status.services)),
@@ -120,13 +116,11 @@ SECTIONS = (
     Section(
         used=asked_first,
         lines=lambda status, view: _asked_lines(status),
-        report=lambda status: surrogate_report(asked_first(status), _stays(status)),
         summary=lambda status: _asked_lines(status),
     ),
     Section(
         used=lambda status: status.joined,
         lines=lambda status, view: joined_lines(status.joined, view.rows),
-        report=lambda status: [f"- {line}" for line in joined_lines(status.joined)],
         summary=lambda status: joined_lines(status.joined),
     ),
     Section(
@@ -136,14 +130,14 @@ SECTIONS = (
     Section(
         used=lambda status: status.exports,
         lines=lambda status, view: export_lines(status.exports),
-        report=lambda status: ("", *export_lines(status.exports)),
         summary=lambda status: export_lines(status.exports),
+        noted=True,
     ),
     Section(used=lambda status: True, lines=_energy_lines),
     Section(
         used=lambda status: status.notices,
         lines=lambda status, view: notice_lines(status.notices),
-        report=lambda status: ("", *notice_lines(status.notices)),
+        noted=True,
     ),
 )
 
@@ -246,7 +240,6 @@ def _state_words(block: BlockFacts, room: int) -> str:
 
 
 def _badly_ended(status: Status, bad: Sequence[BlockNow], width: int, most: int) -> list[str]:
-    """How the last blocks ended badly, each with the last output of its job."""
     lines = [paint(f"{len(bad) - most:,} earlier ones ended badly", dim=True)] if len(bad) > most else []
     for block in sorted(bad, key=lambda block: block["ended"] or 0.0)[-most:]:
         ago = format_duration(max(0.0, status.now - (block["ended"] or 0.0)))

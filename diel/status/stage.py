@@ -168,7 +168,6 @@ UNDER_WAY = (TaskState.READY, TaskState.QUEUED, TaskState.RUNNING)
 LONGEST = 600
 """Characters of a line of a failure: what to do stands at its end."""
 LINES = 10
-"""The most lines of a failure's message that are shown."""
 
 
 def stage_names(paths: RunPaths) -> list[str]:

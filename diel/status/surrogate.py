@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 from diel.digits import texts_apart
@@ -12,7 +12,7 @@ from diel.journal.history import History
 from diel.journal.stage_history import StageHistory, ranges
 from diel.journal.surrogate import CONFIDENCE, Bound, SurrogateHistory, bound_of
 from diel.states import TaskState
-from diel.status.columns import LINE, markdown_table, paint, plain, printable, shorten, tasks_text
+from diel.status.columns import LINE, paint, printable, shorten, tasks_text
 
 _FAR = "more than a number can say"
 
@@ -56,7 +56,6 @@ class SurrogateStatus(NamedTuple):
     answered: int
     """N_lookup: tasks whose result is an answer."""
     simulated: int
-    """Tasks of the stage that were simulated."""
     trained: int
     """N_train: all simulations that the model could learn from; those of `simulations` are among them."""
     simulation_seconds: float | None
@@ -66,7 +65,6 @@ class SurrogateStatus(NamedTuple):
     training_seconds: float | None
     """T_learn: time of training for each simulation."""
     training: tuple[str, ...] = ()
-    """The stages that train the model."""
     simulations: tuple[str, ...] = ()
     """The stages besides this one that simulate for it."""
     unanswered: int = 0
@@ -76,7 +74,6 @@ class SurrogateStatus(NamedTuple):
     unasked: Mapping[str, int] = {}
     """Tasks that were simulated without asking, by the reason."""
     audit: Audit | None = None
-    """None without `audit`."""
 
     @property
     def speedup(self) -> float | None:
@@ -247,20 +244,3 @@ def trouble(surrogate: SurrogateStatus) -> str:
         last = f"the last: {surrogate.message}"
         said.append(f"{counted(surrogate.unanswered, 'question')} without an answer, {last}")
     return "; ".join(said)
-
-
-def surrogate_report(
-    found: Mapping[str, SurrogateStatus], stays: Mapping[str, Collection[int]]
-) -> Iterator[str]:
-    """A chapter: what was answered, and a table of the measured terms."""
-    yield "## Surrogates"
-    yield ""
-    for name, surrogate in found.items():
-        yield f"- {name}: {plain(answered_text(surrogate))}"
-        yield from (f"- {name}: {plain(text)}" for text in audit_texts(surrogate))
-        if wrong := trouble(surrogate):
-            yield f"- {name}: {shorten(plain(wrong), LINE)}"
-    yield from (f"- {plain(text)}" for text in stays_lines(stays))
-    yield ""
-    rows = [[name, *terms(surrogate).values()] for name, surrogate in found.items()]
-    yield from markdown_table(["stage", *terms(next(iter(found.values())))], rows)

@@ -19,8 +19,7 @@ from mlflow.tracking import MlflowClient
 
 from diel.errors import counted
 from diel.results import RunReader
-from diel.results.metrics import Curve, curves
-from diel.results.trials import searches, trials_of
+from diel.results.metrics import Curve, curves, searches, trials_of
 from diel.states import RunState, TaskState
 from diel.takeout.ran import Key, Ran, left_out, ran
 from diel.takeout.sqlite import hasten

@@ -11,7 +11,7 @@ from diel.axes.adaptive import Searched
 from diel.errors import UsageError, counted
 from diel.journal.axis_history import Course
 from diel.results import RunReader
-from diel.results.trials import searches, trials_of
+from diel.results.metrics import searches, trials_of
 from diel.search.study import begin_study, frozen
 from diel.states import TrialState
 from diel.takeout.sqlite import hasten

@@ -170,7 +170,6 @@ class Meter:
         return "" if left is None else f"{left[1]} {format_duration(left[0])} left".lstrip()
 
     def _open_tasks(self, name: str) -> int | None:
-        """How many tasks have not ended; None if unknown."""
         run = self._controller.stages.get(name)
         if run is not None and run.void:
             return 0

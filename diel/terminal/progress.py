@@ -272,7 +272,6 @@ def _echo(lines: list[str]) -> None:
 
 
 def _silence() -> None:
-    """Sends all further output nowhere."""
     silent = os.open(os.devnull, os.O_WRONLY)
     os.dup2(silent, 1)
     os.close(silent)

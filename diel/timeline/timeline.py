@@ -141,17 +141,13 @@ class StageTimes:
 
     many: int = MANY
     count: int = 0
-    """Attempts that ended."""
     failed: int = 0
     """Those that ended otherwise than well: failed or cancelled."""
     seconds: float = 0.0
-    """The time of all that ended well together."""
     squares: float = 0.0
-    """The squares of their times together."""
     first: float = math.inf
     """When the first began, in seconds since the epoch."""
     last: float = 0.0
-    """When the last ended."""
     spans: list[Span] = field(default_factory=list)
     """All of them, or, if `binned`, the longest and some that failed."""
     binned: bool = False
@@ -210,9 +206,7 @@ class Timeline:
     origin: float = 0.0
     """Where its bins begin, in seconds since the epoch; 0 until anything ended."""
     width: float = FINEST
-    """Seconds of a bin."""
     last: float = 0.0
-    """The latest time that anything ended."""
     stages: dict[str, StageTimes] = field(default_factory=dict)
     lanes: list[Lane] = field(default_factory=list)
     offsets: dict[str, int] = field(default_factory=dict)
@@ -340,7 +334,6 @@ class Timeline:
                 stage.keep(Span(ends.stage, index, attempt, lane, time - seconds, time, ends.state))
 
     def _extend(self, end: float) -> None:
-        """Makes the bins wide enough for a time."""
         self.last = max(end, self.last)
         self.origin = self.origin or end
         while (end - self.origin) / self.width >= BINS:

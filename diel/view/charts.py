@@ -229,7 +229,6 @@ def lanes_text(timeline: Timeline, status: Status, width: int) -> Text:
 
 
 def _rows(timeline: Timeline) -> list[tuple[str, list[int]]]:
-    """The lanes of each row: a worker, or all workers of a node."""
     by_node: dict[str, list[int]] = {}
     for place, lane in enumerate(timeline.lanes):
         by_node.setdefault(lane.node or "others", []).append(place)

@@ -17,6 +17,7 @@ from diel.errors import counted
 from diel.journal.stage_history import ranges
 from diel.page.head import left_text
 from diel.page.panels import ENTRIES, panel_of
+from diel.page.text import panel_text
 from diel.paths import RunPaths
 from diel.states import RunState, TaskState
 from diel.status import Status
@@ -25,7 +26,6 @@ from diel.status.sections import SECTIONS, View, block_lines
 from diel.status.stage import StageStatus, failure_lines, kind_of
 from diel.view.charts import Chart, axis_charts, draw, lanes_text, work_charts
 from diel.view.looking import Asking, Looking, Said, Told, cancel_words, execute, resume_words
-from diel.view.panel_text import panel_text
 from diel.view.rows import STAGE_COLUMNS, head, running_lines, stage_cells, task_row
 from diel.view.task_list import TaskList
 from diel.view.task_screen import TaskScreen
@@ -201,7 +201,6 @@ class RunScreen(Looking):
         self.query_one(TaskList).refresh()
 
     def _stage(self) -> StageStatus | None:
-        """The stage whose tasks are listed."""
         name, status = self.query_one("#stage", Select).value, self.watched.status
         return next((one for one in (status.stages if status else ()) if one.name == name), None)
 

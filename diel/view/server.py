@@ -34,7 +34,7 @@ from diel.errors import MISTAKE, UsageError
 from diel.page.document import policy
 from diel.paths import RunPaths
 from diel.values import format_duration
-from diel.view.live_page import LIVE, LivePage
+from diel.view.watched import LIVE, LivePage
 
 TURN = 0.5
 """Seconds in which the end of the terminal or of the time is noticed."""
@@ -111,8 +111,6 @@ def handler(page: LivePage, entrance: Entrance) -> type[BaseHTTPRequestHandler]:
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Answers one client."""
-
     page: ClassVar[LivePage]
     entrance: ClassVar[Entrance]
     protocol_version = "HTTP/1.1"

@@ -13,7 +13,7 @@ from diel.journal.history import History
 from diel.journal.segment import Reader
 from diel.journal.snapshot import read_run
 from diel.results import RunReader
-from diel.results.trials import list_trials
+from diel.results.metrics import list_trials
 from diel.status import read_status
 from diel.status.axis import axis_lines, last_metric, sparkline
 from diel.status.columns import width_of

@@ -15,20 +15,15 @@ from diel.cli.commands.status import _fit, _run_view
 from diel.journal.history import History
 from diel.journal.snapshot import read_run
 from diel.site import Shape
+from diel.states import RunState
 from diel.status import Status, read_status
 from diel.status.columns import width_of
+from diel.status.run import ended_status
 from diel.status.sections import SECTIONS, block_lines
 from tests.allocation import Node, block
 from tests.cli.call import call
 from tests.entered import entered
 from tests.written import Written
-
-
-def test_the_end_of_a_run_enters_no_feature_that_it_does_not_use() -> None:
-    history = History()
-    files = entered(lambda: [section.summary[0](history) for section in SECTIONS if section.summary])
-    assert files <= {"journal/history.py"}
-
 
 Capture = pytest.CaptureFixture[str]
 
@@ -36,6 +31,12 @@ Capture = pytest.CaptureFixture[str]
 @pytest.fixture
 def run(workspace: Path) -> Written:
     return Written(workspace / "runs", alive=True)
+
+
+def test_the_end_of_a_run_enters_no_feature_that_it_does_not_use(run: Written) -> None:
+    status = ended_status(run.paths, History(), RunState.SUCCEEDED)
+    files = entered(lambda: [section.summary(status) for section in SECTIONS if section.used(status)])
+    assert files <= {"status/run.py", "status/sections.py"}
 
 
 def busy(run: Written) -> Status:

@@ -214,7 +214,6 @@ def _choose(
 
 
 def _clean_environments(runs: Path, *, yes: bool) -> None:
-    """Removes the kept environments that no run names. Raises UsageError."""
     found = unneeded_environments(runs, all_runs(runs))
     if not found:
         click.echo(f"no environment to remove in {runs}: runs that are there name all of them")
@@ -271,7 +270,6 @@ def _offer(chosen: Sequence[Listed], leftovers: Sequence[Path], *, yes: bool) ->
 
 
 def _ask(question: str, done: str, *, yes: bool) -> None:
-    """Asks before anything is removed. Raises UsageError if nobody can answer."""
     try:
         if not yes:
             click.confirm(question, abort=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from diel.cli.options import json_option, runs_option
-from diel.cli.target import complete_stage, run_and_rest, stage_of, targets, the_task
+from diel.cli.target import complete_stage, run_and_rest, targets, the_task
 from diel.errors import UsageError
 from diel.explain import Explanation, explain_block, explain_run, explain_task
 from diel.results import RunReader, read
@@ -43,7 +43,9 @@ def command(words: tuple[str, ...], runs: Path, as_json: bool, block: str | None
             return explain_block(run, block)
         if found and (found[0].at or "/" in found[0].word):
             return explain_task(run, *the_task(run, found[0]))
-        return explain_run(run, stage_of(run, found[0].word) if found else None)
+        if found:
+            run.check_stage(found[0].word)
+        return explain_run(run, found[0].word if found else None)
 
     told, flaws = read(paths, explained)
     document = {**told.document, **({"damaged": flaws} if flaws else {})}

@@ -86,7 +86,6 @@ def _painted(text: str, state: str) -> str:
 
 
 def _of_file(path: Path, runs: Path) -> Drawing:
-    """The drawing of a workflow file. Raises SpecError if it is wrong."""
     checked = check(path, runs=runs)
     workflow, counts = checked.workflow, checked.counts
     nodes = {

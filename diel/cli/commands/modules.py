@@ -93,7 +93,6 @@ SIGNS: dict[str | None, str] = {
     "min_length": "at least {} long",
     "max_length": "at most {} long",
 }
-"""Bounds in words."""
 
 
 def _docs(module: Module) -> tuple[dict[str, str], list[str]]:

@@ -13,7 +13,6 @@ from diel.cli.options import json_option, output_option, put, runs_option
 from diel.cli.target import complete_stage, point_of, run_and_rest, run_argument, targets
 from diel.errors import UsageError, counted
 from diel.project.runs import find_run
-from diel.report import write_report
 from diel.results import RunReader, list_metrics, list_trials, list_usage, make_table, read, summarize
 from diel.results.rows import stage_and_output
 from diel.table import Listing, render, write_csv, write_parquet
@@ -154,17 +153,17 @@ def report(run: str, output: Path | None, public: bool, runs: Path) -> int:
     if public and kind not in _PAGES:
         raise UsageError("--public is for a page: diel report -o run.html --public")
     paths = find_run(runs, run)
+    from diel.page.seen import Seen  # what panels need, a table does not
+
     if output is not None and kind in _PAGES:
-        from diel.page.document import page  # a page alone needs these
-        from diel.page.seen import Seen
+        from diel.page.document import page  # a page alone needs a style and scripts
 
         put(page(Seen(paths, public=public)).removesuffix("\n"), output)
         click.echo(f"{output}: the page of {paths.run_id}; open it in a browser")
         return 0
-    text, flaws = read(paths, write_report)
-    put(text.removesuffix("\n"), output)
-    for flaw in flaws:
-        click.echo(flaw, err=True)
+    from diel.page.text import report as markdown  # as above
+
+    put(markdown(Seen(paths)).rstrip("\n"), output)
     if output is not None:
         click.echo(f"{output}: the report of {paths.run_id}")
     return 0

@@ -208,7 +208,6 @@ def _look(run: RunReader, *, strict: bool, update: bool) -> tuple[list[ChangedSo
 
 
 def _take_new(paths: RunPaths, another: list[ChangedSource], resting: Again) -> None:
-    """Make what was found the run's next version."""
     if another:
         write_again(paths, read_run(paths).history.epoch, [resting])  # first: killed here, it is asked again
         update_sources(paths)

@@ -84,7 +84,6 @@ def _schema() -> str:
 
 
 def _differs(there: Path, content: bytes) -> bool:
-    """Whether something else is there already."""
     try:
         return os.path.lexists(there) and there.read_bytes() != content
     except OSError:

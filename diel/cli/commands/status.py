@@ -46,7 +46,6 @@ if TYPE_CHECKING:
 
 SHOWN_FAILURES = 5
 MOST_RANGES = 12
-"""The most ranges of tasks in one state that are shown."""
 _STATES = (
     TaskState.CACHED,
     TaskState.RUNNING,

@@ -223,7 +223,6 @@ def _print(
 
 
 def _shown(npy: Path | None, plain: bool, number: int, item: Any) -> str:
-    """An item as a line."""
     if npy is not None and hasattr(item, "dtype"):
         from diel.streams.item import write_npy  # only where a stream is used
 

@@ -60,7 +60,6 @@ def _row(course: CourseStatus, number: int, values: Mapping[str, Any], holds: bo
 
 
 def _chart(axis: AxisStatus, name: str, bound: float | None, rows: list[dict[str, Any]]) -> Plot:
-    """One value by round, beside the number that `until` compares it with."""
     drawn: list[Row] = [{**row, "y": row[name] if is_finite(row.get(name)) else None} for row in rows]
     limits = [] if bound is None else [{"y": bound, "name": axis.condition}]
     y = Column(

@@ -11,10 +11,11 @@ from diel.errors import counted
 from diel.page.panel import Alternatives, Cell, Grid, Part, Plot, Text
 from diel.page.plot import FEW, HEIGHT, Column, Row, chart, kind_of, table_of, thinned, tips
 from diel.page.seen import POINTS, Seen, good_of
-from diel.results import DROPPED, RunReader, answered_of, made_counts
+from diel.results import RunReader
+from diel.results.rows import output_rows
 from diel.states import TaskState
 from diel.table import shown
-from diel.tasks.results import output_of, outputs_of
+from diel.tasks.results import outputs_of
 from diel.terms import SIMULATED
 from diel.values import is_finite
 
@@ -54,15 +55,9 @@ def _outputs(run: RunReader, stage: str, records: Mapping[int, Made]) -> Iterato
     history = run.history.stage(stage)
     whole = len(records) == good_of(history)
     total = f"{history.expected:,}" if whole else f"{len(records):,} that were looked at"
-    over = " × ".join(run.workflow.stages[stage].over)
-    answers = f", {count:,} answered by a model" if (count := answered_of(run, stage)) else ""
-    for name, number in made_counts(records.values()).items():
-        index = next(index for index in sorted(records) if name in outputs_of(records[index]))
-        number -= sum(run.is_dropped(stage, name, one) for one in records)
-        value = output_of(records[index], name, run.paths.root)
+    for *head, value in output_rows(run, stage, records, total):
         text = str(value) if isinstance(value, str) else shown(value)
-        text = DROPPED if run.is_dropped(stage, name, index) else text.removeprefix(f"{run.paths.root}/")[:80]
-        yield [f"{stage}.{name}", over, f"{number:,} of {total}{answers}", text]
+        yield [*head, text.removeprefix(f"{run.paths.root}/")[:80]]
 
 
 def _figures(stage: str, sample: DrawnStage) -> Iterator[Part]:
@@ -244,7 +239,6 @@ def _modesty(column: Column) -> int:
 
 
 def _series(column: Column) -> dict[str, Any]:
-    """A colour for each of a few values, be they numbers or names."""
     return {"field": column.key, "type": "nominal", "title": column.name, "sort": None}
 
 
@@ -354,7 +348,6 @@ def _number_outputs(records: Any) -> list[str]:
 
 
 def _set(run: RunReader, stage: str, index: int) -> dict[str, Any]:
-    """What searches set for a task."""
     return {f"hp.{name}": value for name, value in run.hyperparameters(stage, index).items()}
 
 

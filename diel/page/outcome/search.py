@@ -364,7 +364,6 @@ class _Search:
     # --- the table --------------------------------------------------------------------------------------
 
     def _table(self) -> Grid:
-        """The trials, the best first; of several objectives the front."""
         several = len(self.objectives) > 1
         first = self.course.front if several else ranked(self.complete, self.objectives[0].small)
         order = [*first, *(trial for trial in self.course.trials if trial not in first)]

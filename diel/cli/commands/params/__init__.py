@@ -5,8 +5,7 @@ from __future__ import annotations
 import click
 
 from diel.cli.commands.params.change import promote, set_
-from diel.cli.commands.params.history import diff, history
-from diel.cli.commands.params.show import show
+from diel.cli.commands.params.show import diff, history, show
 
 
 class Params(click.Group):

@@ -109,7 +109,6 @@ def _values(words: Sequence[str], known: Sequence[Known]) -> dict[str, Any]:
 
 
 def _value(name: str, text: str, known: Sequence[Known]) -> Any:
-    """A value that fits in all workflows that have it. Raises UsageError."""
     value: Any = None
     for where, workflow in known:
         given = workflow.hyperparameters[name]

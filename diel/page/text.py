@@ -1,8 +1,8 @@
-"""A panel of the page in text: its figures, tables and logs; of a chart the numbers."""
+"""Panels of the page without HTML: in text for a terminal, and in Markdown; of a chart the numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from textwrap import fill
 
 from diel.digits import column_digits, grouped_text
@@ -21,9 +21,14 @@ from diel.page.panel import (
     Sketch,
     Text,
 )
-from diel.status.columns import columns, printable, shorten, width_of
+from diel.page.panels import ENTRIES, panel_of
+from diel.page.seen import Seen
+from diel.status.columns import MAX_ROWS, columns, markdown_table, plain, printable, shorten, width_of
+from diel.status.sections import SECTIONS, View
 
 MOST_ROWS = 200
+REPORTED = ("run", "stages", "failures", "searches", "loops", "surrogates", "streams", "services", "results")
+"""The panels of a report in Markdown: the others are charts, files, and the run's text."""
 LONGEST = 300
 """Characters of a cell."""
 
@@ -63,6 +68,56 @@ def _table(grid: Grid, caption: str, width: int) -> str:
         lines = [fill(_sentence(grid.columns, row), width, subsequent_indent="    ") for row in rows]
     more = grid.more + len(grid.rows) - len(rows)
     return "\n".join([f"── {caption}", *lines, *([f"and {more:,} more"] if more else [])])
+
+
+def report(seen: Seen) -> str:
+    """A report of a run in Markdown: panels of its page, and what a status says besides."""
+    lines = []
+    for entry in ENTRIES:
+        panel = panel_of(entry, seen) if entry.name in REPORTED else None
+        if panel is not None:
+            lines += [f"## {panel.title}", "", *_markdown(panel)]
+    status = seen.readable
+    for section in SECTIONS if status is not None else ():
+        if section.noted and section.used(status):
+            lines += [*(f"- {plain(line)}" for line in section.lines(status, View())), ""]
+    state = "damaged" if status is None else status.state.value
+    return "\n".join([f"# {plain(seen.paths.run_id)}: {state}", "", *lines])
+
+
+def _markdown(panel: Panel) -> Iterator[str]:
+    """Its parts; charts as their numbers where it has no table."""
+    has_table = any(isinstance(part, Grid) for part in panel.parts)
+    for part in panel.parts:
+        match part:
+            case Text():
+                yield from (plain(part.text), "")
+            case Facts():
+                yield from (*(f"- {name}: {plain(value)}" for name, value in part.facts if value), "")
+            case Grid():
+                yield from _markdown_grid(part)
+            case Plot() if not has_table:
+                yield from _markdown_grid(part.table)
+            case Alternatives() if not has_table:
+                yield from (line for _, chart in part.charts for line in _markdown_grid(chart.table))
+            case Log():
+                yield from (
+                    f"{plain(part.caption)}:",
+                    "",
+                    "```",
+                    *map(printable, part.text.splitlines()),
+                    "```",
+                    "",
+                )
+
+
+def _markdown_grid(grid: Grid) -> Iterator[str]:
+    rows = grid.rows[:MAX_ROWS]
+    digits = column_digits([*zip(*rows, strict=True)], FEWEST)
+    yield from (f"{plain(grid.caption)}:", "")
+    yield from markdown_table(grid.columns, [[*map(_cell, row, digits)] for row in rows])
+    if more := grid.more + len(grid.rows) - len(rows):
+        yield from (f"and {more:,} more.", "")
 
 
 def _sentence(names: Sequence[str], row: Sequence[str]) -> str:
