@@ -65,3 +65,11 @@ def test_results_are_told_by_output_and_files_by_their_path_in_the_run(workspace
     said = report(run)
     assert "| s.n | i | 1 of 2 | 7 |" in said
     assert "| s.out | i | 1 of 2 | tasks/s/0/out.txt |" in said
+
+
+def test_of_many_rows_the_first_are_shown_and_the_others_counted(workspace: Path) -> None:
+    run = Handmade(workspace, "stages: {s: {command: [x]}}")
+    run.write("stage", stage="s", kind="analysis", total=1).done("s", 0, **{f"n{i}": i for i in range(23)})
+    said = report(run.end("succeeded"))
+    assert "| s.n19 |  | 1 of 1 | 19 |\n\nand 3 more.\n" in said
+    assert "s.n20" not in said

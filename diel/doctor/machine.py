@@ -71,7 +71,6 @@ class Finding:
     ok: bool
     found: str
     fix: str = ""
-    """What to do; empty if nothing is wrong."""
     required: bool = True
     """Whether every workflow needs it."""
 

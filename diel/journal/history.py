@@ -159,6 +159,11 @@ class History:
         if not isinstance(event, str):
             raise TypeError(event)
 
+    def has_notes(self) -> bool:
+        """Whether there is more to tell than tasks: stages held, asked first or joined, and exports."""
+        stages = self.stages.values()
+        return bool(self.exports) or any(s.held or s.joined or s.surrogate is not None for s in stages)
+
     def is_doubted(self) -> bool:
         """Whether results are answers that audits speak against."""
         return any(stage.suspect() for stage in self.stages.values())

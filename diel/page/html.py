@@ -163,19 +163,24 @@ def _cells(row: Sequence[Cell], numeric: Sequence[bool], digits: Sequence[int]) 
 
 
 def _cell(cell: Cell, digits: int) -> str:
+    if isinstance(cell, Bar):
+        return _bar(cell)
+    if isinstance(cell, str):
+        return escape(cell if len(cell) > _WORD else cell.replace(" ", "\N{NO-BREAK SPACE}"))
+    return scalar_text(cell, digits)
+
+
+def scalar_text(cell: float | None, digits: int) -> str:
+    """A cell that is no text: a number in so many digits, yes or no, or nothing."""
     match cell:
         case None:
             return ""
-        case Bar():
-            return _bar(cell)
         case bool():
             return "yes" if cell else "no"
         case int():
             return f"{cell:,}"
-        case float():
-            return grouped_text(cell, digits)
         case _:
-            return escape(cell if len(cell) > _WORD else cell.replace(" ", "\N{NO-BREAK SPACE}"))
+            return grouped_text(cell, digits)
 
 
 def _bar(bar: Bar) -> str:

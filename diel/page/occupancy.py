@@ -11,7 +11,6 @@ from diel.page.plot import LABELS, Clock, stage_colour
 from diel.page.seen import Seen
 
 MOST = 24
-"""Stages that are drawn."""
 _OTHERS = "other stages"
 _AXIS = {
     "title": "cores",

@@ -17,7 +17,6 @@ Row = Mapping[str, Any]
 Kind = Literal["number", "log", "name"]
 
 ROWS = 40
-"""Rows of the table under a chart."""
 FEW = 8
 """The most colours that are told apart."""
 WIDE = 100.0

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from textwrap import fill
 
-from diel.digits import column_digits, grouped_text
-from diel.page.html import FEWEST
+from diel.digits import column_digits
+from diel.page.html import FEWEST, scalar_text
 from diel.page.panel import (
     Alternatives,
     Bar,
@@ -30,7 +30,6 @@ MOST_ROWS = 200
 REPORTED = ("run", "stages", "failures", "searches", "loops", "surrogates", "streams", "services", "results")
 """The panels of a report in Markdown: the others are charts, files, and the run's text."""
 LONGEST = 300
-"""Characters of a cell."""
 
 
 def panel_text(panel: Panel, width: int) -> str:
@@ -127,16 +126,6 @@ def _sentence(names: Sequence[str], row: Sequence[str]) -> str:
 
 
 def _cell(cell: Cell, digits: int) -> str:
-    match cell:
-        case None:
-            return ""
-        case Bar():
-            return printable(cell.text)
-        case bool():
-            return "yes" if cell else "no"
-        case int():
-            return f"{cell:,}"
-        case float():
-            return grouped_text(cell, digits)
-        case _:
-            return shorten(printable(cell), LONGEST)
+    if isinstance(cell, Bar):
+        return printable(cell.text)
+    return shorten(printable(cell), LONGEST) if isinstance(cell, str) else scalar_text(cell, digits)

@@ -324,4 +324,5 @@ def next_steps(status: Status) -> list[tuple[str, str]]:
         return [(f"resume {run}", "tries again what was not exported")]
     if is_doubted(status):
         return [(f"resume {run} --recompute suspect", "simulates what is suspect")]
-    return [(f"explain {run}", "says why it failed")]  # a search or loop whose tasks are done
+    # Of a search or loop whose tasks are done.
+    return [(f"explain {run}", "says why it failed; fix the workflow and run it again")]

@@ -35,7 +35,6 @@ SAMPLE = 0.5
 LOOK = 0.5
 """Seconds between two looks at the metrics of running trials, which are files."""
 MAX_VALUES = 10
-"""The most tasks of a last stage whose values are shown."""
 MAX_WIDTH = 60
 
 
@@ -223,31 +222,37 @@ def start_line(controller: Controller) -> str:
 
 def summary(controller: Controller, state: RunState, seconds: float, *, quiet: bool) -> list[str]:
     """How a run ended, the values of the last stages, and what to do next."""
-    status = ended_status(controller.paths, controller.history, state)
-    cached = status.count(TaskState.CACHED)
-    done = f"{counted(status.good, 'task')} done"
+    history = controller.history
+    stages = history.stages.values()
+    counts = {s: sum(stage.counts()[s.label] for stage in stages) for s in TaskState}
+    tolerated = sum(len(stage.tolerated) for stage in stages)
+    cached = counts[TaskState.CACHED]
+    done = f"{counted(counts[TaskState.DONE] + cached, 'task')} done"
     parts = [f"{done} ({cached:,} cached)" if cached else done]
     parts += [
-        count_text(other, status.count(other), status.tolerated)
+        count_text(other, counts[other], tolerated)
         for other in (TaskState.FAILED, TaskState.SKIPPED, TaskState.CANCELLED)
-        if status.count(other)
+        if counts[other]
     ]
-    run = paint(status.run, bold=True)
+    run = paint(controller.paths.run_id, bold=True)
     lines = [f"{run} {paint_state(state)} after {format_duration(seconds)}: {', '.join(parts)}"]
     if state is not RunState.SUCCEEDED:
-        lines += [f"{stage.name}: no tasks, {stage.void}" for stage in status.stages if stage.void]
+        lines += [f"{name}: no tasks, {stage.void}" for name, stage in history.stages.items() if stage.void]
     failed = (
         run for run in controller.stages.values() if run.known and run.history.states.count(TaskState.FAILED)
     )
     lines += [f"{run.name}: {told} failed" for run in failed if (told := run.shared_failures())]
     if quiet:
         return lines
-    lines += [line for section in SECTIONS if section.used(status) for line in section.summary(status)]
+    steps = []
+    if state is not RunState.SUCCEEDED or history.has_notes():
+        status = ended_status(controller.paths, history, state)
+        lines += [line for section in SECTIONS if section.used(status) for line in section.summary(status)]
+        steps = next_steps(status)
     if state in (RunState.SUCCEEDED, RunState.FAILED):
         lines += _values(controller)
-    steps = next_steps(status) or [
-        (f"results {status.run} {_example(controller)}", "prints results as a table")
-    ]
+    if not steps:
+        steps = [(f"results {controller.paths.run_id} {_example(controller)}", "prints results as a table")]
     where = here(controller.paths)
     return [*lines, "", *columns([[f"  diel {step}{where}", paint(why, dim=True)] for step, why in steps])]
 

@@ -82,7 +82,6 @@ class Looking(Screen[None]):
 
 
 PATIENCE = 120.0
-"""Seconds that a command may take."""
 
 
 class Said(NamedTuple):

@@ -35,11 +35,9 @@ if TYPE_CHECKING:
     from diel.journal.records import Failed
 
 CHART = 12
-"""Lines of a chart."""
 STAGES = "stages"
 """The panel of the page that is shown at first: what stages use of what they have, and advice."""
 MOST_KINDS = 200
-"""Kinds of failures that are listed."""
 
 
 class RunScreen(Looking):

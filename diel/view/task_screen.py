@@ -30,9 +30,7 @@ if TYPE_CHECKING:
 
 
 MOST_LINES = 10_000
-"""Lines of output that are kept to scroll back to."""
 MOST_METRICS = 20_000
-"""Lines of metrics that are drawn."""
 CHART = 10
 
 

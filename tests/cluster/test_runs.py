@@ -290,7 +290,7 @@ def test_a_package_that_nodes_lack_is_told_before_anything_runs_for_it(
     assert not run.records("start")
     assert run.counts("simulate") == {"skipped": 40}
     assert "it was not tried: train.py imports" in project.diel("explain", run.id, "simulate/3")
-    assert f"next: `diel resume {run.id}` tries the rest once the cause is mended" in project.diel(
+    assert f"next: `diel resume {run.id}` tries again what failed or was not tried" in project.diel(
         "status", run.id
     )
     (installed / "no_such_package.py").write_text("Y = 1.0")

@@ -332,7 +332,10 @@ def test_a_run_that_failed_with_all_tasks_done_is_not_told_to_resume(
     run.about("closed", points=1, reason="no trial has a score", failed=True).end("failed")
     said = call(capsys, "status").out
     assert "nothing was pruned" not in said
-    assert said.splitlines()[-1].startswith("next: fix the workflow and `diel run` it again")
+    assert (
+        said.splitlines()[-1]
+        == "next: `diel explain w-1` says why it failed; fix the workflow and run it again"
+    )
 
 
 FLOW = """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from diel.status.columns import columns, last_line, markdown_table, one_line, paint, plain, rest, shorten
+from diel.status.columns import columns, last_line, markdown_table, one_line, paint, plain, shorten
 
 
 def test_columns_are_as_wide_as_what_is_seen_of_their_cells() -> None:
@@ -33,5 +33,3 @@ def test_what_a_task_printed_cannot_move_the_cursor() -> None:
 def test_text_in_a_table_of_markdown_stays_text() -> None:
     assert plain("a|b\n<c>\\") == "a\\|b &lt;c>\\\\"
     assert list(markdown_table(["n"], [["1|2"]])) == ["| n |", "|---|", "| 1\\|2 |", ""]
-    assert list(rest(23, "rounds")) == ["and 3 more rounds.", ""]
-    assert list(rest(20, "rounds")) == []

@@ -41,7 +41,6 @@ class Listed:
     status: Status | None
     """None where its journal cannot be read."""
     identity: str = ""
-    """The run's own id."""
 
     @property
     def name(self) -> str:

@@ -32,7 +32,6 @@ from diel.status import read_status
 from diel.status.columns import columns
 
 TAIL = 20
-"""Lines of a controller's log that are shown if it did not start."""
 SOON = 3.0
 """Seconds after which the command says what it waits for."""
 

@@ -22,7 +22,6 @@ class ComparedFile(NamedTuple):
     """A file or directory of a run's results, as it is now."""
 
     output: str
-    """As `make/0.out`."""
     path: str
     changes: list[str]
 

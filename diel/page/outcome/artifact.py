@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from diel.journal.records import Made
 
 FILES = 200
-"""Rows of the table of files."""
 PICTURES = 24
 LARGEST = 150_000
 """Bytes of an image that is shown; larger ones are named."""

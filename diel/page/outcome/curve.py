@@ -11,9 +11,7 @@ from diel.page.seen import Seen
 from diel.results.metrics import curves
 
 LINES = 30
-"""The most curves in one chart."""
 STEPS = 100
-"""The most steps of a curve that are drawn."""
 METRICS = 6
 
 STEP = Column("step", "step", "number", counts=True)

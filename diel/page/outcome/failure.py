@@ -14,7 +14,6 @@ from diel.page.seen import Seen
 from diel.status.stage import named_task
 
 GROUPS = 40
-"""The most groups in the table."""
 SHOWN = 8
 """The most groups whose output is shown."""
 END = 4000

@@ -13,7 +13,6 @@ from diel.status import AxisStatus, CourseStatus
 from diel.values import is_finite, scalar
 
 ROUNDS = 1000
-"""The most rounds that are drawn."""
 _COMPARED = re.compile(r"([\w.]+) *[<>]=? *(hp\.\w+|[-+.\deE]+)")
 ROUND = Column("round", "round", "number", counts=True)
 HOLDS = Column("holds", "until holds", "name")

@@ -11,7 +11,6 @@ from diel.project.run_file import read_kept_workflow
 from diel.values import clock
 
 TEXT = 40_000
-"""Characters of the workflow that are shown."""
 
 
 def parts(seen: Seen) -> Iterator[Part]:

@@ -28,10 +28,8 @@ GRID = 5
 NAMES = 16
 """The most names that are columns of dots where their points have numbers too."""
 FIGURES = 6
-"""The most plots of one stage to choose from."""
 TASKS = Column("n", "n", "number", counts=True)
 OUTPUTS = 40
-"""Rows of the table of outputs."""
 
 
 def parts(seen: Seen) -> Iterator[Part]:
@@ -273,7 +271,6 @@ class DrawnStage(NamedTuple):
     axes: Mapping[str, Sequence[Column]]
     """By axis the parameters that differ; a search's trials, and what it set for them."""
     numbers: Sequence[Column]
-    """The outputs that are numbers, and differ."""
     rounds: frozenset[str]
     """The axes whose points follow one another."""
     searched: frozenset[str]

@@ -24,11 +24,9 @@ from diel.status import AxisStatus, CourseStatus
 COURSES = 4
 """The most searches of one axis that are drawn; an axis inside others has one for each of their points."""
 TRIALS = 1000
-"""The most trials in a chart."""
 THREADS = 200
 """The most trials in parallel coordinates: the best ones."""
 BEST = 20
-"""Rows of the table of trials."""
 NUMBER = Column("trial", "trial", "number", counts=True)
 STATE = Column("state", "state", "name")
 BLUE, ORANGE, GREY = SERIES[0], SERIES[1], SERIES[7]

@@ -10,7 +10,6 @@ from diel.page.seen import Seen
 from diel.values import format_size
 
 MOST = 50
-"""The most channels in a table."""
 
 
 def parts(seen: Seen) -> Iterator[Part]:

@@ -235,7 +235,6 @@ class Event:
     """In words: where a run's value comes from, what a trial scored, who set it."""
     run: str = ""
     read_by: tuple[str, ...] = ()
-    """The stages of a run or trial whose tasks read it."""
 
 
 @click.command("history", short_help="Show the values over time.")
