@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from textwrap import fill
 
 from diel.digits import column_digits
+from diel.errors import DielError
+from diel.form import NOT_AS_IT_SHOULD_BE
 from diel.page.html import FEWEST, scalar_text
 from diel.page.panel import (
     Alternatives,
@@ -72,6 +75,8 @@ def _table(grid: Grid, caption: str, width: int) -> str:
 def report(seen: Seen) -> str:
     """A report of a run in Markdown: panels of its page, and what a status says besides."""
     lines = []
+    with suppress(DielError, *NOT_AS_IT_SHOULD_BE):  # the panels say what cannot be read
+        lines = [plain(text), ""] if (text := seen.run.workflow.description) else []
     for entry in ENTRIES:
         panel = panel_of(entry, seen) if entry.name in REPORTED else None
         if panel is not None:
