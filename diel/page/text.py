@@ -82,11 +82,12 @@ def report(seen: Seen) -> str:
         if panel is not None:
             lines += [f"## {panel.title}", "", *_markdown(panel)]
     status = seen.readable
-    for section in SECTIONS if status is not None else ():
+    if status is None:
+        return "\n".join([f"# {plain(seen.paths.run_id)}: damaged", "", *lines])
+    for section in SECTIONS:
         if section.noted and section.used(status):
             lines += [*(f"- {plain(line)}" for line in section.lines(status, View())), ""]
-    state = "damaged" if status is None else status.state.value
-    return "\n".join([f"# {plain(seen.paths.run_id)}: {state}", "", *lines])
+    return "\n".join([f"# {plain(status.run)}: {status.state}", "", *lines])
 
 
 def _markdown(panel: Panel) -> Iterator[str]:
