@@ -30,8 +30,8 @@ from diel.status.columns import MAX_ROWS, columns, markdown_table, plain, printa
 from diel.status.sections import SECTIONS, View
 
 MOST_ROWS = 200
-REPORTED = ("run", "stages", "failures", "searches", "loops", "surrogates", "streams", "services", "results")
-"""The panels of a report in Markdown: the others are charts, files, and the run's text."""
+LEFT_OUT = ("graph", "timeline", "cores", "reported", "artifacts", "hyperparameters", "provenance")
+"""The panels that a report in Markdown is without: charts, files, and the run's text."""
 LONGEST = 300
 
 
@@ -78,7 +78,7 @@ def report(seen: Seen) -> str:
     with suppress(DielError, *NOT_AS_IT_SHOULD_BE):  # the panels say what cannot be read
         lines = [plain(text), ""] if (text := seen.run.workflow.description) else []
     for entry in ENTRIES:
-        panel = panel_of(entry, seen) if entry.name in REPORTED else None
+        panel = None if entry.name in LEFT_OUT else panel_of(entry, seen)
         if panel is not None:
             lines += [f"## {panel.title}", "", *_markdown(panel)]
     status = seen.readable
