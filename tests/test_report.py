@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from diel.page.seen import Seen
 from diel.page.text import report as written
@@ -69,7 +70,8 @@ def test_results_are_told_by_output_and_files_by_their_path_in_the_run(workspace
 
 def test_of_many_rows_the_first_are_shown_and_the_others_counted(workspace: Path) -> None:
     run = Handmade(workspace, "stages: {s: {command: [x]}}")
-    run.write("stage", stage="s", kind="analysis", total=1).done("s", 0, **{f"n{i}": i for i in range(23)})
+    values: dict[str, Any] = {f"n{i}": i for i in range(23)}
+    run.write("stage", stage="s", kind="analysis", total=1).done("s", 0, **values)
     said = report(run.end("succeeded"))
     assert "| s.n19 |  | 1 of 1 | 19 |\n\nand 3 more.\n" in said
     assert "s.n20" not in said
