@@ -115,7 +115,8 @@ def gives(**changes: Any) -> Changes:
 
 def read_on(**changes: Any) -> Changes:
     reader = {"over": ["n"], "command": "read", "inputs": {"o": "s.o"}}
-    return merged(gives(**changes), {"stages": {"reader": reader}})
+    changed: Changes = merged(gives(**changes), {"stages": {"reader": reader}})
+    return changed
 
 
 def finds(**changes: Any) -> Changes:
@@ -181,7 +182,7 @@ def searches(**changes: Any) -> Changes:
     return {"axes": {"n": None, "k": {"search": search}}, "stages": SEARCHED}
 
 
-SEARCHED = {
+SEARCHED: dict[str, Any] = {
     "up": None,
     "s": {
         "over": ["k"],
@@ -243,7 +244,10 @@ def goes_on(first: float) -> Changes:
 
 def reads_stream(**changes: Any) -> Changes:
     feed = {"over": ["n"], "command": "feed", "outputs": {"f": {"stream": True}}}
-    return merged({"stages": {"feed": feed}}, s(inputs={"v": None, "f": {"from": "feed.f", **changes}}))
+    changed: Changes = merged(
+        {"stages": {"feed": feed}}, s(inputs={"v": None, "f": {"from": "feed.f", **changes}})
+    )
+    return changed
 
 
 NOTHING: Changes = {}
@@ -489,7 +493,7 @@ CASES: dict[str, list[Case]] = {
         ("axes", NOTHING, axis(values=[3])),
         ("stages", NOTHING, s(command="other")),
         ("templates", s(extends="t"), {**s(extends="t"), "templates": {"t": {"env": {"T": "2"}}}}),
-        ("environments", *(runs_in({"variables": {"A": value}}) for value in "12")),
+        ("environments", runs_in({"variables": {"A": "1"}}), runs_in({"variables": {"A": "2"}})),
         ("include", includes(), includes(stages={"a": {"command": "other"}})),
         ("file", includes(), includes(file="other.yaml")),
         ("type", NOTHING, {"hyperparameters": {"h": {"type": "float", "default": 1}}}),

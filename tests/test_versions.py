@@ -397,3 +397,110 @@ def test_the_cost_of_an_update_is_that_of_all_that_it_takes(tmp_path: Path) -> N
         "takes it and 1 more that finished tasks read as it is now, and computes again first/0 (1 fin" in said
     )
     assert "computes again first/0 (1 finished task" in project.diel("resume", run.id, "--update")
+
+
+FAILS = """
+stages:
+  s: {files: {q: q.txt}, command: "cat ${{ files.q }}", outputs: {out: {value: str, match: '(.+)'}}}
+  b:
+    after: [s]
+    files: {d: d.txt, q: q.txt}
+    command: "grep bad ${{ files.d }} && exit 3; cat ${{ files.q }}"
+    outputs: {out: {value: str, match: '(.+)'}}
+"""
+
+
+def test_a_link_that_leads_elsewhere_by_now_is_another_file(tmp_path: Path) -> None:
+    for n in (1, 2):
+        write(tmp_path / f"q{n}", f"q{n}\n")
+    (tmp_path / "q.txt").symlink_to("q1")
+    write(tmp_path / "d.txt", "bad\n")
+    project = Project(tmp_path).workflow(FAILS)
+    run = project.run(code=1)
+    write(tmp_path / "d.txt", "good\n")
+    (tmp_path / "q.txt").unlink()
+    (tmp_path / "q.txt").symlink_to("q2")
+    assert "files.q" in project.diel("resume", run.id, code=2)
+    assert "s/0" in project.diel("resume", run.id, "--update")
+    assert newest(run, "s", "out") + newest(run, "b", "out") == ["q2", "q2"]
+
+
+def test_a_file_that_was_read_as_part_of_another_is_the_same_or_refused(tmp_path: Path) -> None:
+    text = """
+        axes: {row: {file: data/s.csv}}
+        stages:
+          whole: {files: {d: data}, command: "cat ${{ files.d }}/*"}
+          edit: {after: [whole], command: "sh ${{ params.script }}; echo NAME q", params: {script: SCRIPT},
+            outputs: {name: {value: str, match: 'NAME (.+)'}}}
+          part: {files: {q: "data/${{ edit.name }}.txt"}, command: "cat ${{ files.q }}"}
+          same: {files: {q: "data/${{ edit.name }}2.txt"}, command: "cat ${{ files.q }}"}
+          same_row: {files: {q: "rows/${{ edit.name }}.csv"}, command: "cat ${{ files.q }}"}
+        """
+    project = Project(tmp_path).workflow(text.replace("SCRIPT", str(tmp_path / "edit.sh")))
+    for name in ("data/q.txt", "data/q2.txt", "data/s.csv"):
+        write(tmp_path / name, "v\n1\n")
+    (tmp_path / "rows").mkdir()
+    (tmp_path / "rows" / "q.csv").symlink_to("../data/s.csv")
+    write(tmp_path / "edit.sh", f"cd {tmp_path}/data; sed -i s/1/2/ q.txt s.csv\n")
+    run = project.run(code=1)
+    for stage in ("part", "same_row"):
+        assert run.failure(stage)["class"] == "changed"
+    assert run.stdout("same") == "v\n1\n"
+
+
+SPAWNS = """
+import multiprocessing
+from concurrent.futures import ProcessPoolExecutor
+from power import of
+
+
+def run(n: int) -> dict:
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        return {"v": [of(n), *pool.map(of, [n])]}
+"""
+
+
+def test_processes_of_a_function_run_no_other_version_than_it(tmp_path: Path) -> None:
+    project = Project(tmp_path).workflow(FLOW.replace("MODULE", '"lab:run"'))
+    write(tmp_path / "lab.py", SPAWNS)
+    write(tmp_path / "power.py", POWER)
+    write(tmp_path / "edit.sh", "true\n")
+    assert project.run("--no-cache").values("work", "v") == [[n**2] * 2 for n in range(4)]
+    write(tmp_path / "edit.sh", f"sed -i 's/[*][*]2/**3/' {tmp_path}/power.py\n")
+    run = project.run("--no-cache", code=1)
+    assert run.failure("work")["class"] == "changed"
+
+
+@pytest.mark.parametrize("files", ["star", "path"])
+def test_files_that_no_import_names_by_itself_are_in_the_key(tmp_path: Path, files: str) -> None:
+    texts = {
+        "star": (
+            "from pk import *\n\n\ndef f() -> dict:\n    return {'v': part.V}\n",
+            "__all__ = ['part']\n",
+        ),
+        "path": (
+            "import importlib.util as u, os\n"
+            "s = u.spec_from_file_location('p', os.path.dirname(__file__) + '/pk/part.py')\n"
+            "part = u.module_from_spec(s)\ns.loader.exec_module(part)\n\n\n"
+            "def f() -> dict:\n    return {'v': part.V}\n",
+            "",
+        ),
+    }
+    project = Project(tmp_path).workflow("stages: {f: {module: 'lab:f'}}")
+    write(tmp_path / "lab.py", texts[files][0])
+    write(tmp_path / "pk" / "__init__.py", texts[files][1])
+    write(tmp_path / "pk" / "part.py", "V = 1\n")
+    assert project.run().value("f", "v") == 1
+    write(tmp_path / "pk" / "part.py", "V = 2\n")
+    assert project.run().value("f", "v") == 2
+
+
+def test_a_copied_project_does_not_go_on_with_the_files_of_the_first(tmp_path: Path) -> None:
+    write(tmp_path / "first" / "d.txt", "bad\n")
+    write(tmp_path / "first" / "q.txt", "q1\n")
+    run = Project(tmp_path / "first").workflow(FAILS).run(code=1)
+    shutil.copytree(tmp_path / "first", tmp_path / "second")
+    write(tmp_path / "second" / "d.txt", "good\n")
+    said = Project(tmp_path / "second").diel("resume", run.id, code=2)
+    assert "was made in" in said
+    assert "diel run" in said

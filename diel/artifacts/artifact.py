@@ -70,7 +70,16 @@ class Artifact(str):
 
 
 class File(str):
-    """The path of a file or directory that a workflow names."""
+    """The path of a file or directory that a workflow names, links followed."""
+
+    written: str
+    """The path as the workflow has it: its links may lead elsewhere later."""
+
+    def __new__(cls, path: str, written: str = "") -> File:
+        """Make one of a path; `written` is the same without a link that is followed, if there is one."""
+        file = super().__new__(cls, path)
+        file.written = written or path
+        return file
 
     @property
     def bytes(self) -> int:

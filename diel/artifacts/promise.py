@@ -193,7 +193,7 @@ def check_table(path: str, contract: Contract) -> None:
 def _csv_rows(path: str, contract: Contract) -> int:
     rows = 0
     with open(path, encoding="utf-8-sig", newline="") as file:
-        reader = csv.reader(file, delimiter="\t" if path.lower().endswith(".tsv") else ",")
+        reader = csv.reader(file, delimiter="\t" if path.lower().endswith(".tsv") else ",", strict=True)
         header = next((row for row in reader if row), None)
         if header is None:
             raise Breach(" is empty; expected a header with the columns' names")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import suppress
 from typing import NamedTuple
 
 from diel.artifacts.artifact import content, identity_of
@@ -30,6 +31,8 @@ class FirstLook(NamedTuple):
     path: str
     digest: str
     identity: str
+    changed: int = 0
+    """When it last changed before that, in nanoseconds: of a directory, a file in it."""
 
 
 def look_at(name: str, path: str) -> FirstLook:
@@ -37,15 +40,22 @@ def look_at(name: str, path: str) -> FirstLook:
     for _ in range(TRIES):
         if abs(time.time_ns() - identity_of(path)[1]) < TICK:
             time.sleep(TICK / 1e9)
-        identity, digest = identity_of(path)[0], content(path)[1]
+        (identity, changed), digest = identity_of(path), content(path)[1]
         if identity_of(path)[0] == identity:
-            return FirstLook(name, path, digest, identity)
+            return FirstLook(name, path, digest, identity, changed)
     raise Changed(f"{name}: {path} is being written: wait until it is whole")
+
+
+def refuse_newer(whole: FirstLook, path: str) -> None:
+    """Refuse a file that changed since it was read by another name, or in its directory. Raises Changed."""
+    with suppress(OSError):  # who reads it says that it is gone
+        if whole.changed and identity_of(path)[1] > whole.changed:
+            raise Changed(f"{path} was changed since the run read {whole.name}, {whole.path}")
 
 
 def hold(watched: FirstLook) -> State:
     """Return the state of a file that is still the same. Raises Changed."""
-    name, path, digest, identity = watched
+    name, path, digest, identity, _ = watched
     try:
         now = identity_of(path)[0]
         if now != identity and (changes := differences(path, digest, identity)):

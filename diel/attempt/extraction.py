@@ -202,7 +202,10 @@ def _cells(how: Output, path: str, called: str) -> Found:
             continue
         divider = divider if is_settled else _divider(line)
         bare = line.lstrip(" #") if (comment := line.lstrip().startswith("#")) else line
-        row = next(csv.reader([bare], delimiter=divider)) if divider else bare.split()
+        try:
+            row = next(csv.reader([bare], delimiter=divider, strict=True)) if divider else bare.split()
+        except csv.Error as error:
+            raise Breach(f"{called}, line {number}: {error}") from error
         if place is None:
             names = [cell.strip() for cell in row]
             if names.count(str(column)) > 1:

@@ -27,6 +27,7 @@ from diel.attempt.stream import class_of, close_streams
 from diel.attempt.watchdog import RunningAttempt, Watchdog
 from diel.context import Context
 from diel.errors import DielError, Interrupted, ModuleError, Pruned
+from diel.modules.catalogue import Module
 from diel.states import FailureClass
 
 _BUFFERED = (io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom)
@@ -54,6 +55,7 @@ def call(
         places, named = arguments(loaded.function, module, request, context, communicator, *rules)
         returned = loaded.call(f"{request.key} {context.rank or ''}", places, named)
         _stay_one(worker)
+        _refuse_edited(module)
         if context.heard:  # it caught that: what it made is cut short, and must not be found in the cache
             raise Pruned(context.heard[0])
         good = True
@@ -65,12 +67,30 @@ def call(
         arrays = {name for name in made[1] if hasattr(type(by_name.get(name)), "__array__")}  # mapped, whole
         _check_closed(open_files, {name: made[1][name] for name in made[1].keys() - arrays})
         return made
+    except Failure:
+        raise
     except BaseException as error:  # whatever it is, the worker continues
         _stay_one(worker)
         raise _ended_by(error, context) from error
     finally:
         if context.streams is not None:
             close_streams(context, good=good)
+
+
+_STARTERS = {
+    "multiprocessing.popen_spawn_posix",
+    "multiprocessing.popen_forkserver",
+    "joblib.externals.loky.backend",
+    "loky.backend",
+}
+"""What starts processes that import for themselves, from where files lie."""
+
+
+def _refuse_edited(module: Module) -> None:
+    """Raise Failure (`changed`) where processes of a function may have imported another version than it."""
+    if not _STARTERS.isdisjoint(sys.modules) and (path := module.edited()):
+        message = f"{path} was changed since the run began, and processes of the function import it anew"
+        raise Failure(FailureClass.CHANGED, message)
 
 
 def _stay_one(worker: int) -> None:

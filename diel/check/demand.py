@@ -178,7 +178,7 @@ def _files(checked: Checked, stage: Stage) -> Iterator[tuple[str, Any]]:
 
         for label, path in paths.items():
             if (found := checked.document.path.parent / path).exists():
-                yield label, File(found)
+                yield label, File(str(found))
 
 
 def _points_of(checked: Checked, label: str) -> Points | None:

@@ -78,7 +78,8 @@ def _files(plan: Plan, paths: RunPaths, view: RunReader) -> Iterator[ChangedSour
         readers: dict[str, frozenset[int] | None] = {}
         for name, stage in view.stages.items():
             files = view.recipe(name).sources.files
-            if path in {*files.shared.values(), *file_of(plan.modules.get(name)).values()}:
+            shared = {file.written for file in files.shared.values()}
+            if path in {*shared, *file_of(plan.modules.get(name)).values()}:
                 readers[name] = None
             elif own := frozenset(_readers(view, stage, path)):
                 readers[name] = own
@@ -102,7 +103,7 @@ def _readers(view: RunReader, stage: StageRun, path: str) -> Iterator[int]:
     recipe = view.recipe(stage.name)
     for index in range(stage.size):
         with suppress(DielError, LookupError):  # what its path rests on is not known yet
-            if path in recipe.own_files(index).values():
+            if path in {file.written for file in recipe.own_files(index).values()}:
                 yield index
 
 

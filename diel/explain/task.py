@@ -388,6 +388,6 @@ def version_entry(run: RunReader, stage: str, index: int) -> dict[str, str]:
     digests = {one.path: one.digest for one in Watch(run.paths, records=False).recorded()}
     with suppress(DielError, LookupError):  # what its own files are named by is not known yet
         for name, path in {**recipe.sources.files.shared, **recipe.own_files(index)}.items():
-            if path in digests:
-                entry[f"files.{name}"] = f"{path} {digests[path][:DIGITS]}"
+            if path.written in digests:
+                entry[f"files.{name}"] = f"{path} {digests[path.written][:DIGITS]}"
     return entry

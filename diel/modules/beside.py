@@ -12,6 +12,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from importlib.util import spec_from_file_location
 from pathlib import Path
@@ -24,6 +25,15 @@ from diel.modules.sources import SourceVersion, read_sources
 _PACKAGES = re.compile(r"/(site|dist)-packages/")
 _HIDDEN = ("__pycache__", "node_modules", "runs")
 """Folders in which nothing is a source of a module, besides those that begin with a dot."""
+_IMPORTERS = {
+    "import_module",
+    "__import__",
+    "resolve_name",
+    "run_path",
+    "run_module",
+    "spec_from_file_location",
+    "SourceFileLoader",
+}
 MOST = 2000
 """The most files to keep for a module that imports by a computed name."""
 
@@ -180,13 +190,28 @@ def _imported(path: Path, folders: Sequence[Path]) -> Iterator[Path]:
             yield from (file for one in at if node.level and (file := one / "__init__.py").is_file())
             for more in ([], *([alias.name] for alias in node.names)):
                 yield from _placed(".".join([*base, *more]), at)
+            if node.names[0].name == "*":
+                yield from _starred([root.joinpath(*".".join(base).split(".")) for root in at])
         elif isinstance(node, ast.Call) and node.args and _is_import(node.func):
             yield from _computed(node.args[0], roots)
+            if _called_name(node.func) in ("spec_from_file_location", "SourceFileLoader"):  # of any path
+                yield from _below(roots)
+
+
+def _starred(packages: Sequence[Path]) -> Iterator[Path]:
+    """Yield the files that `from PACKAGE import *` may import: `__all__` can name any of the package."""
+    for package in packages:
+        with suppress(OSError):
+            if b"__all__" in (package / "__init__.py").read_bytes():
+                yield from _below([package])
 
 
 def _is_import(called: ast.expr) -> bool:
-    name = getattr(called, "attr", getattr(called, "id", ""))
-    return name in ("import_module", "__import__", "run_path", "run_module", "spec_from_file_location")
+    return _called_name(called) in _IMPORTERS
+
+
+def _called_name(called: ast.expr) -> str:
+    return str(getattr(called, "attr", getattr(called, "id", "")))
 
 
 def _computed(name: ast.expr, roots: Sequence[Path]) -> Iterator[Path]:

@@ -11,6 +11,7 @@ import importlib.util
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
@@ -71,6 +72,14 @@ class Module(NamedTuple):
         folder = None if self.folder is None else str(self.folder)
         own = self._replace(path=str(self.path), folder=folder)._asdict()  # type: ignore[arg-type]
         return {name: own[name] for name in own if name not in ("signature", "kept")}
+
+    def edited(self) -> str:
+        """Return a file of it that lies there with other bytes than those that the run keeps, if any."""
+        for path, digest in self.files if self.kept else ():
+            with suppress(OSError):  # nobody can read what is gone
+                if digest_of_bytes(Path(path).read_bytes()) != digest:
+                    return path
+        return ""
 
     @property
     def packaged(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
@@ -38,6 +39,8 @@ class RunFile(SpecModel):
     run: str
     id: str = ""
     """Its own, which no other run is ever given; runs from before have none."""
+    root: str = ""
+    """Its directory, where it was made."""
     workflow: str
     source: str
     """The workflow file, absolute."""
@@ -144,3 +147,20 @@ def reason(error: OSError | ValueError) -> str:
         first = error.errors(include_url=False, include_input=False)[0]
         return ": ".join([*filter(None, [".".join(map(str, first["loc"]))]), first["msg"]])
     return str(error)
+
+
+def refuse_copied(paths: RunPaths) -> None:
+    """Refuse to go on in a project that was moved or copied: the run names files where it was made.
+
+    Raises UsageError.
+    """
+    run = read_run_file(paths)
+    place = os.path.relpath(run.root, os.path.realpath(run.folder)) if run.root else os.pardir
+    if place.startswith(os.pardir) or run.root == str(paths.root.resolve()):
+        return
+    folder = paths.root.resolve().parents[len(Path(place).parts) - 1]
+    if (folder / Path(run.source).name).exists():
+        raise UsageError(
+            f"{run.run} was made in {run.folder} and reads the files there, not those in {folder}\n"
+            "    start anew here with `diel run`, which takes from the cache what has not changed"
+        )

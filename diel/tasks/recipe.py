@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from diel.artifacts import Artifact, artifacts_in, digest_of
+from diel.artifacts import Artifact, File, artifacts_in, digest_of
 from diel.artifacts.artifact import Breach
 from diel.artifacts.collect import hold_file
 from diel.artifacts.promise import Sizes
@@ -306,7 +306,7 @@ class Recipe:
         env, command, rendered = self._written(again)
         return Staged(items, *self._handed_on(again, join), command, env, rendered)
 
-    def own_files(self, index: int) -> dict[str, str]:
+    def own_files(self, index: int) -> dict[str, File]:
         """The files that a task has of its own, absolute. Raises ExpressionError and MissingInput."""
         return self.sources.files.own(self.scope(index))
 

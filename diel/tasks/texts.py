@@ -96,6 +96,7 @@ class Files:
         self._homes = {label: os.path.realpath(homes.get(label, folder)) for label in stage.files}
         templates = {name: parse(text) for name, text in stage.files.items() if isinstance(text, str)}
         self.rendered = Renderings(stage) if stage.rendered else None
+        self._real = os.path.realpath(folder)
         self.shared = {name: self._place(t.text_value({})) for name, t in templates.items() if t.constant}
         """Absolute paths."""
         self._own: dict[str, Template] = {name: t for name, t in templates.items() if not t.constant}
@@ -124,28 +125,35 @@ class Files:
         if not self._own and self.rendered is None:
             return {}
         labels = {f"files.{label}": label for label in self._own}
-        own = {one.name: [self._named(labels[one.name], one.path), one.digest] for one in self.watched(scope)}
+        own = {
+            first.name: [self._named(labels[first.name], os.path.realpath(first.path)), first.digest]
+            for first in self.watched(scope)
+        }
         return own if self.rendered is None else {**own, **self.rendered.digests(scope)}
 
     def render(self, scope: Mapping[str, Any]) -> tuple[Rendered, ...]:
         """The files that are made for a task. Raises as `Renderings.render` does."""
         return () if self.rendered is None else self.rendered.render(scope)
 
-    def own(self, scope: Mapping[str, Any]) -> dict[str, str]:
+    def own(self, scope: Mapping[str, Any]) -> dict[str, File]:
         return {name: scope["files"][name] for name in self._own}
 
     def watched(self, scope: Mapping[str, Any]) -> tuple[FirstLook, ...]:
         """Return a task's own files as the run first read them. Raises ModuleError, Changed."""
         own = self.own(scope).items() if self._own else ()
-        return tuple(self._watch.look(f"files.{name}", str(path)) for name, path in own)
+        return tuple(self._watch.look(f"files.{name}", file.written) for name, file in own)
 
     def watched_by_all(self, module: Module | None = None) -> tuple[FirstLook, ...]:
         """Return the files of all tasks as the run first read them. Raises ModuleError for an unknown one."""
-        named = {f"files.{name}": str(path) for name, path in self.shared.items()} | file_of(module)
+        named = {f"files.{name}": file.written for name, file in self.shared.items()} | file_of(module)
         return tuple(self._watch.known(name, path) for name, path in named.items())
 
-    def _place(self, path: str) -> str:
-        return File(os.path.realpath(self._folder / path)) if "\0" not in path else path
+    def _place(self, path: str) -> File:
+        if "\0" in path:
+            return File(path)
+        written = os.path.join(self._real, path)
+        real = os.path.realpath(written)
+        return File(real, written if real != os.path.normpath(written) else real)
 
 
 class OwnNames:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from diel.artifacts.watched import FirstLook, hold, look_at
+from diel.artifacts.watched import FirstLook, hold, look_at, refuse_newer
 from diel.errors import ModuleError
 from diel.files import flaw_of, reason
 from diel.modules.catalogue import Module
@@ -43,6 +44,10 @@ class Watch:
         """Return a file as the run knows it. Raises ModuleError where it cannot be read, Changed."""
         known = self._known.get(path)
         if known is None:
+            real = os.path.realpath(path)
+            for place in (real, *map(str, Path(real).parents)):
+                if place in self._known:
+                    refuse_newer(self._known[place], path)
             if flaw := flaw_of(path) or self._flaw(path):
                 raise ModuleError(f"{name}: {path} {flaw}")
             try:

@@ -40,7 +40,7 @@ from diel.modules.sources import newest
 from diel.paths import RunPaths
 from diel.project.lease import refuse_driven
 from diel.project.requests import ask_anyway
-from diel.project.run_file import read_kept_workflow
+from diel.project.run_file import read_kept_workflow, refuse_copied
 from diel.project.runs import find_run, mend_run
 from diel.project.submission import Home, awaited, job_name, newest_submission, withdraw
 from diel.results import RunReader
@@ -108,6 +108,7 @@ def command(
     if in_foreground and home is not None:
         raise UsageError("--here means in the foreground, --home does not: give one of them")
     paths = find_run(runs, run)
+    refuse_copied(paths)
     read_kept_workflow(paths)  # a damaged run is reported as such, even if nothing is left to do
     history = read_run(paths).history
     if recompute is not None and not history.is_doubted():

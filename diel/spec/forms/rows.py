@@ -137,7 +137,8 @@ def _jsonl(text: str, path: Path) -> list[Any]:
 
 def _csv(text: str, path: Path) -> tuple[list[str], list[list[str]], list[int]]:
     """The header, the rows, and the line of each."""
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter="\t" if path.suffix == ".tsv" else ",")
+    tabs = "\t" if path.suffix == ".tsv" else ","
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=tabs, strict=True)
     try:
         header = next(reader, None)
         if not header:
