@@ -413,13 +413,13 @@ def _owner(module: Any) -> _File | None:
 
 
 def _import_again(
-    name: str, names: Any = None, within: Any = None, children: Any = (), level: int = 0
+    name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0
 ) -> Any:
     """Import as Python does; set again what the import set when it was executed."""
-    module = _import(name, names, within, children, level)
+    module = _import(name, globals, locals, fromlist, level)
     if _importer:
-        whole = resolve_name("." * level + name, names["__package__"]) if level else name
-        for each in (whole, *(f"{whole}.{child}" for child in children or ())):
+        whole = resolve_name("." * level + name, globals["__package__"]) if level else name
+        for each in (whole, *(f"{whole}.{child}" for child in fromlist or ())):
             if each not in _repeated and each in sys.modules:
                 _repeated.add(each)
                 for place, value in _settings_of.get((_owner(sys.modules[each]), each), {}).items():

@@ -286,3 +286,7 @@ def test_generators_and_variables_of_c_are_put_back(project: Project) -> None:
     assert run.values("then", "drawn") == run.values("first", "drawn")
     assert {*run.values("then", "text")} == {*run.values("first", "text")}
     assert len({*run.values("first", "text")}) == 1
+
+
+def test_an_import_by_keywords_is_pythons() -> None:
+    assert state._import_again("os.path", fromlist=["join"]) is sys.modules["os.path"]
