@@ -405,7 +405,7 @@ def _after_import(name: str, module: Any, before: State | None) -> None:
     if changed := {place: now[place] for place, _ in _changes(before, now)}:
         _settings_of[_owner(module), name] = changed
         _repeated.add(name)
-        builtins.__import__ = _import_again  # type: ignore[assignment]
+        builtins.__import__ = _import_again
 
 
 def _owner(module: Any) -> _File | None:
