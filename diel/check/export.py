@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from diel.check.environment import own_places
-from diel.check.files import axes_read, distinct, scopes
 from diel.check.flaws import Check
+from diel.check.known import Known
 from diel.check.names import visible_names
 from diel.check.scripts import named_files
 from diel.errors import counted
@@ -106,21 +106,22 @@ def _check_paths(
     """Looks at the paths that are known: twice the same, another output's, or the workflow's own file."""
     name = str(key[1])
     stage: Stage = found.workflow.stages[name]
-    axes = axes_read(found, stage, template.references, visible_names(found, name), found.set_later(name))
+    known = Known.of(found, name, values)
+    axes = known.axes(template.references)
     if axes is None:
         return
-    for axis, wanted in axes.items() if stage.when is None else ():
+    for axis, read in axes.items() if stage.when is None else ():
         points = found.points[axis]
-        if len(points) <= _LOOKED_AT and sum(1 for _ in distinct(points, wanted)) < len(points):
-            others = [one for one in points.parameters if one not in wanted]
+        if len(points) <= _LOOKED_AT and sum(1 for _ in known.different(axis, read)) < len(points):
+            others = [one for one in points.parameters if one not in read]
             message = f"{shown(template.text)} is written by several tasks: points of '{axis}' have the same"
-            found.add(key, f"{message} {' and '.join(sorted(wanted))}", _put(others) if others else "")
+            found.add(key, f"{message} {' and '.join(read)}", _put(others) if others else "")
             return
     seen: dict[str, str] = {}
-    for scope in islice(scopes(found, axes, values), _LOOKED_AT):
+    for scope in (known.scope(axes, place) for place in islice(known.unlike(axes), _LOOKED_AT)):
         text = template.text_value(scope)
         path = os.path.normpath(found.folder / text)
-        point = ", ".join(f"{one}={scope[one]}" for read in axes.values() for one in sorted(read))
+        point = ", ".join(f"{one}={scope[one]}" for read in axes.values() for one in read)
         real = os.path.realpath(path)
         if path in seen and stage.when is not None:
             continue
@@ -153,10 +154,12 @@ def _files_of_points(found: Check, values: Mapping[str, Any]) -> dict[str, str]:
                 template = parse(text) if isinstance(text, str) else None
                 if template is None or template.constant:
                     continue
-                names, later = visible_names(found, name), found.set_later(name)
-                axes = axes_read(found, stage, template.references, names, later)
-                for scope in islice(scopes(found, axes, values), _LOOKED_AT) if axes is not None else ():
-                    path = os.path.realpath(found.folder / template.text_value(scope))
+                known = Known.of(found, name, values)
+                axes = known.axes(template.references)
+                for place in islice(known.unlike(axes), _LOOKED_AT) if axes is not None else ():
+                    path = os.path.realpath(
+                        found.folder / template.text_value(known.scope(axes or {}, place))
+                    )
                     own[path] = f"files.{label} of '{name}'"
     return own
 

@@ -11,9 +11,9 @@ from diel.check.names import Names, visible_names
 from diel.expressions import ExpressionError, names_in, parse, parse_expression
 from diel.expressions.expression import Chain, Expression
 from diel.expressions.gathered import Gathered
-from diel.expressions.inference import SAMPLES, UNKNOWN, VALUE, Impossible, gathered, infer
+from diel.expressions.inference import SAMPLES, UNKNOWN, VALUE, gathered, infer
 from diel.graph import Edge, Key
-from diel.graph.uses import templates
+from diel.graph.uses import expressions
 from diel.spec.rendering import TEXT
 from diel.terms import SIMULATED
 
@@ -26,11 +26,10 @@ _LOOKED_AT = 1000
 def check_gathers(found: Check, name: str, names: Names) -> None:
     """Checks what each expression of a stage gives for values of the kinds that it reads."""
     reads, stage = _Reads(found, name, names), found.workflow.stages[name]
-    for key, template in templates(("stages", name), stage):
+    for key, one in expressions(("stages", name), stage):
         single = key[2:] in stage.demand or (key[2] in ("files", "outputs") and key[-1] != TEXT)
         needs = _TRUTHS if key[2] == "when" else _ONE if single else None
-        for one in () if isinstance(template, ExpressionError) else template.expressions:
-            _check(found, key, one, reads, needs)
+        _check(found, key, one, reads, needs)
 
 
 def check_conditions(found: Check) -> None:
@@ -47,7 +46,7 @@ def _check(found: Check, key: Key, one: Expression, reads: _Reads, needs: tuple[
         return
     try:
         made = infer(one, reads.sample, reads.places)
-    except Impossible as error:
+    except ExpressionError as error:
         found.add(key, error.message, error.hint, error.offset)
         return
     if needs is not None and isinstance(made, Gathered):
@@ -92,7 +91,7 @@ class _Reads:
         try:
             whole = parse(value).whole if isinstance(value, str) else None
             return UNKNOWN if deeper or whole is None else infer(whole, self.sample, self.places)
-        except (ExpressionError, Impossible):
+        except ExpressionError:
             return UNKNOWN  # which has its own message
 
     def _along(self, edge: Edge, deeper: list[str]) -> Any:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, NamedTuple
 
-from diel.axes.spread import spread
 from diel.check.flaws import Check
+from diel.check.known import Axes, Known, Place
 from diel.check.names import Names
-from diel.expressions import ExpressionError, Template, parse_expression, parse_tree
+from diel.expressions import ExpressionError, Template, Tree, parse_expression, parse_tree
 from diel.graph import Key
-from diel.graph.uses import templates
+from diel.graph.uses import expression_references
 from diel.modules.parameter import Parameter, hint
 from diel.spec import Hyperparameter
 from diel.spec.forms.axis import Points
@@ -26,46 +26,17 @@ _CHOICES = 100
 """The most choices of a search to look at."""
 _NAME = re.compile(r"\$\{\{\s*(\w+)\s*\}\}")
 
-Place = tuple[int, ...]
-
 
 class _Read(NamedTuple):
-    """What expressions of a stage can read before the run."""
+    """What expressions of a stage can read before the run, and the condition of its tasks."""
 
-    parameters: Mapping[str, str]
-    """Those of axes, and the axis of each."""
-    points: Mapping[str, Points]
-    hyperparameters: Mapping[str, Any]
-    when: Any
-    """The condition of its tasks; None if all are wanted."""
+    known: Known
+    when: Template | None
 
-    def axes(self, references: Iterable[tuple[str, ...]]) -> list[str] | None:
-        """The axes that are read, in the order of the stage; None if only the run shows what is read."""
-        found = set()
-        for chain in references:
-            label = self.parameters.get(chain[0], chain[0])
-            label = label if chain[0] != "hp" else ".".join(chain[:2])
-            if label in self.points:
-                found.add(label)
-            elif chain[0] != "hp" or len(chain) < 2 or self.hyperparameters.get(chain[1]) is None:
-                return None
-        return [label for label in self.points if label in found]
-
-    def scope(self, axes: Sequence[str], place: Place) -> dict[str, Any]:
-        """What can be read at a place of the axes."""
-        scope: dict[str, Any] = {"hp": self.hyperparameters}
-        for label, index in zip(axes, place, strict=True):
-            points = self.points[label]
-            own = dict(zip(points.parameters, points.values(index), strict=True))
-            if label.startswith("hp."):
-                scope["hp"] = {**scope["hp"], label.removeprefix("hp."): own[label]}
-            scope |= {label: own, **own}
-        return scope
-
-    def values(self, tree: Any, axes: Sequence[str], places: Iterable[Place]) -> Iterator[tuple[Place, Any]]:
-        """The value at each place whose task is wanted."""
+    def values(self, tree: Tree, axes: Axes, places: Iterable[Place]) -> Iterator[tuple[Place, Any]]:
+        """Yield the value at each place whose task is wanted."""
         for place in places:
-            scope = self.scope(axes, place)
+            scope = self.known.scope(axes, place)
             try:
                 if self.when is None or self.when.value(scope):
                     yield place, tree.value(scope)
@@ -77,23 +48,19 @@ def check_points(found: Check, name: str, names: Names, hyperparameters: Mapping
     """Hold what a module takes to its annotations: at each point of an axis, in large products at their
     corners and at points evenly spread, and only where tasks are wanted.
     """
-    stage, signature, later = (
-        found.workflow.stages[name],
-        found.modules[name].signature,
-        found.set_later(name),
-    )
-    known = {label: value for label, value in hyperparameters.items() if label not in later}
+    stage, signature = found.workflow.stages[name], found.modules[name].signature
     points = {label: made for label in stage.over if (made := _points(found, label)) is not None}
     for one in sorted(found.searched(name) & set(found.workflow.hyperparameters)):
         points[f"hp.{one}"] = Points((f"hp.{one}",), (_ends(found.workflow.hyperparameters[one]),))
     if not points or signature.loose or stage.when is False:
         return
+    given = Known.of(found, name, hyperparameters).hyperparameters
+    known = Known(points, {label: value for label, value in given.items() if value is not None})
     try:
         when = parse_expression(stage.when) if isinstance(stage.when, str) else None
-        read = _Read(names.parameters, points, known, when)
-        gates = [] if when is None else read.axes(when.references)
     except ExpressionError:
         return  # which is told at its own place
+    read, gates = _Read(known, when), {} if when is None else known.axes(when.references)
     for parameter in signature.parameters if gates is not None else ():
         label = parameter.name
         own = label not in stage.params and label not in stage.inputs and label in names.parameters
@@ -104,13 +71,14 @@ def check_points(found: Check, name: str, names: Names, hyperparameters: Mapping
             tree = parse_tree(written)
         except ExpressionError:
             continue
-        if axes := read.axes(tree.references):
-            over = [one for one in points if one in axes or one in (gates or ())]
+        if axes := known.axes(tree.references):
+            over = {one: points[one].parameters for one in points if one in axes or one in (gates or ())}
             wrong = _first_wrong(read, parameter, written, over)
             if wrong is not None:
                 place, value, message = wrong
-                key = _place(found, axes[0], label, place[over.index(axes[0])]) if own else None
-                scope = read.scope(over, place)
+                first = next(iter(axes))
+                key = _place(found, first, label, place[[*over].index(first)]) if own else None
+                scope = known.scope(over, place)
                 drawn = [one for one in over if one.startswith("hp.")]
                 at = {one: scope[one] for one in (*names.parameters, *drawn) if one in scope}
                 message = f"'{label}' at {point_text(at)}: {message}"
@@ -146,8 +114,8 @@ def check_designs(found: Check) -> None:
 def _shared_reads(found: Check, stage: str, label: str, name: str) -> list[Key]:
     """Where a stage reads a hyperparameter instead of what is drawn for it."""
     here: Key = ("stages", stage)
-    spec, read = found.workflow.stages[stage], [*templates(here, found.workflow.stages[stage])]
-    keys = [key for key, one in read if isinstance(one, Template) and ("hp", name) in one.references]
+    spec = found.workflow.stages[stage]
+    keys = [key for key, read in expression_references(here, spec) if read == ("hp", name)]
     keys += [(*here, "inputs", key) for key, given in spec.inputs.items() if given.source == f"hp.{name}"]
     return [] if _reads_drawn(found, stage, label, name) else keys[:1]
 
@@ -161,8 +129,7 @@ def _reads_drawn(found: Check, stage: str, label: str, name: str) -> bool:
             return True
     if any(edge.output == name for edge in found.graph.out_of(stage)):
         return True
-    read = (one.references for _, one in templates(("stages", stage), spec) if isinstance(one, Template))
-    return any(chain[:1] in ((name,), (label,), ("params",)) for chains in read for chain in chains)
+    return any(chain[0] in (name, label, "params") for _, chain in expression_references((), spec))
 
 
 def _points(found: Check, label: str) -> Points | None:
@@ -173,16 +140,16 @@ def _points(found: Check, label: str) -> Points | None:
 
 
 def _first_wrong(
-    read: _Read, parameter: Parameter, written: Any, axes: Sequence[str]
+    read: _Read, parameter: Parameter, written: Any, axes: Axes
 ) -> tuple[Place, Any, str] | None:
     """The first place where a value does not fit, with the value and why."""
     name = _NAME.fullmatch(written) if isinstance(written, str) else None
-    points = read.points[axes[0]]
+    points = read.known.points[next(iter(axes))]
     if read.when is None and len(axes) == 1 and name is not None and name[1] in points.parameters:
         column = points.columns[points.parameters.index(name[1])]
         index = parameter.first_misfit(column)
         return None if index is None else ((index,), column[index], str(parameter.check(column[index])))
-    tree, places = parse_tree(written), spread([len(read.points[label]) for label in axes])
+    tree, places = parse_tree(written), read.known.places(axes)
     while parameter.type is not Any and (batch := [*islice(places, _BATCH)]):
         found = [*read.values(tree, axes, batch)]
         index = parameter.first_misfit([value for _, value in found])

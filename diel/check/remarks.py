@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
+import os
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from diel.check.command import remarks
 from diel.check.scripts import unknown_files
-from diel.check.variables import undeclared_variables
 from diel.check.workflow import Checked
 from diel.errors import Problem
+from diel.load import Document
 from diel.load.document import leading_zeros
 from diel.project.seeds import enlarged_designs
 from diel.spec.forms.cells import types_of
 from diel.spec.forms.rows import Derived, FileForm
+from diel.spec.variables import read_variables
 
 
 def warnings(checked: Checked, runs: Path) -> Iterator[Problem]:
@@ -57,3 +61,23 @@ def column_lines(checked: Checked) -> list[str]:
 
 def _written(kinds: Mapping[str, str]) -> str:
     return ", ".join(f"{name}: {kind}" for name, kind in kinds.items())
+
+
+_SECRET = re.compile("TOKEN|KEY|SECRET|PASS", re.IGNORECASE)
+_LONGEST = 60
+"""Characters of a value that a warning shows."""
+
+
+def undeclared_variables(document: Document) -> Iterator[Problem]:
+    """Each with the place that reads it, what it is in this shell, and what to write."""
+    for stage, one in document.spec.stages.items():
+        for name, place in read_variables(document.spec, one).items():
+            value = os.environ.get(name)
+            if value is None:
+                now, text = "not set here, so the command finds none", "VALUE"
+            else:
+                now, text = "that of this shell, and in the key of each task", json.dumps(value)
+            shown = "VALUE" if _SECRET.search(name) or len(text) > _LONGEST else text
+            message = f"the command reads ${name}, which nothing declares: it is {now}"
+            hint = f"write `env: {{{name}: {shown}}}` in the stage, or set it in its environment"
+            yield document.problem(("stages", stage, "command"), message, hint, offset=place or None)

@@ -6,7 +6,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from diel.errors import Problem
@@ -16,26 +16,22 @@ from diel.modules.beside import files_of
 from diel.spec import Stage
 from diel.spec.data import EXPRESSION
 from diel.spec.forms.axis import Points
+from diel.spec.model import Key
 from diel.spec.rendering import Rendering
 
 _LONGEST = 200
 """The longest command that a hint rewrites, in characters."""
+_UNKNOWN = "is in no `files`: results of before are used again after an edit of it"
 _SHOWN = 3
 """The most imports of a script that a warning names."""
-_SYSTEM = (
-    "/bin",
-    "/dev",
-    "/etc",
-    "/lib",
-    "/lib64",
-    "/opt",
-    "/proc",
-    "/sbin",
-    "/snap",
-    "/sys",
-    "/usr",
-    "/var",
+_SYSTEM = frozenset(
+    {"/bin", "/dev", "/etc", "/lib", "/lib64", "/opt", "/proc", "/sbin", "/snap", "/sys", "/usr", "/var"}
+    | {sys.prefix, sys.base_prefix}
 )
+
+
+Warned = tuple[Key, str, str]
+"""The key below a stage, the message and the hint of a warning."""
 
 
 def unknown_files(document: Document, points: Mapping[str, Points]) -> Iterator[Problem]:
@@ -45,29 +41,36 @@ def unknown_files(document: Document, points: Mapping[str, Points]) -> Iterator[
     `points` are those of axes, as far as they are known.
     """
     for name, stage in document.spec.stages.items():
-        folder = document.home(("stages", name, "command")) or document.path.parent.absolute()
-        yield from _imports(document, name)
-        yield from _settings(document, name)
-        yield from _values(document, name, {one: points[one] for one in stage.over if one in points})
-        for word, text in named_files(stage, folder):
-            label = label_of(word, stage.files)
-            line = re.sub(rf"(?<![\w./-]){re.escape(word)}(?![\w./-])", f"${{{{ files.{label} }}}}", text)
-            short = isinstance(stage.command, str) and len(line) <= _LONGEST and "\n" not in line
-            rest = f"command: {line}" if short else f"command: …, with ${{{{ files.{label} }}}} in its place"
-            if os.path.isabs(word):
-                message = f"'{word}' is in no `files`: results of before are used again after an edit of it"
-            else:
-                message = f"'{word}' lies beside the workflow, and a task works in a directory of its own"
-            hint = f"write\n    files: {{{label}: {word}}}\n    {rest}"
-            yield document.problem(("stages", name, "command"), message, hint)
+        home = document.path.parent.absolute()
+        folders = [document.home(("stages", name, key)) or home for key in ("command", "files")]
+        over = [points[label] for label in stage.over if label in points]
+        for key, message, hint in (
+            *_imports(stage, folders[1]),
+            *_settings(stage, home),
+            *_values(stage, home, over),
+            *_words(stage, folders[0]),
+        ):
+            yield document.problem(("stages", name, *key), message, hint)
 
 
-def _values(document: Document, name: str, points: Mapping[str, Points]) -> Iterator[Problem]:
+def _words(stage: Stage, folder: Path) -> Iterator[Warned]:
+    for word, text in named_files(stage, folder):
+        label = label_of(word, stage.files)
+        line = re.sub(rf"(?<![\w./-]){re.escape(word)}(?![\w./-])", f"${{{{ files.{label} }}}}", text)
+        short = isinstance(stage.command, str) and len(line) <= _LONGEST and "\n" not in line
+        rest = f"command: {line}" if short else f"command: …, with ${{{{ files.{label} }}}} in its place"
+        if os.path.isabs(word):
+            message = f"'{word}' {_UNKNOWN}"
+        else:
+            message = f"'{word}' lies beside the workflow, and a task works in a directory of its own"
+        yield ("command",), message, f"write\n    files: {{{label}: {word}}}\n    {rest}"
+
+
+def _values(stage: Stage, folder: Path, over: Iterable[Points]) -> Iterator[Warned]:
     """Return a warning for each word that is a value of an axis, where these are files."""
-    stage, folder = document.spec.stages[name], document.path.parent.absolute()
-    texts = (stage.command,) if isinstance(stage.command, str) else stage.command or ()
-    read = {one[3:-2].strip() for text in texts if isinstance(text, str) for one in EXPRESSION.findall(text)}
-    for axis in points.values():
+    texts = (text for text in texts_of(stage) for text in EXPRESSION.findall(text))
+    read = {text[3:-2].strip() for text in texts}
+    for axis in over:
         first = dict(zip(axis.parameters, axis.values(0), strict=True)) if len(axis) else {}
         for label, value in first.items():
             if label in read and isinstance(value, str) and "\0" not in value and set(value) & set("./"):
@@ -76,40 +79,39 @@ def _values(document: Document, name: str, points: Mapping[str, Points]) -> Iter
                     message = f"'{label}' names files, as '{value}', and they are in no `files`"
                     files = f'files: {{{label}: "${{{{ {label} }}}}"}}'
                     hint = f"write\n    {files}\n    command: …, with ${{{{ files.{label} }}}}"
-                    yield document.problem(("stages", name, "command"), message, hint)
+                    yield ("command",), message, hint
 
 
-def _imports(document: Document, name: str) -> Iterator[Problem]:
+def _imports(stage: Stage, folder: Path) -> Iterator[Warned]:
     """Return a warning for each script under `files` that imports what lies beside it, and is in none."""
-    stage, key = document.spec.stages[name], ("stages", name, "files")
-    folder = document.home(key) or document.path.parent.absolute()
     given = _given(stage, folder)
     for script in (Path(one) for one in sorted(given) if one.endswith(".py") and os.path.isfile(one)):
-        found = [
-            one for one in files_of(script, (script.parent,)) if not _is_known(str(one), str(one), given)
-        ]
+        beside = files_of(script, (script.parent,))
+        found = [one for one in beside if not _is_known(str(one), str(one), given)]
         if found:
             shown = [os.path.relpath(one, folder) for one in found[:_SHOWN]]
             more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
-            message = (
-                f"{script.name} imports {', '.join(shown)}{more}, which no `files` have: results of before"
-            )
+            message = f"{script.name} imports {', '.join(shown)}{more}, which no `files` have: "
             hint = f"add\n    {', '.join(f'{label_of(one, stage.files)}: {one}' for one in shown)}"
-            yield document.problem(key, f"{message} are used again after an edit", hint)
+            yield ("files",), f"{message}results of before are used again after an edit", hint
 
 
-def _settings(document: Document, name: str) -> Iterator[Problem]:
+def _settings(stage: Stage, folder: Path) -> Iterator[Warned]:
     """Return a warning for each variable and parameter that is the absolute path of a file in no `files`."""
-    stage = document.spec.stages[name]
-    given = _given(stage, document.path.parent.absolute())
+    given = _given(stage, folder)
     for key, values in (("env", stage.env), ("params", stage.params)):
         for label, value in values.items():
             if not isinstance(value, str) or not os.path.isabs(value) or "\0" in value:
                 continue
             if os.path.isfile(value) and not _is_known(value, os.path.realpath(value), given):
-                message = f"'{value}' is in no `files`: results of before are used again after an edit of it"
                 hint = f"write\n    files: {{{label_of(value, stage.files)}: {value}}}"
-                yield document.problem(("stages", name, key, label), message, hint)
+                yield (key, label), f"'{value}' {_UNKNOWN}", hint
+
+
+def texts_of(stage: Stage) -> list[str]:
+    """Return the texts of a command: its own, or its words that are texts."""
+    words = (stage.command,) if isinstance(stage.command, str) else stage.command or ()
+    return [word for word in words if isinstance(word, str)]
 
 
 def _given(stage: Stage, folder: Path) -> set[str]:
@@ -122,9 +124,8 @@ def named_files(stage: Stage, folder: Path) -> Iterator[tuple[str, str]]:
     given = _given(stage, folder)
     own = {one.target for one in stage.files.values() if isinstance(one, Rendering)}
     own |= {output.place for output in stage.outputs.values() if output.place is not None}
-    texts = (stage.command,) if isinstance(stage.command, str) else stage.command or ()
-    for text in texts:
-        for word in names_in(EXPRESSION.sub("\0", text)) if isinstance(text, str) else ():
+    for text in texts_of(stage):
+        for word in names_in(EXPRESSION.sub("\0", text)):
             path = os.path.realpath(folder / os.path.expanduser(word))
             if os.path.normpath(word) in own or not os.path.isfile(path) or _is_known(word, path, given):
                 continue
@@ -136,6 +137,4 @@ def _is_known(word: str, path: str, given: set[str]) -> bool:
     if not os.path.isabs(word) and not word.startswith("~"):
         return not set(word) & set("./") and shutil.which(word) is not None
     places = {path, *map(str, Path(path).parents), *map(str, Path(word).parents)}
-    return Path(word).parent.name in ("bin", "sbin") or bool(
-        places & {*given, *_SYSTEM, sys.prefix, sys.base_prefix}
-    )
+    return Path(word).parent.name in ("bin", "sbin") or bool(places & (given | _SYSTEM))

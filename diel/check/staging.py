@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from diel.check.flaws import Check
 from diel.expressions import Template, names_in, walk
 from diel.graph import Edge, Key
+from diel.graph.stage_graph import reach
 from diel.site import nodes_of
 from diel.spec import Output, Stage
 
@@ -80,10 +81,8 @@ def _absent(found: Check, stage: Stage, edge: Edge, own: list[str]) -> Iterator[
 
 def _leaves_out(found: Check, name: str) -> bool:
     """Whether tasks of a stage may be left out, by its own condition or by that of a stage before it."""
-    line = [name]
-    for one in line:  # which grows
-        up = (edge.upstream for edge in found.graph.into(one) if not edge.gathered)
-        line += (other for other in up if other not in line)
+    into = found.graph.into
+    line = reach([name], lambda one: [edge.upstream for edge in into(one) if not edge.gathered])
     return any(found.workflow.stages[one].when not in (None, True) for one in line)
 
 

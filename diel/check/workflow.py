@@ -133,7 +133,7 @@ def _check_stage(found: Check, name: str, values: Mapping[str, Any], *, anew: bo
         check_launcher(found, name)
     handed = found.graph.handed_to(name)
     if stage.files:
-        check_files(found, name, names, values, found.set_later(name), anew=anew)
+        check_files(found, name, values, anew=anew)
     if name in found.modules:
         known = {label: value for label, value in values.items() if label not in handed}
         check_module(found, name, names, known)

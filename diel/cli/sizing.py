@@ -14,7 +14,7 @@ from diel.project.runs import find_run
 from diel.results import read
 from diel.results.sizing import sizes_by
 from diel.site import cores_of, memory_of, nodes_of
-from diel.spec.sizing import apply_sizes
+from diel.spec.variables import apply_sizes
 
 
 def sized(plan: Plan, word: str, runs: Path) -> tuple[Plan, Sizes]:

@@ -49,6 +49,22 @@ _PLAIN_NAME = re.compile(rf"[A-Za-z][A-Za-z0-9_{JOINT}]*(?:\.[A-Za-z][A-Za-z0-9_
 _QUOTED = re.compile(r"'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"")
 
 
+class Lazily(Mapping[str, Any]):
+    """Values that are worked out when they are read."""
+
+    def __init__(self, made: Mapping[str, Callable[[], Any]]) -> None:
+        self._made = made
+
+    def __getitem__(self, name: str) -> Any:
+        return self._made[name]()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._made)
+
+    def __len__(self) -> int:
+        return len(self._made)
+
+
 class ExpressionError(HintedError):
     """An expression that cannot be read or evaluated.
 
@@ -467,7 +483,13 @@ class Evaluator(EvalWithCompoundTypes):  # type: ignore[misc]
             raise Unfit(f"cannot take item {key!r} of {noun(container)}") from None
 
     def _read(self, chain: Chain) -> Any:
-        return _read(chain, self.names)
+        value = self.names
+        try:
+            for name in chain:
+                value = value[name]
+        except (LookupError, TypeError):
+            raise Undefined(*_missing(chain, self.names)) from None
+        return value
 
     def _operate(self, kind: type[ast.AST], *values: Any, by: Callable[..., Any] = operate) -> Any:
         return by(kind, *values)
@@ -524,17 +546,6 @@ class _Evaluators(threading.local):
 
 
 _evaluators = _Evaluators()
-
-
-def _read(chain: Chain, scope: Any) -> Any:
-    """What a dotted name means in a scope. Raises Undefined."""
-    value = scope
-    try:
-        for name in chain:
-            value = value[name]
-    except (LookupError, TypeError):
-        raise Undefined(*_missing(chain, scope)) from None
-    return value
 
 
 def _key(value: Any, key: str) -> Any:

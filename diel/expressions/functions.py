@@ -71,13 +71,7 @@ def _bits(value: Any) -> int:
     return value.bit_length() if isinstance(value, int) else 0
 
 
-def _add(left: Any, right: Any) -> Any:
-    refuse_lists(left, right)
-    return safe_add(left, right)
-
-
 def _multiply(left: Any, right: Any) -> Any:
-    refuse_lists(left, right)
     for many, times in ((left, right), (right, left)):
         if isinstance(many, str):
             return _repeated(many, times)
@@ -142,9 +136,9 @@ def _equal(left: Any, right: Any) -> Any:
 
 
 OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
-    ast.Add: _add,
+    ast.Add: _of_numbers(safe_add),
     ast.Sub: _of_numbers(operator.sub),
-    ast.Mult: _multiply,
+    ast.Mult: _of_numbers(_multiply),
     ast.Div: _of_numbers(operator.truediv),
     ast.FloorDiv: _of_numbers(operator.floordiv),
     ast.Mod: _of_numbers(_modulo),

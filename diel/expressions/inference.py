@@ -10,7 +10,7 @@ import ast
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from diel.expressions.expression import JOINT, PLACES, Chain, Evaluator, Expression, chain_of
+from diel.expressions.expression import JOINT, PLACES, Chain, Evaluator, Expression, ExpressionError, chain_of
 from diel.expressions.functions import OF_ONE, SCALARS, call, is_of_one, operate, refuse_lists
 from diel.expressions.gathered import Gathered, Unplaced, is_list, pointwise, truth
 from diel.expressions.quantity import Undefined, Unfit
@@ -34,21 +34,13 @@ SAMPLES: Mapping[str, Any] = {
 """A value of each kind of output."""
 
 
-class Impossible(Exception):
-    """An expression that cannot be right, with the place of the part that shows it."""
-
-    def __init__(self, message: str, offset: int, hint: str) -> None:
-        super().__init__(message)
-        self.message, self.offset, self.hint = message, offset, hint
-
-
 def gathered(value: Any, axes: tuple[str, ...]) -> Any:
     """Return a value as it is where it is gathered over axes."""
     return Gathered([value], axes, [(0,) * len(axes)]) if axes else value
 
 
 def infer(one: Expression, known: Callable[[Chain], Any], places: Collection[str]) -> Any:
-    """Return what an expression gives of known values. Raises Impossible.
+    """Return what an expression gives of known values. Raises ExpressionError at the part that fails.
 
     `known` has a value for a dotted name, `places` are the axes along which values are gathered.
     """
@@ -62,7 +54,7 @@ def infer(one: Expression, known: Callable[[Chain], Any], places: Collection[str
         shown = ast.unparse(node).replace(JOINT, ".")
         message = getattr(cause, "message", str(cause)).partition(", at point ")[0]
         message = f"{message}, in {shown if len(shown) <= 60 else shown[:57] + '...'}"
-        raise Impossible(message, one.offset + len(before), getattr(cause, "hint", "")) from None
+        raise ExpressionError(message, one.offset + len(before), getattr(cause, "hint", "")) from None
 
 
 class _At(Exception):

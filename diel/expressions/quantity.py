@@ -7,6 +7,7 @@ size plus a duration is refused.
 from __future__ import annotations
 
 import math
+import operator
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -30,6 +31,10 @@ class Undefined(HintedError):
 
 class Unfit(Undefined):
     """A computation with values of kinds, or over axes, that do not go together, whatever the values are."""
+
+
+def _of_same_unit(compute: Callable[..., float]) -> Callable[..., Quantity]:
+    return lambda self, *options: self.of(compute(self.number, *options))
 
 
 @total_ordering
@@ -104,26 +109,12 @@ class Quantity:
     def __bool__(self) -> bool:
         return bool(self.number)
 
-    def __neg__(self) -> Quantity:
-        return self.of(-self.number)
-
-    def __pos__(self) -> Quantity:
-        return self
-
-    def __abs__(self) -> Quantity:
-        return self.of(abs(self.number))
-
-    def __ceil__(self) -> Quantity:
-        return self.of(math.ceil(self.number))
-
-    def __floor__(self) -> Quantity:
-        return self.of(math.floor(self.number))
-
-    def __round__(self, digits: int | None = None) -> Quantity:
-        return self.of(round(self.number, digits))
+    __neg__, __pos__ = _of_same_unit(operator.neg), _of_same_unit(operator.pos)
+    __abs__, __round__ = _of_same_unit(abs), _of_same_unit(round)
+    __ceil__, __floor__ = _of_same_unit(math.ceil), _of_same_unit(math.floor)
 
     def __float__(self) -> float:
-        raise Undefined(f"{self} is no plain number", f"divide it first: {_example(self)}")
+        raise Undefined(f"{self} is no plain number", f"divide it first: x / {'1GiB' if self.size else '1s'}")
 
     __int__ = __index__ = __float__
 
@@ -151,10 +142,6 @@ def _alike(mine: Quantity, other: Any) -> Quantity:
     told = f"{other} and {mine}" if isinstance(other, Quantity) else f"{mine} and the plain number {other}"
     hint = "a size goes with a size, a duration with a duration; divide, or multiply by a unit such as 1s"
     raise Undefined(f"cannot compare, add or subtract {told}", hint)
-
-
-def _example(quantity: Quantity) -> str:
-    return "x / 1GiB" if quantity.size else "x / 1s"
 
 
 def literals(text: str) -> tuple[str, dict[int, Quantity]]:

@@ -6,7 +6,8 @@ A library is imported only where a function asks for its objects; one that retur
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from diel.formats.node import BadData, FileArray, opened
@@ -173,18 +174,14 @@ def _structure(path: str, inside: str | None, frames: Any = -1) -> Any:
         raise BadData(f"{path} is of no format of atoms that ASE knows") from error
 
 
-def _structures(path: str, inside: str | None) -> Any:
-    return _structure(path, inside, ":")
-
-
-_LOADERS = {
+_LOADERS: dict[str, Callable[..., Any]] = {
     "array": load_array,
     "frame": _frame,
     "arrow": _arrow,
     "dataset": _dataset,
     "dataarray": _dataarray,
     "structure": _structure,
-    "structures": _structures,
+    "structures": partial(_structure, frames=":"),
 }
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from diel.errors import did_you_mean
-from diel.graph.stage_graph import Edge, StageGraph
+from diel.graph.stage_graph import Edge, StageGraph, reach
 from diel.graph.stream import stream_pairs
 from diel.spec import Flaw, Workflow
 from diel.spec.model import Key
@@ -79,12 +79,17 @@ def check_gangs(graph: StageGraph) -> list[Flaw]:
 
 
 def _waits(graph: StageGraph, gang: Gang) -> Iterator[Flaw]:
-    awaited = frozenset(name for name in gang.stages if graph.out_of(name))
+    awaited = {name for name in gang.stages if graph.out_of(name)}
     first = min((graph.depth[name] for name in awaited), default=0)
     """None of them is above this, so nothing further up needs a look."""
+
+    def above(name: str) -> Iterator[str]:
+        before = (edge.upstream for edge in _waited_for(graph, name))
+        return (other for other in before if graph.depth[other] >= first)
+
     for name in gang.stages:
         for edge in _waited_for(graph, name):
-            other = _one_above(graph, awaited, edge.upstream, first)
+            other = next((one for one in reach([edge.upstream], above) if one in awaited), None)
             if other is not None:
                 way = "" if edge.upstream == other else f", by way of '{edge.upstream}'"
                 yield Flaw(
@@ -97,19 +102,6 @@ def _waits(graph: StageGraph, gang: Gang) -> Iterator[Flaw]:
 
 def _waited_for(graph: StageGraph, name: str) -> Iterator[Edge]:
     return (edge for edge in graph.into(name) if not edge.stream and not edge.follows)
-
-
-def _one_above(graph: StageGraph, awaited: frozenset[str], start: str, first: int) -> str | None:
-    """The one of some stages that a stage is or waits for; each is at least `first` deep."""
-    seen, line = {start}, [start]
-    for name in line:
-        if name in awaited:
-            return name
-        for edge in _waited_for(graph, name):
-            if edge.upstream not in seen and graph.depth[edge.upstream] >= first:
-                seen.add(edge.upstream)
-                line.append(edge.upstream)
-    return None
 
 
 def _come_late(workflow: Workflow, gang: Gang) -> Iterator[Flaw]:

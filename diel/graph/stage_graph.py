@@ -81,6 +81,18 @@ class Edge(NamedTuple):
         )
 
 
+def reach(starts: Iterable[str], step: Callable[[str], Iterable[str]]) -> list[str]:
+    """Return these names and all that steps from them lead to, the nearest first."""
+    found = [*dict.fromkeys(starts)]
+    known = {*found}
+    for name in found:  # which grows
+        for other in step(name):
+            if other not in known:
+                known.add(other)
+                found.append(other)
+    return found
+
+
 @dataclass(frozen=True)
 class StageGraph:
     """Stages and their edges. It knows no points: ten of an axis and ten million cost the same."""
@@ -167,25 +179,18 @@ class StageGraph:
 
     def after(self, stage: str, loop: str = "") -> frozenset[str]:
         """A stage and all that depends on it within a round; of one loop, through earlier rounds too."""
-        found = {stage}
-        line = [stage]
-        while line:
-            for edge in self.out_of(line.pop()):
+
+        def step(name: str) -> Iterator[str]:
+            for edge in self.out_of(name):
                 again = loop in edge.chosen and edge.chosen[loop].word == "previous"
-                if edge.downstream not in found and (again or not edge.follows):
-                    found.add(edge.downstream)
-                    line.append(edge.downstream)
-        return frozenset(found)
+                if again or not edge.follows:
+                    yield edge.downstream
+
+        return frozenset(reach([stage], step))
 
     def before(self, stages: Iterable[str]) -> frozenset[str]:
         """These stages and all that they depend on, in earlier rounds too."""
-        found = {*stages}
-        line = [*found]
-        while line:
-            new = {edge.upstream for edge in self.into(line.pop())} - found
-            found |= new
-            line += new
-        return frozenset(found)
+        return frozenset(reach(stages, lambda name: [edge.upstream for edge in self.into(name)]))
 
     def critical_path(self, seconds: Mapping[str, float]) -> tuple[str, ...]:
         """The longest chain of stages, given how long one task of each takes, in seconds."""

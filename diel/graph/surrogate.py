@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
-from diel.graph.stage_graph import StageGraph
+from diel.graph.stage_graph import StageGraph, reach
 from diel.modules.signature import Signature
 from diel.spec import Stage
 
@@ -42,14 +43,14 @@ def teachers(graph: StageGraph, name: str) -> Teachers:
     """Who teaches the surrogate of a stage."""
     stage = graph.workflow.stages[name]
     assert stage.surrogate is not None
-    found: set[str] = set()
-    waiting = [stage.surrogate.service]
-    while waiting:
-        for edge in graph.into(waiting.pop()):
-            brings_data = edge.output is not None or edge.hyperparameter is not None
-            if brings_data and edge.upstream not in (*found, name):
-                found.add(edge.upstream)
-                waiting.append(edge.upstream)
+    asked = stage.surrogate.service
+
+    def data(reader: str) -> Iterator[str]:
+        for edge in graph.into(reader):
+            if (edge.output is not None or edge.hyperparameter is not None) and edge.upstream != name:
+                yield edge.upstream
+
+    found = reach([asked], data)[1:]
     names = tuple(other for other in graph.order if other in found)
     what = stage.module, stage.command
     stages = graph.workflow.stages

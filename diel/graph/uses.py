@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 from diel.errors import MAX_PROBLEMS, did_you_mean
 from diel.expressions import ExpressionError, Template, parse_expression, walk
+from diel.expressions.expression import Expression
 from diel.graph.judge import judge_of
 from diel.graph.service import service_uses
 from diel.graph.stage_graph import Edge
@@ -22,11 +24,27 @@ _LATE = (*_HANDED_ON, "when")
 """What is evaluated once a task's other inputs are there: a branch that is not taken is not read."""
 
 
+@dataclass
+class _Read:
+    """What the expressions of a stage read under one name."""
+
+    key: Key
+    """The first that reads it."""
+    always: bool = False
+    """Whether it is read whatever the conditions are."""
+    meets: list[str] = field(default_factory=list)
+    """The places at which it meets other values."""
+
+
+Reads = dict[tuple[str, ...], _Read]
+
+
 def uses(workflow: Workflow, name: str, flaws: list[Flaw]) -> Iterator[Edge]:
     """Every mention of another stage, as an edge that has not been checked yet."""
     stage = workflow.stages[name]
     here: Key = ("stages", name)
-    yield from _inputs(workflow, name, flaws)
+    reads = _reads(here, stage)
+    yield from _inputs(workflow, name, reads, flaws)
     for number, other in enumerate(stage.after):
         yield Edge((*here, "after", number), other, name)
     if stage.asks:
@@ -37,39 +55,29 @@ def uses(workflow: Workflow, name: str, flaws: list[Flaw]) -> Iterator[Edge]:
             key: Key = ("axes", label, "from")
             if (source := _split(key, axis.source, flaws)) is not None:
                 yield Edge(key, source[0], name, source[1], axis=label)
-    yield from _expression_uses(workflow, name, here)
+    for reference, read in reads.items():
+        if reference[0] in workflow.stages and len(reference) > 1:
+            edge = Edge(read.key, reference[0], name, reference[1], min_success=_share(stage, reference[0]))
+            yield edge._replace(meets=(*read.meets,), branch=not read.always)
 
 
-def _expression_uses(workflow: Workflow, name: str, here: Key) -> Iterator[Edge]:
-    """What the expressions of a stage read of other stages, an edge for each output."""
-    stage = workflow.stages[name]
-    first: dict[tuple[str, ...], Key] = {}
-    always: set[tuple[str, ...]] = set()
+def _reads(here: Key, stage: Stage) -> Reads:
+    """What the expressions of a stage read, by the first two parts of its name."""
+    found: Reads = {}
     for key, template in templates(here, stage):
         if isinstance(template, ExpressionError):
             continue
+        place = key[len(here)]
         for reference in sorted(template.references):
-            if reference[0] in workflow.stages and len(reference) > 1:
-                first.setdefault(reference[:2], key)
-        late = key[len(here)] in _LATE
-        for one in template.expressions if first else ():
-            always |= {chain[:2] for chain in (one.always_read if late else one.references())}
-    meets = _meets(here, stage) if first else {}
-    for reference, key in first.items():
-        edge = Edge(key, reference[0], name, reference[1], min_success=_share(stage, reference[0]))
-        yield edge._replace(meets=(*meets.get(reference, ()),), branch=reference not in always)
-
-
-def _meets(here: Key, stage: Stage) -> dict[tuple[str, ...], list[str]]:
-    """The places at which values meet that expressions read, by the names of these."""
-    found: dict[tuple[str, ...], list[str]] = {}
-    for key, template in templates(here, stage):
-        for one in () if isinstance(template, ExpressionError) else template.expressions:
+            found.setdefault(reference[:2], _Read(key))
+        for one in template.expressions:
+            for chain in one.always_read if place in _LATE else one.references():
+                if chain[:2] in found:
+                    found[chain[:2]].always = True
             for number, chains in enumerate(one.meetings):
-                place = f"{key} {one.offset} {number}" if number else _TASK
-                meet = len(chains) > 1 if number else key[len(here)] in _HANDED_ON
-                for chain in {chain[:2] for chain in chains} if meet else ():
-                    found.setdefault(chain, []).append(place)
+                meet = len(chains) > 1 if number else place in _HANDED_ON
+                for chain in {chain[:2] for chain in chains} & found.keys() if meet else ():
+                    found[chain].meets.append(f"{key} {one.offset} {number}" if number else _TASK)
     return found
 
 
@@ -79,8 +87,7 @@ def _share(stage: Stage, other: str) -> float:
     return min((one.min_success for one in gathers), default=1.0)
 
 
-def _inputs(workflow: Workflow, name: str, flaws: list[Flaw]) -> Iterator[Edge]:
-    found = _meets(("stages", name), workflow.stages[name]) if workflow.stages[name].inputs else {}
+def _inputs(workflow: Workflow, name: str, reads: Reads, flaws: list[Flaw]) -> Iterator[Edge]:
     for label, given in workflow.stages[name].inputs.items():
         if len(flaws) > MAX_PROBLEMS:
             return
@@ -100,7 +107,7 @@ def _inputs(workflow: Workflow, name: str, flaws: list[Flaw]) -> Iterator[Edge]:
                 begun="initially" in given.model_fields_set,
                 share=given.share,
                 outer="missing" in given.model_fields_set,
-                meets=(_TASK, *found.get(("inputs", label), ())),
+                meets=(_TASK, *(reads[read].meets if (read := ("inputs", label)) in reads else ())),
             )
 
 
@@ -157,9 +164,8 @@ def expression_references(here: Key, stage: Stage) -> Iterator[tuple[Key, tuple[
     Expressions that do not parse are left out: the checker reports them.
     """
     for key, template in templates(here, stage):
-        if not isinstance(template, ExpressionError):
-            for reference in sorted(template.references):
-                yield key, reference
+        if isinstance(template, Template):
+            yield from ((key, reference) for reference in sorted(template.references))
 
 
 def unread(stage: Stage, name: str) -> str | None:
@@ -170,6 +176,12 @@ def unread(stage: Stage, name: str) -> str | None:
         return "that is read in shards"
     references = (reference[:2] for _, reference in expression_references((), stage))
     return "whose path an expression hands on" if ("inputs", name) in references else None
+
+
+def expressions(here: Key, stage: Stage) -> Iterator[tuple[Key, Expression]]:
+    """Each expression of a stage that can be read, with the key that holds it."""
+    for key, template in templates(here, stage):
+        yield from ((key, one) for one in template.expressions) if isinstance(template, Template) else ()
 
 
 def templates(here: Key, stage: Stage) -> Iterator[tuple[Key, Template | ExpressionError]]:

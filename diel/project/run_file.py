@@ -15,8 +15,7 @@ from diel.files import read_file
 from diel.files import reason as why
 from diel.paths import RunPaths, user_file
 from diel.spec import Search, SpecModel, Workflow
-from diel.spec.sizing import apply_sizes
-from diel.spec.variables import apply_shell
+from diel.spec.variables import apply_shell, apply_sizes
 
 MAX_WORKFLOW = 2**26
 

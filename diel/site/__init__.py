@@ -3,8 +3,8 @@
 from diel.site.find import detect as detect
 from diel.site.find import find_program as find_program
 from diel.site.find import find_site as find_site
+from diel.site.find import read_kept_site as read_kept_site
 from diel.site.find import read_site as read_site
-from diel.site.kept import read_kept_site as read_kept_site
 from diel.site.launcher import launcher_words as launcher_words
 from diel.site.shape import Ask as Ask
 from diel.site.shape import Misfit as Misfit

@@ -56,9 +56,15 @@ class Demand:
         self._known: dict[tuple[Any, ...], Ask] = {}
 
     def of(self, scope: Scope) -> Ask:
-        """What the task of a scope asks for."""
+        """What the task of a scope asks for. `Misfit.key` is a key of the demand."""
         with self._at(scope):
-            return self.ask([self._value(key, template, scope) for key, template in self.templates.items()])
+            whole = tuple(self._value(key, template, scope) for key, template in self.templates.items())
+            known = self._known.get(whole)
+            if known is None:
+                if len(self._known) >= KNOWN:
+                    self._known.clear()
+                known = self._known[whole] = self._asked(dict(zip(self.templates, whole, strict=True)))
+            return known
 
     def values(self, scope: Scope) -> dict[Place, Any]:
         """Return what the expressions give in a scope, sizes and durations with their units."""
@@ -90,16 +96,6 @@ class Demand:
             given = {} if value is None else {key[-1]: value}
             for flaw in check({"command": ("true",), "resources": given}, Stage)[1]:
                 raise Misfit(flaw.message, flaw.hint, key)
-
-    def ask(self, values: Sequence[Any]) -> Ask:
-        """What a task with these values asks for, in the order of the demand. `Misfit.key` is a key of it."""
-        whole = tuple(values)
-        known = self._known.get(whole)
-        if known is None:
-            if len(self._known) >= KNOWN:
-                self._known.clear()
-            known = self._known[whole] = self._asked(dict(zip(self.templates, whole, strict=True)))
-        return known
 
     def _asked(self, values: Mapping[Place, Any]) -> Ask:
         made, flaws = check(self.stage.as_asked(values, self._later), Stage)

@@ -11,7 +11,8 @@ from typing import Any
 
 from diel.errors import SpecError, UsageError, did_you_mean
 from diel.load import Source, fit, parse, read_text
-from diel.paths import site_folders
+from diel.paths import RunPaths, site_folders
+from diel.project.run_file import reason
 from diel.site.environment import anchored
 from diel.site.site import LOCAL, Site, job_word
 from diel.spec.model import Flaws
@@ -127,3 +128,11 @@ def detect() -> str:
         told = " and ".join([", ".join(names[:-1]), names[-1]])
         raise UsageError(f"{told} answer here; choose one with --site {names[0]} (or DIEL_SITE)")
     return names[0] if names else LOCAL
+
+
+def read_kept_site(paths: RunPaths) -> Site:
+    """The site as it was when its run was made. Raises UsageError if it cannot be read."""
+    try:
+        return Site.model_validate_json(paths.site.read_bytes())
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{paths.run_id}: its site cannot be read: {reason(error)}") from error

@@ -8,7 +8,19 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from diel.spec.model import Flaw, Items, Later, Line, SpecModel, Text, found, optional, refuse, written_as
+from diel.spec.model import (
+    Flaw,
+    Flaws,
+    Items,
+    Later,
+    Line,
+    SpecModel,
+    Text,
+    found,
+    optional,
+    refuse,
+    written_as,
+)
 
 Runtime = Literal["apptainer", "singularity", "charliecloud", "podman-hpc", "podman", "shifter"]
 _MODULE = re.compile(r"[\w.+@:/-]+")
@@ -56,12 +68,24 @@ def _spack(value: Any) -> Any:
     raise refuse(f"expected specs or an environment's name, found {found(value)}", hint)
 
 
-def _variables(given: Any) -> Any:
-    for name, value in given.items() if isinstance(given, dict) else ():
-        if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", str(name)) is None or str(name).startswith("DIEL_"):
-            hint = "letters, digits and _, the first no digit; those that start with DIEL_ are diel's"
-            raise refuse(f"{found(name)} is not a name for a variable", hint, name)
-        if isinstance(value, str) and "${{" in value:
+def variable_names(given: dict[str, Any]) -> dict[str, Any]:
+    """Refuses what is no name of a variable, or one that diel sets."""
+    flaws = []
+    for name in given:
+        if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) is None:
+            hint = "a variable's name has letters, digits and _, and starts with no digit"
+            flaws.append(Flaw(f"{found(name)} is not a name of an environment variable", hint, (name,)))
+        elif name.startswith("DIEL_"):
+            message = "variables that start with DIEL_ are set by diel"
+            flaws.append(Flaw(message, "take another name", (name,)))
+    if flaws:
+        raise Flaws(*flaws)
+    return given
+
+
+def _constant(given: dict[str, Any]) -> dict[str, Any]:
+    for name, value in given.items():
+        if "${{" in str(value):
             hint = "write it under the stage's `env`, which has expressions"
             raise refuse("the variables of an environment are the same for all its tasks", hint, name)
     return given
@@ -83,6 +107,11 @@ def _version(value: Any) -> Any:
         hint = f'write it in quotes: version: "{text}"' if _VERSION.fullmatch(str(text)) else 'as in "3.12"'
         raise refuse(f"expected a version of Python, found {found(value)}", hint)
     return value
+
+
+Variables = Annotated[
+    dict[str, Text | int | float], AfterValidator(variable_names), AfterValidator(_constant)
+]
 
 
 class PythonPackages(SpecModel):
@@ -151,7 +180,7 @@ class Environment(SpecModel):
         "Specs to load, as a list; or the name or directory of an environment of Spack's."
     )
     python: Later[PythonPackages] | None = optional("Python packages: a file of requirements.")
-    variables: Annotated[dict[str, Text | int | float], BeforeValidator(_variables)] = Field(
+    variables: Variables = Field(
         default_factory=dict, description="Environment variables; a stage's `env` beats them."
     )
     container: Later[Container] | None = optional("A container in which the programs run: its image.")

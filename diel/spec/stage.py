@@ -17,7 +17,7 @@ from pydantic import (
 
 from diel.spec.data import NO_FORM, Input, Output
 from diel.spec.demand import PLACES, Place, demand_in, with_values, without_demand
-from diel.spec.environment import named
+from diel.spec.environment import named, variable_names
 from diel.spec.model import (
     Duration,
     Flaw,
@@ -100,7 +100,6 @@ _TOO_LONG = (
 )
 
 Kind = Literal["simulation", "training", "inference", "analysis"]
-_VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*"
 
 
 class Retries(SpecModel):
@@ -154,20 +153,6 @@ def _is_too_long(word: str) -> bool:
     return len(word) > most and len(word.encode("utf-8", "surrogateescape")) > WORD
 
 
-def _variables(given: dict[str, Any]) -> dict[str, Any]:
-    flaws = []
-    for name in given:
-        if re.fullmatch(_VARIABLE, name) is None:
-            hint = "a variable's name has letters, digits and _, and starts with no digit"
-            flaws.append(Flaw(f"{found(name)} is not a name of an environment variable", hint, (name,)))
-        elif name.startswith("DIEL_"):
-            message = "variables that start with DIEL_ are set by diel"
-            flaws.append(Flaw(message, "take another name", (name,)))
-    if flaws:
-        raise Flaws(*flaws)
-    return given
-
-
 class Stage(SpecModel):
     """A node of the graph. Its tasks are the product of its axes' points."""
 
@@ -205,7 +190,7 @@ class Stage(SpecModel):
     environment: Annotated[str | None, BeforeValidator(named)] = optional(
         "Environment in which its tasks run, of the workflow or the site."
     )
-    env: Annotated[dict[str, Text | int | float], AfterValidator(_variables)] = Field(
+    env: Annotated[dict[str, Text | int | float], AfterValidator(variable_names)] = Field(
         default_factory=dict, description="Environment variables of the stage's tasks."
     )
     retries: Annotated[Later[Retries], BeforeValidator(_count_to_retries)] = optional(

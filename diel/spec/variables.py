@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
+from typing import Any
 
 from diel.carried import is_carried
 from diel.spec.stage import Stage, reads_quotes
@@ -81,15 +82,8 @@ def _names(text: str) -> Iterator[tuple[str, int]]:
 def shell_of(workflow: Workflow, environ: Mapping[str, str]) -> dict[str, str]:
     """The values of all variables that its commands read by name and nothing declares."""
     names = {name for stage in workflow.stages.values() for name in read_variables(workflow, stage)}
-    return {
-        n: environ[n]
-        for n in sorted(names)
-        if n in environ and "${{" not in environ[n] and _is_text(environ[n])
-    }
-
-
-def _is_text(value: str) -> bool:
-    return not re.search("[\ud800-\udfff]", value)
+    values = {name: environ[name] for name in sorted(names) if name in environ}
+    return {name: value for name, value in values.items() if not re.search("[\ud800-\udfff]|\\${{", value)}
 
 
 def apply_shell(workflow: Workflow, shell: Mapping[str, str]) -> None:
@@ -98,3 +92,12 @@ def apply_shell(workflow: Workflow, shell: Mapping[str, str]) -> None:
         read = {one: shell[one] for one in read_variables(workflow, stage) if one in shell}
         if read:
             workflow.stages[name] = stage.model_copy(update={"env": {**read, **stage.env}})
+
+
+def apply_sizes(workflow: Workflow, sizes: Mapping[str, Mapping[str, Any]]) -> None:
+    """Gives stages these resources: sizes in bytes, durations in seconds."""
+    for name, given in sizes.items():
+        if name in workflow.stages:
+            stage = workflow.stages[name]
+            resources = stage.resources.model_copy(update=dict(given))
+            workflow.stages[name] = stage.model_copy(update={"resources": resources})

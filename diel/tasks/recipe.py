@@ -16,11 +16,10 @@ from diel.artifacts.promise import Sizes
 from diel.attempt.bundle import Rendered, Request, Staged, Work
 from diel.attempt.service import Answers
 from diel.environments.prepared import Prepared
-from diel.expressions import Template
 from diel.expressions.expression import PLACES
 from diel.expressions.gathered import Gathered
 from diel.graph.launcher import launches
-from diel.graph.uses import templates
+from diel.graph.uses import expressions
 from diel.modules.catalogue import Module
 from diel.site import Shape, Site
 from diel.spec import Output, Stage
@@ -159,8 +158,8 @@ class Recipe:
         self._listed = sources.texts.inputs & {n for n, link in sources.inputs.items() if link.edge.gathered}
         """The gathered inputs that expressions read: whole, and not as they meet."""
         gathers = any(link.edge.gathered and link.edge.name is None for link in sources.made.values())
-        texts = (one for _, one in templates((), stage) if isinstance(one, Template)) if self._gathers else ()
-        self._along = {axis for text in texts for one in text.expressions for axis in one.axes}
+        texts = expressions((), stage) if self._gathers else ()
+        self._along = {axis for _, one in texts for axis in one.axes}
         """The axes of whose points the items of lists are put."""
         self._mixed = bool(self._listed or self._along) or gathers
         """Whether expressions read what is gathered, so that points may count for what they give."""

@@ -6,6 +6,7 @@ Each name is computed when an expression asks for it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from diel.axes.adaptive import Adaptive
 from diel.axes.domain import Group
 from diel.errors import HintedError
 from diel.expressions import parse_tree
-from diel.expressions.expression import PLACES
+from diel.expressions.expression import PLACES, Lazily
 from diel.expressions.gathered import Gathered
 from diel.graph import Edge, Key
 from diel.paths import RunPaths
@@ -219,7 +220,7 @@ class Scope(Mapping[str, Any]):
         if name in self.point:
             return self.point[name]
         if name not in self._known:
-            self._known[name] = _Places(self) if name == PLACES else self._find(name)
+            self._known[name] = self._places() if name == PLACES else self._find(name)
         return self._known[name]
 
     def read(self, chain: tuple[str, ...]) -> Any:
@@ -275,12 +276,20 @@ class Scope(Mapping[str, Any]):
             case "run":
                 return {"id": sources.paths.run_id, "dir": str(sources.paths.root)}
         links = {output: link for (stage, output), link in sources.made.items() if stage == name}
-        if links:
-            return _StageView(self, links)
+        if links:  # its outputs, by the edge rules
+            return Lazily(
+                {str(output): partial(self.along, link) for output, link in links.items() if output}
+            )
         for axis, points in sources.run.points.items():
             if axis == name:  # an axis with several parameters: its point as a mapping
                 return {key: self.point[key] for key in points.parameters}
         raise KeyError(name)
+
+    def _places(self) -> Lazily:
+        """The numbers of the points of each axis along which the task gathers."""
+        links = sorted(self.sources.links, key=lambda link: len(link.edge.matched))
+        found = {axis: link for link in links for axis in link.edge.gathered}
+        return Lazily({axis: partial(link.places, axis, self.index) for axis, link in found.items()})
 
     def __iter__(self) -> Iterator[str]:
         yield from self.point
@@ -289,38 +298,3 @@ class Scope(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
-
-
-class _StageView(Mapping[str, Any]):
-    """A stage in an expression: its outputs, by the edge rules."""
-
-    def __init__(self, scope: Scope, links: Mapping[str | None, Link]) -> None:
-        self._scope = scope
-        self._links = links
-
-    def __getitem__(self, output: str) -> Any:
-        return self._scope.along(self._links[output])
-
-    def __iter__(self) -> Iterator[str]:
-        return (output for output in self._links if output is not None)
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
-
-
-class _Places(Mapping[str, list[int]]):
-    """The numbers of the points of each axis along which a task gathers."""
-
-    def __init__(self, scope: Scope) -> None:
-        self._index = scope.index
-        links = sorted(scope.sources.links, key=lambda link: len(link.edge.matched))
-        self._links = {axis: link for link in links for axis in link.edge.gathered}
-
-    def __getitem__(self, axis: str) -> list[int]:
-        return self._links[axis].places(axis, self._index)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._links)
-
-    def __len__(self) -> int:
-        return len(self._links)

@@ -22,10 +22,6 @@ if TYPE_CHECKING:
     from diel.site import Ask
 
 
-def _no_units(_: str) -> None:
-    return None
-
-
 @dataclass
 class StageRun:
     """The changing state of a stage. `history` holds the states of its tasks."""
@@ -36,7 +32,7 @@ class StageRun:
     depth: int
     domain: Domain = UNKNOWN
     points: dict[str, Points] = field(default_factory=dict)
-    units_of: Callable[[str], str | None] = _no_units
+    units_of: Callable[[str], str | None] = lambda _: None
     """The units of a parameter that comes from another stage's results."""
     adaptive: tuple[Adaptive, ...] = ()
     """The searches and loops among its axes."""

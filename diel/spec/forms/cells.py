@@ -20,15 +20,6 @@ _ODD = {
     **dict.fromkeys(("-inf", "-Inf"), -math.inf),
 }
 """What stands in columns of numbers beside them."""
-_WORDS = {
-    int: "int",
-    float: "float",
-    str: "str",
-    bool: "bool",
-    list: "list",
-    dict: "dict",
-    type(None): "null",
-}
 
 
 class BadCell(ValueError):
@@ -102,7 +93,7 @@ def lost_spelling(cells: Iterable[str], values: Iterable[Any]) -> tuple[str, Any
 
 def types_of(column: Iterable[Any]) -> str:
     """The types of a column's values in words: `float` for whole and other numbers, `int or null`."""
-    words = {_WORDS.get(kind, kind.__name__): None for kind in {*map(type, column)}}
-    if {"int", "float"} <= words.keys():
-        del words["int"]
+    words = {"null" if value is None else type(value).__name__ for value in column}
+    if "float" in words:
+        words.discard("int")
     return " or ".join(sorted(words, key=lambda word: (word == "null", word))) or "nothing"

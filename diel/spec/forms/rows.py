@@ -30,8 +30,6 @@ from diel.terms import LIBRARIES, split_place, suffix_of
 from diel.values import read_json
 
 MAX_BYTES = 2**31
-
-
 NO_TYPES: Mapping[str, str] = MappingProxyType({})
 
 
@@ -55,15 +53,7 @@ def read_points(
         except BadData as error:
             raise UsageError(f"axis '{label}': {error}") from error
         return rows_to_points(rows, label, columns, str(path), types)
-    try:
-        data = read_file(path, MAX_BYTES)
-        text = data.decode("utf-8-sig")  # line ends in a cell stay as they are
-    except (OSError, ValueError) as error:
-        if isinstance(error, UnicodeDecodeError):
-            raise UsageError(f"axis '{label}': {path} is not UTF-8 (byte {error.start})") from error
-        raise UsageError(f"axis '{label}': cannot read {path}: {reason(error)}") from error
-    if len(data) > MAX_BYTES:
-        raise UsageError(f"axis '{label}': {path} is larger than 2 GiB")
+    text = _text(path, f"axis '{label}': ")
     if path.suffix in (".jsonl", ".ndjson", ".json"):
         return rows_to_points(_jsonl(text, path), label, columns, str(path), types)
     header, rows, lines = _csv(text, path)
@@ -95,15 +85,9 @@ def read_table(path: Path, types: Mapping[str, str] | None) -> Any:
     Numbers are read as for an axis; a column of them may lack cells, and one may be of True and False.
     """
     types = types or NO_TYPES
-    try:
-        text = read_file(path, MAX_BYTES).decode("utf-8-sig")
-    except (OSError, ValueError) as error:
-        raise UsageError(f"cannot read {path}: {error}") from error
+    text = _text(path)
     if path.suffix.lower() == ".json":
-        try:
-            return read_json(text)
-        except (ValueError, RecursionError) as error:
-            raise UsageError(f"{path}: not JSON: {error}") from error
+        return _json(text, str(path))
     if path.suffix.lower() in TEXTS[2:]:
         return _jsonl(text, path)
     header, rows, lines = _csv(text, path)
@@ -116,23 +100,35 @@ def read_table(path: Path, types: Mapping[str, str] | None) -> Any:
     return found
 
 
+def _text(path: Path, who: str = "") -> str:
+    """The text of a table; line ends in a cell stay as they are. Raises UsageError."""
+    try:
+        data = read_file(path, MAX_BYTES)
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{who}{path} is not UTF-8 (byte {error.start})") from error
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{who}cannot read {path}: {reason(error)}") from error
+    if len(data) > MAX_BYTES:
+        raise UsageError(f"{who}{path} is larger than 2 GiB")
+    return text
+
+
+def _json(text: str, place: str, what: str = "JSON") -> Any:
+    try:
+        return read_json(text)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{place}: not {what}: {error}") from error
+
+
 def _jsonl(text: str, path: Path) -> list[Any]:
     if path.suffix == ".json":
-        try:
-            whole = read_json(text)
-        except (ValueError, RecursionError) as error:
-            raise UsageError(f"{path}: not JSON: {error}") from error
+        whole = _json(text, str(path))
         if not isinstance(whole, list):
             raise UsageError(f"{path}: expected a list of points")
         return whole
-    items = []
-    for number, line in enumerate(text.split("\n"), 1):  # a JSON text may hold other line separators
-        if line.strip():
-            try:
-                items.append(read_json(line))
-            except (ValueError, RecursionError) as error:
-                raise UsageError(f"{path}:{number}: not a JSON value: {error}") from error
-    return items
+    lines = enumerate(text.split("\n"), 1)  # a JSON text may hold other line separators
+    return [_json(line, f"{path}:{number}", "a JSON value") for number, line in lines if line.strip()]
 
 
 def _csv(text: str, path: Path) -> tuple[list[str], list[list[str]], list[int]]:

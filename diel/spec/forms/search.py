@@ -10,8 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 from diel.errors import counted, did_you_mean
 from diel.spec.forms.axis import Choice, Known
 from diel.spec.forms.loop import Judged, is_count
-from diel.spec.forms.pruner import Pruner, PrunerOrName
-from diel.spec.forms.sampler import SAMPLERS, Sampler, SamplerOrName
+from diel.spec.forms.sampler import SAMPLERS, Pruner, PrunerOrName, Sampler, SamplerOrName
 from diel.spec.hyperparameter import Condition, Hyperparameter, undrawable
 from diel.spec.model import (
     MAX_POINTS,

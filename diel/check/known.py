@@ -1,0 +1,85 @@
+"""What the expressions of a stage can read before a run: points of its axes, and hyperparameters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import product
+from typing import Any
+
+from diel.axes.spread import spread
+from diel.check.flaws import Check
+from diel.expressions.expression import Chain
+from diel.spec.forms.axis import Points
+
+MOST = 100_000
+"""The most different values of an axis to look at."""
+_ROWS = 1_000_000
+
+Axes = Mapping[str, tuple[str, ...]]
+"""Parameters that are read, by axis."""
+Place = tuple[int, ...]
+"""The number of a point of each of these axes."""
+
+
+class Known:
+    """The points of axes as far as they are known, and the values of hyperparameters.
+
+    Under the label `hp.NAME` there can be points of what a search draws.
+    """
+
+    def __init__(self, points: Mapping[str, Points], hyperparameters: Mapping[str, Any]) -> None:
+        self.points, self.hyperparameters = points, hyperparameters
+        self._owners = {name: label for label, own in points.items() for name in own.parameters}
+
+    @classmethod
+    def of(cls, found: Check, name: str, values: Mapping[str, Any]) -> Known:
+        """Return what is known for a stage; `values` are those of all hyperparameters."""
+        over, later = found.workflow.stages[name].over, found.set_later(name)
+        points = {label: found.points[label] for label in over if label in found.points}
+        return cls(points, {label: value for label, value in values.items() if label not in later})
+
+    def axes(self, references: Iterable[Chain]) -> Axes | None:
+        """Return the axes that are read, with the parameters; None if only the run shows what is read."""
+        found: dict[str, set[str]] = {}
+        for first, second in ((*read, "")[:2] for read in references):
+            label = f"hp.{second}" if first == "hp" else self._owners.get(first, first)
+            if label in self.points:
+                names = self.points[label].parameters
+                own = first if first in names else second
+                found.setdefault(label, set()).update({own} & {*names} or names)
+            elif first != "hp" or second not in self.hyperparameters:
+                return None
+        return {label: tuple(sorted(found[label])) for label in self.points if label in found}
+
+    def places(self, axes: Axes) -> Iterator[Place]:
+        """Yield the places to look at: all, or of many the corners and others evenly spread."""
+        return spread([len(self.points[label]) for label in axes])
+
+    def unlike(self, axes: Axes) -> Iterator[Place]:
+        """Yield a place for each combination of different values that are read."""
+        return product(*(list(self.different(label, names)) for label, names in axes.items()))
+
+    def different(self, label: str, names: Iterable[str]) -> Iterator[int]:
+        """Yield the first point of an axis with each combination of values of some parameters."""
+        columns = [self._column(label, name) for name in names]
+        seen: set[str] = set()
+        for index in range(min(len(self.points[label]), _ROWS)):
+            if (mark := repr([column[index] for column in columns])) not in seen:
+                seen.add(mark)
+                yield index
+                if len(seen) == MOST:
+                    return
+
+    def scope(self, axes: Axes, place: Place) -> dict[str, Any]:
+        """Return what an expression can read at a place."""
+        scope: dict[str, Any] = {"hp": self.hyperparameters}
+        for (label, names), index in zip(axes.items(), place, strict=True):
+            own = {name: self._column(label, name)[index] for name in names}
+            if label.startswith("hp."):
+                scope["hp"] = {**scope["hp"], label.removeprefix("hp."): own[label]}
+            scope |= {label: own, **own}
+        return scope
+
+    def _column(self, label: str, name: str) -> Sequence[Any]:
+        points = self.points[label]
+        return points.columns[points.parameters.index(name)]
