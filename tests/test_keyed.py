@@ -17,8 +17,7 @@ import pytest
 
 import diel.spec
 from diel.attempt.bundle import Question
-from diel.spec.forms.pruner import Pruner
-from diel.spec.forms.sampler import Sampler
+from diel.spec.forms.sampler import Pruner, Sampler
 from diel.spec.model import SpecModel
 from tests.controller.bench import Bench
 

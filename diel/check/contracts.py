@@ -9,7 +9,7 @@ from typing import NamedTuple
 from diel.check.flaws import Check
 from diel.check.names import visible_names
 from diel.check.outputs import known_outputs
-from diel.check.units import Reader, unit_flaws
+from diel.check.units import InputUse, unit_flaws
 from diel.errors import did_you_mean
 from diel.graph import Edge, Key
 from diel.graph.uses import unread
@@ -144,7 +144,7 @@ def _check_parameter(found: Check, edge: Edge, given: Input) -> None:
             hint = "promise units where the points of the axis are made, or drop it"
             found.add((*edge.key, name), f"{source} is a parameter of an axis, which has no units", hint)
         elif given.units is not None:
-            for message, hint in unit_flaws(source, made, given.units, Reader(str(edge.name))):
+            for message, hint in unit_flaws(source, made, given.units, InputUse(str(edge.name))):
                 found.add((*edge.key, name), message, hint)
 
 
@@ -178,10 +178,10 @@ def _disagreements(name: str, given: Expected, promised: Expected, source: str) 
         yield f"{source} has {name} {shown(made)}; expected {shown(wanted)}", hint
 
 
-def _reader(found: Check, edge: Edge) -> Reader:
+def _reader(found: Check, edge: Edge) -> InputUse:
     kind, name = kind_of(found, edge.upstream, str(edge.output)), str(edge.name)
     which = unread(found.workflow.stages[edge.downstream], name)
-    return Reader(name, found.modules.get(edge.downstream), None if kind is None else kind.word, which)
+    return InputUse(name, found.modules.get(edge.downstream), None if kind is None else kind.word, which)
 
 
 def _columns(wanted: Mapping[str, str], made: Mapping[str, str], source: str) -> Iterator[tuple[str, str]]:

@@ -27,7 +27,7 @@ _CHOICES = 100
 _NAME = re.compile(r"\$\{\{\s*(\w+)\s*\}\}")
 
 
-class _Read(NamedTuple):
+class _Evaluation(NamedTuple):
     """What expressions of a stage can read before the run, and the condition of its tasks."""
 
     known: Known
@@ -60,7 +60,7 @@ def check_points(found: Check, name: str, names: Names, hyperparameters: Mapping
         when = parse_expression(stage.when) if isinstance(stage.when, str) else None
     except ExpressionError:
         return  # which is told at its own place
-    read, gates = _Read(known, when), {} if when is None else known.axes(when.references)
+    read, gates = _Evaluation(known, when), {} if when is None else known.axes(when.references)
     for parameter in signature.parameters if gates is not None else ():
         label = parameter.name
         own = label not in stage.params and label not in stage.inputs and label in names.parameters
@@ -140,7 +140,7 @@ def _points(found: Check, label: str) -> Points | None:
 
 
 def _first_wrong(
-    read: _Read, parameter: Parameter, written: Any, axes: Axes
+    read: _Evaluation, parameter: Parameter, written: Any, axes: Axes
 ) -> tuple[Place, Any, str] | None:
     """The first place where a value does not fit, with the value and why."""
     name = _NAME.fullmatch(written) if isinstance(written, str) else None

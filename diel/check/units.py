@@ -9,7 +9,7 @@ from diel.modules.catalogue import Module
 from diel.units import Columns, Rule, Units, UnitsError, conversions
 
 
-class Reader(NamedTuple):
+class InputUse(NamedTuple):
     """Who reads data: the module of a stage and its input, and what the data is, as far as that is known."""
 
     input: str
@@ -45,7 +45,7 @@ _TABLES = {"frame", "arrow", "dataset", "frames", "arrows", "datasets"}
 _ARRAYS = {"array", "arrays", "dataarray", "dataarrays"}
 
 
-def unit_flaws(source: str, made: Units, wanted: Units, reader: Reader) -> Iterator[tuple[str, str]]:
+def unit_flaws(source: str, made: Units, wanted: Units, reader: InputUse) -> Iterator[tuple[str, str]]:
     """Yield what is wrong with units at the two ends of an edge."""
     if made == wanted:
         return
