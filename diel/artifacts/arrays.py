@@ -13,7 +13,6 @@ import resource
 import threading
 import tokenize
 from collections.abc import Callable, Iterator, Mapping
-from functools import lru_cache
 from itertools import chain
 from queue import SimpleQueue
 from typing import Any, NamedTuple
@@ -42,10 +41,7 @@ _SPARE = 256
 
 
 def open_array(name: str, path: str) -> Array:
-    """A `.npy` file as a read-only array, mapped into memory: nothing is read yet.
-
-    Raises ModuleError where it is no such file.
-    """
+    """Open a `.npy` file as a read-only array, mapped into memory: nothing is read yet. Raise ModuleError."""
     if not path.lower().endswith(".npy"):
         raise ModuleError(f"input '{name}' is {path}; an array is read from a .npy file: ask for a Path")
     try:
@@ -72,10 +68,8 @@ def open_arrays(name: str, paths: list[str]) -> list[Array]:
 
 
 def as_array(value: Any) -> Array:
-    """What a module returned as an array, without a copy if it is in memory already.
-
-    Raises Breach where it lies on a device, holds Python objects, or some of it is masked.
-    """
+    """Return what a module made as an array, without a copy if it is in memory. Raise Breach for one on a
+    device, of Python objects, or masked."""
     if type(value).__name__ == "MaskedArray" and numpy.ma.is_masked(value):
         raise Breach(
             "some of it is masked, which its file would not show: return x.filled(...), or the mask too"
@@ -99,12 +93,9 @@ def keep_array(
     *,
     finite: bool = False,
 ) -> dict[str, Any]:
-    """Makes an array a file of the task, written at most once; returns its path, size and digest.
-
-    An array that is the memory map of an input is a hard link to that file, and one that the module
-    has mapped from a file of its own is that file. Raises Breach where no number may be NaN or
-    infinite, and one is: that is looked at while the array is written, where it has to be.
-    """
+    """Make an array a file of the task, written at most once; return its record. The memory map of an input
+    becomes a hard link to that file, that of a file of the task is this file. Raise Breach where no number
+    may be NaN or infinite and one is, which is looked at while the array is written."""
     path = f"{task_dir}/{name}.npy"
     mapped = _whole_file(array)
     if mapped is not None:
@@ -134,7 +125,7 @@ def _entry(path: str, run_dir: str, size: int, digest: str) -> dict[str, Any]:
 
 
 def check_finite(what: str, array: Array) -> None:
-    """Raises Breach where an array has a number that is NaN or infinite, with its place."""
+    """Raise Breach where an array has a number that is NaN or infinite, with its place."""
     odd = first_not_finite(array)
     if odd is not None:
         index, value = odd
@@ -164,7 +155,6 @@ def _whole_file(array: Array) -> str | None:
 
 
 def _digest_of_input(inputs: Mapping[str, Any], path: str) -> str | None:
-    """The digest of the input at a path; None if there is none."""
     real = os.path.realpath(path)
     lists = (value if isinstance(value, list) else (value,) for value in inputs.values())
     found = (item for item in chain.from_iterable(lists) if type(item) is Artifact)
@@ -172,7 +162,6 @@ def _digest_of_input(inputs: Mapping[str, Any], path: str) -> str | None:
 
 
 def _link(source: str, path: str) -> bool:
-    """Makes a hard link, if the file system can."""
     try:
         os.link(source, path)
     except OSError:  # another file system, a limit on links, a file of that name
@@ -197,7 +186,7 @@ class Header(NamedTuple):
 
 
 def read_header(path: str) -> Header:
-    """The header of a `.npy` file. Raises ValueError if it has none, and OSError."""
+    """The header of a `.npy` file. Raise ValueError if it has none, and OSError."""
     with open(path, "rb") as file:
         try:
             version = numpy.lib.format.read_magic(file)
@@ -215,19 +204,8 @@ def read_header(path: str) -> Header:
 
 
 def header_of(array: Array) -> bytes:
-    """The header that NumPy would write for an array."""
-    if array.dtype.names is None:
-        return _plain_header(array.dtype.str, array.shape, _is_fortran(array))
-    return _written(numpy.lib.format.header_data_from_array_1_0(array))
-
-
-@lru_cache(maxsize=256)
-def _plain_header(descr: str, shape: tuple[int, ...], fortran_order: bool) -> bytes:
-    return _written({"descr": descr, "fortran_order": fortran_order, "shape": shape})
-
-
-def _written(facts: dict[str, Any]) -> bytes:
-    file = io.BytesIO()
+    """Return the header that NumPy would write for an array."""
+    facts, file = numpy.lib.format.header_data_from_array_1_0(array), io.BytesIO()
     try:
         numpy.lib.format.write_array_header_1_0(file, facts)
     except ValueError:  # more than 64 KiB of fields, or their names are not Latin-1
@@ -237,14 +215,10 @@ def _written(facts: dict[str, Any]) -> bytes:
 
 
 def write_array(path: str, array: Array, *, hashed: bool = True, finite: bool = False) -> tuple[int, str]:
-    """Writes an array as NumPy does; returns the file's size in bytes and the digest of its content (only of
-    its header, unless `hashed`).
-
-    Nothing of the file is read: each piece is looked at and written while it is in the processor's
-    cache, and a large array is looked at by a thread beside the writing. A file of that name is replaced
-    in one step: the array may be mapped from it. Raises OSError, and NotFinite where no number may be NaN
-    or infinite.
-    """
+    """Write an array as NumPy does; return the file's size and the digest of its content (of its header,
+    unless `hashed`). Nothing of the file is read: each piece is looked at while it is in the processor's
+    cache. A file of that name is replaced in one step: the array may be mapped from it. Raise OSError,
+    NotFinite."""
     try:
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     except FileExistsError:
@@ -297,10 +271,7 @@ def _write(file: int, data: memoryview) -> None:
 
 
 def _write_beside(file: int, flat: Array, look: Callable[[Array], memoryview]) -> None:
-    """Writes many bytes while another thread looks at them; both release the interpreter.
-
-    They go step by step together, so that what one has read is in the processor's cache for the other.
-    """
+    """Write many bytes while another thread looks at each piece in the processor's cache."""
     steps: SimpleQueue[Array | None] = SimpleQueue()
     refused: list[NotFinite] = []
 
@@ -328,11 +299,9 @@ def _write_beside(file: int, flat: Array, look: Callable[[Array], memoryview]) -
 
 
 def _reserve(file: int, size: int) -> None:
-    """Reserves all blocks of a file at once, as NumPy does: writing is a third faster on ext4.
-
-    `posix_fallocate` would write to each block where the file system cannot do that; `fallocate` does
-    nothing then, and the writing itself reports a full disk.
-    """
+    """Reserve all blocks of a file at once, as NumPy does: writing is a third faster on ext4.
+    `posix_fallocate` would write to each block where the file system cannot do that; `fallocate` does nothing
+    then."""
     if size < _RESERVED:
         return
     import ctypes  # here: few tasks make large arrays
@@ -347,7 +316,6 @@ def _is_fortran(array: Array) -> bool:
 
 
 def _flat(array: Array) -> Array | None:
-    """The items of an array as they are in memory, if they are written in that order."""
     if array.flags.c_contiguous or array.flags.f_contiguous:
         return (array if array.flags.c_contiguous else array.T).reshape(-1)
     return None

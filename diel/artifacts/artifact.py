@@ -12,7 +12,6 @@ import json
 import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -21,8 +20,7 @@ import xxhash
 from diel.terms import OWN_FILES
 
 Artifacts = dict[str, dict[str, Any]]
-"""By output: `path` relative to the run's directory, `size` in bytes, `digest`; of a list of files
-`files`, each with these three."""
+"""By output: `path` from the run's directory, `size`, `digest`; of a list `files`, each with these."""
 
 Way = Literal["content", "stat"]
 """By content, or by size, time of the last change and inode, without reading."""
@@ -83,7 +81,7 @@ class File(str):
 
     @property
     def bytes(self) -> int:
-        """Its size, for expressions. Raises OSError where it cannot be read."""
+        """Its size, for expressions. Raise OSError where it cannot be read."""
         if not os.path.isdir(self):
             return os.stat(self).st_size
         return sum(os.stat(os.path.join(self, name)).st_size for name in files_below(self))
@@ -99,62 +97,32 @@ def files_of(entry: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
 
 
 def describe(path: str, task: str, run: str, way: Way = "content") -> dict[str, Any]:
-    """Path, size and digest of an output. Raises Breach where it is missing or elsewhere.
-
-    A few system calls find what lies in the task's directory without links on the way: a task may make
-    ten thousand files.
-    """
+    """Return path, size and digest of an output. Raise Breach where it is missing or elsewhere."""
     whole = os.path.join(task, path)
     inner = os.path.normpath(whole[len(task) + 1 :])
     if inner.partition("/")[0] in OWN_FILES:
         raise Breach(f"diel itself writes {inner} in the task's directory; give the file another name")
     try:
-        below = whole.startswith(f"{task}/") and task.startswith(f"{run}/") and ".." not in whole
-        if not below or _passes_links(task, inner):
-            return _describe_linked(Path(path), Path(task), Path(run), way)
-        status = os.lstat(whole)
-    except (OSError, ValueError) as error:  # a NUL in the path
+        real = os.path.realpath(whole, strict=True)
+        status = os.stat(real)
+    except (OSError, ValueError) as error:  # a circle of links; a NUL in the path
         raise _missing(path, task) from error
+    if not _is_below(real, os.path.realpath(task)):
+        raise Breach(f"{path} is outside the task's directory")
     if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
         raise Breach(f"{path} is neither a file nor a directory")
-    kept = f"{task[len(run) + 1 :]}/{inner}"
+    if ".." in whole.split("/") or not whole.startswith(f"{run}/"):
+        whole, run = real, os.path.realpath(run)
+    kept = os.path.relpath(whole, run)
     try:
         if stat.S_ISDIR(status.st_mode):
-            return {"path": kept, **_describe_directory(whole, way, list_file(run, kept))}
-        size, digest = file_content(whole, way)
+            return {"path": kept, **_describe_directory(real, way, list_file(run, kept))}
+        size, digest = file_content(real, way)
     except OSError as error:
         if error.errno not in _UNREADABLE:
             raise
         raise Breach(f"{path} cannot be read: {error.strerror}") from error
     return {"path": kept, "size": size, "digest": digest, "identity": _identity(status)}
-
-
-def _passes_links(task: str, inner: str) -> bool:
-    """Whether a path below the task's directory is a link, or leads through one."""
-    places = accumulate(inner.split("/"), "{}/{}".format, initial=task)
-    next(places)
-    return any(map(os.path.islink, places))
-
-
-def _describe_linked(path: Path, task_dir: Path, run_dir: Path, way: Way) -> dict[str, Any]:
-    """The same for a path that must be followed: through links, or written in another way."""
-    whole = path if path.is_absolute() else task_dir / path
-    try:
-        real = whole.resolve(strict=True)
-    except (OSError, RuntimeError, ValueError) as error:  # a circle of links; a NUL in the path
-        raise _missing(path, task_dir) from error
-    if not real.is_relative_to(task_dir.resolve()):
-        raise Breach(f"{path} is outside the task's directory")
-    if not (real.is_file() or real.is_dir()):
-        raise Breach(f"{path} is neither a file nor a directory")
-    if ".." in whole.parts or not whole.is_relative_to(run_dir):
-        whole, run_dir = real, run_dir.resolve()
-    kept = os.path.relpath(whole, run_dir)
-    if real.is_dir():
-        return {"path": kept, **_describe_directory(str(real), way, list_file(str(run_dir), kept))}
-    identity, _ = identity_of(real)
-    size, digest = file_content(real, way)
-    return {"path": kept, "size": size, "digest": digest, "identity": identity}
 
 
 def _describe_directory(path: str, way: Way, listed: str) -> dict[str, Any]:
@@ -174,7 +142,7 @@ def list_file(run: str, path: str) -> str:
 
 
 def identity_of(path: str | Path) -> tuple[str, int]:
-    """The identity of a file or directory, and when it last changed, in nanoseconds. Raises OSError."""
+    """The identity of a file or directory, and when it last changed, in nanoseconds. Raise OSError."""
     if os.path.isdir(path):
         found, changed = identities_below(path)
         return _identity_of_all(found), changed
@@ -183,7 +151,7 @@ def identity_of(path: str | Path) -> tuple[str, int]:
 
 
 def identities_below(directory: str | Path) -> tuple[dict[str, str], int]:
-    """The identities of what a directory holds, and when a file last changed, in ns. Raises OSError."""
+    """The identities of what a directory holds, and when a file last changed, in ns. Raise OSError."""
     found: dict[str, str] = {}
     changed = 0
     for name, link in entries_below(directory):
@@ -214,8 +182,7 @@ def written(task_dir: str | Path) -> str:
 
 
 def content(path: str | Path, way: Way = "content", members: dict[str, str] | None = None) -> tuple[int, str]:
-    """Return size in bytes and digest of a file, or of all that a directory holds, by name; this is put into
-    `members`, each entry with its own digest."""
+    """Return size and digest of a file or directory, with those of its `members` by name."""
     if not os.path.isdir(path):
         return file_content(path, way)
     size, digest = 0, xxhash.xxh3_128()
@@ -289,10 +256,8 @@ def files_below(directory: str | Path) -> list[str]:
 
 
 def entries_below(directory: str | Path) -> list[TreeEntry]:
-    """Return all that a directory holds, relative to it and sorted by its parts: no pipes, no sockets.
-
-    A link to a file counts as the file; one to a directory of another tree as that directory.
-    """
+    """Return all that a directory holds, relative to it and sorted by its parts: no pipes, no sockets. A link
+    to a file counts as the file; one to a directory of another tree as that directory."""
     top = os.fspath(directory)
     return sorted(_entries(top, "", ((os.path.realpath(top), ""),)), key=lambda one: one.name.split("/"))
 
@@ -322,7 +287,6 @@ def _entries(top: str, prefix: str, trees: tuple[tuple[str, str], ...]) -> Itera
 
 
 def _linked(top: str, name: str, trees: tuple[tuple[str, str], ...]) -> Iterator[TreeEntry]:
-    """Return what a link to a directory stands for."""
     path = os.path.join(top, name)
     real = os.path.realpath(path)
     for tree, prefix in trees:

@@ -31,11 +31,11 @@ def collect_returned(
     promises: Promises = _NOTHING,
     inputs: Mapping[str, Any] = _NOTHING,
 ) -> tuple[Values, Artifacts]:
-    """The values and artifacts that a Python function returned.
+    """Return the values and artifacts that a Python function returned.
 
     A mapping, dataclass or named tuple gives one output a key, None nothing, and anything else the output
     `result`, or the only one of `promises`. An array that is an input, as it was mapped, is not written
-    again. Raises ModuleError where an output can be kept neither as JSON nor in a file, where a path is not
+    again. Raise ModuleError where an output can be kept neither as JSON nor in a file, where a path is not
     below `task_dir`, and where a promise is broken; what no promise names may be of any kind beside them.
     """
     task, run = os.fspath(task_dir), os.fspath(run_dir)
@@ -65,8 +65,6 @@ def collect_returned(
 
 
 class _Kept(NamedTuple):
-    """What is kept in files of one task."""
-
     task: str
     run: str
     promises: Promises
@@ -74,7 +72,7 @@ class _Kept(NamedTuple):
     sizes: Sizes
 
     def in_file(self, name: str, value: Any) -> dict[str, Any] | None:
-        """The record of what is kept in a file, or is one; None for a value. Raises Breach."""
+        """The record of what is kept in a file, or is one; None for a value. Raise Breach."""
         promise = self.promises.get(name)
         if isinstance(value, os.PathLike):
             return _keep_file(name, os.fspath(value), self.task, self.run, promise, self.sizes)
@@ -152,10 +150,7 @@ def _outputs_of(returned: Any, declared: list[str]) -> Mapping[Any, Any]:
 def collect_files(
     outputs: Mapping[str, str], task_dir: Path, run_dir: Path, promises: Promises = _NOTHING
 ) -> Artifacts:
-    """The artifacts of a command's declared files.
-
-    Raises ModuleError for one that is missing, and for one that is not as promised.
-    """
+    """Return the artifacts of a command. Raise ModuleError for one that is missing or not as promised."""
     task, run = os.fspath(task_dir), os.fspath(run_dir)
     sizes: Sizes = {}
     artifacts: Artifacts = {}
@@ -171,14 +166,14 @@ def collect_files(
 
 
 def _mark_passing(promises: Promises, artifacts: Artifacts) -> None:
-    """Marks in the record what is not kept: other runs must not use it while this one is going."""
+    """Mark in the record what is not kept: other runs must not use it while this one is going."""
     for name, promise in promises.items():
         if not promise.keep and name in artifacts:
             artifacts[name]["keep"] = False
 
 
 def check_values(values: Values, promises: Promises) -> None:
-    """Checks the values of a command against their contracts. Raises ModuleError."""
+    """Check the values of a command against their contracts. Raise ModuleError."""
     for name, promise in promises.items():
         if promise.value is not None:
             with _named(name):
@@ -187,7 +182,7 @@ def check_values(values: Values, promises: Promises) -> None:
 
 @contextlib.contextmanager
 def _named(name: str) -> Iterator[None]:
-    """Says which output it is that breaks its promise."""
+    """Say which output it is that breaks its promise."""
     try:
         yield
     except Breach as breach:
@@ -201,9 +196,7 @@ def matching(pattern: str, task: str) -> list[str]:
 
 
 def _expanded(parts: list[str], task: str) -> Iterator[str]:
-    """The paths that a pattern matches. Unlike Python's own, `**` follows no links to directories: one such
-    as `latest -> .` would give each file forty times.
-    """
+    """Return the paths that a pattern matches. `**` follows no links to directories, unlike Python's own."""
     if "**" not in parts:
         yield from glob.iglob("/".join(parts), root_dir=task)
         return
@@ -229,7 +222,7 @@ def _keep_file(
 
 
 def hold_file(name: str, path: str, promise: Output, sizes: Sizes) -> None:
-    """Hold a file to its contract; a name for a size is one size in all that share `sizes`. Raises Breach."""
+    """Hold a file to its contract; a name for a size is one size in all that share `sizes`. Raise Breach."""
     if LIBRARIES.get(suffix_of(path), ("array",))[0] == "array":  # or what takes no library
         return check_path(name, path, promise, sizes)
     if promise.inside is not None or set(promise.promises) - {"units"}:
@@ -243,7 +236,6 @@ def hold_file(name: str, path: str, promise: Output, sizes: Sizes) -> None:
 def _keep_files(
     paths: Iterable[str], task: str, run: str, promise: Output | None, pattern: str = ""
 ) -> dict[str, Any]:
-    """A list of files as one output."""
     way = "content" if promise is None else promise.digest
     found = [describe(path, task, run, way) for path in paths]
     if promise is not None and promise.files is not None:

@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from diel.artifacts.artifact import (
     LINK,
@@ -23,24 +24,24 @@ from diel.artifacts.artifact import (
     list_file,
     member_content,
 )
+from diel.errors import ModuleError
 
 TICK = 20_000_000
 """Nanoseconds within which a second change of a file may leave its times as they are."""
+TRIES = 5
+State = tuple[str, int]
+"""A file's identity, and how many links it has."""
 Listed = Mapping[str, tuple[str, str]]
 """The files of a directory by name, each with its identity and digest."""
 _SHOWN = 3
 _directories: set[tuple[str, str]] = set()
-"""Directories that were as recorded when a task of this process had read them, with their identities: of the
-next one only its end is looked at."""
+"""Directories found as recorded, with their identities: the next task looks at its end alone."""
 _verified: set[tuple[str, str, str]] = set()
 """Paths whose content this process compared, each with the identity and the digest that it then had."""
 
 
 def differences(path: str, digest: str, identity: str, *, look: bool = True) -> list[str]:
-    """What differs from what was recorded of a file or directory; nothing if it is the same.
-
-    Without `look` its content is compared whatever its identity says.
-    """
+    """Return what differs from a record; nothing if it is the same. Without `look` compare contents."""
     try:
         now, _ = identity_of(path)
         if look and (now == identity or (path, now, digest) in _verified):
@@ -107,10 +108,7 @@ def _listed(path: str) -> Listed:
 
 
 def is_same(path: str, entry: Any) -> bool:
-    """Whether a file or directory is what its record says; then the record has its present identity.
-
-    Older records have none: their digest decides.
-    """
+    """Return whether a file or directory is what its record says, which then has its present identity."""
     if differences(path, entry["digest"], entry.get("identity", "")):
         return False
     entry["identity"] = identity_of(path)[0]
@@ -132,13 +130,93 @@ def artifacts_in(value: Any) -> Iterator[Artifact]:
             yield from artifacts_in(item)
 
 
+# --- files of users: what they were when the run first read them -------------------------------------
+
+
+class Changed(ModuleError):
+    """A file is not what it was when it was made, or when the run first read it."""
+
+
+class FirstLook(NamedTuple):
+    """A file or directory of a user, as the run first read it. Nobody copies it or takes away permissions."""
+
+    name: str
+    """What the workflow calls it: `files.script`."""
+    path: str
+    digest: str
+    identity: str
+    changed: int = 0
+    """When it last changed before that, in nanoseconds: of a directory, a file in it."""
+
+
+def look_at(name: str, path: str) -> FirstLook:
+    """Read a file or directory for the first time. Raise OSError, and Changed where it is being written."""
+    for _ in range(TRIES):
+        if abs(time.time_ns() - identity_of(path)[1]) < TICK:
+            time.sleep(TICK / 1e9)
+        (identity, changed), digest = identity_of(path), content(path)[1]
+        if identity_of(path)[0] == identity:
+            return FirstLook(name, path, digest, identity, changed)
+    raise Changed(f"{name}: {path} is being written: wait until it is whole")
+
+
+def refuse_newer(whole: FirstLook, path: str) -> None:
+    """Refuse a file that changed since it was read by another name, or in its directory. Raise Changed."""
+    with suppress(OSError):  # who reads it says that it is gone
+        if whole.changed and identity_of(path)[1] > whole.changed:
+            raise Changed(f"{path} was changed since the run read {whole.name}, {whole.path}")
+
+
+def hold(file: FirstLook) -> State:
+    """Return the state of a file that is still the same. Raise Changed."""
+    name, path, digest, identity, _ = file
+    try:
+        now = identity_of(path)[0]
+        if now != identity and (changes := differences(path, digest, identity)):
+            why = f"is not what it was when the run first read it: {text_of(changes)}"
+            raise Changed(f"{name}: {path} {why}")
+        return now, os.stat(path).st_nlink
+    except OSError as error:
+        raise Changed(f"{name}: {path} cannot be read any more: {error.strerror}") from error
+
+
 class ReadFiles:
     """What a task reads, compared before it begins and once it has ended."""
 
-    def __init__(self, reads: Mapping[str, Any]) -> None:
-        self._reads = reads
+    def __init__(
+        self, reads: Mapping[str, Any] | None, files: Sequence[FirstLook] = (), reader: str = "it"
+    ) -> None:
+        """Take what it reads of other tasks, by name, and its `files` of users."""
+        self._reads, self._files, self._reader = reads or {}, files, reader
+        self._states: list[State] = []
         self._young: set[str] = set()
         """Files that changed a moment before: another change might not show."""
+
+    def begin(self) -> None:
+        """Raise Changed where any of them is no longer what it was."""
+        self._refuse(ended=False)
+        self._states = [hold(file) for file in self._files]
+
+    def end(self, *, failed: bool = False) -> None:
+        """Raise Changed where any is another now; of a task that `failed`, only users' files matter.
+
+        These were written even if their content is the same again: nobody knows what the task read. Another
+        hard link changes their times too, and nothing else.
+        """
+        for file, before in zip(self._files, self._states, strict=True):
+            after = hold(file)
+            if after[0] != before[0] and after[1] == before[1]:
+                raise Changed(f"{file.name}: {file.path} was written while the task ran")
+        if not failed:
+            self._refuse(ended=True)
+
+    def _refuse(self, *, ended: bool) -> None:
+        if changes := self.look(ended=ended):
+            said = f"has changed since it was made: {changes}"
+            if ended and self._reader == "it":
+                rule = "a task leaves its inputs as they are: let it write to a copy"
+                said = f"changed while it ran: {changes}; {rule}"
+            raise Changed(f"what {self._reader} reads {said}")
 
     def look(self, *, ended: bool) -> str:
         """Which of them differs from what was recorded, and how; empty if none does."""

@@ -28,7 +28,7 @@ _JSON_LINES = (".jsonl", ".ndjson")
 
 
 def check_path(name: str, path: str, contract: Output, sizes: Sizes) -> None:
-    """Holds a file or directory to its contract. Raises Breach with what was found."""
+    """Hold a file or directory to its contract. Raise Breach with what was found."""
     promised = contract.promises
     if not promised or promised == ("units",):
         return
@@ -40,7 +40,8 @@ def check_path(name: str, path: str, contract: Output, sizes: Sizes) -> None:
         return
     if contract.files is not None:
         raise Breach(f"{file} is a file; expected a directory of files")
-    match format_of(path) or _meant(contract):
+    meant = "array" if contract.dtype is not None or contract.shape is not None else None
+    match format_of(path) or ("table" if contract.columns is not None else meant):
         case "array":
             _check_array_file(name, path, contract, sizes)
         case "json":
@@ -53,15 +54,8 @@ def check_path(name: str, path: str, contract: Output, sizes: Sizes) -> None:
             raise Breach(f"{file} is not a file in which {kinds} can be checked")
 
 
-def _meant(contract: Contract) -> str | None:
-    """What a file with an unknown suffix must be for its contract to apply."""
-    if contract.columns is not None:
-        return "table"
-    return "array" if contract.dtype is not None or contract.shape is not None else None
-
-
 def _refuse_other(found: str, contract: Contract, fitting: str, what: str) -> None:
-    """Refuses data of a kind that the contract is not about."""
+    """Refuse data of a kind that the contract is not about."""
     wanted = _other(contract, fitting)
     if wanted is not None:
         raise Breach(f"{found} is {what}; expected {wanted}")
@@ -74,7 +68,7 @@ def _other(contract: Contract, fitting: str) -> str | None:
 
 
 def hold_count(wanted: str | None, what: str, number: int, noun: str, also: str = "") -> None:
-    """Holds a number of files or rows to what is promised. Raises Breach."""
+    """Hold a number of files or rows to what is promised. Raise Breach."""
     if wanted is not None and not fits_count(wanted, number):
         raise Breach(f"{what} has {counted(number, noun)}{also}; expected {count_words(wanted)}")
 
@@ -105,17 +99,14 @@ def _check_array_file(name: str, path: str, contract: Output, sizes: Sizes) -> N
 
 
 def check_array(name: str, array: numpy.ndarray[Any, Any], contract: Output, sizes: Sizes) -> None:
-    """Holds the kind of an array in memory to its contract. Raises Breach with what was found.
-
-    Its numbers are looked at where it is written.
-    """
+    """Hold the kind of an array in memory to its contract; its numbers are checked when written."""
     check_kind(name, "the array", array.shape, array.dtype, contract, sizes)
 
 
 def check_kind(
     name: str, what: str, shape: tuple[int, ...], dtype: numpy.dtype[Any], contract: Output, sizes: Sizes
 ) -> None:
-    """Holds the kind of an array to its contract. Raises Breach with what was found."""
+    """Hold the kind of an array to its contract. Raise Breach with what was found."""
     _refuse_other(what, contract, "array", "an array")
     found = "str" if dtype.kind in "USTO" else dtype.name
     if contract.dtype is not None and found != contract.dtype:
@@ -156,7 +147,7 @@ def _check_json_file(path: str, contract: Output) -> None:
 
 
 def check_value(value: Any, contract: Output, what: str = "the value") -> None:
-    """Holds a JSON value to its contract. Raises Breach with what was found."""
+    """Hold a JSON value to its contract. Raise Breach with what was found."""
     other = _other(contract, "json")
     if other is not None:
         raise Breach(f"{shown(value)} is a value; expected {other}")
@@ -179,7 +170,7 @@ Check = tuple[int, Callable[[str], Any], tuple[str, str]]
 
 
 def check_table(path: str, contract: Contract) -> None:
-    """Reads a table row by row. Raises Breach with the first thing that is not as promised."""
+    """Read a table row by row. Raise Breach with the first thing that is not as promised."""
     file = os.path.basename(path)
     try:
         rows = (_json_rows if path.lower().endswith(_JSON_LINES) else _csv_rows)(path, contract)
@@ -231,7 +222,6 @@ def _checks(header: list[str], contract: Contract) -> list[Check]:
 
 
 def _wrong(row: list[str], checks: list[Check]) -> str:
-    """What is wrong with a row."""
     for place, read, (column, kind) in checks:
         if place >= len(row):
             return f"it has {len(row)} cells, and none for {column}"
@@ -251,7 +241,7 @@ def _finite(cell: str) -> None:
 
 
 def _any_finite(cell: str) -> None:
-    """Refuses a number that is not finite; accepts what is not a number."""
+    """Refuse a number that is not finite; accepts what is not a number."""
     if _is_number(cell):
         _finite(cell)
 

@@ -28,10 +28,8 @@ def is_of(value: Any, expected: str) -> bool:
 
 
 def not_finite(value: Any) -> str | None:
-    """A number in a JSON value that is NaN or infinite, with its place; None if there is none.
-
-    The first in their order. However deep the value is: a stack of Python's own would end before JSON's.
-    """
+    """Return the first number in a JSON value that is NaN or infinite, with its place; None without one. It
+    uses no recursion: a stack of Python's own would end before JSON's."""
     todo: list[tuple[str, Any]] = [("", value)]
     while todo:
         place, value = todo.pop()
@@ -62,10 +60,7 @@ def listed(names: Iterable[Any]) -> str:
 
 
 def collect_result(path: str, types: Mapping[str, str]) -> Values:
-    """The values that a command wrote to DIEL_RESULT: nothing, or one JSON object.
-
-    Raises ModuleError where it is no JSON object or a declared value is missing or of another type.
-    """
+    """Return the values that a command wrote to DIEL_RESULT, as declared. Raise ModuleError."""
     try:
         with open(path, encoding="utf-8") as file:
             text = file.read()
@@ -91,7 +86,7 @@ def collect_result(path: str, types: Mapping[str, str]) -> Values:
 
 
 def check_size(values: Values) -> None:
-    """Refuses values that belong in a file."""
+    """Refuse values that belong in a file."""
     try:
         size = len(json.dumps(values)) if values else 0
     except (ValueError, RecursionError) as error:
@@ -101,7 +96,7 @@ def check_size(values: Values) -> None:
 
 
 def plain(name: str, value: Any) -> Any:
-    """A JSON value from what a module returned. Raises ModuleError for what is not one."""
+    """A JSON value from what a module returned. Raise ModuleError for what is not one."""
     item = getattr(value, "item", None)  # NumPy's scalars, some of which are Python's too
     if value is None or isinstance(value, bool | int | float | str):
         return value if item is None else item()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from diel.modules.catalogue import Module
 
 if TYPE_CHECKING:  # not loaded by workers and plans that do without
-    from diel.artifacts.watched import FirstLook
+    from diel.artifacts.identity import FirstLook
     from diel.attempt.service import Answers
     from diel.environments.prepared import Prepared
     from diel.journal.records import Record

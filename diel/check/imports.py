@@ -8,7 +8,7 @@ from pathlib import Path
 
 from diel.check.workflow import Checked
 from diel.errors import SpecError
-from diel.modules.imports import absent, imports
+from diel.modules.beside import absent, imports
 from diel.terms import EXTRAS
 
 _NAMES = {"PIL": "pillow", "cv2": "opencv-python", "skimage": "scikit-image", "yaml": "pyyaml"}

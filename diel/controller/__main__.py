@@ -40,7 +40,7 @@ AHEAD = 30.0
 
 
 def main() -> int:
-    """Takes a run over and drives it; returns the exit code."""
+    """Take a run over and drives it; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m diel.controller")
     parser.add_argument("run", type=Path)
     parser.add_argument("--submission", type=int, required=True)
@@ -69,10 +69,7 @@ def say(message: str) -> None:
 
 
 def _drive(controller: Controller, wanted: Submission, end: float | None) -> int:
-    """Drives a run until it is over, a signal asks it to end, or the job's walltime is nearly over.
-
-    `end` is when that is, in time.monotonic seconds. Returns the exit code.
-    """
+    """Drive a run until its end, a signal, or nearly `end` (time.monotonic); return its exit code."""
     watch = Signals(controller.let_go if wanted.home != "inside" and controller.plan.site.scheduled else None)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, watch.interrupt)
@@ -112,7 +109,7 @@ class Signals:
         self._raised = False
 
     def interrupt(self, number: int, frame: FrameType | None) -> None:
-        """Notes a signal; the second one leaves at once."""
+        """Note a signal; the second one leaves at once."""
         if self.asked:
             os._exit(130)
         self.asked = True
@@ -163,7 +160,7 @@ class Successor:
             say(f"{paths.run_id}: its next controller cannot start, `diel resume` continues it: {error}")
 
     def settle(self, *, needed: bool) -> None:
-        """Waits until the successor is queued, or withdraws it if the run does not need it."""
+        """Wait until the successor is queued, or withdraws it if the run does not need it."""
         if self._thread is not None:
             self._thread.join(max(1.0, self._end - time.monotonic()))
         if not needed and self._next is not None and (job := self._next.job) is not None:

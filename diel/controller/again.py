@@ -30,11 +30,8 @@ Others = Mapping[str, dict[int, Outputs]]
 
 
 def find_missing(run: RunReader) -> tuple[Again, Others]:
-    """The tasks with a result whose files are gone, or are others by now, and are read by a task that has not
-    ended well, or an axis is made of them: every controller reads these.
-
-    They have no result any more in `view`. With the digests of what they had made.
-    """
+    """Return the tasks whose files are gone or others by now, and still to be read, with what they had made.
+    They have no result any more in `view`."""
     made: dict[str, dict[int, Outputs]] = {}
     readers = Readers(link for link in reading(run.links) if _may_be_file(run, link))
     axes = {(link.edge.upstream, str(link.edge.output)) for link in run.links if _is_read_anew(run, link)}
@@ -91,11 +88,8 @@ def _lost(run: RunReader, readers: Readers, axes: set[Place], name: str) -> dict
 
 
 def find_suspect(run: RunReader) -> tuple[Again, Again]:
-    """By stage, with their attempts: the tasks whose result is an answer that audits speak against, or read
-    one; and those that did too and stay, because decisions of a search or loop, or an axis, rest on them.
-
-    The first have no result any more in `view`.
-    """
+    """Return the tasks whose result is a suspect answer or read one, and those that stay because decisions or
+    an axis rest on them. The first have no result any more in `view`."""
     decided = {*deciding(run.graph)}
     answers = {name: stage.history.suspect() for name, stage in run.stages.items()}
     again = reached(run, answers, without=decided)
@@ -109,7 +103,6 @@ def find_suspect(run: RunReader) -> tuple[Again, Again]:
 
 
 def _made(run: RunReader, tasks: Mapping[str, Collection[int]]) -> Again:
-    """These tasks with the attempts that made their results."""
     made = {name: run.stages[name].history.result_attempt for name in tasks}
     return {
         name: {index: made[name](index) for index in sorted(tasks[name])} for name in tasks if tasks[name]
@@ -161,10 +154,7 @@ class _Outdated:
         return all(link.edge.min_success < 1 or not self._look(link, index)[1] for link in links)
 
     def _look(self, link: Link, index: int) -> tuple[bool, bool]:
-        """Whether any input of a task changes, and whether any stays without a result.
-
-        Told once for each group: a million tasks may read the same one.
-        """
+        """Return whether any input of a task changes, and whether any stays without a result."""
         if not link.up.known:
             return False, False
         group = link.group_of_downstream(index)
@@ -193,9 +183,7 @@ def write_again(
     stays: Again | None = None,
     made: Others | None = None,
 ) -> None:
-    """Records in a new segment of the journal that these results no longer count, and which stay though they
-    read some of them: these first, so that a kill loses none. `made` is what readers of results had.
-    """
+    """Record which results stay, then which no longer count, and what readers had (`made`)."""
     name = worker_segment_name(epoch, socket.gethostname(), os.getpid())
     with closing(SegmentWriter(paths.journal / name)) as segment:
         for stage, tasks in (stays or {}).items():
@@ -204,7 +192,7 @@ def write_again(
 
 
 def tell_gone(segment: SegmentWriter, again: Iterable[Again], made: Others) -> None:
-    """Records in a segment that these results no longer count, and what readers of results had."""
+    """Record in a segment that these results no longer count, and what readers of results had."""
     for stage, tasks in (item for found in again for item in found.items()):
         segment.append({"event": "gone", "stage": stage, "tasks": list(map(list, tasks.items()))})
     for stage, outputs in made.items():

@@ -23,10 +23,8 @@ PATIENCE = 90.0
 
 
 def close(paths: RunPaths, reader: Reader, status: Status) -> Leftovers | None:
-    """Ends what still runs of a run, and records that it was cancelled; returns what became of its jobs.
-
-    The lease comes first: a controller that is only just coming then finds the run taken.
-    """
+    """End what still runs of a run, and record that it was cancelled; return what became of its jobs. The
+    lease comes first: a controller that is only just coming then finds the run taken."""
     with closing(take(paths)[1]) as segment:
         kill_marked("DIEL_RUN_DIR", str(paths.root))
         found = end_left_jobs(paths, reader, patience=PATIENCE, tend=lambda: beat(paths))
@@ -40,7 +38,7 @@ def close(paths: RunPaths, reader: Reader, status: Status) -> Leftovers | None:
 def end_left_jobs(
     paths: RunPaths, reader: Reader, *, patience: float, tend: Callable[[], None] = lambda: None
 ) -> Leftovers | None:
-    """Ends the jobs of a run on a site with a scheduler; None without one."""
+    """End the jobs of a run on a site with a scheduler; None without one."""
     if not paths.site.exists():
         return None
     site = read_kept_site(paths)
@@ -50,10 +48,7 @@ def end_left_jobs(
 
 
 def _note_blocks(paths: RunPaths, found: Leftovers, segment: SegmentWriter) -> None:
-    """Records how the run's blocks ended: those ended here, and those that were already gone.
-
-    Of a block whose job may still be there nothing is written.
-    """
+    """Record how the run's blocks ended, but for those whose job may still be there."""
     now = time.time()
     for block in read_run(paths).history.blocks.values():
         job = str(block.get("job") or "")

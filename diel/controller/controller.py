@@ -1,8 +1,4 @@
-"""The controller of one run: from the first ready task to the last committed result.
-
-One thread decides everything: it finds tasks that must run, hands bundles of them to workers, and
-takes in what became of them, until every task has ended.
-"""
+"""The controller of one run: one thread hands out what must run, and takes in what became of it."""
 
 from __future__ import annotations
 
@@ -25,7 +21,6 @@ from diel.controller.export import Exporter
 from diel.controller.finder import Finder
 from diel.controller.gang import Gangs
 from diel.controller.intake import Intake
-from diel.controller.pruning import listen
 from diel.controller.stages import Stages
 from diel.controller.tolerance import has_failed
 from diel.errors import DielError
@@ -96,7 +91,11 @@ class Controller:
         look = f"see {paths.blocks}, and `diel doctor --site {plan.site.name} --job`"
         advice = look if plan.executor == "blocks" else ""
         self._intake = Intake(self._stages, self._ledger, self._dispatcher, plan.fits, advice)
-        self._notices = self._make_notices() if run_file.tells else None
+        self._notices: Notices | None = None
+        if run_file.tells:
+            from diel.controller.notify import notices_for  # here: few runs tell anybody
+
+            self._notices = notices_for(self._ledger, plan.site, run_file)
         self._stopping: Stopping | None = None
         """Decides whether failures stop a stage or the run."""
         self._limbo: list[tuple[int, Future[bytes], float]] = []
@@ -108,11 +107,6 @@ class Controller:
         self._born = self._last_beat = time.clock_gettime(time.CLOCK_BOOTTIME)
         self._listen_at = math.inf
         self._last_poll = self._last_snapshot = time.monotonic()
-
-    def _make_notices(self) -> Notices | None:
-        from diel.controller.notify import notices_for  # here: few runs tell anybody
-
-        return notices_for(self._ledger, self.plan.site, self.run_file)
 
     def _make_backend(self) -> ThisMachine | Blocks:
         if self.plan.executor != "blocks":
@@ -137,11 +131,9 @@ class Controller:
         return self._ledger.results
 
     def drive(self, watch: Watch, until: float | None = None) -> RunState:
-        """Runs to the end; returns the run's state. KeyboardInterrupt leaves the run interrupted.
-
-        At `until` (time.monotonic seconds) it lets go of the run and of what runs in blocks, for the
-        next controller to go on with, and returns `interrupted`.
-        """
+        """Run to the end, and return the run's state. KeyboardInterrupt leaves the run interrupted. At
+        `until` (time.monotonic seconds) let go of it and of what runs in blocks, for the next controller to
+        go on with."""
         state = RunState.INTERRUPTED
         leave: Callable[[RunState], None] = self._end
         try:
@@ -187,9 +179,7 @@ class Controller:
         return state
 
     def _is_remade(self) -> bool:
-        """Whether a result is another than before, so that nothing more is begun; raises Remade once nothing
-        runs.
-        """
+        """Return whether a result is another than before; raise Remade once nothing runs."""
         if not self._stages.are_others or self._cancelling_since is not None:
             return False
         serving, running = self._stages.serving, self._dispatcher.in_flight
@@ -198,11 +188,11 @@ class Controller:
         raise Remade
 
     def note(self, trouble: str) -> None:
-        """Makes `status` show what went wrong."""
+        """Make `status` show what went wrong."""
         self._ledger.trouble(trouble)
 
     def let_go(self) -> None:
-        """Lets go of the run at the next look, as at the end of `until`."""
+        """Let go of the run at the next look, as at the end of `until`."""
         self._is_let_go = True
 
     @property
@@ -221,7 +211,7 @@ class Controller:
             self._notices.close()
 
     def abandon(self) -> None:
-        """Kills the run's processes on this machine, for a process that ends at once; blocks continue."""
+        """Kill the run's processes on this machine, for a process that ends at once; blocks continue."""
         kill_marked("DIEL_RUN_DIR", str(self.paths.root), without="DIEL_BLOCK")
 
     def _let_go(self, _: RunState) -> None:
@@ -234,7 +224,7 @@ class Controller:
         kill_marked("DIEL_RUN_DIR", str(self.paths.root), without=without)
 
     def _hand_over(self, state: RunState) -> None:
-        """Hands the run to the next controller, which adopts what runs in blocks."""
+        """Hand the run to the next controller, which adopts what runs in blocks."""
         self._let_go(state)
         self._intake.read_news()
         self._ledger.hand_over()
@@ -288,7 +278,7 @@ class Controller:
         return self._exporter is not None and self._exporter.busy
 
     def _fill(self) -> None:
-        """Hands out bundles while there is room; later stages go first."""
+        """Hand out bundles while there is room; later stages go first."""
         if self._cancelling_since is not None or (self._stopping is not None and self._stopping.over):
             return
         if self._stages.are_others:
@@ -299,11 +289,8 @@ class Controller:
         self._finder.flush()
 
     def _hand_out_one(self, until: float) -> bool:
-        """Hands out one bundle of the first stage that has ready tasks and room; False if none has.
-
-        Nothing of a later stage in the same line goes before it, so that a task with many cores gets
-        its turn.
-        """
+        """Hand out one bundle of the first stage with ready tasks and room; False if none has. Nothing of a
+        later stage in the same line goes before it, so that a task with many cores gets its turn."""
         full: set[str] = set()
         for stage in self._stages.deepest_first:
             if self._gangs is not None and self._gangs.holds(stage):
@@ -320,7 +307,7 @@ class Controller:
         return False
 
     def _hand_out_some(self, stage: StageRun, tasks: list[Request], full: set[str]) -> bool:
-        """Hands out a bundle of tasks that ask for the same; others wait in the lines `full`."""
+        """Hand out a bundle of tasks that ask for the same; others wait in the lines `full`."""
         for shape, alike in self._dispatcher.alike(stage, tasks):
             first = alike[0].index
             if self._dispatcher.line(shape) in full:
@@ -336,7 +323,7 @@ class Controller:
         return False
 
     def _take_finished(self) -> None:
-        """Handles finished bundles; waits a moment if there is nothing else to do."""
+        """Handle finished bundles; wait a moment if there is nothing else to do."""
         finished = self._dispatcher.finished
         with contextlib.suppress(Empty):
             number, future = finished.get(timeout=self._patience())
@@ -345,11 +332,7 @@ class Controller:
                 number, future = finished.get_nowait()
 
     def _take(self, number: int, future: Future[bytes], since: float) -> None:
-        """Handles a bundle that ended at a moment.
-
-        One whose worker was lost in a block waits for the scheduler's word: the block may have ended,
-        and why makes a difference.
-        """
+        """Handle a bundle that ended; one lost with its worker once the scheduler said why."""
         if future.exception() is None or self._backend.knows(since):
             report = self._intake.take(number, future)
             if report is not None and report.missing:
@@ -371,7 +354,7 @@ class Controller:
         return self._finder.has_work_now(stage) and self._dispatcher.has_room(stage, shape)
 
     def _poll(self) -> None:
-        """Does what is due now and then: heartbeat, requests, slow workers, snapshot."""
+        """Do what is due now and then: heartbeat, requests, slow workers, snapshot."""
         now = time.monotonic()
         awake = time.clock_gettime(time.CLOCK_BOOTTIME)  # it counts on while the machine sleeps
         # More often at first: the last one shows how long a run lasted whose controller was killed.
@@ -380,7 +363,7 @@ class Controller:
             if not still_mine(self.paths, self._lease):
                 raise LetGo(f"another controller drives {self.paths.run_id}; this one stops")
             beat(self.paths)
-        self._listen_at = listen(self._stages.deciders) if self._stages.deciders else math.inf
+        self._listen_at = min((one.listen() for one in self._stages.deciders.values()), default=math.inf)
         if now - self._last_poll > POLL:
             self._last_poll = now
             self._read_requests()

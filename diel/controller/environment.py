@@ -22,10 +22,7 @@ from diel.spec.environment import Definition
 
 
 def make_environments(plan: Plan, runs: Path, folder: Path | None = None) -> dict[str, Prepared]:
-    """Makes the environments that the stages of a plan name. Raises UsageError where one cannot be made.
-
-    `folder` is the workflow's: that of its file if absent.
-    """
+    """Make the environments that a plan names for its workflow in `folder`. Raise UsageError."""
     stages = plan.workflow.stages.values()
     any_of_them = any(stage.chooses_environment for stage in stages)
     folder = (folder or plan.checked.document.path.parent).resolve()
@@ -78,11 +75,8 @@ def kept_place(site: Site, runs: Path) -> Path:
 
 
 def mend_environments(plan: Plan, paths: RunPaths, *, anew: bool = False) -> None:
-    """Makes again what a run needs and somebody removed, or another site defines otherwise; all with `anew`.
-
-    Where the files are gone of which one was made, what was made of them is still good. Raises UsageError
-    where what is made again is another.
-    """
+    """Make again what a run needs and somebody removed, or a site defines otherwise; all with `anew`. What
+    was made of files that are gone is still good. Raise UsageError where what is made again is another."""
     found = read_prepared(paths.environments)
     known = _definitions(plan, paths)
 

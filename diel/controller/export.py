@@ -1,8 +1,7 @@
 """Copies what is exported out of the run, in threads beside the controller, once it is committed.
 
-A controller that takes the run over looks at all results, and copies those whose file is not there with their
-size, time and content, which is not read where the run recorded that they were copied. A failure loses
-nothing: the result stays in the run.
+A controller that takes the run over copies what is not there with its size, time and content; of files that
+were recorded as copied, the content is not read. A failure loses nothing: the result stays in the run.
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ from diel.artifacts.artifact import digest_of, entries_below
 from diel.check.export import own_files
 from diel.check.workflow import Checked
 from diel.controller.stages import Stages
-from diel.copying import STEP, copy_file
+from diel.copying import copy_file
 from diel.errors import DielError
 from diel.expressions import ExpressionError
 from diel.files import reason
 from diel.paths import RunPaths
-from diel.project.deliveries import Deliveries, look
+from diel.project.deliveries import Deliveries, are_equal, look
 from diel.spec import Workflow
 from diel.tasks.export import Delivery, Exports
 from diel.tasks.ledger import Ledger
@@ -44,8 +43,6 @@ class LeftUncopied(Exception):
 
 @dataclass
 class _Output:
-    """How far the exports of one output are."""
-
     copied: int = 0
     kept: list[str] = field(default_factory=list)
     """Why something else stays where it would be."""
@@ -95,7 +92,7 @@ class Exporter:
         stages.watch_ends(self._note_end)
 
     def _learn(self) -> None:
-        """Notes which files tasks read that are their own: what is exported must not replace them."""
+        """Note which files tasks read that are their own: what is exported must not replace them."""
         for name, stage in self._stages.runs.items():
             if stage.known and name not in self._known:
                 self._known.add(name)
@@ -144,7 +141,7 @@ class Exporter:
                 output.failed.append(str(error))
 
     def tell(self) -> None:
-        """Records what was copied and what was not, where that has changed."""
+        """Record what was copied and what was not, where that has changed."""
         self._settle()
         for name, one in sorted(self._outputs.items()):
             now = one.copied, len(one.failed), len(one.kept)
@@ -163,7 +160,7 @@ class Exporter:
                 self._ledger.append(record)
 
     def close(self) -> None:
-        """Ends the copies that are under way, and records how far they came."""
+        """End the copies that are under way, and record how far they came."""
         self._copier.stopped = True
         self._undecided.clear()
         self._pool.shutdown(cancel_futures=True)
@@ -189,10 +186,8 @@ class _Copier:
         self.stopped = False
 
     def deliver(self, one: Delivery, owner: str, *, known: bool) -> tuple[int, str]:
-        """Returns how many files it copied, and why something else stays where one would be.
-
-        `known` says that the run has recorded these as copied. Raises DielError, which names the target,
-        where it cannot be written.
+        """Copy files; return how many, and why something else stays where one would be. `known` says that the
+        run has recorded these as copied. Raise DielError, which names the target, where it cannot be written.
         """
         copied, clash, kept = 0, "", ""
         tree = one.target if os.path.isdir(one.source) else ""
@@ -224,7 +219,7 @@ class _Copier:
         return copied, kept
 
     def clear(self, tree: str, source: str = "") -> None:
-        """Removes what earlier deliveries left in a directory: it is the last one's alone."""
+        """Remove what earlier deliveries left in a directory: it is the last one's alone."""
         with self._deliveries.turn(), suppress(OSError):
             for path in self._deliveries.left_over(tree, source):
                 os.unlink(path)
@@ -243,9 +238,9 @@ class _Copier:
                 raise DielError(f"{target} is not written: it is in {self._runs}, where the runs are")
 
     def _copy(self, source: str, target: str, tree: str, *, known: bool) -> tuple[bool, str]:
-        """Returns whether it copied a file, and why something else stays there."""
+        """Return whether it copied a file, and why something else stays there."""
         now, there = look(source), look(target)
-        if now == there and (known or self._are_equal(source, target)):
+        if now == there and (known or are_equal(source, target)):
             if not known:
                 with self._deliveries.turn():
                     self._deliveries.note(source, target, tree)
@@ -265,14 +260,6 @@ class _Copier:
             self._deliveries.note(source, target, tree)
             os.rename(part, target)
         return True, aside
-
-    def _are_equal(self, source: str, target: str) -> bool:
-        with open(source, "rb") as one, open(target, "rb") as other:
-            while chunk := one.read(STEP):
-                self._check()
-                if chunk != other.read(STEP):
-                    return False
-        return True
 
     def _check(self) -> None:
         if self.stopped:
@@ -295,10 +282,7 @@ def _exports(workflow: Workflow, source: Path, paths: RunPaths) -> dict[str, Exp
 
 
 def export_again(run: RunReader) -> int:
-    """Copies what a run that is over exported and what is no longer there; returns the number of files.
-
-    Raises DielError where that cannot be done.
-    """
+    """Copy what a run that is over exported and is no longer there; return how many. Raise DielError."""
 
     source, paths = Path(run.run_file.source), run.paths
     view, document = run, run.document

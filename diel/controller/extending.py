@@ -1,7 +1,6 @@
 """Searches that are given more trials than their run began with: `diel resume RUN --trials 40`.
 
-The new numbers are in the run's file before anything else is written: from them every controller, and every
-later `diel resume`, finds what is left to do.
+The run's file has the new numbers first: every later controller finds from them what is left to do.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ from collections.abc import Iterable
 from diel.axes.adaptive import Adaptive, Searched
 from diel.controller.again import Again
 from diel.errors import UsageError, did_you_mean
-from diel.graph import Edge
 from diel.results import RunReader
 from diel.spec.model import MAX_POINTS
 
@@ -64,10 +62,7 @@ def _refusal(run: RunReader, axis: Searched, trials: int) -> str:
 
 
 def find_extended(view: RunReader) -> Again:
-    """The tasks whose results no longer count because they read all that a search had found, which goes on.
-
-    They have no result any more in `view`.
-    """
+    """Return the tasks that read all that a search found which goes on; in `view` they have no result now."""
     labels = {label for label, axis in view.adaptive.items() if _goes_on(axis)}
     found: dict[str, dict[int, int]] = {}
     for name in sorted(_after(view, labels)) if labels else ():
@@ -94,12 +89,8 @@ def _after(run: RunReader, labels: Iterable[str]) -> set[str]:
     """The stages that read what searches found, and all that depend on them."""
     found: set[str] = set()
     for edge in run.graph.edges:
-        inside = run.workflow.stages[edge.downstream].over
-        if any(_reads_all(edge, label) for label in labels if label not in inside):
+        inside, whole = run.workflow.stages[edge.downstream].over, {*edge.gathered, *edge.chosen}
+        reads = edge.output is not None or edge.hyperparameter is not None or edge.axis is not None
+        if reads and any(label in whole and label not in inside for label in labels):
             found |= run.graph.after(edge.downstream)
     return found
-
-
-def _reads_all(edge: Edge, label: str) -> bool:
-    reads = edge.output is not None or edge.hyperparameter is not None or edge.axis is not None
-    return reads and (label in edge.gathered or label in edge.chosen)

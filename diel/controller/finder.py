@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
-from diel.artifacts.watched import Changed
+from diel.artifacts.identity import Changed
 from diel.attempt.bundle import Question, Request
 from diel.axes.adaptive import Standing
-from diel.controller.pruning import recall
 from diel.controller.sharing import EqualTasks
 from diel.controller.stages import Stages
 from diel.errors import ModuleError
@@ -44,7 +44,6 @@ class Finder:
         self._cache = cache
         self._sharing = EqualTasks(stages, ledger) if cache is not None else None
         self._anew = anew
-        """Stages that use no earlier result."""
         self._held: dict[str, dict[int, Request]] = {}
         self._skips: dict[tuple[str, str, str], list[int]] = {}
         self.cancels: list[Cancel] = []
@@ -87,7 +86,7 @@ class Finder:
                 break
 
     def gather(self, stage: StageRun, until: float) -> Iterator[int]:
-        """Holds all tasks that must run now, and returns the new ones; looks no longer than `until`."""
+        """Hold all tasks that must run now, and return the new ones; look no longer than `until`."""
         held = self._held.setdefault(stage.name, {})
         for task in self._newly_ready(stage, until):
             held[task.index] = task
@@ -105,7 +104,7 @@ class Finder:
         return False
 
     def take(self, stage: StageRun, index: int) -> Request:
-        """Takes a task that waited for room, to be handed out."""
+        """Take a task that waited for room, to be handed out."""
         return self._held[stage.name].pop(index)
 
     def _stays(self, stage: StageRun, index: int) -> bool:
@@ -139,7 +138,7 @@ class Finder:
         return True
 
     def cancel(self, cancels: list[Cancel]) -> None:
-        """Cancels waiting tasks, and those still to be looked at."""
+        """Cancel waiting tasks, and those still to be looked at."""
         self.cancels = cancels
         for stage in self._stages.runs.values():
             if not any(cancel.touches(stage.name) for cancel in cancels):
@@ -152,14 +151,14 @@ class Finder:
                 self._stages.note_end(stage, index)
 
     def put_back(self, stage: StageRun) -> None:
-        """Makes tasks that wait for room wait to be looked at again."""
+        """Make tasks that wait for room wait to be looked at again."""
         held = self._held.pop(stage.name, {})
         stage.look_at(held)
         for index in held:
             stage.history.set(index, TaskState.WAITING)
 
     def leave(self, stage: StageRun, rule: str) -> None:
-        """Skips all tasks of a stage that are not handed out, and those that come back."""
+        """Skip all tasks of a stage that are not handed out, and those that come back."""
         self.put_back(stage)
         stage.held, stage.stopped = False, rule
         waiting = [i for i in range(stage.size) if stage.history.state(i) == TaskState.WAITING]
@@ -169,7 +168,7 @@ class Finder:
             self._stages.note_end(stage, index)
 
     def flush(self) -> None:
-        """Records what was skipped: a million tasks with one cause are one line."""
+        """Record what was skipped: a million tasks with one cause are one line."""
         for (name, reason, cause), indices in self._skips.items():
             skipped = ranges(sorted(indices))
             self._ledger.skip(self._stages.runs[name], skipped, reason, cause)
@@ -229,7 +228,7 @@ class Finder:
         return lacking is None
 
     def _turn_away(self, stage: StageRun, index: int, link: Link, verdict: Verdict) -> None:
-        """Lets a task wait for what an edge gives it, or skips it."""
+        """Let a task wait for what an edge gives it, or skip it."""
         if verdict is Verdict.OMITTED:
             self._omit(stage, index, link.up.name)
         elif verdict is Verdict.FAILED and link.missing:
@@ -257,11 +256,7 @@ class Finder:
             return False
         key, parts, question = task.key, task.parts, task.question
         cache = None if stage.name in self._anew else self._cache
-        if (
-            cache
-            and stage.adaptive
-            and recall(cache, self._stages.deciders, stage, index, recipe.family, key)
-        ):
+        if cache and self._is_pruned_again(cache, stage, index, recipe.family, key):
             return self._is_closed(stage, index)  # what it had reported before counts more than its result
         found = self._find_same(stage, key) or (None if cache is None else cache.find(recipe.family, key))
         if found is None and isinstance(question, Question) and not question.audited:
@@ -288,6 +283,13 @@ class Finder:
         self._ledger.commit(stage, index, self._ledger.segment.name, offset, record)
         self._stages.note_end(stage, index)
         return True
+
+    def _is_pruned_again(self, cache: Cache, stage: StageRun, index: int, family: str, key: str) -> bool:
+        """Tell searches what a task reported before it was pruned in an earlier run."""
+        pruning = [axis for axis in stage.adaptive if axis.axis.prunes]
+        for axis in pruning:
+            self._stages.deciders[axis.label].recall(stage, index, partial(cache.reported, family, key))
+        return bool(pruning) and stage.standing(index) is Standing.CLOSED
 
     def _find_same(self, stage: StageRun, key: str) -> Result | None:
         return None if self._sharing is None else self._sharing.find(stage, key)

@@ -30,7 +30,8 @@ class GangLine:
     """For places with tasks handed out: how many of them have not ended."""
     _ready: dict[Group, dict[str, dict[int, None]]] = field(default_factory=dict)
     """Tasks that became ready, by place and stage, in order; some may no longer be ready."""
-    _changed: dict[Group, None] = field(default_factory=dict)
+    changed: dict[Group, None] = field(default_factory=dict)
+    """Places where something became ready or ended since the last look."""
     _more: dict[Group, None] = field(default_factory=dict)
     """Places that have begun and have another ready task."""
     _whole: dict[Group, None] = field(default_factory=dict)
@@ -46,22 +47,17 @@ class GangLine:
         if group not in self._ready:
             self._ready[group] = {one.name: {} for one in self.stages}
         self._ready[group][stage.name][index] = None
-        self._changed[group] = None
+        self.changed[group] = None
 
     def note_end(self, stage: StageRun, index: int) -> None:
         """A task ended for good: others must not wait for it any longer."""
         group = self._group(stage, index)
-        self._changed[group] = None
+        self.changed[group] = None
         if group in self.begun:
             self.begun[group] -= 1
 
-    def take_changed(self) -> list[Group]:
-        """The places where something became ready or ended since the last look."""
-        changed, self._changed = list(self._changed), {}
-        return changed
-
     def mark(self, group: Group, can_go: bool) -> None:
-        """Notes whether something at a place can be handed out; forgets a place where all have ended."""
+        """Note whether something at a place can be handed out; forget a place where all have ended."""
         for places in (self._more, self._whole):
             places.pop(group, None)
         if can_go:
@@ -116,7 +112,7 @@ class Gangs:
         return stage.name in self._of
 
     def take_up(self) -> None:
-        """An earlier controller's tasks continue: they need the broker, and their channels' ends."""
+        """Give tasks of an earlier controller what they need after their adoption: the broker, and ends."""
         for name, index in self._dispatcher.in_flight:
             if name in self._of:
                 self._streaming.begin(self._stages.runs[name], index)
@@ -128,11 +124,9 @@ class Gangs:
         self._streaming.stop()
 
     def hand_out(self, stage: StageRun, full: set[str], until: float) -> bool:
-        """Hands out tasks of a stage's gang that run together, if there is room for all of them.
-
-        `full` are the lines (see Blocks.line) in which others stand; where it finds no room, those are
-        added in which it stands itself. A gang has its turn with the last of its stages.
-        """
+        """Hand out tasks of a stage's gang that run together, if there is room for all. `full` are the lines
+        (see Blocks.line) in which others stand: it adds those in which it stands. A gang has its turn with
+        its last stage."""
         line = self._of[stage.name]
         if stage is not line.stages[0]:
             return False
@@ -157,7 +151,8 @@ class Gangs:
         for stage in line.stages:
             for index in self._finder.gather(stage, until):
                 line.add(stage, index)
-        for group in line.take_changed():
+        changed, line.changed = line.changed, {}
+        for group in changed:
             self._judge(line, group)
 
     def _judge(self, line: GangLine, group: Group) -> None:

@@ -72,7 +72,7 @@ class ControllerRefused(SchedulerRefused):
 
 
 def choose_home(site: Site, wanted: Home | None = None) -> Home:
-    """Where a controller of a site lives. Raises UsageError if it cannot live as wanted."""
+    """Where a controller of a site lives. Raise UsageError if it cannot live as wanted."""
     if site.scheduled:
         home = wanted or site.controller.home
         if home == "inside" and not scheduler_named(site.scheduler).share:
@@ -96,10 +96,7 @@ def choose_home(site: Site, wanted: Home | None = None) -> Home:
 
 
 def refuse_homeless(plan: Plan, home: Home) -> None:
-    """Refuses several pools in one allocation, or tasks that last longer, and a job that is over at once.
-
-    Raises UsageError.
-    """
+    """Raise UsageError for what no one allocation holds, and for a job that is over at once."""
     walltime = 0.0 if home == "login" else job_walltime(plan, home)
     for stage in plan.stages.values() if home == "inside" else ():
         if stage.shape.walltime > walltime - KEPT - MARGIN:
@@ -122,10 +119,8 @@ def refuse_homeless(plan: Plan, home: Home) -> None:
 def submit_new(
     plan: Plan, runs: Path, *, home: Home | None = None, **manner: Unpack[Manner]
 ) -> tuple[RunPaths, Submission]:
-    """Makes a new run and requests its controller; if that is refused, nothing is left of the run.
-
-    Raises UsageError and SchedulerRefused; Unanswered where its job may be queued: then the run stays.
-    """
+    """Make a new run and request its controller; a refusal leaves nothing. Raise UsageError,
+    SchedulerRefused, and Unanswered where its job may be queued: then the run stays."""
     fresh = not runs.exists()
     where = choose_home(plan.site, home)
     refuse_homeless(plan, where)
@@ -144,7 +139,7 @@ def submit_new(
 
 
 def _await_first_block(paths: RunPaths, made: Submission) -> None:
-    """Raises NeverRuns if the scheduler refuses the first block: the controller has given up by then."""
+    """Raise NeverRuns if the scheduler refuses the first block: the controller has given up by then."""
     end, reader = time.monotonic() + FIRST_BLOCK, Reader(paths, History())
     history = reader.history
     while made.starts(time.time()) and time.monotonic() < end and not is_answered(history):
@@ -158,11 +153,9 @@ def _await_first_block(paths: RunPaths, made: Submission) -> None:
 
 
 def submit(paths: RunPaths, plan: Plan, home: Home) -> Submission:
-    """Requests a controller for a run.
-
-    Raises UsageError where the run has one and SchedulerRefused where its job is not taken: then nothing
-    is left of the request. Raises Unanswered where its job may be queued: then the request stays.
-    """
+    """Request a controller. Raise UsageError where the run has one, SchedulerRefused where its job is not
+    taken: then nothing is left of the request. Raise Unanswered where its job may be queued: then the request
+    stays."""
     refuse_driven(paths)
     refuse_homeless(plan, home)
     made = make_submission(paths, home)
@@ -200,7 +193,7 @@ def _refusal(plan: Plan, home: Home, error: SchedulerRefused) -> str:
 
 
 def has_come(paths: RunPaths, made: Submission, patience: float = PATIENCE) -> bool:
-    """Waits until a controller on this host has taken its run; False if it ended before, or is late."""
+    """Wait until a controller on this host has taken its run; False if it ended before, or is late."""
     end = time.monotonic() + patience
     while time.monotonic() < end:
         if newest_epoch(paths) > made.epoch and read_lease(paths) is not None:
@@ -212,12 +205,11 @@ def has_come(paths: RunPaths, made: Submission, patience: float = PATIENCE) -> b
 
 
 def _words(paths: RunPaths, submission: int) -> list[str]:
-    """The program of a controller in the background."""
     return [*PYTHON, "-m", "diel.controller", str(paths.root), "--submission", str(submission)]
 
 
 def _start(paths: RunPaths, made: Submission) -> Submission:
-    """Starts a process that outlives this one, its terminal and its shell."""
+    """Start a process that outlives this one, its terminal and its shell."""
     cwd = Path(read_run_file(paths).cwd)
     try:
         with open(paths.controller_log, "ab") as log:
@@ -238,7 +230,7 @@ def _start(paths: RunPaths, made: Submission) -> Submission:
 def queue(
     paths: RunPaths, plan: Plan, made: Submission, *, after: str | None = None, patience: float | None = None
 ) -> Submission:
-    """Queues the job of a submission. Raises SchedulerRefused and SchedulerBusy."""
+    """Queue the job of a submission. Raise SchedulerRefused and SchedulerBusy."""
     scheduler = scheduler_named(plan.site.scheduler)
     paths.controllers.mkdir(parents=True, exist_ok=True)
     script = paths.controllers / f"c{made.number}.sh"
@@ -254,7 +246,7 @@ def queue(
 
 
 def controller_job(plan: Plan, paths: RunPaths, home: Home, number: int = 1, after: str | None = None) -> Job:
-    """The job for the scheduler. Pure. Raises UsageError if no single allocation can hold the run."""
+    """The job for the scheduler. Pure. Raise UsageError if no single allocation can hold the run."""
     site = plan.site
     whole = home == "inside"
     pool = inside_pool(plan) if whole else plan.site.pools[_pool_name(plan)]
@@ -283,7 +275,6 @@ def controller_job(plan: Plan, paths: RunPaths, home: Home, number: int = 1, aft
 
 
 def _command(paths: RunPaths, number: int, walltime: float) -> str:
-    """Shell text of a controller's job. Its walltime counts from here on."""
     words = shlex.join(_words(paths, number))
     end = f'--end "$(( $(date +%s) + {walltime:.0f} ))"'
     return "\n".join([*exports(), f"{words} {end} >> {shlex.quote(str(paths.controller_log))} 2>&1"])
@@ -313,7 +304,7 @@ def _pool_name(plan: Plan) -> str:
 
 
 def inside_pool(plan: Plan) -> Pool:
-    """The pool of the allocation that holds a whole run. Raises UsageError if its stages need several."""
+    """The pool of the allocation that holds a whole run. Raise UsageError if its stages need several."""
     names = dict.fromkeys(stage.pool for stage in plan.stages.values())
     if len(names) > 1:
         told = ", ".join(f"'{name}'" for name in names)
@@ -325,7 +316,7 @@ def inside_pool(plan: Plan) -> Pool:
 
 
 def persist(ask: Callable[[], Answer], patience: float | None = None) -> Answer:
-    """Asks a scheduler until it answers, less and less often. Raises SchedulerBusy if it stays busy."""
+    """Ask a scheduler until it answers, less and less often. Raise SchedulerBusy if it stays busy."""
     end = time.monotonic() + (PATIENCE if patience is None else patience)
     pause = 0.5
     while True:

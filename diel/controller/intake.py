@@ -15,10 +15,8 @@ from diel.attempt.reaper import RecentOomKills, kill_marked
 from diel.axes.adaptive import Standing
 from diel.blocks.dispatcher import Dispatcher, Sent, reset
 from diel.controller.escalation import Fits, escalated, exhausted
-from diel.controller.pruning import take_back
 from diel.controller.stages import Stages
-from diel.controller.stillborn import Stillborn
-from diel.errors import WorkerLost
+from diel.errors import DielError, NotBegun, WorkerLost
 from diel.journal.stage_history import Attempt
 from diel.site import Misfit
 from diel.states import FailureClass, TaskState
@@ -38,6 +36,10 @@ HASTE = 1.0
 """An attempt that is interrupted before so many seconds did no work."""
 MAX_HASTY = 20
 """After so many such attempts in a row a task counts as failed."""
+TRIES = 5
+"""After so many workers in a row that could not begin, the run ends."""
+DIED = WorkerLost.__name__
+"""Parsl's exception has the same name: a worker ended under a bundle, perhaps without its node."""
 
 
 class Intake:
@@ -51,17 +53,16 @@ class Intake:
         self._ledger = ledger
         self._dispatcher = dispatcher
         self._fits = fits
-        self._advice = advice
-        self._stillborn: Stillborn | None = None
+        self._advice = advice or "`diel doctor` checks this machine"
+        self._tries = 0
+        """How many workers in a row ended before they could run anything; those of one moment count once."""
+        self._last_try = 0.0
         self._kills = RecentOomKills()
         self.excluded: set[str] = set()
         """Nodes that further blocks should avoid: tasks were lost on them."""
 
     def take(self, number: int, future: Future[bytes]) -> BundleReport | None:
-        """Handles a bundle that ended, or whose worker was lost; returns the report of the former.
-
-        Raises DielError where workers cannot begin, again and again.
-        """
+        """Handle a bundle that ended (return its report) or was lost. Raise DielError where none begins."""
         sent = self._dispatcher.pop(number)
         if sent is None:
             return None
@@ -69,7 +70,7 @@ class Intake:
         if error is not None:
             self._take_lost(number, sent, error)
             return None
-        self._stillborn = None
+        self._tries = 0
         report: BundleReport = pickle.loads(future.result())  # from our own worker
         for offset, record in report.records:
             self._take_record(report.segment, offset, record)
@@ -80,7 +81,7 @@ class Intake:
         return report
 
     def read_news(self) -> bool:
-        """Handles what workers wrote but have not reported; returns whether there was anything."""
+        """Handle what workers wrote but have not reported; return whether there was anything."""
         self._kills.look()
         news = self._ledger.read_news()
         for segment, offset, record, ended in news:
@@ -88,8 +89,7 @@ class Intake:
         return bool(news)
 
     def _take_late(self, segment: str, offset: int, record: Start | Done | Fail) -> None:
-        """Handles the records of a worker that was given up for lost: its task waits to be handed out
-        again."""
+        """Handle the records of a worker that was given up for lost: its task waits to be handed out."""
         index, stage = record["index"], self._stages.runs.get(record["stage"])
         if (
             stage is None
@@ -104,7 +104,7 @@ class Intake:
             reset(stage, index)
 
     def _take_record(self, segment: str, offset: int, record: Record, *, ended: bool = True) -> None:
-        """Handles a worker's record; `ended`: whether its task had ended before."""
+        """Handle a worker's record; `ended`: whether its task had ended before."""
         match record["event"]:
             case "done" if not self._ledger.counts(record):
                 pass
@@ -119,7 +119,7 @@ class Intake:
                 pass  # folded in already, if it says anything about tasks
 
     def _take_end(self, segment: str, offset: int, record: Start | Done | Fail) -> bool:
-        """Handles the progress of an attempt; returns whether its task is in flight."""
+        """Handle the progress of an attempt; return whether its task is in flight."""
         task = self._dispatcher.in_flight.get((record["stage"], record["index"]))
         if task is None:
             return False
@@ -140,7 +140,7 @@ class Intake:
         stage.measure(record["seconds"])
         self._ledger.commit(stage, record["index"], segment, offset, record)
         if stage.standing(record["index"]) is Standing.CLOSED:  # it ended before it could be stopped
-            take_back(self._ledger, stage, record["index"])
+            self._stages.take_back(stage, record["index"])
         self._stages.note_end(stage, record["index"])
 
     def _take_release(self, segment: str, record: Release) -> None:
@@ -172,13 +172,17 @@ class Intake:
             else:
                 self._dispatcher.take_back(stage, number, [index])
         if begun:
-            self._stillborn = None
-        else:
-            self._stillborn = stillborn = self._stillborn or Stillborn(self._advice)
-            stillborn.count(error, sent.since)
+            self._tries = 0
+        elif sent.since >= self._last_try and (isinstance(error, NotBegun) or type(error).__name__ == DIED):
+            self._tries, self._last_try = self._tries + 1, time.monotonic()
+            if self._tries >= TRIES:
+                raise DielError(
+                    f"no worker can begin, {TRIES} tries in a row: {error};\n"
+                    f"{self._advice}; `diel resume` then continues"
+                )
 
     def _give_up(self, stage: StageRun, indices: Iterable[int]) -> bool:
-        """Fences the workers in blocks that run these tasks; returns whether there are any."""
+        """Fence the workers in blocks that run these tasks; return whether there are any."""
         found: dict[str, set[str]] = {}
         for index in indices:
             attempt = stage.history.under_way.get(index)
@@ -191,7 +195,7 @@ class Intake:
         return bool(found)
 
     def give_up_block(self, block: str) -> None:
-        """Fences a block that ended, and handles what its workers wrote before."""
+        """Fence a block that ended, and handle what its workers wrote before."""
         with contextlib.suppress(OSError):
             put_up(self._ledger.paths, block)
         self.read_news()
@@ -215,10 +219,7 @@ class Intake:
     def lose(
         self, stage: StageRun, index: int, kind: FailureClass, message: str, node: str | None = None
     ) -> None:
-        """Handles a running task that was lost with its worker or block, which can no longer say so.
-
-        What is not in flight is left alone. `node` is where it ran, as its scheduler calls that.
-        """
+        """Handle a task in flight that was lost with its worker, on a `node` of the scheduler."""
         task = self._dispatcher.in_flight.pop((stage.name, index), None)
         if task is None:
             return
@@ -237,7 +238,6 @@ class Intake:
         self._retry_or_fail(stage, index, record, node)
 
     def _node(self, segment: str) -> str | None:
-        """The node of a worker in a block, by its segment."""
         worker = self._ledger.history.workers.get(segment)
         return None if worker is None else worker["node"]
 
@@ -264,7 +264,7 @@ class Intake:
         self._stages.note_end(stage, index)
 
     def _retry(self, stage: StageRun, index: int, record: Fail, kind: FailureClass, node: str | None) -> None:
-        """Runs a task again, with more memory or walltime if its policy says so, or fails it."""
+        """Run a task again, with more memory or walltime if its policy says so, or fail it."""
         try:
             self._try_again(stage, index, record, kind, node)
         except Misfit as error:
@@ -311,7 +311,7 @@ class Intake:
         stage.look_at([index])
 
     def _fail(self, stage: StageRun, index: int, record: Fail, message: str = "") -> None:
-        """Records that a task failed for good; `message` says more than its last attempt."""
+        """Record that a task failed for good; `message` says more than its last attempt."""
         record["message"] = message or record["message"]
         self._ledger.fail(stage, index, record, record["attempt"])
         self._stages.note_end(stage, index)

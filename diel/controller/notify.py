@@ -41,7 +41,7 @@ class Notices:
         self._looked = 0.0
 
     def tend(self) -> None:
-        """Tells what is to be told by now."""
+        """Tell what is to be told by now."""
         now = time.time()
         if abs(now - self._looked) < EVERY:
             return
@@ -55,7 +55,7 @@ class Notices:
                 self._tell(notice, name, address)
 
     def end(self, state: RunState) -> None:
-        """Tells the end just before it is recorded: the processes wait for the record."""
+        """Tell the end just before it is recorded: the processes wait for the record."""
         if state is RunState.INTERRUPTED:
             return
         now = time.time()
@@ -66,7 +66,7 @@ class Notices:
             self._tell(notice, name, address, end_of=str(segment.path))
 
     def close(self) -> None:
-        """Waits for what is still being told, where it would not outlive this process."""
+        """Wait for what is still being told, where it would not outlive this process."""
         until = time.monotonic() + (LAST if any(name in os.environ for name in _JOBS) else 0.0)
         for one in self._processes:
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -130,10 +130,7 @@ def _start(given: bytes) -> subprocess.Popen[bytes]:
 
 
 def notices_for(ledger: Ledger, site: Site, run_file: RunFile) -> Notices | None:
-    """What a controller tells on its site; None if nobody is to be told.
-
-    An address that is wrong by now is a trouble that `status` shows, and no reason to stop a run.
-    """
+    """Return what a controller tells on its site; None for nobody, or a wrong address, which is a trouble."""
     kept = site if site.notify else site.model_copy(update={"notify": notify_again(run_file.notify_file)})
     try:
         found = addresses(kept, Path(run_file.user_file or user_file()))

@@ -1,8 +1,7 @@
 """What rests on results that were made again: if they are others than before, it is computed again too.
 
-`diel resume` makes results again whose files are gone. Their outputs are compared with those that readers
-had. Where one differs, what read it has no result any longer; where decisions of a search or loop rest on it,
-which hold for the whole run, the task fails instead.
+Their outputs are compared with those that readers had. Where a decision of a search or loop rests on one that
+differs, which holds for the whole run, the task fails instead.
 """
 
 from __future__ import annotations
@@ -64,7 +63,6 @@ def _others(run: RunReader, name: str) -> dict[int, Outputs]:
 
 
 def _differing(run: RunReader, name: str, tasks: Mapping[int, Outputs]) -> set[str]:
-    """The outputs that differ in any of these tasks."""
     made = run.history.stage(name).made
     pairs = ((made[index], now) for index, now in tasks.items())
     return {one for before, now in pairs for one in {*before, *now} if before.get(one) != now.get(one)}
@@ -96,10 +94,7 @@ def _decided(graph: StageGraph, name: str, outputs: Collection[str]) -> Iterator
 def _resting(
     run: RunReader, name: str, tasks: Collection[int], outputs: Collection[str]
 ) -> dict[str, Collection[int]]:
-    """The tasks with a result that rests on these outputs of some tasks, by stage.
-
-    All of what an axis is made of, or a service has read: where these are others, no task is what it was.
-    """
+    """Return the tasks that rest on these outputs: all of what an axis is made of, or a service has read."""
     readers, workflow = _readers(run.graph, name, outputs), run.workflow
     makers = {axis.maker for axis in workflow.axes.values() if axis.maker in {name, *readers}}
     if makers or any(workflow.stages[one].service is not None for one in readers):

@@ -1,7 +1,7 @@
 """Equal tasks of one run share a result: those of trials at the same point, where nothing reads their number.
 
-The first of them runs, and the others wait for its end. What failed, was cancelled or pruned is no result:
-then the next one runs. All of it follows from the journal, so that a controller that takes over goes on.
+The first of them runs, the others wait for its end; without a result the next one runs. All of it follows
+from the journal.
 """
 
 from __future__ import annotations

@@ -11,11 +11,12 @@ from diel.attempt.bundle import Work
 from diel.axes.adaptive import Adaptive, Standing, adaptive_axes
 from diel.axes.domain import make_domain
 from diel.check.launcher import words_of
-from diel.controller.pruning import keep_pruned, leave_out
 from diel.errors import DielError, UsageError
+from diel.expressions import ExpressionError
 from diel.gangs.service import Serving
 from diel.graph import hyperparameter_reads
 from diel.plan import Plan
+from diel.project.cache import pruned_key
 from diel.project.run_file import RunFile
 from diel.search.decider import Decider, Deciding, Looping
 from diel.search.search import Searching
@@ -102,9 +103,8 @@ class Stages:
         for one in (self.serving, self._publishing, self._keeping):
             if one is not None:
                 self.watch_ends(one.note_end)
-        given, keep = run_file.hyperparameters, partial(keep_pruned, self.recipes, ledger)
-        tell = (self._wake, self.note_end, keep, partial(leave_out, self.out_of, ledger), self._is_used)
-        deciding = Deciding(self.runs, ledger, plan.workflow, given, *tell)
+        tell = (self._wake, self.note_end, self._keep_pruned, self._leave_out, self._is_used)
+        deciding = Deciding(self.runs, ledger, plan.workflow, run_file.hyperparameters, *tell)
         self.deciders: dict[str, Decider] = {
             label: _DECIDERS[axis.axis.word](
                 axis, [self.adaptive[one] for one in axis.judge.context if one in self.adaptive], deciding
@@ -116,8 +116,7 @@ class Stages:
         self.deepest_first = sorted(
             self.runs.values(), key=lambda stage: (stage.spec.service is None, -stage.depth)
         )
-        """Later stages first, so that samples flow through instead of piling up after the first stage;
-        what is asked before what does not need it."""
+        """Later stages first, so that samples flow through; what is asked before what does not need it."""
 
     def _recipe(self, stage: StageRun, run_file: RunFile) -> Recipe:
         into, module = self.into[stage.name], self._plan.modules.get(stage.name)
@@ -161,7 +160,7 @@ class Stages:
         return all(stage.complete for stage in self.runs.values())
 
     def open(self) -> None:
-        """Opens every stage whose axes are known at the start. Raises UsageError for unreadable ones."""
+        """Open every stage whose axes are known at the start. Raise UsageError for unreadable ones."""
         self._axes.open_static()
         for label, axis in self.adaptive.items():
             known = axis.history.facts
@@ -176,7 +175,7 @@ class Stages:
         self.begin()
 
     def begin(self) -> None:
-        """Begins searches and loops in all contexts that exist by now; one can make room for another."""
+        """Begin searches and loops in all contexts that exist by now; one can make room for another."""
         for decider in self.deciders.values():
             decider.begin()
 
@@ -185,7 +184,7 @@ class Stages:
             decider.tend()
 
     def _wake(self, label: str, coordinates: Mapping[str, int]) -> None:
-        """Looks again at tasks that wait for points of an axis: those at them, those that pick among them."""
+        """Look again at tasks that wait for points of an axis: those at them, those that pick among them."""
         for stage in self.runs.values():
             if label in stage.spec.over:
                 stage.look_at(stage.domain.matching(coordinates))
@@ -203,8 +202,40 @@ class Stages:
         """Whether a task that picks among the points of an axis has a result at some coordinates."""
         return any(label in link.edge.chosen and link.down.has_result(coordinates) for link in self._links)
 
+    def _keep_pruned(self, stage: StageRun, index: int, metric: str, reported: Mapping[int, float]) -> None:
+        """Keep what a task reported of a metric before it was pruned, for later runs."""
+        try:
+            key = self.recipes[stage.name].resolve(index).key
+        except (DielError, ExpressionError):  # a file that it reads is gone: nobody will ask for it
+            return
+        values = [[step, value] for step, value in reported.items()]
+        task: records.PrunedRecord = {
+            "event": "pruned",
+            "stage": stage.name,
+            "index": index,
+            "key": pruned_key(key, metric),
+            "metric": metric,
+            "reported": values,
+        }
+        self._ledger.append(task)
+
+    def _leave_out(self, stage: StageRun, indices: Iterable[int]) -> None:
+        """Leave out tasks of a pruned trial that had ended: when they did must decide nothing."""
+        for index in indices:
+            for link in self.out_of[stage.name]:
+                link.leave_out(index)
+            self.take_back(stage, index)
+
+    def take_back(self, stage: StageRun, index: int) -> None:
+        """Take its result from a task of a pruned trial that ended before it was stopped."""
+        if stage.history.is_good(index):
+            attempt = stage.history.result_attempt(index)
+            self._ledger.append({"event": "gone", "stage": stage.name, "tasks": [[index, attempt]]})
+        stage.omitted.add(index)
+        self._ledger.skip(stage, [[index, index]], "axis", "")
+
     def watch_ends(self, tell: Callable[[StageRun, int], None]) -> None:
-        """Calls this for each task that ends for good, once it is counted along its edges."""
+        """Call this for each task that ends for good, once it is counted along its edges."""
         self._watching_ends.append(tell)
 
     def note_end(self, stage: StageRun, index: int) -> None:
@@ -226,14 +257,14 @@ class Stages:
             self.begin()
 
     def _wake_empty_groups(self, stage: StageRun) -> None:
-        """Looks at tasks that wait for missing combinations of points: no end of a task wakes them."""
+        """Look at tasks that wait for missing combinations of points: no end of a task wakes them."""
         if stage.size and all(factor.rows is None for factor in stage.domain.factors):
             return
         for link in self.out_of[stage.name]:
             link.down.look_at_all()
 
     def _open_known(self) -> None:
-        """Opens the stages whose axes have become known; one can make another's axis known."""
+        """Open the stages whose axes have become known; one can make another's axis known."""
         opened = True
         while opened:
             opened = False
@@ -267,7 +298,7 @@ class Stages:
         return True
 
     def _make_void(self, stage: StageRun, reason: str) -> None:
-        """Marks a stage whose tasks will never be known; all that waits for it looks again."""
+        """Mark a stage whose tasks will never be known; all that waits for it looks again."""
         stage.void = True
         kind = self._plan.stages[stage.name].kind
         self._ledger.append({"event": "stage", "stage": stage.name, "kind": kind, "total": 0, "void": reason})
@@ -315,11 +346,7 @@ class Stages:
             self._wake_empty_groups(stage)
 
     def _keep_losses(self, stage: StageRun) -> None:
-        """Keeps failures final that came before an axis was made of a stage's results.
-
-        Its success now would add points to the axis, and the results of stages over it would no
-        longer stand at their points.
-        """
+        """Keep failures final that came before an axis was made: a success would add points to it."""
         for index in range(stage.size):
             if index in stage.history.gone:
                 continue  # it had a result then: the same one is made again
@@ -339,7 +366,7 @@ class Stages:
             return True  # what its condition reads was lost too
 
     def _count_ended(self, stage: StageRun) -> None:
-        """Counts what an earlier controller's journal says about the tasks."""
+        """Count what an earlier controller's journal says about the tasks."""
         states = stage.history.states
         states.extend(bytes(max(0, stage.size - len(states))))
         if not any(states):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import getpass
 import os
 import platform
 import shutil
@@ -33,6 +32,7 @@ from diel.project.requests import set_aside
 from diel.project.run_file import Manner, RunFile, read_kept_workflow, read_run_file
 from diel.project.runs import create_run, make_newest, mend_run
 from diel.registry import kept_values
+from diel.registry.store import user_name
 from diel.scheduler import Job, JobState, scheduler_named
 from diel.scheduler.inside import END
 from diel.search.searcher import refuse_unsearchable
@@ -51,7 +51,7 @@ Outcome = TypeVar("Outcome")
 
 
 def start(plan: Plan, runs: Path, **manner: Unpack[Manner]) -> Controller:
-    """Makes a new run and its controller. Raises UsageError, before anything is made, if it cannot run."""
+    """Make a new run and its controller. Raise UsageError, before anything is made, if it cannot run."""
     jobs = block_jobs(plan, runs) if plan.site.scheduled else ()
     paths = create(plan, runs, jobs, **manner)
     try:
@@ -73,7 +73,7 @@ def with_sources(plan: Plan, paths: RunPaths) -> Plan:
 
 
 def watch_shared(plan: Plan, paths: RunPaths) -> None:
-    """Record what the files of all tasks of a stage are. Raises ModuleError for one that cannot be read."""
+    """Record what the files of all tasks of a stage are. Raise ModuleError for one that cannot be read."""
     watch, folder = Watch(paths, records=True), plan.checked.document.path.parent.absolute()
     for label, axis in plan.workflow.axes.items():
         if isinstance(axis, FileForm):
@@ -86,7 +86,7 @@ def watch_shared(plan: Plan, paths: RunPaths) -> None:
 
 
 def discard(paths: RunPaths, *, fresh: bool) -> None:
-    """Removes a new run that failed to start; the directory of the runs too, if it was made for it."""
+    """Remove a new run that failed to start; the directory of the runs too, if it was made for it."""
     shutil.rmtree(paths.root, ignore_errors=True)
     if fresh:
         with contextlib.suppress(OSError):  # somebody else's run came there meanwhile
@@ -99,12 +99,9 @@ def create(
     jobs: Iterable[tuple[str, Job]] = (),
     **manner: Unpack[Manner],
 ) -> RunPaths:
-    """Makes a new run that no controller has taken yet.
-
-    `jobs` are what it will ask a scheduler for, with their pools.
-
-    Raises UsageError where it cannot run, or the scheduler takes no such job, before anything is made.
-    """
+    """Make a new run that no controller has taken yet; `jobs` are what it will ask a scheduler for, with
+    their pools. Raise UsageError, before anything is made, where it cannot run or the scheduler takes no such
+    job."""
     refuse_unrunnable(plan)
     if plan.site.notify or user_file().exists():
         from diel.site.notify import addresses  # here: few runs tell anybody
@@ -115,10 +112,6 @@ def create(
         raise UsageError(f"no stage '{begin_at}'; stages: {', '.join(plan.workflow.stages)}")
     if plan.site.scheduled:
         try_out(plan, jobs)
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError):
-        user = str(os.getuid())  # a container knows no name for it
     document, given = plan.checked.document, plan.checked.hyperparameters
     shell = shell_of(plan.workflow, os.environ)
     apply_shell(plan.workflow, shell)
@@ -164,7 +157,7 @@ def create(
             **manner,
             created=time.time(),
             host=socket.gethostname(),
-            user=user,
+            user=user_name(),
             diel=__version__,
             python=platform.python_version(),
         )
@@ -182,11 +175,9 @@ def create(
 
 
 def take_over(paths: RunPaths) -> Controller:
-    """Makes this process the controller of a run: its first, or the next one after another is gone.
-
-    What the last controller left running on this host is ended first, but for what runs in blocks:
-    that is adopted. Raises UsageError where another controller drives the run.
-    """
+    """Make this process the controller of a run: its first, or the next one after another is gone. What that
+    left running on this host is ended, but for blocks. Raise UsageError where another controller drives the
+    run."""
     plan = plan_again(paths)
     refuse_unrunnable(plan)
     if plan.uses_environments:
@@ -209,27 +200,19 @@ def take_over(paths: RunPaths) -> Controller:
 
 
 def drive_on(controller: Controller, drive: Callable[[Controller], Outcome]) -> Outcome:
-    """What `drive` returns for a controller, or for the next one if Parsl's interchange was lost.
-
-    That is in this process too, and takes over what runs in blocks. Raises DielError after some times.
-    """
-    for _ in range(TIMES):
-        try:
-            return _drive_remade(controller, drive)
-        except EngineLost as error:
-            controller = take_over(controller.paths)
-            controller.note(f"{error}; it is started again")
-    try:
-        return _drive_remade(controller, drive)
-    except EngineLost as error:
-        raise DielError(f"{error}, `diel resume {controller.paths.run_id}` takes them over") from error
-
-
-def _drive_remade(controller: Controller, drive: Callable[[Controller], Outcome]) -> Outcome:
-    """What `drive` returns for a controller, or for the one that computes what rests on remade results."""
+    """Return what `drive` returns for a controller, or for the next ones in this process: if Parsl's
+    interchange was lost, or to compute what rests on remade results. Raise DielError after some losses."""
+    lost = 0
     while True:
         try:
             return drive(controller)
+        except EngineLost as error:
+            if lost == TIMES:
+                hint = f"`diel resume {controller.paths.run_id}` takes them over"
+                raise DielError(f"{error}, {hint}") from error
+            lost += 1
+            controller = take_over(controller.paths)
+            controller.note(f"{error}; it is started again")
         except Remade:
             refused = controller.refused
             controller = take_over(controller.paths)
@@ -238,11 +221,7 @@ def _drive_remade(controller: Controller, drive: Callable[[Controller], Outcome]
 
 
 def plan_again(paths: RunPaths, site: Site | None = None, *, anew: bool = False) -> Plan:
-    """The plan of an earlier run, from its stored workflow, values, sources and site.
-
-    Another site may be given; with `anew` sources and templates are read where they lie. Raises SpecError
-    where a stage fits none of its pools.
-    """
+    """Return the plan of an earlier run from what it keeps, or `anew` from what is there. Raise SpecError."""
     run_file = read_run_file(paths)
     checked = check(
         Path(run_file.source),
@@ -259,10 +238,7 @@ def plan_again(paths: RunPaths, site: Site | None = None, *, anew: bool = False)
 
 
 def find_site_again(paths: RunPaths, name: str) -> Site:
-    """A site as its file describes it now, searched from the run's workflow.
-
-    Raises UsageError and SpecError, also where jobs of the run may still be with another scheduler.
-    """
+    """Return a site as its file is now. Raise UsageError, also where the old scheduler has jobs."""
     site = find_site(name, read_run_file(paths).folder)
     kept = read_kept_site(paths)
     for block in read_run(paths).history.blocks.values():
@@ -278,7 +254,7 @@ def find_site_again(paths: RunPaths, name: str) -> Site:
 
 
 def keep_site(paths: RunPaths, site: Site) -> None:
-    """Makes a site the one on which a run continues. Raises UsageError if it cannot be written."""
+    """Make a site the one on which a run continues. Raise UsageError if it cannot be written."""
     try:
         put(paths.site, site.model_dump_json(indent=1))
     except OSError as error:
@@ -287,8 +263,11 @@ def keep_site(paths: RunPaths, site: Site) -> None:
 
 
 def change_run_file(paths: RunPaths, **changes: Any) -> None:
-    """Changes what a run asks for. Raises UsageError if it cannot be written."""
-    run_file = read_run_file(paths).model_copy(update=changes)
+    """Change what a run asks for, if it asks for something else. Raise UsageError if it cannot be written."""
+    before = read_run_file(paths)
+    run_file = before.model_copy(update=changes)
+    if run_file == before:
+        return
     try:
         made = paths.run_file.stat().st_mtime_ns
         put(paths.run_file, run_file.model_dump_json(indent=1))
@@ -297,20 +276,8 @@ def change_run_file(paths: RunPaths, **changes: Any) -> None:
         raise UsageError(f"{paths.run_id}: cannot write there: {error.strerror}") from error
 
 
-def keep_fail_fast(paths: RunPaths, *, wanted: bool) -> None:
-    """Makes a run stop at its first failure or not, until a user resumes it again.
-
-    Raises UsageError if it cannot be written.
-    """
-    if wanted != read_run_file(paths).fail_fast:
-        change_run_file(paths, fail_fast=wanted)
-
-
 def refuse_unreachable(site: Site) -> None:
-    """Raises UsageError for a site whose scheduler has no commands here.
-
-    Within one allocation that holds a whole run none are needed.
-    """
+    """Raise UsageError for a site without commands of its scheduler here, unless within an allocation."""
     absent = () if os.environ.get(END) or not site.scheduled else scheduler_named(site.scheduler).lacking()
     if absent:
         told = " and ".join(filter(None, [", ".join(absent[:-1]), absent[-1]]))
@@ -321,11 +288,7 @@ def refuse_unreachable(site: Site) -> None:
 
 
 def refuse_unrunnable(plan: Plan) -> None:
-    """Refuses what validates but cannot run: searches without Optuna, ranks without a launcher, jobs without
-    a scheduler.
-
-    Raises UsageError.
-    """
+    """Raise UsageError for searches without Optuna, ranks without a launcher, jobs without a scheduler."""
     if plan.workflow.adaptive:
         refuse_unsearchable(plan.workflow)
     if lacking := missing(plan.site):

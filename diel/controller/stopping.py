@@ -1,8 +1,7 @@
 """Stops early: a stage after `max_failures`, a run with `--fail-fast`, and one whose first tasks fail alike.
 
-The last is held, not stopped: while other stages go on, a user may let it go on; when nothing else is left to
-do, its tasks are left out, so that the run ends and can be resumed. What waits is skipped by a verdict like
-any other, which the next controller drops: `resume` begins to count anew.
+The last is held, not stopped: a user may let it go on while other stages do; its tasks are left out when
+nothing else is left to do. The next controller drops these verdicts, and counts anew.
 """
 
 from __future__ import annotations
@@ -53,7 +52,10 @@ class Stopping:
         """A task failed for good."""
         if self.over:
             return
-        if self._fail_fast and not self._may_be_tolerated(stage):
+        may_be_tolerated = bool(stage.adaptive) or any(
+            link.edge.min_success < 1 for link in self._stages.out_of[stage.name]
+        )
+        if self._fail_fast and not may_be_tolerated:
             self.over = "fail_fast"
             self._tell(stage, self.over, f"{stage.task(index)} failed, and the run was to stop at that")
             return
@@ -96,12 +98,6 @@ class Stopping:
     def _tell(self, stage: StageRun, rule: str, why: str) -> None:
         self._ledger.append({"event": "held", "stage": stage.name, "rule": rule, "why": why})
 
-    def _may_be_tolerated(self, stage: StageRun) -> bool:
-        """Whether a search, a loop or a `min_success` decides what a failure means."""
-        return bool(stage.adaptive) or any(
-            link.edge.min_success < 1 for link in self._stages.out_of[stage.name]
-        )
-
     def _are_all_alike(self, stage: StageRun, said: Said) -> bool:
         """Whether as many have failed as ran side by side, all of them alike, and enough are left."""
         ends = self._works([(stage.name, 0)])
@@ -115,16 +111,13 @@ class Stopping:
             self._let_go([stage] if stage.held else [])
             return False
         self._alike[stage.name] = how, count + 1
-        bundles = self._bundles(stage)  # each runs its tasks in turn, and hands back those not begun
+        tasks = self._dispatcher.in_flight.items()
+        mine = {task.bundle or index for (name, index), task in tasks if name == stage.name}
+        bundles = len(mine)  # each runs its tasks in turn, and hands back those not begun
         width = self._dispatcher.backend.width(self._dispatcher.shape(stage))
         beside = self._beside[stage.name] = max(self._beside.get(stage.name, 2), min(1 + bundles, width))
         left = stage.size - stage.ended - 1 - bundles
         return count + 1 >= beside and left >= max(FEW, 2 * (count + 1))
-
-    def _bundles(self, stage: StageRun) -> int:
-        """How many bundles of a stage are handed out."""
-        tasks = self._dispatcher.in_flight.items()
-        return len({task.bundle or index for (name, index), task in tasks if name == stage.name})
 
     # --- what was held ------------------------------------------------------------------------------
 
@@ -133,7 +126,7 @@ class Stopping:
         return [stage for stage in self._stages.runs.values() if stage.held]
 
     def release(self) -> None:
-        """Lets held stages go on, if a user asked for that."""
+        """Let held stages go on, if a user asked for that."""
         if self.held and is_anyway(self._ledger.paths):
             self._let_go(self.held)
 
@@ -143,10 +136,8 @@ class Stopping:
             self._tell(stage, "hold", "")
 
     def _give_up(self) -> bool:
-        """Leaves out what is held once nothing else can be done; returns whether there was anything.
-
-        A stage goes on where one of its tasks was good that were under way when it was held.
-        """
+        """Leave out what is held once nothing else can be done, and return whether anything was. A stage goes
+        on where a task was good that was under way when it was held."""
         self._let_go(filter(_is_good, self.held))
         held = self.held
         waits = not held or self._works(self._dispatcher.in_flight)
@@ -168,7 +159,7 @@ class Stopping:
         return bool(tasks) and (serving is None or serving.are_others(tasks))
 
     def leave_all(self) -> None:
-        """Leaves out what was not begun."""
+        """Leave out what was not begun."""
         for stage in self._stages.runs.values():
             left = ranges(i for i in range(stage.size) if not stage.history.state(i).ended)
             if left:
@@ -176,7 +167,6 @@ class Stopping:
 
 
 def _is_good(stage: StageRun) -> bool:
-    """Whether any of its tasks has a result."""
     return any(map(stage.history.states.count, (TaskState.DONE, TaskState.CACHED)))
 
 

@@ -1,7 +1,6 @@
-"""Failures that do not fail the run: those that a search or `min_success` tolerates.
+"""Failures that do not fail the run: everything that depends on them went on without, as the workflow allows.
 
-A failed task is tolerated where everything that depends on it went on without it, because the workflow says
-that it may; so is a search or loop. That is worked out when all tasks have ended.
+That is worked out when all tasks have ended.
 """
 
 from __future__ import annotations
@@ -28,10 +27,7 @@ Finding = Generator[Lost, str | None, str]
 
 
 def has_failed(stages: Stages, ledger: Ledger) -> bool:
-    """Whether a task, search or loop has failed and nothing tolerates that; records what does.
-
-    All tasks have ended.
-    """
+    """Return whether any task, search or loop has failed and nothing tolerates it; record what does."""
     failed = False
     tolerance = _Tolerance(stages)
     for axis in stages.adaptive.values():
@@ -66,11 +62,8 @@ class _Tolerance:
         return found
 
     def cause(self, lost: Lost) -> str:
-        """What tolerates a loss; empty if nothing does.
-
-        That rests on the tasks behind it. They are kept on a stack, for a chain of stages may be longer than
-        Python lets functions call each other.
-        """
+        """Return what tolerates a loss; empty if nothing does. That rests on the tasks behind it, which are
+        kept on a stack: a chain of stages may be longer than Python lets functions call each other."""
         asked = {lost: self._find(*lost)}
         answer: str | None = None
         while asked:
@@ -161,15 +154,13 @@ class _Tolerance:
         return bool(readers) and not (meeting and any(meeting.lacking(reader) for reader in readers))
 
     def _met(self, link: Link, index: int) -> Iterator[int]:
-        """The tasks that read a task, or would if no search or loop had failed."""
         all_of_them = not isinstance(link, ChoosingLink) or link.has_failed(index)
         for reader in link.woken_by(index):
             if all_of_them or index in self._look(link, reader)[1]:
                 yield reader
 
     def _look(self, link: Link, reader: int) -> tuple[Verdict, frozenset[int]]:
-        """What an edge meant for a task, and what it picked: looked up once, because it can rank many
-        trials."""
+        """Return what an edge meant for a task, and what it picked: once, because it can rank many trials."""
         group = link.group_of_downstream(reader)
         place = (id(link), group)
         if place not in self._looked:

@@ -37,10 +37,7 @@ class Unneeded:
 
 
 def find_unneeded(run: RunReader) -> list[Unneeded]:
-    """The outputs that stages hand to each other and no unfinished task needs any longer.
-
-    What nothing reads is a result of the run, and is not among them.
-    """
+    """Return the outputs that stages read and no unfinished task needs; what nothing reads is a result."""
     links = list(reading(run.links))
     handed = {
         (link.edge.upstream, link.edge.output) for link in links if link.edge.upstream != link.edge.downstream
@@ -64,10 +61,7 @@ def _records(run: RunReader, readers: Readers, place: Place) -> Iterator[tuple[i
 
 
 def drop(paths: RunPaths, run: RunReader, found: list[Unneeded]) -> tuple[int, int]:
-    """Deletes them, then records that in a segment of its own; returns the numbers of files and bytes.
-
-    Killed in between, it leaves files in the journal that are gone; the next one finds that, and says so.
-    """
+    """Delete them, then record that in a segment of its own; return the numbers of files and bytes."""
     name = worker_segment_name(run.history.epoch, socket.gethostname(), os.getpid())
     whole = files = 0
     with closing(SegmentWriter(paths.journal / name)) as segment:

@@ -1,7 +1,7 @@
 """What a run would read otherwise than when it began, and the next version of it (`resume --update`).
 
-One run is one version: a module, a file or an environment that is another by now would mix two kinds of
-results. The next version takes them as they are, and computes again all that rests on them, finished or not.
+One run is one version. The next takes things as they are, and computes again all that rests on those that
+changed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from diel.artifacts.watched import Changed, hold, look_at
+from diel.artifacts.identity import Changed, hold, look_at
 from diel.controller.again import Again
 from diel.controller.start import change_run_file, plan_again, watch_shared
 from diel.errors import DielError, UsageError, counted
@@ -74,29 +74,19 @@ def _modules(sources: SourceVersion) -> Iterator[ChangedSource]:
 
 
 def _files(plan: Plan, paths: RunPaths, view: RunReader) -> Iterator[ChangedSource]:
-    for path, why in changed_files(paths).items():
-        readers: dict[str, frozenset[int] | None] = {}
-        for name, stage in view.stages.items():
-            files = view.recipe(name).sources.files
-            shared = {file.written for file in files.shared.values()}
-            if path in {*shared, *file_of(plan.modules.get(name)).values()}:
-                readers[name] = None
-            elif own := frozenset(_readers(view, stage, path)):
-                readers[name] = own
-        yield ChangedSource(why, readers)
-
-
-def changed_files(paths: RunPaths) -> dict[str, str]:
-    """Return the files that are not what they were when the run first read them, each with what differs."""
-    first, found = set(), {}
-    for watched in Watch(paths, records=False).recorded():
-        if watched.path not in first:
-            first.add(watched.path)
-            try:
-                hold(watched)
-            except Changed as error:
-                found[watched.path] = str(error)
-    return found
+    for path, file in Watch(paths, records=False).files.items():
+        try:
+            hold(file)
+        except Changed as error:
+            readers: dict[str, frozenset[int] | None] = {}
+            for name, stage in view.stages.items():
+                files = view.recipe(name).sources.files
+                shared = {one.written for one in files.shared.values()}
+                if path in {*shared, *file_of(plan.modules.get(name)).values()}:
+                    readers[name] = None
+                elif own := frozenset(_readers(view, stage, path)):
+                    readers[name] = own
+            yield ChangedSource(str(error), readers)
 
 
 def _readers(view: RunReader, stage: StageRun, path: str) -> Iterator[int]:
@@ -159,10 +149,7 @@ def is_unfinished(view: RunReader, difference: ChangedSource) -> bool:
 
 
 def resting_on(view: RunReader, found: list[ChangedSource]) -> Again:
-    """Return the tasks with results that rest on what differs, with their attempts.
-
-    Raises UsageError where decisions of a search or loop, or an axis, rest on it too.
-    """
+    """Return the tasks whose results rest on what differs. Raise UsageError where decisions do too."""
     changes: dict[str, set[int]] = {name: set() for name in view.stages}
     for name, readers in (item for difference in found for item in difference.readers.items()):
         changes[name].update(range(view.stages[name].size) if readers is None else readers)
@@ -224,16 +211,16 @@ def listed(found: list[ChangedSource]) -> str:
 
 
 def update_sources(paths: RunPaths) -> None:
-    """Make what a run reads, as it is now, its next version. Raises UsageError and SpecError before that."""
+    """Make what a run reads, as it is now, its next version. Raise UsageError and SpecError before that."""
     plan, before = plan_again(paths, anew=True), newest(paths.sources)
     if plan.uses_environments:
         from diel.controller.environment import mend_environments  # here: most runs have none
 
         mend_environments(plan, paths, anew=True)
     files = []
-    for watched in {one.path: one for one in Watch(paths, records=False).recorded()}.values():
+    for file in Watch(paths, records=False).files.values():
         with suppress(OSError):  # who reads it says that it is gone
-            files.append(look_at(watched.name, watched.path))
+            files.append(look_at(file.name, file.path))
     try:
         version = 1 if before is None else before.version + 1
         put(paths.sources / f"{version}.files.jsonl", "".join(f"{json.dumps(one)}\n" for one in files))

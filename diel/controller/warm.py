@@ -28,7 +28,6 @@ MAX_TRIALS = 1000
 Earlier = dict[str, list[dict[str, Any]]]
 """By axis: trials as `begin` of a course, hyperparameters, values, and what they break of the constraints."""
 _Place = tuple[Context, int]
-"""The course of a trial, and its number."""
 
 
 class Begins(NamedTuple):
@@ -38,17 +37,14 @@ class Begins(NamedTuple):
     earlier: Earlier
 
     def keep(self, paths: RunPaths) -> None:
-        """Keeps what they are told in the run, so that whoever resumes it tells the same. Raises OSError."""
+        """Keep what they are told in the run, so that whoever resumes it tells the same. Raise OSError."""
         for label, trials in self.earlier.items():
             paths.axes.mkdir(exist_ok=True)
             put(paths.earlier(label), json.dumps(trials))
 
 
 def begin_searches(document: Document, runs: Path, *, anew: bool) -> Begins:
-    """Seeds of a workflow's searches without one, and what those with `warm_start` are told.
-
-    Raises SpecError where a run is not there, or found nothing that a search could use.
-    """
+    """Return seeds of searches, and what those with `warm_start` are told. Raise SpecError."""
     workflow, found = document.spec, Earlier()
     for label, axis in workflow.axes.items():
         if isinstance(axis, Search) and axis.warm_start is not None:
@@ -73,7 +69,6 @@ def _find_earlier(workflow: Workflow, axis: Search, name: str, runs: Path) -> li
 
 
 def _asked(workflow: Workflow, name: str, runs: Path) -> Iterator[RunReader]:
-    """The runs that are asked, the oldest first; of `project`, those of the same workflow."""
     if name != "project":
         yield RunReader(find_run(runs, name))
         return

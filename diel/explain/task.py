@@ -385,9 +385,9 @@ def version_entry(run: RunReader, stage: str, index: int) -> dict[str, str]:
         more = f" with {len(facts['files']) - 1} more files" if len(facts["files"]) > 1 else ""
         entry["module"] = f"{facts['reference']} {facts['digest'][:DIGITS]}{more}"
     recipe = run.recipe(stage)
-    digests = {one.path: one.digest for one in Watch(run.paths, records=False).recorded()}
+    files = Watch(run.paths, records=False).files
     with suppress(DielError, LookupError):  # what its own files are named by is not known yet
         for name, path in {**recipe.sources.files.shared, **recipe.own_files(index)}.items():
-            if path.written in digests:
-                entry[f"files.{name}"] = f"{path} {digests[path.written][:DIGITS]}"
+            if path.written in files:
+                entry[f"files.{name}"] = f"{path} {files[path.written].digest[:DIGITS]}"
     return entry

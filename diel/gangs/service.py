@@ -80,7 +80,7 @@ class _Point:
         return all(link.is_done(self.group) for link in self.links)
 
     def wake(self) -> None:
-        """Looks again at those who ask it."""
+        """Look again at those who ask it."""
         for link in self.links:
             if link.down.known:
                 link.down.look_at(link.dependents(self.group))
@@ -97,6 +97,7 @@ class Serving:
         into: Mapping[str, list[Link]],
         recipes: Mapping[str, Recipe],
     ) -> None:
+        self._plan, self._runs = plan, runs
         self._ledger = ledger
         self._recipes = recipes
         self._asks: dict[str, list[ServiceLink]] = {}
@@ -111,10 +112,11 @@ class Serving:
                 if isinstance(link, ServiceLink):
                     self._asks.setdefault(name, []).append(link)
                     self._asked.setdefault(link.up.name, []).append(link)
-        self._room = _Room(plan, runs, self._asked)
+        workers = 0 if plan.site.scheduled else plan.extra_workers
+        self._whole = {**rooms(plan.site), WORKERS: workers}
+        """The cores of pools; on one machine, all of them, and the workers for services without cores."""
         self._points: dict[tuple[str, Group], _Point] = {}
         self._up: dict[_Point, None] = {}
-        """The points that are up, starting or stopping, in the order of their start."""
         self._turned_away: set[_Point] = set()
         self._before: set[tuple[str, int]] = set()
         """Replicas whose end an earlier controller recorded."""
@@ -159,8 +161,7 @@ class Serving:
             link.up.look_at_all()  # there may be nobody who asks it
 
     def _begin_anew(self, stage: StageRun) -> None:
-        """Takes over what an earlier controller left; a replica that succeeded left no result, and can start
-        again."""
+        """Take over what an earlier controller left; a replica that succeeded can start again."""
         for index in range(min(stage.size, len(stage.history.states))):
             if stage.history.state(index) in HANDED_OUT:
                 self._adopted.append((stage, index))
@@ -183,7 +184,7 @@ class Serving:
             self._write_off(stage, index)
 
     def _write_off(self, service: StageRun, index: int) -> None:
-        """Records that a replica is gone whose lost worker cannot say so."""
+        """Record that a replica is gone whose lost worker cannot say so."""
         path = endpoint_file(self._ledger.paths, service.name, index)
         endpoint = read_endpoint(path)
         if endpoint is not None and not endpoint.is_over:
@@ -200,7 +201,7 @@ class Serving:
                 self._send(link.down, replica)
 
     def _wake_next_round(self, renewing: Link, index: int) -> None:
-        """Looks at the consumers that wait for what their service reads of the round that a task is in."""
+        """Look at the consumers that wait for what their service reads of the round that a task is in."""
         found = renewing.up.domain.coordinates(index)
         for link in self._asked.get(renewing.down.name, ()):
             for label in _rounds(renewing, link.down) if link.down.known else ():
@@ -243,7 +244,7 @@ class Serving:
         return message_file(self._ledger.paths, service.name, index, service.history.latest(index), INPUTS)
 
     def _put(self, path: Path, text: str) -> None:
-        """Puts a file in place for a replica's worker; if that fails, tries again later."""
+        """Put a file in place for a replica's worker; if that fails, try again later."""
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             put(path, text)
@@ -259,10 +260,7 @@ class Serving:
         self._ledger.trouble(f"{name} cannot be written: {error.strerror}")
 
     def may_start(self, service: StageRun, index: int) -> bool:
-        """Whether a task can start: a replica only if it is wanted, a consumer in its turn.
-
-        If not, those who may want it hear that it could be started.
-        """
+        """Return whether a replica is wanted, or a consumer has its turn; else tell who may want it."""
         if service.spec.service is None:
             return self._may_ask(service, index)
         point = self._of(service, index)
@@ -275,7 +273,7 @@ class Serving:
         return False
 
     def _forget_told(self, service: StageRun, index: int) -> None:
-        """Removes messages to an attempt that never began: they are not for the next one with its number."""
+        """Remove messages to an attempt that never began: they are not for the next one with its number."""
         paths, number = self._ledger.paths, service.history.attempts.get(index, 0) + 1
         for word in (STOP, INPUTS):
             path = message_file(paths, service.name, index, number, word)
@@ -315,14 +313,14 @@ class Serving:
                 yield from self._needed(link.up, link.replicas(group)[0])
 
     def _admit(self, stage: StageRun, points: list[_Point], now: float) -> None:
-        """Starts points, all of them or none."""
+        """Start points, all of them or none."""
         if any(point.why for point in points):
             return  # stopping: whoever waits for it is looked at again then
         missing = [point for point in points if point not in self._up]
         if not missing:
             return
         together = (point.service.name for point in (*self._up, *missing))
-        if self._up and not self._room.fits(stage.name, together):
+        if self._up and not self._has_room(stage.name, together):
             self._turned_away.update(missing)
             return
         make_token(self._ledger.paths)
@@ -331,8 +329,30 @@ class Serving:
             point.used = now
             point.service.look_at(point.replicas)
 
+    def _has_room(self, stage: str, services: Iterable[str]) -> bool:
+        """Whether the widest consumer has room beside a point of each of these services, `stage` included."""
+        held: dict[str, int] = {}
+        widest: dict[str, int] = {}
+        consumers = {stage}
+        for name in services:
+            pool, cores, replicas = self._taken_by(name)
+            held[pool] = held.get(pool, 0) + cores * replicas
+            if not cores:
+                held[WORKERS] = held.get(WORKERS, 0) + replicas
+            consumers |= {link.down.name for link in self._asked[name]}
+        for name in consumers:
+            pool, cores, _ = self._taken_by(name)
+            widest[pool] = max(widest.get(pool, 0), cores)
+        return all(many + widest.get(pool, 0) <= self._whole[pool] for pool, many in held.items())
+
+    def _taken_by(self, name: str) -> tuple[str, int, int]:
+        planned = self._plan.stages[name]
+        service = self._runs[name].spec.service
+        pool = planned.pool if self._plan.site.scheduled else ""
+        return pool, planned.cores, 1 if service is None else service.replicas
+
     def tend(self, in_use: Iterable[tuple[str, int]]) -> None:
-        """Looks which points are ready, idle or down. `in_use` are tasks that were handed out."""
+        """Look which points are ready, idle or down. `in_use` are tasks that were handed out."""
         for path, text in list(self._owed.items()):
             self._put(path, text)
         while self._adopted:
@@ -370,10 +390,7 @@ class Serving:
             self._tell_stop(point)
 
     def _look_ready(self, point: _Point, now: float) -> None:
-        """Whether consumers can start: all replicas are ready, or one is and the others take long.
-
-        None may before each that is ready was given its newest inputs: their results claim these.
-        """
+        """Note whether consumers can start: all replicas, or one for long, are ready with newest inputs."""
         left = [index for index, state in zip(point.replicas, point.states, strict=True) if not state.ended]
         found = [(index, self._endpoint(point.service, index)) for index in left]
         answering = [(index, one) for index, one in found if one is not None]
@@ -425,40 +442,3 @@ def _rounds(renewing: Link, consumer: StageRun) -> list[str]:
     """The loops whose latest round a service reads, and its consumer runs over."""
     chosen = renewing.edge.chosen
     return [label for label in chosen if chosen[label].word == "last" and label in consumer.spec.over]
-
-
-class _Room:
-    """The cores of a run's pools; on one machine, all of them, and the workers for services without cores."""
-
-    def __init__(
-        self, plan: Plan, runs: Mapping[str, StageRun], asked: Mapping[str, list[ServiceLink]]
-    ) -> None:
-        """`asked` are the edges to those that ask a service, by its name."""
-        self._plan = plan
-        self._runs = runs
-        self._asked = asked
-        workers = 0 if plan.site.scheduled else plan.extra_workers
-        self._whole = {**rooms(plan.site), WORKERS: workers}
-
-    def fits(self, stage: str, services: Iterable[str]) -> bool:
-        """Whether the widest consumer has room beside a point of each of these services, `stage` included."""
-        held: dict[str, int] = {}
-        widest: dict[str, int] = {}
-        consumers = {stage}
-        for name in services:
-            pool, cores, replicas = self._taken_by(name)
-            held[pool] = held.get(pool, 0) + cores * replicas
-            if not cores:
-                held[WORKERS] = held.get(WORKERS, 0) + replicas
-            consumers |= {link.down.name for link in self._asked[name]}
-        for name in consumers:
-            pool, cores, _ = self._taken_by(name)
-            widest[pool] = max(widest.get(pool, 0), cores)
-        return all(many + widest.get(pool, 0) <= self._whole[pool] for pool, many in held.items())
-
-    def _taken_by(self, name: str) -> tuple[str, int, int]:
-        """The pool of a stage, the cores of one task, and how many tasks come up together."""
-        planned = self._plan.stages[name]
-        service = self._runs[name].spec.service
-        pool = planned.pool if self._plan.site.scheduled else ""
-        return pool, planned.cores, 1 if service is None else service.replicas

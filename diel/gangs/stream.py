@@ -66,10 +66,7 @@ class Streaming:
         """Whether the broker was asked for the state of the channels, and has not answered yet."""
 
     def begin(self, stage: StageRun, index: int) -> None:
-        """A task is about to be handed out: makes sure that the broker runs and its channels are open.
-
-        Raises StreamError where the broker does not come.
-        """
+        """Make sure that the broker runs and a task's channels are open. Raise StreamError."""
         self._start()
         for link in self._out_of.get(stage.name, ()):
             group = link.group_of_upstream(index)
@@ -79,7 +76,7 @@ class Streaming:
             self._open(link, link.group_of_downstream(index))
 
     def _open(self, link: StreamLink, group: Group) -> None:
-        """Opens a channel for all who read it: before that, nobody puts or gets."""
+        """Open a channel for all who read it: before that, nobody puts or gets."""
         channel = link.channel(group)
         if channel in self._opened:
             return
@@ -114,7 +111,7 @@ class Streaming:
                 self._settle(link, index)
 
     def _break(self, links: Iterable[StreamLink], index: int) -> None:
-        """Tells readers that the items of a task that ended without a result are not complete."""
+        """Tell readers that the items of a task that ended without a result are not complete."""
         for link in links:
             group = link.group_of_upstream(index)
             if group is not None and link.is_cut(index) and link.channel(group) in self._opened:
@@ -160,14 +157,14 @@ class Streaming:
             self._broker = _Broker(self._plan, self._ledger.paths)
 
     def tend(self) -> None:
-        """Has the state of the channels written now and then; waits for nothing."""
+        """Have the state of the channels written now and then; wait for nothing."""
         now = time.monotonic()
         if self._connection is not None and not self._asked and now - self._looked > LOOK_EVERY:
             self._looked, self._asked = now, True
             self._connection.tell_facts(self._write_facts)
 
     def _write_facts(self, facts: dict[str, Any]) -> None:
-        """Writes the state; runs in the connection's thread, or when no more questions come."""
+        """Write the state; runs in the connection's thread, or when no more questions come."""
         with contextlib.suppress(OSError):  # written again at the next look
             put(facts_file(self._ledger.paths), json.dumps(facts))
         self._asked = False
@@ -184,13 +181,10 @@ class Streaming:
 
 
 class _Broker:
-    """The broker's process: started again whenever it ends, because it can be killed like any other.
-
-    In a thread of its own: the controller may just be waiting for its answer.
-    """
+    """The broker's process, which a thread starts again whenever it ends."""
 
     def __init__(self, plan: Plan, paths: RunPaths) -> None:
-        """Starts it. Raises DielError if it cannot start."""
+        """Start it. Raise DielError if it cannot start."""
         self._paths = paths
         self._environ = mark(paths.root)
         reached: tuple[str, ...] = ("127.0.0.1",)

@@ -44,7 +44,6 @@ class Trial:
 
 
 def _good(trials: Iterable[Trial]) -> list[Trial]:
-    """The complete trials that keep all constraints."""
     complete = (trial for trial in trials if trial.state is TrialState.COMPLETE and trial.values)
     return [trial for trial in complete if max(trial.excess, default=0.0) <= 0]
 
@@ -67,13 +66,10 @@ def front(trials: Iterable[Trial], small: Sequence[bool]) -> list[Trial]:
     # In this order nothing is dominated by what comes later, so that only what is kept has to be compared.
     for trial in sorted(complete, key=lambda trial: (costs[trial.number], trial.number)):
         cost = costs[trial.number]
-        if not any(_dominates(costs[other.number], cost) for other in kept):
+        better = (costs[other.number] for other in kept if costs[other.number] != cost)
+        if not any(all(a <= b for a, b in zip(other, cost, strict=True)) for other in better):
             kept.append(trial)
     return sorted(kept, key=lambda trial: trial.number)
-
-
-def _dominates(first: tuple[float, ...], second: tuple[float, ...]) -> bool:
-    return first != second and all(a <= b for a, b in zip(first, second, strict=True))
 
 
 @dataclass(slots=True)
@@ -125,7 +121,7 @@ class Course:
         return self.points is not None
 
     def known(self, number: int) -> Trial:
-        """A trial that began. Raises Contradiction if none with this number did."""
+        """A trial that began. Raise Contradiction if none with this number did."""
         if not 0 <= number < len(self.trials):
             raise Contradiction(f"trial {number} has a record, but never began")
         return self.trials[number]
@@ -164,10 +160,7 @@ class Course:
             self.rounds.append(Round(record["number"], record["holds"], record["values"], record["time"]))
 
     def reopen(self, trials: Iterable[int], now: float) -> None:
-        """Continues; these trials are tried again.
-
-        What else it learned stays as it is, so that it goes on as if no controller had been killed.
-        """
+        """Continue as if no controller had been killed, and try these trials again."""
         self.idle += 0.0 if self.closed is None else now - self.closed
         self.points, self.reason, self.failed, self.tolerated, self.closed = None, "", False, "", None
         for number in trials:
@@ -212,14 +205,14 @@ class AxisHistory:
         return self.courses.setdefault(tuple(context), Course(tuple(context)))
 
     def know(self, facts: dict[str, Any]) -> None:
-        """Reads its facts. Raises Contradiction if a workflow cannot say these about an axis."""
+        """Read its facts. Raise Contradiction if a workflow cannot say these about an axis."""
         try:
             self.facts = AxisFacts(**facts)
         except TypeError as error:
             raise Contradiction(f"a record of `axis`: `facts` is {repr(facts)[:60]}") from error
 
     def apply(self, record: records.OfCourse) -> None:
-        """Folds one record in."""
+        """Fold one record in."""
         course = self.course(record["context"])
         match record["event"]:
             case "begin":
@@ -248,11 +241,9 @@ class AxisHistory:
     def reopen(
         self, cancelled: Callable[[Trial], bool], now: float, idle: float
     ) -> Iterator[tuple[str, int]]:
-        """A new controller continues what is not decided, after so many seconds without one. It tries trials
-        again that lost tasks, if their search failed or a user stopped them.
-
-        Gives the tasks that were lost in trials which stay failed.
-        """
+        """Continue what is not decided, after so many seconds without a controller, and try trials again that
+        lost tasks, if their search failed or a user stopped them. Yield the tasks that were lost in trials
+        which stay failed."""
         for course in self.courses.values():
             if not course.over:
                 course.idle += idle

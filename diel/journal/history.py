@@ -69,10 +69,7 @@ class History:
     """What was copied out of the run, by STAGE.OUTPUT."""
 
     def apply(self, record: records.Record, worker: str = "") -> None:
-        """Folds one record in: the most frequent come first.
-
-        What only a newer diel writes is left alone; a damaged record raises.
-        """
+        """Fold one record in. What only a newer diel writes is left alone; a damaged one raises."""
         match record["event"]:
             case "done":
                 self._done(record)
@@ -207,7 +204,7 @@ class History:
         return any(self.stage(name).state(index) == TaskState.CANCELLED for name, index in trial.lost)
 
     def _leave(self, stage: str, index: int, attempt: Attempt) -> None:
-        """Keeps an attempt whose controller is gone, if its worker does not end with it."""
+        """Keep an attempt whose controller is gone, if its worker does not end with it."""
         if attempt.worker in self.workers and attempt.number >= self.stage(stage).attempts.get(index, 0):
             self.left[(stage, index)] = attempt
 
@@ -282,10 +279,8 @@ class History:
                 stage.set(index, TaskState.READY)
 
     def _advance(self, name: str, index: int, attempt: Attempt, worker: str = "") -> None:
-        """Takes a later attempt, or a later step of the same one; a verdict stays.
-
-        Once its controller is gone, what a worker began and did not commit counts only as an attempt.
-        """
+        """Take a later attempt, or a later step of the same one; a verdict stays. Once its controller is
+        gone, what a worker began and did not commit counts only as an attempt."""
         stage = self.stage(name)
         before = stage.attempts.get(index, 0)
         if attempt.state != TaskState.QUEUED:
@@ -309,7 +304,6 @@ class History:
             stage.set(index, attempt.state)
 
     def _is_late(self, worker: str) -> bool:
-        """Whether a record comes from a worker whose controller let go."""
         return bool(worker) and (epoch_of(worker) < self.epoch or self.ended is not None)
 
     def _done(self, record: records.Done) -> None:

@@ -35,10 +35,7 @@ _encode_ascii = json.JSONEncoder(separators=(",", ":"), check_circular=False).en
 
 
 class SegmentWriter:
-    """Appends records to one new file that nobody else writes. The file must not exist.
-
-    Several threads may append.
-    """
+    """Appends records to a new file that nobody else writes. Several threads may append."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -52,11 +49,8 @@ class SegmentWriter:
         return self.path.name
 
     def append(self, *records: Record | NoticeRecord) -> int:
-        """Appends records and returns the offset of the first.
-
-        A write that fails part-way (a full disk) is taken back before JournalError is raised, so
-        that the next line does not continue a torn one.
-        """
+        """Append records and return the offset of the first. A write that fails part-way (a full disk) is
+        taken back before JournalError is raised, so that the next line does not continue a torn one."""
         try:
             data = "".join([_encode(record) + "\n" for record in records]).encode("utf-8", "surrogateescape")
         except UnicodeEncodeError:  # half a UTF-16 pair, which only an escape can write
@@ -83,10 +77,7 @@ def worker_segment_name(epoch: int, host: str, process: int) -> str:
 
 
 def segments(journal: Path) -> list[str]:
-    """The names of a journal's segments: controllers by epoch, then workers.
-
-    Raises UsageError for one that is no file: its records would silently be missing.
-    """
+    """Return a journal's segments: controllers by epoch, then workers. Raise UsageError for a folder."""
     try:
         with os.scandir(journal) as entries:
             found = {entry.name: entry.is_file() for entry in entries if _NAME.fullmatch(entry.name)}
@@ -99,10 +90,7 @@ def segments(journal: Path) -> list[str]:
 
 
 def read_segment(path: Path, offset: int = 0) -> Iterator[tuple[int, int, Record | None]]:
-    """The whole lines from an offset on: where each begins, where it ends, and its record.
-
-    A damaged line comes with None, so that a reader can go on behind it.
-    """
+    """Yield begin, end and record of each whole line from an offset on; None for a damaged one."""
     with open(path, "rb") as file:
         file.seek(offset)
         for line in file:
@@ -122,7 +110,7 @@ def decode(line: bytes) -> Record | None:
 
 
 def read_result(path: Path, offset: int) -> Result:
-    """The result at an offset. Raises JournalError if there is none."""
+    """The result at an offset. Raise JournalError if there is none."""
     record = read_keyed(path, offset)
     if record["event"] == "pruned":
         raise JournalError(f"{path}: no result at byte {offset}")
@@ -130,7 +118,7 @@ def read_result(path: Path, offset: int) -> Result:
 
 
 def read_keyed(path: Path, offset: int) -> Result | PrunedRecord:
-    """The result at an offset, or what a pruned task reported. Raises JournalError if there is neither."""
+    """The result at an offset, or what a pruned task reported. Raise JournalError if there is neither."""
     try:
         with open(path, "rb") as file:
             file.seek(offset)
@@ -169,10 +157,7 @@ class Reader:
     _saved: dict[str, int] | None = None
 
     def catch_up(self, seen: Callable[[str, int, Record], None] | None = None) -> None:
-        """Folds what was appended since the last call; `seen` gets each record first, with its place.
-
-        Raises Damaged at a record that is damaged, or of another diel.
-        """
+        """Fold what was appended since, and show each record to `seen` first. Raise Damaged."""
         for name in segments(self.paths.journal):
             if name in self._silent:
                 continue
@@ -211,7 +196,7 @@ class Reader:
         return ended is not None and time.time() - ended > LATE
 
     def save(self) -> None:
-        """Writes the snapshot in one step, if there is anything new."""
+        """Write the snapshot in one step, if there is anything new."""
         if self._saved != self.offsets:
             put(self.paths.snapshot, self.history.packed(self.offsets))
             self._saved = dict(self.offsets)

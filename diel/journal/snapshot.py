@@ -23,7 +23,7 @@ MOST_FLAWS = 20
 
 
 def read_run(paths: RunPaths, *, snapshot: bool = True) -> Reader:
-    """A run as its files show it now. Raises UsageError if its journal cannot be read."""
+    """A run as its files show it now. Raise UsageError if its journal cannot be read."""
     reader = (_load(paths) if snapshot else None) or Reader(paths, History())
     reader.catch_up()
     return reader
@@ -38,11 +38,8 @@ def look_at(paths: RunPaths) -> Reader:
 
 
 def read_behind_flaws(paths: RunPaths) -> Reader:
-    """The same of a damaged journal, without what is wrong with it.
-
-    All of it is read, and each record looked at, so that none is half in the fold. Raises UsageError where
-    more than `MOST_FLAWS` are damaged.
-    """
+    """Read the same of a damaged journal, each record looked at first, so that none is half in the fold.
+    Raise UsageError where more than `MOST_FLAWS` are damaged."""
     from diel.journal.form import refuse_damaged  # types that a good journal does not need
 
     reader = Reader(paths, History())

@@ -194,7 +194,7 @@ class StageHistory:
                 tasks.discard(index)
 
     def hold_to(self, made: Mapping[int, Mapping[str, str]], epoch: int) -> None:
-        """Notes what readers had, or by now have, of results that are made again; the latest epoch knows."""
+        """Note what readers had, or by now have, of results that are made again; the latest epoch knows."""
         for index, outputs in made.items():
             if epoch >= self.made_in.get(index, 0):
                 self.made[index], self.made_in[index] = outputs, epoch
@@ -214,20 +214,19 @@ class StageHistory:
         return sorted(i for i, attempt in self.doubted.items() if self.is_good(i) and made(i) == attempt)
 
     def join(self, index: int, left: list[dict[str, Any]]) -> None:
-        """Notes what a task does not get of gathers that meet in it; empty if it gets all."""
+        """Note what a task does not get of gathers that meet in it; empty if it gets all."""
         self.joined.pop(index, None)
         if left:
             self.joined[index] = left
 
     def leave_out(self, index: int, reason: str) -> None:
-        """Notes why a task was skipped, if that is not a failure."""
+        """Note why a task was skipped, if that is not a failure."""
         if reason in _LEFT:
             self.left_out.extend(bytes(max(0, index + 1 - len(self.left_out))))
             self.left_out[index] = _LEFT[reason]
 
     def let_go(self, *, verdicts: bool) -> None:
-        """Makes handed-out tasks wait again, because their controller is gone; drops verdicts too if
-        asked."""
+        """Make handed-out tasks wait again, because their controller is gone; drop verdicts too if asked."""
         self.states = self.states.translate(_ANEW if verdicts else _LET_GO)
         self.under_way.clear()
         if verdicts:

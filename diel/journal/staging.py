@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 def count_staging(
     nodes: dict[str, NodeFacts], counted: dict[str, float], record: StagingRecord, worker: str
 ) -> None:
-    """Adds a record to its node, once: a worker's report repeats it. `counted`: each worker's last."""
+    """Add a record to its node, once: a worker's report repeats it. `counted`: each worker's last."""
     if counted.get(worker, 0.0) >= record["time"]:
         return
     counted[worker] = record["time"]

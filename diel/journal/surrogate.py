@@ -85,7 +85,7 @@ class SurrogateHistory:
         return self.answers.count(1)
 
     def judge(self) -> None:
-        """Turns it off if what audits found is beyond the tolerance."""
+        """Turn it off if what audits found is beyond the tolerance."""
         held = self.tolerance is not None and bool(self.errors)
         self.is_off = held and bound_of(self.errors.values()).error > (self.tolerance or 0.0)
 

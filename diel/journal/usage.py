@@ -12,10 +12,8 @@ PEAKS = ("memory_bytes", "gpu_memory_bytes")
 
 
 def count_usage(known: dict[str, float], usage: UsageFacts, seconds: float) -> None:
-    """Adds one attempt. `tasks` counts those that were measured, `seconds` the time that they took.
-
-    A peak of memory that the kernel could not tell from the worker's is left out.
-    """
+    """Add one attempt. `tasks` counts those that were measured, `seconds` their time. A peak of memory that
+    the kernel could not tell from the worker's is left out."""
     known["tasks"] = known.get("tasks", 0) + 1
     known["seconds"] = known.get("seconds", 0.0) + seconds
     for key in SUMS:

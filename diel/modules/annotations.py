@@ -61,7 +61,6 @@ _WORDS = {
     "array": {"numpy.ndarray", "numpy.memmap", "numpy.typing.NDArray", "numpy.typing.ArrayLike"},
     "dict": {"dict", "typing.Dict", "typing.Mapping", "collections.abc.Mapping"},
 }
-"""The words of `Parameter.takes`, and their types."""
 OBJECTS = {
     "frame": {"pandas.DataFrame"},
     "arrow": {"pyarrow.Table"},
@@ -88,8 +87,7 @@ class Annotations:
         self._tree = tree
 
     def full_name(self, node: ast.expr) -> str:
-        """The dotted name that an expression means: `t.Literal` is typing.Literal after
-        `import typing as t`. Empty if it is not a name."""
+        """Return the dotted name that an expression means: `t.Literal` is typing.Literal."""
         parts: list[str] = []
         while isinstance(node, ast.Attribute):
             parts.append(node.attr)
@@ -241,7 +239,6 @@ class Annotations:
         return all(self.full_name(outer(member)) in single for member in self.members(node))
 
     def _resolved(self, node: ast.expr) -> ast.expr:
-        """An annotation without quotes, with aliases resolved."""
         for _ in range(_MAX_DEPTH):
             node = self.unquoted(node)
             if not isinstance(node, ast.Name) or node.id not in self._aliases:

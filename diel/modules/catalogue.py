@@ -50,8 +50,7 @@ class Module(NamedTuple):
     """Its import name; None for a file in a `modules/` folder."""
     origin: Origin
     digest: str
-    """BLAKE2b of its files' bytes, and of its package's version: a cached result holds for this version only.
-    Empty if it was not read."""
+    """BLAKE2b of its files' bytes and its package's version; empty if it was not read."""
     folder: Path | None = None
     """The workflow's own, from which a file beside it imports others; None for all else."""
     files: tuple[tuple[str, str], ...] = ()
@@ -97,7 +96,7 @@ def search_path(workflow_dir: Path, cwd: Path) -> tuple[Path, ...]:
 
 
 def find(reference: str, folders: Sequence[Path]) -> Module:
-    """The module of that name. Raises ModuleNotFound."""
+    """The module of that name. Raise ModuleNotFound."""
     name, function = _split(reference)
     for folder in folders:
         path = folder.joinpath(*name.split(".")).with_suffix(".py")
@@ -127,7 +126,6 @@ def _is_pythons(name: str) -> bool:
 
 
 def _beside(reference: str, name: str, function: str, folder: Path) -> Module | None:
-    """A function of a file or package beside the workflow file."""
     below = folder.joinpath(*name.split("."))
     places = (below.with_suffix(".py"), below / "__init__.py")
     path = next((place for place in places if place.is_file()), None)
@@ -156,10 +154,7 @@ def _with_files(module: Module) -> Module:
 
 
 def again(facts: Facts, sources: SourceVersion) -> Module:
-    """A module of a run, from what the run keeps of it; one of a package as it is installed now.
-
-    Raises ModuleNotFound and OSError.
-    """
+    """Return a module as a run keeps it, or a package has it now. Raise ModuleNotFound and OSError."""
     reference, path = facts["reference"], Path(facts["path"])
     if not facts["files"]:
         return find(reference, ()) if facts["digest"] else unread(reference)
@@ -177,10 +172,7 @@ def _refuse_private(reference: str, function: str | None) -> None:
 
 
 def every(folders: Sequence[Path]) -> Iterator[Module | Problem]:
-    """All modules that can be named without their package, in the order of the search.
-
-    A file that cannot be read gives a Problem in its place.
-    """
+    """Yield all modules that can be named without their package, a Problem for a file that cannot be read."""
     seen: set[str] = set()
     for folder in folders:
         for name, path in _files(folder):
@@ -213,7 +205,7 @@ def _version_of(name: str) -> str:
 
 
 def _split(reference: str) -> tuple[str, str | None]:
-    """The dotted name and the function of a reference. Raises ModuleNotFound if it has neither."""
+    """The dotted name and the function of a reference. Raise ModuleNotFound if it has neither."""
     name, colon, function = reference.partition(":")
     parts = [*name.split("."), *(function.split(".") if colon else [])]
     if len(reference) > _MAX_REFERENCE or not all(part.isidentifier() for part in parts):
@@ -264,10 +256,7 @@ def _usable(
 
 
 def _only_function(reference: str, path: Path) -> str:
-    """The function that a file's name means: the one with that name, or the only one.
-
-    In a file with decorated functions, the others are no modules.
-    """
+    """Return the function that a file's name means: the one with that name, or the only one."""
     names = read_source(path).modules()
     if path.stem in names:
         return path.stem
@@ -340,10 +329,7 @@ def _installed(reference: str, name: str, function: str | None) -> Module:
 
 
 def load_function(module: Module) -> Callable[..., Any]:
-    """A module's function, imported in the worker that runs it, once for each version of its file.
-
-    Raises ModuleError where the import fails or there is no such function.
-    """
+    """Import a module's function in a worker, once for each version of its file. Raise ModuleError."""
     try:
         enter(module.path, module.folders, module.kept, first=module.folder is not None)
     except OSError as error:
@@ -364,7 +350,6 @@ def _load(path: Path, function: str, import_name: str | None, digest: str, kept:
 
 
 def _attribute(module: Any, name: str) -> Any:
-    """A function of a module, or a method of one of its classes."""
     owner, dot, method = name.partition(".")
     found = getattr(module, owner, None)
     return method_of(found, method) if dot and found is not None else found

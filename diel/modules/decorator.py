@@ -18,12 +18,9 @@ Kind = Literal["simulation", "training", "inference", "analysis"]
 
 
 def module(*, kind: Kind) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Marks a function as a module of this kind.
-
-    Its annotated parameters are what `params` and `inputs` of a stage may give; a parameter
-    annotated with `diel.Context` or `mpi4py.MPI.Comm` is filled in by diel. It returns a dict, a
-    TypedDict or a dataclass: small JSON values become values, paths and arrays become artifacts.
-    """
+    """Mark a function as a module of this kind. Its annotated parameters are what `params` and `inputs` of a
+    stage may give; one annotated with `diel.Context` or `mpi4py.MPI.Comm` is filled in by diel. It returns a
+    dict, a TypedDict or a dataclass: small JSON values become values, paths and arrays become artifacts."""
 
     def mark(function: Callable[P, R]) -> Callable[P, R]:
         function.__diel_kind__ = kind  # type: ignore[attr-defined]

@@ -52,10 +52,8 @@ def find_spec(name: str) -> ModuleSpec | None:
 
 
 def follow(module: str, name: str) -> tuple[Path, str] | None:
-    """The file that defines a name of an importable module, and its name there.
-
-    None where reading cannot tell, because code makes it while it runs. Raises Absent if there is none.
-    """
+    """Return the file that defines a name of an importable module, and its name there; None where code makes
+    it while it runs. Raise Absent if there is none."""
     seen: dict[tuple[str, str], Path] = {}
     try:
         return _follow(module, name, seen)
@@ -125,7 +123,6 @@ def _absolute(module: str, level: int, spec: ModuleSpec) -> str:
 
 
 def _public(path: Path) -> Iterator[str]:
-    """The public functions and classes of a file, and what it imports."""
     for node in top_level(read_source(path).tree.body):
         if isinstance(node, ast.ImportFrom):
             names = [alias.asname or alias.name for alias in node.names]
@@ -135,7 +132,7 @@ def _public(path: Path) -> Iterator[str]:
 
 
 def read_object(module: Any, name: str) -> Signature:
-    """The signature of a compiled function of Python itself, as far as it shows one. Raises Absent."""
+    """The signature of a compiled function of Python itself, as far as it shows one. Raise Absent."""
     import inspect  # here: few workflows name one
 
     found = getattr(module, name, None)
@@ -169,10 +166,8 @@ _OF_CLASSES = (classmethod, staticmethod, types.ClassMethodDescriptorType, types
 
 
 def method_of(owner: Any, name: str) -> Callable[..., Any] | None:
-    """A method as a function of `self`: an object, a mapping of what its class is made with, or left out.
-
-    One of the class itself (`classmethod`, `staticmethod`) is called as it is.
-    """
+    """Return a method as a function of `self`: an object, a mapping to make it of, or left out. One of the
+    class itself (`classmethod`, `staticmethod`) is called as it is."""
     found: Callable[..., Any] | None = getattr(owner, name, None)
     if not callable(found):
         return None

@@ -49,11 +49,9 @@ class Parameter:
         return "path" in self.takes or "paths" in self.takes or "Path" in self.annotation
 
     def check(self, value: Any) -> str | None:
-        """What is wrong with a JSON value for this parameter; None if it fits.
-
-        Types are strict (a truth value is no number, "1" is no number), except for what JSON cannot
-        say: a list serves as a tuple or a set, a text as a path, a whole number as a float.
-        """
+        """Return what is wrong with a JSON value; None if it fits. Types are strict (a truth value is no
+        number), except for what JSON cannot say: a list serves as a tuple or a set, a text as a path, a whole
+        number as a float."""
         if value is None and not self.required and self.default is None:
             return None  # `x: float = None` means it
         return misfit(self._adapter, value)

@@ -68,10 +68,8 @@ class Signature(NamedTuple):
         return self._replace(returns=types, artifacts=artifacts, arrays=arrays)
 
     def check(self, given: Mapping[str, Any], deferred: Container[str]) -> list[tuple[str | None, str, str]]:
-        """What is wrong with values for the parameters: (parameter or None, message, hint).
-
-        Of the names in `deferred` the value is only known at run time, so just the name counts.
-        """
+        """Return what is wrong with values for the parameters: (parameter or None, message, hint). Of names
+        in `deferred` the value is only known at run time."""
         if self.loose:
             return []
         problems: list[tuple[str | None, str, str]] = []
@@ -97,12 +95,8 @@ class Signature(NamedTuple):
 
 
 def read_signature(path: Path, function: str, data: bytes | None = None) -> Signature:
-    """The signature of a function or class in a Python file, which is not imported.
-
-    `data` are its bytes, if not those that lie there.
-
-    Raises SignatureError where the file cannot be parsed or the function cannot be a module.
-    """
+    """Return the signature of a function or class in a Python file, or in its bytes `data`; nothing is
+    imported. Raise SignatureError where it cannot be parsed or the function cannot be a module."""
     source = read_source(path, data)
     node, names = _callable(source, function), source.names
     mark = source.mark(node) if isinstance(node, ast.FunctionDef) else None
@@ -300,8 +294,7 @@ class PythonFile:
         return {node.name: node for node in top_level(self.tree.body) if isinstance(node, ast.ClassDef)}
 
     def modules(self) -> list[str]:
-        """The functions that a workflow can name, in the file's order: those that are decorated, or all
-        public ones of a file without any."""
+        """Return the functions that a workflow can name: the decorated ones, or all public ones."""
         marked = [name for name, node in self.functions.items() if self.mark(node) is not None]
         return marked or [name for name in self.functions if not name.startswith("_")]
 
@@ -314,7 +307,7 @@ class PythonFile:
 
 
 def read_source(path: Path, data: bytes | None = None) -> PythonFile:
-    """A Python file, parsed once for each content. Raises SignatureError."""
+    """A Python file, parsed once for each content. Raise SignatureError."""
     if data is None and (flaw := flaw_of(path)):
         raise SignatureError(f"the file {flaw}")
     try:

@@ -38,7 +38,7 @@ class SourceVersion(NamedTuple):
         return f"{self.folder}/{self.version}.json" if self.folder else ""
 
     def read(self, path: str) -> bytes:
-        """The bytes of a source. Raises OSError."""
+        """The bytes of a source. Raise OSError."""
         digest = self.files.get(path)
         if digest is not None:
             data = Path(self.folder, digest).read_bytes()
@@ -73,10 +73,7 @@ def digest_of_bytes(data: bytes) -> str:
 
 
 def keep(folder: Path, modules: Mapping[str, Facts], version: int) -> SourceVersion:
-    """Keep the sources of a run as one of its versions.
-
-    Raises OSError where that cannot be written, UsageError where a file is not what it was when it was found.
-    """
+    """Keep the sources of a run as a version. Raise OSError, and UsageError where one was changed."""
     folder.mkdir(exist_ok=True)
     files = {path: digest for facts in modules.values() for path, digest in facts["files"]}
     for path, digest in files.items():
@@ -100,7 +97,7 @@ def newest(folder: Path) -> SourceVersion | None:
 
 
 def read_sources(place: str) -> SourceVersion:
-    """Return a version by the file that describes it; without one, what lies there. Raises OSError."""
+    """Return a version by the file that describes it; without one, what lies there. Raise OSError."""
     if not place:
         return SourceVersion()
     written = json.loads(Path(place).read_bytes())

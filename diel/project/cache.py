@@ -1,9 +1,8 @@
 """The cache: results of earlier runs, found by their key.
 
-A run leaves a file of its keys behind, sorted, so that looking one up reads a few of its bytes and
-holds nothing in memory. A run that was killed has none; the next run that looks makes it from the
-journal. The file names the families of its keys (what the tasks of a stage share), so that runs
-which cannot have a key are not asked.
+A run leaves a sorted file of its keys behind, of which looking one up reads a few bytes; where it is missing,
+the next run that looks makes it from the journal. It names the families of its keys (what the tasks of a
+stage share), so that runs which cannot have a key are not asked.
 
     line of JSON: {"version": 1, "families": [...], "segments": [...]}
     then, sorted: key (16 bytes), segment number (4 bytes), offset (6 bytes), big-endian
@@ -55,7 +54,7 @@ class Keys:
     count: int
 
     def find(self, key: bytes) -> tuple[str, int] | None:
-        """Segment and offset of the result with this key."""
+        """Return segment and offset of the result with this key."""
         low, high = 0, self.count - 1
         low_key, high_key, wanted = 0, (1 << 64) - 1, int.from_bytes(key[:8])
         while low <= high:  # keys are evenly spread, so a guess by proportion is nearly right
@@ -125,8 +124,7 @@ class Cache:
         return stage in known
 
     def reported(self, family: str, key: str, metric: str) -> list[tuple[int, float]]:
-        """What the task with this key reported of a metric before it was pruned, by step; the longest that is
-        known."""
+        """Return the most that a task reported of a metric before it was pruned, by step."""
         found: list[tuple[int, float]] = []
         for keys in self._candidates(family):
             record = keys.record(pruned_key(key, metric))
@@ -143,8 +141,7 @@ class Cache:
 
 
 def pruned_key(key: str, metric: str) -> str:
-    """Under which is kept what a task reported of a metric before it was pruned: nobody takes it for a
-    result, or for another metric."""
+    """Return the key for what a pruned task reported of a metric, which is none of a result."""
     return digest_of([key, metric])
 
 
@@ -193,7 +190,7 @@ def _newest(paths: RunPaths) -> int:
 
 
 def write_keys(paths: RunPaths) -> None:
-    """Makes the file of a run's keys from its journal, in one step."""
+    """Make the file of a run's keys from its journal, in one step."""
     newest, names = _newest(paths), segments(paths.journal)
     families: set[str] = set()
     entries: list[bytes] = []

@@ -1,8 +1,7 @@
 """What runs have put in place for people: each file is written down in its run before it is put there.
 
-So a run delivers a file once. What somebody edited since stays, and so does what a newer run has delivered,
-whichever of them ends first; what no run has made is put aside;
-a directory is that of one run, without what an earlier one had there.
+So a run delivers a file once. What somebody edited since, or a newer run has delivered, stays; what no run
+has made is put aside; a directory is that of one run, without what an earlier one had there.
 """
 
 from __future__ import annotations
@@ -44,7 +43,6 @@ class Deliveries:
         self._paths = paths
         self._mine = {one.target: one for one in _read(paths)}
         self._earlier: dict[str, list[Delivered]] = {}
-        """What earlier runs have delivered, by place."""
         self._others: dict[Path, tuple[int, list[Delivered]]] = {}
 
     @contextmanager
@@ -91,7 +89,7 @@ class Deliveries:
         there, before = look(target), self._before(target)
         if any(one.look == there for one in before):
             return True
-        return any(_are_equal(path, target) for path in {source, *(one.source for one in before)})
+        return any(are_equal(path, target) for path in {source, *(one.source for one in before)})
 
     def note(self, source: str, target: str, tree: str) -> None:
         """Write down that a file is put in place now."""
@@ -103,17 +101,13 @@ class Deliveries:
         self._mine[target] = one
 
     def left_over(self, tree: str, source: str) -> list[str]:
-        """Return the files that earlier deliveries left in a directory, as they were put there.
-
-        `source` is what is delivered there now as a whole, if it is one directory.
-        """
+        """Return what earlier deliveries left in a directory, which is now `source`, if that is one."""
         found = [one for run in self._all(newer=False) for one in self._of(run)]
         others = [one for one in found if self._mine.get(one.target, one) is one]
         others += [one for one in self._mine.values() if source and not one.source.startswith(f"{source}/")]
         return [one.target for one in others if one.tree == tree and look(one.target) == one.look]
 
     def _all(self, *, newer: bool) -> list[RunPaths]:
-        """The runs after this one, or those before it."""
         runs = all_runs(self._paths.root.parent)
         place = [run.root.name for run in runs].index(self._paths.root.name)
         return runs[place + 1 :] if newer else runs[:place]
@@ -127,7 +121,7 @@ class Deliveries:
 
 
 def look(path: str | Path) -> Look | None:
-    """Return size and time of a file; None where there is none. Raises OSError."""
+    """Return size and time of a file; None where there is none. Raise OSError."""
     try:
         status = os.stat(path)
     except FileNotFoundError:
@@ -135,7 +129,7 @@ def look(path: str | Path) -> Look | None:
     return status.st_size, status.st_mtime_ns
 
 
-def _are_equal(one: str, other: str) -> bool:
+def are_equal(one: str, other: str) -> bool:
     """Whether two files have one content; not if one is gone."""
     with suppress(OSError):
         return filecmp.cmp(one, other, shallow=False)

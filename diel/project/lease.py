@@ -1,17 +1,14 @@
 """The lease: which controller drives a run, and whether it is alive.
 
-Taking a run over is making the next controller segment: the file system lets one succeed. Its first
-record says who that was, and so does the lease file, whose modification time is the heartbeat.
+Taking a run over is making the next controller segment: the file system lets one succeed. Its first record
+says who that was, and so does the lease file, whose modification time is the heartbeat.
 
-Hosts that share a file system need not agree on the time. A heartbeat is stamped by the file system,
-so its age is measured by the file system's clock too. A file is looked at through an open descriptor:
-NFS may answer for a path from what it remembers, but asks its server when a file is opened.
+Hosts that share a file system need not agree on the time: a heartbeat is stamped, and its age measured, by
+the file system's clock. A file is looked at through an open descriptor, for which NFS asks its server.
 
-The birth of a process tells it from any other that has its number, whatever clocks say. Linux counts its time
-in ticks since the machine's boot (field 22 of /proc/PID/stat, proc(5)), so that no step of the clock and no
-sleep of the machine changes it. It means something only where it was noted: within the same boot, and among
-processes that see the same numbers (a PID namespace: containers of one machine may share a host name, and
-each has its own process 17).
+The birth of a process tells it from any other that has its number: Linux counts it in ticks since the boot
+(field 22 of /proc/PID/stat, proc(5)), whatever clocks say. It means something only within the same boot and
+PID namespace: containers of one machine may share a host name, and each has its own process 17.
 """
 
 from __future__ import annotations
@@ -66,10 +63,8 @@ _FORM = {"epoch": COUNT, "host": TEXT, "pid": COUNT, "started": NUMBER}
 
 
 def read_lease(paths: RunPaths) -> tuple[Lease, float] | None:
-    """The lease and the age of its heartbeat in seconds; None if none was ever taken.
-
-    Of a controller that took the run and has not written the lease yet, its segment says who it is.
-    """
+    """Return the lease and the age of its heartbeat in seconds; None if none was ever taken. A controller
+    that has not written the lease yet is known by its segment."""
     held = _read(paths)
     after = paths.controller_segment(1 if held is None else held[0].epoch + 1)
     if after.exists():
@@ -112,11 +107,8 @@ def time_at(folder: Path) -> float:
 
 
 def is_alive(lease: Lease, age: float) -> bool:
-    """Whether a controller is alive: by its process if visible, else by its heartbeat.
-
-    A process that is gone is gone at once, however young its heartbeat; one on another host, in another
-    container or of an earlier boot is believed to live until it was silent for long.
-    """
+    """Return whether a controller is alive: by its process if visible from here, else by its heartbeat: then
+    it is believed to live until it was silent for long."""
     seen = _seen(lease)
     return age < SILENCE if seen is None else seen
 
@@ -135,10 +127,8 @@ def _seen(lease: Lease) -> bool | None:
 
 
 def _beats(paths: RunPaths, lease: Lease, age: float) -> bool:
-    """Whether a controller is alive though its heartbeat is old: the clock may have stepped.
-
-    Waits for the next heartbeat, where it cannot be looked at and was not silent for very long.
-    """
+    """Return whether a controller is alive though its heartbeat is old, for the clock may have stepped: wait
+    for the next one, where its process is not visible and it was not silent for very long."""
     before = _read(paths)
     if before is None or not SILENCE <= age < DOUBT or _seen(lease) is not None:
         return False
@@ -151,10 +141,7 @@ def _beats(paths: RunPaths, lease: Lease, age: float) -> bool:
 
 
 def last_word(paths: RunPaths, epoch: int) -> str:
-    """The record by which a controller let go of the run: `end`, `handover`, or empty if it did not.
-
-    After that it drives the run no more, alive or not.
-    """
+    """Return the record by which a controller let go of the run: `end`, `handover`, or empty."""
     try:
         with open(paths.controller_segment(epoch), "rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - TAIL))
@@ -186,10 +173,7 @@ def is_being_taken(paths: RunPaths) -> bool:
 
 
 def refuse_driven(paths: RunPaths) -> int:
-    """Raises UsageError if a controller drives the run, or is just taking it.
-
-    Returns the newest epoch: whoever takes the next one knows that nobody else did.
-    """
+    """Raise UsageError if a controller drives the run, or is just taking it. Return the newest epoch."""
     newest = newest_epoch(paths)
     if is_being_taken(paths):
         raise _just_taken(paths)
@@ -205,7 +189,7 @@ def refuse_driven(paths: RunPaths) -> int:
 
 
 def take(paths: RunPaths) -> tuple[Lease, SegmentWriter]:
-    """Makes this process the run's controller. Raises UsageError if another one drives it."""
+    """Make this process the run's controller. Raise UsageError if another one drives it."""
     epoch, before = refuse_driven(paths) + 1, read_lease(paths)
     try:
         segment = SegmentWriter(paths.controller_segment(epoch))
@@ -237,10 +221,8 @@ def take(paths: RunPaths) -> tuple[Lease, SegmentWriter]:
 
 
 def clear_up(paths: RunPaths) -> None:
-    """Removes files that killed processes left half written, once all other processes have ended.
-
-    The run is still this controller's: the next one would write in the same folders.
-    """
+    """Remove files that killed processes left half written, once all others have ended. The run is still this
+    controller's: the next one would write in the same folders."""
     sweep(paths.own(), math.inf)
     _clear(paths, paths.shared())
 
@@ -251,10 +233,7 @@ def _clear(paths: RunPaths, folders: Iterable[Path]) -> None:
 
 
 def _newest(paths: RunPaths) -> tuple[Lease, float] | None:
-    """The newest controller, from its segment, and when that was last written.
-
-    None where it ended before it could say who it was.
-    """
+    """Return the newest controller by its segment, with the time of that; None if it has not said."""
     epoch = newest_epoch(paths)
     record = _first_record(paths, epoch)
     if record is None:
@@ -279,11 +258,7 @@ def _just_taken(paths: RunPaths) -> UsageError:
 
 
 def still_mine(paths: RunPaths, lease: Lease) -> bool:
-    """Whether no later controller has taken the run.
-
-    One whose host slept through its heartbeats must ask before it writes anything: another may have
-    taken its place. A lease that cannot be read in this moment says nothing.
-    """
+    """Return whether no later controller has taken the run, as one must ask whose host slept."""
     if paths.controller_segment(lease.epoch + 1).exists():
         return False
     held = _read(paths)
@@ -291,7 +266,7 @@ def still_mine(paths: RunPaths, lease: Lease) -> bool:
 
 
 def beat(paths: RunPaths) -> None:
-    """Shows that the controller is alive."""
+    """Show that the controller is alive."""
     os.utime(paths.lease)
 
 
@@ -315,10 +290,8 @@ def birth_of(pid: int) -> str:
 
 
 def lives(pid: int, birth: str) -> bool | None:
-    """Whether the process with this number and birth lives; a zombie does not.
-
-    None where nobody can know from here: it was born on another machine, before a boot or in another
-    container, or it is hidden from this user.
+    """Return whether the process with this number and birth lives; a zombie does not. None where nobody can
+    know from here: born on another machine, before a boot or in another container, or hidden from this user.
     """
     place, _, ticks = birth.rpartition("/")
     if not place or place != _place():

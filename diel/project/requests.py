@@ -1,7 +1,4 @@
-"""Requests of users to a running run, and of its controller to workers: files in `requests`.
-
-The controller and the workers read them; nobody answers, for the journal shows what came of it.
-"""
+"""Requests of users to a running run, and of its controller to workers: files that nobody answers."""
 
 from __future__ import annotations
 
@@ -38,22 +35,19 @@ class Cancel(NamedTuple):
 
 
 def ask_cancel(paths: RunPaths, targets: Sequence[str] = (), *, kind: str = "cancel") -> Path:
-    """Asks for the run, or some of its tasks, to be stopped. Returns the request's file."""
+    """Ask for the run, or some of its tasks, to be stopped. Returns the request's file."""
     path = paths.requests / f"{kind}-{time.time_ns():x}-{os.getpid()}.json"
     put(path, json.dumps({"targets": list(targets)}))
     return path
 
 
 def ask_stop(paths: RunPaths, targets: Sequence[str]) -> Path:
-    """Tells workers to stop some tasks (`train/3`) that the controller no longer needs.
-
-    Remove the file when they have stopped, for workers read all that there are.
-    """
+    """Tell workers to stop some tasks (`train/3`). Remove the file when they have stopped."""
     return ask_cancel(paths, targets, kind="stop")
 
 
 def ask_anyway(paths: RunPaths) -> Path:
-    """Asks that no stage of the run is held: its present controller, and those after it."""
+    """Ask that no stage of the run is held: its present controller, and those after it."""
     return ask_cancel(paths, kind="anyway")
 
 
@@ -100,7 +94,7 @@ def _read(paths: RunPaths, *kinds: str) -> list[Cancel]:
 
 
 def set_aside(paths: RunPaths) -> None:
-    """Puts away requests to an earlier controller, without comparing clocks of hosts."""
+    """Put away requests to an earlier controller, without comparing clocks of hosts."""
     for name in _named(paths, "cancel-", "stop-"):
         with contextlib.suppress(OSError):
             os.rename(paths.requests / name, paths.requests / f"old-{name}")
@@ -114,11 +108,8 @@ def _named(paths: RunPaths, *kinds: str) -> list[str]:
 
 
 def changed(paths: RunPaths) -> float:
-    """When the last request was made: cheap to ask often, and the same while there is nothing new.
-
-    A file system's clock is coarse: another request may come within the same tick, so that for a
-    while after each, every answer is a new one.
-    """
+    """Return when the last request was made: cheap, and the same while there is nothing new. A file system's
+    clock is coarse, so that for a while after each request every answer is a new one."""
     try:
         made = os.stat(paths.requests).st_mtime
     except FileNotFoundError:

@@ -79,7 +79,7 @@ class RunFile(SpecModel):
     python: str
 
     def apply(self, workflow: Workflow) -> None:
-        """Gives a workflow what was asked of this run beside its file."""
+        """Give a workflow what was asked of this run beside its file."""
         apply_sizes(workflow, self.sizes)
         apply_shell(workflow, self.shell)
         for label, _, trials in self.trials:
@@ -117,7 +117,7 @@ class RunFile(SpecModel):
 
 
 def read_run_file(paths: RunPaths) -> RunFile:
-    """Reads it. Raises UsageError if a directory holds no run."""
+    """Read it. Raise UsageError if a directory holds no run."""
     try:
         return RunFile.model_validate_json(paths.run_file.read_bytes())
     except (OSError, ValueError) as error:
@@ -125,7 +125,7 @@ def read_run_file(paths: RunPaths) -> RunFile:
 
 
 def read_kept_workflow(paths: RunPaths) -> str:
-    """The text of the workflow as it was when the run was made. Raises UsageError if it is missing."""
+    """The text of the workflow as it was when the run was made. Raise UsageError if it is missing."""
     try:
         text = read_file(paths.workflow, MAX_WORKFLOW).decode("utf-8")
     except (OSError, ValueError) as error:

@@ -20,11 +20,8 @@ SECOND = 10**9
 
 
 def create_run(runs: Path, workflow: str) -> RunPaths:
-    """Makes the next run's directory: `<workflow>-<n>`, n counting up.
-
-    Its path is the same however the directory is called, by a link or by `..`: the names of a run's jobs and
-    the marks of its processes are made from it.
-    """
+    """Make the next run's directory: `<workflow>-<n>`, n counting up. Its path is the same by whatever link
+    it is called: names of jobs and marks of processes are made from it."""
     try:
         runs.mkdir(parents=True, exist_ok=True)
         place = runs.resolve()
@@ -49,10 +46,7 @@ def _make_folders(paths: RunPaths) -> None:
 
 
 def mend_run(paths: RunPaths) -> None:
-    """Makes folders of a run again that somebody removed.
-
-    Raises UsageError where the journal is gone: nothing else tells what was done.
-    """
+    """Make folders of a run again that somebody removed. Raise UsageError where the journal is gone."""
     if paths.lease.exists() and not any(name.startswith("controller") for name in segments(paths.journal)):
         raise UsageError(
             f"{paths.run_id}: its journal is gone ({paths.journal}), and with it what was done; "
@@ -104,10 +98,7 @@ def _made(paths: RunPaths) -> int | None:
 
 
 def identity_of_run(root: Path) -> str:
-    """The id of the run in a directory: its own, or made from when and where it was, for one from before.
-
-    Empty where there is no run.
-    """
+    """Return the id of the run in a directory, or what older runs have for it; empty without a run."""
     try:
         file = RunPaths(root).run_file
         status = os.stat(file)
@@ -123,10 +114,7 @@ def identity_of_run(root: Path) -> str:
 
 
 def home_of_run(runs: Path, name: str, identity: str = "") -> Path:
-    """The directory of the run with an id, whatever it is called by now; one that is not there if none is.
-
-    Without an id, as records from before are, the run that has the name.
-    """
+    """Return the directory of the run with an id, whatever its name is by now, or one that is not there."""
     home = runs / name
     if not identity or identity_of_run(home) == identity:
         return home
@@ -145,7 +133,7 @@ _homes: dict[tuple[Path, str, int], Path | None] = {}
 
 
 def make_newest(paths: RunPaths) -> None:
-    """Dates a run just made after all others, even if the clock was set back since."""
+    """Date a run just made after all others, even if the clock was set back since."""
     others = (_made(other) or 0 for other in all_runs(paths.root.parent) if other.root != paths.root)
     newest, made = max(others, default=0), _made(paths)
     if made is not None and made <= newest:
@@ -174,10 +162,7 @@ def _quiet_for(paths: RunPaths) -> float:
 
 
 def find_run(runs: Path, name: str = "last") -> RunPaths:
-    """The run of this name; `last` is the newest, a workflow's name its newest, a path itself.
-
-    Raises UsageError with the nearest name where there is none.
-    """
+    """Return a run by its name or path, a workflow's newest, or the `last`. Raise UsageError."""
     known = all_runs(runs)
     if name != "last":
         exact = [paths for paths in known if paths.run_id == name]
@@ -198,7 +183,7 @@ def find_run(runs: Path, name: str = "last") -> RunPaths:
 
 
 def _refuse_half_made(runs: Path, name: str) -> None:
-    """Raises UsageError for the directory of a run that is being made, or was never finished."""
+    """Raise UsageError for the directory of a run that is being made, or was never finished."""
     paths = RunPaths(runs / name)
     if not _RUN.fullmatch(name) or not _is_half_made(paths):
         return

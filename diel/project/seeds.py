@@ -14,9 +14,7 @@ from diel.spec.forms.sample import Sample
 
 
 def draw_seeds(workflow: Workflow, runs: Path, *, anew: bool) -> dict[str, int]:
-    """A seed for each search without one: that of the workflow's last run, so that the same trials come again
-    and are found in the cache; or a new one.
-    """
+    """Return a seed for each search without one: the last run's, for the cache; or a new one."""
     unseeded = [
         name for name, axis in workflow.axes.items() if isinstance(axis, Search) and axis.seed is None
     ]

@@ -1,9 +1,8 @@
 """Submissions: where controllers of a run were requested, and which of them is still awaited.
 
-A run that was submitted has a file for each controller that was asked for: by `diel submit`, by
-`diel resume`, or by the controller before it, whose job's walltime was to end. Files are numbered,
-and making one lets one succeed. A controller that nobody watches takes a run only as long as its
-own submission is the newest and no other controller came since.
+There is a file for each controller that `diel submit`, `diel resume` or the controller before asked for,
+whose job's walltime was to end. Files are numbered, and making one lets one succeed. A controller that nobody
+watches takes a run only as long as its own submission is the newest and no other controller came since.
 """
 
 from __future__ import annotations
@@ -72,7 +71,7 @@ def job_name(paths: RunPaths, number: int) -> str:
 
 
 def make_submission(paths: RunPaths, home: Home, *, successor: bool = False) -> Submission:
-    """Records that a controller is wanted, before anything is queued. Raises UsageError."""
+    """Record that a controller is wanted, before anything is queued. Raise UsageError."""
     made = Submission(
         number=max(_numbers(paths), default=0) + 1,
         home=home,
@@ -92,12 +91,12 @@ def make_submission(paths: RunPaths, home: Home, *, successor: bool = False) -> 
 
 
 def queued(paths: RunPaths, submission: Submission, job: str) -> Submission:
-    """Notes the job of a submission."""
+    """Note the job of a submission."""
     return _write(paths, submission._replace(job=job))
 
 
 def begun(paths: RunPaths, submission: Submission, pid: int) -> Submission:
-    """Notes the process of a submission."""
+    """Note the process of a submission."""
     try:
         started = psutil.Process(pid).create_time()
     except psutil.Error:  # it has ended already
@@ -106,7 +105,7 @@ def begun(paths: RunPaths, submission: Submission, pid: int) -> Submission:
 
 
 def withdraw(paths: RunPaths, submission: Submission) -> None:
-    """Forgets a submission whose controller cannot be started."""
+    """Forget a submission whose controller cannot be started."""
     paths.submission(submission.number).unlink(missing_ok=True)
 
 
@@ -145,10 +144,7 @@ def submission_of(paths: RunPaths, epoch: int) -> Submission | None:
 
 
 def awaited(paths: RunPaths, history: History) -> Submission | None:
-    """The submission whose controller is still to come, according to the run's files.
-
-    Whether its job still waits, only the scheduler knows.
-    """
+    """Return the submission whose controller is still to come, as far as the run's files know."""
     last = newest_submission(paths)
     if last is None or newest_epoch(paths) > last.epoch:
         return None
@@ -158,10 +154,7 @@ def awaited(paths: RunPaths, history: History) -> Submission | None:
 
 
 def refuse_unwanted(paths: RunPaths, number: int, history: History) -> Submission:
-    """The submission with this number, if its controller may take the run.
-
-    Raises UsageError where it was withdrawn, another one was asked for, or another controller came.
-    """
+    """Return the submission with this number. Raise UsageError where it may not take the run."""
     last = newest_submission(paths)
     if last is None or last.number != number:
         raise UsageError(f"{paths.run_id}: submission {number} was withdrawn or replaced")

@@ -73,12 +73,9 @@ class Held(NamedTuple):
 
 
 def append_change(runs: Path, change: Change) -> Change:
-    """Adds a change to the project of these runs, and returns it with its time and user.
-
-    Its name is later than all names that are there, so that a host whose clock is behind does not lose
-    against what it has seen. Raises UsageError where it cannot be written.
-    """
-    made = change._replace(time=time.time(), user=change.user or _user_name())
+    """Add a change to the project; return it with time and user. Its name is later than all that are there,
+    whatever the host's clock says. Raise UsageError."""
+    made = change._replace(time=time.time(), user=change.user or user_name())
     folder = registry_dir(runs)
     host = re.sub(r"[^A-Za-z0-9.-]", "_", os.uname().nodename) or "host"
     try:
@@ -96,8 +93,8 @@ def append_change(runs: Path, change: Change) -> Change:
     return made
 
 
-def _user_name() -> str:
-    """The user's name; the number if a container knows no name for it."""
+def user_name() -> str:
+    """Return the user's name; the number if a container knows no name for it."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):
@@ -105,20 +102,13 @@ def _user_name() -> str:
 
 
 def read_changes(runs: Path) -> tuple[list[Change], list[Path]]:
-    """All changes of the project of these runs, in order, and the files that cannot be read.
-
-    A file that cannot be read is left alone: one of them must not stop all runs. Raises UsageError where
-    the directory itself cannot be read.
-    """
+    """Return all changes of the project in order, and the unreadable files. Raise UsageError."""
     folder = registry_dir(runs)
     return _read_all(folder, _names(folder))
 
 
 def read_current(runs: Path) -> tuple[dict[str, Held], list[Path]]:
-    """The values that the project of these runs has now, by name, and the files that cannot be read.
-
-    Raises UsageError where the directory itself cannot be read.
-    """
+    """Return the project's values, and the files that cannot be read. Raise UsageError."""
     return _read_current(folder := registry_dir(runs), _names(folder))
 
 
@@ -129,7 +119,6 @@ def _read_current(folder: Path, names: Sequence[str]) -> tuple[dict[str, Held], 
 
 
 def _names(folder: Path) -> list[str]:
-    """The files of the changes, in order."""
     try:
         return sorted(name for name in os.listdir(folder) if _NAME.fullmatch(name))
     except FileNotFoundError:
@@ -153,7 +142,7 @@ def read_change(path: Path) -> Change | None:
 
 
 def _change_of(document: Any) -> Change:
-    """A change from its JSON. Raises ValueError or TypeError for a wrong part."""
+    """A change from its JSON. Raise ValueError or TypeError for a wrong part."""
     known = {name: document[name] for name in Change._fields if name in document}
     change = Change(**{**known, "unset": tuple(known.get("unset", ()))})
     json.dumps(change.values, allow_nan=False)
@@ -182,8 +171,6 @@ def current(changes: Iterable[Change], before: Mapping[str, Held] | None = None)
 
 
 class _Fold(NamedTuple):
-    """The first `size` changes, folded."""
-
     size: int
     held: Mapping[str, Held]
     unreadable: Sequence[str]
@@ -205,7 +192,7 @@ def _load_fold(folder: Path, names: Sequence[str]) -> _Fold:
 
 
 def _keep_fold(folder: Path) -> None:
-    """Writes the fold if many changes came since. Errors only cost its readers time."""
+    """Write the fold if many changes came since. Errors only cost its readers time."""
     names = _names(folder)
     if len(names) - _load_fold(folder, names).size < FOLDED:
         return

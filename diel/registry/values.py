@@ -52,14 +52,12 @@ def resolve(
     project: Mapping[str, Held] | None = None,
     takes_back: str = "",
 ) -> Hyperparameters:
-    """The values for a run: a setting `hp.NAME=VALUE` beats files, a later file an earlier, files beat the
-    project's values, and these the defaults.
+    """Return the values for a run: a setting `hp.NAME=VALUE` beats files, a later file an earlier, files beat
+    the project's values, and these the defaults.
 
     A value of the project that does not fit is a problem only where nothing else gives one; `takes_back` is
-    what the command that takes it back needs besides (` --runs DIR`).
-
-    Raises SpecError where files or the project's values are wrong, UsageError where a setting is; both say
-    all at once.
+    what the command that takes it back needs besides (` --runs DIR`). Raise SpecError where files or the
+    project's values are wrong, UsageError where a setting is; both say all at once.
     """
     known = document.spec.hyperparameters
     values: dict[str, Value] = {}
@@ -103,7 +101,6 @@ def kept_values(run_file: RunFile) -> Hyperparameters:
 
 
 def _in_order(document: Document, values: Mapping[str, Value]) -> dict[str, Value]:
-    """The values in the order of the file, with the defaults of those that have no other."""
     found: dict[str, Value] = {}
     for name, given in document.spec.hyperparameters.items():
         if name in values:
@@ -165,10 +162,7 @@ def _from_setting(setting: str, known: Mapping[str, Hyperparameter]) -> tuple[st
 
 
 def typed(known: Hyperparameter, text: str) -> Any:
-    """A text from the command line as the hyperparameter wants it: numbers by YAML's rules, text as typed.
-
-    Raises Flaws where it does not fit.
-    """
+    """Return a text as the hyperparameter wants it: numbers by YAML's rules. Raise Flaws."""
     if known.type == "str":
         return known.accept(text)
     value = scalar(text)
@@ -178,7 +172,6 @@ def typed(known: Hyperparameter, text: str) -> Any:
 
 
 def _unknown(name: str, known: Mapping[str, Hyperparameter]) -> tuple[str, str]:
-    """The message for a name that the workflow does not have, and a hint."""
     hint = did_you_mean(name, known) or f"hyperparameters: {', '.join(known)}"
     if not known:
         hint = "the workflow has none; they are written under `hyperparameters:`"

@@ -68,9 +68,11 @@ class Decider(ABC):
         return self.axis.label
 
     def begin(self) -> None:
-        """Begins in every context that exists and has not begun, or continues in a resumed run."""
+        """Begin in every context that exists and has not begun, or continues in a resumed run."""
         for context in self._contexts():
-            if context not in self._begun and self._is_there(context):
+            coordinates = self._coordinates(context)
+            there = all(axis.standing(coordinates) is Standing.OPEN for axis in self._outer)
+            if there and context not in self._begun:
                 self._begun.add(context)
                 self._begin(context)
 
@@ -82,10 +84,6 @@ class Decider(ABC):
         domain = judges[0].domain
         for index in domain.matching({self.label: 0}):
             yield self.axis.context(domain.coordinates(index))
-
-    def _is_there(self, context: Context) -> bool:
-        coordinates = self._coordinates(context)
-        return all(axis.standing(coordinates) is Standing.OPEN for axis in self._outer)
 
     def _coordinates(self, context: Context, point: int | None = None) -> dict[str, int]:
         found = dict(zip(self.axis.judge.context, context, strict=True))
@@ -110,7 +108,7 @@ class Decider(ABC):
 
     @abstractmethod
     def _begin(self, context: Context) -> None:
-        """Begins, or continues if the history has a part of it."""
+        """Begin, or continues if the history has a part of it."""
 
     def note_end(self, stage: StageRun, index: int) -> None:
         """A task of a stage over the axis has ended."""
@@ -123,15 +121,14 @@ class Decider(ABC):
     def _note(self, context: Context, point: int, stage: StageRun, index: int) -> None: ...
 
     def tend(self) -> None:  # noqa: B027 (most have nothing to do)
-        """Does what is due now and then."""
+        """Do what is due now and then."""
 
     def listen(self) -> float:
-        """Reads what running tasks reported, if that is due; returns when it is again, in time.monotonic
-        seconds."""
+        """Read what running tasks reported, if due; return when it is again, by time.monotonic."""
         return math.inf
 
     def recall(self, stage: StageRun, index: int, reported: Earlier) -> None:  # noqa: B027
-        """Takes what a task reported in an earlier run before it was pruned there."""
+        """Take what a task reported in an earlier run before it was pruned there."""
 
     def _judges(self, context: Context, point: int) -> list[tuple[StageRun, int]]:
         coordinates = self._coordinates(context, point)
@@ -165,7 +162,7 @@ class Decider(ABC):
             raise Unjudged(f"{stage}.{name} is missing: {stage}/{index} made {made}") from None
 
     def _read_by_until(self, context: Context, point: int) -> dict[str, Any]:
-        """The values that `until` reads at a point, by STAGE.VALUE. Raises Unjudged."""
+        """The values that `until` reads at a point, by STAGE.VALUE. Raise Unjudged."""
         assert self._until is not None
         names = sorted(name for name in self._until.references if name[0] in self.axis.judge.stages)
         found = {".".join(name): self._value(context, point, name[:2]) for name in names}
@@ -189,18 +186,16 @@ class Decider(ABC):
         return self._until.truth(scope)
 
     def _open(self, context: Context, point: int) -> None:
-        """Opens a new point: its tasks can run."""
         self._run.wake(self.label, self._coordinates(context, point))
 
     def _close(self, context: Context, points: int, reason: str, *, failed: bool = False) -> None:
-        """Closes the axis: tasks beyond its points never run, and what waited for the end can run."""
         self._ledger.append(
             {"event": "closed", **self._key(context), "points": points, "reason": reason, "failed": failed}
         )
         self._run.wake(self.label, self._coordinates(context))
 
     def _begin_course(self, context: Context, seed: int = 0) -> None:
-        """Records that it begins in a context; the seed is its sampler's."""
+        """Record that it begins in a context; the seed is its sampler's."""
         at = self._at(context)
         self._ledger.append({"event": "begin", **self._key(context), "seed": seed, "at": at})
 
@@ -233,7 +228,7 @@ class Looping(Decider):
             self._judge(context)
 
     def _judge(self, context: Context) -> None:
-        """Judges the present round if possible; in a resumed run, later ones too."""
+        """Judge the present round if possible; in a resumed run, later ones too."""
         course = self._course(context)
         while not course.over and self._is_judged(context, len(course.rounds)):
             self._judge_round(context, len(course.rounds))

@@ -1,7 +1,6 @@
 """What a searcher knows, kept in its run's folder: a shortcut, for what was drawn slowly is not drawn again.
 
-The journal is what counts. A file that is damaged, of another version, or not of this course is passed over,
-and all is asked and told again.
+The journal is what counts: of a file that does not fit, all is asked and told again.
 """
 
 from __future__ import annotations
@@ -27,17 +26,16 @@ class Memory:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._spent = 0.0
-        """Seconds of drawing since it was written."""
 
     @contextmanager
     def drawing(self) -> Iterator[None]:
-        """Counts the time that something is drawn in."""
+        """Count the time that something is drawn in."""
         began = time.monotonic()
         yield
         self._spent += time.monotonic() - began
 
     def keep(self, searcher: Searcher, course: Course) -> None:
-        """Writes what it knows, if that took long."""
+        """Write what it knows, if that took long."""
         if self._spent < SLOW or not searcher.version:
             return
         self._spent = 0.0

@@ -36,10 +36,7 @@ _PLACED = ("cmaes", "nsga2", "qmc")
 
 
 class OptunaSearcher(Searcher):
-    """Trials from one of Optuna's samplers, in a study that lives in memory.
-
-    The journal is what survives: a searcher comes back to its random state by being asked and told the same.
-    """
+    """Trials from one of Optuna's samplers, in a study that lives in memory."""
 
     version = optuna.__version__
 
@@ -57,7 +54,6 @@ class OptunaSearcher(Searcher):
         """How far trials are beyond the bounds of constraints, by their number in the study."""
         self._study = self._new_study(seed)
         self._first = deque(search.enqueue or ())
-        """The points to try first that are left."""
         self._running: dict[int, optuna.Trial] = {}
         self._given_up: set[int] = set()
 
@@ -168,10 +164,7 @@ class OptunaSearcher(Searcher):
         self._study.tell(number + len(self._earlier), values or None, STATES[state])
 
     def rebuild(self, course: Course) -> None:
-        """Replays a course with its own trials if Optuna would have proposed others.
-
-        So does another version of it, and a course in which a trial's end is no longer true.
-        """
+        """Replay a course with its own trials where Optuna would have proposed others."""
         known = [trial.hp for trial in course.trials]
         self._first = deque((self.search.enqueue or ())[len(known) :])
         if self._grid is not None:

@@ -24,8 +24,6 @@ RESAMPLE = 0.25
 
 
 class _Turn(NamedTuple):
-    """What a member did in one generation."""
-
     trial: int
     hp: dict[str, Any]
 

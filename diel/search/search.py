@@ -55,16 +55,12 @@ class Searching(Decider):
         self._searchers: dict[Context, Searcher] = {}
         self._memories: dict[Context, Memory] = {}
         self._live: dict[Context, set[int]] = {}
-        """The trials that have not ended, by number."""
         self._failed: dict[Context, int] = {}
-        """How many trials have failed."""
         self._stopping: dict[Context, dict[int, Path]] = {}
         """Pruned trials that may still have running tasks, and what asks workers to stop these."""
         self._metrics: dict[tuple[Context, int], dict[Path, Metrics]] = {}
-        """The files of each running trial."""
         self._core_seconds: dict[Context, float] = {}
         self._listen_at = 0.0
-        """When to look at reports again, in time.monotonic seconds."""
         self._epoch = time.time() - time.monotonic()
         """What to add to time.monotonic for seconds since the epoch: a step of the clock ends no search."""
 
@@ -98,7 +94,7 @@ class Searching(Decider):
         self._fill(context)
 
     def _fail_lost(self, course: Course) -> None:
-        """Keeps losses final in this run if others went on without them."""
+        """Keep losses final in this run if others went on without them."""
         for trial in course.trials:
             for name, index in trial.lost:
                 stage = self._stages[name]
@@ -135,7 +131,7 @@ class Searching(Decider):
         return self._searchers[context]
 
     def _fill(self, context: Context) -> None:
-        """Requests trials while there is room for them; closes the search after its last one."""
+        """Request trials while there is room for them; close the search after its last one."""
         course = self._course(context)
         if course.over:
             return
@@ -187,7 +183,6 @@ class Searching(Decider):
         return self._epoch + time.monotonic()
 
     def _has_good(self, context: Context) -> bool:
-        """Whether any trial has a score and keeps the constraints."""
         trials = self._course(context).trials
         return any(t.state is TrialState.COMPLETE and max(t.excess, default=0.0) <= 0 for t in trials)
 
@@ -325,7 +320,7 @@ class Searching(Decider):
         return self._listen_at if any(self._live.values()) else math.inf
 
     def _hear(self, context: Context) -> None:
-        """Reads what running tasks have reported, and stops the trials that the pruner gives up."""
+        """Read what running tasks have reported, and stop the trials that the pruner gives up."""
         course = self._course(context)
         if self.search.prunes and not course.over:
             for number in sorted(self._live[context]):
@@ -345,16 +340,14 @@ class Searching(Decider):
 
     @property
     def _metric(self) -> str:
-        """What the pruner watches of a task."""
         return self.search.watched.rpartition(".")[2]
 
     def _watched(self, coordinates: Mapping[str, int]) -> tuple[StageRun, int | None]:
-        """The task of a trial that the pruner watches."""
         stage = self._stages[self.search.watched.rpartition(".")[0]]
         return stage, stage.domain.index(coordinates)
 
     def _take_reports(self, context: Context, trial: Trial) -> bool:
-        """Reports what is new to the searcher; returns whether the trial should be pruned."""
+        """Report what is new to the searcher; return whether the trial should be pruned."""
         if not self.search.prunes:
             return False
         if trial.reported and self._searcher(context).is_given_up(trial.number):
@@ -393,7 +386,7 @@ class Searching(Decider):
             yield paths.task_dir(stage.name, index, number)
 
     def _prune(self, context: Context, trial: Trial) -> None:
-        """Prunes a trial: its running tasks are stopped, the rest never begins."""
+        """Prune a trial: its running tasks are stopped, the rest never begins."""
         last = max(trial.reported)
         said = f"{self.search.watched} was {number_text(trial.reported[last], 15)} at step {last}"
         running = [
@@ -416,7 +409,7 @@ class Searching(Decider):
         self._open(context, trial.number)
 
     def _stop(self, context: Context, trial: Trial) -> None:
-        """Stops what runs of a pruned trial, and leaves out what has ended, however soon that was."""
+        """Stop what runs of a pruned trial, and leave out what has ended, however soon that was."""
         for stage in self._stages.values():
             if self.label in stage.spec.over:
                 tasks = stage.domain.matching(self._coordinates(context, trial.number))

@@ -37,22 +37,16 @@ class Searcher(ABC):
 
     @classmethod
     def refusal(cls, search: Search, parameters: Mapping[str, Hyperparameter]) -> str:
-        """Why it cannot make the trials of a search over these hyperparameters; empty if it can.
-
-        Asked before a run is made.
-        """
+        """Return why it cannot make the trials of a search; empty if it can. Asked before a run is made."""
         return ""
 
     @abstractmethod
     def ask(self) -> dict[str, Any] | None:
-        """The hyperparameters of the next trial, by name; None if there is none left.
-
-        Trials are numbered from 0, in the order in which they are asked for.
-        """
+        """Return the hyperparameters of the next trial, numbered from 0; None if there is none left."""
 
     @abstractmethod
     def tell(self, number: int, state: TrialState, values: list[float]) -> None:
-        """Reports the end of a trial: a value for each objective, none if it did not complete."""
+        """Report the end of a trial: a value for each objective, none if it did not complete."""
 
     def learn(self, earlier: Sequence[Mapping[str, Any]]) -> None:  # noqa: B027 (most have nothing to do)
         """What earlier runs found, before the first trial: the `hp`, `values` and `excess` of each trial."""
@@ -65,7 +59,7 @@ class Searcher(ABC):
         return None
 
     def report(self, number: int, step: int, value: float) -> bool:
-        """Reports an intermediate value; returns whether the trial should be pruned."""
+        """Report an intermediate value; return whether the trial should be pruned."""
         return False
 
     def is_given_up(self, number: int) -> bool:
@@ -77,10 +71,7 @@ class Searcher(ABC):
     again what another process of the same version has drawn."""
 
     def replay(self, course: Course, known: int = 0) -> None:
-        """Restores the state of the searcher that made a course, including its random state.
-
-        `known` is how much of what was asked and told it has heard.
-        """
+        """Restore the state of the searcher that made a course, of which it has heard what is `known`."""
         for number, *rest in course.told[known:]:
             trial = course.trials[number]
             if rest:
@@ -90,7 +81,7 @@ class Searcher(ABC):
                 return
 
     def hear(self, trial: Trial, step: int) -> None:
-        """Replays what a course says about a trial after it began."""
+        """Replay what a course says about a trial after it began."""
         if step == END:
             if trial.excess:
                 self.constrain(trial.number, trial.excess)
@@ -99,7 +90,7 @@ class Searcher(ABC):
             self.report(trial.number, step, trial.reported[step])
 
     def rebuild(self, course: Course) -> None:
-        """Replays a course for which it would have proposed other trials; raises DielError by default."""
+        """Replay a course for which it would have proposed other trials; raise DielError by default."""
         raise DielError(
             f"{self.search.sampler.name} proposes other trials than those that this run has written, as "
             "another version of it may: use the version that began the run, or run the workflow again"
@@ -107,7 +98,7 @@ class Searcher(ABC):
 
 
 def refuse_unsearchable(workflow: Workflow) -> None:
-    """Raises UsageError if a package is missing, or a searcher cannot make the trials of its search."""
+    """Raise UsageError if a package is missing, or a searcher cannot make the trials of its search."""
     used = {label for stage in workflow.stages.values() for label in stage.over}
     for label, axis in workflow.axes.items():
         if label not in used or not isinstance(axis, Search):

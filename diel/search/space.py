@@ -12,7 +12,6 @@ from diel.expressions import parse_expression
 from diel.spec import Hyperparameter
 
 _parsed = lru_cache(maxsize=256)(parse_expression)
-"""Conditions, which are the same in every trial."""
 SHUFFLED = 1_000_000
 """Points up to which a grid's order is a shuffled list; of a larger one, only a small part is run anyway."""
 
@@ -68,10 +67,8 @@ def place_of(value: Any, listed: Sequence[Any]) -> int:
 
 
 def grid_points(space: Space, seed: int) -> Iterator[dict[str, Any]]:
-    """Each point once, in a random order, so that a part of them is spread over the whole.
-
-    Of points that differ only in hyperparameters which their `when` leaves out, there is one.
-    """
+    """Yield each point once, in a random order, so that a part of them is spread over the whole. Of points
+    that differ only in hyperparameters which their `when` leaves out, there is one."""
     listed = {name: given.listed or () for name, given in space.parameters.items()}
     for number in _order(prod(len(values) for values in listed.values()), seed):
         point: dict[str, Any] = {}

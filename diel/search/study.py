@@ -43,10 +43,7 @@ class Importance(NamedTuple):
 def begin_study(
     name: str, objectives: Iterable[tuple[str, bool | None]], storage: BaseStorage | None = None
 ) -> optuna.Study:
-    """An empty study, in memory unless another storage is given.
-
-    `objectives` are STAGE.VALUE and whether it is minimized.
-    """
+    """Make an empty study for STAGE.VALUEs, each with whether it is minimized."""
     goals = list(objectives)
     study = optuna.create_study(
         storage=storage,
@@ -65,11 +62,8 @@ def study_of(
     known: Mapping[str, Hyperparameter],
     trials: Iterable[Trial],
 ) -> optuna.Study:
-    """The study of a search: every trial with its state, its values and what it reported on the way.
-
-    `known` are the hyperparameters of the workflow. A trial that does not fit these or the objectives is
-    left out: what matters could not be told otherwise.
-    """
+    """Return the study of a search: every trial with its state, its values and what it reported on the way.
+    One that does not fit the hyperparameters or the objectives is left out."""
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     study = begin_study(name, objectives)
     made = [(one, frozen(one, known, one.reported)) for one in trials if known.keys() >= one.hp.keys()]
@@ -84,11 +78,8 @@ def study_of(
 
 
 def frozen(trial: Trial, known: Mapping[str, Hyperparameter], reported: Mapping[int, float]) -> FrozenTrial:
-    """A trial as Optuna keeps it: of what it reported, a pruned one has the last for its value.
-
-    Hyperparameters that do not lie in their distributions, as a user's own trials may have them, are
-    attributes `hp.NAME`.
-    """
+    """Return a trial as Optuna keeps it: a pruned one has its last report for its value. Hyperparameters
+    outside their distributions are attributes `hp.NAME`."""
     values = trial.values or None
     if trial.state is TrialState.PRUNED and reported and not values:
         values = [reported[max(reported)]]
@@ -175,17 +166,9 @@ def _shares(
     return {name: round(float(share), 4) for name, share in shares.items()}
 
 
-def _ped_anova(trials: int) -> BaseImportanceEvaluator:
-    """Of few trials more than a tenth are the best: five of them, as Optuna's manual advises."""
-    return PedAnovaImportanceEvaluator(target_quantile=min(0.5, max(0.1, 5 / trials)))
-
-
-def _fanova(trials: int) -> BaseImportanceEvaluator:
-    return FanovaImportanceEvaluator(n_trees=32, seed=0)
-
-
 _EVALUATORS: tuple[tuple[str, Callable[[int], BaseImportanceEvaluator], int], ...] = (
-    ("PED-ANOVA", _ped_anova, 2000),
-    ("fANOVA", _fanova, 100),
+    # Of few trials more than a tenth are the best: five of them, as Optuna's manual advises.
+    ("PED-ANOVA", lambda n: PedAnovaImportanceEvaluator(target_quantile=min(0.5, max(0.1, 5 / n))), 2000),
+    ("fANOVA", lambda _: FanovaImportanceEvaluator(n_trees=32, seed=0), 100),
 )
 """Each with the most trials that it is given, the last ones: fANOVA takes 50 s for a thousand."""

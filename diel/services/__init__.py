@@ -26,10 +26,7 @@ class ServiceUser:
     services: Mapping[str, Sequence[int]]
 
     def service(self, name: str) -> ServiceClient:
-        """A client of a service that the stage names in `services`; its connections stay open in this worker.
-
-        Raises ModuleError for a service that the stage does not name.
-        """
+        """Return a client of a service, whose connections stay open here. Raise ModuleError."""
         from diel.services.client import connect  # only here: it loads the HTTP client
 
         if name not in self.services:

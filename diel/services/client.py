@@ -43,16 +43,12 @@ MOST_IN_VAIN = 32.0
 _LOST = (ConnectionError, TimeoutError, OSError, http.client.HTTPException)
 
 _Request = tuple[str, str, bytes | None, Mapping[str, str]]
-"""Method, path, body, headers."""
 Answer = tuple[int, Mapping[str, str], bytes]
 """Code, headers by their names in small letters, body."""
 
 
 class ServiceError(DielError):
-    """A service refused a request, or none of its replicas answered.
-
-    `status` is its HTTP code; None where there was no answer.
-    """
+    """A service refused a request, or none of its replicas answered: then its HTTP code `status` is None."""
 
     def __init__(self, message: str, status: int | None = None) -> None:
         self.status = status
@@ -87,7 +83,7 @@ class ServiceClient:
         `rows` is an array of shape (rows, features), which travels as its bytes and comes back as arrays of
         shape (rows,), float64; or a list of lists or mappings, or a mapping of lists by feature, which
         travels as JSON and comes back as lists. `features` names an array's columns: without it, they are
-        in the model's order. Raises ServiceError.
+        in the model's order. Raise ServiceError.
         """
         if hasattr(rows, "dtype"):
             return self._predict_array(rows, path, features)
@@ -99,16 +95,14 @@ class ServiceClient:
         return self._content(f"GET {path}", self._ask(("GET", path, None, {})))
 
     def post(self, path: str, document: Any = None, *, data: bytes | None = None, **headers: str) -> Any:
-        """What a path answers to a body: JSON, or bytes as they are (`data`).
-
-        A request whose connection is lost is sent again, and so may be met twice.
-        """
+        """Return what a path answers to a body: JSON, or bytes as they are (`data`). A request whose
+        connection is lost is sent again, and so may be met twice."""
         kind = {"Content-Type": RAW if data is not None else "application/json"}
         body = data if data is not None else json.dumps(document).encode()
         return self._content(f"POST {path}", self._ask(("POST", path, body, {**kind, **headers})))
 
     def reload(self, model: Path | str | Sequence[Path | str], path: str = "/reload") -> list[Any]:
-        """Makes every replica use a newer model, without dropping a request. Returns their answers."""
+        """Make every replica use a newer model, without dropping a request. Returns their answers."""
         one = isinstance(model, str | Path)
         given = str(model) if one else [str(each) for each in model]  # type: ignore[union-attr]
         body = json.dumps({"model": given}).encode()
@@ -146,7 +140,7 @@ class ServiceClient:
             raise ServiceError(message, status) from error
 
     def _ask(self, request: _Request, only: _Replica | None = None) -> Answer:
-        """The answer of the first replica that gives one. Raises ServiceError."""
+        """The answer of the first replica that gives one. Raise ServiceError."""
         method, path, body, headers = request
         request = method, path, body, {**headers, "Authorization": f"Bearer {self._token}"}
         end = time.monotonic() + self.patience
@@ -170,7 +164,7 @@ class ServiceClient:
             pause = min(LONGEST_PAUSE, 2 * pause)
 
     def _content(self, what: str, answer: Answer) -> Any:
-        """The content of an answer. Raises ServiceError if it claims to be JSON but is not."""
+        """The content of an answer. Raise ServiceError if it claims to be JSON but is not."""
         status, headers, body = answer
         kind = headers.get("content-type", "")
         if "json" not in kind:
@@ -189,7 +183,7 @@ class ServiceClient:
 
 
 def connect(run_dir: Path, name: str, replicas: Sequence[int], first: int = 0) -> ServiceClient:
-    """A client of a run's service, by the task indices of its replicas. Raises OSError without a token."""
+    """A client of a run's service, by the task indices of its replicas. Raise OSError without a token."""
     paths = RunPaths(run_dir)
     files = [endpoint_file(paths, name, replica) for replica in replicas]
     return ServiceClient(name, files, read_token(paths), first)
@@ -206,10 +200,9 @@ class WaryClient:
         self._pause = 1.0
         """The pause before the next question, as a multiple of the time of the failed one."""
         self._again = 0.0
-        """When it is asked again, in time.monotonic seconds."""
 
     def predict(self, rows: Sequence[Any], timeout: float) -> Any:
-        """Asks it. Raises ServiceError if it refuses the question, or does not answer."""
+        """Ask it. Raise ServiceError if it refuses the question, or does not answer."""
         began = time.monotonic()
         if self._silent and began < self._again:
             raise ServiceError(self._silent)
@@ -224,7 +217,7 @@ class WaryClient:
         return answer
 
     def _note(self, silent: str, began: float) -> None:
-        """Notes the outcome of a question: nothing, or why there was no answer."""
+        """Note the outcome of a question: nothing, or why there was no answer."""
         now = time.monotonic()
         self._silent, self._again = silent, now + self._pause * (now - began)
         self._pause = min(MOST_IN_VAIN, 2 * self._pause) if silent else 1.0
@@ -232,7 +225,7 @@ class WaryClient:
 
 @lru_cache(maxsize=64)
 def wary_client(run_dir: Path, name: str, replicas: tuple[int, ...]) -> WaryClient:
-    """Raises OSError without a token."""
+    """Raise OSError without a token."""
     return WaryClient(connect(run_dir, name, replicas), len(replicas))
 
 
@@ -255,7 +248,7 @@ class _Replica:
         return self._url or "a replica"
 
     def ask(self, request: _Request, timeout: float) -> Answer:
-        """Sends a request. Raises OSError or HTTPException if it or its answer is lost."""
+        """Send a request. Raise OSError or HTTPException if it or its answer is lost."""
         with self._lock:
             idle = self._free.pop() if self._url and self._free else None
         if idle is not None and idle.sock is not None:
@@ -284,7 +277,7 @@ class _Replica:
         return response.status, {name.lower(): value for name, value in response.getheaders()}, said
 
     def _find(self) -> None:
-        """Reads where the replica is now. Raises ConnectionError while it is not ready."""
+        """Read where the replica is now. Raise ConnectionError while it is not ready."""
         if self._file is None:
             return
         endpoint = read_endpoint(self._file)

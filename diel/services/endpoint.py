@@ -68,10 +68,8 @@ def message_file(paths: RunPaths, stage: str, index: int, attempt: int, word: st
 def answering(
     paths: RunPaths, services: Mapping[str, Iterable[int]], names: Iterable[str]
 ) -> dict[str, str] | None:
-    """The key of the inputs with which each of these services answers now, by its replicas' task indices.
-
-    None where its replicas do not all answer with the same, or one is just given newer ones.
-    """
+    """Return the key of the inputs with which each service answers now, by its replicas' task indices; None
+    where replicas do not all answer with the same, or one is just given newer ones."""
     found: dict[str, str] = {}
     for name in names:
         read = (read_endpoint(endpoint_file(paths, name, replica)) for replica in services[name])
@@ -83,7 +81,7 @@ def answering(
 
 
 def write_endpoint(path: Path, endpoint: Endpoint) -> None:
-    """Puts a replica's file in place in one step. Raises OSError."""
+    """Put a replica's file in place in one step. Raise OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
     put(path, json.dumps({**endpoint._asdict(), "time": time.time()}))
 
@@ -98,7 +96,7 @@ def read_endpoint(path: Path) -> Endpoint | None:
 
 
 def make_token(paths: RunPaths) -> str:
-    """The token of a run's services, made on first use. Raises OSError."""
+    """The token of a run's services, made on first use. Raise OSError."""
     import secrets  # here, for it loads hashes that `diel validate` does not need
 
     with contextlib.suppress(FileNotFoundError):
@@ -109,7 +107,7 @@ def make_token(paths: RunPaths) -> str:
 
 
 def read_token(paths: RunPaths) -> str:
-    """The token of a run's services. Raises OSError if it has none."""
+    """The token of a run's services. Raise OSError if it has none."""
     return (paths.services / TOKEN).read_text(encoding="ascii").strip()
 
 
@@ -119,11 +117,9 @@ def variable_of(service: str) -> str:
 
 
 def variables(paths: RunPaths, services: Mapping[str, Iterable[int]] | None, index: int) -> dict[str, str]:
-    """The variables of a consumer about its services, by their replicas' task indices.
-
-    `index` is the consumer's own: consumers take turns at the replicas. Without a replica that is ready, the
-    URLs are those where they were last, or are to be.
-    """
+    """Return the variables of a consumer about its services, by their replicas' task indices. Consumers take
+    turns by their own `index`. Without a ready replica, the URLs are those where they were last, or are to
+    be."""
     found: dict[str, str] = {}
     for name, replicas in (services or {}).items():
         read = (read_endpoint(endpoint_file(paths, name, replica)) for replica in replicas)

@@ -57,7 +57,7 @@ class MlflowRun(NamedTuple):
 
 
 def write(run: RunReader, into: Path, target: Path) -> list[str]:
-    """Writes `mlflow.db`, and the files of tasks into `mlflow-artifacts`."""
+    """Write `mlflow.db`, and the files of tasks into `mlflow-artifacts`."""
     tasks = ran(run)
     reported = {stage: curves(run, stage, range(run.history.stage(stage).total)) for stage in run.graph.order}
     artifacts = into / "mlflow-artifacts"
@@ -73,7 +73,8 @@ def write(run: RunReader, into: Path, target: Path) -> list[str]:
         whole = artifacts / top / "artifacts"
         whole.mkdir(parents=True)
         shutil.copyfile(run.paths.workflow, whole / "workflow.yaml")
-        known = {**tasks, **{(stage, n): None for stage, n in _told(reported) if (stage, n) not in tasks}}
+        told = [(stage, number) for stage, numbers in reported.items() for number in numbers]
+        known = {**tasks, **{key: None for key in told if key not in tasks}}
         entries = [*_entries(run, known)]
         for entry in entries:
             one = _begin(client, experiment, entry, top)
@@ -89,16 +90,11 @@ def write(run: RunReader, into: Path, target: Path) -> list[str]:
 
 
 def _whole(run: RunReader) -> MlflowRun:
-    """The run as a whole, of which all others are children."""
     file, history = run.run_file, run.history
     status = _OF_RUN.get(run.state, _STOPPED)
     about = {"workflow": file.workflow, "source": file.source, "site": file.site, "diel": file.diel}
     tags = {**about, "state": str(run.state)}
     return MlflowRun(file.run, file.hyperparameters, [], file.created, history.ended, status, {}, tags)
-
-
-def _told(reported: Mapping[str, Mapping[int, object]]) -> Iterator[Key]:
-    return ((stage, number) for stage, tasks in reported.items() for number in tasks)
 
 
 def _entries(run: RunReader, tasks: Mapping[Key, Ran | None]) -> Iterator[MlflowRun]:
@@ -121,9 +117,8 @@ def _entries(run: RunReader, tasks: Mapping[Key, Ran | None]) -> Iterator[Mlflow
             scores = dict(zip((name for name, _ in axis.axis.objectives), trial.values, strict=False))
             tags = {"trial": str(trial.number), "state": state, "message": trial.message}
             mine = taken.get((label, course.context, trial.number), [])
-            yield MlflowRun(
-                _text(at), {**course.at, **trial.hp}, mine, trial.began, trial.ended, word, scores, tags
-            )
+            name, given = ", ".join(f"{one}={value}" for one, value in at.items()), {**course.at, **trial.hp}
+            yield MlflowRun(name, given, mine, trial.began, trial.ended, word, scores, tags)
     for key in rest:
         task, named = tasks[key], f"{key[0]}/{key[1]}"
         began = run.run_file.created if task is None or task.began is None else task.began
@@ -191,7 +186,6 @@ def _metrics(
 
 
 def _copy(run: RunReader, tasks: Iterable[Ran], folder: Path) -> None:
-    """The files of tasks, below STAGE/INDEX/OUTPUT."""
     for task in tasks:
         for output, file in task.files(run.paths.root):
             target = folder / task.stage / str(task.number) / output / Path(file).name
@@ -200,12 +194,7 @@ def _copy(run: RunReader, tasks: Iterable[Ran], folder: Path) -> None:
             copy(file, target)
 
 
-def _text(at: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name}={value}" for name, value in at.items())
-
-
 def _name(name: str) -> str:
-    """A name as MLflow allows it."""
     return _FORBIDDEN.sub("_", name)[:250]
 
 

@@ -18,7 +18,7 @@ from diel.takeout.sqlite import hasten
 
 
 def write(run: RunReader, into: Path, target: Path) -> list[str]:
-    """Writes `optuna.db`. Raises UsageError for a run without a search."""
+    """Write `optuna.db`. Raise UsageError for a run without a search."""
     found = searches(run)
     if not any(axis.history.courses for axis in found.values()):
         why = "none of its searches has begun" if found else "no axis of its workflow is a search"

@@ -115,10 +115,8 @@ def _ended(run: RunReader, host: str, record: Result | Fail) -> Ran | None:
 
 
 def read_by(run: RunReader, key: Key, tasks: Mapping[Key, Ran]) -> dict[Key, list[str]]:
-    """The tasks that one waited for and that ran, each with the outputs that it read of it.
-
-    What ran beside it is none of these. Of a pruned trial, only its own tasks read what its tasks made.
-    """
+    """Return the tasks that one waited for and that ran, each with the outputs that it read; none that ran
+    beside it. Of a pruned trial, only its own tasks read what its tasks made."""
     found: dict[Key, list[str]] = {}
     for link in run.into(key[0]):
         if link.alongside or not (link.up.known and link.down.known):

@@ -34,7 +34,7 @@ _USAGE = {"cpu_seconds": "SEC", "memory_bytes": "AD", "read_bytes": "AD", "writt
 
 
 def write(run: RunReader, into: Path, target: Path) -> list[str]:
-    """Writes the crate. Raises UsageError for a run of which no task has ended."""
+    """Write the crate. Raise UsageError for a run of which no task has ended."""
     tasks = ran(run)
     if not tasks:
         raise UsageError(f"{run.paths.run_id} has no task that ended: there is nothing to tell about yet")
@@ -234,5 +234,4 @@ def _described(task: Ran) -> str:
 
 
 def _plain(value: Any) -> bool | int | float | str:
-    """A value as JSON-LD has one."""
     return value if isinstance(value, bool | int | float | str) else json.dumps(value)

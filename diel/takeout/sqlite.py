@@ -8,6 +8,6 @@ from sqlalchemy import event
 
 
 def hasten(engine: Any) -> None:
-    """Has an engine's connections from now on hand their writes to the system, and not wait for the disk."""
+    """Have an engine's connections from now on hand their writes to the system, and not wait for the disk."""
     engine.dispose()
     event.listen(engine, "connect", lambda connection, _: connection.execute("PRAGMA synchronous=OFF"))

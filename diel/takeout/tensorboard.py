@@ -22,7 +22,7 @@ from diel.values import is_finite
 
 
 def write(run: RunReader, into: Path, target: Path) -> list[str]:
-    """Writes `tensorboard/STAGE/INDEX`. Raises UsageError for a run in which nothing is a number."""
+    """Write `tensorboard/STAGE/INDEX`. Raise UsageError for a run in which nothing is a number."""
     tasks = ran(run)
     written, points = 0, 0
     for stage in run.graph.order:
@@ -83,5 +83,4 @@ def _end(status: Any, time: float) -> Any:
 
 
 def _plain(value: Any) -> bool | int | float | str:
-    """A hyperparameter as TensorBoard takes it."""
     return value if isinstance(value, bool | int | float | str) else str(value)

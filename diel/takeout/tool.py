@@ -38,11 +38,9 @@ TOOLS = {
 
 
 def take_out(run: RunReader, name: str, folder: Path) -> list[str]:
-    """Writes a run for a tool into a directory, beside what others have there; returns what to say.
-
-    Raises UsageError where the tool's library is not installed, where the run has nothing for it, and
-    where the directory has such a file already; DielError where the disk is full.
-    """
+    """Write a run for a tool into a directory, beside what others have there; return what to say. Raise
+    UsageError where the tool's library is not installed, where the run has nothing for it, and where the
+    directory has such a file already; DielError where the disk is full."""
     tool = TOOLS[name]
     target = folder.absolute()
     if (target / tool.file).exists():

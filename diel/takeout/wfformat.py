@@ -19,7 +19,7 @@ _MEASURED = {"memory_bytes": "memoryInBytes", "read_bytes": "readBytes", "writte
 
 
 def write(run: RunReader, into: Path, target: Path) -> list[str]:
-    """Writes `wfformat.json`. Raises UsageError for a run of which no task has ended."""
+    """Write `wfformat.json`. Raise UsageError for a run of which no task has ended."""
     tasks = ran(run)
     if not tasks:
         raise UsageError(f"{run.paths.run_id} has no task that ended: a trace has one at least")

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from diel.artifacts.watched import FirstLook
+from diel.artifacts.identity import FirstLook
 from diel.attempt.bundle import Request
 from diel.attempt.service import Answers
 from diel.axes.domain import Group

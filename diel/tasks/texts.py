@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from diel.artifacts import File
-from diel.artifacts.watched import FirstLook
+from diel.artifacts.identity import FirstLook
 from diel.attempt.bundle import Rendered
 from diel.errors import ModuleError
 from diel.expressions import JOINT, Template, Tree, parse, parse_expression, parse_tree

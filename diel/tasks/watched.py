@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
-from diel.artifacts.watched import FirstLook, hold, look_at, refuse_newer
+from diel.artifacts.identity import FirstLook, hold, look_at, refuse_newer
 from diel.errors import ModuleError
 from diel.files import flaw_of, reason
 from diel.modules.catalogue import Module
@@ -16,6 +15,7 @@ from diel.paths import RunPaths
 
 WATCHED = ("files.", "module ")
 """How the names of such files begin."""
+HOLDS_RUNS = "holds the runs, which change all the time: name what is read, or give --runs"
 
 
 class Watch:
@@ -25,53 +25,40 @@ class Watch:
         sources = newest(paths.sources)
         self._place = None if sources is None else Path(f"{sources.place.removesuffix('.json')}.files.jsonl")
         self._runs = paths.root.parent
-        self._records = records and self._place is not None
-        self._known: dict[str, FirstLook] = {}
-        for one in self.recorded():
-            self._known.setdefault(one.path, one)
-
-    def recorded(self) -> Iterator[FirstLook]:
-        """The files that were read so far."""
-        try:
-            lines = b"" if self._place is None else self._place.read_bytes()
-        except FileNotFoundError:
-            return
-        for line in lines.splitlines(keepends=True):
+        self._records = records
+        self.files: dict[str, FirstLook] = {}
+        """The files that were read so far, by path."""
+        recorded = self._place is not None and self._place.exists()
+        for line in self._place.read_bytes().splitlines(keepends=True) if self._place and recorded else ():
             if line.endswith(b"\n"):
-                yield FirstLook(*json.loads(line))
+                file = FirstLook(*json.loads(line))
+                self.files.setdefault(file.path, file)
 
     def look(self, name: str, path: str) -> FirstLook:
-        """Return a file as the run knows it. Raises ModuleError where it cannot be read, Changed."""
-        known = self._known.get(path)
-        if known is None:
-            real = os.path.realpath(path)
-            for place in (real, *map(str, Path(real).parents)):
-                if place in self._known:
-                    refuse_newer(self._known[place], path)
-            if flaw := flaw_of(path) or self._flaw(path):
-                raise ModuleError(f"{name}: {path} {flaw}")
-            try:
-                known = look_at(name, path)
-                if self._records and self._place is not None:
-                    with open(self._place, "a", encoding="utf-8") as file:
-                        file.write(json.dumps(known) + "\n")
-            except OSError as error:
-                raise ModuleError(f"{name}: {path} cannot be read: {reason(error)}") from error
-            self._known[path] = known
-        else:
-            known = self._known[path] = known._replace(identity=hold(known)[0])
-        return known._replace(name=name)
-
-    def _flaw(self, path: str) -> str:
-        within = f"{self._runs}/".startswith(f"{path}/")
-        return (
-            "holds the runs, which change all the time: name what is read, or give --runs" if within else ""
-        )
+        """Return a file as the run knows it. Raise ModuleError where it cannot be read, Changed."""
+        if path in self.files:
+            file = self.files[path]
+            self.files[path] = file._replace(identity=hold(file)[0])
+            return self.files[path]._replace(name=name)
+        real = os.path.realpath(path)
+        for place in (real, *map(str, Path(real).parents)):
+            if place in self.files:
+                refuse_newer(self.files[place], path)
+        flaw = HOLDS_RUNS if f"{self._runs}/".startswith(f"{path}/") else flaw_of(path)
+        if flaw:
+            raise ModuleError(f"{name}: {path} {flaw}")
+        try:
+            file = look_at(name, path)
+            if self._records and self._place is not None:
+                with open(self._place, "a", encoding="utf-8") as lines:
+                    lines.write(json.dumps(file) + "\n")
+        except OSError as error:
+            raise ModuleError(f"{name}: {path} cannot be read: {reason(error)}") from error
+        return self.files.setdefault(path, file)
 
     def known(self, name: str, path: str) -> FirstLook:
-        """Return a file as the run knows it, whatever lies there now. Raises as `look` does."""
-        known = self._known.get(path)
-        return self.look(name, path) if known is None else known._replace(name=name)
+        """Return a file as the run knows it, whatever lies there now. Raise as `look` does."""
+        return self.files[path]._replace(name=name) if path in self.files else self.look(name, path)
 
 
 def file_of(module: Module | None) -> dict[str, str]:

@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from diel.artifacts import Artifacts, Values
-from diel.artifacts.watched import Changed
+from diel.artifacts import Artifacts, Changed, Values
 from diel.attempt.block import limits_of, own_block, own_node, pin_gpus
 from diel.attempt.bundle import Bundle, BundleReport, Failure, Request, Work
 from diel.attempt.capture import Capture
@@ -108,7 +107,7 @@ class Worker:
     def run(self, bundle: Bundle) -> BundleReport:
         """Runs a bundle's tasks until they are done, its time slice is over, or its controller is gone."""
         if bundle.imports:
-            from diel.modules.imports import absent  # only the first workers of a pool are asked
+            from diel.modules.beside import absent  # only the first workers of a pool are asked
 
             if missing := absent(bundle.imports):
                 return BundleReport(self.segment.name, self.segment.size, (), missing, sys.executable)

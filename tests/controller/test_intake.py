@@ -12,9 +12,12 @@ import pytest
 
 from diel.blocks.dispatcher import Dispatcher, InFlight, Sent
 from diel.blocks.local import ThisMachine
+from diel.controller.escalation import escalated, exhausted
 from diel.controller.intake import Intake
 from diel.errors import WorkerLost
 from diel.journal.segment import SegmentWriter
+from diel.spec import Resources
+from diel.spec.policy import Rule
 from diel.states import TaskState
 from diel.worker.fence import fenced
 from tests.controller.bench import Bench
@@ -142,3 +145,37 @@ def test_only_a_worker_that_was_killed_may_have_died_for_want_of_memory(
     lines = late.bench.paths.controller_segment(1).read_text(encoding="utf-8").splitlines()
     fails = [record for record in map(json.loads, lines) if record["event"] == "fail"]
     assert [record["class"] for record in fails] == ["node", kind]
+
+
+GIB = 2**30
+TWICE = Rule(2, 0.0, shared=False, memory=2.0, walltime=1.5)
+
+
+def test_memory_and_walltime_grow_by_their_factors() -> None:
+    before = Resources.model_validate({"memory": f"{GIB}B", "walltime": "60s"})
+    after = escalated("s", before, TWICE, lambda *_: True)
+    assert (after.memory, after.walltime) == (2 * GIB, 90.0)
+    assert exhausted(before, after, TWICE) == ""
+
+
+def test_growth_ends_at_what_the_largest_pool_has() -> None:
+    def fits(_: str, wanted: Resources) -> bool:
+        return (wanted.memory or 0) <= 3 * GIB and (wanted.walltime or 0) <= 100
+
+    first = escalated(
+        "s", Resources.model_validate({"memory": f"{2 * GIB}B", "walltime": "90s"}), TWICE, fits
+    )
+    assert 3 * GIB - 2**20 <= (first.memory or 0) <= 3 * GIB
+    assert 99 <= (first.walltime or 0) <= 100
+    second = escalated("s", first, TWICE, fits)
+    assert second == first
+    assert exhausted(first, second, TWICE).startswith(
+        "no pool gives a task more than 3.0 GiB of memory or 1m"
+    )
+
+
+def test_nothing_grows_that_is_not_given() -> None:
+    before = Resources()
+    after = escalated("s", before, TWICE, lambda *_: True)
+    assert after == before
+    assert exhausted(before, after, TWICE) == ""

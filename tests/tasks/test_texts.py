@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from diel.artifacts import artifact, watched
+from diel.artifacts import artifact, identity
 from diel.errors import ModuleError
 from diel.paths import RunPaths
 from diel.spec import Stage
@@ -118,17 +119,17 @@ def test_a_file_is_read_once_however_many_tasks_have_it(
     (tmp_path / "a").write_text("x")
     read: list[str] = []
 
-    def content(path: str) -> tuple[int, str]:
+    def content(path: str, *how: Any) -> tuple[int, str]:
         read.append(path)
-        return artifact.content(path)
+        return artifact.content(path, *how)
 
-    monkeypatch.setattr(watched, "content", content)
+    monkeypatch.setattr(identity, "content", content)
     files = files_of(tmp_path)
     made = [files.digests({"files": files.paths({"n": "a"})}) for _ in range(3)]
     assert (len(read), made[0] == made[1] == made[2]) == (1, True)
     (tmp_path / "a").write_text("yy")
     with pytest.raises(
-        watched.Changed, match=r"files\.f: .*/a is not what it was when the run first read it"
+        identity.Changed, match=r"files\.f: .*/a is not what it was when the run first read it"
     ):
         files.digests({"files": files.paths({"n": "a"})})
 

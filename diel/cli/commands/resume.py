@@ -17,7 +17,6 @@ from diel.controller.home import choose_home, persist, refuse_homeless, submit
 from diel.controller.start import (
     change_run_file,
     find_site_again,
-    keep_fail_fast,
     keep_site,
     plan_again,
     refuse_unrunnable,
@@ -137,7 +136,7 @@ def command(
             click.echo(f"{paths.run_id}: what was held goes on, and nothing more of the run will be held")
             return 0
     refuse_driven(paths)
-    keep_fail_fast(paths, wanted=fail_fast)
+    change_run_file(paths, fail_fast=fail_fast)
     mend_run(paths)
     _take_new(paths, another, resting)
     if foreground and site is None:

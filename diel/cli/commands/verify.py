@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import click
 
@@ -60,14 +60,9 @@ def command(run: str, runs: Path, as_json: bool) -> int:
 def _checked(run: RunReader) -> Iterator[ComparedFile]:
     for stage in run.workflow.stages:
         for index, record in sorted(run.records(stage).items()):
-            for name, entry in record.get("artifacts", {}).items():
-                if run.is_dropped(stage, name, index):
-                    continue
-                for file in files_of(entry):
-                    yield _compared(run, record, f"{stage}/{index}.{name}", file)
-
-
-def _compared(run: RunReader, record: Any, output: str, file: Any) -> ComparedFile:
-    path = f"{artifact_home(record, run.paths.root)}/{file['path']}"
-    changes = differences(path, file["digest"], file.get("identity", ""), look=False)
-    return ComparedFile(output, path, changes)
+            home, entries = artifact_home(record, run.paths.root), record.get("artifacts", {})
+            for name, entry in entries.items():
+                for file in () if run.is_dropped(stage, name, index) else files_of(entry):
+                    path = f"{home}/{file['path']}"
+                    changes = differences(path, file["digest"], file.get("identity", ""), look=False)
+                    yield ComparedFile(f"{stage}/{index}.{name}", path, changes)
