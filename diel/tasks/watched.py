@@ -40,13 +40,13 @@ class Watch:
             file = self.files[path]
             self.files[path] = file._replace(identity=hold(file)[0])
             return self.files[path]._replace(name=name)
+        flaw = HOLDS_RUNS if f"{self._runs}/".startswith(f"{path}/") else flaw_of(path)
+        if flaw:
+            raise ModuleError(f"{name}: {path} {flaw}")
         real = os.path.realpath(path)
         for place in (real, *map(str, Path(real).parents)):
             if place in self.files:
                 refuse_newer(self.files[place], path)
-        flaw = HOLDS_RUNS if f"{self._runs}/".startswith(f"{path}/") else flaw_of(path)
-        if flaw:
-            raise ModuleError(f"{name}: {path} {flaw}")
         try:
             file = look_at(name, path)
             if self._records and self._place is not None:
