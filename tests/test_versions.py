@@ -504,3 +504,70 @@ def test_a_copied_project_does_not_go_on_with_the_files_of_the_first(tmp_path: P
     said = Project(tmp_path / "second").diel("resume", run.id, code=2)
     assert "was made in" in said
     assert "diel run" in said
+
+
+NET = """
+class Net:
+    def __init__(self, w):
+        self.w = w
+
+    def __call__(self, x):
+        return self.w * x * 1
+"""
+TRAIN = """
+import pickle
+from pathlib import Path
+IMPORT
+
+
+def train(n: int) -> dict:
+    Path("m.pkl").write_bytes(pickle.dumps(Net(n)))
+    return {"m": Path("m.pkl")}
+"""
+EVALUATE = """
+import pickle, pkgutil
+from pathlib import Path
+
+
+def evaluate(m: Path) -> dict:
+    return {"y": pickle.loads(m.read_bytes())(10)}
+
+
+def look(name: str) -> dict:
+    return {"y": pkgutil.resolve_name(name)(2)(10)}
+"""
+
+
+@pytest.mark.parametrize("isolation", ["worker", "process"])
+def test_what_a_pickle_or_a_name_executes_is_looked_at_before_its_result_is_taken_again(
+    tmp_path: Path, isolation: str
+) -> None:
+    project = Project(tmp_path).workflow(
+        f"""
+        axes: {{n: {{range: [1, 4]}}}}
+        stages:
+          train: {{module: "train:train", over: [n]}}
+          evaluate: {{module: "evaluate:evaluate", over: [n], inputs: {{m: train.m}}, isolation: {isolation}}}
+          look: {{module: "evaluate:look", params: {{name: "net:Net"}}, isolation: {isolation}}}
+        """.replace("isolation: worker", "retries: 0")
+    )
+    project.module("net", NET).module("train", TRAIN.replace("IMPORT", "from net import Net"))
+    project.module("evaluate", EVALUATE)
+    assert project.run().values("evaluate", "y") == [10, 20, 30]
+    again = project.run()
+    assert again.counts("evaluate")["cached"] + again.counts("look")["cached"] == 4
+    project.module("net", NET.replace("* 1", "* 100"))
+    run = project.run()
+    assert run.values("evaluate", "y") == [1000, 2000, 3000]
+    assert run.value("look", "y") == 2000
+
+
+def test_objects_of_a_class_in_the_file_of_a_function_are_read_by_others(tmp_path: Path) -> None:
+    flow = """
+        stages:
+          train: {module: "train:train", params: {n: 2}}
+          evaluate: {module: "evaluate:evaluate", inputs: {m: train.m}, isolation: process}
+        """
+    project = Project(tmp_path).workflow(flow).module("train", TRAIN.replace("IMPORT", NET))
+    project.module("evaluate", EVALUATE)
+    assert project.run().value("evaluate", "y") == 20

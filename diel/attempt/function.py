@@ -141,7 +141,7 @@ def call_apart(
     finally:
         call_file.unlink(missing_ok=True)
     try:
-        values, artifacts = json.loads(return_file.read_text(encoding="utf-8"))
+        values, artifacts, attempt.imports = json.loads(return_file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise Failure(FailureClass.APP, f"it left no result: {error}") from error
     return_file.unlink(missing_ok=True)

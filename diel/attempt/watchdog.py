@@ -13,7 +13,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from diel.attempt.block import Limits
@@ -79,6 +79,8 @@ class RunningAttempt:
     """Whether its inputs are on their way to the node: whoever copies them looks at the verdict."""
     verdict: Failure | None = None
     usage: Usage = field(default_factory=Usage)
+    imports: Mapping[str, str] = field(default_factory=dict)
+    """Files of the user that it executed and that no import names, each with the digest of its bytes."""
     measure_at: float = field(default_factory=lambda: time.monotonic() + TICK)
     """When its memory is measured again, in time.monotonic seconds."""
 

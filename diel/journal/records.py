@@ -457,6 +457,8 @@ class Made(TypedDict, total=False):
     """The earlier run that holds it; missing if it is this one."""
     run_id: str
     """That run's own id: its name can be given again. Records from before have none."""
+    imports: dict[str, str]
+    """Files of the user that a task executed and that no import names, each with the digest of its bytes."""
 
 
 class _Result(_Task, Made):

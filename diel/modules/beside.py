@@ -20,7 +20,7 @@ from types import CodeType, ModuleType
 from typing import Any
 
 from diel.modules.signature import SignatureError, read_source
-from diel.modules.sources import SourceVersion, read_sources
+from diel.modules.sources import SourceVersion, digest_of_bytes, read_sources
 
 _PACKAGES = re.compile(r"/(site|dist)-packages/")
 _HIDDEN = ("__pycache__", "node_modules", "runs")
@@ -34,6 +34,7 @@ _IMPORTERS = {
     "spec_from_file_location",
     "SourceFileLoader",
 }
+_OWN = "diel_modules_"
 MOST = 2000
 """The most files to keep for a module that imports by a computed name."""
 
@@ -54,6 +55,8 @@ class Loader(SourceFileLoader):
     def exec_module(self, module: ModuleType) -> None:
         lines = self._data.decode("utf-8", "replace").splitlines(keepends=True)
         linecache.cache[self.path] = len(self._data), None, lines, self.path  # for tracebacks
+        executed = _finder.executed.setdefault(_finder.key, {})
+        executed[self.path] = digest_of_bytes(self._data)
         super().exec_module(module)
 
 
@@ -65,6 +68,8 @@ class _Finder:
         self.sources = SourceVersion()
         self.left: dict[tuple[object, ...], dict[str, ModuleType]] = {}
         """What was imported by what is left, by its folders and version."""
+        self.executed: dict[tuple[object, ...], dict[str, str]] = {}
+        """The files that were executed, each with the digest of its bytes, by the same."""
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -73,6 +78,8 @@ class _Finder:
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
+        if name.startswith(_OWN):
+            return self._of_pickle(name)
         top, _, tail = name.partition(".")[0], *name.rpartition(".")[1:]
         if top in sys.stdlib_module_names or top == "diel":
             return None
@@ -97,6 +104,13 @@ class _Finder:
             for path in (f"{place}/{tail}/__init__.py", f"{place}/{tail}.py"):
                 if path in files:
                     return self._spec(name, path)
+        return None
+
+    def _of_pickle(self, name: str) -> ModuleSpec | None:
+        """Find the file of a stage's function, some of whose objects another stage reads."""
+        for facts in self.sources.modules.values():
+            if name_of(facts["path"], facts["digest"]) == name:
+                return self._spec(name, facts["path"])
         return None
 
     def _spec(self, name: str, path: str) -> ModuleSpec | None:
@@ -138,10 +152,26 @@ def enter(file: Path, folders: Sequence[Path], kept: str, *, first: bool) -> Non
     finder.enter()
 
 
+def imports_beyond(key: Sequence[tuple[str, str]]) -> dict[str, str]:
+    """Return the files that were executed for a module beyond those in its key, with their digests.
+
+    A function finds them by a name that it computes, or a pickle names them.
+    """
+    files = dict(key)
+    executed = _finder.executed.get(_finder.key, {}) if files else {}
+    return {path: digest for path, digest in executed.items() if path not in files}
+
+
+def name_of(path: str, digest: str) -> str:
+    """Return the name in `sys.modules` of a version of a file in `modules/`: pickles have it too."""
+    which = digest_of_bytes(f"{path}\0{digest}".encode(errors="surrogateescape"))[:16]
+    return f"{_OWN}{Path(path).stem}_{which}"
+
+
 def _is_within(module: ModuleType | None) -> bool:
     own: Mapping[str, Any] = getattr(module, "__dict__", {})  # to ask some for what they lack imports it
     name = own.get("__name__")  # libraries put objects of other kinds there, as mpi4py its `rc`
-    if not isinstance(name, str) or name.startswith("diel_modules_"):  # these have names of their own
+    if not isinstance(name, str) or name.startswith(_OWN):  # these have names of their own
         return False
     if name.partition(".")[0] in ("diel", "__main__"):
         return False

@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple, cast
 
 from diel.errors import HintedError, ModuleError, Problem, UsageError, did_you_mean
 from diel.extensions import MODULES, entry_points_of
-from diel.modules.beside import Loader, enter, files_of
+from diel.modules.beside import Loader, enter, files_of, name_of
 from diel.modules.definition import Absent, find_spec, follow, method_of, read_object
 from diel.modules.signature import Signature, SignatureError, read_signature, read_source
 from diel.modules.sources import Facts, SourceVersion, digest_of_bytes, read_sources
@@ -358,8 +358,7 @@ def _attribute(module: Any, name: str) -> Any:
 def _loaded(path: Path, import_name: str | None, digest: str, kept: str) -> Any:
     if import_name is not None:
         return importlib.import_module(import_name)
-    which = digest_of_bytes(f"{path}\0{digest}".encode(errors="surrogateescape"))[:16]
-    name = f"diel_modules_{path.stem}_{which}"
+    name = name_of(str(path), digest)
     if name in sys.modules:
         return sys.modules[name]
     loader = Loader(name, str(path), read_sources(kept).read(str(path)))

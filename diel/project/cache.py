@@ -24,6 +24,7 @@ from diel.errors import DielError, JournalError, UsageError
 from diel.files import replacing
 from diel.journal.segment import decode, read_keyed, segments
 from diel.journal.snapshot import read_run
+from diel.modules.sources import digest_of_bytes
 from diel.paths import RunPaths
 from diel.project.lease import driver
 from diel.project.runs import all_runs, home_of_run, identity_of_run
@@ -100,7 +101,7 @@ class Cache:
                 if "run" not in record:
                     record["run"], record["run_id"] = keys.paths.run_id, identity_of_run(keys.paths.root)
                 home = home_of_run(runs, record["run"], record.get("run_id", ""))
-                if is_whole(record, home) and not _may_go(record, home):
+                if is_whole(record, home) and not _may_go(record, home) and _is_current(record):
                     if identity := identity_of_run(home):
                         record["run"], record["run_id"] = home.name, identity
                     return record
@@ -149,6 +150,14 @@ def is_whole(record: Result, home: Path) -> bool:
     """Whether all files of a result are what they were when it was made."""
     files = (file for entry in record.get("artifacts", {}).values() for file in files_of(entry))
     return all(is_same(f"{home}/{file['path']}", file) for file in files)
+
+
+def _is_current(record: Result) -> bool:
+    """Whether the files that its task found by a computed name, or by a pickle, are as they were."""
+    with suppress(OSError):
+        imports = record.get("imports", {}).items()
+        return all(digest_of_bytes(Path(path).read_bytes()) == digest for path, digest in imports)
+    return False
 
 
 def _may_go(record: Result, home: Path) -> bool:

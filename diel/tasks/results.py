@@ -82,6 +82,8 @@ def carry(record: Made, to: Made) -> None:
         to["run"] = record["run"]
     if "run_id" in record:
         to["run_id"] = record["run_id"]
+    if "imports" in record:
+        to["imports"] = record["imports"]
 
 
 def output_of(record: Made, name: str, run_root: Path) -> Any:

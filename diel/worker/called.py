@@ -16,6 +16,7 @@ from diel.attempt.function import RETURN_FILE, call, read_call
 from diel.attempt.staging import on_this_node
 from diel.context import Context
 from diel.files import put
+from diel.modules.beside import imports_beyond
 from diel.staging.bring import leave_notes
 from diel.states import FailureClass
 
@@ -38,7 +39,7 @@ def _run_alone(work: Work, request: Request, context: Context) -> None:
     except Failure as failure:
         _tell(context, failure)
         sys.exit(os.EX_TEMPFAIL if failure.kind == FailureClass.INTERRUPTED else 1)
-    _leave(context, result)
+    _leave(work, context, result)
 
 
 def _serve(work: Work, request: Request, context: Context) -> None:
@@ -78,7 +79,7 @@ def _run_rank(work: Work, request: Request, context: Context) -> None:
             sys.exit(os.EX_TEMPFAIL)
         communicator.Abort(1)
         os._exit(1)  # MPICH returns before the launcher has ended the ranks, for whom MPI's own end waits
-    _leave(context, result)
+    _leave(work, context, result)
 
 
 def _tell(context: Context, failure: Failure) -> None:
@@ -89,12 +90,15 @@ def _tell(context: Context, failure: Failure) -> None:
     sys.stderr.flush()
 
 
-def _leave(context: Context, result: tuple[Values, Artifacts]) -> None:
+def _leave(work: Work, context: Context, result: tuple[Values, Artifacts]) -> None:
     """Leaves what rank 0 returned for the worker, and what was brought to the node."""
     if context.shards or context.local is not None:
         leave_notes(str(context.task_dir))
     if context.rank == 0:
-        put(context.task_dir / RETURN_FILE, json.dumps(result))
+        put(
+            context.task_dir / RETURN_FILE,
+            json.dumps([*result, imports_beyond(work.module.files if work.module else ())]),
+        )
 
 
 def _apart(wanted: int, found: int, version: str) -> str:

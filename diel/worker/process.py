@@ -38,6 +38,7 @@ from diel.attempt.watchdog import RunningAttempt, Watchdog
 from diel.attempt.watched import held_to_files
 from diel.errors import DielError, JournalError, NotBegun
 from diel.journal.segment import SegmentWriter, worker_segment_name
+from diel.modules.beside import imports_beyond
 from diel.paths import RunPaths, task_dir_name
 from diel.project.lease import birth_of
 from diel.services.endpoint import variables
@@ -369,7 +370,9 @@ class Worker:
         before = _threads()
         attempt.usage.begin(attempt.work.module.path)
         try:
-            return call(attempt.work, attempt.request, self._surroundings.context(attempt))
+            made = call(attempt.work, attempt.request, self._surroundings.context(attempt))
+            attempt.imports = imports_beyond(attempt.work.module.files)
+            return made
         finally:
             attempt.usage.end()
             self.is_spent |= bool(_threads() - before)
@@ -474,6 +477,8 @@ def done_record(
         record["values"] = values
     if artifacts:
         record["artifacts"] = artifacts
+    if attempt.imports:
+        record["imports"] = dict(attempt.imports)
     if asked is not None:
         asked.tell(record)
     if (usage := attempt.usage.facts()) is not None:
