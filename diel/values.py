@@ -99,10 +99,11 @@ def read_float(text: str) -> float:
 
 def read_json(text: str | bytes) -> Any:
     """A JSON value. Raises ValueError, also for a key that is there twice and a number beyond a double."""
-    return json.loads(text, parse_float=read_float, object_pairs_hook=_mapping)
+    return json.loads(text, parse_float=read_float, object_pairs_hook=unique)
 
 
-def _mapping(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A mapping of pairs. Raises ValueError for a key that is there twice."""
     found = dict(pairs)
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]

@@ -109,3 +109,44 @@ def test_what_is_wrong_is_told_at_its_place_before_anything_runs(project: Projec
     assert "'f' makes no output 'other'" in said
     assert "is it installed, or on PYTHONPATH?" in said
     assert "stages.c" not in said
+
+
+def test_objects_of_the_modules_own_classes_end_as_plain_values(tmp_path: Path) -> None:
+    """Also in the message of an error: whoever reads them has no such class."""
+    project = Project(tmp_path).workflow("""
+        axes: {x: {range: 2}}
+        stages:
+          phase: {over: [x], module: "own:phase"}
+          error: {over: [x], module: "own:error"}
+          after: {over: [x], module: "own:after", inputs: {v: phase.v, level: phase.level}}
+        """)
+    (tmp_path / "own.py").write_text("""
+import enum
+
+class Phase(enum.StrEnum):
+    SOLID = "solid"
+
+class Level(enum.IntEnum):
+    LOW = 1
+
+class Name(str):
+    def __str__(self):
+        return self
+
+class Wrong(Exception):
+    def __str__(self):
+        return Name("it is wrong")
+
+def phase(x):
+    return {"level": Level.LOW, "v": Phase.SOLID}
+
+def error(x):
+    raise Wrong()
+
+def after(v: str, level: int):
+    return {"v": v + "s" * level}
+""")
+    run = project.run(code=1)
+    assert run.values("phase", "level") == [1, 1]
+    assert run.values("after", "v") == ["solids", "solids"]
+    assert run.failure("error")["message"] == "Wrong: it is wrong"

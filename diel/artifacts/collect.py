@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from diel.artifacts.artifact import Artifacts, Breach, Way, describe, written
 from diel.artifacts.promise import Sizes, check_array, check_path, check_value, hold_count
-from diel.artifacts.values import Values, check_size, plain
+from diel.artifacts.values import Values, bare_text, check_size, plain
 from diel.errors import ModuleError
 from diel.terms import LIBRARIES, RESULT, suffix_of
 
@@ -42,7 +42,8 @@ def collect_returned(
     kept = _Kept(task, run, promises, inputs, {})
     values: Values = {}
     artifacts: Artifacts = {}
-    for name, value in _outputs_of(returned, list(promises)).items():
+    for key, value in _outputs_of(returned, list(promises)).items():
+        name = bare_text(key)
         try:
             with _named(name):
                 entry = kept.in_file(name, value)
@@ -75,14 +76,14 @@ class _Kept(NamedTuple):
         """The record of what is kept in a file, or is one; None for a value. Raise Breach."""
         promise = self.promises.get(name)
         if isinstance(value, os.PathLike):
-            return _keep_file(name, os.fspath(value), self.task, self.run, promise, self.sizes)
+            return _keep_file(name, bare_text(os.fspath(value)), self.task, self.run, promise, self.sizes)
         if _is_of_the_field(value):
             return self._object(name, value)
         if _is_array(value):
             return self._array(name, value)
         if isinstance(value, list | tuple) and value:
             if all(isinstance(one, os.PathLike) for one in value):
-                return _keep_files(map(os.fspath, value), self.task, self.run, promise)
+                return _keep_files([bare_text(os.fspath(one)) for one in value], self.task, self.run, promise)
             if all(map(_is_array, value)):
                 found = [self._array(f"{name}-{number}", one) for number, one in enumerate(value)]
                 return {"files": found, "size": sum(one["size"] for one in found)}

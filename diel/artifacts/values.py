@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import math
 import reprlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from diel.errors import ModuleError
-from diel.values import read_json
+from diel.values import read_json, unique
 
 MAX_VALUES = 1024 * 1024
 """Most bytes of one task's values as JSON; larger ones belong in a file."""
@@ -95,17 +95,33 @@ def check_size(values: Values) -> None:
         raise ModuleError(f"the values are {size} bytes of JSON; return a file's Path beyond 1 MiB")
 
 
+_BARE: dict[type, Callable[[Any], Any]] = {str: str.__str__, int: int.__int__, float: float.__float__}
+"""What gives the text or number that an object of a derived class is, such as an Enum's member."""
+
+
+def bare_text(key: Any) -> str:
+    """The text of a name or key, without the class that it may have of its own."""
+    return str.__str__(key if isinstance(key, str) else str(key))
+
+
 def plain(name: str, value: Any) -> Any:
     """A JSON value from what a module returned. Raise ModuleError for what is not one."""
-    item = getattr(value, "item", None)  # NumPy's scalars, some of which are Python's too
-    if value is None or isinstance(value, bool | int | float | str):
-        return value if item is None else item()
+    if value is None or isinstance(value, bool):
+        return value
+    for base, bare in _BARE.items():
+        if isinstance(value, base):
+            return bare(value)
     if isinstance(value, Mapping):
-        return {str(key): plain(f"{name}.{key}", item) for key, item in value.items()}
+        pairs = [(bare_text(key), plain(f"{name}.{key}", item)) for key, item in value.items()]
+        try:
+            return unique(pairs)
+        except ValueError as error:
+            raise ModuleError(f"output '{name}': {error}") from None
     if isinstance(value, list | tuple):
         return [plain(f"{name}[{number}]", item) for number, item in enumerate(value)]
     if getattr(value, "ndim", 0) and hasattr(value, "tolist"):  # an array inside a mapping or a list
         return plain(name, value.tolist())
+    item = getattr(value, "item", None)  # NumPy's scalars
     if item is not None and not getattr(value, "ndim", 0):
         python = item()
         if type(python) is not type(value):  # a long double gives itself

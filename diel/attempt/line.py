@@ -12,7 +12,7 @@ from socket import socket
 LENGTH = 8
 CHUNK = 1024 * 1024
 SPENT = b" spent"
-"""The end of a report after which its worker takes no other bundle; who unpacks the report passes over it."""
+"""The end of a report after which its worker takes no other bundle."""
 
 
 def send(end: socket, packed: bytes) -> None:

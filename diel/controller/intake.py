@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import pickle
+import json
 import time
 from collections.abc import Iterable
 from concurrent.futures import Future
@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from diel.attempt.bundle import BundleReport
+from diel.attempt.line import SPENT
 from diel.attempt.reaper import RecentOomKills, kill_marked
 from diel.axes.adaptive import Standing
 from diel.blocks.dispatcher import Dispatcher, Sent, reset
@@ -71,7 +72,7 @@ class Intake:
             self._take_lost(number, sent, error)
             return None
         self._tries = 0
-        report: BundleReport = pickle.loads(future.result())  # from our own worker
+        report = BundleReport(*json.loads(future.result().removesuffix(SPENT)))
         for offset, record in report.records:
             self._take_record(report.segment, offset, record)
         self._ledger.read_until(report.segment, report.end)

@@ -550,7 +550,7 @@ def run_bundle(packed: bytes) -> bytes:
     bundle: Bundle = pickle.loads(packed)  # from the controller
     worker = begin(bundle)
     try:
-        return pickle.dumps(worker.run(bundle)) + (SPENT if worker.is_spent else b"")
+        return json.dumps(worker.run(bundle)).encode() + (SPENT if worker.is_spent else b"")
     except (OSError, DielError) as error:
         # The end of its task cannot be written: only the end of this process still shows that it is lost.
         print(error, file=sys.stderr, flush=True)  # noqa: T201 - to the block's own output

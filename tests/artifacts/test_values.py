@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import enum
 import json
 import math
+import os
 from pathlib import Path
 from typing import Any
 
 import numpy
 import pytest
 
-from diel.artifacts import MAX_VALUES, collect_result
+from diel.artifacts import MAX_VALUES, collect_result, collect_returned
 from diel.errors import ModuleError
 from tests.artifacts.conftest import Take
 
@@ -75,6 +77,73 @@ def test_numpy_scalars_become_pythons(take: Take, given_: Any, value: Any, kind:
     assert type(values["x"]) is type(values["nested"]["list"][0]) is kind
     assert artifacts == {}
     assert json.loads(json.dumps(values)) == values
+
+
+class Phase(enum.StrEnum):
+    SOLID = "solid"
+
+
+class Colour(str, enum.Enum):  # noqa: UP042  # as it was written before Python 3.11
+    RED = "red"
+
+
+class Level(enum.IntEnum):
+    LOW = 1
+
+
+class Energy(float):
+    def __float__(self) -> float:
+        return -1.0
+
+    def __repr__(self) -> str:
+        return f"{float.__repr__(self)} eV"
+
+
+class Name(str):
+    def __str__(self) -> str:
+        return f"the {super().__str__()}"
+
+
+OWN = [
+    (Phase.SOLID, "solid"),
+    (Colour.RED, "red"),
+    (Level.LOW, 1),
+    (Energy(1.5), 1.5),
+    (Name("cell"), "cell"),
+]
+
+
+@pytest.mark.parametrize(("value", "bare"), OWN, ids=lambda part: type(part).__name__)
+def test_what_derives_from_a_text_or_number_is_the_bare_one(take: Take, value: Any, bare: Any) -> None:
+    (values, _) = take(x=value, inside=[value, {"in": (value,)}])
+    assert values == {"x": bare, "inside": [bare, {"in": [bare]}]}
+    assert {type(values["x"]), *map(type, (values["inside"][0], *values["inside"][1]["in"]))} == {type(bare)}
+
+
+def test_names_that_derive_from_a_text_are_bare(task_dir: Path, run_dir: Path) -> None:
+    class Named(os.PathLike[str]):
+        def __fspath__(self) -> str:
+            return Name("a.txt")
+
+    (task_dir / "a.txt").touch()
+    returned = {
+        Phase.SOLID: {Colour.RED: 1, numpy.str_("b"): 2},
+        Name("array"): numpy.ones(2),
+        Name("file"): Named(),
+    }
+    values, artifacts = collect_returned(returned, task_dir, run_dir)
+    assert values == {"solid": {"red": 1, "b": 2}}
+    names = [*values, *values["solid"], *artifacts, *(one["path"] for one in artifacts.values())]
+    assert {type(name) for name in names} == {str}
+
+
+@pytest.mark.parametrize(
+    ("value", "key"),
+    [({"1": 1, 1: 2}, "1"), ({None: 1, "None": 2}, "None"), ({Phase.SOLID: {0.5: 1, "0.5": 2}}, "0.5")],
+)
+def test_keys_that_are_equal_as_text_are_refused(take: Take, value: Any, key: str) -> None:
+    with pytest.raises(ModuleError, match=f'output \'v.*the key "{key}" is there twice'):
+        take(v=value)
 
 
 def test_values_that_are_no_numbers_are_kept(take: Take) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pickle
+import json
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from diel.attempt.bundle import Bundle, BundleReport, Request, Work
+from diel.attempt.line import SPENT
 from diel.attempt.reaper import kill_marked, mark
 from diel.executors.pipes import Pipes
 from diel.journal.records import Record
@@ -50,7 +51,7 @@ class Bench:
         }  # fmt: skip
         bundle = Bundle(1, str(self.paths.root), 1, Work(**whole), tuple(requests), seconds)
         report = self.pipes.submit(bundle)
-        return self._reader.submit(lambda: pickle.loads(report.result()))
+        return self._reader.submit(lambda: BundleReport(*json.loads(report.result().removesuffix(SPENT))))
 
     def run(self, requests: list[Request], **work: Any) -> BundleReport:
         return self.start(requests, **work).result(timeout=30)

@@ -169,7 +169,7 @@ def test_a_worker_that_was_given_up_commits_nothing_and_begins_nothing(
         assert bench.records("done") == []
     with worker_bench(tmp_path / "two") as bench:
         put_up(bench.paths, "1-0")
-        assert bench.run([request(0, "true")]).records == ()
+        assert not bench.run([request(0, "true")]).records
         assert bench.records("start") == []
 
 
