@@ -251,9 +251,9 @@ def task_text(task: str, point: Mapping[str, Any] | None) -> str:
 
 
 def json_value(value: Any) -> Any:
-    """A value in strict JSON, where infinity and not-a-number become null."""
+    """A value in strict JSON, where infinity and not-a-number are the texts that Python's own writes bare."""
     if isinstance(value, float) and not math.isfinite(value):
-        return None
+        return json.dumps(value)
     if isinstance(value, dict):
         return {key: json_value(item) for key, item in value.items()}
     return [json_value(item) for item in value] if isinstance(value, list) else value

@@ -223,8 +223,9 @@ def test_a_cell_of_a_table_keeps_text_and_reads_numbers_between_spaces() -> None
     assert scalar("9" * 30) == "9" * 30
 
 
-def test_what_json_cannot_say_is_null() -> None:
-    assert json_value({"a": [math.nan, 1.5], "b": math.inf}) == {"a": [None, 1.5], "b": None}
+def test_numbers_that_json_lacks_are_texts() -> None:
+    given = {"a": [math.nan, 1.5, None], "b": math.inf, "c": -math.inf}
+    assert json_value(given) == {"a": ["NaN", 1.5, None], "b": "Infinity", "c": "-Infinity"}
 
 
 @pytest.mark.parametrize(

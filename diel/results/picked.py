@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import heapq
 import json
-import math
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice, product
@@ -15,7 +14,7 @@ from diel.axes.adaptive import Adaptive
 from diel.errors import UsageError, did_you_mean
 from diel.results.reader import RunReader
 from diel.spec import Choice
-from diel.spec.forms.axis import Points, near
+from diel.spec.forms.axis import Points, near, same
 from diel.values import scalar, value_text
 
 LEAST_DIGITS = 3
@@ -33,6 +32,8 @@ class Typed(str):
         if self:
             yield scalar(self)
         yield str(self)
+        if self.lower().lstrip("+-") in ("nan", "inf", "infinity"):  # as tables and JSON show them
+            yield float(self)
         if self[:1] in ("[", "{"):
             with contextlib.suppress(ValueError):
                 yield json.loads(self)
@@ -60,7 +61,7 @@ def picked_tasks(run: RunReader, stage: str, indices: Collection[int], at: Mappi
     for name in at.keys() - choices.keys() - points.keys():
         wanted = _meanings(at[name])
         set_ = ((index, run.hyperparameters(stage, index).get(name.removeprefix("hp."))) for index in found)
-        found = [index for index, value in set_ if any(_agrees(value, one) for one in wanted)]
+        found = [index for index, value in set_ if any(same(value, one) for one in wanted)]
     for label, choice in sorted(choices.items(), key=lambda item: _rank(run, item[0], choices)):
         found = _chosen(run, stage, run.adaptive[label], choice, found)
     return found
@@ -90,11 +91,6 @@ def _parameter(run: RunReader, stage: str, name: str) -> str:
 
 def _meanings(value: Any) -> Sequence[Any]:
     return [*value.meanings] if isinstance(value, Typed) else (value,)
-
-
-def _agrees(found: Any, wanted: Any) -> bool:
-    numbers = isinstance(found, int | float) and isinstance(wanted, int | float)
-    return bool(found == wanted) or (numbers and math.isclose(found, wanted, rel_tol=1e-9))
 
 
 def all_at(run: RunReader, stage: str, wanted: Mapping[str, Any]) -> list[int]:

@@ -56,7 +56,7 @@ class Points:
     def places(self, name: str, value: Any) -> list[int]:
         """The indices of all points at which a parameter has this value; floats agree to nine digits."""
         column = self.columns[self.parameters.index(name)]
-        return [index for index in near(column, value) if _same(column[index], value)]
+        return [index for index in near(column, value) if same(column[index], value)]
 
 
 def near(column: Sequence[Any], value: Any) -> Sequence[int]:
@@ -96,10 +96,11 @@ def _is(found: Any, wanted: Any) -> bool:
     return isinstance(found, bool) == isinstance(wanted, bool) and bool(found == wanted)
 
 
-def _same(found: Any, wanted: Any) -> bool:
+def same(found: Any, wanted: Any) -> bool:
+    """Whether values of a point are equal: floats to nine digits; not-a-number equals itself."""
     numbers = () if isinstance(found, bool) or isinstance(wanted, bool) else (int, float)
     if isinstance(found, numbers) and isinstance(wanted, numbers):
-        return math.isclose(found, wanted, rel_tol=1e-9, abs_tol=0.0) or found == wanted
+        return math.isclose(found, wanted, rel_tol=1e-9, abs_tol=0.0) or str(found) == str(wanted)
     return _is(found, wanted)
 
 

@@ -65,7 +65,7 @@ def test_json_is_strict_and_counts_what_is_missing(run: Handmade, capsys: Captur
     text = call(capsys, "results", "sim.e", "--json").out
     document = json.loads(text, parse_constant=lambda word: pytest.fail(f"{word} is no JSON"))
     assert document["columns"] == ["t", "sim.e"]
-    assert document["rows"] == [{"t": "cold", "sim.e": 0.125}, {"t": "very, hot", "sim.e": None}]
+    assert document["rows"] == [{"t": "cold", "sim.e": 0.125}, {"t": "very, hot", "sim.e": "NaN"}]
     assert document["run"] == "w-1"
     assert list(document["missing"]) == ["sim"]
 
@@ -164,7 +164,7 @@ def test_metrics_are_printed_as_a_table_and_as_json(run: Handmade, capsys: Captu
     assert said.out.splitlines()[2].split() == ["sim/2", "mild", "1", "loss", "5", "0.25"]
     assert said.err == "2 of 3 tasks of 'sim' have reported nothing\n"
     document = json.loads(call(capsys, "results", "sim", "--metrics", "--json").out)
-    assert [row["value"] for row in document["rows"]] == [0.25, None]
+    assert [row["value"] for row in document["rows"]] == [0.25, "NaN"]
     assert call(capsys, "results", "sim", "t=cold", "--metrics").err.startswith("1 of 1 task of 'sim'")
 
 
@@ -185,3 +185,17 @@ def test_the_trials_of_a_search_are_a_table(workspace: Path, capsys: Capture) ->
     said = call(capsys, "results", "last", "tail", "--trials")
     assert (said.code, "no search 'tail'; did you mean 'trial'?" in said.err) == (2, True)
     assert "3  pruned" in call(capsys, "results", "last", "trial", "--trials").out
+
+
+def test_points_and_values_that_json_lacks_are_texts_and_can_be_chosen(
+    workspace: Path, capsys: Capture
+) -> None:
+    flow = "axes: {x: {values: [.nan, .inf, -.inf, null]}}\nstages: {a: {over: [x], command: [x]}}"
+    run = Handmade(workspace, flow).stage("a", 4)
+    for index, value in enumerate((math.inf, math.nan, [-math.inf], None)):
+        run.done("a", index, e=value)
+    rows = json.loads(call(capsys, "results", "a", "--json").out)["rows"]
+    assert [row["x"] for row in rows] == ["NaN", "Infinity", "-Infinity", None]
+    assert [row["a.e"] for row in rows] == ["Infinity", "NaN", ["-Infinity"], None]
+    for word, index in (("nan", 0), ("NaN", 0), ("inf", 1), ("Infinity", 1), ("-inf", 2), ("null", 3)):
+        assert json.loads(call(capsys, "results", "a", f"x={word}", "--json").out)["rows"] == [rows[index]]
