@@ -511,20 +511,16 @@ def test_the_map_is_as_the_docstrings_are(root: Path) -> None:
     assert subprocess.run(command, check=False).returncode == 0, "run `make map`"
 
 
-def test_the_walk_leads_through_few_files_by_functions_that_are_there(root: Path) -> None:
+def test_the_walk_leads_by_functions_that_are_there(root: Path) -> None:
     text = (root / "docs" / "architecture.md").read_text("utf-8")
     walk = text.partition("## The way of one task")[2].partition("\n## ")[0]
     steps = re.split(r"^\d+\. ", walk, flags=re.MULTILINE)[1:]
-    files = set()
     for step in steps:
         path, *functions = re.findall(r"`(diel/[\w/]+\.py)`|`([a-z_]+)`", step)
         source = (root / path[0]).read_text("utf-8")
-        files.add(path[0])
         named = [name for _, name in functions if name]
         assert any(f"def {name}(" in source for name in named), step
         assert [name for name in named if name.startswith("_") and f"def {name}(" not in source] == [], step
-    assert len(files) <= 15
-    assert sum(len((root / path).read_text("utf-8").splitlines()) for path in files) <= 3900
 
 
 def test_decisions_are_numbered_without_a_gap(root: Path) -> None:

@@ -298,15 +298,6 @@ def test_no_command_writes_a_journal(root: Path) -> None:
     assert found == []
 
 
-def test_no_two_classes_have_one_name(root: Path) -> None:
-    files: dict[str, list[str]] = {}
-    for path in python_files(root, "diel"):
-        for node in ast.walk(ast.parse(path.read_bytes())):
-            if isinstance(node, ast.ClassDef):
-                files.setdefault(node.name, []).append(path.relative_to(root).as_posix())
-    assert {name: places for name, places in files.items() if len(places) > 1} == {}
-
-
 def test_one_file_puts_files_in_place(root: Path) -> None:
     """The probe runs on nodes without diel, and the doctor tries what file systems can do."""
     apart = {"diel/files.py", "diel/doctor/probe.py", "diel/doctor/machine.py"}
@@ -318,36 +309,6 @@ def test_one_file_puts_files_in_place(root: Path) -> None:
         if ast.unparse(node.func.value) == "os" or (len(node.args) == 1 and not node.keywords)
     }
     assert found <= apart
-
-
-AS_A_WHOLE = {
-    "doctor/test_site.py",
-    "executors/test_parsl_relied_on.py",
-    "modules/test_signatures.py",
-    "scheduler/test_contract.py",
-    "search/test_regret.py",
-    "site/test_page.py",
-    "site/test_shipped.py",
-    "staging/test_running_staged.py",
-    "streams/test_killed.py",
-}
-"""Tests of a room as a whole, or of what several of its files do together."""
-
-
-def test_a_test_in_the_directory_of_a_room_is_named_for_a_source(root: Path) -> None:
-    """`diel/tasks/link.py` has `tests/tasks/test_link.py`; what users do is tested at the top of `tests/`."""
-    strays: set[str] = set()
-    whole: set[str] = set()
-    for path in sorted((root / "tests").glob("*/**/test_*.py")):
-        name = path.relative_to(root / "tests")
-        rooms = [top for top in (root / "diel", root) if top != root or name.parts[0] == "modules"]
-        if not any((top / name.parts[0]).is_dir() for top in rooms):
-            continue  # such as the cluster: no room of diel's
-        sources = [top / name.parent / path.stem.removeprefix("test_") for top in rooms]
-        if not any(source.with_suffix(".py").exists() or source.is_dir() for source in sources):
-            (whole if name.as_posix() in AS_A_WHOLE else strays).add(name.as_posix())
-    assert strays == set(), "name them for what they test, or test it at the top of tests/"
-    assert whole == AS_A_WHOLE
 
 
 # --- documents -----------------------------------------------------------------------------------
