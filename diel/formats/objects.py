@@ -71,7 +71,7 @@ def _mend(frame: Any, place: int, exact: Any) -> None:
     words = {one.__name__ for one in {*map(type, exact)}}
     kind = {"int": "Int64", "bool": "boolean"}.get("".join(words - {"NoneType"}), "object")
     large = "int" in words and any(type(one) is int and abs(one) > 2**53 for one in exact)
-    if large and any(one is not None and abs(one) >= 2**63 for one in exact):
+    if kind == "Int64" and any(one is not None and abs(one) >= 2**63 for one in exact):
         kind = "object"
     if large or (kind != "object" and "NoneType" in words):
         frame.isetitem(place, exact.astype(kind))

@@ -148,3 +148,10 @@ def test_whole_numbers_that_lack_some_keep_their_digits(tmp_path: Path) -> None:
         assert (str(column.dtype), column[0], column[1] is pandas.NA) == ("Int64", LARGE, True)
     usual = make_frame([{"i": 1, "f": 1, "s": "a"}, {"i": 2, "f": 0.5}])
     assert [str(kind) for kind in usual.dtypes][:2] == ["int64", "float64"]
+
+
+@pytest.mark.parametrize("other", ["sample-a", True, [1], None, 0.5])
+def test_a_large_whole_number_stands_beside_anything(other: Any) -> None:
+    frame = make_frame({"id": [other, 2**53 + 1]})
+    assert frame["id"].tolist()[1] == 2**53 + 1
+    assert make_frame([{"id": other}, {"id": 2**64}])["id"].tolist()[1] == 2**64
