@@ -207,7 +207,7 @@ def write_keys(paths: RunPaths) -> None:
         offset = 0
         with open(paths.journal / name, "rb") as file:
             for line in file:
-                if line.startswith(_COMMITS) and _SHARED not in line:
+                if line.startswith(_COMMITS) and not (_SHARED in line and "same" in (decode(line) or ())):
                     key = _KEY_IN_LINE.search(line)
                     if key is not None and line.endswith(b"\n"):
                         place = number.to_bytes(4) + offset.to_bytes(6)

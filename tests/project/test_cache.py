@@ -340,3 +340,12 @@ def test_what_a_run_that_goes_on_will_delete_is_not_offered(runs: Runs) -> None:
     with open(paths.controller_segment(1), "a") as file:
         file.write('{"event":"end"}\n')
     assert runs.find(key(1)) is not None
+
+
+def test_an_output_may_have_the_name_of_a_field(runs: Runs) -> None:
+    runs.run(
+        "old-1",
+        {key(1): {"values": {"before": 1, "same": 2}}, key(2): {"values": {"a": {"b": 0, "same": 1}}}},
+    )
+    assert runs.find(key(1))["values"] == {"before": 1, "same": 2}
+    assert runs.find(key(2))["values"] == {"a": {"b": 0, "same": 1}}
