@@ -213,16 +213,22 @@ def _answers(ended: Ended) -> int:
 def _result(output: str, first: Mapping[Point, Any], second: Mapping[Point, Any]) -> OutputPair:
     points = _common(first, second)
     differ = sum(_text(first[point]) != _text(second[point]) for point in points) if points else None
-    one, other = _numbers(first), _numbers(second)
-    pairs = [(point, other[point] - one[point]) for point in points if point in one and point in other]
+    one, other = numbers(first), numbers(second)
+    both = [point for point in points if point in one and point in other]
+    same = {
+        point for point in both if _text(one[point]) == _text(other[point])
+    }  # infinity less itself is none
+    pairs = [(point, 0.0 if point in same else other[point] - one[point]) for point in both]
     shift, largest = None, None
     if pairs:
         one, other = ({point: each[point] for point, _ in pairs} for each in (one, other))
-        shift = paired([difference for _, difference in pairs])
-        where, most = max(pairs, key=lambda pair: abs(pair[1]))
+        finite = [difference for _, difference in pairs if is_finite(difference)]
+        shift = paired(finite) if finite else None
+        where, most = max(pairs, key=lambda pair: math.inf if math.isnan(pair[1]) else abs(pair[1]))
         largest = (most, point_name(where))
     elif one and other:
-        shift = unpaired([*one.values()], [*other.values()])
+        before, after = ([*filter(math.isfinite, values.values())] for values in (one, other))
+        shift = unpaired(before, after) if before and after else None
     tasks = len(first), len(second)
     return OutputPair(output, tasks, len(points), differ, (_mean(one), _mean(other)), shift, largest)
 
@@ -231,14 +237,16 @@ def _text(value: Any) -> str:
     return json.dumps(value, sort_keys=True)  # not-a-number equals itself here
 
 
-def _numbers(values: Mapping[Point, Any]) -> dict[Point, float]:
-    """The values, if they are finite numbers; those that are not are left out if any is."""
-    found = {point: value for point, value in values.items() if is_finite(value)}
-    return {point: float(value) for point, value in found.items()}
+def numbers(values: Mapping[Point, Any]) -> dict[Point, float]:
+    """The values that are numbers: whole ones as they are, infinite ones and not-a-number too."""
+    return {point: value for point, value in values.items() if is_finite(value) or isinstance(value, float)}
 
 
 def _mean(values: Mapping[Point, float]) -> float | None:
-    return math.fsum(values.values()) / len(values) if values else None
+    try:
+        return math.fsum(values.values()) / len(values) if values else None
+    except (ValueError, OverflowError):  # infinite ones of both signs, or a sum beyond a double
+        return sum(map(float, values.values())) / len(values)
 
 
 _COLOUR = {"slower": "red", "faster": "green"}
@@ -429,11 +437,13 @@ def _result_document(one: OutputPair) -> dict[str, Any]:
         "tasks": list(one.tasks),
         "matched": one.matched,
         "differ": one.differ,
-        "mean": list(one.mean),
+        "mean": json_value([*one.mean]),
         "difference": None if shift is None else shift.value,
         "interval": None if shift is None or shift.low is None else [shift.low, shift.high],
         "p": None if shift is None else shift.p,
-        "largest": None if one.largest is None else {"difference": one.largest[0], "at": one.largest[1]},
+        "largest": None
+        if one.largest is None
+        else {"difference": json_value(one.largest[0]), "at": one.largest[1]},
     }
 
 

@@ -178,6 +178,6 @@ def _thin(ordered: list[float]) -> list[float]:
 
 
 def middle(values: Iterable[float]) -> float | None:
-    """The median; None of none."""
+    """The median; None of none, and not-a-number with one of these."""
     found = [*values]
-    return median(found) if found else None
+    return math.nan if any(map(math.isnan, found)) else median(found) if found else None

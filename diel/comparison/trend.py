@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
-from diel.comparison.comparison import Ended, Point, Side, change_text, point_name
+from diel.comparison.comparison import Ended, Point, Side, change_text, numbers, point_name
 from diel.comparison.scatter import middle
 from diel.errors import DielError, UsageError, did_you_mean
 from diel.paths import RunPaths
@@ -16,7 +17,7 @@ from diel.results import RunReader
 from diel.results.rows import stage_and_output
 from diel.status.columns import columns, paint, paint_state, printable
 from diel.table import Listing, texts
-from diel.values import clock, format_duration, is_finite
+from diel.values import clock, format_duration, is_finite, json_value
 
 MOST_POINTS = 12
 """Tasks of a stage up to which each point is followed by itself; of more the median is."""
@@ -57,8 +58,8 @@ class Measure(NamedTuple):
 
     @property
     def usual(self) -> float | None:
-        """The median of those before the last value; None without any."""
-        return median(self.known[:-1]) if len(self.known) > 1 else None
+        """The median of the finite ones before the last value; None without any."""
+        return middle(filter(math.isfinite, self.known[:-1]))
 
     @property
     def change(self) -> float | None:
@@ -68,12 +69,13 @@ class Measure(NamedTuple):
     @property
     def is_beyond(self) -> bool:
         """Whether the last value lies beyond the scatter of those before, where these can tell."""
-        *before, last = self.known or [0.0]
+        *_, last = self.known or [0.0]
+        before = [*filter(math.isfinite, self.known[:-1])]
         if len(before) < ENOUGH:
             return False
         usual = median(before)
         deviation = median(abs(value - usual) for value in before)
-        return abs(last - usual) > max(_FAR * deviation, 1e-9 * abs(usual))
+        return not abs(last - usual) <= max(_FAR * deviation, 1e-9 * abs(usual))
 
 
 class Trend(NamedTuple):
@@ -167,7 +169,7 @@ def _measures(figures: Sequence[dict[str, Ended]], groups: dict[str, str]) -> It
 def _numbers(ended: Ended, name: str) -> dict[Point, float]:
     """What tasks made that this run computed: what is from the cache was measured before."""
     own = ((point, value) for point, value in ended.values.get(name, {}).items() if point in ended.seconds)
-    return {point: float(value) for point, value in own if is_finite(value)}
+    return numbers(dict(own))
 
 
 def _of_output(name: str, columns: Sequence[dict[Point, float]], group: str) -> Iterator[Measure]:
@@ -200,14 +202,17 @@ SHOWN = 24
 
 
 def sparkline(values: Sequence[float | None]) -> str:
-    """The values as bars from the least to the most; a dot where there is none."""
-    known = [value for value in values if value is not None]
-    if not known:
-        return ""
-    low, high = min(known), max(known)
+    """The values as bars from the least to the most; a dot where there is none, a cross for no finite one."""
+    known = [value for value in values if is_finite(value)]
+    low, high = min(known, default=0.0), max(known, default=0.0)
     scale = (len(_BARS) - 1) / (high - low) if high > low else 0.0
     return "".join(
-        "·" if value is None else _BARS[round((value - low) * scale) if scale else 3] for value in values
+        "·"
+        if value is None
+        else "×"
+        if not is_finite(value)
+        else _BARS[round((value - low) * scale) if scale else 3]
+        for value in values
     )
 
 
@@ -262,8 +267,8 @@ def trend_document(trend: Trend) -> dict[str, Any]:
         "measures": {
             one.name: {
                 "group": one.group or None,
-                "values": list(one.values),
-                "change": one.change,
+                "values": json_value([*one.values]),
+                "change": json_value(one.change),
                 "beyond": one.is_beyond,
             }
             for one in trend.measures

@@ -22,7 +22,7 @@ from diel.comparison.trend import Measure, Trend
 from diel.page.document import document, panel_data
 from diel.page.panel import Cell, Grid, Panel, Part, Plot, Text
 from diel.page.plot import SERIES, STATES
-from diel.values import clock, format_duration
+from diel.values import clock, format_duration, is_finite
 
 _COLOURS = {"slower": STATES["failed"], "faster": STATES["done"]}
 
@@ -173,7 +173,7 @@ def _spec(trend: Trend, one: Measure) -> dict[str, Any]:
     values = [
         {"run": run.run, "began": int(run.began * 1000), "value": value}
         for run, value in zip(trend.runs, one.values, strict=True)
-        if value is not None
+        if is_finite(value)
     ]
     colour = STATES["failed"] if one.is_beyond else SERIES[0]
     return {

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import random
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from diel.comparison.comparison import Contrast, compare
+from diel.comparison.comparison import Contrast, compare, comparison_document
 from diel.results import RunReader
 from tests.handmade import Handmade
 
@@ -118,3 +119,23 @@ def test_a_damaged_journal_leaves_what_the_run_was_given(tmp_path: Path) -> None
     found = compared(one, other)
     assert [each.name for each in found.hyperparameters] == ["lr"]
     assert any("journal" in note for note in found.notes)
+
+
+def test_a_run_that_diverged_has_no_finite_mean_and_large_whole_numbers_are_told_apart(
+    tmp_path: Path,
+) -> None:
+    def made(name: str, *values: object) -> Handmade:
+        run = Handmade(tmp_path, "axes: {x: {range: 3}}\nstages: {a: {over: [x], command: [x]}}", name)
+        run.stage("a", 3)
+        for index, value in enumerate(values):
+            run.done("a", index, large=2**60 + index + int(name[-1]), v=value)
+        return run
+
+    first, second = made("w-1", 1.0, math.inf, math.nan), made("w-2", 1.0, math.inf, -math.inf)
+    large, diverged = comparison_document(compared(first, second))["results"].values()
+    assert large["difference"] == large["largest"]["difference"] == 1
+    assert diverged["differ"] == 1
+    assert diverged["mean"] == ["NaN", "NaN"]
+    assert diverged["largest"] == {"difference": "NaN", "at": "x=2"}
+    (_, other) = compared(made("w-3", 1.0, 1.0, 1.0), made("w-4", 1.0, 1.0, math.inf)).results
+    assert (other.mean, other.largest) == ((1.0, math.inf), (math.inf, "x=2"))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import math
 from pathlib import Path
 
 import pytest
 
-from diel.comparison.trend import Measure, read_trend, sparkline, trend_lines, trend_table
+from diel.comparison.trend import Measure, read_trend, sparkline, trend_document, trend_lines, trend_table
 from diel.errors import UsageError
+from diel.page.comparison import trend_page
 from tests.comparison.test_comparison import sweep
 from tests.handmade import Handmade
 
@@ -96,4 +99,40 @@ def test_only_what_measures_the_machine_is_shown_of_a_bench_each_for_itself(tmp_
 def test_a_line_of_bars_goes_from_the_least_to_the_most() -> None:
     assert sparkline([1, 2, None, 8]) == "▁▂·█"
     assert sparkline([3, 3]) == "▄▄"
-    assert sparkline([None]) == ""
+    assert sparkline([None]) == "·"
+
+
+def diverging(folder: Path, number: int, *values: object) -> Handmade:
+    run = Handmade(folder, "axes: {x: {range: 3}}\nstages: {a: {over: [x], command: [x]}}", f"w-{number}")
+    run.stage("a", 3)
+    for index, value in enumerate(values):
+        run.work("start", "a", index)
+        run.work(
+            "done", "a", index, seconds=1.0, key="0" * 32, parts=["p", "i"], values={"v": value}, artifacts={}
+        )
+    return run
+
+
+def test_numbers_that_are_not_finite_and_large_whole_ones_are_followed(tmp_path: Path) -> None:
+    diverging(tmp_path, 1, 2**60, 1.0, math.inf)
+    diverging(tmp_path, 2, 2**60 + 1, math.inf, math.nan)
+    trend = read_trend(tmp_path / "runs", "w", ["a.v"])
+    large, infinite, bad = trend.measures
+    assert [*large.values] == [2**60, 2**60 + 1]
+    assert trend_table(trend).rows[1][-3] == 2**60 + 1
+    assert (infinite.values, infinite.known[-1]) == ((1.0, math.inf), math.inf)
+    assert bad.values[0] == math.inf
+    documents = trend_document(trend)["measures"].values()
+    assert [one["values"][1] for one in documents] == [2**60 + 1, "Infinity", "NaN"]
+    json.dumps(trend_document(trend), allow_nan=False)
+    lines = [line.split() for line in trend_lines(trend)]
+    assert [line[2:5] for line in lines if line[:2] == ["a.v", "(x=1)"]] == [["1", "inf", "+inf"]]
+    assert sparkline([1.0, math.inf, None, 2.0]) == "▁×·█"
+    assert "a.v (x=2)" in trend_page(trend)
+
+
+def test_a_last_value_that_is_not_finite_is_beyond_the_scatter() -> None:
+    steady = (1.0, 1.02, math.inf, 0.98, 1.01, 0.99)
+    assert Measure("t", (*steady, math.nan)).is_beyond
+    assert Measure("t", (*steady, math.inf)).is_beyond
+    assert not Measure("t", (*steady, 1.0)).is_beyond
