@@ -199,7 +199,10 @@ def _where(values: Any, conditions: Any) -> list[Any]:
     if gathered != isinstance(conditions, Gathered):
         hint = "along(list, axis) gives the items of a list the points of an axis"
         raise Unfit("where: the items of one list have points, those of the other have none", hint)
+    picks: tuple[str, ...] = ()
     if gathered:
+        chosen = (point for point, holds in zip(conditions.points, conditions, strict=True) if holds)
+        picks = (*values.picks, f"where {hash(tuple(chosen))}")
         values, conditions = align([values, conditions])
     if len(values) != len(conditions):
         message = f"one list has {counted(len(values), 'item')}, the other {len(conditions)}"
@@ -208,7 +211,7 @@ def _where(values: Any, conditions: Any) -> list[Any]:
     items = [values[place] for place in kept]
     if not gathered:
         return Unplaced.of((values, conditions), items)
-    return Gathered(items, values.axes, [values.points[one] for one in kept], values.picks)
+    return Gathered(items, values.axes, [values.points[place] for place in kept], picks)
 
 
 def _concat(*lists: Any) -> list[Any]:

@@ -31,7 +31,8 @@ class Gathered(list[Any]):
     ) -> None:
         """`points` has a tuple for each value, with a number for each axis. Raises ValueError otherwise.
 
-        `picks` says what chose these points, as the best five of a search: another set than all of them.
+        `picks` says what chose these points, as the best five of a search, a slice or a condition: another
+        set than all of them.
         """
         super().__init__(values)
         if len(points) != len(self):
@@ -44,7 +45,10 @@ class Gathered(list[Any]):
         if isinstance(key, str):
             return self.map(lambda item: None if item is None else item[key])
         item = super().__getitem__(key)
-        return Gathered(item, self.axes, self.points[key], self.picks) if isinstance(key, slice) else item
+        if isinstance(key, slice):
+            part = f"{key.start}:{key.stop}:{key.step}"
+            return Gathered(item, self.axes, self.points[key], (*self.picks, part))
+        return item
 
     def map(self, function: Callable[[Any], Any]) -> Gathered:
         """Return what a function gives for each value, at the same points."""

@@ -19,7 +19,8 @@ from diel.tasks.results import MissingInput
 from diel.values import point_text
 
 Along = tuple[tuple[str, ...], tuple[str, ...]]
-"""The gathered axes, and what picks several points of them: the best five are another set than all."""
+"""The gathered axes, and what picks several points of them: the best five are another set than all, and so is
+a slice."""
 SHOWN = 20
 """The most points to name for an edge; the rest are counted."""
 
@@ -43,12 +44,12 @@ class Join:
         self._apart = apart
 
     def note(self, value: Any) -> Any:
-        """Return a value as it is, with all that is gathered in it noted."""
-        return _changed(value, self._note)
+        """Return a value, or parameters by name, with all that is gathered in it noted."""
+        return _changed(_with_tables(value), self._note)
 
     def meet(self, value: Any) -> Any:
         """Return a noted value without points: plain lists of what meets. Raises MissingInput."""
-        return _changed(value, self._met)
+        return _changed(_with_tables(value), self._met)
 
     def _note(self, value: Gathered) -> Gathered:
         self._noted.setdefault((value.axes, value.picks), []).append(value)
@@ -76,6 +77,26 @@ class Join:
                 "list, and split it in the function"
             )
         return common
+
+
+def _with_tables(value: Any) -> Any:
+    """Return parameters with each mapping among them as a table of columns."""
+    return {name: _as_table(item) for name, item in value.items()} if type(value) is dict else value
+
+
+def _as_table(value: Any) -> Any:
+    """Return a mapping of columns along the same axes with one set of picks: a row has one point."""
+    if type(value) is not dict:
+        return value
+    columns = [item for item in value.values() if isinstance(item, Gathered)]
+    table = {}
+    for name, item in value.items():
+        alike = [other for other in columns if isinstance(item, Gathered) and other.axes == item.axes]
+        picks = tuple(sorted({pick for other in alike for pick in other.picks}))
+        if any(other.picks != picks for other in alike):
+            item = Gathered(item, item.axes, item.points, picks)
+        table[name] = item if isinstance(item, Gathered) else _as_table(item)
+    return table
 
 
 def _changed(value: Any, change: Callable[[Gathered], Any]) -> Any:

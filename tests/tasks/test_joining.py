@@ -165,11 +165,21 @@ def test_a_key_depends_on_the_points_and_not_on_what_fell_away(workspace: Path) 
         assert (len(keys) == 2) is differ
 
 
-def test_parts_of_one_gather_that_share_no_point_are_refused(workspace: Path) -> None:
-    reader = "  fit: {command: [fit], params: {p: '${{ a.v[:1] }}', q: '${{ a.v[1:] }}'}}"
+def test_columns_that_share_no_point_are_refused(workspace: Path) -> None:
+    reader = "  fit: {command: [fit], params: {columns: {p: '${{ a.v[:1] }}', q: '${{ a.v[1:] }}'}}}"
     study = paired(workspace, reader)
     study.ready("fit")
     assert "no point is in all of them" in study.bench.ledger.history.failures[("fit", 0)]["message"]
+
+
+def test_a_part_leaves_what_stands_beside_it_whole(workspace: Path) -> None:
+    reader = """  fit:
+    command: [fit]
+    params: {all: "${{ a.v }}", part: "${{ a.v[:1] }}", rest: "${{ a.v[1:] }}", high: "${{ where(b.v, a.v > 2) }}"}
+"""
+    task = paired(workspace, reader).ready("fit")[0]
+    assert task.params["part"] + task.params["rest"] == task.params["all"] == [0, 2, 3]
+    assert task.params["high"] == [30]
 
 
 # --- random studies, against pandas -------------------------------------------------------------------
