@@ -167,8 +167,9 @@ class Meeting:
         for links in self._unlike():
             met = self._look(links, index)
             union = set[Group]().union(*met.held)
+            every = union if all(held == union for held in met.held) else union | met.meant
             for link, held in zip(links, met.held, strict=True):
-                lacks = sorted(union - held)
+                lacks = sorted(every - held)
                 points = [_parameters(link, place) for place in lacks[:SHOWN]]
                 one = found.setdefault((_along(link.edge), tuple(lacks)), Left([], len(lacks), points))
                 one.edges.extend({_name(link.edge)} - {*one.edges})
@@ -191,6 +192,8 @@ class _Met(NamedTuple):
     common: set[Group]
     wanted: set[Group]
     """The points that all would have if nothing had failed."""
+    meant: set[Group]
+    """Those that some would have."""
 
 
 def _met(links: list[Link], groups: list[Group]) -> _Met:
@@ -198,7 +201,7 @@ def _met(links: list[Link], groups: list[Group]) -> _Met:
     for link, group in zip(links, groups, strict=True):
         held.append({place for place, _ in link.listed(group)})
         wanted.append({link.place(index) for index in link.meant(group)})
-    return _Met(held, set.intersection(*held), set.intersection(*wanted))
+    return _Met(held, set.intersection(*held), set.intersection(*wanted), set.union(*wanted))
 
 
 def _is_whole(link: Link) -> bool:

@@ -116,6 +116,27 @@ def test_status_and_explain_say_which_points_were_left_out_and_for_which_edge(
     assert told["inputs"]["p"]["value"] == [0, 3]
 
 
+def test_a_point_that_all_edges_lack_is_named_for_each(
+    workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flow = """
+diel: 1
+name: w
+axes: {x: {range: 5}}
+stages:
+  a: {over: [x], hold: false, module: "own:a"}
+  b: {over: [x], hold: false, module: "own:b"}
+  fit: {command: 'true', inputs: {p: {from: a.v, min_success: 0.2}, q: {from: b.v, min_success: 0.2}}}
+"""
+    (workspace / "w.yaml").write_text(flow)
+    (workspace / "own.py").write_text(
+        "def a(x):\n    return {'v': 1 / (x not in (1, 2))}\n\n"
+        "def b(x):\n    return {'v': 1 / (x not in (2, 3))}\n"
+    )
+    told = "joined without x=1 and x=2, which a.v lacks; x=2 and x=3, which b.v lacks"
+    assert told in call(capsys, "run", "w.yaml").out
+
+
 def test_of_many_the_first_are_named() -> None:
     points = [{"x": number, "y": 1} for number in range(5)]
     left = [{"edges": ["a.v"], "number": 5, "points": points}]
