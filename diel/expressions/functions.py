@@ -18,6 +18,7 @@ from diel.errors import counted
 from diel.expressions.aggregates import AGGREGATES
 from diel.expressions.gathered import Gathered, ListText, Unplaced, align, is_list, noun, pointwise, truth
 from diel.expressions.quantity import Quantity, Undefined, Unfit, size
+from diel.values import read_float
 
 SCALARS = (str, int, float, type(None))
 
@@ -284,7 +285,8 @@ def _fortran(value: Any) -> str:
 
 _OF_MATH = (math.ceil, math.exp, math.floor, math.log, math.log10, math.log2, math.sqrt)
 OF_ONE: dict[str, Callable[..., Any]] = {
-    **{function.__name__: function for function in (abs, float, int, *_OF_MATH)},
+    **{function.__name__: function for function in (abs, int, *_OF_MATH)},
+    "float": lambda value: read_float(value) if isinstance(value, str) else float(value),
     "format": _format,
     "range": _range,
     "round": _round,

@@ -249,4 +249,7 @@ def test_no_text_gives_anything_but_a_value_or_an_expression_error(text: str, wr
 
 def test_nan_and_infinity_are_ordinary_numbers() -> None:
     assert math.isnan(value("float('nan')"))
+    assert value("float('-inf')") == -math.inf
+    with pytest.raises(ExpressionError, match=r"beyond 1\.8e308"):
+        value("float('1e400')")
     assert value("-float('inf')") == -math.inf
