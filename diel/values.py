@@ -98,8 +98,20 @@ def read_float(text: str) -> float:
 
 
 def read_json(text: str | bytes) -> Any:
-    """A JSON value. Raises ValueError, also for a key that is there twice and a number beyond a double."""
-    return json.loads(text, parse_float=read_float, object_pairs_hook=unique)
+    """A JSON value. Raise ValueError, also for a key that is there twice, a number beyond a double, and what
+    UTF-8 cannot hold."""
+    value = json.loads(text, parse_float=read_float, object_pairs_hook=unique)
+    if "\\u" in text if isinstance(text, str) else b"\\u" in text:  # only an escape gives half a character
+        utf_8(value)
+    return value
+
+
+def utf_8(value: Any) -> bytes:
+    """A JSON value as text in UTF-8. Raise ValueError for what that cannot hold, such as half of a pair."""
+    try:
+        return json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError as error:
+        raise ValueError(f"no text in UTF-8 holds {error.object[error.start]!a}") from error
 
 
 def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

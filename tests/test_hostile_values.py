@@ -109,7 +109,10 @@ TOOLS = """
 
     @diel.module(kind="analysis")
     def surrogate() -> dict:
-        return {"value": "\\ud800 \\udcff"}
+        return {"value": "\\udcff"}
+    @diel.module(kind="analysis")
+    def half() -> dict:
+        return {"value": "\\ud800"}
 """
 
 
@@ -318,7 +321,9 @@ REFUSED = r"""
       absolute: {command: [touch, c], outputs: {x: "${{ '/' }}tmp/c"}}
       nothing: {command: [touch, c], outputs: {x: "${{ '' }}"}}
       program: {command: ["${{ '' }}"]}
-      surrogate: {command: "printf '{\"a\": \"\\\\ud800 \\\\udcff\"}' > $DIEL_RESULT"}
+      surrogate: {command: "printf '{\"a\": \"\\\\udcff\"}' > $DIEL_RESULT"}
+      half: {command: "printf '{\"a\": \"\\\\ud800\"}' > $DIEL_RESULT"}
+      half_of_module: {module: "tools:half"}
       surrogate_of_module: {module: "tools:surrogate"}
       surrogate_read: {command: [echo, "${{ surrogate_of_module.value }}"]}
 """
@@ -335,6 +340,8 @@ def test_a_nul_reaches_modules_and_files_and_is_refused_elsewhere(tmp_path: Path
     for stage in ("home", "absolute", "nothing"):
         assert "output 'x'" in run.failure(stage)["message"]
         assert run.attempts(stage) == []
-    assert run.value("surrogate", "a") == run.value("surrogate_of_module", "value") == "\ud800 \udcff"
-    assert run.failure("surrogate_read")["class"] in ("launch", "upstream")
+    assert run.value("surrogate", "a") == run.value("surrogate_of_module", "value") == "\udcff"
+    for stage in ("half", "half_of_module"):
+        assert "no text in UTF-8 holds '\\ud800'" in run.failure(stage)["message"]
+    assert run.stdout("surrogate_read") == "\udcff\n"
     assert run.failure("program")["class"] in ("launch", "upstream")

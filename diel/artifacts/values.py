@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
 import reprlib
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from diel.errors import ModuleError
-from diel.values import read_json, unique
+from diel.values import read_json, unique, utf_8
 
 MAX_VALUES = 1024 * 1024
 """Most bytes of one task's values as JSON; larger ones belong in a file."""
@@ -88,7 +87,7 @@ def collect_result(path: str, types: Mapping[str, str]) -> Values:
 def check_size(values: Values) -> None:
     """Refuse values that belong in a file."""
     try:
-        size = len(json.dumps(values)) if values else 0
+        size = len(utf_8(values)) if values else 0
     except (ValueError, RecursionError) as error:
         raise ModuleError(f"the values cannot be written as JSON: {error}") from error
     if size > MAX_VALUES:
