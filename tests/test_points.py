@@ -50,12 +50,12 @@ def test_failed_tasks_are_named_by_their_points(said: str, capsys: Capture) -> N
     for words in (
         ["status", "--all"],
         ["explain"],
-        ["report"],
         ["explain", "simulate/5"],
         ["logs", "simulate/5"],
     ):
         told = call(capsys, *words)
         assert "simulate/5 (depth=2.5, seed=1)" in told.out + told.err, words
+    assert "simulate/4 (depth=2.5, seed=0)" in call(capsys, "report").out, "the first of those alike"
 
 
 def test_programs_get_the_point_beside_the_task(said: str, capsys: Capture) -> None:

@@ -27,8 +27,8 @@ class Capture:
             self._open(number)
         self._restore()
 
-    def _open(self, number: int) -> None:
-        flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+    def _open(self, number: int, *, truncate: int = os.O_TRUNC) -> None:
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | truncate
         try:
             opened = os.open(self._paths[number], flags, 0o600)
         except FileNotFoundError:  # somebody removed the folder
@@ -54,10 +54,16 @@ class Capture:
 
     def _size(self, number: int) -> int:
         try:
-            return os.fstat(number).st_size
+            present = os.fstat(number)
         except OSError:  # the task closed it
             self._open(number)
             return 0
+        with contextlib.suppress(FileNotFoundError):  # somebody removed it
+            own = os.stat(self._paths[number])
+            if not os.path.samestat(present, own):  # the task put another file in its place
+                self._open(number, truncate=0)
+                return own.st_size
+        return present.st_size
 
     def collect(self, task_dir: str) -> bool:
         """Moves what was printed since the last call to the task; returns whether there was anything."""

@@ -49,6 +49,7 @@ def test_streams_that_a_task_closed_or_replaced_serve_the_next_one(tmp_path: Pat
         "sys.stdout = sys.stderr = None",
         "sys.stdout.detach()",
         "os.close(1); open(os.devnull)",
+        "os.dup2(os.open(folder / 'other', os.O_WRONLY | os.O_CREAT), 1)",
         "os.unlink(folder / 'worker.stdout')" + "; os.close(1)",
     )
     for number, way in enumerate(ways):
