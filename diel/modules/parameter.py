@@ -181,15 +181,15 @@ _EXPECTED = {
 
 def _explain(value: Any, errors: list[Any]) -> str:
     """pydantic's errors as one sentence; those of a union's members are joined by `or`."""
-    deepest = max(errors, key=lambda error: error["input"] != value)
-    alike = [error for error in errors if error["input"] == deepest["input"]]
+    deepest = max(errors, key=lambda error: repr(error["input"]) != repr(value))  # NaN is as itself
+    alike = [error for error in errors if repr(error["input"]) == repr(deepest["input"])]
     expected: dict[str, None] = {}
     for error in alike:
         text = _EXPECTED.get(error["type"], "")
         expected[
             text.format(**error.get("ctx", {})) if text else error["msg"].removeprefix("Input should be ")
         ] = None
-    within = f" in {shown_value(value)}" if deepest["input"] != value else ""
+    within = f" in {shown_value(value)}" if repr(deepest["input"]) != repr(value) else ""
     return f"expected {' or '.join(expected)}, found {shown_value(deepest['input'])}{within}"
 
 

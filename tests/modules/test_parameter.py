@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -37,6 +38,8 @@ MISFITS = [
     ("Annotated[int, Field(ge=1)]", 0, "expected at least 1, found 0"),
     ("Annotated[int, Field(le=LIMIT)]", 6, "expected at most 5, found 6"),
     ("Annotated[float, at.Gt(0)]", 0, "expected more than 0.0, found 0"),
+    ("Annotated[float, at.Gt(0)]", math.nan, "expected more than 0.0, found NaN"),
+    ("list[Annotated[float, at.Gt(0)]]", [math.nan], "expected more than 0.0, found NaN in [NaN]"),
     ("Annotated[float, at.Interval(gt=0, lt=1)]", 1, "expected less than 1.0, found 1"),
     ("Annotated[int, Field(multiple_of=2)]", 3, "expected a multiple of 2, found 3"),
     ("Annotated[str, Field(pattern='^a')]", "b", 'expected a text that matches ^a, found "b"'),
