@@ -6,6 +6,7 @@ text only: nothing but compiled parts of Python itself is imported before a work
 
 from __future__ import annotations
 
+import ast
 import importlib
 import importlib.util
 import os
@@ -103,6 +104,7 @@ def find(reference: str, folders: Sequence[Path]) -> Module:
         if os.path.exists(path) and not os.path.isdir(path):  # reading it shows what is not an ordinary file
             _refuse_private(reference, function)
             found = _usable(reference, path, function, None, _origin(folder, folders))
+            _refuse_relative(reference, path)
             return _with_files(found)
     if function and folders and (beside := _beside(reference, name, function, folders[0].parent)):
         return beside
@@ -253,6 +255,14 @@ def _usable(
     except SignatureError as error:
         message = f"module '{reference}' ({path}:{error.line}): {error.message}"
         raise ModuleNotFound(message, error.hint) from None
+
+
+def _refuse_relative(reference: str, path: Path) -> None:
+    """Refuse a relative import, which fails when it runs: a file in `modules/` belongs to no package."""
+    for node in read_source(path).tree.body:
+        if isinstance(node, ast.ImportFrom) and node.level:
+            message = f"module '{reference}' ({path}:{node.lineno}): a file in modules/ belongs to no package"
+            raise ModuleNotFound(message, f"write `from {node.module or 'NAME'} import …`, without the dot")
 
 
 def _only_function(reference: str, path: Path) -> str:

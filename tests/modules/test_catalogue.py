@@ -313,3 +313,13 @@ def test_finding_modules_loads_no_library(folder: Path) -> None:
         [sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, check=False
     )
     assert (done.stdout.strip(), done.stderr) == ("[]", "")
+
+
+def test_a_relative_import_is_refused_before_it_fails(folder: Path) -> None:
+    module_file(folder / "helper.py", "helper", heavy=False)
+    path = module_file(folder / "walk.py", "walk", heavy=False)
+    path.write_text("from .helper import helper\n" + path.read_text())
+    with pytest.raises(ModuleNotFound, match=r"walk\.py:1.* belongs to no package.*without the dot"):
+        find("walk", (folder,))
+    path.write_text(path.read_text().replace(".helper", "helper"))
+    assert find("walk", (folder,)).function == "walk"
