@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
+import ast
+import functools
 import inspect
+import pkgutil
 import types
 import typing
 from collections.abc import Callable, Mapping
@@ -12,138 +14,117 @@ from typing import Any
 
 from diel.artifacts import Artifact
 from diel.errors import ModuleError
-from diel.modules.parameter import Parameter, misfit, shown_value, validator_of
+from diel.modules.numpy_types import ToNumpy, followed, makes_numpy
+from diel.modules.parameter import Parameter, fitted, validator_of
 from diel.modules.signature import Signature
 
-Fits = Callable[[Any], str | None]
-"""What is wrong with a value; None if it fits."""
-_WORDS: dict[Any, str] = {
-    bool: "true or false",
-    int: "a whole number",
-    float: "a number",
-    str: "a text",
-    types.NoneType: "null",
+Fits = Callable[[Any], Any]
+"""Returns what a function gets for a value, itself in most cases. Raises ValueError if it does not fit."""
+_PLAIN: dict[Any, set[type]] = {
+    **{one: {one} for one in (bool, int, str, types.NoneType)},
+    float: {float, int},
+    Path: {str},
 }
-_OPAQUE = ("numpy", "pandas", "pyarrow", "xarray", "ase", "torch", "mpi4py", "diel")
-"""Packages whose classes are not checked here: what is read from a file is checked as it is read."""
+"""The types of values that fit a type as they are."""
 _KNOWN: dict[int, tuple[Any, dict[str, Fits]]] = {}
 """What holds the parameters of functions to their types, by the function's identity."""
 
 
 def hold_arguments(
     function: Callable[..., Any] | None, signature: Signature, given: Mapping[str, Any]
-) -> None:
-    """Hold values strictly to annotations, but a whole number is a float, and texts serve as paths.
+) -> dict[str, Any]:
+    """Hold values to annotations strictly, and return what the function gets: arrays where it takes them.
 
-    Files are held to them where they are opened; without a function, to what is read of it. Raises
-    ModuleError.
+    Files are held to them where they are opened. Raises ModuleError.
     """
     known = _KNOWN.get(id(function))
     if known is None or known[0] is not function or function is None:
-        known = _KNOWN[id(function)] = (function, _checks(function, signature))
-    for name, fits in known[1].items():
-        if name in given and not _is_of_files(given[name]) and (message := fits(given[name])) is not None:
-            whole = (
-                isinstance(given[name], float) and given[name].is_integer() and "a whole number" in message
-            )
+        known = _KNOWN[id(function)] = (function, {})
+    held = {**given}
+    for parameter in signature.parameters:
+        name = parameter.name
+        if name not in given or parameter.injected or parameter.node is None or is_of_files(given[name]):
+            continue
+        value = given[name]
+        try:
+            fits = known[1].get(name) or known[1].setdefault(name, _or_default(function, parameter))
+            held[name] = fits(value)
+        except ValueError as error:
+            whole = "a whole number" in str(error) and isinstance(value, float) and value.is_integer()
             hint = f"; ${{{{ int({name}) }}}} in `params` makes one of it" if whole else ""
-            raise ModuleError(f"parameter '{name}' of '{signature.name}': {message}{hint}")
+            raise ModuleError(f"parameter '{name}' of '{signature.name}': {error}{hint}") from None
+    return held
 
 
-def _is_of_files(value: Any) -> bool:
+def is_of_files(value: Any) -> bool:
+    """Return whether a value is a file, or a list of files."""
     if isinstance(value, list):
-        return _is_of_files(next((one for one in value if one is not None), None))
+        return is_of_files(next((one for one in value if one is not None), None))
     return type(value) is Artifact
 
 
-def _checks(function: Callable[..., Any] | None, signature: Signature) -> dict[str, Fits]:
-    """What holds each parameter to its type; of those whose type is none that can be checked, nothing."""
-    hints: dict[str, Any] = {}
-    with contextlib.suppress(Exception):  # a name that only type checkers see: what is read is left
-        target: Any = getattr(function, "__init__", None) if inspect.isclass(function) else function
-        hints = {} if target is None else typing.get_type_hints(target, include_extras=True)
-    found: dict[str, Fits] = {}
-    for parameter in signature.parameters:
-        if parameter.injected or parameter.node is None:
-            continue
-        fits = _fits(hints.get(parameter.name, parameter.type))
-        if fits is not None:
-            found[parameter.name] = _or_default(parameter, fits)
-    return found
+def _hint(function: Callable[..., Any] | None, parameter: Parameter) -> Any:
+    """The type as Python has it, and without a function as it is read. Raises ValueError."""
+    called: Any = function
+    target = inspect.unwrap(called.__init__ if inspect.isclass(called) else called)
+    scope = {one.__name__: one for one in getattr(target, "__type_params__", ())}
+    scope |= getattr(target, "__globals__", {})
+    written = types.SimpleNamespace(__annotations__={"type": parameter.annotation})
+    try:
+        while function is not None and parameter.names is not None:
+            try:
+                return typing.get_type_hints(written, scope, include_extras=True)["type"]
+            except NameError as error:
+                name = parameter.names.full_name(ast.Name(str(error.name)))
+                scope[str(error.name)] = pkgutil.resolve_name(name)
+    except Exception as error:  # what it names is not where it runs
+        if "typing.Any" in repr(parameter.type):
+            raise ValueError(f"its type cannot be checked: {error}") from None
+    return parameter.type
 
 
-def _or_default(parameter: Parameter, fits: Fits) -> Fits:
-    """`x: float = None` takes None, whatever it says."""
+def _or_default(function: Callable[..., Any] | None, parameter: Parameter) -> Fits:
+    """`x: float = None` takes None, whatever it says, and a table the lists that it is made of."""
+    fits = _fits(followed(_hint(function, parameter)))
+    if "frame" in parameter.takes:
+        return lambda value: value if isinstance(value, list | dict) else fits(value)
     if parameter.required or parameter.default is not None:
         return fits
     return lambda value: None if value is None else fits(value)
 
 
-def _fits(hint: Any) -> Fits | None:
-    """What holds values to a type: for plain ones without pydantic, which is slow to load."""
+def _fits(hint: Any) -> Fits:
+    """What holds values to a type: for plain ones that fit without pydantic, which is slow to load."""
+    items, slow = typing.get_args(hint), _by_pydantic(hint)
     union = typing.get_origin(hint) in (typing.Union, types.UnionType)
-    members = typing.get_args(hint) if union else (types.NoneType if hint is None else hint,)
-    if any(member is Any or member is object or member is Path or _is_opaque(member) for member in members):
-        return None
-    if all(map(_is_plain, members)):
-        return _plain(members)
-    items = typing.get_args(hint)
-    if typing.get_origin(hint) is list and _is_plain(items[0]):
-        return _listed(items[0])
-    return _by_pydantic(hint)
+    members = items if union else (types.NoneType if hint is None else hint,)
+    if Any in members or object in members:
+        return lambda value: value
+    listed = typing.get_origin(hint) is list
+    quick = {one for member in (items if listed else members) for one in _PLAIN.get(member, ())}
 
-
-def _is_plain(hint: Any) -> bool:
-    return isinstance(hint, type) and hint in _WORDS
-
-
-def _is_opaque(hint: Any) -> bool:
-    origin = typing.get_origin(hint) or hint
-    inner = any(map(_is_opaque, typing.get_args(hint))) if origin in (list, dict, tuple) else False
-    return inner or str(getattr(origin, "__module__", "")).partition(".")[0] in _OPAQUE
-
-
-def _plain(members: tuple[Any, ...]) -> Fits:
-    allowed = {*members, *({int} if float in members else ())}
-    expected = " or ".join(_WORDS[member] for member in members)
-
-    def check(value: Any) -> str | None:
-        kind = type(value)
-        if kind in allowed or (kind is not bool and any(issubclass(kind, one) for one in allowed)):
-            return None
-        return f"expected {expected}, found {shown_value(value)}"
+    def check(value: Any) -> Any:
+        kinds = {type(value)} if not listed else {*map(type, value)} if isinstance(value, list) else {None}
+        return value if kinds <= quick else slow(value)
 
     return check
 
 
-def _listed(item: Any) -> Fits:
-    one = _plain((item,))
-    allowed = {item, *({int} if item is float else ())}
+def _by_pydantic(hint: Any) -> Fits:
+    validator, makes = functools.cache(lambda: validator_of(hint)), makes_numpy(hint)
 
-    def check(value: Any) -> str | None:
-        if not isinstance(value, list):
-            return f"expected a list, found {shown_value(value)}"
-        if {*map(type, value)} <= allowed:
-            return None
-        wrong = next((message for message in map(one, value) if message is not None), None)
-        return wrong and f"{wrong} in {shown_value(value)}"
-
-    return check
-
-
-def _by_pydantic(hint: Any) -> Fits | None:
-    adapter = validator_of(hint)
-    if adapter is None:
-        return None
-    from pydantic import ValidationError  # here: few annotations need it
-
-    def check(value: Any) -> str | None:
+    def check(value: Any) -> Any:
         try:
-            adapter.validate_python(value, strict=True)
-        except ValidationError:
-            return misfit(adapter, value)
-        except Exception:  # a bound that does not fit its type says nothing about the value
-            return None
-        return None
+            adapter = validator()
+        except ImportError:  # who calls in another Python holds them to what is read
+            made = next((one for one in typing.get_args(hint) if isinstance(one, ToNumpy)), None)
+            return made(value) if made else value
+        except Exception as error:
+            raise ValueError(f"its type cannot be checked: {str(error).partition(chr(10))[0]}") from None
+        try:
+            made = adapter.validate_python(value, strict=True)
+        except Exception:  # what JSON has no type for
+            made = fitted(adapter, value)
+        return made if makes else value
 
     return check

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from diel.artifacts import Artifact
-from diel.attempt.annotated import hold_arguments
+from diel.attempt.annotated import hold_arguments, is_of_files
 from diel.attempt.bundle import Request
 from diel.context import Context
 from diel.errors import HintedError, ModuleError, UsageError, counted
@@ -50,7 +50,7 @@ def arguments(
     readings: tuple[Mapping[str, Any], ...] = (conversions or {}, columns or {})
     pass_on = partial(_passed, readings=readings, plain=signature.kind is None, lengths=lengths)
     if not signature.loose:
-        hold_arguments(function, signature, given)
+        given = hold_arguments(function, signature, given)
     parameters, variadic = signature.parameters, signature.variadic
     if signature.loose:
         seen = _seen(function, parameters)
@@ -122,8 +122,7 @@ def _passed(
 
     Raises ModuleError for a file that does not fit; `lengths` are those of all lists, for frames in step.
     """
-    from_files = type(value) is Artifact or (isinstance(value, list) and _holds_files(value))
-    if not from_files:
+    if not is_of_files(value):
         if "frame" in parameter.takes and isinstance(value, list | dict):
             from diel.formats.objects import make_frame  # the function asks for its tables
 
@@ -167,11 +166,6 @@ def _of_file(parameter: Parameter, value: Artifact, reading: Reading, kind: str 
         message = f"input '{parameter.name}' is a file in other units, and the function takes its path"
         raise ModuleError(f"{message}; annotate the parameter with numpy.ndarray or pandas.DataFrame")
     return Path(value) if parameter.takes_path else str(value)
-
-
-def _holds_files(value: list[Any]) -> bool:
-    first = next((one for one in value if one is not None), None)
-    return type(first) is Artifact or (isinstance(first, list) and _holds_files(first))
 
 
 def _kind(parameter: Parameter, value: Any, plain: bool, several: bool = False) -> str | None:

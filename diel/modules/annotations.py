@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import Any, Literal
 
+from diel.modules.numpy_types import numpy_type
+
 Injected = Literal["context", "communicator"]
 
 _SIMPLE: dict[str, Any] = {
@@ -151,7 +153,8 @@ class Annotations:
             import pydantic  # here: only annotations that name its types need it
 
             return getattr(pydantic, short)
-        return _SIMPLE.get(name, Any)
+        found = numpy_type(short) if module == "numpy" else None
+        return found or _SIMPLE.get(name, Any)
 
     def _generic(self, node: ast.Subscript, depth: int) -> Any:
         name = self.full_name(node.value)
@@ -164,6 +167,8 @@ class Annotations:
             return self._annotated(items, depth)
         if name.startswith("typing.") and name.removeprefix("typing.") in _WRAPPERS:
             return self.type_of(items[0], depth + 1)
+        if name in _WORDS["array"]:
+            return numpy_type("ndarray", self.full_name(items[-1]).rpartition(".")[2])
         inner = tuple(
             ... if isinstance(item, ast.Constant) and item.value is ... else self.type_of(item, depth + 1)
             for item in items

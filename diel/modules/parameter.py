@@ -50,29 +50,34 @@ class Parameter:
 
     def check(self, value: Any) -> str | None:
         """Return what is wrong with a JSON value; None if it fits. Types are strict (a truth value is no
-        number), except for what JSON cannot say: a list serves as a tuple or a set, a text as a path, a whole
-        number as a float."""
+        number), except for what JSON cannot say: a list serves as a tuple or an array, a text as a path, a
+        whole number as a float."""
         if value is None and not self.required and self.default is None:
             return None  # `x: float = None` means it
-        return misfit(self._adapter, value)
+        try:
+            fitted(self._adapter, value)
+        except ValueError as error:
+            return str(error)
+        return None
+
+    @property
+    def flaw(self) -> str | None:
+        """Why no value can be checked."""
+        return self._adapter if isinstance(self._adapter, str) else None
 
     def first_misfit(self, values: Sequence[Any]) -> int | None:
         """The place of the first of many values that does not fit; None if all do."""
         if self._adapter is None:
             return None
-        from pydantic import ValidationError  # here: as in `misfit`
-
         whole = validator_of(list[self.type])  # type: ignore[name-defined]
         for begin in range(0, len(values), _CHUNK):
             part = [values[place] for place in range(begin, min(begin + _CHUNK, len(values)))]
             try:
                 whole.validate_json(json.dumps(part), strict=True)
-            except ValidationError:
+            except Exception:  # none of pydantic's alone: a bound that does not fit its type
                 found = (place for place, value in enumerate(part, begin) if self.check(value))
                 if (place := next(found, None)) is not None:
                     return place
-            except Exception:
-                return None
         return None
 
     @property
@@ -82,75 +87,79 @@ class Parameter:
 
     @cached_property
     def _adapter(self) -> Any:
-        """pydantic's validator for the annotation; None if anything is allowed."""
-        return None if self.injected or self.type is Any else validator_of(self.type)
+        """pydantic's validator for the annotation, or what is wrong with it; None if anything is allowed."""
+        try:
+            return None if self.injected or self.type is Any else validator_of(self.type)
+        except Exception as error:  # whatever an annotation does
+            return f"its type cannot be checked: {str(error).partition(chr(10))[0]}"
 
 
 def validator_of(kind: Any) -> Any:
-    """Return pydantic's validator of a type, in which true and 1.0 are not the 1 of a Literal.
+    """Return pydantic's validator of a type, as strict in JSON as in Python. Raises whatever that does."""
+    from pydantic import ConfigDict, PydanticUserError, TypeAdapter  # here: as in `fitted`
+    from pydantic_core import SchemaValidator
 
-    None for an annotation that makes no type, and without pydantic: then nothing is checked.
-    """
     try:
-        from pydantic import TypeAdapter  # here: as in `misfit`
-        from pydantic_core import SchemaValidator
-
-        adapter: Any = TypeAdapter(kind)
-        schema = _exact(adapter.core_schema)
-        return adapter if schema == adapter.core_schema else SchemaValidator(schema)
-    except Exception:  # whatever an annotation does
-        return None
+        adapter: Any = TypeAdapter(kind, config=ConfigDict(arbitrary_types_allowed=True))
+    except PydanticUserError:  # a record, which has a configuration of its own
+        adapter = TypeAdapter(kind)
+    return SchemaValidator(_exact(adapter.core_schema))
 
 
 def _exact(schema: Any) -> Any:
-    """Return one of pydantic's schemas with literals that take numbers of their own type alone."""
-    if isinstance(schema, list | tuple):
+    """Return one of pydantic's schemas in which numbers, keys and fields are those of the type alone."""
+    if type(schema) in (list, tuple):
         return type(schema)(map(_exact, schema))
     if not isinstance(schema, dict):
         return schema
-    schema = {name: _exact(part) for name, part in schema.items()}
-    numbers = (
-        [one for one in schema["expected"] if isinstance(one, int)] if schema.get("type") == "literal" else []
-    )
-    if not numbers:
-        return schema
-    from pydantic_core import PydanticKnownError, core_schema  # here: as in `misfit`
+    from pydantic_core import PydanticKnownError, core_schema  # here: as in `fitted`
 
-    *first, last = map(repr, schema["expected"])
-    expected = f"{', '.join(first)} or {last}" if first else last
+    schema = {name: _exact(part) for name, part in schema.items()}
+    kind, before = schema.get("type"), core_schema.no_info_before_validator_function
+    if kind == "is-instance":
+        return before(lambda value: value, schema)  # its value is one of Python, not of JSON
+    if kind == "dict" and schema.get("keys_schema", {}).get("type") in ("int", "float", "bool"):
+        schema["keys_schema"] = before(lambda key: key, schema["keys_schema"])  # a key of JSON is a text
+    if kind in ("typed-dict", "dataclass-args") and schema.get("extra_behavior") != "allow":
+        schema["extra_behavior"] = "forbid"
+    if kind not in ("literal", "enum"):
+        return schema
+    expected = schema["expected"] if kind == "literal" else [one.value for one in schema["members"]]
+    *first, last = map(repr, expected)
+    shown = f"{', '.join(first)} or {last}" if first else last
 
     def check(value: Any) -> Any:
-        if isinstance(value, int | float) and not any(
-            one == value and _is_alike(one, value) for one in numbers
-        ):
-            raise PydanticKnownError("literal_error", {"expected": expected})
+        if isinstance(value, int | float) and not any(_is_alike(one, value) for one in expected):
+            raise PydanticKnownError("literal_error", {"expected": shown})
         return value
 
-    return core_schema.no_info_before_validator_function(check, schema)
+    return before(check, core_schema.literal_schema(expected), ref=schema.get("ref"))
 
 
-def _is_alike(one: object, other: object) -> bool:
-    """Return whether two numbers are both truth values, both of floating point, or neither."""
-    return all(isinstance(one, kind) == isinstance(other, kind) for kind in (bool, float))
+def _is_alike(one: object, value: object) -> bool:
+    """Return whether a number is meant by another: true is not 1, and 1.0 no whole number."""
+    same = isinstance(one, bool) == isinstance(value, bool)
+    return one == value and same and (isinstance(one, float) or not isinstance(value, float))
 
 
-def misfit(adapter: Any, value: Any) -> str | None:
-    """What is wrong with a JSON value for one of pydantic's validators; None if it fits, or there is none."""
+def fitted(adapter: Any, value: Any) -> Any:
+    """Return a JSON value as one of pydantic's validators makes it. Raises ValueError."""
     try:
         document = json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")  # files have any names
     except (TypeError, ValueError, RecursionError):
-        return f"expected a JSON value, found {type(value).__name__}"
+        raise ValueError(f"expected a JSON value, found {type(value).__name__}") from None
     if adapter is None:
-        return None
+        return value
+    if isinstance(adapter, str):
+        raise ValueError(adapter)
     from pydantic import ValidationError  # here: most calls of a worker need none of it
 
     try:
-        adapter.validate_json(document, strict=True)
+        return adapter.validate_json(document, strict=True)
     except ValidationError as error:
-        return _explain(value, error.errors(include_url=False))
-    except Exception:  # a bound that does not fit its type says nothing about the value
-        return None
-    return None
+        raise ValueError(_explain(value, error.errors(include_url=False))) from None
+    except Exception as error:  # a bound that does not fit its type
+        raise ValueError(f"its type cannot be checked: {error}") from None
 
 
 _EXPECTED = {
@@ -173,9 +182,9 @@ _EXPECTED = {
     "string_pattern_mismatch": "a text that matches {pattern}",
     "too_short": "at least {min_length} items",
     "too_long": "at most {max_length} items",
-    "missing": "more items",
+    "missing": "{place}",
+    **dict.fromkeys(("extra_forbidden", "unexpected_keyword_argument"), "no {place}"),
     "literal_error": "{expected}",
-    "enum": "{expected}",
 }
 
 
@@ -183,11 +192,14 @@ def _explain(value: Any, errors: list[Any]) -> str:
     """pydantic's errors as one sentence; those of a union's members are joined by `or`."""
     deepest = max(errors, key=lambda error: repr(error["input"]) != repr(value))  # NaN is as itself
     alike = [error for error in errors if repr(error["input"]) == repr(deepest["input"])]
+    alike = alike[-1:] if alike[-1]["type"] == "missing" else alike
     expected: dict[str, None] = {}
     for error in alike:
-        text = _EXPECTED.get(error["type"], "")
+        last = ("", *error["loc"])[-1]
+        place = f"at least {last + 1} items" if isinstance(last, int) else f"'{last}'"
+        told = re.sub("^(Input should be|Value error, expected) ", "", error["msg"])
         expected[
-            text.format(**error.get("ctx", {})) if text else error["msg"].removeprefix("Input should be ")
+            _EXPECTED.get(error["type"], "{told}").format(told=told, place=place, **error.get("ctx", {}))
         ] = None
     within = f" in {shown_value(value)}" if repr(deepest["input"]) != repr(value) else ""
     return f"expected {' or '.join(expected)}, found {shown_value(deepest['input'])}{within}"

@@ -7,6 +7,7 @@ that take seconds to load, or that the machine where a workflow is written does 
 from __future__ import annotations
 
 import ast
+import re
 import warnings
 from collections.abc import Collection, Container, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -83,9 +84,13 @@ class Signature(NamedTuple):
                     problems.append((name, f"'{self.name}' has no parameter '{name}'", near))
             elif parameter.injected:
                 problems.append((name, f"'{name}' is filled in by diel", "remove it"))
-            elif name not in deferred and (message := parameter.check(value)):
+            elif message := parameter.flaw if name in deferred else parameter.check(value):
                 problems.append((name, message, hint(message, value)))
         for parameter in self.parameters:
+            if re.match(r"<(\w+\.)*Field\(", str(parameter.default)):
+                message = f"the default of '{parameter.name}' is an object of pydantic, which a function gets"
+                hint_ = f"write {parameter.name}: Annotated[{parameter.annotation}, Field(…)] = its default"
+                problems.append((None, message, hint_))
             absent = parameter.name not in given and parameter.name not in deferred
             if absent and parameter.required and not parameter.injected:
                 of = f" ({parameter.annotation})" if parameter.annotation else ""

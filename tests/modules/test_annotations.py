@@ -41,7 +41,7 @@ FITS: list[tuple[str, list[Any]]] = [
     ("'Positive | None'", [1, None]),
     ("PositiveInt", [1]),
     ("SomethingUnknown", [1, "a", None, {"a": []}]),
-    ("int | np.ndarray", [1, "a.npy"]),
+    ("int | np.ndarray", [1, [1.5, 2]]),
     ("list[torch.Tensor]", [["a", 1]]),
 ]
 
@@ -74,9 +74,18 @@ def test_contexts_and_communicators_are_filled_in_by_their_annotation(
     assert signature(f"x: {annotation} = None").parameters[0].injected == injected
 
 
-def test_bounds_that_make_no_sense_check_nothing(signature: Callable[[str], Signature]) -> None:
-    assert signature("x: Annotated[int, Field(ge='a')]").parameters[0].check(3) is None
-    assert signature("x: Annotated[Path, Field(min_length=1)]").parameters[0].check("a") is None
+def test_what_cannot_be_checked_is_refused(signature: Callable[[str], Signature]) -> None:
+    for bounds in ("int, Field(ge='a')", "Path, Field(min_length=1)"):
+        [(_, message, _)] = signature(f"x: Annotated[{bounds}]").check({"x": 3}, ())
+        assert message.startswith(("its type cannot be checked: ", "expected a text"))
+    [(_, message, _)] = signature("x: Annotated[int, Field(ge='a')]").check({"x": None}, {"x"})
+    assert message.startswith("its type cannot be checked: ")
+
+
+def test_a_default_of_pydantic_is_refused(signature: Callable[[str], Signature]) -> None:
+    [(_, message, hint)] = signature("x: int = Field(default=3, ge=2)").check({"x": 1}, ())
+    assert message == "the default of 'x' is an object of pydantic, which a function gets"
+    assert hint == "write x: Annotated[int, Field(…)] = its default"
 
 
 def test_an_alias_of_itself_ends(write: Write) -> None:

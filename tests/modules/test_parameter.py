@@ -25,7 +25,8 @@ MISFITS = [
     ("list[int]", "12", 'expected a list, found "12"'),
     ("list[int]", [1, "a"], 'expected a whole number, found "a" in [1, "a"]'),
     ("tuple[int, int]", [1, 2, 3], "expected at most 2 items, found [1, 2, 3]"),
-    ("tuple[int, int]", [1], "expected more items, found [1]"),
+    ("tuple[int, int]", [1], "expected at least 2 items, found [1]"),
+    ("tuple[int, int, int]", [1], "expected at least 3 items, found [1]"),
     ("dict[str, int]", [1], "expected a mapping, found [1]"),
     ("dict[str, int]", {"a": "b"}, 'expected a whole number, found "b" in {"a": "b"}'),
     ("int | None", "a", 'expected a whole number, found "a"'),
@@ -46,6 +47,12 @@ MISFITS = [
     ("Annotated[list[int], Field(min_length=2)]", [1], "expected at least 2 items, found [1]"),
     ("Positive", 0, "expected at least 1, found 0"),
     ("list[Positive]", [1, 0], "expected at least 1, found 0 in [1, 0]"),
+    ("np.float64", "1.5", 'expected a number, found "1.5"'),
+    ("list[np.int8]", [300], "expected what numpy.int8 holds exactly, found 300 in [300]"),
+    ("NDArray[np.int64]", [1, 2.5], "expected what numpy.int64 holds exactly, found [1, 2.5]"),
+    ("int | np.ndarray", "a.npy", 'expected a whole number or a list, found "a.npy"'),
+    ("dict[int, float]", {"1": 1}, 'expected a whole number, found "1" in {"1": 1}'),
+    ("Annotated[float, Field(gt=0)]", float("nan"), "expected more than 0.0, found NaN"),
     ("PositiveInt", 0, "expected more than 0, found 0"),
 ]
 
