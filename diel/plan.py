@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from math import prod
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import ceil, prod
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from diel.check import Checked, check
 from diel.check.command import missing_shells
-from diel.check.demand import Range, range_of
+from diel.check.demand import Range, range_of, shared_room_flaws
 from diel.check.environment import missing_environments, missing_files
-from diel.check.gang import check_gang_room
 from diel.check.launcher import with_launcher, words_of
 from diel.check.service import check_room
-from diel.errors import Problem, SpecError
-from diel.graph import StageGraph
+from diel.errors import Problem, SpecError, counted
+from diel.graph import Gang, Key, StageGraph, gangs
 from diel.graph.judge import AxisPlan, judge_of
 from diel.modules.catalogue import Module
 from diel.site import Misfit, Shape, Site, ask_of, find_site, lacks, rooms
@@ -218,7 +218,7 @@ def make_plan(checked: Checked, site: Site, known: Iterable[Problem] = ()) -> Pl
         if checked.workflow.any_stage(lambda stage: stage.asks):
             problems += check_room(checked, site, held, {name: shape.label for name, shape in shapes.items()})
         if checked.workflow.any_stage(lambda stage: stage.joined):
-            problems += check_gang_room(checked, site, held, shapes)
+            problems += _check_gang_room(checked, site, held, shapes)
     if problems:
         raise SpecError(problems)
     return Plan(checked, site, stages, sum(rooms(site).values()))
@@ -245,3 +245,70 @@ def _stage_plan(checked: Checked, site: Site, name: str) -> tuple[Site, StagePla
         seconds=ask.seconds if demand is None else demand.seconds,
         demand=demand,
     )
+
+
+def _check_gang_room(
+    checked: Checked, site: Site, placed: Mapping[str, tuple[str, int]], shapes: Mapping[str, Shape]
+) -> list[Problem]:
+    """Gangs that could never run. `placed` gives a task's pool and cores by stage, `shapes` its shape."""
+    problems: list[Problem] = []
+    for gang in gangs(checked.graph):
+        problems += shared_room_flaws(checked, site, gang.stages)
+        counts = {name: _at_once(checked, gang, name) for name in gang.stages}
+        for pool, room in rooms(site).items():
+            here = [n for n in gang.stages if not site.scheduled or placed[n][0] == pool]
+            needed = {name: (counts[name] or 1) * placed[name][1] for name in here}
+            if sum(needed.values()) <= room:
+                continue
+            where = f"pool '{pool}' of site '{site.name}'" if site.scheduled else "this machine"
+            each = ", ".join(f"'{name}' {_tasks(counts[name])} of {placed[name][1]}" for name in here)
+            message = f"these stages run at the same time and need {sum(needed.values())} cores ({each})"
+            hint = "ask for fewer cores or tasks, or choose another site with --site"
+            key = _key(checked, gang)
+            problems.append(checked.document.problem(key, f"{message}, but {where} has {room}", hint))
+            break
+        else:
+            if site.scheduled:
+                problems += _too_many_blocks(checked, site, gang, counts, shapes)
+    return problems
+
+
+def _too_many_blocks(
+    checked: Checked, site: Site, gang: Gang, counts: Mapping[str, int | None], shapes: Mapping[str, Shape]
+) -> Iterator[Problem]:
+    """Gangs that need too many blocks: each shape has its own, and all must run at the same time."""
+    tasks: Counter[Shape] = Counter()
+    for name in gang.stages:
+        tasks[shapes[name]] += counts[name] or 1
+    for pool in sorted({shape.pool for shape in tasks}):
+        there = site.pools[pool]
+        here = [shape for shape in tasks if shape.pool == pool]
+        needed = sum(ceil(tasks[shape] / shape.slots(there)) for shape in here)
+        if needed > there.blocks:
+            labels = ", ".join(f"{tasks[shape]} of {shape.label}" for shape in here)
+            message = f"these stages run at the same time and need {needed} blocks (tasks: {labels}), but "
+            message += f"pool '{pool}' of site '{site.name}' may have {there.blocks}"
+            hint = "give them the same resources, put one into another pool, or raise the pool's `blocks`"
+            yield checked.document.problem(_key(checked, gang), message, hint)
+
+
+def _at_once(checked: Checked, gang: Gang, name: str) -> int | None:
+    """How many tasks of a stage must run at the same time; None if only the run will show it."""
+    if name in gang.in_waves:
+        return 1
+    own = [checked.counts[axis] for axis in checked.workflow.stages[name].over if axis not in gang.axes]
+    return None if None in own else prod(count or 0 for count in own)
+
+
+def _tasks(count: int | None) -> str:
+    return "tasks" if count is None else counted(count, "task")
+
+
+def _key(checked: Checked, gang: Gang) -> Key:
+    for name in reversed(gang.stages):
+        if checked.workflow.stages[name].beside:
+            return ("stages", name, "beside")
+        for edge in checked.graph.into(name):
+            if edge.stream:
+                return edge.key
+    return ("stages", gang.stages[-1])

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
-from diel.attempt.orphans import kernel_file
+from diel.attempt.reaper import kernel_file
 from diel.modules.beside import Loader
 from diel.modules.signature import SignatureError, read_source
 

@@ -16,12 +16,19 @@ import re
 import signal
 import time
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import psutil
 
 GRACE = 2.0
 """Seconds between SIGTERM and SIGKILL."""
+_PR_SET_CHILD_SUBREAPER = 36
+LEFT: set[int] = set()
+"""What commands left behind, as long as it goes on."""
+_strangers: set[int] = set()
+"""All children of this process that are not of the command that runs now."""
+_adopts = False
 
 
 def signal_group(group: int, number: int) -> None:
@@ -272,3 +279,61 @@ def _count(path: Path) -> int:
     except OSError:  # its cgroup is gone
         return 0
     return int(match.group(1)) if match is not None else 0
+
+
+def adopt(on: bool) -> bool:
+    """Makes this process adopt what its children leave behind, or not; returns whether it does."""
+    global _adopts
+    if on != _adopts:
+        _adopts = _set_subreaper(on) and on
+        _strangers.clear()
+        _strangers.update(_children() if _adopts else ())
+    return _adopts
+
+
+def _set_subreaper(on: bool) -> bool:
+    try:
+        import ctypes  # here, because a Python without it still runs tasks
+
+        done = ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, int(on), 0, 0, 0) == 0
+        _children()  # which not every kernel lists
+        return bool(done)
+    except (ImportError, OSError, AttributeError):
+        return False
+
+
+def orphans() -> set[int]:
+    """What the running command left behind so far, ended or not; and the command, until it is waited for."""
+    return _children() - _strangers if _adopts else set()
+
+
+def settle(going_on: set[int]) -> None:
+    """These go on after their command. Waits for those that have ended, of any."""
+    LEFT.update(going_on)
+    _strangers.update(going_on)
+    for orphan in [*LEFT]:
+        try:
+            ended = os.waitpid(orphan, os.WNOHANG)[0]
+        except ChildProcessError:
+            ended = orphan
+        if ended:
+            LEFT.discard(orphan)
+            _strangers.discard(orphan)
+
+
+def has_children() -> bool:
+    """Whether this process has any child, ended or not."""
+    return bool(_children())
+
+
+def _children() -> set[int]:
+    """The children of this process, with those that have ended: its first thread gets what is adopted."""
+    process = os.getpid()
+    listed = kernel_file(f"task/{process}/children", process)
+    return set(map(int, os.pread(listed, 1 << 16, 0).split()))
+
+
+@cache
+def kernel_file(name: str, process: int, flags: int = os.O_RDONLY) -> int:
+    """Open a file of a process in /proc once: opening takes several times as long as reading."""
+    return os.open(f"/proc/{process}/{name}", flags)

@@ -5,15 +5,18 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from diel.attempt.arguments import own
+from diel.attempt.bundle import AT_LAUNCHER, LAUNCHER, Failure, Rendered
+from diel.attempt.state import mode_mask
 from diel.attempt.watchdog import RunningAttempt
 from diel.context import Context
 from diel.files import put
 from diel.paths import RunPaths
 from diel.project.requests import Unwanted
+from diel.states import FailureClass
 
 _ZONE = time.tzname
 """The time zone of this process, which follows TZ only when it is told."""
@@ -129,3 +132,19 @@ def search_path() -> str:
     if sys.prefix == sys.base_prefix or own in path.split(os.pathsep):
         return path
     return f"{own}{os.pathsep}{path}"
+
+
+def write_rendered(rendered: Iterable[Rendered], task_dir: str) -> None:
+    """Writes them, and the directories above. Raises OSError; Failure where one is in another's way."""
+    for path, text, executable in rendered:
+        whole = f"{task_dir}/{path}"
+        try:
+            os.makedirs(os.path.dirname(whole), exist_ok=True)
+            with open(whole, "wb") as file:
+                text = text.replace(AT_LAUNCHER, f"{task_dir}/{LAUNCHER}")
+                file.write(text.encode("utf-8", "surrogateescape"))
+            if executable:
+                os.chmod(whole, 0o777 & ~mode_mask())
+        except (FileExistsError, NotADirectoryError, IsADirectoryError) as error:
+            message = f"'{path}' cannot be written: another file of the task is where it should be"
+            raise Failure(FailureClass.LAUNCH, message) from error

@@ -20,7 +20,7 @@ import psutil
 
 from diel.attempt.gpus import Gpus, own_gpus
 from diel.attempt.imported import PAGE, OwnMemory
-from diel.attempt.orphans import LEFT, kernel_file, orphans, settle
+from diel.attempt.reaper import LEFT, kernel_file, orphans, settle
 
 if TYPE_CHECKING:
     from diel.journal.records import UsageFacts

@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 from diel.check.flaws import Check
 from diel.check.names import visible_names
-from diel.check.outputs import known_outputs
-from diel.check.units import InputUse, unit_flaws
+from diel.check.outputs import InputUse, known_outputs, unit_flaws
 from diel.errors import did_you_mean
 from diel.graph import Edge, Key
 from diel.graph.uses import unread

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import product
+from itertools import islice, product
+from math import gcd, prod
 from typing import Any
 
-from diel.axes.spread import spread
 from diel.check.flaws import Check
 from diel.expressions.expression import Chain
 from diel.spec.forms.axis import Points
@@ -19,6 +19,9 @@ Axes = Mapping[str, tuple[str, ...]]
 """Parameters that are read, by axis."""
 Place = tuple[int, ...]
 """The number of a point of each of these axes."""
+_MOST_STEPS = 20_000
+"""Places up to which all are looked at; of more, as many and the corners."""
+_GOLDEN = (5**0.5 - 1) / 2
 
 
 class Known:
@@ -83,3 +86,30 @@ class Known:
     def _column(self, label: str, name: str) -> Sequence[Any]:
         points = self.points[label]
         return points.columns[points.parameters.index(name)]
+
+
+def spread(sizes: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """Yield places of a product: all of them, or its corners and `_MOST_STEPS` others, evenly spread.
+
+    `sizes` has the number of points of each axis, and a place a number for each. The steps between the others
+    have no divisor in common with the size of the product, so that each axis is covered evenly too. A place
+    may come twice.
+    """
+    total = prod(sizes)
+    if total <= _MOST_STEPS:
+        yield from product(*map(range, sizes))
+        return
+    yield from islice(product(*(sorted({0, size - 1}) for size in sizes)), _MOST_STEPS)
+    step = round(total * _GOLDEN)
+    while gcd(step, total) > 1:
+        step += 1
+    for number in range(_MOST_STEPS):
+        yield _place(number * step % total, sizes)
+
+
+def _place(number: int, sizes: Sequence[int]) -> tuple[int, ...]:
+    place = []
+    for size in reversed(sizes):
+        number, point = divmod(number, size)
+        place.append(point)
+    return tuple(reversed(place))

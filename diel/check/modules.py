@@ -13,7 +13,7 @@ from diel.check.names import Names
 from diel.check.points import check_points
 from diel.expressions import ExpressionError, parse_tree
 from diel.graph import Key
-from diel.graph.stream import stream_inputs
+from diel.graph.gang import stream_inputs
 from diel.modules.catalogue import ModuleNotFound, NotInstalled, again, find, search_path, unread
 from diel.modules.sources import SourceVersion
 

@@ -10,7 +10,7 @@ from diel.check.names import visible_names
 from diel.errors import did_you_mean
 from diel.graph import Key
 from diel.graph.judge import references_of
-from diel.graph.surrogate import answered, teachers, values_of
+from diel.graph.service import answered, teachers, values_of
 from diel.modules.catalogue import Module
 from diel.spec import Stage, Surrogate
 from diel.terms import SIMULATED

@@ -3,39 +3,43 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from diel.check.command import check_command
 from diel.check.contracts import check_contracts
 from diel.check.export import check_exports
-from diel.check.files import check_files
 from diel.check.flaws import Check, check_axes
 from diel.check.gathers import check_conditions, check_gathers
+from diel.check.known import MOST, Known
 from diel.check.launcher import check_launcher
 from diel.check.modules import check_module, find_modules
 from diel.check.names import check_expressions, check_untils, check_values, visible_names
-from diel.check.outputs import check_metrics, check_outputs
+from diel.check.outputs import DECLARE, check_metrics, check_outputs, known_outputs
 from diel.check.points import check_designs
-from diel.check.publishing import check_published
 from diel.check.search import check_searches, check_whens
-from diel.check.staging import check_staging
 from diel.check.surrogate import check_surrogates
-from diel.errors import MAX_PROBLEMS, SpecError
+from diel.errors import MAX_PROBLEMS, SpecError, counted, did_you_mean
+from diel.expressions import ExpressionError, Template, names_in, parse, parse_expression, walk
 from diel.files import flaw_of
-from diel.graph import StageGraph, build
+from diel.graph import Edge, Key, StageGraph, build
+from diel.graph.stage_graph import reach
 from diel.load import Document, examine, read_text
 from diel.load.rendering import fill_templates, read_templates
 from diel.modules.catalogue import Module
 from diel.modules.sources import SourceVersion
 from diel.paths import registry_dir, runs_dir
 from diel.registry import Hyperparameters, read_current, resolve
-from diel.spec import Workflow
+from diel.site import nodes_of
+from diel.spec import Output, Stage, Workflow
 from diel.spec.forms.axis import Points
+from diel.spec.model import found as shown
 from diel.spec.rendering import Filling
 
 Counts = Mapping[str, int | None]
+_SHOWN = 8
 
 
 class Checked(NamedTuple):
@@ -133,7 +137,7 @@ def _check_stage(found: Check, name: str, values: Mapping[str, Any], *, anew: bo
         check_launcher(found, name)
     handed = found.graph.handed_to(name)
     if stage.files:
-        check_files(found, name, values, anew=anew)
+        _check_files(found, name, values, anew=anew)
     if name in found.modules:
         known = {label: value for label, value in values.items() if label not in handed}
         check_module(found, name, names, known)
@@ -152,9 +156,9 @@ def _check_data(
     if found.modules or not all(stage.plain for stage in workflow.stages.values()):
         check_contracts(found)
     if workflow.any_stage(lambda stage: stage.publishes):
-        check_published(found)
+        _check_published(found)
     if workflow.any_stage(lambda stage: stage.moves_data):
-        check_staging(found)
+        _check_staging(found)
     if workflow.any_stage(lambda stage: stage.surrogate):
         check_surrogates(found, whole=whole)
     if workflow.any_stage(lambda stage: stage.exports):
@@ -170,3 +174,171 @@ def _resolve(
     project = {} if flaw_of(registry_dir(runs)) == "is not there" else read_current(runs)[0]
     elsewhere = "" if runs.resolve() == runs_dir().resolve() else f" --runs {shlex.quote(str(runs))}"
     return resolve(document, settings, params_files, project, elsewhere)
+
+
+def _check_published(found: Check) -> None:
+    """Checks that what stages publish are values that they make, if that is known."""
+    for name, stage in found.workflow.stages.items():
+        known = known_outputs(found, name)
+        for label, output in stage.publishes.items() if not found.lacks_module(name) else ():
+            key = ("stages", name, "publishes", label)
+            if output in stage.outputs and stage.outputs[output].form not in (None, "value"):
+                what = "stream" if stage.outputs[output].stream is not None else "file"
+                message = f"'{output}' is a {what}, and a hyperparameter has a value"
+                found.add(key, message, DECLARE.format(output))
+            elif known is not None and output not in known:
+                hint = did_you_mean(output, known) or (f"it makes: {', '.join(known)}" if known else "")
+                found.add(key, f"'{name}' makes no value '{output}'", hint)
+
+
+def _check_files(found: Check, name: str, values: Mapping[str, Any], *, anew: bool) -> None:
+    """Checks the paths of `files`.
+
+    Without `anew` files of single points are left to their tasks: a run that goes on may not need them.
+    """
+    stage = found.workflow.stages[name]
+    hint = "paths are relative to the workflow file"
+    folder = found.document.path.parent
+    for label, text in stage.files.items():
+        key = ("stages", name, "files", label)
+        if not isinstance(text, str):
+            continue  # a template, which is read with the workflow
+        try:
+            template = parse(text)
+            if template.constant:
+                path = template.text_value({})
+                if flaw := flaw_of(found.folder / path):
+                    absent = flaw == "is not there"
+                    message = f"no file {shown(path)} in {folder}" if absent else f"{shown(path)} {flaw}"
+                    found.add(key, message, hint)
+            elif anew:
+                missing, count = _missing(found, stage, template, Known.of(found, name, values))
+                if missing:
+                    found.add(key, _listed(missing, count), hint)
+        except ExpressionError as error:
+            found.add(key, error.message, error.hint, error.offset)
+
+
+def _listed(missing: list[str], count: int) -> str:
+    if count == 1:
+        return f"{missing[0]} cannot be read"
+    more = f" and {len(missing) - _SHOWN:,} more" if len(missing) > _SHOWN else ""
+    return f"{len(missing):,} of {counted(count, 'file')} cannot be read: {', '.join(missing[:_SHOWN])}{more}"
+
+
+def _missing(found: Check, stage: Stage, template: Template, known: Known) -> tuple[list[str], int]:
+    """The paths that cannot be read, each with its point, and how many were looked up."""
+    when = parse_expression(stage.when) if isinstance(stage.when, str) else None
+    read = template.references | (when.references if when is not None else frozenset())
+    axes = known.axes(read)
+    missing: list[str] = []
+    seen: set[str] = set()
+    if axes is None or stage.when is False:
+        return missing, 0
+    for place in islice(known.unlike(axes), MOST):
+        scope = known.scope(axes, place)
+        if when is not None and not when.value(scope):
+            continue
+        path = template.text_value(scope)
+        if path in seen:
+            continue
+        seen.add(path)
+        if flaw := flaw_of(found.folder / path):
+            point = ", ".join(f"{one} = {shown(scope[one])}" for names in axes.values() for one in names)
+            why = "" if flaw == "is not there" else f" {flaw}"
+            missing.append(f"{shown(path)}{why}" + (f" ({point})" if point else ""))
+    return missing, len(seen)
+
+
+def _check_staging(found: Check) -> None:
+    """Checks that `stage`, `shard` and `drain` are used where they work."""
+    for name, stage in found.workflow.stages.items():
+        edges = {edge.name: edge for edge in found.graph.into(name) if edge.name is not None}
+        for label, given in stage.inputs.items():
+            key: Key = ("stages", name, "inputs", label)
+            edge = edges.get(label)
+            if edge is not None and edge.stream:
+                continue
+            made = found.workflow.stages[edge.upstream].outputs if edge is not None else {}
+            output = made.get(str(edge and edge.output))
+            if given.stage is not None:
+                _check_staged(found, (*key, "stage"), output, given.source)
+            if given.shard is not None:
+                for message, hint in _shard_flaws(found, stage, edge, output, given.source, given.shard.by):
+                    found.add((*key, "shard"), message, hint)
+        whole = stage.resources.mpi and (nodes_of(stage.resources) > 1 or stage.resources.nodes is not None)
+        for label, own in stage.outputs.items():
+            if own.drain and whole:
+                message = (
+                    "a task on whole nodes has several disks: an output cannot be drained from one of them"
+                )
+                hint = "drop `drain`; write to the run's directory, which all ranks see"
+                found.add(("stages", name, "outputs", label, "drain"), message, hint)
+
+
+def _check_staged(found: Check, key: Key, output: Output | None, source: str) -> None:
+    if source.startswith("hp."):
+        found.add(key, f"{source} is a hyperparameter: there is no file to copy", "drop `stage`")
+    elif output is not None and output.value is not None:
+        hint = "drop `stage`: values come with the task"
+        found.add(key, f"{source} is a value: there is no file to copy", hint)
+
+
+def _shard_flaws(
+    found: Check, stage: Stage, edge: Edge | None, output: Output | None, source: str, by: str
+) -> Iterator[tuple[str, str]]:
+    if source.startswith("hp."):
+        yield f"{source} is a hyperparameter: there is nothing to split", "drop `shard`"
+    elif output is not None and edge is not None and not edge.gathered and output.kind not in (None, "list"):
+        hint = "split gathered results, a directory, a list of files, or an array"
+        yield f"{source} is one value: there is nothing to split", hint
+    elif by != "rank":
+        yield from () if edge is None else _task_flaws(found, stage, edge)
+    elif not stage.resources.mpi:
+        hint = "write resources: {ranks: 4}, or split it among tasks: shard: task"
+        yield "split by rank, but a task of this stage is one process", hint
+
+
+def _absent(found: Check, stage: Stage, edge: Edge, own: list[str]) -> Iterator[tuple[str, str]]:
+    """Checks that it is known which tasks run when the first one gets its share."""
+    name, stages = edge.downstream, found.workflow.stages
+    late = found.graph.handed_to(name)
+    for chain in names_in(stage.when) or ():
+        read = params if chain[0] == "params" and (params := stage.params.get(chain[-1])) else None
+        inner = [one for _, text in walk(read) if isinstance(text, Template) for one in text.references]
+        for one in (chain, *inner):
+            if one[0] in stages or one[0] == "inputs" or (one[0] == "hp" and late.intersection(one[1:2])):
+                hint = "let `when` read axis parameters and hyperparameters alone, or drop `shard`"
+                yield f"`when` reads {'.'.join(one)}: how many tasks share an input is known too late", hint
+                return
+    for other in found.graph.into(name):
+        if not other.gathered and {*other.matched} & {*own} and _leaves_out(found, other.upstream):
+            message = f"tasks that '{other.upstream}' leaves out by `when` would read a share of the input"
+            yield message, f"write the `when` of '{other.upstream}' here, and let it run over other axes"
+
+
+def _leaves_out(found: Check, name: str) -> bool:
+    """Whether tasks of a stage may be left out, by its own condition or by that of a stage before it."""
+    into = found.graph.into
+    line = reach([name], lambda one: [edge.upstream for edge in into(one) if not edge.gathered])
+    return any(found.workflow.stages[one].when not in (None, True) for one in line)
+
+
+def _task_flaws(found: Check, stage: Stage, edge: Edge) -> Iterator[tuple[str, str]]:
+    """Checks that an input split by task has several tasks, known when the first begins."""
+    own = [axis for axis in stage.over if axis not in edge.matched]
+    if not own:
+        if stage.over:
+            matched = ", ".join(edge.matched)
+            hint = "drop `shard`: each task already reads its own; or run over one more axis"
+            yield f"each task reads what was made at its own point of {matched}: no other shares it", hint
+        else:
+            yield "split by task, but the stage has one task", "write over: [AXIS], or drop `shard`"
+        return
+    for axis in own:
+        given = found.workflow.axes.get(axis)
+        if given is not None and given.adaptive:
+            message = f"the points of '{axis}' come one by one ({given.word}): its tasks cannot split"
+            hint = f"split it over another axis; each task of the {given.word} needs all of it"
+            yield f"{message} an input", hint
+    yield from _absent(found, stage, edge, own)

@@ -16,7 +16,7 @@ from diel.controller.stages import Stages
 from diel.errors import counted, likeness
 from diel.journal.stage_history import ranges
 from diel.project.requests import is_anyway
-from diel.spec.stopping import most_failures
+from diel.spec.policy import most_failures
 from diel.states import FailureClass, TaskState
 from diel.tasks.ledger import Ledger
 from diel.tasks.stage_run import StageRun

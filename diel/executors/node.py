@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -20,20 +22,32 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
 
 from diel.attempt.block import own_node
 from diel.attempt.reaper import kill_marked
 from diel.energy import EnergyMeter, meter_for
 from diel.errors import JournalError
-from diel.executors.orphans import Orphans
 from diel.executors.scratch import VARIABLE, Scratch
-from diel.executors.succession import LOOK, Controllers
+from diel.journal.segment import SegmentWriter, read_segment, segments, worker_segment_name
+from diel.paths import RunPaths
+from diel.project.lease import driver, lives
+from diel.states import FailureClass
+from diel.worker.fence import ALL, fenced
+
+if TYPE_CHECKING:
+    from diel.journal.records import Start, WorkerRecord
+
 
 PATIENCE = 1.0
 """Seconds that the pool has to end on its own: schedulers kill after two to thirty."""
 DRAIN = "--drain_period="
 GPU_LISTS = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL")
 ENDED = 128 + signal.SIGTERM
+LOOK = 2.0
+ORPHAN = 600.0
+"""An idle node ends after so many seconds without a heartbeat of the run's controller, by its own clock."""
+_EPOCH = re.compile(r"^export DIEL_CONTROLLER_EPOCH=([0-9]+)$", re.MULTILINE)
 
 
 class _Stop(Exception):
@@ -186,6 +200,161 @@ def _aged(words: Sequence[str], environ: Mapping[str, str]) -> list[str]:
         f"{DRAIN}{max(1, round(float(word.removeprefix(DRAIN)) - age))}" if word.startswith(DRAIN) else word
         for word in words
     ]
+
+
+class Controllers:
+    """The controllers of a run, as one node of its blocks sees them."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self._paths = RunPaths(Path(environ["DIEL_RUN_DIR"]))
+        self._epoch = int(environ["DIEL_CONTROLLER_EPOCH"])
+        self._heard, self._since = self.heartbeat(), time.monotonic()
+        self.script = self._paths.node_script(environ["DIEL_BLOCK"])
+
+    def renewed(self) -> bool:
+        """Whether a later controller rewrote this node's script."""
+        if not self._is_superseded():  # asked by many nodes, again and again: that is cheaper than to read
+            return False
+        try:
+            written = _EPOCH.search(self.script.read_text(encoding="utf-8", errors="surrogateescape"))
+        except OSError:
+            return False
+        return written is not None and int(written[1]) > self._epoch
+
+    def is_driven(self) -> bool:
+        """Whether the controller that wrote this node's script drives the run."""
+        held = driver(self._paths)
+        return held is not None and held[0].epoch == self._epoch
+
+    def is_heard_since(self, heartbeat: float) -> bool:
+        """Whether that controller has sent a heartbeat since then."""
+        return not self._is_superseded() and self.heartbeat() != heartbeat
+
+    def is_lost(self) -> bool:
+        """Whether that controller is gone. One that died on another host seems alive for a while, so this
+        waits for its next heartbeat.
+        """
+        heard = self.heartbeat()
+        while self.is_driven():
+            if self.heartbeat() != heard:
+                return False
+            time.sleep(LOOK)
+        return not self.is_heard_since(heard)
+
+    def is_abandoned(self) -> bool:
+        """Whether no controller has sent a heartbeat for long."""
+        heard = self.heartbeat()
+        if heard != self._heard:
+            self._heard, self._since = heard, time.monotonic()
+        return time.monotonic() - self._since > ORPHAN
+
+    def _is_superseded(self) -> bool:
+        return self._paths.controller_segment(self._epoch + 1).exists()
+
+    def heartbeat(self) -> float:
+        """When a controller last sent a heartbeat, by the file system's clock; 0 if the run is gone."""
+        try:
+            with open(self._paths.lease, "rb") as file:
+                return os.fstat(file.fileno()).st_mtime
+        except FileNotFoundError:
+            return 0.0
+
+
+class Orphans:
+    """The tasks of one node's share of a block, once the block's controller is gone.
+
+    The next controller hears nothing of them from Parsl: the keeper records in a segment of its own what
+    became of those whose worker died.
+    """
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self._paths = RunPaths(Path(environ["DIEL_RUN_DIR"]))
+        self._block, self._node = environ["DIEL_BLOCK"], own_node(environ)
+        self._epoch = int(environ["DIEL_CONTROLLER_EPOCH"])
+        self._others: set[str] = set()
+        """Segments of other nodes' workers."""
+        self._told: set[str] = set()
+        """Segments of workers whose end is recorded."""
+        self._segment: SegmentWriter | None = None
+
+    def is_idle(self) -> bool:
+        """Whether none of this node's workers is running a task."""
+        names = (name for name in self._own() if name not in self._told)
+        return all(_open_attempt(self._paths.journal / name) is None for name in names)
+
+    def are_given_up(self) -> bool:
+        """Whether the controller gave up for lost this block, or one of this node's workers."""
+        given_up = fenced(self._paths, self._block)
+        return bool(given_up) and (
+            ALL in given_up or any(name in given_up and self._lives(name) for name in self._own())
+        )
+
+    def has_worked(self) -> bool:
+        """Whether this node ever had a worker."""
+        return next(self._own(), None) is not None
+
+    def look(self) -> None:
+        """Records which tasks were lost. Does nothing while the block's own controller may live."""
+        if not self._paths.controller_segment(self._epoch + 1).exists():
+            return
+        for name in self._own():
+            if name in self._told or self._lives(name):
+                continue
+            attempt = _open_attempt(self._paths.journal / name)
+            if attempt is not None:
+                self._tell(attempt)
+            self._told.add(name)
+
+    def _own(self) -> Iterator[str]:
+        prefix = f"worker-{self._epoch:04d}-{socket.gethostname()}-"
+        for name in segments(self._paths.journal):
+            if name.startswith(prefix) and name not in self._others:
+                worker = self._worker(name)
+                if worker is None:
+                    continue
+                if (worker.get("block"), worker.get("node")) == (self._block, self._node):
+                    yield name
+                else:
+                    self._others.add(name)
+
+    def _lives(self, name: str) -> bool:
+        """Whether a worker of this node may be alive."""
+        worker = self._worker(name)
+        return worker is None or lives(worker["pid"], worker.get("birth", "")) is not False
+
+    def _worker(self, name: str) -> WorkerRecord | None:
+        """What a worker wrote about itself; empty until it has."""
+        record = next(read_segment(self._paths.journal / name), (0, 0, None))[2]
+        return record if record is not None and record["event"] == "worker" else None
+
+    def _tell(self, attempt: Start) -> None:
+        stage, index, number = attempt["stage"], attempt["index"], attempt["attempt"]
+        # A command outlives its worker, and must not run beside the next attempt.
+        kill_marked("DIEL_TASK_DIR", str(self._paths.task_dir(stage, index, number)))
+        if self._segment is None:
+            name = worker_segment_name(self._epoch, socket.gethostname(), os.getpid())
+            self._segment = SegmentWriter(self._paths.journal / name)
+        self._segment.append(
+            {
+                "event": "fail",
+                "stage": stage,
+                "index": index,
+                "attempt": number,
+                "time": time.time(),
+                "class": FailureClass.NODE,
+                "message": "its worker died while the run's controller was gone",
+            }
+        )
+
+
+def _open_attempt(segment: Path) -> Start | None:
+    begun = None
+    for _, _, record in read_segment(segment):
+        if record is not None and record["event"] == "start":
+            begun = record
+        elif record is not None and (record["event"] == "done" or record["event"] == "fail"):
+            begun = None
+    return begun
 
 
 if __name__ == "__main__":

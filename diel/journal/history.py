@@ -17,14 +17,16 @@ from typing import TYPE_CHECKING, Any
 from diel.form import Contradiction
 from diel.journal.axis_history import AxisHistory, Trial
 from diel.journal.stage_history import Attempt, StageHistory, ranges, spread
-from diel.journal.staging import count_staging
 from diel.journal.surrogate import counting, knowing
-from diel.journal.usage import count_usage
 from diel.paths import epoch_of
 from diel.states import RunState, TaskState
 
 if TYPE_CHECKING:
     from diel.journal import records
+    from diel.journal.records import NodeFacts, StagingRecord, UsageFacts
+
+_SUMS = ("cpu_seconds", "system_seconds", "read_bytes", "written_bytes", "gpu_seconds")
+_PEAKS = ("memory_bytes", "gpu_memory_bytes")
 
 VERSION = 12
 """The version of a snapshot's form: one of another version is ignored."""
@@ -86,7 +88,7 @@ class History:
             case "release":
                 self._release(record, worker)
             case "staging":
-                count_staging(self.staging, self.staging_told, record, worker)
+                _count_staging(self.staging, self.staging_told, record, worker)
             case "service" | "pruned":
                 pass  # its own file says how it is; its search knows
             case _:
@@ -319,7 +321,7 @@ class History:
             stage.seconds += record["seconds"]
             stage.timed += 1
             if "usage" in record:
-                count_usage(stage.usage, record["usage"], record["seconds"])
+                _count_usage(stage.usage, record["usage"], record["seconds"])
         self._commit(stage, record, TaskState.DONE)
 
     def _cached(self, record: records.Cached) -> None:
@@ -430,3 +432,33 @@ def _plain(value: Any) -> Any:
     if isinstance(value, set):
         return ranges(sorted(value))
     return {name.name: getattr(value, name.name) for name in fields(value)}
+
+
+def _count_usage(known: dict[str, float], usage: UsageFacts, seconds: float) -> None:
+    """Add one attempt. `tasks` counts those that were measured, `seconds` their time. A peak of memory that
+    the kernel could not tell from the worker's is left out."""
+    known["tasks"] = known.get("tasks", 0) + 1
+    known["seconds"] = known.get("seconds", 0.0) + seconds
+    for key in _SUMS:
+        if key in usage:
+            known[key] = known.get(key, 0) + usage[key]  # type: ignore[literal-required]
+    for key in _PEAKS:
+        if key in usage and not (key == "memory_bytes" and usage.get("memory_at_most")):
+            known[key] = max(known.get(key, 0), usage[key])  # type: ignore[literal-required]
+
+
+def _count_staging(
+    nodes: dict[str, NodeFacts], counted: dict[str, float], record: StagingRecord, worker: str
+) -> None:
+    """Add a record to its node, once: a worker's report repeats it. `counted`: each worker's last."""
+    if counted.get(worker, 0.0) >= record["time"]:
+        return
+    counted[worker] = record["time"]
+    none: NodeFacts = {"copied": 0, "bytes": 0, "folder": "", "warnings": 0, "warning": ""}
+    node = nodes.setdefault(record["node"], none)
+    node["copied"] += record["copied"]
+    node["bytes"] += record["bytes"]
+    node["folder"] = record["folder"] or node["folder"]
+    if record["warning"]:
+        node["warnings"] += 1
+        node["warning"] = record["warning"]

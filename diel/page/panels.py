@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import re
+import shlex
 import socket
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -14,22 +15,81 @@ from diel.errors import DielError
 from diel.form import NOT_AS_IT_SHOULD_BE
 from diel.journal.segment import segments
 from diel.page import graph, head, occupancy, stages, timeline
-from diel.page.outcome import (
-    artifact,
-    curve,
-    failure,
-    hyperparameter,
-    loop,
-    provenance,
-    result,
-    search,
-    service,
-    surrogate,
-)
+from diel.page.outcome import artifact, curve, failure, result, search, service, surrogate
 from diel.page.outcome.stream import ENTRY as FLOWS
-from diel.page.panel import Entry, Panel, Part, Picture, Sketch, Text
+from diel.page.panel import Cell, Entry, Facts, Grid, Log, Panel, Part, Picture, Sketch, Text
+from diel.page.plot import cell
 from diel.page.seen import Seen
 from diel.project.lease import read_lease
+from diel.project.run_file import read_kept_workflow
+from diel.registry import kept_values
+from diel.spec import Hyperparameter
+from diel.table import shown
+from diel.values import clock
+
+_TEXT = 40_000
+
+
+def provenance(seen: Seen) -> Iterator[Part]:
+    run_file = seen.run.run_file
+    facts = [
+        ("workflow", run_file.workflow),
+        ("file", run_file.source),
+        ("asked for", run_file.command_line),
+        ("made", clock(run_file.created)),
+        ("by", "" if seen.public else f"{run_file.user} on {run_file.host}"),
+        ("in", "" if seen.public else run_file.cwd),
+        ("run", "" if seen.public else str(seen.paths.root)),
+        ("site", run_file.site),
+        ("diel", run_file.diel),
+        ("Python", run_file.python),
+        ("took results of", ", ".join(seen.status.uses)),
+        *((f"environment {name}", text) for name, text in seen.status.environments.items()),
+    ]
+    yield Facts([(name, text) for name, text in facts if text])
+    rows = [_version(seen, name) for name in seen.run.workflow.stages]
+    heads = ("stage", "program", "parts of its keys")
+    yield Grid("What each stage is: the digests of all that its tasks' results hang on", heads, rows)
+    text = read_kept_workflow(seen.paths)
+    more = f", its first {_TEXT:,} characters" if len(text) > _TEXT else ""
+    yield Log(f"The workflow as it was when the run began{more}", text[:_TEXT])
+
+
+def _version(seen: Seen, name: str) -> list[Cell]:
+    stage = seen.run.workflow.stages[name]
+    history = seen.run.history.stages.get(name)
+    provenance = {} if history is None else dict(history.parts)
+    command = stage.command if isinstance(stage.command, str) else shlex.join(map(str, stage.command or ()))
+    program = stage.module or " ".join(command.split())
+    digests = ", ".join(f"{part} {digest[:8]}" for part, digest in provenance.items())
+    return [name, program if len(program) <= 160 else f"{program[:159]}…", digests]
+
+
+def hyperparameters(seen: Seen) -> Iterator[Part]:
+    workflow, values = seen.run.workflow, kept_values(seen.run.run_file).values
+    rows: list[list[Cell]] = []
+    for name, given in workflow.hyperparameters.items():
+        held = values.get(name)
+        searched = [label for label, axis in workflow.axes.items() if name in axis.sets]
+        source = f"search: {', '.join(searched)}" if searched else ""
+        if held is not None and not searched:
+            source = ": ".join(filter(None, (held.origin, held.source)))
+        value = None if held is None or searched else cell(held.value)
+        rows.append([f"hp.{name}", value, source, _allowed(given), cell(given.default), given.description])
+    if rows:
+        heads = ("name", "value", "where it came from", "allowed", "default", "description")
+        yield Grid("Hyperparameters", heads, rows)
+
+
+def _allowed(given: Hyperparameter) -> str:
+    if given.choices is not None:
+        return " | ".join(map(shown, given.choices))
+    bounds = [given.low, given.high]
+    if bounds == [None, None]:
+        return given.type
+    low, high = ("…" if end is None else shown(end) for end in bounds)
+    return f"{given.type}, {low} to {high}{', log' if given.log else ''}"
+
 
 ENTRIES = (
     Entry("run", "The run", head.parts),
@@ -39,15 +99,15 @@ ENTRIES = (
     Entry("cores", "Cores", occupancy.parts),
     Entry("failures", "Failures", failure.parts),
     Entry("searches", "Searches", search.parts),
-    Entry("loops", "Loops", loop.parts),
+    Entry("loops", "Loops", surrogate.loops),
     Entry("surrogates", "Surrogates", surrogate.parts),
     FLOWS,
     Entry("services", "Services", service.parts),
     Entry("results", "Results", result.parts),
     Entry("reported", "Reported on the way", curve.parts),
     Entry("artifacts", "Artifacts", artifact.parts),
-    Entry("hyperparameters", "Hyperparameters", hyperparameter.parts),
-    Entry("provenance", "Provenance", provenance.parts),
+    Entry("hyperparameters", "Hyperparameters", hyperparameters),
+    Entry("provenance", "Provenance", provenance),
 )
 
 

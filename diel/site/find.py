@@ -13,7 +13,6 @@ from diel.errors import SpecError, UsageError, did_you_mean
 from diel.load import Source, fit, parse, read_text
 from diel.paths import RunPaths, site_folders
 from diel.project.run_file import reason
-from diel.site.environment import anchored
 from diel.site.site import LOCAL, Site, job_word
 from diel.spec.model import Flaws
 
@@ -87,7 +86,7 @@ def _read(path: Path, folder: Path, seen: tuple[Path, ...]) -> tuple[Site, dict[
     site, misfits = fit(source, data, Site)
     if site is None or problems or misfits:
         raise SpecError([*problems, *misfits])
-    return anchored(site, data, source.path.parent) if site.environments else (site, data)
+    return _anchored(site, data, source.path.parent) if site.environments else (site, data)
 
 
 def _extended(
@@ -136,3 +135,13 @@ def read_kept_site(paths: RunPaths) -> Site:
         return Site.model_validate_json(paths.site.read_bytes())
     except (OSError, ValueError) as error:
         raise UsageError(f"{paths.run_id}: its site cannot be read: {reason(error)}") from error
+
+
+def _anchored(site: Site, data: dict[str, Any], folder: Path) -> tuple[Site, dict[str, Any]]:
+    """A site and its keys as written, with the paths of environments absolute.
+
+    A file that extends it, from another folder, then inherits them as they are meant.
+    """
+    made = {name: one.beside(folder.absolute()) for name, one in site.environments.items()}
+    written = {name: one.model_dump(mode="json", exclude_unset=True) for name, one in made.items()}
+    return site.model_copy(update={"environments": made}), {**data, "environments": written}

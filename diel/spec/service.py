@@ -1,16 +1,30 @@
-"""A service: a stage whose tasks stay up and answer others."""
+"""A service: a program that runs for the tasks of others; and a surrogate, which a simulation asks first."""
 
+import math
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
-from diel.spec.model import Flaw, Flaws, Limit, SpecModel, Text, found, optional, refuse, written_as
+from diel.spec.model import (
+    Flaw,
+    Flaws,
+    Limit,
+    Name,
+    SpecModel,
+    Text,
+    Unique,
+    found,
+    optional,
+    refuse,
+    written_as,
+)
 
 WRITTEN = "write {service: true}, or {service: {ready: {http: /health}, replicas: 2}}"
 READY = "write {http: /health}, {tcp: true} or {log: TEXT}"
 WAYS = ("http", "tcp", "log")
 _PATH_OR_TRUE = {"anyOf": [{"type": "string"}, {"type": "boolean"}, {"type": "null"}]}
+_TOLERANCE = "write a number above 0, in the unit of the output; .inf takes every answer"
 
 
 class Ready(SpecModel):
@@ -107,3 +121,41 @@ def service_flaws(stage: SpecModel, *, beside: bool, mpi: bool) -> Iterator[Flaw
     if mpi:
         hint = "drop `ranks`, and let the command start its own"
         yield Flaw("a service is one process", hint, ("resources", "ranks"))
+
+
+def _tolerance(value: Any) -> Any:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise refuse(f"expected a number, found {found(value)}", _TOLERANCE)
+    if math.isnan(value) or value <= 0:
+        raise refuse(f"expected more than zero, found {found(value)}", _TOLERANCE)
+    return float(value)
+
+
+_SHARE = "write a number above 0 and at most 1: 0.05 simulates one in twenty"
+
+
+def _share(value: Any) -> Any:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise refuse(f"expected a number, found {found(value)}", _SHARE)
+    if not 0 < value <= 1:
+        raise refuse(f"expected a share, found {found(value)}", _SHARE)
+    return float(value)
+
+
+class Surrogate(SpecModel):
+    """Whom a stage's tasks ask, and how sure the answer must be."""
+
+    service: Text = Field(description="The service that is asked: it returns a value and its uncertainty.")
+    tolerance: Annotated[float, BeforeValidator(_tolerance)] = Field(
+        description="Largest uncertainty at which the answer is the task's result, in the output's unit."
+    )
+    relative: bool = optional("Whether the tolerance is a fraction of the value instead.", False)
+    inputs: Unique[Name] = optional("Parameters that are sent; all numbers if absent.", ())
+    outputs: Unique[Name] = optional("Values that are answered; the stage's only value if absent.", ())
+    audit: Annotated[float, BeforeValidator(_share)] | None = optional(
+        "Share of the answered tasks that are simulated all the same, to see how far answers are off."
+    )
+    seed: int = optional("Draws the tasks that are audited.", 0)
+    timeout: Limit = optional("How long a task waits for an answer before it simulates.", 10.0)
+
+    _short = written_as("a mapping", "write {service: NAME, tolerance: 0.02}")

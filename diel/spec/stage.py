@@ -34,12 +34,9 @@ from diel.spec.model import (
     optional,
     refuse,
 )
-from diel.spec.policy import Policies, Rule, default_rule, policy_flaws
+from diel.spec.policy import MostFailures, Policies, Resources, Rule, default_rule, policy_flaws
 from diel.spec.rendering import Rendering, rendering_flaws
-from diel.spec.resources import Resources
-from diel.spec.service import Service, service_flaws
-from diel.spec.stopping import MostFailures
-from diel.spec.surrogate import Surrogate
+from diel.spec.service import Service, Surrogate, service_flaws
 from diel.states import FailureClass
 from diel.values import format_duration
 

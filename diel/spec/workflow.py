@@ -27,8 +27,8 @@ from diel.spec.model import (
     refuse,
     written_as,
 )
+from diel.spec.policy import share_flaws
 from diel.spec.stage import Shell, Stage
-from diel.spec.stopping import share_flaws
 
 
 def _version(value: Any) -> Any:

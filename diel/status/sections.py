@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from diel.errors import counted
@@ -19,10 +19,32 @@ from diel.status.notify import notice_lines
 from diel.status.run import Status, energy_text
 from diel.status.service import service_lines
 from diel.status.stage import joined_lines, shared_lines, task_of
-from diel.status.staging import staging_lines
 from diel.status.stream import stream_lines
 from diel.status.surrogate import surrogate_lines
-from diel.values import clock, format_duration
+from diel.values import clock, format_duration, format_size
+
+_MOST_NODES = 4
+"""Nodes whose warnings are shown, unless all are wanted."""
+
+
+def _staging_lines(found: Mapping[str, Mapping[str, Any]], *, show_all: bool = False) -> list[str]:
+    """How much was copied to how many nodes, and which nodes could not take it."""
+    copied = sum(node["copied"] for node in found.values())
+    lines = []
+    if copied:
+        size = format_size(sum(node["bytes"] for node in found.values()))
+        what = "1 copy" if copied == 1 else f"{copied:,} copies"
+        where = counted(sum(bool(node["copied"]) for node in found.values()), "node")
+        lines.append(f"staging: {what}, {size}, on the disks of {where}")
+    bad = [(name, node) for name, node in found.items() if node["warnings"]]
+    for name, node in bad if show_all else bad[:_MOST_NODES]:
+        who = counted(node["warnings"], "task")
+        message = f"warning: {name}: {printable(node['warning'])}; {who} used the shared file system"
+        lines.append(paint(message, fg="yellow"))
+    if not show_all and len(bad) > _MOST_NODES:
+        lines.append(f"{counted(len(bad) - _MOST_NODES, 'node')} more with a warning; --all shows them")
+    return lines
+
 
 if TYPE_CHECKING:
     from diel.journal.records import BlockFacts, BlockNow
@@ -125,7 +147,7 @@ SECTIONS = (
     ),
     Section(
         used=lambda status: status.staging,
-        lines=lambda status, view: staging_lines(status.staging, show_all=view.show_all),
+        lines=lambda status, view: _staging_lines(status.staging, show_all=view.show_all),
     ),
     Section(
         used=lambda status: status.exports,

@@ -6,8 +6,7 @@
 from __future__ import annotations
 
 from diel.tabular.course import Lstm
-from diel.tabular.model import ACTIVATIONS, Ensemble, Layers, Model, Scale, mean_and_spread
-from diel.tabular.pairs import Pairs
+from diel.tabular.model import ACTIVATIONS, Ensemble, Layers, Model, Pairs, Scale, mean_and_spread
 from diel.tabular.table import Floats, Table
 
 __all__ = [

@@ -14,7 +14,7 @@ from diel.results import RunReader
 from diel.results.metrics import searches, trials_of
 from diel.search.study import begin_study, frozen
 from diel.states import TrialState
-from diel.takeout.sqlite import hasten
+from diel.takeout import hasten
 
 
 def write(run: RunReader, into: Path, target: Path) -> list[str]:

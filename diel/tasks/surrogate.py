@@ -12,7 +12,7 @@ from diel.attempt.service import Answers
 from diel.errors import ModuleError
 from diel.expressions import ExpressionError
 from diel.graph import StageGraph
-from diel.graph.surrogate import answered, teachers
+from diel.graph.service import answered, teachers
 from diel.modules.catalogue import Module
 from diel.spec import Stage, Surrogate
 from diel.states import TaskState

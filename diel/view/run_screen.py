@@ -27,8 +27,7 @@ from diel.status.stage import StageStatus, failure_lines, kind_of
 from diel.view.charts import Chart, axis_charts, draw, lanes_text, work_charts
 from diel.view.looking import Asking, Looking, Said, Told, cancel_words, execute, resume_words
 from diel.view.rows import STAGE_COLUMNS, head, running_lines, stage_cells, task_row
-from diel.view.task_list import TaskList
-from diel.view.task_screen import TaskScreen
+from diel.view.task_screen import TaskList, TaskScreen
 from diel.view.watched import Watched
 
 if TYPE_CHECKING:

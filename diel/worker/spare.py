@@ -11,7 +11,7 @@ import stat
 from collections.abc import Set
 
 from diel.attempt.bundle import Request, Work
-from diel.attempt.orphans import LEFT, adopt, has_children
+from diel.attempt.reaper import LEFT, adopt, has_children
 
 PARAMS, INPUTS = ".params.json", ".inputs.json"
 """The files in which a command finds its inputs."""

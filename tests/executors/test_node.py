@@ -26,7 +26,7 @@ from tests.throwaway import wait_for
 
 SOON = """
 import os, sys
-import diel.executors.succession as succession
+import diel.executors.node as succession
 succession.LOOK, succession.ORPHAN = 0.1, float(sys.argv.pop(1))
 from diel.executors.node import NodeKeeper
 sys.exit(NodeKeeper(sys.argv[1:], os.environ).run())

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from diel.attempt.block import own_node
-from diel.executors.orphans import Orphans
+from diel.executors.node import Orphans
 from diel.journal.records import Record
 from diel.journal.segment import SegmentWriter, read_segment, segments, worker_segment_name
 from diel.paths import RunPaths

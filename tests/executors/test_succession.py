@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from diel.executors import succession
-from diel.executors.succession import ORPHAN, Controllers
+from diel.executors import node
+from diel.executors.node import ORPHAN, Controllers
 from diel.journal.segment import SegmentWriter
 from diel.paths import RunPaths
 from diel.project.lease import beat, take
@@ -25,7 +25,7 @@ def paths(tmp_path: Path) -> RunPaths:
     return paths
 
 
-def node(paths: RunPaths, *, epoch: int = 1) -> Controllers:
+def of_node(paths: RunPaths, *, epoch: int = 1) -> Controllers:
     own = {"DIEL_BLOCK": "1-0", "DIEL_CONTROLLER_EPOCH": str(epoch)}
     return Controllers({"DIEL_RUN_DIR": str(paths.root), **own})
 
@@ -43,33 +43,33 @@ def write(paths: RunPaths, epoch: int) -> None:
 
 
 def test_a_script_is_renewed_when_a_later_controller_wrote_it(paths: RunPaths) -> None:
-    assert not node(paths).renewed()  # it is not even there
+    assert not of_node(paths).renewed()  # it is not even there
     write(paths, 1)
-    assert not node(paths).renewed()
+    assert not of_node(paths).renewed()
     for epoch in (2, 3):
         SegmentWriter(paths.controller_segment(epoch)).close()
-    assert not node(paths).renewed()  # the later ones have not come to it yet
+    assert not of_node(paths).renewed()  # the later ones have not come to it yet
     write(paths, 3)
-    assert node(paths).renewed()
-    assert not node(paths, epoch=3).renewed()
+    assert of_node(paths).renewed()
+    assert not of_node(paths, epoch=3).renewed()
 
 
 def test_a_run_is_driven_by_the_controller_of_one_epoch(paths: RunPaths) -> None:
-    assert node(paths).is_driven()
-    assert not node(paths, epoch=2).is_driven()
+    assert of_node(paths).is_driven()
+    assert not of_node(paths, epoch=2).is_driven()
     SegmentWriter(paths.controller_segment(2)).append(
         {"event": "controller", "epoch": 2, "host": "h", "pid": 1, "started": 1.0, "time": time.time()}
     )
-    assert not node(paths).is_driven()
+    assert not of_node(paths).is_driven()
 
 
 def test_a_controller_on_another_host_is_lost_once_it_counts_as_gone(
     paths: RunPaths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(succession, "LOOK", 0.0)
+    monkeypatch.setattr(node, "LOOK", 0.0)
     monkeypatch.setattr("diel.project.lease.lives", lambda pid, birth: None)
     monkeypatch.setattr("diel.project.lease.SILENCE", 0.2)
-    assert node(paths).is_lost()
+    assert of_node(paths).is_lost()
 
 
 def test_a_controller_is_not_lost_once_it_is_heard_of_again(
@@ -77,14 +77,14 @@ def test_a_controller_is_not_lost_once_it_is_heard_of_again(
 ) -> None:
     quiet(paths, 30)
     monkeypatch.setattr("time.sleep", lambda _seconds: beat(paths))
-    assert not node(paths).is_lost()
+    assert not of_node(paths).is_lost()
 
 
 def test_a_node_is_abandoned_after_ten_minutes_of_its_own_without_a_heartbeat(
     paths: RunPaths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     quiet(paths, 2 * ORPHAN)  # before it began, or by another clock
-    one, now = node(paths), time.monotonic()
+    one, now = of_node(paths), time.monotonic()
     assert not one.is_abandoned()
     monkeypatch.setattr("time.monotonic", lambda: now + ORPHAN + 1)
     beat(paths)
@@ -95,7 +95,7 @@ def test_a_node_is_abandoned_after_ten_minutes_of_its_own_without_a_heartbeat(
 
 def test_a_node_whose_run_was_removed_is_abandoned(paths: RunPaths, monkeypatch: pytest.MonkeyPatch) -> None:
     paths.lease.unlink()
-    one, now = node(paths), time.monotonic()
+    one, now = of_node(paths), time.monotonic()
     assert not one.is_abandoned()
     monkeypatch.setattr("time.monotonic", lambda: now + ORPHAN + 1)
     assert one.is_abandoned()

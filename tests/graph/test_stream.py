@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from diel.graph.stream import stream_inputs
+from diel.graph.gang import stream_inputs
 from tests.graph.building import built, flaws_of, workflow
 
 MAKE = {"over": ["a"], "outputs": {"x": {"stream": True}, "n": {"value": "int"}}}

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from diel.graph.surrogate import answered, teachers, values_of
+from diel.graph.service import answered, teachers, values_of
 from diel.modules.signature import Signature
 from tests.graph.building import built, workflow
 

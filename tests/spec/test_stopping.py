@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from diel.spec import Stage
-from diel.spec.stopping import most_failures
+from diel.spec.policy import most_failures
 
 
 @pytest.mark.parametrize(

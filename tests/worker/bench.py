@@ -12,7 +12,7 @@ from typing import Any
 from diel.attempt.bundle import Bundle, BundleReport, Request, Work
 from diel.attempt.line import SPENT
 from diel.attempt.reaper import kill_marked, mark
-from diel.executors.pipes import Pipes
+from diel.blocks.local import Pipes
 from diel.journal.records import Record
 from diel.journal.segment import SegmentWriter, read_segment, segments
 from diel.modules.catalogue import find

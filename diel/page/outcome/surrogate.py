@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
-from diel.page.panel import Grid, Part, Plot, Text
-from diel.page.plot import SERIES, Column, chart, table_of, tips
+from diel.page.panel import Alternatives, Grid, Part, Plot, Text
+from diel.page.plot import SERIES, Column, Row, chart, kind_of, table_of, thinned, tips
 from diel.page.seen import Seen
 from diel.results import RunReader
+from diel.status import AxisStatus, CourseStatus
 from diel.status.surrogate import answered_text, audit_texts, stays_lines, terms, trouble
+from diel.values import is_finite, scalar
 
 BINS = 20
 """Parts of the tasks, in their order, where no loop divides them."""
+_ROUNDS = 1000
+_COMPARED = re.compile(r"([\w.]+) *[<>]=? *(hp\.\w+|[-+.\deE]+)")
+_ROUND = Column("round", "round", "number", counts=True)
+_HOLDS = Column("holds", "until holds", "name")
 
 
 def parts(seen: Seen) -> Iterator[Part]:
@@ -73,3 +81,77 @@ def _shares(run: RunReader, stage: str) -> Iterator[Part]:
     caption = f"{stage}: the part of its tasks that was answered instead of simulated, by {x.name}"
     spec = chart(columns, rows, {"mark": "bar", "encoding": encoding}, height=200)
     yield Plot(caption, spec, table_of(caption, columns, rows))
+
+
+def loops(seen: Seen) -> Iterator[Part]:
+    for axis in seen.status.axes:
+        if axis.facts.kind == "loop":
+            yield from (Text(_told(axis, course)) for course in axis.courses[:8])
+            yield from _charts(axis, seen.run.run_file.hyperparameters)
+
+
+def _told(axis: AxisStatus, course: CourseStatus) -> str:
+    at = ", ".join(f"{name}={value}" for name, value in course.at.items())
+    until = f" until {axis.condition}" if axis.condition else ""
+    rounds = f"{course.done:,} of at most {axis.facts.size:,} rounds are over"
+    why = f"; {course.why}" if course.why else ""
+    return f"{axis.label}{f' at {at}' if at else ''}{until}: {course.state}, {rounds}{why}."
+
+
+def _bound(axis: AxisStatus, name: str, hp: Mapping[str, Any]) -> float | None:
+    """The number that `until` compares a value with: itself, or a hyperparameter."""
+    found = _COMPARED.fullmatch(axis.condition)
+    if found is None or found[1] != name:
+        return None
+    value = hp.get(found[2].removeprefix("hp.")) if found[2].startswith("hp.") else scalar(found[2])
+    return float(value) if value is not None and is_finite(value) else None
+
+
+def _charts(axis: AxisStatus, hp: Mapping[str, Any]) -> Iterator[Part]:
+    rows = [
+        _row(course, one.number, one.values, one.holds) for course in axis.courses for one in course.rounds
+    ]
+    names = dict.fromkeys(name for course in axis.courses for one in course.rounds for name in one.values)
+    lines = [name for name in names if len({row[name] for row in rows if is_finite(row.get(name))}) > 1]
+    found = [(name, _chart(axis, name, _bound(axis, name, hp), rows)) for name in lines]
+    if found:
+        yield found[0][1] if len(found) == 1 else Alternatives(f"{axis.label}: show", found)
+
+
+def _row(course: CourseStatus, number: int, values: Mapping[str, Any], holds: bool) -> dict[str, Any]:
+    at = ", ".join(f"{name}={value}" for name, value in course.at.items())
+    return {**values, "round": number, "holds": "yes" if holds else "no", "at": at}
+
+
+def _chart(axis: AxisStatus, name: str, bound: float | None, rows: list[dict[str, Any]]) -> Plot:
+    drawn: list[Row] = [{**row, "y": row[name] if is_finite(row.get(name)) else None} for row in rows]
+    limits = [] if bound is None else [{"y": bound, "name": axis.condition}]
+    y = Column(
+        "y", name, kind_of([*(row["y"] for row in drawn), *(one["y"] for one in limits)], spaced=False)
+    )
+    at = Column("at", ", ".join(axis.facts.context) or "at", "name")
+    columns = [*([at] if axis.facts.context else []), _ROUND, y, _HOLDS]
+    place = {"x": _ROUND.axis(), "y": y.axis()}
+    colour = {"color": at.colour()} if axis.facts.context else {}
+    held = {
+        **_HOLDS.colour(),
+        "scale": {"domain": ["no", "yes"], "range": ["circle", "diamond"]},
+        "legend": {"symbolFillColor": SERIES[-1], "symbolStrokeColor": SERIES[-1]},
+    }
+    layers: list[dict[str, Any]] = [
+        {"mark": {"type": "line"}, "encoding": {**place, **colour}},
+        {
+            "mark": {"type": "point", "size": 60, "filled": True, "opacity": 1},
+            "encoding": {**place, **colour, "shape": held, "tooltip": tips(columns)},
+        },
+    ]
+    if limits:
+        up = {"y": y.axis()}
+        rule = {"type": "rule", "strokeDash": [5, 4], "color": SERIES[5]}
+        label = {"type": "text", "align": "left", "x": 6, "dy": -6}
+        layers.append({"data": {"values": limits}, "mark": rule, "encoding": up})
+        layers.append(
+            {"data": {"values": limits}, "mark": label, "encoding": {**up, "text": {"field": "name"}}}
+        )
+    caption = f"{axis.label}: {name} by round"
+    return Plot(caption, chart(columns, thinned(drawn, _ROUNDS), *layers), table_of(caption, columns, drawn))

@@ -6,12 +6,11 @@
 from __future__ import annotations
 
 from diel.pytorch.parallel.feed import Feed, Samples, sharded, shuffled, tensor
-from diel.pytorch.parallel.mesh import Mesh
 from diel.pytorch.parallel.networks import build
 from diel.pytorch.parallel.placed import Placed, Ways
 from diel.pytorch.parallel.precision import Scaler, type_of
 from diel.pytorch.parallel.training import train
-from diel.pytorch.parallel.world import Ranks, joined
+from diel.pytorch.parallel.world import Mesh, Ranks, joined
 
 __all__ = [
     "Feed",

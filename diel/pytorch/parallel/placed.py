@@ -14,10 +14,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from diel.pytorch.parallel.mesh import Mesh
 from diel.pytorch.parallel.networks import Chain
 from diel.pytorch.parallel.precision import Precision, autocast, type_of
-from diel.pytorch.parallel.world import Ranks
+from diel.pytorch.parallel.world import Mesh, Ranks
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 """Mean over the rows of a batch."""

@@ -6,7 +6,7 @@ from itertools import pairwise, product
 
 import pytest
 
-from diel.axes.spread import MOST, spread
+from diel.check.known import _MOST_STEPS, spread
 
 
 @pytest.mark.parametrize("sizes", [(), (1,), (3, 4), (2, 0), (100, 200)])
@@ -17,13 +17,13 @@ def test_few_places_are_looked_at_one_by_one(sizes: tuple[int, ...]) -> None:
 @pytest.mark.parametrize("sizes", [(1_000_000,), (1000, 1000), (50, 400, 50), (2, 10_001), (1 << 20,)])
 def test_of_many_the_corners_and_each_part_of_each_axis_are_among_them(sizes: tuple[int, ...]) -> None:
     places = set(spread(sizes))
-    assert MOST <= len(places) <= MOST + 2 ** len(sizes)
+    assert _MOST_STEPS <= len(places) <= _MOST_STEPS + 2 ** len(sizes)
     assert set(product(*({0, size - 1} for size in sizes))) <= places
     for axis, size in enumerate(sizes):
         points = sorted({place[axis] for place in places})
         widest = max(after - before for before, after in pairwise(points))
-        assert widest <= 2 + 4 * size // MOST
+        assert widest <= 2 + 4 * size // _MOST_STEPS
 
 
 def test_the_corners_of_many_axes_are_not_all_looked_at() -> None:
-    assert len(list(spread([2] * 30))) == 2 * MOST
+    assert len(list(spread([2] * 30))) == 2 * _MOST_STEPS
