@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from diel.artifacts import Values, check_values
 from diel.attempt.bundle import Question, Request, Work
-from diel.attempt.watched import held_to_files
+from diel.attempt.surroundings import held_to_files
 from diel.errors import DielError
 from diel.paths import RunPaths
 from diel.terms import SIMULATED

@@ -5,9 +5,13 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+from diel.artifacts import ReadFiles
+from diel.artifacts.identity import FirstLook
 from diel.attempt.arguments import own
 from diel.attempt.bundle import AT_LAUNCHER, LAUNCHER, Failure, Rendered
 from diel.attempt.state import mode_mask
@@ -148,3 +152,22 @@ def write_rendered(rendered: Iterable[Rendered], task_dir: str) -> None:
         except (FileExistsError, NotADirectoryError, IsADirectoryError) as error:
             message = f"'{path}' cannot be written: another file of the task is where it should be"
             raise Failure(FailureClass.LAUNCH, message) from error
+
+
+@contextmanager
+def held_to_files(
+    watched: Sequence[FirstLook], reads: Mapping[str, Any] | None, reader: str = "it"
+) -> Iterator[None]:
+    """Compare what a task reads, or who answers it, before and after. Raise Changed.
+
+    Files that lie where their user has them are compared whatever else the task did.
+    """
+    files = ReadFiles(reads, watched, reader)
+    files.begin()
+    try:
+        yield
+    except Failure as failure:
+        if failure.kind not in (FailureClass.CANCELLED, FailureClass.INTERRUPTED):
+            files.end(failed=True)
+        raise
+    files.end()

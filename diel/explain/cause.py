@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from diel.artifacts import Artifact, files_of
 from diel.errors import DielError, counted
-from diel.explain.environment import environment_changes
-from diel.explain.gang import gang_of
+from diel.explain.features import environment_changes, gang_of
 from diel.results import RunReader
 from diel.results.picked import all_at
 from diel.spec import Stage

@@ -21,7 +21,7 @@ from diel.files import put
 from diel.paths import RunPaths
 from diel.plan import Plan
 from diel.states import TaskState
-from diel.status.stream import facts_file
+from diel.status.features import facts_file
 from diel.tasks.ledger import Ledger
 from diel.tasks.link import Link
 from diel.tasks.stage_run import StageRun

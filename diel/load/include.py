@@ -266,7 +266,7 @@ class _Reader:
         if not _PACKAGED.fullmatch(word):
             path = folder / word
             return path, str(path.absolute())
-        from diel.load.packaged import workflow_of  # few workflows include one of a package
+        from diel.load.part import workflow_of  # few workflows include one of a package
 
         try:
             return workflow_of(word), word

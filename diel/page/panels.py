@@ -16,7 +16,7 @@ from diel.form import NOT_AS_IT_SHOULD_BE
 from diel.journal.segment import segments
 from diel.page import graph, head, occupancy, stages, timeline
 from diel.page.outcome import artifact, curve, failure, result, search, service, surrogate
-from diel.page.outcome.stream import ENTRY as FLOWS
+from diel.page.outcome.service import streams
 from diel.page.panel import Cell, Entry, Facts, Grid, Log, Panel, Part, Picture, Sketch, Text
 from diel.page.plot import cell
 from diel.page.seen import Seen
@@ -101,7 +101,7 @@ ENTRIES = (
     Entry("searches", "Searches", search.parts),
     Entry("loops", "Loops", surrogate.loops),
     Entry("surrogates", "Surrogates", surrogate.parts),
-    FLOWS,
+    Entry("streams", "Streams", streams),
     Entry("services", "Services", service.parts),
     Entry("results", "Results", result.parts),
     Entry("reported", "Reported on the way", curve.parts),

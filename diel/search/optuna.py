@@ -13,8 +13,7 @@ from optuna import distributions, pruners, samplers
 
 from diel.errors import UsageError
 from diel.journal.axis_history import Course
-from diel.search.searcher import Searcher
-from diel.search.space import Space, grid_points, place_of, within
+from diel.search.searcher import Searcher, Space, grid_points, place_of, within
 from diel.spec import Hyperparameter, Search
 from diel.states import TrialState
 

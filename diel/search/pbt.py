@@ -11,8 +11,7 @@ import random
 from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple
 
-from diel.search.searcher import Searcher
-from diel.search.space import Space, place_of, within
+from diel.search.searcher import Searcher, Space, place_of, within
 from diel.spec import Hyperparameter, Search
 from diel.spec.forms.search import DEFAULT_POPULATION
 from diel.states import TrialState

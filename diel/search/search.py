@@ -23,8 +23,7 @@ from diel.project.requests import ask_stop
 from diel.project.run_file import read_run_file
 from diel.search.decider import Decider, Deciding, Earlier, Unjudged
 from diel.search.memory import Memory
-from diel.search.searcher import Searcher
-from diel.search.space import space_of
+from diel.search.searcher import Searcher, space_of
 from diel.spec import Search
 from diel.states import FailureClass, TaskState, TrialState
 from diel.tasks.metrics import FILE, Metrics

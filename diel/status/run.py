@@ -17,11 +17,9 @@ from diel.project.submission import Submission, awaited, newest_submission, subm
 from diel.states import RunState, TaskState
 from diel.status.axis import AxisStatus, axes_of
 from diel.status.blocks import blocks_of, silent_since
-from diel.status.environment import environments_in
-from diel.status.notify import notices_of
+from diel.status.features import environments_in, notices_of, streams_of
 from diel.status.service import ServiceStatus, services_of
 from diel.status.stage import Left, StageStatus, failure_document, stages_in
-from diel.status.stream import streams_of
 
 if TYPE_CHECKING:
     from diel.journal.records import BlockNow, Failed

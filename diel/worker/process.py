@@ -32,9 +32,8 @@ from diel.attempt.reaper import OomKills, is_full, killer_of, told_by_mpiexec
 from diel.attempt.staging import Drain, disk_of, late_notes, open_drain, record_of, shard_environment, stage
 from diel.attempt.stream import held_to_streams, stream_environment
 from diel.attempt.surrogate import Consulted, ask
-from diel.attempt.surroundings import Surroundings, restore, search_path, write_rendered
+from diel.attempt.surroundings import Surroundings, held_to_files, restore, search_path, write_rendered
 from diel.attempt.watchdog import RunningAttempt, Watchdog
-from diel.attempt.watched import held_to_files
 from diel.errors import DielError, JournalError, NotBegun
 from diel.journal.segment import SegmentWriter, worker_segment_name
 from diel.modules.beside import imports_beyond

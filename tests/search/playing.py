@@ -8,7 +8,7 @@ from typing import Any
 
 from diel.journal.axis_history import AxisHistory, Course
 from diel.search.optuna import OptunaSearcher
-from diel.search.space import Space, space_of
+from diel.search.searcher import Space, space_of
 from diel.spec import Hyperparameter, Search
 from diel.states import TrialState
 from tests.record import as_record

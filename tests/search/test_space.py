@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from diel.search.space import SHUFFLED, conditions, grid_points, place_of, within
+from diel.search.searcher import SHUFFLED, conditions, grid_points, place_of, within
 from diel.spec import Hyperparameter
 from tests.search.playing import space
 

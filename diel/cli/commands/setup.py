@@ -17,7 +17,7 @@ from diel.cli.options import output_option, put
 from diel.errors import HintedError, UsageError
 from diel.expressions import texts_in
 from diel.load import Document, load
-from diel.load.packaged import workflow_of, workflows
+from diel.load.part import workflow_of, workflows
 from diel.modules.catalogue import ModuleNotFound, find, search_path
 from diel.paths import shipped
 from diel.spec.forms.rows import FileForm

@@ -1,20 +1,23 @@
-"""The panel of services: the replicas, and what they counted: requests, their times, sizes of batches."""
+"""The panels of services, by their /metrics, and of streams, by what their broker reported."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from diel.page.panel import Cell, Grid, Part, Plot, Text
 from diel.page.plot import Column, chart, table_of, tips
 from diel.page.seen import Seen
 from diel.services.endpoint import counts_file
 from diel.status.service import ReplicaStatus
+from diel.values import format_size
 
 _LINE = re.compile(r"([a-zA-Z_:][\w:]*)(?:\{(.*)\})? (\S+)")
 _BOUND = re.compile(r'le="([^"]+)"')
 Counts = Mapping[tuple[str, str], float]
 """Prometheus' samples: by name and labels."""
+_MOST = 50
 
 
 def parts(seen: Seen) -> Iterator[Part]:
@@ -129,3 +132,46 @@ def _batches(service: str, buckets: Sequence[tuple[float, float]]) -> Plot:
     caption = f"{service}: sizes of the batches that it evaluated in one call"
     spec = chart([size, many], rows, {"mark": "bar", "encoding": encoding}, height=180)
     return Plot(caption, spec, table_of(caption, [size, many], rows))
+
+
+def streams(seen: Seen) -> Iterator[Part]:
+    channels = seen.status.streams
+    if not channels:
+        return
+    rows = [_channel(seen, name, facts) for name, facts in [*channels.items()][:_MOST]]
+    heads = ("stream", "state", "items", "bytes", "items a second", "buffer", "producers")
+    yield Grid("Streams, as their broker last reported them", heads, rows, max(0, len(channels) - _MOST))
+    groups = [(name, *one) for name, facts in channels.items() for one in facts.get("groups", {}).items()]
+    if groups:
+        cells = [_reader(*one) for one in groups[:_MOST]]
+        names = ("stream", "readers", "given", "committed", "lag (items)", "state")
+        yield Grid("Their readers: items that were put and not yet given are their lag", names, cells)
+    if any(row[4] is None for row in rows):
+        yield Text("A rate is measured once all producers of a stream have ended.", "note")
+
+
+def _channel(seen: Seen, name: str, facts: Mapping[str, Any]) -> list[Cell]:
+    broken = facts.get("broken")
+    state = f"broken: {broken}" if broken else "complete" if facts.get("closed") else "open"
+    producers, items = facts.get("producers", {}), int(facts.get("items", 0))
+    seconds = _seconds(seen, producers) if facts.get("closed") else None
+    rate = None if not seconds else round(items / seconds, 3)
+    size = format_size(int(facts.get("bytes", 0)))
+    return [name, state, items, size, rate, int(facts.get("buffer") or 0) or None, len(producers)]
+
+
+def _seconds(seen: Seen, producers: Mapping[str, Any]) -> float | None:
+    """From the beginning of the first producer to the end of the last; None if some have no result."""
+    begins, ends = [], []
+    for stage in dict.fromkeys(task.partition("/")[0] for task in producers):
+        for record in seen.run.results(stage):
+            if record["event"] == "done" and f"{stage}/{record['index']}" in producers:
+                begins.append(record["time"] - record.get("seconds", 0.0))
+                ends.append(record["time"])
+    return max(ends) - min(begins) if ends and len(ends) >= len(producers) else None
+
+
+def _reader(name: str, group: str, facts: Mapping[str, Any]) -> list[Cell]:
+    settled = "settled" if facts.get("settled") else "reads"
+    given, committed = int(facts.get("delivered", 0)), int(facts.get("committed", 0))
+    return [name, group, given, committed, int(facts.get("waiting", 0)), settled]

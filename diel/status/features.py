@@ -1,0 +1,106 @@
+"""What environments, exports, notices and streams add to the state of a run, and their lines for people."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from diel.errors import counted
+from diel.journal.segment import read_segment
+from diel.paths import RunPaths
+from diel.status.columns import paint, printable
+
+_MOST_STREAMS = 10
+"""The most channels to show; a run with matched axes can have thousands."""
+
+
+def notices_of(paths: RunPaths) -> dict[str, dict[str, Any]]:
+    """By `ended-1.mail-1` what was told: kind, way, state (sending, sent, failed), time, message."""
+    found = {}
+    for file in sorted(paths.notices.glob("*.jsonl")):
+        records: list[Any] = [record for _, _, record in read_segment(file) if record is not None]
+        if records:
+            last = records[-1]
+            keys = ("kind", "way", "state", "time", "message")
+            found[file.stem] = {key: last[key] for key in keys if key in last}
+    return found
+
+
+def notice_lines(found: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """What was told in one line; each address that failed with its reason, once."""
+    sent = {one["kind"]: None for one in found.values() if one.get("state") == "sent"}
+    lines = [f"told: {', '.join(sent)}"] if sent else []
+    reasons: dict[tuple[str, str], list[str]] = {}
+    for one in found.values():
+        if one.get("state") == "failed":
+            reasons.setdefault((str(one["way"]), str(one.get("message", ""))), []).append(str(one["kind"]))
+    for (way, message), kinds in reasons.items():
+        lines.append(paint(f"not told by {way} ({', '.join(kinds)}): {printable(message)}", fg="red"))
+    return lines
+
+
+def environments_in(paths: RunPaths) -> dict[str, str]:
+    """The environments of a run in a few words, by name."""
+    from diel.environments.prepared import read_prepared  # here: it loads what digests are made with
+
+    return {name: made.text for name, made in read_prepared(paths.environments).items()}
+
+
+def environment_lines(found: Mapping[str, str]) -> list[str]:
+    return [f"environment {name}: {printable(text)}" for name, text in found.items()]
+
+
+def unexported(exports: Mapping[str, Mapping[str, Any]]) -> str:
+    """Why something was not put in place, and what to do; empty if all was."""
+    told = next((one["message"] for one in exports.values() if one["failed"]), "")
+    return f"not exported: {told}; `diel resume` tries again" if told else ""
+
+
+def export_lines(found: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Where the files of each output went; why some did not."""
+    lines = []
+    for name, one in found.items():
+        if one["files"]:
+            folder = os.path.relpath(one["folder"])
+            folder = one["folder"] if folder.startswith("../..") else folder
+            lines.append(f"exported: {counted(one['files'], 'file')} of {name} to {printable(folder)}")
+        if kept := one.get("kept"):
+            lines.append(f"{counted(kept, 'export')} of {name} met another file: {printable(one['why'])}")
+        if one["failed"]:
+            more = f", and {one['failed'] - 1:,} more" if one["failed"] > 1 else ""
+            lines.append(paint(f"not exported: {printable(one['message'])}{more}", fg="red"))
+    return lines
+
+
+def facts_file(paths: RunPaths) -> Path:
+    """The state of the channels, as the broker last reported it."""
+    return paths.streams / "facts.json"
+
+
+def streams_of(paths: RunPaths) -> dict[str, Mapping[str, Any]]:
+    """By channel: items, whether it is closed, and how far each group of readers has come."""
+    try:
+        found = json.loads(facts_file(paths).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return {name: found[name] for name in sorted(found)} if isinstance(found, dict) else {}
+
+
+def stream_lines(streams: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """A line for each channel: how many items, whether more can come, and how far each reader is behind."""
+    lines = [_stream_line(name, facts) for name, facts in list(streams.items())[:_MOST_STREAMS]]
+    more = len(streams) - _MOST_STREAMS
+    return [*lines, *([f"and {more:,} more streams"] if more > 0 else [])]
+
+
+def _stream_line(name: str, facts: Mapping[str, Any]) -> str:
+    behind = [
+        group.get("waiting", 0) for group in facts.get("groups", {}).values() if not group.get("settled")
+    ]
+    line = f"stream {name}: {counted(facts.get('items', 0), 'item')}"
+    line += ", complete" if facts.get("closed") else ""
+    line += f", broken: {facts['broken']}" if facts.get("broken") else ""
+    return line + (f", {max(behind):,} of them unread" if behind and max(behind) else "")
