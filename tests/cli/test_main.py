@@ -76,7 +76,7 @@ def test_a_current_directory_that_is_gone_is_told_as_that(
 
 
 @pytest.mark.parametrize(
-    "words", [("explain",), ("results",), ("graph",), ("report",), ("params",), ("resume",)], ids=" ".join
+    "words", [("explain",), ("results",), ("graph",), ("params",), ("resume",)], ids=" ".join
 )
 def test_a_run_whose_workflow_is_no_text_any_more_is_told_as_that(
     workspace: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
@@ -86,7 +86,9 @@ def test_a_run_whose_workflow_is_no_text_any_more_is_told_as_that(
     written.paths.workflow.write_bytes(b"\xff\xfe")
     said = call(capsys, *words)
     assert said.code in (1, 2)
-    assert "w-1: its workflow cannot be read: 'utf-8' codec can't decode byte 0xff" in said.err
+    why = "w-1: its workflow cannot be read: 'utf-8' codec can't decode byte 0xff"
+    assert why in said.err
+    assert why in call(capsys, "report").out, "beside what can be read, as on the page"
 
 
 def test_a_run_with_a_journal_of_another_form_is_not_resumed(

@@ -107,12 +107,12 @@ def command(
     if in_foreground and home is not None:
         raise UsageError("--here means in the foreground, --home does not: give one of them")
     paths = find_run(runs, run)
-    refuse_copied(paths)
     read_kept_workflow(paths)  # a damaged run is reported as such, even if nothing is left to do
     history = read_run(paths).history
     if recompute is not None and not history.is_doubted():
         raise UsageError(f"{paths.run_id} has no suspect result: its audits speak against no answer")
     recorded = RunReader(paths)
+    refuse_copied(paths)
     another, resting = _look(recorded, strict=bool(trials or recompute), update=update)
     more = read_trials(recorded, trials) if trials else {}
     if more:
