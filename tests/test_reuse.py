@@ -48,8 +48,8 @@ def project(tmp_path: Path) -> Project:
 def test_the_example_of_the_reference_runs(root: Path, tmp_path: Path) -> None:
     page = (root / "docs/workflow-file.md").read_text("utf-8").partition("## include: ")[2]
     inner, outer = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)[:2]
-    (tmp_path / "relax.yaml").write_text(f"diel: 1\n{inner}")
-    project = Project(tmp_path, "twice").workflow(outer.removeprefix("name: twice\n"))
+    (tmp_path / "relax.yaml").write_text(inner)
+    project = Project(tmp_path, "twice").workflow(outer.removeprefix("diel: 1\nname: twice\n"))
     run = project.run("--set", "hp.fine.cutoff=100")
     assert run.values("fine.scf", "energy") == pytest.approx([-0.0096, -0.01, -0.0096])
     assert project.diel("logs", "last", "compare/0").split()[-1] == "100"
