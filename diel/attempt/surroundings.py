@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -83,50 +84,53 @@ class Surroundings:
         )
 
 
-def restore(before: Mapping[str, str], own: Mapping[str, str]) -> None:
-    """Undo what a function changed of the variables, but of those in `own`, which the next task sets."""
+def restore(before: Mapping[str, str], own: Mapping[str, str], addresses: Sequence[int]) -> None:
+    """Undo what a function changed of the variables, but of those in `own`, which the next task sets.
+
+    `addresses` are those of C's variables when it began.
+    """
+    is_changed = c_variables() != addresses
     now = dict(os.environ)
     for name in now.keys() - before.keys() - own.keys():
         del os.environ[name]
     for name, value in before.items():
         if now.get(name) != value and name not in own:
             os.environ[name] = value
-    _restore_of_c()
+    if is_changed:
+        _restore_of_c()
     if time.tzname != _ZONE:
         time.tzset()
 
 
-_synchronised: list[tuple[int | None, bytes]] = []
-"""Where C keeps the variables of this process, and its pointers to them, when they were Python's."""
+@cache
+def _variables() -> Any:
+    """Return where C keeps the variables of this process; None in a Python without `ctypes`."""
+    try:
+        import ctypes  # here: a Python without it does without this
+
+        return ctypes.POINTER(ctypes.c_void_p).in_dll(ctypes.CDLL(None), "environ")
+    except (ImportError, OSError, ValueError):
+        return None
+
+
+def c_variables() -> list[int]:
+    """Return C's addresses of the variables of this process: others once anybody sets one."""
+    variables, addresses = _variables(), list[int]()
+    while variables and (address := variables[len(addresses)]):
+        addresses.append(address)
+    return addresses
 
 
 def _restore_of_c() -> None:
     """Set the variables of C, which programs get, to Python's: `os.putenv` and libraries change C's alone."""
-    try:
-        import ctypes  # here: a Python without it does without this
+    import ctypes  # here: addresses are known
 
-        variables = ctypes.POINTER(ctypes.c_char_p).in_dll(ctypes.CDLL(None), "environ")
-    except (ImportError, OSError, ValueError):
-        return
-    size = ctypes.sizeof(ctypes.c_void_p)
-
-    def place() -> int | None:
-        return ctypes.cast(variables, ctypes.c_void_p).value
-
-    if _synchronised:
-        address, pointers = _synchronised[0]
-        if place() == address and address and ctypes.string_at(address, len(pointers)) == pointers:
-            return
-    texts: list[str] = []
-    while (text := variables[len(texts)]) is not None:
-        texts.append(os.fsdecode(text))
+    texts = {os.fsdecode(ctypes.string_at(address)) for address in c_variables()}
     wanted = {f"{name}={value}" for name, value in os.environ.items()}
-    for text in {*texts} - wanted:
+    for text in texts - wanted:
         os.unsetenv(text.partition("=")[0])
-    for text in wanted - {*texts}:
+    for text in wanted - texts:
         os.putenv(*text.split("=", 1))
-    address = place()
-    _synchronised[:] = [(address, ctypes.string_at(address, size * (len(wanted) + 1)) if address else b"")]
 
 
 def search_path() -> str:

@@ -32,7 +32,14 @@ from diel.attempt.reaper import OomKills, is_full, killer_of, told_by_mpiexec
 from diel.attempt.staging import Drain, disk_of, late_notes, open_drain, record_of, shard_environment, stage
 from diel.attempt.stream import held_to_streams, stream_environment
 from diel.attempt.surrogate import Consulted, ask
-from diel.attempt.surroundings import Surroundings, held_to_files, restore, search_path, write_rendered
+from diel.attempt.surroundings import (
+    Surroundings,
+    c_variables,
+    held_to_files,
+    restore,
+    search_path,
+    write_rendered,
+)
 from diel.attempt.watchdog import RunningAttempt, Watchdog
 from diel.errors import DielError, JournalError, NotBegun
 from diel.journal.segment import SegmentWriter, worker_segment_name
@@ -365,7 +372,7 @@ class Worker:
         if "TZ" in attempt.request.env:
             time.tzset()
         assert attempt.work.module is not None
-        before = _threads()
+        before, addresses = _threads(), c_variables()
         attempt.usage.begin(attempt.work.module.path)
         try:
             made = call(attempt.work, attempt.request, self._surroundings.context(attempt))
@@ -375,7 +382,7 @@ class Worker:
             attempt.usage.end()
             self.is_spent |= bool(_threads() - before)
             os.chdir(self._root)
-            restore(self.environ, own)
+            restore(self.environ, own, addresses)
 
     def _fail(self, attempt: RunningAttempt, failure: Failure) -> tuple[int, Record]:
         with self.dog.lock:
