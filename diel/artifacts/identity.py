@@ -161,9 +161,10 @@ def look_at(name: str, path: str) -> FirstLook:
 
 
 def refuse_newer(whole: FirstLook, path: str) -> None:
-    """Refuse a file that changed since it was read by another name, or in its directory. Raise Changed."""
+    """Refuse a file that was read by another name, or in its directory, and is another now. Raise Changed."""
     with suppress(OSError):  # who reads it says that it is gone
-        if whole.changed and identity_of(path)[1] > whole.changed:
+        is_newer = whole.changed and identity_of(path)[1] > whole.changed
+        if is_newer and differences(whole.path, whole.digest, whole.identity):
             raise Changed(f"{path} was changed since the run read {whole.name}, {whole.path}")
 
 

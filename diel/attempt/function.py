@@ -80,10 +80,10 @@ def call(
 _STARTERS = {
     "multiprocessing.popen_spawn_posix",
     "multiprocessing.popen_forkserver",
-    "joblib.externals.loky.backend",
-    "loky.backend",
+    "joblib.externals.loky.backend.popen_loky_posix",
+    "loky.backend.popen_loky_posix",
 }
-"""What starts processes that import for themselves, from where files lie."""
+"""Loaded once a process was started that imports for itself, from where files lie."""
 
 
 def _refuse_edited(module: Module) -> None:

@@ -268,6 +268,8 @@ class Loaded(NamedTuple):
     state: State
     context: Context
     path: list[str]
+    imports: frozenset[str]
+    """What its file imported: what that set is in the state, and the file may have set it otherwise."""
 
     def call(self, key: str, places: Sequence[Any], named: Mapping[str, Any]) -> Any:
         """Call it, and put back what it changed. `key` begins the generators of random numbers."""
@@ -284,10 +286,11 @@ class Loaded(NamedTuple):
         _seed(key)
         _importer.append(self.file)
         _repeated.clear()
+        _repeated.update(self.imports)
         return self.function(*places, **named)
 
 
-_imported: dict[_File, tuple[State, Context, list[str]]] = {}
+_imported: dict[_File, tuple[State, Context, list[str], frozenset[str]]] = {}
 _before: list[State] = []
 _path: list[str] = []
 _importer: list[_File] = []
@@ -308,7 +311,7 @@ def load(module: Module) -> Loaded:
         _importer.append(file)
         try:
             context.run(load_function, module)
-            _imported[file] = context.run(_read), context, sys.path[:]
+            _imported[file] = context.run(_read), context, sys.path[:], frozenset(_repeated)
         finally:
             _importer.clear()
             _repeated.clear()
@@ -380,7 +383,7 @@ _import = builtins.__import__
 _settings_of: dict[tuple[_File | None, str], dict[int, Any]] = {}
 """What the import of a module set, by place: a library's, or one of the user's own files for one importer."""
 _repeated: set[str] = set()
-"""The imports whose settings were set again for the running function."""
+"""The imports whose settings are set: by the file of the running function, or once for this call."""
 
 
 def _before_import(name: str, by_user: bool) -> State | None:
@@ -418,7 +421,8 @@ def _import_again(
     """Import as Python does; set again what the import set when it was executed."""
     module = _import(name, globals, locals, fromlist, level)
     if _importer:
-        whole = resolve_name("." * level + name, globals["__package__"]) if level else name
+        package = (globals or {}).get("__package__") or ""
+        whole = resolve_name("." * level + name, package) if level and package else name
         for each in (whole, *(f"{whole}.{child}" for child in fromlist or ())):
             if each not in _repeated and each in sys.modules:
                 _repeated.add(each)

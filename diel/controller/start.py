@@ -37,12 +37,11 @@ from diel.scheduler import Job, JobState, scheduler_named
 from diel.scheduler.inside import END
 from diel.search.searcher import refuse_unsearchable
 from diel.site import Site, find_program, find_site, missing, read_kept_site
-from diel.spec.forms.rows import FileForm
+from diel.spec.forms.rows import TEXTS, FileForm
 from diel.spec.rendering import Filling
 from diel.spec.variables import apply_shell, shell_of
 from diel.tasks.texts import Files
-from diel.tasks.watched import Watch, file_of
-from diel.terms import split_place
+from diel.tasks.watched import OF_AXIS, Watch, file_of
 from diel.version import __version__
 
 TIMES = 5
@@ -76,9 +75,8 @@ def watch_shared(plan: Plan, paths: RunPaths) -> None:
     """Record what the files of all tasks of a stage are. Raise ModuleError for one that cannot be read."""
     watch, folder = Watch(paths, records=True), plan.checked.document.path.parent.absolute()
     for label, axis in plan.workflow.axes.items():
-        if isinstance(axis, FileForm):
-            path = os.path.realpath(folder / split_place(axis.path)[0])
-            watch.look(f"axis {label}", path)
+        if isinstance(axis, FileForm) and axis.path.endswith(TEXTS):  # data may be too large to read whole
+            watch.look(f"{OF_AXIS}{label}", os.path.realpath(folder / axis.path))
     for name, stage in plan.workflow.stages.items():
         Files(stage, folder, watch).watched_by_all()
         for one, path in file_of(plan.modules.get(name)).items():

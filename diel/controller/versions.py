@@ -30,7 +30,7 @@ from diel.spec.forms.rows import FileForm
 from diel.tasks.keeping import ended_well
 from diel.tasks.link import Link
 from diel.tasks.stage_run import StageRun
-from diel.tasks.watched import Watch, file_of
+from diel.tasks.watched import OF_AXIS, Watch, file_of
 
 SHOWN = 5
 Tasks = Mapping[str, frozenset[int] | None]
@@ -86,7 +86,8 @@ def _files(plan: Plan, paths: RunPaths, view: RunReader) -> Iterator[ChangedSour
                     readers[name] = None
                 elif own := frozenset(_readers(view, stage, path)):
                     readers[name] = own
-            yield ChangedSource(str(error), readers)
+            if readers or not file.name.startswith(OF_AXIS):
+                yield ChangedSource(str(error), readers)
 
 
 def _readers(view: RunReader, stage: StageRun, path: str) -> Iterator[int]:

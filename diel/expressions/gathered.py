@@ -46,7 +46,9 @@ class Gathered(list[Any]):
             return self.map(lambda item: None if item is None else item[key])
         item = super().__getitem__(key)
         if isinstance(key, slice):
-            part = f"{key.start}:{key.stop}:{key.step}"
+            step = key.step or 1
+            start = 0 if key.start is None and step > 0 else key.start
+            part = f"{start}:{key.stop}:{step}"  # [:2] and [0:2:1] are one
             return Gathered(item, self.axes, self.points[key], (*self.picks, part))
         return item
 

@@ -70,6 +70,8 @@ class _Finder:
         """What was imported by what is left, by its folders and version."""
         self.executed: dict[tuple[object, ...], dict[str, str]] = {}
         """The files that were executed, each with the digest of its bytes, by the same."""
+        self.named: dict[tuple[object, ...], set[str]] = {}
+        """The files in the key of each module, by the same."""
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -157,9 +159,12 @@ def imports_beyond(key: Sequence[tuple[str, str]]) -> dict[str, str]:
 
     A function finds them by a name that it computes, or a pickle names them.
     """
-    files = dict(key)
-    executed = _finder.executed.get(_finder.key, {}) if files else {}
-    return {path: digest for path, digest in executed.items() if path not in files}
+    if not key:
+        return {}
+    if _finder.key not in _finder.named:
+        _finder.named[_finder.key] = {path for path, _ in key}
+    executed, named = _finder.executed.get(_finder.key, {}), _finder.named[_finder.key]
+    return {path: digest for path, digest in executed.items() if path not in named}
 
 
 def name_of(path: str, digest: str) -> str:

@@ -15,6 +15,8 @@ from diel.paths import RunPaths
 
 WATCHED = ("files.", "module ")
 """How the names of such files begin."""
+OF_AXIS = "axis "
+"""How those of axes begin: no task reads them for that, and their points are compared by themselves."""
 HOLDS_RUNS = "holds the runs, which change all the time: name what is read, or give --runs"
 
 

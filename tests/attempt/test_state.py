@@ -290,3 +290,22 @@ def test_generators_and_variables_of_c_are_put_back(project: Project) -> None:
 
 def test_an_import_by_keywords_is_pythons() -> None:
     assert state._import_again("os.path", fromlist=["join"]) is sys.modules["os.path"]
+
+
+def test_what_a_file_sets_after_an_import_holds_where_its_function_imports_again(project: Project) -> None:
+    project.module("helper", "import decimal\n\ndecimal.getcontext().prec = 5\n")
+    project.module(
+        "own",
+        """
+        import decimal
+        import helper
+        decimal.getcontext().prec = 50
+
+        def third(n: int) -> dict:
+            import helper
+            return {"third": str(decimal.Decimal(1) / 3)}
+        """,
+    )
+    flow = "axes: {n: {range: 3}}\nstages: {third: {module: 'own:third', over: [n]}}"
+    run = project.workflow(flow).run("--site", "one")
+    assert [len(text) - 2 for text in run.values("third", "third")] == [50] * 3

@@ -182,6 +182,12 @@ def test_a_part_leaves_what_stands_beside_it_whole(workspace: Path) -> None:
     assert task.params["high"] == [30]
 
 
+def test_parts_that_are_written_otherwise_and_mean_the_same_are_joined(workspace: Path) -> None:
+    reader = "  fit: {command: [fit], params: {p: '${{ a.v[:2] }}', q: '${{ b.v[0:2:1] }}'}}"
+    task = paired(workspace, reader).ready("fit")[0]
+    assert (task.params["p"], task.params["q"]) == ([0], [0])
+
+
 # --- random studies, against pandas -------------------------------------------------------------------
 
 
