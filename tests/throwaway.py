@@ -144,8 +144,9 @@ class Run:
 
     def value(self, stage: str, name: str) -> Any:
         """A value of a stage with one task."""
-        (value,) = self.values(stage, name)
-        return value
+        values = self.values(stage, name)
+        assert len(values) == 1, self.records("fail", stage)
+        return values[0]
 
     def failure(self, stage: str, index: int = 0) -> Record:
         """Why a task failed."""
