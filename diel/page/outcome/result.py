@@ -8,8 +8,8 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from diel.errors import counted
-from diel.page.panel import Alternatives, Cell, Grid, Part, Plot, Text
-from diel.page.plot import FEW, HEIGHT, Column, Row, chart, kind_of, table_of, thinned, tips
+from diel.page.panel import Cell, Grid, Part, Plot, Text
+from diel.page.plot import FEW, Column, Row, amount, figure, kind_of, layer, one_of, thinned, tips
 from diel.page.seen import POINTS, Seen, good_of
 from diel.results import RunReader
 from diel.results.rows import output_rows
@@ -62,10 +62,8 @@ def _figures(stage: str, sample: DrawnStage) -> Iterator[Part]:
     found = [plots(stage, sample, number) for number in sample.numbers]
     first, others = [one[:1] for one in found], [one[1:] for one in found]
     chosen = [figure for figures in (*first, *others) for figure in figures][:FIGURES]
-    if len(chosen) == 1:
-        yield chosen[0][1]
-    elif chosen:
-        yield Alternatives(f"{stage}: show", chosen)
+    if chosen:
+        yield one_of(f"{stage}: show", chosen)
     for y in sample.numbers if chosen else ():
         if bare := sum(y.key not in row for row in sample.rows):
             yield Text(
@@ -110,6 +108,7 @@ class _View:
         self.stage, self.sample, self.axes, self.rows, self.y = stage, sample, sample.axes, rows, y
         self.all = [one for columns in self.axes.values() for one in columns]
         self.all += [BY] if any(BY.key in row for row in rows) else []
+        self.every = [*self.all, y]
         self.leads = {axis: self._lead(columns) for axis, columns in self.axes.items()}
         """What an axis is drawn by."""
         self.sizes = {axis: len({row.get(one.key) for row in rows}) for axis, one in self.leads.items()}
@@ -118,7 +117,7 @@ class _View:
         """A few names that stand first and tell points apart; else a number rather than a mere count."""
         points = {tuple(row.get(one.key) for one in columns) for row in self.rows}
         named = columns[0].kind == "name" and len({point[0] for point in points}) == len(points) <= NAMES
-        return columns[0] if named else min(columns, key=_modesty)
+        return columns[0] if named else min(columns, key=lambda one: (one.kind == "name", one.counts))
 
     def rank(self, axis: str) -> tuple[int, int]:
         """Three numbers or more first, the longest first; then rounds, two numbers, names, and seeds."""
@@ -145,9 +144,9 @@ class _View:
         few = [axis for axis in self.axes if axis not in used and self.sizes[axis] <= FEW]
         return min(few, key=lambda axis: self.leads[axis].counts, default=None)
 
-    def _made(self, caption: str, columns: Sequence[Column], *layers: Mapping[str, Any], high: int) -> Plot:
-        spec = chart(columns, self.sample.rows, *layers, height=high)
-        return Plot(f"{self.stage}: {caption}", spec, table_of(caption, columns, self.rows))
+    def _made(self, caption: str, columns: Sequence[Column], layer: Mapping[str, Any], **more: int) -> Plot:
+        caption = f"{self.stage}: {caption}"
+        return figure(caption, columns, self.rows, layer, drawn=self.sample.rows, **more)
 
     def lines(self, axis: str) -> tuple[str, Plot]:
         """One line for each point of an axis with few; of further axes the mean and the range."""
@@ -155,13 +154,12 @@ class _View:
         colour = None if by is None else self.leads[by]
         over = [one for one in self.axes if one not in (axis, by)]
         name = f"{self.y.name} along {x.name}"
-        encoding: dict[str, Any] = {"x": x.axis(), **({} if colour is None else {"color": _series(colour)})}
+        encoding: dict[str, Any] = {"x": x.axis(), **({} if colour is None else {"color": colour.named()})}
         if over:
             return name, self._means(name, x, colour, over, encoding)
-        encoding |= {"y": self.y.axis(), "tooltip": tips([*self.all, self.y])}
+        encoding |= {"y": self.y.axis(), "tooltip": tips(self.every)}
         each = "" if colour is None else f", a line for each {colour.name}"
-        layer = {"mark": {"type": "line", "point": True}, "encoding": encoding}
-        return name, self._made(name + each, [*self.all, self.y], layer, high=HEIGHT)
+        return name, self._made(name + each, self.every, layer({"type": "line", "point": True}, **encoding))
 
     def _means(
         self, name: str, x: Column, colour: Column | None, over: Sequence[str], encoding: Mapping[str, Any]
@@ -169,75 +167,49 @@ class _View:
         low, high = Column("low", "least", "number"), Column("high", "most", "number")
         columns = [x, *([] if colour is None else [colour]), self.y, low, high, TASKS]
         shared = {**encoding, "tooltip": tips(columns)}
-        band = {**shared, "y": self.y.axis(field="low"), "y2": {"field": "high"}}
-        rows = means(self.sample.rows, x, colour, self.y)
         line = {**shared, "y": self.y.axis()}
-        count = {**line, "text": {"field": "n", "type": "quantitative"}}
-        spec = chart(
-            columns,
-            rows,
-            {"mark": {"type": "area", "opacity": 0.2}, "encoding": band},
-            {"mark": {"type": "line", "point": True}, "encoding": line},
-            {"mark": {"type": "text", "dy": -9, "fontSize": 10}, "encoding": count},
+        layers = (
+            layer({"type": "area", "opacity": 0.2}, **shared, y=self.y.axis(field="low"), y2={"field": "high"}),
+            layer({"type": "line", "point": True}, **line),
+            layer({"type": "text", "dy": -9, "fontSize": 10}, **line, text=amount("n")),
         )
         caption = f"the mean of {name}, its range over {' and '.join(over)}, and n, the tasks in it"
-        return Plot(f"{self.stage}: {caption}", spec, table_of(caption, columns, rows))
+        rows = means(self.sample.rows, x, colour, self.y)
+        return figure(f"{self.stage}: {caption}", columns, rows, *layers)
 
     def heat(self, a: str, b: str) -> tuple[str, Plot]:
         """A field for each pair of points; of further axes the mean."""
         x, up, over = self.leads[a], self.leads[b], [one for one in self.axes if one not in (a, b)]
         mean = {"aggregate": "mean"} if over else {}
         count = [{**tips([self.y])[0], "aggregate": "valid", "title": "n"}] if over else []
-        encoding: dict[str, Any] = {
-            "x": x.steps(),
-            "y": up.steps(sort="descending"),
-            "color": {**self.y.colour(), **mean},
-            "tooltip": [*tips([x, up]), {**tips([self.y])[0], **mean}, *count],
-        }
+        colour, tip = {**self.y.colour(), **mean}, [*tips([x, up]), {**tips([self.y])[0], **mean}, *count]
+        fields = layer("rect", x=x.steps(), y=up.steps(sort="descending"), color=colour, tooltip=tip)
         each = f", the mean over {' and '.join(over)}" if over else ""
         caption = f"{self.y.name} over {x.name} and {up.name}{each}"
-        made = self._made(caption, [x, up, self.y], {"mark": "rect", "encoding": encoding}, high=300)
-        return f"{self.y.name} as a heat map", made
+        return f"{self.y.name} as a heat map", self._made(caption, [x, up, self.y], fields, height=300)
 
     def scatter(self, x: Column) -> tuple[str, Plot]:
         """A dot for each task along one of several numbers; shapes and colours for a few names."""
-        names = [one for one in self.all if one.kind == "name" and self._few(one)]
-        encoding = {"x": x.axis(), "y": self.y.axis(), "tooltip": tips([*self.all, self.y])}
-        for one in names[:1]:
-            encoding |= {"color": one.colour(), "shape": one.colour()}
+        names = (one for one in self.all if one.kind == "name")
+        few = next((one for one in names if len({row.get(one.key) for row in self.rows}) <= FEW), None)
+        encoding = {"x": x.axis(), "y": self.y.axis(), "tooltip": tips(self.every)}
+        encoding |= {} if few is None else {"color": few.colour(), "shape": few.colour()}
         name = f"{self.y.name} against {x.name}"
-        layer = {"mark": {"type": "point", "opacity": 0.8}, "encoding": encoding}
-        return name, self._made(name, [*self.all, self.y], layer, high=HEIGHT)
+        return name, self._made(name, self.every, layer({"type": "point", "opacity": 0.8}, **encoding))
 
     def map(self, x: Column, up: Column) -> tuple[str, Plot]:
         """A dot for each task over two numbers, in the colour of its result."""
-        every = [*self.all, self.y]
-        encoding = {"x": x.axis(), "y": up.axis(), "color": self.y.colour(), "tooltip": tips(every)}
+        encoding = {"x": x.axis(), "y": up.axis(), "color": self.y.colour(), "tooltip": tips(self.every)}
         name = f"{self.y.name} over {x.name} and {up.name}"
-        return name, self._made(
-            name, every, {"mark": {"type": "point", "size": 70}, "encoding": encoding}, high=300
-        )
+        return name, self._made(name, self.every, layer({"type": "point", "size": 70}, **encoding), height=300)
 
     def dots(self, axis: str) -> tuple[str, Plot]:
         """Columns of dots above names."""
         x, by = self.leads[axis], self._colour(axis)
-        every = [*self.all, self.y]
-        encoding = {"x": x.axis(axis={"labelAngle": 0}), "y": self.y.axis(), "tooltip": tips(every)}
-        encoding |= {} if by is None else {"color": _series(self.leads[by])}
+        encoding = {"x": x.axis(axis={"labelAngle": 0}), "y": self.y.axis(), "tooltip": tips(self.every)}
+        encoding |= {} if by is None else {"color": self.leads[by].named()}
         name = f"{self.y.name} by {x.name}"
-        layer = {"mark": {"type": "point", "size": 60}, "encoding": encoding}
-        return name, self._made(name, every, layer, high=HEIGHT)
-
-    def _few(self, column: Column) -> bool:
-        return len({row.get(column.key) for row in self.rows}) <= FEW
-
-
-def _modesty(column: Column) -> int:
-    return 2 if column.kind == "name" else int(column.counts)
-
-
-def _series(column: Column) -> dict[str, Any]:
-    return {"field": column.key, "type": "nominal", "title": column.name, "sort": None}
+        return name, self._made(name, self.every, layer({"type": "point", "size": 60}, **encoding))
 
 
 def means(rows: Sequence[Row], x: Column, colour: Column | None, y: Column) -> list[Row]:
@@ -290,7 +262,7 @@ def sample_of(run: RunReader, stage: str, records: Mapping[int, Made], rule: str
     if len(records) < 2 or not outputs:
         return None
     indices = sorted({*records, *_holes(run, stage, len(records))})
-    points = [{**run.point(stage, index), **_set(run, stage, index)} for index in indices]
+    points = [{**run.point(stage, index), **run.searched_values(stage, index)} for index in indices]
     names = [name for name in dict.fromkeys(key for one in points for key in one) if _differs(points, name)]
     rows: list[dict[str, Any]] = []
     for index, point in zip(indices, points, strict=True):
@@ -342,10 +314,6 @@ def _number_outputs(records: Any) -> list[str]:
             there[name] += 1
             numbers[name] += is_drawable(value)
     return [name for name in order if numbers[name] >= 2 and 2 * numbers[name] >= there[name]]
-
-
-def _set(run: RunReader, stage: str, index: int) -> dict[str, Any]:
-    return {f"hp.{name}": value for name, value in run.hyperparameters(stage, index).items()}
 
 
 def _differs(rows: Sequence[Row], key: str) -> bool:
