@@ -515,20 +515,15 @@ class Side:
         run = self.run
         if stage not in run.workflow.stages:
             raise DielError(f"{self.name}: its workflow has no stage '{stage}', its journal has")
-        numbers = {label for label in run.workflow.stages[stage].over if _is_searched(run, label)}
+        adaptive = ((label, run.adaptive.get(label)) for label in run.workflow.stages[stage].over)
+        numbers = {label for label, axis in adaptive if axis is not None and axis.axis.sets}
         if run.domain(stage) is None:
             raise DielError(f"{self.name}: the points of '{stage}' are not known")
 
         def point(index: int) -> Mapping[str, Any]:
-            own = {name: value for name, value in run.point(stage, index).items() if name not in numbers}
-            return own | {f"hp.{n}": value for n, value in run.hyperparameters(stage, index).items()}
+            return {name: value for name, value in run.setting(stage, index).items() if name not in numbers}
 
         return point
-
-
-def _is_searched(run: RunReader, label: str) -> bool:
-    axis = run.adaptive.get(label)
-    return axis is not None and bool(axis.axis.sets)
 
 
 def _gathered(results: list[tuple[Mapping[str, Any], Result]]) -> Ended:

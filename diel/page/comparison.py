@@ -21,7 +21,7 @@ from diel.comparison.comparison import (
 from diel.comparison.trend import Measure, Trend
 from diel.page.document import document, panel_data
 from diel.page.panel import Cell, Grid, Panel, Part, Plot, Text
-from diel.page.plot import SERIES, STATES
+from diel.page.plot import SERIES, STATES, amount, layer, nominal
 from diel.values import clock, format_duration, is_finite
 
 _COLOURS = {"slower": STATES["failed"], "faster": STATES["done"]}
@@ -36,13 +36,12 @@ def comparison_page(found: Contrast) -> str:
 
 
 def _panels(found: Contrast) -> Iterator[Panel]:
-    facts = [_row(one) for one in found.facts]
-    yield Panel("runs", "Runs", [Grid("The runs", ("", *found.names), facts)])
+    yield Panel("runs", "Runs", [Grid("The runs", ("", *found.names), list(map(_row, found.facts)))])
     for name, title, unequal in (
         ("hyperparameters", "Hyperparameters", found.hyperparameters),
         ("versions", "Versions and surroundings", found.versions),
     ):
-        grid = Grid(f"{title} that differ", ("", *found.names), [_row(one) for one in unequal])
+        grid = Grid(f"{title} that differ", ("", *found.names), list(map(_row, unequal)))
         yield Panel(name, title, [grid if unequal else Text("All are the same.")])
     if found.workflow:
         rows = [(one.name, changed_text(one, found.names)) for one in found.workflow]
@@ -78,24 +77,16 @@ def _times(found: Contrast) -> Iterator[Part]:
     if not values:
         yield grid
         return
-    y = {"field": "stage", "type": "nominal", "sort": None, "title": None}
-    colour = {"field": "colour", "type": "nominal", "scale": None}
-    scale = {"type": "log", "nice": True}
-    x = {"field": "ratio", "type": "quantitative", "scale": scale, "title": f"time in {second} over {first}"}
-    ends = {"x": {**x, "field": "low"}, "x2": {"field": "high"}, "y": y, "color": colour}
+    common = {"y": nominal("stage", sort=None, title=None), "color": nominal("colour", scale=None)}
+    x = amount("ratio", scale={"type": "log", "nice": True}, title=f"time in {second} over {first}")
+    ends = {"x": {**x, "field": "low"}, "x2": {"field": "high"}}
     tip = [{"field": name} for name in ("stage", "ratio", "low", "high", "verdict")]
-    spec = {
-        "data": {"values": values},
-        "height": 30 + 30 * len(values),
-        "layer": [
-            {"mark": {"type": "rule", "strokeDash": [4, 4]}, "encoding": {"x": {"datum": 1}}},
-            {"mark": {"type": "rule", "strokeWidth": 3}, "encoding": ends},
-            {
-                "mark": {"type": "point", "filled": True, "size": 80},
-                "encoding": {"x": x, "y": y, "color": colour, "tooltip": tip},
-            },
-        ],
-    }
+    layers = [
+        layer({"type": "rule", "strokeDash": [4, 4]}, x={"datum": 1}),
+        layer({"type": "rule", "strokeWidth": 3}, **common, **ends),
+        layer({"type": "point", "filled": True, "size": 80}, **common, x=x, tooltip=tip),
+    ]
+    spec = {"data": {"values": values}, "height": 30 + 30 * len(values), "layer": layers}
     yield Plot("Ratio of the times of each stage, with its interval of 95 %; 1 is no difference", spec, grid)
     yield Text(f"Mind: {CAVEAT}.", "note")
 
@@ -109,22 +100,10 @@ def _row_of_times(one: Times) -> list[str | float | None]:
 
 def _results(found: Contrast) -> Iterator[Part]:
     if found.results:
-        first, second = found.names
-        heads = (
-            "output",
-            "tasks",
-            "differ",
-            f"mean in {first}",
-            f"mean in {second}",
-            "change",
-            "p",
-            "largest difference",
-        )
-        yield Grid(
-            "What the tasks made",
-            heads,
-            [[cell.strip() for cell in row] for row in rows_of_results(found.results)],
-        )
+        means = (f"mean in {name}" for name in found.names)
+        heads = ("output", "tasks", "differ", *means, "change", "p", "largest difference")
+        rows = [[cell.strip() for cell in row] for row in rows_of_results(found.results)]
+        yield Grid("What the tasks made", heads, rows)
 
 
 _DATES = {"format": "%Y-%m-%d %H:%M", "tickCount": 5, "labelOverlap": True}
@@ -154,9 +133,8 @@ def _runs(trend: Trend) -> Grid:
         ]
         for one in reversed(trend.runs)
     ]
-    return Grid(
-        "The runs, the newest first", ("run", "began", "state", "took", "done", "cached", "failed"), rows
-    )
+    heads = ("run", "began", "state", "took", "done", "cached", "failed")
+    return Grid("The runs, the newest first", heads, rows)
 
 
 def _figures(trend: Trend, found: Sequence[Measure]) -> Iterator[Part]:
@@ -176,13 +154,11 @@ def _spec(trend: Trend, one: Measure) -> dict[str, Any]:
         if is_finite(value)
     ]
     colour = STATES["failed"] if one.is_beyond else SERIES[0]
-    return {
-        "data": {"values": values},
-        "height": 140,
-        "mark": {"type": "line", "point": {"filled": True, "size": 50, "color": colour}, "color": SERIES[0]},
-        "encoding": {
-            "x": {"field": "began", "type": "temporal", "title": None, "axis": _DATES},
-            "y": {"field": "value", "type": "quantitative", "title": None, **_VALUES},
-            "tooltip": [{"field": "run"}, {"field": "began", "type": "temporal"}, {"field": "value"}],
-        },
-    }
+    began = {"field": "began", "type": "temporal"}
+    line = layer(
+        {"type": "line", "point": {"filled": True, "size": 50, "color": colour}, "color": SERIES[0]},
+        x={**began, "title": None, "axis": _DATES},
+        y=amount("value", title=None, **_VALUES),
+        tooltip=[{"field": "run"}, began, {"field": "value"}],
+    )
+    return {"data": {"values": values}, "height": 140, **line}

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from diel.page import cores
 from diel.page.panel import Cell, Facts, Grid, Part, Plot
-from diel.page.plot import LABELS, Clock, stage_colour
+from diel.page.plot import LABELS, Clock, amount, layer, nominal, stage_colour
 from diel.page.seen import Seen
 
 MOST = 24
@@ -74,26 +74,20 @@ def _plot(
     ]
     steps = list(steps_of(held, clock.end))
     line = [{"t": max(0.0, clock.at(when)), "held": count} for when, count in steps]
-    x = clock.encoding("t")
-    area = {
-        "mark": {"type": "area", "interpolate": "step-after", "line": False, "opacity": 0.85},
-        "encoding": {
-            "x": x,
-            "y": {"field": "cores", "type": "quantitative", "stack": "zero", "axis": _AXIS},
-            "color": stage_colour(stages, names),
-            "order": {"field": "order", "type": "quantitative"},
-            "tooltip": [{"field": "stage", "type": "nominal"}, {"field": "cores", "type": "quantitative"}],
-        },
-    }
-    limit = {
-        "data": {"values": line},
-        "mark": {"type": "line", "interpolate": "step-after", "strokeDash": [5, 3], "color": "#808890"},
-        "encoding": {
-            "x": x,
-            "y": {"field": "held", "type": "quantitative", "axis": _AXIS},
-            "tooltip": [{"field": "held", "type": "quantitative", "title": "cores held"}],
-        },
-    }
+    area = layer(
+        {"type": "area", "interpolate": "step-after", "line": False, "opacity": 0.85},
+        x=clock.encoding("t"),
+        y=amount("cores", stack="zero", axis=_AXIS),
+        color=stage_colour(stages, names),
+        order=amount("order"),
+        tooltip=[nominal("stage"), amount("cores")],
+    )
+    limit = {"data": {"values": line}} | layer(
+        {"type": "line", "interpolate": "step-after", "strokeDash": [5, 3], "color": "#808890"},
+        x=clock.encoding("t"),
+        y=amount("held", axis=_AXIS),
+        tooltip=[amount("held", title="cores held")],
+    )
     spec = {"height": 180, "data": {"values": values}, "layer": [area, *([limit] if line else [])]}
     rows: list[list[Cell]] = [
         [f"held: {one.name}", one.nodes, one.cores, round((one.ended - one.began) * one.cores / 3600, 4)]

@@ -1,4 +1,4 @@
-"""What plots share: what a column is, its axis in a chart, and the table under it."""
+"""What plots share: what a column is, its axis in a chart, its layers, and the table under it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 from diel.digits import MOST, digits_apart
 from diel.page.html import FEWEST
-from diel.page.panel import Cell, Grid
+from diel.page.panel import Alternatives, Cell, Grid, Plot
 from diel.table import shown
 from diel.values import format_duration, is_finite
 
@@ -38,19 +38,13 @@ class Column(NamedTuple):
     def axis(self, **more: Any) -> dict[str, Any]:
         """Its encoding along an axis, on a logarithmic scale where its points are spaced so."""
         if self.kind == "name":
-            return {"field": self.key, "type": "nominal", "title": self.name, "sort": None, **more}
-        scale: dict[str, Any] = (
-            {"type": "log", "nice": False, "padding": 8} if self.kind == "log" else {"zero": False}
-        )
-        whole = {"tickMinStep": 1, "labelExpr": "datum.value % 1 ? '' : format(datum.value, 'd')"}
-        return {
-            "field": self.key,
-            "type": "quantitative",
-            "title": self.name,
-            "scale": scale,
-            **({"axis": whole} if self.counts else {}),
-            **more,
-        }
+            return self.named() | more
+        log = {"type": "log", "nice": False, "padding": 8}
+        made = amount(self.key, title=self.name, scale=log if self.kind == "log" else {"zero": False})
+        if self.counts:
+            whole = {"tickMinStep": 1, "labelExpr": "datum.value % 1 ? '' : format(datum.value, 'd')"}
+            made["axis"] = whole
+        return made | more
 
     def steps(self, **more: Any) -> dict[str, Any]:
         """Its encoding by one step for each value, in their order."""
@@ -60,15 +54,55 @@ class Column(NamedTuple):
     def colour(self) -> dict[str, Any]:
         """Its encoding by colour: a ramp of numbers, a palette of names and of few counts."""
         if self.kind == "name":
-            return {"field": self.key, "type": "nominal", "title": self.name, "sort": None}
+            return self.named()
         scale = {"scheme": RAMP, **({"type": "log"} if self.kind == "log" else {})}
-        return {"field": self.key, "type": "quantitative", "title": self.name, "scale": scale}
+        return amount(self.key, title=self.name, scale=scale)
+
+    def among(self, meanings: Mapping[str, str]) -> dict[str, Any]:
+        """Its encoding by these values, each with its own colour or shape."""
+        return self.named() | {"scale": {"domain": [*meanings], "range": [*meanings.values()]}}
+
+    def named(self) -> dict[str, Any]:
+        """Its encoding by its values as names, in the order of the rows."""
+        return nominal(self.key, title=self.name, sort=None)
+
+
+def nominal(field: str, **more: Any) -> dict[str, Any]:
+    """The encoding of a field of names."""
+    return {"field": field, "type": "nominal", **more}
+
+
+def amount(field: str, **more: Any) -> dict[str, Any]:
+    """The encoding of a field of numbers."""
+    return {"field": field, "type": "quantitative", **more}
+
+
+def layer(mark: str | Mapping[str, Any], **encoding: Any) -> dict[str, Any]:
+    """A layer of a chart: what it draws, and by what."""
+    return {"mark": mark, "encoding": encoding}
 
 
 def tips(columns: Iterable[Column]) -> list[dict[str, Any]]:
     """What a pointer shows."""
-    kinds = {"name": "nominal", "number": "quantitative", "log": "quantitative"}
-    return [{"field": one.key, "type": kinds[one.kind], "title": one.name} for one in columns]
+    return [(nominal if one.kind == "name" else amount)(one.key, title=one.name) for one in columns]
+
+
+def figure(
+    caption: str,
+    columns: Sequence[Column],
+    rows: Sequence[Row],
+    *layers: Mapping[str, Any],
+    height: int = HEIGHT,
+    drawn: Sequence[Row] | None = None,
+) -> Plot:
+    """A chart of rows with its numbers; `drawn`: the rows in the chart, if others than in the table."""
+    spec = chart(columns, rows if drawn is None else drawn, *layers, height=height)
+    return Plot(caption, spec, table_of(caption, columns, rows))
+
+
+def one_of(label: str, charts: Sequence[tuple[str, Plot]]) -> Plot | Alternatives:
+    """Charts of which the reader picks one; a single one as it is."""
+    return charts[0][1] if len(charts) == 1 else Alternatives(label, charts)
 
 
 def chart(
@@ -79,7 +113,7 @@ def chart(
     values = [{key: row[key] for key in keys if row.get(key) is not None} for row in rows]
     numbers = {one.key: [row.get(one.key) for row in rows] for one in columns if one.kind != "name"}
     formats = {key: f".{digits_apart(column, _least(column))}~g" for key, column in numbers.items()}
-    ticks = {channel: _tick_format(_drawn_along(channel, layers, numbers)) for channel in ("x", "y")}
+    ticks = {channel: _tick_format(channel, layers, numbers) for channel in ("x", "y")}
     drawn = [{**layer, "encoding": _formatted(layer["encoding"], formats, ticks)} for layer in layers]
     one = {"data": {"values": values}, "height": height}
     return {**one, **drawn[0]} if len(drawn) == 1 else {**one, "layer": drawn}
@@ -92,16 +126,10 @@ def _least(values: Iterable[Any]) -> int:
     return max(FEWEST, min(len(f"{max(found, default=0)}"), MOST)) if whole else FEWEST
 
 
-def _drawn_along(
-    channel: str, layers: Iterable[Mapping[str, Any]], numbers: Mapping[str, list[Any]]
-) -> list[Any]:
-    """What all layers draw along an axis: they share its ticks."""
+def _tick_format(channel: str, layers: Iterable[Mapping[str, Any]], numbers: Mapping[str, list[Any]]) -> str:
+    """The format of the ticks that all layers along an axis share: digits for some between close ends."""
     ends = [layer["encoding"].get(end, {}) for layer in layers for end in (channel, f"{channel}2")]
-    return [value for one in ends for value in numbers.get(one.get("field"), ())]
-
-
-def _tick_format(values: Iterable[Any]) -> str:
-    """The format of ticks: digits for some between the ends, however close these are."""
+    values = [value for one in ends for value in numbers.get(one.get("field"), ())]
     found = [value for value in values if is_finite(value)]
     low, high = min(found, default=0.0), max(found, default=0.0)
     ratio = max(abs(low), abs(high)) / (high - low) if high > low else 0.0
@@ -201,7 +229,7 @@ def stage_colour(stages: Sequence[str], shown: Sequence[str] | None = None) -> d
     scale = {"domain": list(stages), "range": [_shade(place) for place in range(len(stages))]}
     names = list(stages if shown is None else shown)[:_NAMED]
     legend = {"title": None, "labelExpr": _SHORT, "values": names}
-    return {"field": "stage", "type": "nominal", "scale": scale, "legend": legend}
+    return nominal("stage", scale=scale, legend=legend)
 
 
 def _shade(place: int) -> str:
@@ -212,11 +240,6 @@ def _shade(place: int) -> str:
     other = 255 if turn % 3 == 1 else 96  # darker ones would be lost on a dark ground
     parts = (int(SERIES[place][at : at + 2], 16) for at in (1, 3, 5))
     return "#" + "".join(f"{(part + other) // 2:02x}" for part in parts)
-
-
-def state_scale(*states: str) -> dict[str, Any]:
-    """The scale of a colour encoding over states."""
-    return {"domain": list(states), "range": [STATES[state] for state in states]}
 
 
 LABELS = 130
@@ -253,4 +276,4 @@ class Clock(NamedTuple):
         """The encoding of x: all charts with it show the same time."""
         axis = {"title": f"{self.unit} since the beginning" if title else None, "labelFlush": True}
         scale = {"domain": [0, self.at(self.end)], "nice": False}
-        return {"field": field, "type": "quantitative", "axis": axis, "scale": scale}
+        return amount(field, axis=axis, scale=scale)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from diel.page.panel import Cell, Grid, Part, Plot, Text
-from diel.page.plot import LABELS, STATES, Clock, lasting, stage_colour
+from diel.page.plot import LABELS, STATES, Clock, amount, lasting, layer, nominal, stage_colour
 from diel.page.seen import Seen
 from diel.status.blocks import is_hopeless
 from diel.timeline import Span, Timeline
@@ -31,7 +31,11 @@ _DARKER = {"domain": [0, 1], "range": [0.08, 1]}
 _TALL, _LOW, _HIGH = 420, 3, 18
 """Pixels of all rows together, and of one at least and at most."""
 _NAMES = {"title": None, "minExtent": LABELS, "maxExtent": LABELS, "ticks": False, "domain": False}
-_PHASES = {"queued": STATES["queued"], "running": STATES["running"]}
+_PHASES = {"domain": ["queued", "running"], "range": [STATES["queued"], STATES["running"]]}
+_ON = {"condition": {"test": "datum.phase === 'running'", "value": "white"}, "value": "#1b2127"}
+_DIM = {"test": "datum.state === 'running' || datum.state === 'lost'", "value": 0.45}
+_BAD = ("failed", "lost")
+_RED = {"value": STATES["failed"]}
 
 
 def parts(seen: Seen) -> Iterator[Part]:
@@ -84,24 +88,13 @@ def _spans(timeline: Timeline, spans: Sequence[Span], clock: Clock, names: Seque
         }
         for span in spans
     ]
-    told = [{"field": name, "type": "nominal"} for name in ("task", "state", "took", "row")]
-    common = {"y": _rows(rows), "tooltip": told}
+    common = {"y": _rows(rows), "tooltip": list(map(nominal, ("task", "state", "took", "row")))}
+    time = {"x": clock.encoding("from"), "x2": {"field": "to"}}
     bar = {"type": "bar", "height": {"band": 0.8}, "cornerRadius": 1, "minBandSize": _LOW - 1}
-    bars = {
-        "mark": bar,
-        "encoding": {
-            **common,
-            "x": clock.encoding("from"),
-            "x2": {"field": "to"},
-            "color": stage_colour(names),
-            "opacity": _opacity(),
-        },
-    }
-    bad = {
-        "transform": [{"filter": "datum.state === 'failed' || datum.state === 'lost'"}],
-        "mark": _CROSS,
-        "encoding": {**common, "x": clock.encoding("to"), "color": {"value": STATES["failed"]}},
-    }
+    opacity = {"condition": _DIM, "value": 1}
+    bars = layer(bar, **common, **time, color=stage_colour(names), opacity=opacity)
+    bad = layer(_CROSS, **common, x=clock.encoding("to"), color=_RED)
+    bad["transform"] = [{"filter": "datum.state === 'failed' || datum.state === 'lost'"}]
     spec = {"data": {"values": values}, "height": _height(rows), "layer": [bars, bad]}
     table = Grid(
         "Attempts in the order in which they began",
@@ -114,9 +107,6 @@ def _spans(timeline: Timeline, spans: Sequence[Span], clock: Clock, names: Seque
     return Plot(caption + failed, spec, table)
 
 
-_BAD = ("failed", "lost")
-
-
 def _row(span: Span, rows: Sequence[str], clock: Clock) -> list[Any]:
     began = lasting(max(0.0, span.begin - clock.begin))
     return [span.task, span.attempt, rows[span.lane], began, lasting(span.seconds), span.state]
@@ -127,17 +117,12 @@ def _rows(rows: Sequence[str]) -> dict[str, Any]:
     count = len(set(rows))
     labels = _TALL / max(1, count) >= 9
     axis = {**_NAMES, "labels": labels}
-    return {"field": "row", "type": "nominal", "axis": axis, "sort": list(dict.fromkeys(rows))}
+    return nominal("row", axis=axis, sort=list(dict.fromkeys(rows)))
 
 
 def _height(rows: Sequence[str]) -> float:
     count = max(1, len(set(rows)))
     return count * max(_LOW, min(_HIGH, _TALL / count))
-
-
-def _opacity() -> dict[str, Any]:
-    dim = {"test": "datum.state === 'running' || datum.state === 'lost'", "value": 0.45}
-    return {"condition": dim, "value": 1}
 
 
 def _binned(timeline: Timeline, clock: Clock, names: Sequence[str], count: int) -> Plot:
@@ -159,36 +144,13 @@ def _binned(timeline: Timeline, clock: Clock, names: Sequence[str], count: int) 
                 failed[(rows[lane], place // factor)] += number
                 shares[(rows[lane], place // factor)][name] += 0.0
     values = [_bin(row, place, by, failed[(row, place)], wide, clock) for (row, place), by in shares.items()]
-    told = [
-        {"field": "row", "type": "nominal"},
-        {"field": "stage", "type": "nominal", "title": "mostly"},
-        {"field": "busy", "type": "quantitative", "format": ".0%"},
-        {"field": "failed", "type": "quantitative"},
-    ]
-    encoding = {
-        "y": _rows(rows),
-        "x": clock.encoding("from"),
-        "x2": {"field": "to"},
-        "color": stage_colour(names),
-        "opacity": {
-            "field": "busy",
-            "type": "quantitative",
-            "scale": _DARKER,
-            "legend": None,
-        },
-        "tooltip": told,
-    }
-    bad = {
-        "transform": [{"filter": "datum.failed > 0"}],
-        "mark": _CROSS,
-        "encoding": {
-            "y": _rows(rows),
-            "x": clock.encoding("from"),
-            "color": {"value": STATES["failed"]},
-            "tooltip": told,
-        },
-    }
-    bars = {"mark": {"type": "bar", "height": {"band": 0.85}}, "encoding": encoding}
+    share, failures = amount("busy", format=".0%"), amount("failed")
+    told = [nominal("row"), nominal("stage", title="mostly"), share, failures]
+    common = {"y": _rows(rows), "x": clock.encoding("from"), "tooltip": told}
+    busy = amount("busy", scale=_DARKER, legend=None)
+    bar = {"type": "bar", "height": {"band": 0.85}}
+    bars = layer(bar, **common, x2={"field": "to"}, color=stage_colour(names), opacity=busy)
+    bad = {"transform": [{"filter": "datum.failed > 0"}]} | layer(_CROSS, **common, color=_RED)
     spec = {"data": {"values": values}, "height": _height(rows), "layer": [bars, bad]}
     where = "node" if len(timeline.lanes) > ROWS else "worker"
     caption = f"{count:,} attempts: what each {where} mostly did, the darker the busier"
@@ -251,38 +213,18 @@ def _blocks(seen: Seen, clock: Clock) -> Plot:
         waited = lasting(max(0.0, began - block["asked"]))
         ran_for = "" if block["began"] is None else lasting(max(0.0, ended - began))
         rows.append([name, block["job"], block["nodes"], waited, ran_for, end])
-    y = {"field": "block", "type": "nominal", "axis": _NAMES, "sort": names}
-    told = [{"field": name, "type": "nominal"} for name in ("block", "phase", "end", "nodes", "job")]
-    scale = {"domain": ["queued", "running"], "range": [_PHASES["queued"], _PHASES["running"]]}
-    colour = {"field": "phase", "type": "nominal", "scale": scale, "legend": {"title": None}}
-    bars = {
-        "mark": {"type": "bar", "height": {"band": 0.6}, "cornerRadius": 2},
-        "encoding": {
-            "y": y,
-            "x": clock.encoding("from", title=False),
-            "x2": {"field": "to"},
-            "color": colour,
-            "tooltip": told,
-        },
-    }
-    words = {
-        "transform": [{"filter": "datum.last"}],
-        "mark": {"type": "text", "align": "right", "dx": -5, "fontSize": 10},
-        "encoding": {
-            "y": y,
-            "x": clock.encoding("to", title=False),
-            "text": {"field": "end"},
-            "color": _ON,
-            "tooltip": told,
-        },
-    }
+    told = list(map(nominal, ("block", "phase", "end", "nodes", "job")))
+    common = {"y": nominal("block", axis=_NAMES, sort=names), "tooltip": told}
+    time = {"x": clock.encoding("from", title=False), "x2": {"field": "to"}}
+    colour = nominal("phase", scale=_PHASES, legend={"title": None})
+    bars = layer({"type": "bar", "height": {"band": 0.6}, "cornerRadius": 2}, **common, **time, color=colour)
+    last = {"x": clock.encoding("to", title=False), "text": {"field": "end"}}
+    word = {"type": "text", "align": "right", "dx": -5, "fontSize": 10}
+    words = {"transform": [{"filter": "datum.last"}]} | layer(word, **common, **last, color=_ON)
     spec = {"data": {"values": values}, "height": _height(names), "layer": [bars, words]}
     caption = "The blocks of the scheduler: from the request through the queue to the end"
     columns = ("block", "job", "nodes", "waited", "ran", "end")
     return Plot(caption, spec, Grid("Blocks", columns, rows))
-
-
-_ON = {"condition": {"test": "datum.phase === 'running'", "value": "white"}, "value": "#1b2127"}
 
 
 def _end_of(block: Any) -> str:

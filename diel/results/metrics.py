@@ -31,8 +31,7 @@ def list_metrics(
     Raises UsageError for a stage or point that is not there.
     """
     run.check_stage(stage, "metrics are a stage's; ")
-    parameters, searched = run.parameters(stage), run.searched(stage)
-    total = run.history.stage(stage).total
+    names, total = run.setting_names(stage), run.history.stage(stage).total
     wanted = picked_tasks(run, stage, range(total), at) if at else range(total)
     rows: list[tuple[Any, ...]] = []
     told: set[int] = set()
@@ -40,16 +39,13 @@ def list_metrics(
     for index, attempt, metric in reported(run, stage, wanted):
         if index not in told:
             told.add(index)
-            point, trial = run.point(stage, index), run.hyperparameters(stage, index)
-            values = [*map(point.get, parameters), *map(trial.get, searched)]
-            head = (f"{stage}/{index}", *values)
+            head = (f"{stage}/{index}", *map(run.setting(stage, index).get, names))
         if limit is None or len(rows) < limit:
             said = None if metric.time is None else Moment(metric.time)
             rows.append((*head, attempt, *metric._replace(time=said)))
-    names = ("task", *parameters, *(f"hp.{name}" for name in searched))
     silent = len(wanted) - len(told)
     note = f"{silent:,} of {counted(len(wanted), 'task')} of '{stage}' have reported nothing"
-    columns = (*names, "attempt", "metric", "step", "value", "time")
+    columns = ("task", *names, "attempt", "metric", "step", "value", "time")
     return Listing(columns, rows, {stage: note} if silent else {})
 
 

@@ -77,12 +77,11 @@ def tasks_at(run: RunReader, stage: str, indices: Collection[int], at: Mapping[s
 
 def _parameter(run: RunReader, stage: str, name: str) -> str:
     """A parameter of a stage's axes, also as `AXIS.PARAMETER`. Raises UsageError where there is none."""
-    known = run.parameters(stage)
+    known = run.setting_names(stage)
     axis, _, inner = name.partition(".")
     points = run.points(axis) if axis in run.workflow.stages[stage].over else None
     if points is not None and inner in points.parameters:
         return inner
-    known += [f"hp.{one}" for one in run.searched(stage)]
     if name not in known:
         hint = did_you_mean(name, known) or f"it has: {', '.join(known) or 'none'}"
         raise UsageError(f"'{stage}' has no axis parameter '{name}'; {hint}")

@@ -265,6 +265,15 @@ class RunReader:
         place = domain.coordinates(index) if domain is not None and searches else {}
         return {name: value for axis in searches for name, value in axis.hyperparameters(place).items()}
 
+    def setting(self, stage: str, index: int) -> dict[str, Any]:
+        """The value of each axis parameter of a task, and as `hp.NAME` what searches have set for it."""
+        hp = self.hyperparameters(stage, index)
+        return self.point(stage, index) | {f"hp.{name}": value for name, value in hp.items()}
+
+    def setting_names(self, stage: str) -> list[str]:
+        """The names in the settings of a stage's tasks, in their order."""
+        return [*self.parameters(stage), *(f"hp.{name}" for name in self.searched(stage))]
+
     def _searches(self, stage: str) -> list[Adaptive]:
         over = self.workflow.stages[stage].over
         return [axis for label in over if (axis := self.adaptive.get(label)) and axis.axis.sets]

@@ -45,7 +45,7 @@ def make_table(
     records = {stage: run.records(stage) for stage in stages}
     main = _widest(run, stages)
     columns = _columns(run, uses, records)
-    searched = run.searched(main)
+    names = run.setting_names(main)
     suspect = suspects(run)
     doubted = [stage for stage in stages if suspect.get(stage)]
     cells: list[tuple[str, Callable[[int | None], Any]]] = [
@@ -57,16 +57,13 @@ def make_table(
     if at and not there:
         tasks_at(run, main, range(run.history.stage(main).total), at)  # raises if none is there at all
     for place in there[:limit]:
-        point = run.point_at(place)
         indices = {stage: _index(run, stage, place) for stage in stages}
         index = indices[main]
         # A task that its search left alone, as its `when` did not hold, has none of the trial's.
-        trial = run.hyperparameters(main, index) if searched and index is not None else {}
-        own = (*map(point.get, run.parameters(main)), *map(trial.get, searched))
-        rows.append((*own, *(cell(indices[stage]) for stage, cell in cells)))
+        own = run.point_at(place) if index is None else run.setting(main, index)
+        rows.append((*map(own.get, names), *(cell(indices[stage]) for stage, cell in cells)))
     made = (f"{stage}.{output}" for stage, output in columns)
     marks = (f"{stage}.suspect" for stage in doubted)
-    names = (*run.parameters(main), *(f"hp.{name}" for name in searched), *made, *marks)
     notes = {
         stage: [
             *_missing(run, stage, len(records[stage])),
@@ -77,7 +74,8 @@ def make_table(
         for stage in stages
     }
     audits = {stage: found for stage in stages if (found := audit_document(run.history, stage)) is not None}
-    return Listing(names, rows, {stage: "; ".join(texts) for stage, texts in notes.items() if texts}, audits)
+    told = {stage: "; ".join(texts) for stage, texts in notes.items() if texts}
+    return Listing((*names, *made, *marks), rows, told, audits)
 
 
 def _joined(

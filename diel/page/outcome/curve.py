@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from diel.page.panel import Alternatives, Part, Plot, Text
-from diel.page.plot import Column, Row, chart, kind_of, table_of, thinned, tips
+from diel.page.panel import Part, Plot, Text
+from diel.page.plot import Column, Row, figure, kind_of, layer, one_of, thinned, tips
 from diel.page.seen import Seen
 from diel.results.metrics import curves
 
@@ -32,7 +32,7 @@ def parts(seen: Seen) -> Iterator[Part]:
         names.sort(key=lambda name: all(_only_counts(one.get(name, {})) for one in found.values()))
         charts = [made for name in names if (made := _of_metric(stage, name, found, named)) is not None]
         if charts:
-            yield Alternatives(f"{stage} reported", charts[:METRICS]) if len(charts) > 1 else charts[0][1]
+            yield one_of(f"{stage} reported", charts[:METRICS])
             if total > len(wanted):
                 looked = f"{stage}: of {total:,} tasks {len(wanted)} were looked at, evenly chosen"
                 yield Text(f"{looked}; {len(found)} have reported.", "note")
@@ -55,13 +55,11 @@ def _of_metric(
         return None
     y = Column("y", name, kind_of((row["y"] for row in rows), spaced=False))
     who = Column("who", "task", "name")
-    encoding = {"x": STEP.axis(), "y": y.axis(), "tooltip": tips([who, STEP, y]), "detail": {"field": "who"}}
-    if 1 < len(lines) <= 8:
-        encoding["color"] = who.colour()
+    colour = {"color": who.named()} if 1 < len(lines) <= 8 else {}
     mark = {"type": "line", "opacity": 1.0 if len(lines) <= 8 else 0.5, "tooltip": True}
-    spec = chart([who, STEP, y], rows, {"mark": mark, "encoding": encoding})
-    caption = f"{stage}: {name} as it was reported, step by step"
-    return name, Plot(caption, spec, table_of(caption, [who, STEP, y], rows))
+    columns, detail = [who, STEP, y], {"field": "who"}
+    line = layer(mark, x=STEP.axis(), y=y.axis(), tooltip=tips(columns), detail=detail, **colour)
+    return name, figure(f"{stage}: {name} as it was reported, step by step", columns, rows, line)
 
 
 def rows_of(lines: Iterable[tuple[str, Mapping[int, float]]]) -> Iterator[Row]:

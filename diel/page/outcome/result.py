@@ -144,9 +144,9 @@ class _View:
         few = [axis for axis in self.axes if axis not in used and self.sizes[axis] <= FEW]
         return min(few, key=lambda axis: self.leads[axis].counts, default=None)
 
-    def _made(self, caption: str, columns: Sequence[Column], layer: Mapping[str, Any], **more: int) -> Plot:
+    def _made(self, caption: str, columns: Sequence[Column], drawing: Mapping[str, Any], **more: int) -> Plot:
         caption = f"{self.stage}: {caption}"
-        return figure(caption, columns, self.rows, layer, drawn=self.sample.rows, **more)
+        return figure(caption, columns, self.rows, drawing, drawn=self.sample.rows, **more)
 
     def lines(self, axis: str) -> tuple[str, Plot]:
         """One line for each point of an axis with few; of further axes the mean and the range."""
@@ -167,9 +167,9 @@ class _View:
         low, high = Column("low", "least", "number"), Column("high", "most", "number")
         columns = [x, *([] if colour is None else [colour]), self.y, low, high, TASKS]
         shared = {**encoding, "tooltip": tips(columns)}
-        line = {**shared, "y": self.y.axis()}
+        line, ends = {**shared, "y": self.y.axis()}, {"y": self.y.axis(field="low"), "y2": {"field": "high"}}
         layers = (
-            layer({"type": "area", "opacity": 0.2}, **shared, y=self.y.axis(field="low"), y2={"field": "high"}),
+            layer({"type": "area", "opacity": 0.2}, **shared, **ends),
             layer({"type": "line", "point": True}, **line),
             layer({"type": "text", "dy": -9, "fontSize": 10}, **line, text=amount("n")),
         )
@@ -201,7 +201,8 @@ class _View:
         """A dot for each task over two numbers, in the colour of its result."""
         encoding = {"x": x.axis(), "y": up.axis(), "color": self.y.colour(), "tooltip": tips(self.every)}
         name = f"{self.y.name} over {x.name} and {up.name}"
-        return name, self._made(name, self.every, layer({"type": "point", "size": 70}, **encoding), height=300)
+        dots = layer({"type": "point", "size": 70}, **encoding)
+        return name, self._made(name, self.every, dots, height=300)
 
     def dots(self, axis: str) -> tuple[str, Plot]:
         """Columns of dots above names."""
@@ -262,7 +263,7 @@ def sample_of(run: RunReader, stage: str, records: Mapping[int, Made], rule: str
     if len(records) < 2 or not outputs:
         return None
     indices = sorted({*records, *_holes(run, stage, len(records))})
-    points = [{**run.point(stage, index), **run.searched_values(stage, index)} for index in indices]
+    points = [run.setting(stage, index) for index in indices]
     names = [name for name in dict.fromkeys(key for one in points for key in one) if _differs(points, name)]
     rows: list[dict[str, Any]] = []
     for index, point in zip(indices, points, strict=True):

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
+from itertools import combinations
 from typing import Any, NamedTuple
 
 from diel.digits import texts_apart
@@ -13,8 +14,23 @@ from diel.errors import DielError, counted
 from diel.journal.axis_history import Trial, ranked
 from diel.page.outcome.curve import LINES, STEP, rows_of
 from diel.page.outcome.result import named_output
-from diel.page.panel import Alternatives, Grid, Part, Plot, Text
-from diel.page.plot import SERIES, Column, Row, cell, chart, kind_of, table_of, thinned, tips
+from diel.page.panel import Grid, Part, Plot, Text
+from diel.page.plot import (
+    SERIES,
+    Column,
+    Row,
+    amount,
+    cell,
+    chart,
+    figure,
+    kind_of,
+    layer,
+    nominal,
+    one_of,
+    table_of,
+    thinned,
+    tips,
+)
 from diel.page.seen import Seen
 from diel.results.metrics import curves
 from diel.spec import Hyperparameter
@@ -30,6 +46,7 @@ BEST = 20
 NUMBER = Column("trial", "trial", "number", counts=True)
 STATE = Column("state", "state", "name")
 BLUE, ORANGE, GREY = SERIES[0], SERIES[1], SERIES[7]
+COLOURS = {"best": ORANGE, "complete": BLUE, "pruned": GREY, "failed": SERIES[5], "running": SERIES[2]}
 
 
 def parts(seen: Seen) -> Iterator[Part]:
@@ -85,9 +102,14 @@ class _Search:
         yield Text(self._told())
         several = len(self.complete) > 1
         if several:
-            yield from self._history()
-            if len(self.objectives) > 1:
-                yield from self._fronts()
+            histories = [(one.column.name, self._history(n, one)) for n, one in enumerate(self.objectives)]
+            yield one_of(f"{self.name}: history of", histories)
+            fronts = [
+                (f"{b.column.name} against {a.column.name}", self._front(a, b))
+                for a, b in combinations(self.objectives, 2)
+            ]
+            if fronts:
+                yield one_of(f"{self.name}: Pareto front in", fronts)
         if self.course.trials:
             yield self._table()
         if several:
@@ -112,11 +134,7 @@ class _Search:
 
     # --- history ----------------------------------------------------------------------------------------
 
-    def _history(self) -> Iterator[Part]:
-        found = [(one.column.name, self._history_of(place, one)) for place, one in enumerate(self.objectives)]
-        yield found[0][1] if len(found) == 1 else Alternatives(f"{self.name}: history of", found)
-
-    def _history_of(self, place: int, objective: _Objective) -> Plot:
+    def _history(self, place: int, objective: _Objective) -> Plot:
         """The value of each trial, the best so far, and where pruned ones had come to."""
         y, rows, best = objective.column, [], math.inf if objective.small else -math.inf
         column = Column("best", "best so far", y.kind)
@@ -133,24 +151,20 @@ class _Search:
         states = [state.value for state in order if any(row["state"] == state.value for row in drawn)]
         colours = {"complete": BLUE, "pruned": GREY, "running": ORANGE}
         shapes = {"complete": "circle", "pruned": "cross", "running": "triangle-up"}
-        mark = {**STATE.colour(), **({} if len(states) > 1 else {"legend": None})}
-        encoding = {
-            "x": NUMBER.axis(),
-            "y": y.axis(),
-            "color": {**mark, "scale": {"domain": states, "range": [colours[one] for one in states]}},
-            "shape": {**mark, "scale": {"domain": states, "range": [shapes[one] for one in states]}},
-            "tooltip": tips([NUMBER, STATE, y, column]),
-        }
-        line = {"x": NUMBER.axis(), "y": y.axis(field="best")}
+        key = {} if len(states) > 1 else {"legend": None}
         columns = [NUMBER, STATE, y, column]
-        spec = chart(
-            columns,
-            drawn,
-            {"mark": {"type": "line", "interpolate": "step-after", "color": ORANGE}, "encoding": line},
-            {"mark": {"type": "point", "opacity": 0.8}, "encoding": encoding},
+        line = {"type": "line", "interpolate": "step-after", "color": ORANGE}
+        points = layer(
+            {"type": "point", "opacity": 0.8},
+            x=NUMBER.axis(),
+            y=y.axis(),
+            color={**STATE.among({one: colours[one] for one in states}), **key},
+            shape={**STATE.among({one: shapes[one] for one in states}), **key},
+            tooltip=tips(columns),
         )
         caption = f"{self.name}: {y.name} of each trial; the line is the best so far"
-        return Plot(caption, spec, table_of(caption, columns, rows))
+        best_line = layer(line, x=NUMBER.axis(), y=y.axis(field="best"))
+        return figure(caption, columns, rows, best_line, points, drawn=drawn)
 
     def _reached(self, trial: Trial, place: int) -> float | None:
         """The value of a trial; of one that was pruned or runs, what it last reported of the objective."""
@@ -161,65 +175,43 @@ class _Search:
 
     # --- the front --------------------------------------------------------------------------------------
 
-    def _fronts(self) -> Iterator[Part]:
-        pairs = [(a, b) for place, a in enumerate(self.objectives) for b in self.objectives[place + 1 :]]
-        found = [(f"{b.column.name} against {a.column.name}", self._front(a, b)) for a, b in pairs]
-        yield found[0][1] if len(found) == 1 else Alternatives(f"{self.name}: Pareto front in", found)
-
     def _front(self, a: _Objective, b: _Objective) -> Plot:
         """All complete trials, those that no other dominates in colour and with their number."""
         x, y = a.column, b.column
         good = {trial.number for trial in self.course.front}
         order = sorted(self.complete, key=lambda trial: trial.number not in good)
-        rows = [
-            {
-                "trial": one.number,
-                **self._value(one),
-                "best": "on the front" if one.number in good else "other",
-            }
-            for one in order
-        ]
+        words = {True: "on the front", False: "other"}
+        rows = [{"trial": one.number, **self._value(one), "best": words[one.number in good]} for one in order]
         which = Column("best", "trials", "name")
         columns = [NUMBER, *(one.column for one in self.objectives), which]
         place = {"x": x.axis(), "y": y.axis()}
-        scale = {"domain": ["on the front", "other"], "range": [ORANGE, GREY]}
-        only = {"transform": [{"filter": "datum.best === 'on the front'"}]}
-        step = "step-after" if a.small else "step-before"  # along what no trial is known to surpass
-        layers: list[dict[str, Any]] = [
-            {
-                "mark": {"type": "point", "size": 60},
-                "encoding": {**place, "color": {**which.colour(), "scale": scale}, "tooltip": tips(columns)},
-            },
-            {
-                **only,
-                "mark": {"type": "text", "dx": 7, "dy": -7, "align": "left", "fontSize": 10},
-                "encoding": {**place, "text": {"field": "trial"}},
-            },
+        colour = which.among({words[True]: ORANGE, words[False]: GREY})
+        only = {"transform": [{"filter": f"datum.best === '{words[True]}'"}]}
+        number = {"type": "text", "dx": 7, "dy": -7, "align": "left", "fontSize": 10}
+        layers = [
+            layer({"type": "point", "size": 60}, **place, color=colour, tooltip=tips(columns)),
+            only | layer(number, **place, text={"field": "trial"}),
         ]
         if len(self.objectives) == 2:
-            order_by = {"order": {"field": x.key, "type": "quantitative"}}
+            step = "step-after" if a.small else "step-before"  # along what no trial is known to surpass
             mark = {"type": "line", "interpolate": step, "color": ORANGE, "strokeWidth": 1}
-            layers.insert(0, {**only, "mark": mark, "encoding": {**place, **order_by}})
+            layers.insert(0, only | layer(mark, **place, order=amount(x.key)))
         caption = f"{self.name}: {counted(len(good), 'trial')} on the Pareto front, by number"
-        spec = chart(columns, rows[:TRIALS], *layers, height=320)
-        return Plot(caption, spec, table_of(caption, columns, rows))
+        return figure(caption, columns, rows, *layers, drawn=rows[:TRIALS], height=320)
 
     # --- hyperparameters --------------------------------------------------------------------------------
 
     def _coordinates(self) -> Iterator[Part]:
         names = [name for name in self.known if any(name in trial.hp for trial in self.complete)]
         names = [name for name in names if len({str(trial.hp.get(name)) for trial in self.complete}) > 1]
-        if len(names) < 2:
-            return
-        found = [
-            (one.column.name, self._threads(place, one, names)) for place, one in enumerate(self.objectives)
-        ]
-        yield found[0][1] if len(found) == 1 else Alternatives(f"{self.name}: colored by", found)
+        if len(names) > 1:
+            found = [(one.column.name, self._threads(n, one, names)) for n, one in enumerate(self.objectives)]
+            yield one_of(f"{self.name}: colored by", found)
 
-    def _threads(self, place: int, objective: _Objective, names: Sequence[str]) -> Plot:
+    def _threads(self, number: int, objective: _Objective, names: Sequence[str]) -> Plot:
         """A thread for each trial through an axis for each hyperparameter, the best on top."""
         sign = 1 if objective.small else -1
-        best = sorted(self.complete, key=lambda trial: sign * trial.values[place])[:THREADS]
+        best = sorted(self.complete, key=lambda trial: sign * trial.values[number])[:THREADS]
         y = objective.column
         scales = {
             name: _Scale(self.known[name], [t.hp[name] for t in best if name in t.hp]) for name in names
@@ -230,38 +222,29 @@ class _Search:
                 "hp": name,
                 "at": scales[name].place(trial.hp[name]),
                 "value": cell(trial.hp[name]),
-                y.key: trial.values[place],
+                y.key: trial.values[number],
             }
             for trial in reversed(best)
             for name in names
             if name in trial.hp
         ]
         ends = [{"hp": name, "at": at, "label": text} for name in names for at, text in scales[name].ends()]
-        across = {"field": "hp", "type": "nominal", "sort": None, "title": None, "axis": {"labelAngle": 0}}
-        up = {"field": "at", "type": "quantitative", "axis": None, "scale": {"domain": [0, 1]}}
+        across = nominal("hp", sort=None, title=None, axis={"labelAngle": 0})
+        place = {"x": across, "y": amount("at", axis=None, scale={"domain": [0, 1]})}
         shown = [NUMBER, Column("hp", "hyperparameter", "name"), Column("value", "value", "name"), y]
         ramp = y.colour()
         ramp["scale"] = {**ramp["scale"], "reverse": not objective.small}
-        threads = {
-            "mark": {"type": "line", "opacity": 0.7, "strokeWidth": 1.5},
-            "encoding": {
-                "x": across,
-                "y": up,
-                "detail": {"field": "trial"},
-                "color": ramp,
-                "tooltip": tips(shown),
-            },
-        }
-        rules = {"data": {"values": ends}, "mark": {"type": "line", "color": GREY, "strokeWidth": 1}}
-        labels = {
-            "data": {"values": ends},
-            "mark": {"type": "text", "align": "left", "dx": 5, "fontSize": 11, "fontWeight": "bold"},
-            "encoding": {"x": across, "y": up, "text": {"field": "label"}},
-        }
-        lines = {**rules, "encoding": {"x": across, "y": up, "detail": {"field": "hp"}}}
+        thread = {"type": "line", "opacity": 0.7, "strokeWidth": 1.5}
+        bold = {"type": "text", "align": "left", "dx": 5, "fontSize": 11, "fontWeight": "bold"}
+        at = {"data": {"values": ends}}
+        layers = (
+            at | layer({"type": "line", "color": GREY, "strokeWidth": 1}, **place, detail={"field": "hp"}),
+            layer(thread, **place, detail={"field": "trial"}, color=ramp, tooltip=tips(shown)),
+            at | layer(bold, **place, text={"field": "label"}),
+        )
         whole = "" if len(best) == len(self.complete) else f", the best {len(best)}"
         caption = f"{self.name}: hyperparameters of each complete trial{whole}, colored by {y.name}"
-        spec = chart([*shown, Column("at", "", "number")], rows, lines, threads, labels, height=300)
+        spec = chart([*shown, Column("at", "", "number")], rows, *layers, height=300)
         heads = [NUMBER, *(Column(f"hp.{name}", name, "name") for name in names), y]
         return Plot(caption, spec, table_of(caption, heads, [self._row(trial) for trial in best]))
 
@@ -283,20 +266,14 @@ class _Search:
             rows = [{"hp": name, "share": share} for name, share in one.shares.items()]
             columns = [Column("hp", "hyperparameter", "name"), Column("share", "importance", "number")]
             bars = {"y": columns[0].axis(title=None), "x": columns[1].axis(scale={"domain": [0, 1]})}
-            text = {**bars, "text": {"field": "share", "type": "quantitative", "format": ".0%"}}
+            share = amount("share", format=".0%")
+            label = layer({"type": "text", "align": "left", "dx": 4}, **bars, text=share)
             caption = f"{self.name}: what matters for {one.objective}, by Optuna's {one.method}"
             caption += f" ({kinds[one.method]}; {one.trials} trials)"
-            spec = chart(
-                columns,
-                rows,
-                {"mark": "bar", "encoding": {**bars, "tooltip": tips(columns)}},
-                {"mark": {"type": "text", "align": "left", "dx": 4}, "encoding": text},
-                height=max(60, 26 * len(rows)),
-            )
-            charts.append(
-                (f"{one.objective} by {one.method}", Plot(caption, spec, table_of(caption, columns, rows)))
-            )
-        yield charts[0][1] if len(charts) == 1 else Alternatives(f"{self.name}: importance for", charts)
+            high, bar = max(60, 26 * len(rows)), layer("bar", **bars, tooltip=tips(columns))
+            made = figure(caption, columns, rows, bar, label, height=high)
+            charts.append((f"{one.objective} by {one.method}", made))
+        yield one_of(f"{self.name}: importance for", charts)
 
     # --- learning curves --------------------------------------------------------------------------------
 
@@ -318,31 +295,23 @@ class _Search:
         ]
         y = Column("y", name, kind_of((row["y"] for row in rows), spaced=False))
         columns = [NUMBER, STATE, STEP, y]
-        order = ("best", "complete", "pruned", "failed", "running")
-        states = [one for one in order if one in how.values()]
-        colours = dict(zip(order, (ORANGE, BLUE, GREY, SERIES[5], SERIES[2]), strict=True))
-        paint = {**STATE.colour(), "scale": {"domain": states, "range": [colours[one] for one in states]}}
+        paint = STATE.among({one: colour for one, colour in COLOURS.items() if one in how.values()})
         place = {"x": STEP.axis(), "y": y.axis(), "color": paint}
         pruned = [
             max((r for r in rows if r["trial"] == n), key=lambda r: r["step"])
             for n, s in how.items()
             if s == "pruned"
         ]
-        line = {
-            "mark": {"type": "line", "opacity": 0.8},
-            "encoding": {**place, "detail": {"field": "trial"}, "tooltip": tips(columns)},
-        }
-        cross = {
-            "data": {"values": [{key.key: row[key.key] for key in columns} for row in pruned]},
-            "mark": {"type": "point", "shape": "cross", "size": 50},
-            "encoding": {**place, "tooltip": tips(columns)},
-        }
-        # of nothing Vega finds no extent, and warns
-        spec = chart(columns, rows, line, *([cross] if pruned else []))
+        mark, tip = {"type": "line", "opacity": 0.8}, tips(columns)
+        layers = [layer(mark, **place, detail={"field": "trial"}, tooltip=tip)]
+        if pruned:  # of nothing Vega finds no extent, and warns
+            cross = layer({"type": "point", "shape": "cross", "size": 50}, **place, tooltip=tip)
+            values = [{key.key: row[key.key] for key in columns} for row in pruned]
+            layers.append({"data": {"values": values}} | cross)
         ends = "; a cross is where a trial was pruned" if pruned else ""
         some = "" if len(drawn) == len(kept) else f", {len(drawn)} of {len(kept)} trials, evenly chosen"
         caption = f"{self.name}: {name} as trials reported it{some}{ends}"
-        yield Plot(caption, spec, table_of(caption, columns, rows))
+        yield figure(caption, columns, rows, *layers)
 
     def _reported(self) -> dict[int, Mapping[int, float]]:
         """By trial and step: what its pruner heard, else what the tasks of the objective's stage reported."""

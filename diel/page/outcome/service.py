@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from diel.page.panel import Cell, Grid, Part, Plot, Text
-from diel.page.plot import Column, chart, table_of, tips
+from diel.page.plot import Column, figure, layer, tips
 from diel.page.seen import Seen
 from diel.services.endpoint import counts_file
 from diel.status.service import ReplicaStatus
@@ -26,17 +26,8 @@ def parts(seen: Seen) -> Iterator[Part]:
         return
     counts = {replica.task: _read(seen, replica.task) for replica in replicas}
     rows = [_row(seen, replica, counts[replica.task]) for replica in replicas]
-    heads = (
-        "replica",
-        "state",
-        "restarts",
-        "requests",
-        "refused",
-        "a second",
-        "p99",
-        "rows a batch",
-        "message",
-    )
+    counted = ("requests", "refused", "a second", "p99", "rows a batch")
+    heads = ("replica", "state", "restarts", *counted, "message")
     yield Grid("Replicas of services, and what they counted", heads, rows)
     if not all(counts.values()):
         why = "they have no page /metrics, or ended before it was read"
@@ -128,10 +119,9 @@ def _batches(service: str, buckets: Sequence[tuple[float, float]]) -> Plot:
     rows = [{"size": "more" if end == float("inf") else f"{end:g}", "batches": int(n)} for end, n in buckets]
     while rows and not rows[-1]["batches"]:
         rows.pop()
-    encoding = {"x": size.axis(axis={"labelAngle": 0}), "y": many.axis(), "tooltip": tips([size, many])}
+    bars = layer("bar", x=size.axis(axis={"labelAngle": 0}), y=many.axis(), tooltip=tips([size, many]))
     caption = f"{service}: sizes of the batches that it evaluated in one call"
-    spec = chart([size, many], rows, {"mark": "bar", "encoding": encoding}, height=180)
-    return Plot(caption, spec, table_of(caption, [size, many], rows))
+    return figure(caption, [size, many], rows, bars, height=180)
 
 
 def streams(seen: Seen) -> Iterator[Part]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from diel.page.panel import Alternatives, Grid, Part, Plot, Text
-from diel.page.plot import SERIES, Column, Row, chart, kind_of, table_of, thinned, tips
+from diel.page.panel import Grid, Part, Plot, Text
+from diel.page.plot import SERIES, Column, Row, figure, kind_of, layer, one_of, thinned, tips
 from diel.page.seen import Seen
 from diel.results import RunReader
 from diel.status import AxisStatus, CourseStatus
@@ -18,6 +18,7 @@ BINS = 20
 """Parts of the tasks, in their order, where no loop divides them."""
 _ROUNDS = 1000
 _COMPARED = re.compile(r"([\w.]+) *[<>]=? *(hp\.\w+|[-+.\deE]+)")
+_HOW = {"answered": SERIES[4], "simulated": SERIES[1]}
 _ROUND = Column("round", "round", "number", counts=True)
 _HOLDS = Column("holds", "until holds", "name")
 
@@ -53,34 +54,18 @@ def _shares(run: RunReader, stage: str) -> Iterator[Part]:
         counts.setdefault(place, [0, 0])["surrogate" in record and not record["surrogate"]["used"]] += 1
     if len(counts) < 2:
         return
-    words: Sequence[tuple[str, int]] = (("answered", 0), ("simulated", 1))
     rows = [
-        {
-            "at": at,
-            "how": how,
-            "tasks": counts[at][place],
-            "share": round(counts[at][place] / sum(counts[at]), 4),
-        }
+        {"at": at, "how": how, "tasks": number, "share": round(number / sum(counts[at]), 4)}
         for at in sorted(counts)
-        for how, place in words
+        for how, number in zip(_HOW, counts[at], strict=True)
     ]
     x = Column("at", loop or "first task", "number", counts=True)
-    how, tasks, share = (
-        Column("how", "result", "name"),
-        Column("tasks", "tasks", "number"),
-        Column("share", "share", "number"),
-    )
-    paint = {"domain": ["answered", "simulated"], "range": [SERIES[4], SERIES[1]]}
-    encoding = {
-        "x": x.steps(),
-        "y": {**share.axis(title="share of the tasks"), "stack": "zero", "axis": {"format": ".0%"}},
-        "color": {**how.colour(), "scale": paint},
-        "tooltip": tips([x, how, tasks, share]),
-    }
-    columns = [x, how, tasks, share]
+    how, share = Column("how", "result", "name"), Column("share", "share", "number")
+    columns = [x, how, Column("tasks", "tasks", "number"), share]
+    y = share.axis(title="share of the tasks", stack="zero", axis={"format": ".0%"})
+    bars = layer("bar", x=x.steps(), y=y, color=how.among(_HOW), tooltip=tips(columns))
     caption = f"{stage}: the part of its tasks that was answered instead of simulated, by {x.name}"
-    spec = chart(columns, rows, {"mark": "bar", "encoding": encoding}, height=200)
-    yield Plot(caption, spec, table_of(caption, columns, rows))
+    yield figure(caption, columns, rows, bars, height=200)
 
 
 def loops(seen: Seen) -> Iterator[Part]:
@@ -115,7 +100,7 @@ def _charts(axis: AxisStatus, hp: Mapping[str, Any]) -> Iterator[Part]:
     lines = [name for name in names if len({row[name] for row in rows if is_finite(row.get(name))}) > 1]
     found = [(name, _chart(axis, name, _bound(axis, name, hp), rows)) for name in lines]
     if found:
-        yield found[0][1] if len(found) == 1 else Alternatives(f"{axis.label}: show", found)
+        yield one_of(f"{axis.label}: show", found)
 
 
 def _row(course: CourseStatus, number: int, values: Mapping[str, Any], holds: bool) -> dict[str, Any]:
@@ -133,25 +118,17 @@ def _chart(axis: AxisStatus, name: str, bound: float | None, rows: list[dict[str
     columns = [*([at] if axis.facts.context else []), _ROUND, y, _HOLDS]
     place = {"x": _ROUND.axis(), "y": y.axis()}
     colour = {"color": at.colour()} if axis.facts.context else {}
-    held = {
-        **_HOLDS.colour(),
-        "scale": {"domain": ["no", "yes"], "range": ["circle", "diamond"]},
-        "legend": {"symbolFillColor": SERIES[-1], "symbolStrokeColor": SERIES[-1]},
-    }
-    layers: list[dict[str, Any]] = [
-        {"mark": {"type": "line"}, "encoding": {**place, **colour}},
-        {
-            "mark": {"type": "point", "size": 60, "filled": True, "opacity": 1},
-            "encoding": {**place, **colour, "shape": held, "tooltip": tips(columns)},
-        },
+    key = {"legend": {"symbolFillColor": SERIES[-1], "symbolStrokeColor": SERIES[-1]}}
+    held = _HOLDS.among({"no": "circle", "yes": "diamond"}) | key
+    dot = {"type": "point", "size": 60, "filled": True, "opacity": 1}
+    layers = [
+        layer({"type": "line"}, **place, **colour),
+        layer(dot, **place, **colour, shape=held, tooltip=tips(columns)),
     ]
     if limits:
-        up = {"y": y.axis()}
-        rule = {"type": "rule", "strokeDash": [5, 4], "color": SERIES[5]}
-        label = {"type": "text", "align": "left", "x": 6, "dy": -6}
-        layers.append({"data": {"values": limits}, "mark": rule, "encoding": up})
-        layers.append(
-            {"data": {"values": limits}, "mark": label, "encoding": {**up, "text": {"field": "name"}}}
-        )
+        rule = layer({"type": "rule", "strokeDash": [5, 4], "color": SERIES[5]}, y=y.axis())
+        text = {"type": "text", "align": "left", "x": 6, "dy": -6}
+        label = layer(text, y=y.axis(), text={"field": "name"})
+        layers += [{"data": {"values": limits}} | one for one in (rule, label)]
     caption = f"{axis.label}: {name} by round"
-    return Plot(caption, chart(columns, thinned(drawn, _ROUNDS), *layers), table_of(caption, columns, drawn))
+    return figure(caption, columns, drawn, *layers, drawn=thinned(drawn, _ROUNDS))
