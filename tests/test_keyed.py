@@ -17,7 +17,7 @@ import pytest
 
 import diel.spec
 from diel.attempt.bundle import Question
-from diel.spec.forms.sampler import Pruner, Sampler
+from diel.spec.forms.search import Pruner, Sampler
 from diel.spec.model import SpecModel
 from tests.controller.bench import Bench
 

@@ -7,7 +7,7 @@ import re
 import sys
 
 from diel.check.flaws import Check
-from diel.graph.launcher import PLACES, VARIABLE, launches, told
+from diel.graph.uses import PLACES, VARIABLE, launches, told
 from diel.site import Misfit, Site, find_program, launcher_words
 from diel.site.launcher import chosen_launcher
 from diel.site.site import FOUND_HERE

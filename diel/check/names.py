@@ -13,8 +13,7 @@ from diel.errors import did_you_mean
 from diel.expressions import ExpressionError, parse_expression
 from diel.graph import Key, hyperparameter_reads
 from diel.graph.judge import place_of_name
-from diel.graph.launcher import LAUNCHER
-from diel.graph.uses import templates
+from diel.graph.uses import LAUNCHER, templates
 from diel.spec import Axis, Stage
 from diel.spec.forms.axis import bare
 from diel.spec.rendering import TEXT

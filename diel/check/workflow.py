@@ -9,16 +9,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from diel.check.command import check_command
-from diel.check.contracts import check_contracts
+from diel.check.contracts import DECLARE, check_contracts, check_metrics, check_outputs, known_outputs
 from diel.check.export import check_exports
 from diel.check.flaws import Check, check_axes
 from diel.check.gathers import check_conditions, check_gathers
 from diel.check.known import MOST, Known
 from diel.check.launcher import check_launcher
-from diel.check.modules import check_module, find_modules
+from diel.check.modules import check_designs, check_module, find_modules
 from diel.check.names import check_expressions, check_untils, check_values, visible_names
-from diel.check.outputs import DECLARE, check_metrics, check_outputs, known_outputs
-from diel.check.points import check_designs
 from diel.check.search import check_searches, check_whens
 from diel.check.surrogate import check_surrogates
 from diel.errors import MAX_PROBLEMS, SpecError, counted, did_you_mean
@@ -27,7 +25,7 @@ from diel.files import flaw_of
 from diel.graph import Edge, Key, StageGraph, build
 from diel.graph.stage_graph import reach
 from diel.load import Document, examine, read_text
-from diel.load.rendering import fill_templates, read_templates
+from diel.load.document import fill_templates, read_templates
 from diel.modules.catalogue import Module
 from diel.modules.sources import SourceVersion
 from diel.paths import registry_dir, runs_dir

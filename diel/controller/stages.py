@@ -25,12 +25,11 @@ from diel.site.demand import Demand
 from diel.spec.forms.axis import clashes
 from diel.states import FailureClass
 from diel.tasks.axes import Axes
-from diel.tasks.environment import environment_part, environments_of_stage
 from diel.tasks.keeping import Keeping
 from diel.tasks.ledger import Ledger
 from diel.tasks.link import Link
 from diel.tasks.publishing import Publishing
-from diel.tasks.recipe import Recipe, family_parts, work_of
+from diel.tasks.recipe import Recipe, environment_part, environments_of_stage, family_parts, work_of
 from diel.tasks.sources import Scope, Sources, link_of
 from diel.tasks.stage_run import StageRun
 from diel.tasks.stream import ends_of

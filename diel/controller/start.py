@@ -23,7 +23,7 @@ from diel.environments.prepared import prepared_text
 from diel.errors import DielError, ModuleError, UsageError
 from diel.files import put
 from diel.journal.snapshot import read_run
-from diel.load.rendering import kept_templates
+from diel.load.document import kept_templates
 from diel.modules.sources import keep, newest
 from diel.paths import RunPaths, user_file
 from diel.plan import Plan, make_plan

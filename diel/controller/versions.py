@@ -18,7 +18,7 @@ from diel.controller.again import Again
 from diel.controller.start import change_run_file, plan_again, watch_shared
 from diel.errors import DielError, UsageError, counted
 from diel.files import put, read_file
-from diel.load.rendering import LARGEST, kept_templates, renderings
+from diel.load.document import LARGEST, kept_templates, renderings
 from diel.modules.catalogue import ModuleNotFound, find
 from diel.modules.sources import SourceVersion, digest_of_bytes, keep, newest
 from diel.paths import RunPaths

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from diel.errors import MAX_PROBLEMS, did_you_mean
-from diel.expressions import ExpressionError, Template, parse_expression, walk
+from diel.expressions import ExpressionError, Template, parse_expression, texts_in, walk
 from diel.expressions.expression import Expression
 from diel.graph.judge import judge_of
 from diel.graph.service import service_uses
@@ -212,3 +212,29 @@ def texts(stage: Stage) -> Iterator[tuple[Key, Any]]:
     for label, output in stage.outputs.items():
         yield ("outputs", label, "export"), output.export
         yield ("outputs", label) if output.file is None else ("outputs", label, "file"), output.place
+
+
+LAUNCHER, VARIABLE = "launcher", "DIEL_LAUNCHER"
+"""What stands for the words of a launcher: the first in expressions, the second in a shell's text."""
+
+
+PLACES = ("command", "env", "text")
+"""Where that can be in a stage; the last is what its templates hold."""
+
+
+def launches(stage: Stage) -> bool:
+    """Whether the command runs once and starts its ranks itself, as many times as it likes.
+
+    It does where `${{ launcher }}` or DIEL_LAUNCHER stands in `command`, `env` or one of its templates.
+    """
+    if stage.command is None or not stage.resources.mpi:
+        return False
+    named = any(VARIABLE in text for text in told(stage))
+    return named or any(chain == (LAUNCHER,) for _, chain in expression_references((), stage))
+
+
+def told(stage: Stage) -> Iterator[str]:
+    """The texts of a command, of its variables and its templates."""
+    for key, value in texts(stage):
+        if key[0] in PLACES or key[2:] == PLACES[2:]:
+            yield from (text for _, text in texts_in(value))

@@ -12,20 +12,107 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
+
+from pydantic import AfterValidator, Field, StringConstraints
 
 from diel.errors import HintedError, Problem, SpecError, did_you_mean
 from diel.expressions import JOINT
 from diel.expressions.expression import PLACES, Chain
-from diel.expressions.rename import Edit, renamed
-from diel.load.extends import extended, overridden
 from diel.load.nodes import Key, Source
-from diel.load.part import Part, Written, joined
+from diel.load.part import Edit, Part, Written, joined, renamed
+from diel.spec.forms import Axis, AxisForm
 from diel.spec.forms.sample import seed_of
-from diel.spec.model import NAME_PATTERN, found
-from diel.spec.workflow import SECTIONS
+from diel.spec.hyperparameter import Hyperparameter
+from diel.spec.model import NAME_PATTERN, Later, WrittenAs, found, free_name
+from diel.spec.stage import Stage
+from diel.spec.workflow import SECTIONS, Workflow, WrittenStage
 
 Parts = dict[tuple[str, str], Part]
+
+_RUNS = {"module": ("command", "shell"), "command": ("module",)}
+"""What else a stage does not take from another one if it says itself what runs."""
+_LONGEST = 100
+
+
+def overridden(below: Part, above: Part) -> Part:
+    """A stage with the keys of another one where it has none; it alone says what runs, if it does."""
+    if not isinstance(below.data, dict) or not isinstance(above.data, dict):
+        return above
+    gone = [key for own, others in _RUNS.items() if above.data.get(own) is not None for key in others]
+    if isinstance(above.data.get("command"), list):
+        gone.append("shell")
+    kept = {key: value for key, value in below.data.items() if key not in {*gone, "extends"}}
+    return joined(Part(kept, below.places), above, ("params",))
+
+
+def extended(parts: Mapping[tuple[str, str], Part]) -> tuple[Parts, list[Problem]]:
+    """The parts of a workflow with whole stages and templates, and what is wrong with how these extend
+    each other."""
+    made = _Extended(parts)
+    return {**parts, **made.whole}, made.problems
+
+
+class _Extended:
+    def __init__(self, parts: Mapping[tuple[str, str], Part]) -> None:
+        self.problems: list[Problem] = []
+        self.whole: Parts = {}
+        self._parts = parts = {key: part for key, part in parts.items() if key[0] in ("stages", "templates")}
+        self._sections = {name: section for section, name in [*parts][::-1]}
+        for name in (name for section, name in parts if section == "templates"):
+            if ("stages", name) in parts:
+                place = parts["templates", name].place(())
+                message = f"'{name}' is both a stage and a template"
+                self.problems.append(
+                    place.source.problem(place.key, message, "rename one of them", at_key=True)
+                )
+        for key in parts:
+            self._make(key, ())
+
+    def _make(self, key: tuple[str, str], line: tuple[tuple[str, str], ...]) -> Part:
+        """A stage or template with all that it extends; `line` has what extends it."""
+        if key in self.whole:
+            return self.whole[key]
+        part, base = self._parts[key], self._base(key, line)
+        if base is not None:
+            part = overridden(self._make(base, (*line, key)), part)
+        self.whole[key] = part
+        if isinstance(part.data, dict) and isinstance(part.data.get("extends") or None, str):
+            whole = {name: value for name, value in part.data.items() if name != "extends"}
+            if base is None and not {"module", "command"} & whole.keys():
+                whole["command"] = ["true"]  # what it lacks has been said
+            self.whole[key] = part = Part(whole, part.places)
+        return part
+
+    def _base(self, key: tuple[str, str], line: tuple[tuple[str, str], ...]) -> tuple[str, str] | None:
+        """What a stage extends; None, with a problem where it names something wrong, if nothing."""
+        part = self._parts[key]
+        name = part.data.get("extends") if isinstance(part.data, dict) else None
+        if not isinstance(name, str) or not name:
+            return None
+        base = (self._sections.get(name, ""), name)
+        if len(line) >= _LONGEST:
+            self._complain(key, f"more than {_LONGEST} stages extend one another", "extend one further up")
+            return None
+        if base in (*line, key):
+            circle = [one for _, one in (*line, key)]
+            self._complain(
+                key,
+                "these extend each other in a circle",
+                " → ".join([*circle[circle.index(name) :], name]) + "; drop one of the `extends`",
+            )
+            return None
+        if base not in self._parts:
+            known = [one for one in self._sections if one != key[1]]
+            there = f"stages and templates: {', '.join(known) or 'no other'}"
+            self._complain(key, f"no stage or template '{name}'", did_you_mean(name, known) or there)
+            return None
+        return base
+
+    def _complain(self, key: tuple[str, str], message: str, hint: str) -> None:
+        place = self._parts[key].place(("extends",))
+        self.problems.append(place.source.problem(place.key, message, hint))
+
 
 _MOST = 1000
 """The most workflows that one may include, with all that these include."""
@@ -430,3 +517,20 @@ def _takes(part: Part, label: str, parameter: str) -> bool:
         return False  # which the checker reports
     takes = signature.variadic or any(one.name == parameter for one in signature.parameters)
     return takes and parameter not in params
+
+
+Dotted = Annotated[
+    str,
+    StringConstraints(pattern=r"^[A-Za-z]\w*(\.[A-Za-z]\w*)*$", max_length=200),
+    AfterValidator(free_name),
+]
+"""A name with those of the workflows that include what it names: `relax.scf`."""
+
+
+class Composed(Workflow):
+    """One with names such as `relax.scf`, which no file can write itself."""
+
+    hyperparameters: dict[Dotted, Later[Hyperparameter]] = Field(default_factory=dict)
+    axes: dict[Dotted, Annotated[Axis, WrittenAs(AxisForm, "axis")]] = Field(default_factory=dict)
+    stages: dict[Dotted, Stage] = Field(min_length=1)
+    templates: dict[Dotted, WrittenStage] = Field(default_factory=dict)

@@ -31,7 +31,7 @@ from diel.journal.segment import Damaged, decode, segments
 from diel.journal.snapshot import read_behind_flaws, read_run, told_damage
 from diel.journal.stage_history import Attempt, StageHistory, covers
 from diel.load import Document, load_text
-from diel.load.rendering import fill_templates
+from diel.load.document import fill_templates
 from diel.modules.catalogue import Module, ModuleNotFound, again, find, search_path
 from diel.modules.sources import newest
 from diel.paths import RunPaths

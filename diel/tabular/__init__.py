@@ -5,8 +5,7 @@
 
 from __future__ import annotations
 
-from diel.tabular.course import Lstm
-from diel.tabular.model import ACTIVATIONS, Ensemble, Layers, Model, Pairs, Scale, mean_and_spread
+from diel.tabular.model import ACTIVATIONS, Ensemble, Layers, Lstm, Model, Pairs, Scale, mean_and_spread
 from diel.tabular.table import Floats, Table
 
 __all__ = [

@@ -6,32 +6,36 @@ computes only the names that an expression asks for.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import os
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from diel.artifacts import Artifact, File, artifacts_in, digest_of
 from diel.artifacts.artifact import Breach
 from diel.artifacts.collect import hold_file
 from diel.artifacts.promise import Sizes
-from diel.attempt.bundle import Rendered, Request, Staged, Work
+from diel.attempt.bundle import Rendered, Request, Staged, Staging, Work
 from diel.attempt.service import Answers
-from diel.environments.prepared import Prepared
+from diel.axes.domain import Group
+from diel.environments.prepared import Prepared, read_prepared
+from diel.errors import DielError
+from diel.expressions import parse
 from diel.expressions.expression import PLACES
 from diel.expressions.gathered import Gathered
-from diel.graph.launcher import launches
-from diel.graph.uses import expressions
+from diel.graph import Key
+from diel.graph.uses import expressions, launches
 from diel.modules.catalogue import Module
-from diel.site import Shape, Site
-from diel.spec import Output, Stage
+from diel.paths import RunPaths
+from diel.site import Shape, Site, launcher_words
+from diel.spec import Output, Resources, Stage
 from diel.spec.forms.axis import bare
 from diel.spec.model import plain
-from diel.staging.item import Shard
-from diel.tasks.environment import keyed_by_task
+from diel.staging.item import AT_NODE, Item, Local, Shard, flat, item_of
 from diel.tasks.joining import Join, Meeting, points_read
+from diel.tasks.link import Link
 from diel.tasks.results import MissingInput
 from diel.tasks.service import AskedServices
 from diel.tasks.sources import Scope, Sources
-from diel.tasks.staging import Sharing, copies, keyed, staging_of
 from diel.tasks.stream import StreamEnds
 from diel.tasks.surrogate import asking_of, surrogate_of
 from diel.tasks.texts import OwnNames, Texts
@@ -364,3 +368,112 @@ class Recipe:
         if answers is not None:
             key, part = answers.key_with(answers.models)
         return key, (params[:16], part), reads, answers
+
+
+def staging_of(site: Site, stage: Stage, shape: Shape) -> Staging:
+    """What the workers of a stage that moves data must know."""
+    drains = tuple(name for name, output in stage.outputs.items() if output.drain)
+    each_node: tuple[str, ...] = ()
+    if shape.nodes:  # they are not the node of the task's worker
+        own = stage.resources.launcher
+        wanted = Resources(nodes=shape.nodes, ranks=shape.nodes, ranks_per_node=1, launcher=own)
+        each_node = launcher_words(site, shape.pool, wanted)
+    return Staging(Local(site.local.dir or "", site.local.size), each_node, drains)
+
+
+def copies(inputs: Mapping[str, Any], names: set[str]) -> tuple[dict[str, Any], tuple[Item, ...]]:
+    """Inputs in which placeholders for copies replace some artifacts, and these artifacts."""
+    items: dict[str, Item] = {}
+    found = {name: _copied(value, items) if name in names else value for name, value in inputs.items()}
+    return found, tuple(items.values())
+
+
+def _copied(value: Any, items: dict[str, Item]) -> Any:
+    if type(value) is Artifact:
+        item = item_of(value, value.digest)
+        items[item.key] = item
+        return Artifact(item.below(AT_NODE), value.digest, value.inside, value.bytes)
+    if isinstance(value, Gathered):
+        return value.map(lambda one: _copied(one, items))
+    return [_copied(one, items) for one in value] if isinstance(value, list) else value
+
+
+class Sharing:
+    """The inputs of one stage that are split."""
+
+    def __init__(self, stage: Stage, links: Mapping[str, Link], is_wanted: Callable[[int], bool]) -> None:
+        """`is_wanted` tells whether `when` holds for a task."""
+        self._is_wanted = is_wanted
+        self._given = {name: given for name, given in stage.inputs.items() if given.shard is not None}
+        self._links = links
+        self._parts: dict[Key, tuple[Group, dict[int, int]]] = {}
+
+    def shards(self, index: int, inputs: Mapping[str, Any]) -> dict[str, Shard]:
+        found = {}
+        for name, given in self._given.items():
+            assert given.shard is not None
+            by, value = given.shard.by, inputs[name]
+            listed = flat(value) if isinstance(value, list) else [value]
+            digests = tuple(item.digest if type(item) is Artifact else "" for item in listed)
+            # An array is split by its rows, so each task needs all of it: it is copied before.
+            late = given.stage is not None and (isinstance(value, list) or os.path.isdir(str(value)))
+            part, parts = self._part(self._links[name], index) if by == "task" else (0, 1)
+            found[name] = Shard(by, given.shard.seed, part, parts, digests if any(digests) else (), late)
+        return found
+
+    def _part(self, link: Link, index: int) -> tuple[int, int]:
+        """The number of this task among those that read the same input, and their count."""
+        group = link.group_of_downstream(index)
+        known = self._parts.get(link.edge.key)
+        if known is None or known[0] != group:
+            tasks = filter(self._runs, link.dependents(group))  # what `when` leaves out would read its share
+            known = self._parts[link.edge.key] = group, {task: place for place, task in enumerate(tasks)}
+        return known[1].get(index, 0), len(known[1])
+
+    def _runs(self, index: int) -> bool:
+        try:
+            return self._is_wanted(index)
+        except DielError:
+            return True  # it fails, and says why
+
+
+def keyed(shards: Mapping[str, Shard]) -> dict[str, str]:
+    """Shards as they enter a key: another part or order makes another task."""
+    return {
+        f"shard of {name}": (f"task {shard.part} of {shard.parts}" if shard.by == "task" else "by rank")
+        + f", seed {shard.seed}"
+        for name, shard in shards.items()
+    }
+
+
+def environments_of_stage(stage: Stage, paths: RunPaths) -> Mapping[str, Prepared] | None:
+    """Those that its tasks may name; None if they name none."""
+    demanded = stage.chooses_environment
+    if stage.environment is None and not demanded:
+        return None
+    made = read_prepared(paths.environments)
+    return made if demanded else {name: one for name, one in made.items() if name == stage.environment}
+
+
+def environment_part(stage: Stage, paths: RunPaths) -> dict[str, str]:
+    """The part of the cache key that all tasks of a stage share; none if each has its own."""
+    if stage.environment is None or stage.chooses_environment:
+        return {}
+    made = environments_of_stage(stage, paths) or {}
+    return {"environment": made[stage.environment].digest} if made else {}
+
+
+def keyed_by_task(stage: Stage, paths: RunPaths) -> Callable[[Mapping[str, Any]], dict[str, str]] | None:
+    """What gives the environment's part of a task's key from its scope, where an expression chooses one: its
+    name, for people, and the digest of what it is. None if all tasks have the same.
+    """
+    if not stage.chooses_environment:
+        return None
+    made, chosen = read_prepared(paths.environments), parse(stage.demand[("environment",)])
+
+    def keyed(scope: Mapping[str, Any]) -> dict[str, str]:
+        name = str(chosen.value(scope))
+        digest = f"{name} {made[name].digest}" if name in made else name
+        return {"its environment": digest}  # no axis has this name
+
+    return keyed

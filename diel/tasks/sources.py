@@ -5,11 +5,12 @@ Each name is computed when an expression asks for it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from diel.artifacts import Artifact
 from diel.attempt.bundle import AT_LAUNCHER
 from diel.axes.adaptive import Adaptive
 from diel.axes.domain import Group
@@ -18,6 +19,7 @@ from diel.expressions import parse_tree
 from diel.expressions.expression import PLACES, Lazily
 from diel.expressions.gathered import Gathered
 from diel.graph import Edge, Key
+from diel.graph.uses import unread
 from diel.paths import RunPaths
 from diel.spec import Stage
 from diel.tasks.choosing import ChoosingLink
@@ -30,6 +32,7 @@ from diel.tasks.stage_run import StageRun
 from diel.tasks.stream import StreamLink
 from diel.tasks.texts import NOWHERE, Files, Texts
 from diel.tasks.watched import Watch
+from diel.units import Rule, UnitsError, conversions
 
 
 def link_of(
@@ -95,8 +98,6 @@ class Sources:
         self.conversions: Mapping[str, Any] = {}
         """How inputs in other units are converted, by name."""
         if any(given.units is not None for given in run.spec.inputs.values()):
-            from diel.tasks.units import conversions_of  # here: few workflows say units
-
             self.conversions = conversions_of(run.spec, self.inputs.values())
         self.columns = columns_of(run.spec, self.inputs) if run.spec.module is not None else {}
         """The types of columns that contracts declare, by input of a module."""
@@ -172,10 +173,13 @@ class Sources:
 
     def _converted(self, link: Link, index: int, rule: Any, value: Any) -> Any:
         """A value in other units; a file as it is, if the function that gets it converts its numbers."""
-        from diel.tasks.units import in_units  # here: few workflows say units
-
         try:
-            return in_units(self.run.spec, str(link.edge.name), rule, value)
+            if not _is_of_files(value):
+                return rule.apply(value)
+            if (which := unread(self.run.spec, str(link.edge.name))) is not None:
+                hint = "drop `units`, and convert it in the program"
+                raise UnitsError(f"nothing converts a file {which}", hint)
+            return value
         except HintedError as error:
             task = f"{link.up.task(index)}.{link.edge.output}"
             raise MissingInput(f"input '{link.edge.name}': {task} is in other units: {error}") from None
@@ -298,3 +302,21 @@ class Scope(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
+
+
+def _is_of_files(value: Any) -> bool:
+    return any(map(_is_of_files, value[:1])) if isinstance(value, list) else type(value) is Artifact
+
+
+def conversions_of(stage: Stage, links: Iterable[Link]) -> dict[str, Rule]:
+    """The rules by input; empty where all units are the same."""
+    found: dict[str, Rule] = {}
+    for link in links:
+        name, read = link.edge.name, str(link.edge.output)
+        wanted = stage.inputs[name].units if name in stage.inputs else None
+        if name is None or wanted is None:
+            continue
+        made = link.up.spec.outputs[read].units if read in link.up.spec.outputs else link.up.units_of(read)
+        if made is not None and made != wanted and (rule := conversions(made, wanted)) is not None:
+            found[name] = rule
+    return found

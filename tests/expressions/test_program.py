@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from diel.check.command import begin, evaluated, executed, printed
 from diel.expressions import parse
-from diel.expressions.program import begin, evaluated, executed, printed
 from diel.expressions.shell import VALUE, Word, commands
 
 P = "${{ p }}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from diel.expressions import JOINT, parse
-from diel.expressions.rename import place_before, renamed
+from diel.load.part import place_before, renamed
 
 NAMES = {("scf",): f"relax{JOINT}scf", ("hp", "cutoff"): f"hp.relax{JOINT}cutoff", ("m",): "material"}
 

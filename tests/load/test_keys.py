@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from diel.load import examine
-from diel.load.keys import MEANINGS
+from diel.load.misfits import MEANINGS
 
 PLACES = {
     "resources": ("stages:\n  a:\n    command: [x]\n    resources: {%s: 1}\n", "stages.a.resources"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from diel.load.rendering import fill_templates, kept_templates
+from diel.load.document import fill_templates, kept_templates
 from diel.spec import Workflow
 from diel.spec.rendering import Filling
 from tests.check.asking import checked

@@ -10,7 +10,7 @@ from diel.artifacts import Artifact
 from diel.errors import ModuleError
 from diel.spec import Stage
 from diel.spec.rendering import Filling, Rendering
-from diel.tasks.rendering import Renderings
+from diel.tasks.texts import Renderings
 
 TEXT = "${{ x }} ${{ inputs.mesh }} ${{ join(make.all) }} ${{ run.id }} ${{ files.deck }} ${{ task.id }}"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from diel.artifacts import Artifact
 from diel.staging.item import AT_NODE, Shard
-from diel.tasks.staging import copies, keyed
+from diel.tasks.recipe import copies, keyed
 from tests.controller.bench import Bench
 
 
