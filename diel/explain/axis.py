@@ -14,7 +14,7 @@ from diel.journal.axis_history import Course, Trial
 from diel.results import RunReader
 from diel.states import RunState, TrialState
 from diel.status import AxisStatus
-from diel.status.axis import end_text, scores_text, what_text
+from diel.status.axis import course_text, scores_text, what_text
 from diel.status.columns import printable
 from diel.tasks.choosing import ChoosingLink
 from diel.tasks.link import Link
@@ -28,7 +28,7 @@ def explain_axis(axis: AxisStatus) -> Explanation:
     under_way = [course for course in axis.courses if course.state in ("running", "waiting")]
     others = [course for course in axis.courses if course not in under_way]
     chosen = [*under_way, *reversed(others)][:SHOWN]
-    lines = [f"{end_text(axis, course)} ({what_text(axis)})" for course in axis.courses if course in chosen]
+    lines = [course_text(axis, course) for course in axis.courses if course in chosen]
     hidden = len(axis.courses) - len(lines)
     if not axis.courses:
         lines.append(f"{axis.label}: has not begun ({what_text(axis)})")

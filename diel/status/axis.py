@@ -527,6 +527,12 @@ def at_text(course: CourseStatus) -> str:
     return ", ".join(f"{name} {value_text(value, LONG)}" for name, value in course.at.items())
 
 
+def course_name(axis: AxisStatus, course: CourseStatus) -> str:
+    """`trial`, `trial at material Si`."""
+    at = at_text(course)
+    return f"{axis.label} at {at}" if at else axis.label
+
+
 def standing_text(course: CourseStatus) -> str:
     """How far it is: `12 of 20 trials: 9 complete, 2 running, 1 pruned`, `over after 4 rounds: …`."""
     over = course.state in ("over", "failed")
@@ -564,14 +570,18 @@ def _unheard(course: CourseStatus) -> str:
 
 def end_text(axis: AxisStatus, course: CourseStatus) -> str:
     """The state of a search or loop, with its best trial or its front, in one line."""
-    at = at_text(course)
-    line = f"{axis.label}{f' at {at}' if at else ''}: {standing_text(course)}"
+    line = f"{course_name(axis, course)}: {standing_text(course)}"
     best = course.best
     if best is not None:
         scores, hp = _digits(course.trials)
         return f"{line}; best trial {best.number}: {scores_text(best, scores)}, {hp_text(best.hp, hp)}"
     several = len(course.facts.objectives) > 1
     return f"{line}; a Pareto front of {counted(len(course.front), 'trial')}" if several else line
+
+
+def course_text(axis: AxisStatus, course: CourseStatus) -> str:
+    """The same with what it is for: `tpe, minimize train.loss`."""
+    return f"{end_text(axis, course)} ({what_text(axis)})"
 
 
 def scores_text(trial: Trial, digits: int = MOST) -> str:

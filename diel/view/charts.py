@@ -14,11 +14,11 @@ from rich.style import Style
 from rich.text import Text
 
 from diel.errors import DielError
-from diel.page import cores, occupancy
+from diel.page import cores
 from diel.page.seen import Seen
 from diel.states import TrialState
 from diel.status import Status
-from diel.status.axis import AxisStatus, CourseStatus, at_text, objectives_text, what_text
+from diel.status.axis import AxisStatus, CourseStatus, course_name, objectives_text, what_text
 from diel.timeline import Timeline
 from diel.values import format_duration
 from diel.view.rows import MARKS
@@ -96,8 +96,7 @@ def axis_charts(axes: Sequence[AxisStatus]) -> Iterator[Chart]:
     """The history of each search with its best so far, its learning curves, the values of each loop."""
     for axis in axes:
         for course in axis.courses[-MOST_COURSES:]:
-            at = at_text(course)
-            where = f"{axis.label} at {at}" if at else axis.label
+            where = course_name(axis, course)
             if axis.facts.kind == "loop":
                 yield from _loop_charts(f"{where}: {what_text(axis)}", course)
             else:
@@ -283,17 +282,17 @@ def work_charts(seen: Seen) -> Iterator[Chart]:
     """The cores that tasks had beside those that the run held, and how many attempts ended a second."""
     timeline = seen.timeline
     try:
-        each, blocks = cores.task_cores(seen), cores.held(seen)
+        each, blocks = cores.task_cores(seen), cores.allotments(seen)
     except DielError:  # its site or workflow cannot be read
         each, blocks = {}, []
-    wide, busy = cores.busy(seen, each)
+    wide, busy = cores.busy_cores(seen, each)
     whole = int((seen.until - timeline.origin) / wide)  # the last bin is not yet full
     if not busy or whole < 2:
         return
     xs = [place * wide for place in range(whole)]
     used = [sum(one.get(place, 0.0) for one in busy.values()) for place in range(whole)]
     series = [Series("of tasks", xs, used)]
-    steps = [*occupancy.steps_of(blocks, seen.until)]
+    steps = [*cores.steps_of(blocks, seen.until)]
     corners = [point for (a, c), (b, _) in pairwise(steps) for point in ((a, c), (b, c))]
     if corners:
         at = [max(0.0, when - timeline.origin) for when, _ in corners]

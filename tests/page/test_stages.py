@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from diel.page import graph, head, occupancy, stages
+from diel.page import cores, graph, head
 from diel.page.panel import Bar, Facts, Grid, Text
 from diel.page.seen import Seen
 from tests.handmade import Handmade
@@ -26,7 +26,7 @@ def run(tmp_path: Path) -> Handmade:
 def test_what_was_used_stands_beside_what_was_asked_with_advice(run: Handmade) -> None:
     for index in range(2):
         run.work("done", "a", index, seconds=2.0, key="k", parts=["p", "i"], usage=USED)
-    table, advice = list(stages.parts(Seen(run.end("succeeded").paths)))
+    table, advice = list(head.stages(Seen(run.end("succeeded").paths)))
     assert isinstance(table, Grid)
     assert isinstance(advice, Grid)
     row = dict(zip(table.columns, table.rows[0], strict=True))
@@ -36,7 +36,7 @@ def test_what_was_used_stands_beside_what_was_asked_with_advice(run: Handmade) -
 
 
 def test_what_was_not_measured_is_said_and_has_no_columns(run: Handmade) -> None:
-    table, note = list(stages.parts(Seen(run.done("a", 0).end("failed").paths)))
+    table, note = list(head.stages(Seen(run.done("a", 0).end("failed").paths)))
     assert isinstance(table, Grid)
     assert "most memory" not in table.columns
     assert note == Text("What its tasks used of processors and memory was not measured.", "note")
@@ -48,7 +48,7 @@ def test_a_stage_that_has_no_tasks_is_not_called_done_nor_waiting(tmp_path: Path
         Handmade(tmp_path, text + "  b: {command: [x], over: [c]}\n").stage("a", 1).stage("b", 0, module="m")
     )
     seen = Seen(run.done("a", 0, rows=[]).end("succeeded").paths)
-    table = next(stages.parts(seen))
+    table = next(head.stages(seen))
     assert isinstance(table, Grid)
     assert [row[table.columns.index("state")] for row in table.rows] == ["done", "no tasks"]
     (sketch,) = graph.parts(seen)
@@ -74,7 +74,7 @@ def test_head_and_stages_say_how_many_failures_are_tolerated(tmp_path: Path) -> 
     assert isinstance(figures, Facts)
     assert dict(figures.facts)["failed"] == "3, 2 of them tolerated"
     assert said == Text("3 tasks failed, 2 of them tolerated.", "bad")
-    table = next(stages.parts(Seen(run.paths)))
+    table = next(head.stages(Seen(run.paths)))
     assert isinstance(table, Grid)
     assert [row[table.columns.index("state")] for row in table.rows] == ["2 failed, tolerated", "1 failed"]
 
@@ -89,10 +89,10 @@ def test_cores_that_an_expression_says_are_those_that_each_task_had(tmp_path: Pa
         run.write("queued", stage="a", tasks=[index], bundle=index + 1, asked={"ranks": ranks})
         run.work("done", "a", index, seconds=2.0, key="k", parts=["p", "i"], usage=used)
     seen = Seen(run.end("succeeded").paths)
-    table = next(stages.parts(seen))
+    table = next(head.stages(seen))
     assert isinstance(table, Grid)
     row = dict(zip(table.columns, table.rows[0], strict=True))
     assert row["cores"] == "1 to 3"
     assert row["cores in use"] == Bar([("running", 1.0)], "2 of 2 (100%)")
-    facts = dict(next(part for part in occupancy.parts(seen) if isinstance(part, Facts)).facts)
+    facts = dict(next(part for part in cores.parts(seen) if isinstance(part, Facts)).facts)
     assert facts["core-hours of tasks"] == f"{(2 * 1 + 2 * 3) / 3600:.3g}"

@@ -1,9 +1,10 @@
-"""The panel of searches: history, parallel coordinates, what matters, the Pareto front, learning curves."""
+"""The panels of searches and loops, and of what tasks reported on their way: by trial, round and step."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from itertools import combinations
@@ -12,7 +13,6 @@ from typing import Any, NamedTuple
 from diel.digits import texts_apart
 from diel.errors import DielError, counted
 from diel.journal.axis_history import Trial, ranked
-from diel.page.outcome.curve import LINES, STEP, rows_of
 from diel.page.outcome.result import named_output
 from diel.page.panel import Grid, Part, Plot, Text
 from diel.page.plot import (
@@ -36,6 +36,8 @@ from diel.results.metrics import curves
 from diel.spec import Hyperparameter
 from diel.states import TrialState
 from diel.status import AxisStatus, CourseStatus
+from diel.status.axis import at_text, course_name, course_text
+from diel.values import is_finite, scalar
 
 COURSES = 4
 """The most searches of one axis that are drawn; an axis inside others has one for each of their points."""
@@ -70,8 +72,7 @@ class _Search:
 
     def __init__(self, seen: Seen, axis: AxisStatus, course: CourseStatus) -> None:
         self.seen, self.axis, self.course = seen, axis, course
-        at = ", ".join(f"{name}={value}" for name, value in course.at.items())
-        self.name = f"{axis.label} at {at}" if at else axis.label
+        self.name = course_name(axis, course)
         complete = [trial for trial in course.trials if trial.state is TrialState.COMPLETE]
         self.complete = complete
         self.objectives = [
@@ -99,7 +100,7 @@ class _Search:
         return self.seen.run.workflow.hyperparameters
 
     def parts(self) -> Iterator[Part]:
-        yield Text(self._told())
+        yield Text(f"{course_text(self.axis, self.course)}.")
         several = len(self.complete) > 1
         if several:
             histories = [(one.column.name, self._history(n, one)) for n, one in enumerate(self.objectives)]
@@ -116,14 +117,6 @@ class _Search:
             yield from self._coordinates()
             yield from self._importance()
         yield from self._curves()
-
-    def _told(self) -> str:
-        course, facts = self.course, self.axis.facts
-        states = [f"{course.count(state)} {state.value}" for state in TrialState if course.count(state)]
-        goals = [f"{'minimizes' if one.small else 'maximizes'} {one.column.name}" for one in self.objectives]
-        trials = f"{len(course.trials):,} of {counted(course.total, 'trial')}"
-        parts = [f"{facts.sampler} {' and '.join(goals)}", f"{trials}: {', '.join(states) or 'none yet'}"]
-        return f"{self.name}: {'; '.join([*parts, *([course.why] if course.why else [])])}."
 
     def _value(self, trial: Trial) -> dict[str, Any]:
         return {one.column.key: v for one, v in zip(self.objectives, trial.values, strict=False)}
@@ -367,3 +360,123 @@ class _Scale:
             yield from ((self.place(name), str(name)) for name in self._names)
         else:
             yield from zip((0.0, 1.0), texts_apart([self._low, self._high], 4), strict=True)
+
+
+_ROUNDS = 1000
+_COMPARED = re.compile(r"([\w.]+) *[<>]=? *(hp\.\w+|[-+.\deE]+)")
+_ROUND = Column("round", "round", "number", counts=True)
+_HOLDS = Column("holds", "until holds", "name")
+
+
+def loops(seen: Seen) -> Iterator[Part]:
+    for axis in seen.status.axes:
+        if axis.facts.kind == "loop":
+            yield from (Text(f"{course_text(axis, course)}.") for course in axis.courses[:8])
+            yield from _charts(axis, seen.run.run_file.hyperparameters)
+
+
+def _bound(axis: AxisStatus, name: str, hp: Mapping[str, Any]) -> float | None:
+    """The number that `until` compares a value with: itself, or a hyperparameter."""
+    found = _COMPARED.fullmatch(axis.condition)
+    if found is None or found[1] != name:
+        return None
+    value = hp.get(found[2].removeprefix("hp.")) if found[2].startswith("hp.") else scalar(found[2])
+    return float(value) if value is not None and is_finite(value) else None
+
+
+def _charts(axis: AxisStatus, hp: Mapping[str, Any]) -> Iterator[Part]:
+    rows = [
+        {**one.values, "round": one.number, "holds": "yes" if one.holds else "no", "at": at_text(course)}
+        for course in axis.courses
+        for one in course.rounds
+    ]
+    names = dict.fromkeys(name for course in axis.courses for one in course.rounds for name in one.values)
+    lines = [name for name in names if len({row[name] for row in rows if is_finite(row.get(name))}) > 1]
+    found = [(name, _chart(axis, name, _bound(axis, name, hp), rows)) for name in lines]
+    if found:
+        yield one_of(f"{axis.label}: show", found)
+
+
+def _chart(axis: AxisStatus, name: str, bound: float | None, rows: list[dict[str, Any]]) -> Plot:
+    drawn: list[Row] = [{**row, "y": row[name] if is_finite(row.get(name)) else None} for row in rows]
+    limits = [] if bound is None else [{"y": bound, "name": axis.condition}]
+    y = Column(
+        "y", name, kind_of([*(row["y"] for row in drawn), *(one["y"] for one in limits)], spaced=False)
+    )
+    at = Column("at", ", ".join(axis.facts.context) or "at", "name")
+    columns = [*([at] if axis.facts.context else []), _ROUND, y, _HOLDS]
+    place = {"x": _ROUND.axis(), "y": y.axis()}
+    colour = {"color": at.colour()} if axis.facts.context else {}
+    key = {"legend": {"symbolFillColor": SERIES[-1], "symbolStrokeColor": SERIES[-1]}}
+    held = _HOLDS.among({"no": "circle", "yes": "diamond"}) | key
+    dot = {"type": "point", "size": 60, "filled": True, "opacity": 1}
+    layers = [
+        layer({"type": "line"}, **place, **colour),
+        layer(dot, **place, **colour, shape=held, tooltip=tips(columns)),
+    ]
+    if limits:
+        rule = layer({"type": "rule", "strokeDash": [5, 4], "color": SERIES[5]}, y=y.axis())
+        text = {"type": "text", "align": "left", "x": 6, "dy": -6}
+        label = layer(text, y=y.axis(), text={"field": "name"})
+        layers += [{"data": {"values": limits}} | one for one in (rule, label)]
+    caption = f"{axis.label}: {name} by round"
+    return figure(caption, columns, drawn, *layers, drawn=thinned(drawn, _ROUNDS))
+
+
+LINES = 30
+STEPS = 100
+METRICS = 6
+
+STEP = Column("step", "step", "number", counts=True)
+
+
+def reported(seen: Seen) -> Iterator[Part]:
+    """The metrics of each stage; those of a search's trials are with the search."""
+    run = seen.run
+    searched = {axis.facts.watched.rpartition(".")[0] for axis in seen.status.axes}
+    for stage in run.graph.order:
+        total = run.history.stage(stage).total
+        if stage in searched or not total:
+            continue
+        wanted = thinned(range(total), LINES)
+        found = curves(run, stage, frozenset(wanted))
+        names = list(dict.fromkeys(name for one in found.values() for name in one))
+        named = {index: run.named(f"{stage}/{index}") for index in found}
+        names.sort(key=lambda name: all(_only_counts(one.get(name, {})) for one in found.values()))
+        charts = [made for name in names if (made := _of_metric(stage, name, found, named)) is not None]
+        if charts:
+            yield one_of(f"{stage} reported", charts[:METRICS])
+            if total > len(wanted):
+                looked = f"{stage}: of {total:,} tasks {len(wanted)} were looked at, evenly chosen"
+                yield Text(f"{looked}; {len(found)} have reported.", "note")
+
+
+def _only_counts(curve: Mapping[int, tuple[float, float | None]]) -> bool:
+    """Whether a metric is whole numbers that grow, as of items: no course that one would look at first."""
+    values = [curve[step][0] for step in sorted(curve)]
+    return all(value.is_integer() for value in values) and values == sorted(values)
+
+
+def _of_metric(
+    stage: str, name: str, found: Mapping[int, Mapping[str, Any]], named: Mapping[int, str]
+) -> tuple[str, Plot] | None:
+    lines = {named[index]: one[name] for index, one in found.items() if len(one.get(name, ())) > 1}
+    rows = list(
+        rows_of((who, {step: value for step, (value, _) in curve.items()}) for who, curve in lines.items())
+    )
+    if not rows:
+        return None
+    y = Column("y", name, kind_of((row["y"] for row in rows), spaced=False))
+    who = Column("who", "task", "name")
+    colour = {"color": who.named()} if 1 < len(lines) <= 8 else {}
+    mark = {"type": "line", "opacity": 1.0 if len(lines) <= 8 else 0.5, "tooltip": True}
+    columns, detail = [who, STEP, y], {"field": "who"}
+    line = layer(mark, x=STEP.axis(), y=y.axis(), tooltip=tips(columns), detail=detail, **colour)
+    return name, figure(f"{stage}: {name} as it was reported, step by step", columns, rows, line)
+
+
+def rows_of(lines: Iterable[tuple[str, Mapping[int, float]]]) -> Iterator[Row]:
+    """The points of curves, each thinned to so many steps."""
+    for who, curve in lines:
+        for step in thinned(sorted(curve), STEPS):
+            yield {"who": who, "step": step, "y": curve[step]}

@@ -1,4 +1,4 @@
-"""The panels of services, by their /metrics, and of streams, by what their broker reported."""
+"""The panels of what tasks ask and stream: services, by their /metrics, surrogates, and streams."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from diel.page.panel import Cell, Grid, Part, Plot, Text
-from diel.page.plot import Column, figure, layer, tips
+from diel.page.plot import SERIES, Column, figure, layer, tips
 from diel.page.seen import Seen
+from diel.results import RunReader
 from diel.services.endpoint import counts_file
 from diel.status.service import ReplicaStatus
+from diel.status.surrogate import answered_text, audit_texts, stays_lines, terms, trouble
 from diel.values import format_size
 
 _LINE = re.compile(r"([a-zA-Z_:][\w:]*)(?:\{(.*)\})? (\S+)")
@@ -165,3 +167,53 @@ def _reader(name: str, group: str, facts: Mapping[str, Any]) -> list[Cell]:
     settled = "settled" if facts.get("settled") else "reads"
     given, committed = int(facts.get("delivered", 0)), int(facts.get("committed", 0))
     return [name, group, given, committed, int(facts.get("waiting", 0)), settled]
+
+
+BINS = 20
+"""Parts of the tasks, in their order, where no loop divides them."""
+_HOW = {"answered": SERIES[4], "simulated": SERIES[1]}
+
+
+def surrogates(seen: Seen) -> Iterator[Part]:
+    asked = {stage.name: stage.surrogate for stage in seen.status.stages if stage.surrogate is not None}
+    for name, surrogate in asked.items():
+        yield Text(f"{name}: {answered_text(surrogate)}.")
+        doubted = surrogate.audit is not None and surrogate.audit.is_off
+        for text in audit_texts(surrogate):
+            yield Text(f"{name}: {text}.", "bad" if doubted else "")
+        if wrong := trouble(surrogate):
+            yield Text(f"{name}: {wrong}", "bad")
+        yield from _shares(seen.run, name)
+    for text in stays_lines({stage.name: stage.stays for stage in seen.status.stages}):
+        yield Text(text, "bad")
+    if asked:
+        heads = ["stage", *terms(next(iter(asked.values())))]
+        rows = [[name, *terms(one).values()] for name, one in asked.items()]
+        yield Grid("The measured terms of the effective speedup", heads, rows)
+
+
+def _shares(run: RunReader, stage: str) -> Iterator[Part]:
+    """How many tasks were answered and how many were simulated, in each round or part of the stage."""
+    domain = run.domain(stage)
+    if domain is None:
+        return
+    loop = next((axis for axis in domain.axes if axis in run.adaptive), "")
+    size = -(-domain.size // BINS)
+    counts: dict[int, list[int]] = {}
+    for record in run.results(stage, b'"surrogate"'):
+        place = domain.coordinates(record["index"])[loop] if loop else record["index"] // size * size
+        counts.setdefault(place, [0, 0])["surrogate" in record and not record["surrogate"]["used"]] += 1
+    if len(counts) < 2:
+        return
+    rows = [
+        {"at": at, "how": how, "tasks": number, "share": round(number / sum(counts[at]), 4)}
+        for at in sorted(counts)
+        for how, number in zip(_HOW, counts[at], strict=True)
+    ]
+    x = Column("at", loop or "first task", "number", counts=True)
+    how, share = Column("how", "result", "name"), Column("share", "share", "number")
+    columns = [x, how, Column("tasks", "tasks", "number"), share]
+    y = share.axis(title="share of the tasks", stack="zero", axis={"format": ".0%"})
+    bars = layer("bar", x=x.steps(), y=y, color=how.among(_HOW), tooltip=tips(columns))
+    caption = f"{stage}: the part of its tasks that was answered instead of simulated, by {x.name}"
+    yield figure(caption, columns, rows, bars, height=200)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from diel.page.outcome.surrogate import loops
+from diel.page.outcome.search import loops
 from diel.page.panel import Plot, Text
 from diel.page.seen import Seen
 from tests.searched import LOOP, Searched, loop
@@ -15,11 +15,8 @@ from tests.searched import LOOP, Searched, loop
 @pytest.mark.parametrize(
     ("over", "told"),
     [
-        (
-            True,
-            "round until check.error < 0.1: over, 3 of at most 100 rounds are over; `until` held in round 2.",
-        ),
-        (False, "round until check.error < 0.1: running, 3 of at most 100 rounds are over."),
+        (True, "round: over after 3 rounds: `until` held in round 2 (loop until check.error < 0.1)."),
+        (False, "round: round 3 of at most 100, 3 done (loop until check.error < 0.1)."),
     ],
 )
 def test_each_round_is_drawn_with_the_bound_whether_or_not_it_is_over(
@@ -55,4 +52,5 @@ def test_the_rounds_of_each_point_have_a_line_and_a_colour_of_their_own(tmp_path
 
 def test_a_loop_that_has_not_begun_is_told_and_not_drawn(tmp_path: Path) -> None:
     (text,) = loops(Seen(Searched(tmp_path, LOOP).paths))
-    assert text == Text("round until check.error < 0.1: waiting, 0 of at most 100 rounds are over.")
+    told = "round: round 0 of at most 100, 0 done (waiting) (loop until check.error < 0.1)."
+    assert text == Text(told)

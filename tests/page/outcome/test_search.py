@@ -18,7 +18,8 @@ def chart_of(found: list[Part], words: str) -> Plot:
 
 def test_history_has_every_score_the_best_so_far_and_where_pruned_trials_had_come(tmp_path: Path) -> None:
     found = list(parts(Seen(search(tmp_path, alive=True).paths)))
-    told = "trial: tpe minimizes f.loss; 5 of 6 trials: 1 running, 3 complete, 1 pruned."
+    told = "trial: 5 of 6 trials: 3 complete, 1 running, 1 pruned; best trial 1: 0.25, x=0.5 "
+    told += "(tpe, minimize f.loss)."
     assert found[0] == Text(told)
     history = chart_of(found, "the best so far")
     assert [
@@ -73,7 +74,7 @@ def test_the_front_of_two_objectives_is_drawn_with_its_trials_numbers(tmp_path: 
     for number, values in enumerate(((1.0, 4.0), (2.0, 2.0), (3.0, 3.0), (4.0, 1.0))):
         run.trial(number, float(number), 0).score(number, *values, context=(0,))
     chart = chart_of(list(parts(Seen(run.paths))), "Pareto front")
-    assert chart.caption == "trial at material=Si: 3 trials on the Pareto front, by number"
+    assert chart.caption == "trial at material Si: 3 trials on the Pareto front, by number"
     which = {row["trial"]: row["best"] for row in chart.spec["data"]["values"]}
     assert which == {0: "on the front", 1: "on the front", 2: "other", 3: "on the front"}
     step, _, numbers = chart.spec["layer"]
