@@ -40,8 +40,22 @@ class Capture:
             os.dup2(opened, number, inheritable=True)
             os.close(opened)
 
+    def recover(self) -> None:
+        """Flush Python's files, and take back what a function may have closed or replaced."""
+        self._restore()
+        for number in PRINTED:
+            try:
+                if not self._is_own(number):
+                    self._open(number, truncate=0)
+            except FileNotFoundError:  # somebody removed it
+                continue
+            except OSError:  # the function closed it
+                self._open(number)
+
+    def _is_own(self, number: int) -> bool:
+        return os.path.samestat(os.fstat(number), os.stat(self._paths[number]))
+
     def _restore(self) -> None:
-        """Flushes Python's files; what a task did to them ends with it."""
         for number, what in PRINTED.items():
             file = getattr(sys, what)
             with contextlib.suppress(Exception):
@@ -52,33 +66,25 @@ class Capture:
             self._files[number] = own
             setattr(sys, what, own)
 
-    def _size(self, number: int) -> int:
-        try:
-            present = os.fstat(number)
-        except OSError:  # the task closed it
-            self._open(number)
-            return 0
-        with contextlib.suppress(FileNotFoundError):  # somebody removed it
-            own = os.stat(self._paths[number])
-            if not os.path.samestat(present, own):  # the task put another file in its place
-                self._open(number, truncate=0)
-                return own.st_size
-        return present.st_size
-
     def collect(self, task_dir: str) -> bool:
-        """Moves what was printed since the last call to the task; returns whether there was anything."""
-        self._restore()
+        """Move what was printed since the last call to the task; return whether there was anything."""
         caught = False
         for number, what in PRINTED.items():
-            if self._size(number):
-                os.makedirs(task_dir, exist_ok=True)
-                try:
-                    os.rename(self._paths[number], os.path.join(task_dir, what))
-                except FileNotFoundError:  # somebody removed it
-                    self._copy(number, os.path.join(task_dir, what))
+            if os.fstat(number).st_size:
+                self._move(number, os.path.join(task_dir, what))
                 self._open(number)
                 caught = True
         return caught
+
+    def _move(self, number: int, path: str) -> None:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        try:
+            if self._is_own(number):
+                os.rename(self._paths[number], path)
+                return
+        except FileNotFoundError:  # somebody removed it
+            pass
+        self._copy(number, path)
 
     def _copy(self, number: int, path: str) -> None:
         with open(path, "wb") as file:
@@ -87,8 +93,7 @@ class Capture:
 
     def tail(self, number: int = 2, size: int = TAIL) -> str:
         """The end of what the running task wrote to standard error, or to standard output (1)."""
-        self._restore()
-        return _end(number, size) if self._size(number) else ""
+        return _end(number, size)
 
 
 def _is_open(file: Any) -> bool:

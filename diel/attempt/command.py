@@ -63,9 +63,15 @@ def write_given(request: Request, env: Mapping[str, str]) -> None:
     for name, value in (("DIEL_PARAMS", request.params), ("DIEL_INPUTS", request.inputs)):
         if value:
             # It may exist: overwriting without emptying it first costs a tenth of a new one.
-            with open(os.open(env[name], os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666), "wb") as file:
-                file.write(json.dumps(value).encode())
-                file.truncate()
+            file = os.open(env[name], os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            try:
+                data = json.dumps(value).encode()
+                written = os.write(file, data)
+                while written < len(data):
+                    written += os.write(file, data[written:])
+                os.ftruncate(file, len(data))
+            finally:
+                os.close(file)
 
 
 def made_values(attempt: RunningAttempt, env: Mapping[str, str]) -> Values:

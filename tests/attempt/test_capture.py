@@ -19,6 +19,7 @@ assert capture.collect(str(folder / "0"))
 assert not capture.collect(str(folder / "1"))
 {body}
 print("late"); print("later", file=sys.stderr)
+capture.recover()
 assert capture.collect(str(folder / "2"))
 assert sys.stdout.fileno() == 1 and sys.stderr.fileno() == 2
 """
@@ -55,7 +56,7 @@ def test_streams_that_a_task_closed_or_replaced_serve_the_next_one(tmp_path: Pat
     for number, way in enumerate(ways):
         folder = tmp_path / str(number)
         folder.mkdir()
-        body = f"{way}\ncapture.collect(str(folder / '1'))"
+        body = f"{way}\ncapture.recover()\ncapture.collect(str(folder / '1'))"
         assert caught(folder, body) == OUTPUT, way
 
 
