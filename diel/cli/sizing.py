@@ -12,7 +12,7 @@ from diel.plan import Plan, make_plan
 from diel.project.run_file import Sizes
 from diel.project.runs import find_run
 from diel.results import read
-from diel.results.sizing import sizes_by
+from diel.results.usage import sizes_by
 from diel.site import cores_of, memory_of, nodes_of
 from diel.spec.variables import apply_sizes
 

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from diel.comparison.environment import facts_of
 from diel.comparison.scatter import Shift, middle, paired, unpaired
 from diel.digits import digits_apart, number_text
 from diel.errors import DielError, counted
@@ -550,3 +549,13 @@ def _gathered(results: list[tuple[Mapping[str, Any], Result]]) -> Ended:
 def point_name(point: Point) -> str:
     """A point for people."""
     return ", ".join(f"{name}={value}" for name, value in point if name)
+
+
+def facts_of(run: RunReader) -> dict[str, Any]:
+    """By name; of each environment what its results depend on."""
+    file = run.run_file
+    made = {"diel": file.diel, "Python": file.python, "site": file.site, "host": file.host, "user": file.user}
+    parts = [(name, *part) for name, found in run.environments.items() for part in found.identity.items()]
+    named = {f"environment {name}: {key}": value for name, key, value in parts}
+    given = {"settings": " ".join(file.settings) or None, "begun at stage": file.begin_at}
+    return {"workflow": file.workflow, "file": file.source, **made, **named, **given}

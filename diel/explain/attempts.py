@@ -12,15 +12,15 @@ from diel.explain.text import Explanation, section, tail
 from diel.journal.segment import read_segment
 from diel.project.submission import awaited
 from diel.results import RunReader
-from diel.results.demand import asked_in
-from diel.results.demand import with_asked as with_asked
+from diel.results.usage import asked_in
+from diel.results.usage import with_asked as with_asked
 from diel.site import Shape, Site, lacks, read_kept_site, shape_of
 from diel.spec import Resources
 from diel.states import FailureClass, RunState, TaskState
 from diel.status import blocks_of
 from diel.status.blocks import ended_badly, is_hopeless, is_live, reason_of
 from diel.status.columns import printable
-from diel.status.usage import used_text
+from diel.status.stage import used_text
 from diel.values import bare, clock, format_duration, format_size
 
 if TYPE_CHECKING:

@@ -19,11 +19,21 @@ from diel.explain.attempts import (
     place_of,
     wait_for_block,
 )
-from diel.explain.axis import picks, point_never_came, points_awaited
 from diel.explain.cause import Difference, because, why_computed
 from diel.explain.features import asked_lines, doubt_of, environment_entry, partners_awaited, room_awaited
 from diel.explain.text import WIDE, Explanation, again_step, next_step, section, tail
-from diel.explain.wait import SHOWN, Wait, culprits, roots, rule_of, stopped_by, waits_of_task
+from diel.explain.wait import (
+    SHOWN,
+    Wait,
+    culprits,
+    picks,
+    point_never_came,
+    points_awaited,
+    roots,
+    rule_of,
+    stopped_by,
+    waits_of_task,
+)
 from diel.modules.sources import newest
 from diel.results import DROPPED, RunReader
 from diel.spec.stage import SHELLS

@@ -12,7 +12,7 @@ from diel.errors import DielError
 from diel.page.panel import Cell, Facts, Grid, Part, Plot
 from diel.page.plot import LABELS, Clock, amount, layer, nominal, stage_colour
 from diel.page.seen import Seen
-from diel.results.demand import asked_in, with_asked
+from diel.results.usage import asked_in, with_asked
 from diel.site import read_kept_site
 from diel.site.shape import Shape, ask_of, cores_of
 from diel.spec import Stage

@@ -1,26 +1,48 @@
-"""A page as one file that needs no network: its style, its scripts and its data are in it."""
+"""A run's panels as a document: one HTML file that needs no network, Markdown, or text for a terminal."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
 import json
+import math
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
-from html import escape
+from html import escape as escaped
 from importlib.metadata import version
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
+from diel.digits import column_digits
 from diel.errors import DielError
 from diel.files import put
-from diel.page.html import Charts, panel_html
-from diel.page.panel import Panel
-from diel.page.panels import Public, panels_of
+from diel.form import NOT_AS_IT_SHOULD_BE
+from diel.page.panel import (
+    FEWEST,
+    Alternatives,
+    Bar,
+    Cell,
+    Facts,
+    Grid,
+    Log,
+    Panel,
+    Part,
+    Picture,
+    Plot,
+    Sketch,
+    Text,
+    scalar_text,
+)
+from diel.page.panels import ENTRIES, Public, panel_of, panels_of
 from diel.page.plot import SERIES, STATES
 from diel.page.seen import Seen
+from diel.status.columns import MAX_ROWS, columns, markdown_table, plain, printable, shorten, width_of
+from diel.status.sections import SECTIONS, View
+from diel.values import bare
 
 
 def page_data(seen: Seen) -> dict[str, Any]:
@@ -130,3 +152,261 @@ def script() -> str:
         cache.mkdir(parents=True, exist_ok=True)
         put(kept, made)
     return made
+
+
+Charts = dict[str, Any]
+"""Specifications by the id of the element that shows each."""
+_LONG = 12
+"""Rows of a table that are shown at once on the screen."""
+_WORD = 12
+"""Characters of a cell that stay in one line: `22.8 KiB`."""
+
+
+def escape(text: str) -> str:
+    """A text in HTML, without the colours that a program gave it for a terminal."""
+    return escaped(bare(text))
+
+
+def panel_html(panel: Panel, charts: Charts) -> str:
+    """A panel; its charts are added to `charts`."""
+    made = _Parts(panel.name, charts)
+    inner = "".join(made.html(part) for part in panel.parts)
+    name = escape(panel.name)
+    title = f'<h2 id="{name}-title">{escape(panel.title)}</h2>'
+    return f'<section id="{name}" aria-labelledby="{name}-title">{title}{inner}</section>'
+
+
+class _Parts:
+    def __init__(self, name: str, charts: Charts) -> None:
+        self._name, self._charts, self._count = name, charts, 0
+
+    def html(self, part: Part) -> str:
+        match part:
+            case Text():
+                marked = re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(part.text))
+                return f'<p class="{part.tone or "text"}">{marked}</p>'
+            case Facts():
+                return _facts(part)
+            case Grid():
+                return table_html(part)
+            case Plot():
+                return f"<figure>{self._chart(part)}</figure>"
+            case Alternatives():
+                return self._choice(part)
+            case Picture():
+                source = f"data:{part.media};base64,{base64.b64encode(part.data).decode()}"
+                image = f'<img src="{source}" alt="{escape(part.alt)}">'
+                return f'<figure class="picture">{image}{_caption(part.caption)}</figure>'
+            case Sketch():
+                numbers = _numbers(part.table)
+                drawing = f'<div class="drawing" {_scrolled(part.caption)}>{part.svg}</div>'
+                return f"<figure>{_caption(part.caption)}{drawing}{numbers}</figure>"
+            case Log():
+                text = f"<pre {_scrolled(part.caption)}>{escape(part.text)}</pre>"
+                return f'<figure class="log">{_caption(part.caption)}{text}</figure>'
+
+    def _id(self) -> str:
+        self._count += 1
+        return f"{self._name}-{self._count}"
+
+    def _chart(self, chart: Plot) -> str:
+        key = self._id()
+        self._charts[key] = _finite(chart.spec)
+        label = escape(chart.caption)
+        place = f'<div class="chart" id="{key}" role="img" aria-label="{label}"></div>'
+        return f"{_caption(chart.caption)}{place}{_numbers(chart.table)}"
+
+    def _choice(self, choice: Alternatives) -> str:
+        group = self._id()
+        options, figures = [], []
+        for place, (name, chart) in enumerate(choice.charts):
+            picked = " selected" if place == 0 else ""
+            options.append(f'<option value="{place}"{picked}>{escape(name)}</option>')
+            hidden = " hidden" if place else ""
+            figures.append(f"<figure{hidden}>{self._chart(chart)}</figure>")
+        select = f'<select id="{group}">{"".join(options)}</select>'
+        label = f'<label for="{group}">{escape(choice.label)} {select}</label>'
+        return f'<div class="choice">{label}{"".join(figures)}</div>'
+
+
+def _caption(text: str) -> str:
+    return f"<figcaption>{escape(text)}</figcaption>"
+
+
+def _scrolled(name: str) -> str:
+    """What makes an element one that the keyboard scrolls and a screen reader names."""
+    return f'tabindex="0" role="group" aria-label="{escape(name)}"'
+
+
+def _numbers(table: Grid) -> str:
+    summary = f'<summary aria-label="The numbers: {escape(table.caption)}">The numbers</summary>'
+    return f"<details>{summary}{table_html(table)}</details>"
+
+
+def _facts(facts: Facts) -> str:
+    rows = "".join(
+        f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in facts.facts
+    )
+    return f'<dl class="{"figures" if facts.big else "facts"}">{rows}</dl>'
+
+
+def table_html(table: Grid) -> str:
+    """A table; columns of numbers are aligned at their right."""
+    cells = [*zip(*table.rows, strict=True)] or [()] * len(table.columns)
+    kinds = [{type(cell) for cell in column if cell is not None} for column in cells]
+    numeric, digits = [bool(one) and one <= {int, float} for one in kinds], column_digits(cells, FEWEST)
+    head = "".join(
+        f'<th scope="col"{_right(right)}>{escape(name)}</th>'
+        for name, right in zip(table.columns, numeric, strict=True)
+    )
+    body = "".join(f"<tr>{''.join(_cells(row, numeric, digits))}</tr>" for row in table.rows)
+    more = f'<p class="note">and {table.more:,} more</p>' if table.more else ""
+    caption = escape(table.caption)
+    long = " long" if len(table.rows) > _LONG else ""
+    return (
+        f'<div class="table{long}" {_scrolled(table.caption)}><table>'
+        f"<caption>{caption}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>{more}"
+    )
+
+
+def _right(right: bool) -> str:
+    return ' class="number"' if right else ""
+
+
+def _cells(row: Sequence[Cell], numeric: Sequence[bool], digits: Sequence[int]) -> Iterator[str]:
+    for place, cell in enumerate(row):
+        begin, end = ("td", "td") if place else ('th scope="row"', "th")
+        yield f"<{begin}{_right(numeric[place])}>{_cell(cell, digits[place])}</{end}>"
+
+
+def _cell(cell: Cell, digits: int) -> str:
+    if isinstance(cell, Bar):
+        return _bar(cell)
+    if isinstance(cell, str):
+        return escape(cell if len(cell) > _WORD else cell.replace(" ", "\N{NO-BREAK SPACE}"))
+    return scalar_text(cell, digits)
+
+
+def _bar(bar: Bar) -> str:
+    """A bar of shares as SVG: attributes, for a page without styles of elements."""
+    at, parts = 0.0, []
+    for name, share in bar.shares:
+        width = 100 * max(0.0, min(1.0, share))
+        parts.append(f'<rect class="s-{escape(name)}" x="{at:.2f}" width="{width:.2f}" height="8"></rect>')
+        at += width
+    box = 'class="bar" viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true"'
+    return f"<span>{escape(bar.text)}</span><svg {box}>{''.join(parts)}</svg>"
+
+
+def _finite(value: Any) -> Any:
+    """The same without numbers that JSON lacks: they become null."""
+    if isinstance(value, dict):
+        return {name: _finite(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+MOST_ROWS = 200
+LEFT_OUT = ("graph", "timeline", "cores", "reported", "artifacts", "hyperparameters", "provenance")
+"""The panels that a report in Markdown is without: charts, files, and the run's text."""
+LONGEST = 300
+
+
+def panel_text(panel: Panel, width: int) -> str:
+    """Its parts below each other."""
+    return "\n\n".join(_part_text(part, width) for part in panel.parts)
+
+
+def _part_text(part: Part, width: int) -> str:
+    match part:
+        case Text():
+            return fill(printable(part.text.replace("`", "")), width)
+        case Facts():
+            return "\n".join(columns([(name, printable(value)) for name, value in part.facts]))
+        case Grid():
+            return _table(part, part.caption, width)
+        case Plot() | Sketch():
+            return _table(part.table, part.caption, width)
+        case Alternatives():
+            return _part_text(part.charts[0][1], width)
+        case Log():
+            return "\n".join([part.caption, *(f"  {printable(line)}" for line in part.text.splitlines())])
+        case Picture():
+            return f"{part.caption}: `diel view --web` shows it"
+
+
+def _table(grid: Grid, caption: str, width: int) -> str:
+    """Rows of cells; where they are wider than the screen each row is a paragraph that names its cells."""
+    rows, more = _texts(grid, MOST_ROWS)
+    numbers = [
+        place for place, cell in enumerate(grid.rows[0] if rows else ()) if isinstance(cell, int | float)
+    ]
+    lines = columns([[*grid.columns], *rows], numbers) if rows else []
+    if any(width_of(line) > width for line in lines):
+        lines = [fill(_sentence(grid.columns, row), width, subsequent_indent="    ") for row in rows]
+    return "\n".join([f"── {caption}", *lines, *([f"and {more:,} more"] if more else [])])
+
+
+def report(seen: Seen) -> str:
+    """A report of a run in Markdown: panels of its page, and what a status says besides."""
+    lines = []
+    with suppress(DielError, *NOT_AS_IT_SHOULD_BE):  # the panels say what cannot be read
+        lines = [plain(text), ""] if (text := seen.run.workflow.description) else []
+    for entry in ENTRIES:
+        panel = None if entry.name in LEFT_OUT else panel_of(entry, seen)
+        if panel is not None:
+            lines += [f"## {panel.title}", "", *_markdown(panel)]
+    status = seen.readable
+    if status is None:
+        return "\n".join([f"# {plain(seen.paths.run_id)}: damaged", "", *lines])
+    for section in SECTIONS:
+        if section.noted and section.used(status):
+            lines += [*(f"- {plain(line)}" for line in section.lines(status, View())), ""]
+    return "\n".join([f"# {plain(status.run)}: {status.state}", "", *lines])
+
+
+def _markdown(panel: Panel) -> Iterator[str]:
+    """Its parts; charts as their numbers where it has no table."""
+    has_table = any(isinstance(part, Grid) for part in panel.parts)
+    for part in panel.parts:
+        match part:
+            case Text():
+                yield from (plain(part.text), "")
+            case Facts():
+                yield from (*(f"- {name}: {plain(value)}" for name, value in part.facts if value), "")
+            case Grid():
+                yield from _markdown_grid(part)
+            case Plot() if not has_table:
+                yield from _markdown_grid(part.table)
+            case Alternatives() if not has_table:
+                yield from (line for _, chart in part.charts for line in _markdown_grid(chart.table))
+            case Log():
+                lines = map(printable, part.text.splitlines())
+                yield from (f"{plain(part.caption)}:", "", "```", *lines, "```", "")
+
+
+def _markdown_grid(grid: Grid) -> Iterator[str]:
+    rows, more = _texts(grid, MAX_ROWS)
+    yield from (f"{plain(grid.caption)}:", "", *markdown_table(grid.columns, rows))
+    if more:
+        yield from (f"and {more:,} more.", "")
+
+
+def _texts(grid: Grid, most: int) -> tuple[list[list[str]], int]:
+    """The first rows of a table as texts, and how many more there are."""
+    rows = grid.rows[:most]
+    digits = column_digits([*zip(*rows, strict=True)], FEWEST)
+    return [[*map(_cell_text, row, digits)] for row in rows], grid.more + len(grid.rows) - len(rows)
+
+
+def _sentence(names: Sequence[str], row: Sequence[str]) -> str:
+    """`simulate: kind analysis · mean 2.1 s`; empty cells are left out."""
+    told = [f"{name} {cell}" for name, cell in zip(names[1:], row[1:], strict=True) if cell]
+    return f"{row[0]}: {' · '.join(told)}"
+
+
+def _cell_text(cell: Cell, digits: int) -> str:
+    if isinstance(cell, Bar):
+        return printable(cell.text)
+    return shorten(printable(cell), LONGEST) if isinstance(cell, str) else scalar_text(cell, digits)

@@ -154,7 +154,7 @@ def _arrow(path: str, head: str, kind: str, title: str) -> str:
 def _node(stage: StageStatus | None, name: str, place: Spot, live: bool) -> str:
     state = state_of(stage, live=live)
     x, y = _x(place), _y(place) - HIGH / 2
-    total = "?" if stage is None or stage.total is None else f"{stage.total:,}"
+    total = "?" if stage is None else stage.total_text
     done = "0" if stage is None else f"{stage.good:,}"
     done = done if done == total else f"{done} of {total}"
     title = f"<title>{escape(name)}: {state}, {done} tasks with a result</title>"

@@ -15,7 +15,7 @@ from diel.page.panel import Bar, Cell, Facts, Grid, Part, Text
 from diel.page.plot import lasting
 from diel.page.seen import Seen
 from diel.project.run_file import RunFile
-from diel.results.sizing import advise
+from diel.results.usage import advise
 from diel.states import RunState, TaskState
 from diel.status.run import energy_text
 from diel.status.sections import asked_first
@@ -43,8 +43,7 @@ def _figures(seen: Seen) -> Iterator[tuple[str, str]]:
     status = seen.status
     yield "state", status.state.value
     yield ("running for" if status.state.live else "took"), lasting(status.elapsed)
-    total = "?" if status.total is None else f"{status.total:,}"
-    yield "tasks with a result", f"{status.good:,} of {total}"
+    yield "tasks with a result", f"{status.good:,} of {status.total_text}"
     if running := status.count(TaskState.RUNNING):
         yield TaskState.RUNNING.label, f"{running:,}"
     if failed := status.count(TaskState.FAILED):
@@ -242,9 +241,8 @@ def _row(seen: Seen, stage: StageStatus, had: dict[str, cores.Cores]) -> list[Ce
 
 
 def _tasks(stage: StageStatus) -> Bar:
-    total = stage.total or 0
-    shares = [(state.label, stage[state] / total) for state in _ORDER if total and stage[state]]
-    return Bar(shares, f"{stage.good:,} of {'?' if stage.total is None else f'{total:,}'}")
+    shares = [(state.label, stage[state] / stage.total) for state in _ORDER if stage.total and stage[state]]
+    return Bar(shares, f"{stage.good:,} of {stage.total_text}")
 
 
 def _state(stage: StageStatus) -> str:

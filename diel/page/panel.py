@@ -9,8 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from diel.digits import grouped_text
+
 if TYPE_CHECKING:
     from diel.page.seen import Seen
+
+
+FEWEST = 5
+"""Significant digits of a number in a table or chart, where they tell it apart."""
 
 
 class Bar(NamedTuple):
@@ -22,6 +28,19 @@ class Bar(NamedTuple):
 
 
 Cell = str | int | float | bool | None | Bar
+
+
+def scalar_text(cell: float | None, digits: int) -> str:
+    """A cell that is no text: a number in so many digits, yes or no, or nothing."""
+    match cell:
+        case None:
+            return ""
+        case bool():
+            return "yes" if cell else "no"
+        case int():
+            return f"{cell:,}"
+        case _:
+            return grouped_text(cell, digits)
 
 
 class Text(NamedTuple):

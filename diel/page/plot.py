@@ -8,8 +8,7 @@ from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
 from diel.digits import MOST, digits_apart
-from diel.page.html import FEWEST
-from diel.page.panel import Alternatives, Cell, Grid, Plot
+from diel.page.panel import FEWEST, Alternatives, Cell, Grid, Plot
 from diel.table import shown
 from diel.values import format_duration, is_finite
 

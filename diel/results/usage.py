@@ -1,17 +1,25 @@
-"""What the attempts of a run used, as rows."""
+"""What the attempts of a run used and asked for, as rows; and what tasks should ask for by it."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from diel.errors import counted
 from diel.results.picked import tasks_at
 from diel.results.reader import RunReader
+from diel.spec import Resources, Stage, never_ends
+from diel.states import FailureClass
 from diel.table import Listing
+from diel.values import format_duration, format_size
 
 if TYPE_CHECKING:
     from diel.journal.records import Done, Fail
+
+    Attempt = tuple[Done | Fail, Resources]
+    """How an attempt ended, and what it had asked for."""
+
 
 MEASURED = (
     *("cpu_seconds", "system_seconds", "memory_bytes", "read_bytes", "written_bytes"),
@@ -70,3 +78,177 @@ def _cells(record: Done | Fail, measured: Sequence[str]) -> list[Any]:
         del usage["memory_bytes"]
     state = "done" if record["event"] == "done" else record["class"]
     return [record["attempt"], state, record.get("seconds"), *map(usage.get, measured)]
+
+
+def asked_in(run: RunReader, stage: str) -> Iterator[tuple[int, int, dict[str, Any]]]:
+    """The attempts of a stage: task, number, and what it asked for; sizes in bytes, durations in seconds."""
+    needles = (b'"event":"queued"', b'"asked":')
+    for _, record in run.events(*needles, stage=stage) if run.workflow.stages[stage].demand else ():
+        if record["event"] == "queued" and record["stage"] == stage:
+            numbers = record.get("attempts") or [1] * len(record["tasks"])
+            for index, number in zip(record["tasks"], numbers, strict=True):
+                yield index, number, record["asked"]
+
+
+def with_asked(wanted: Resources, asked: Mapping[str, Any]) -> Resources:
+    """What a stage says, with what an attempt asked for."""
+    return wanted.model_copy(update={key: asked[key] for key in asked if key in type(wanted).model_fields})
+
+
+MOST = 20_000
+FEW = 20
+"""With fewer the margin is larger."""
+SHARE = 0.99
+"""The quantile on which advice rests: whatever needs more is tried again with twice as much."""
+MARGINS = {"memory": (1.25, 1.5), "walltime": (1.5, 2.0)}
+"""Factors beyond the quantile: with many tasks, with few. Times depend on the node and on what else runs."""
+BESIDE = 64 << 20
+"""Bytes that a node has to have beside a task's processes."""
+EACH = 16 << 20
+"""The same for each rank: what starts it, and counts it."""
+LONG = 1.0
+"""Seconds of a task whose use of cores says something: before, a program is being loaded."""
+SLACK = 0.1
+"""A part of a core that is no reason to ask for another one."""
+OUT_OF = {
+    "memory": (FailureClass.OOM,),
+    "walltime": (FailureClass.WALLTIME,),
+    "cores_per_rank": (),
+}
+"""Failures of those that had too little."""
+
+
+class Advice(NamedTuple):
+    """What to ask for."""
+
+    key: str
+    value: int | float
+    """Bytes, seconds or cores."""
+    asked: int | float | None
+    used: float
+    """The quantile on which it rests."""
+    quantile: str
+    """`p99`, or `most`."""
+    tasks: int
+    most: float
+    """What the task used that used most."""
+    short: int
+    """Attempts that ran out of it."""
+    lost: int
+    """Tasks of these that never ended well: nobody knows what they would have used."""
+    bound: bool = False
+    """Whether it is only known that none of them used more."""
+
+    def document(self) -> dict[str, Any]:
+        return self._asdict()
+
+    def __str__(self) -> str:
+        """`memory: 512 MiB, not 2.0 GiB (the most of 12 tasks used 310 MiB)`."""
+        asked = "" if self.asked in (None, self.value) else f", not {self._in_words(self.asked or 0)}"
+        whose = "the most of" if self.quantile == "most" else f"{self.quantile} of"
+        bound = "at most " if self.bound else ""
+        basis = f"{whose} {counted(self.tasks, 'task')}: {bound}{self._in_words(self.used)}"
+        if self.most > 2 * self.used:
+            basis += f", but one used {self._in_words(self.most)}"
+        if self.short:
+            basis += f"; {self.short:,} ran out of {self.key}"
+        if self.lost:
+            basis += ", and a task that never ended well counts for twice what it had"
+        return f"{self.key}: {self._in_words(self.value)}{asked} ({basis})"
+
+    def _in_words(self, value: float) -> str:
+        if self.key == "memory":
+            return format_size(value)
+        return format_duration(value) if self.key == "walltime" else f"{value:.2g}"
+
+
+def advise(run: RunReader, stage: str) -> list[Advice]:
+    """What tasks of a stage should ask for; nothing where nothing was measured.
+
+    What an expression says for each task is left alone, and so is what stays up until it is stopped.
+    """
+    spec = run.workflow.stages[stage]
+    if never_ends(spec):
+        return []
+    attempts = list(_attempts(run, stage))
+    found = (_advice(spec, key, attempts) for key in OUT_OF if ("resources", key) not in spec.demand)
+    return [one for one in found if one is not None]
+
+
+def sizes_by(run: RunReader) -> dict[str, dict[str, int | float]]:
+    """What all stages of a run should ask for, by stage and key."""
+    advice = {name: {one.key: one.value for one in advise(run, name)} for name in run.workflow.stages}
+    return {name: given for name, given in advice.items() if given}
+
+
+def _attempts(run: RunReader, stage: str) -> Iterator[Attempt]:
+    wanted = run.workflow.stages[stage].bare.resources
+    own = {(index, number): asked for index, number, asked in asked_in(run, stage)}
+    for record in ended(run, stage, MOST):
+        asked = own.get((record["index"], record["attempt"]))
+        yield record, with_asked(wanted, asked) if asked else wanted
+
+
+def _advice(spec: Stage, key: str, attempts: Sequence[Attempt]) -> Advice | None:
+    asked = getattr(spec.bare.resources, key)
+    used = sorted(_used(key, attempts))
+    done = {record["index"] for record, _ in attempts if record["event"] == "done"}
+    short = [one for one in attempts if one[0]["event"] == "fail" and one[0]["class"] in OUT_OF[key]]
+    lost = [one for one in short if one[0]["index"] not in done]
+    never = len({record["index"] for record, _ in lost})
+    if lost:
+        had = max([asked or 0, *used[-1:], *(_had(key, *one) for one in lost)])
+        used += [2 * had] * never if had else []
+    if not used:
+        return None
+    place = math.ceil(SHARE * len(used)) - 1
+    ranks = max(math.ceil(wanted.processes / _nodes(wanted)) for _, wanted in attempts)
+    value = _rounded(spec, key, used[place], len(used), ranks)
+    quantile = "most" if place == len(used) - 1 else f"p{SHARE * 100:.0f}"
+    bound = key == "memory" and used[place] in {
+        usage["memory_bytes"] / _nodes(wanted)
+        for record, wanted in attempts
+        if (usage := record.get("usage", {})).get("memory_at_most")
+    }
+    return Advice(key, value, asked, used[place], quantile, len(used), used[-1], len(short), never, bound)
+
+
+def _used(key: str, attempts: Sequence[Attempt]) -> Iterator[float]:
+    """What each task used that ended well, and was not merely answered."""
+    for record, wanted in attempts:
+        if record["event"] != "done" or record.get("surrogate", {}).get("used"):
+            continue
+        usage, seconds = record.get("usage"), record["seconds"]
+        if key == "walltime":
+            yield seconds
+        elif usage is None:
+            continue
+        elif key == "memory" and "memory_bytes" in usage:
+            yield usage["memory_bytes"] / _nodes(wanted)
+        elif key == "cores_per_rank" and seconds >= LONG:
+            yield usage["cpu_seconds"] / seconds / wanted.processes
+
+
+def _had(key: str, record: Done | Fail, wanted: Resources) -> float:
+    if key == "walltime":
+        return record["seconds"]
+    return record.get("usage", {}).get("memory_bytes", 0) / _nodes(wanted)
+
+
+def _nodes(wanted: Resources) -> int:
+    spread = wanted.processes // wanted.ranks_per_node if wanted.ranks_per_node else 1
+    return max(1, wanted.nodes or spread)
+
+
+def _rounded(spec: Stage, key: str, used: float, tasks: int, ranks: int) -> int | float:
+    """`ranks` are those that a task has on a node, at most."""
+    if key == "cores_per_rank":
+        return max(1, math.ceil(used - SLACK))
+    enough = used * MARGINS[key][tasks < FEW]
+    if key == "walltime":
+        step = 60.0 if enough < 3600 else 300.0
+        return max(1, math.ceil(enough / step)) * step
+    own = BESIDE if spec.module is None else 2 * BESIDE  # a function's worker counts as well
+    enough += own + EACH * ranks
+    unit = 64 << 20 if enough < 1 << 30 else 256 << 20 if enough < 1 << 33 else 1 << 30
+    return math.ceil(enough / unit) * unit

@@ -17,8 +17,7 @@ from diel.project.submission import Submission, awaited, newest_submission, subm
 from diel.states import RunState, TaskState
 from diel.status.axis import AxisStatus, axes_of
 from diel.status.blocks import blocks_of, silent_since
-from diel.status.features import environments_in, notices_of, streams_of
-from diel.status.service import ServiceStatus, services_of
+from diel.status.features import ServiceStatus, environments_in, notices_of, services_of, streams_of
 from diel.status.stage import Left, StageStatus, failure_document, stages_in
 
 if TYPE_CHECKING:
@@ -103,6 +102,10 @@ class Status:
         """The number of tasks; None until it is known."""
         totals = [stage.total for stage in self.stages]
         return None if None in totals else sum(total or 0 for total in totals)
+
+    @property
+    def total_text(self) -> str:
+        return "?" if self.total is None else f"{self.total:,}"
 
     def document(self) -> dict[str, Any]:
         """The status as JSON."""

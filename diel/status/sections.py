@@ -13,9 +13,8 @@ from diel.states import RunState, TaskState
 from diel.status.axis import ROWS, axis_lines
 from diel.status.blocks import NEVER, ended_badly, is_hopeless, is_live, reason_of
 from diel.status.columns import columns, last_line, one_line, paint, printable, shorten, width_of
-from diel.status.features import environment_lines, export_lines, notice_lines, stream_lines
+from diel.status.features import environment_lines, export_lines, notice_lines, service_lines, stream_lines
 from diel.status.run import Status, energy_text
-from diel.status.service import service_lines
 from diel.status.stage import joined_lines, shared_lines, task_of
 from diel.status.surrogate import surrogate_lines
 from diel.values import clock, format_duration, format_size

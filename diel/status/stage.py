@@ -1,4 +1,4 @@
-"""The state of a stage: how many of its tasks are in each state."""
+"""The state of a stage: how many of its tasks are in each state, what they used, how they failed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from diel.paths import RunPaths
 from diel.states import RunState, TaskState
 from diel.status.columns import last_line, paint, printable, shorten
 from diel.status.surrogate import SurrogateStatus, surrogate_of
-from diel.values import format_duration, point_text, task_text
+from diel.values import format_duration, format_size, point_text, task_text
 
 if TYPE_CHECKING:
     from diel.journal.records import Failed, Said
@@ -31,7 +31,7 @@ class StageStatus:
     """None until the run shows it; tasks that will never come do not count."""
     counts: Mapping[str, int]
     """Tasks by the label of their state."""
-    mean_seconds: float | None
+    mean_seconds: float | None = None
     """Mean run time of the attempts that were committed."""
     void: str = ""
     """Why the stage will have no tasks, if one of its axes could not be made."""
@@ -63,6 +63,10 @@ class StageStatus:
     def good(self) -> int:
         """Tasks with a result, cached ones included."""
         return self[TaskState.DONE] + self[TaskState.CACHED]
+
+    @property
+    def total_text(self) -> str:
+        return "?" if self.total is None else f"{self.total:,}"
 
     def document(self) -> dict[str, Any]:
         return {
@@ -315,3 +319,48 @@ def cause_of(said: Said) -> str:
     """The line of a task's output that names the cause, if its message does not; older runs know the last."""
     cause = printable(said.get("headline") or last_line(said.get("stderr_tail") or ""))
     return "" if cause in printable(said.get("message", "")) else cause
+
+
+def used_text(usage: Mapping[str, Any], seconds: float | None, cores: int, memory: int | None = None) -> str:
+    """What an attempt used of what it had; empty if nothing was measured.
+
+    `seconds` is how long it took, `memory` what it asked for on all its nodes.
+    """
+    parts = []
+    if "cpu_seconds" in usage and seconds:
+        parts.append(
+            f"{_number(usage['cpu_seconds'] / seconds)} of {cores} {'core' if cores == 1 else 'cores'}"
+        )
+    if "memory_bytes" in usage:
+        bound = "at most " if usage.get("memory_at_most") else ""
+        asked = "" if memory is None else f" of {format_size(memory)}"
+        parts.append(f"{bound}{format_size(usage['memory_bytes'])}{asked}{' of memory' if not asked else ''}")
+    if usage.get("gpu_seconds") is not None and seconds:
+        parts.append(f"{_number(usage['gpu_seconds'] / seconds)} GPUs")
+        if "gpu_memory_bytes" in usage:
+            parts.append(f"{format_size(usage['gpu_memory_bytes'])} on them")
+    moved = (("read", "read_bytes"), ("wrote", "written_bytes"))
+    parts += [f"{word} {format_size(usage[key])}" for word, key in moved if usage.get(key, 0) >= 1 << 20]
+    return ", ".join(parts)
+
+
+def stage_usage_text(sums: Mapping[str, Any]) -> str:
+    """What the tasks of a stage used together, from their sums in the fold; empty if nothing was measured."""
+    if not sums.get("tasks"):
+        return ""
+    parts = [f"{format_duration(sums['cpu_seconds'])} of processor time"]
+    if sums["seconds"]:
+        parts.append(f"{_number(sums['cpu_seconds'] / sums['seconds'])} cores a task")
+    if "memory_bytes" in sums:
+        parts.append(f"at most {format_size(sums['memory_bytes'])} of memory")
+    if "gpu_seconds" in sums:
+        parts.append(f"{format_duration(sums['gpu_seconds'])} of GPUs")
+        if "gpu_memory_bytes" in sums:
+            parts.append(f"at most {format_size(sums['gpu_memory_bytes'])} on them")
+    moved = (("read", "read_bytes"), ("wrote", "written_bytes"))
+    parts += [f"{word} {format_size(sums[key])}" for word, key in moved if sums.get(key, 0) >= 1 << 20]
+    return ", ".join(parts)
+
+
+def _number(value: float) -> str:
+    return f"{value:.2g}" if value < 10 else f"{value:.0f}"

@@ -12,7 +12,10 @@ from rich.text import Text
 
 from diel.controller.controller import Controller
 from diel.journal.history import History
+from diel.states import TaskState
 from diel.status.axis import ROWS, axis_lines
+from diel.status.columns import COLOURS
+from diel.status.stage import count_text
 from diel.terminal.meter import Meter, Row, blocks_text, start_line
 from diel.values import format_duration
 
@@ -20,6 +23,7 @@ BAR = 24
 """Columns of a bar, if the terminal has room."""
 OTHERS = 6
 """Lines kept free of stages."""
+_BAD = (TaskState.FAILED, TaskState.SKIPPED, TaskState.CANCELLED)
 
 
 class Bars:
@@ -80,31 +84,30 @@ def _fitting(rows: list[Row], height: int) -> tuple[list[Row], int]:
     height = max(height, 1)
     if len(rows) <= height:
         return rows, 0
-    rank = {id(row): (row.complete, not (row.running or row.good or row.failed)) for row in rows}
+    begun = (TaskState.RUNNING, TaskState.FAILED)
+    rank = {id(row): (row.complete, not (row.good or any(row[one] for one in begun))) for row in rows}
     chosen = {id(row) for row in sorted(rows, key=lambda row: rank[id(row)])[:height]}
     return [row for row in rows if id(row) in chosen], len(rows) - height
 
 
 def _cells(row: Row, *, last: bool) -> list[RenderableType]:
-    colour = "red" if row.failed else "yellow" if row.skipped or row.cancelled else "green"
+    ended = row.good + sum(row[state] for state in _BAD)
+    colour = "red" if row[TaskState.FAILED] else "yellow" if ended > row.good else "green"
     picture: RenderableType = Text("")  # where nobody knows yet how many tasks there will be
     if row.total or row.complete:
-        ended = row.good + row.failed + row.skipped + row.cancelled if row.total else 1
-        picture = ProgressBar(row.total or 1, ended, complete_style=colour, finished_style=colour)
+        done = ended if row.total else 1
+        picture = ProgressBar(row.total or 1, done, complete_style=colour, finished_style=colour)
     return [Text(row.name), picture, Text(f"{row.good:,}/{row.total_text}"), _notes(row, last=last)]
 
 
 def _notes(row: Row, *, last: bool) -> Text:
-    parts = (
-        (row.running and not last, f"{row.running} running", "blue"),
-        (row.failed, f"{row.failed:,} failed", "red"),
-        (row.skipped, f"{row.skipped:,} skipped", "yellow"),
-        (row.cancelled, f"{row.cancelled:,} cancelled", "yellow"),
-        (row.cached, f"{row.cached:,} cached", "cyan"),
-        (row.rate and not (row.complete or last), _rate(row.rate or 0.0), "dim"),
-    )
-    return Text("  ").join(Text(text, style=style) for there, text, style in parts if there)
-
-
-def _rate(rate: float) -> str:
-    return f"{rate:,.0f}/s" if rate >= 10 else f"{rate:.1f}/s" if rate >= 0.5 else f"{rate * 60:.1f}/min"
+    shown = [state for state in (TaskState.RUNNING, *_BAD, TaskState.CACHED) if row[state]]
+    parts = [
+        Text(count_text(state, row[state], 0), style=COLOURS[state.label])
+        for state in shown
+        if not (last and state is TaskState.RUNNING)
+    ]
+    if (rate := row.rate) and not (row.complete or last):
+        size = f"{rate:,.0f}/s" if rate >= 10 else f"{rate:.1f}/s" if rate >= 0.5 else f"{rate * 60:.1f}/min"
+        parts.append(Text(size, style="dim"))
+    return Text("  ").join(parts)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import time
 from collections import deque
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from diel.controller.controller import Controller
 from diel.digits import MOST, column_digits, number_text
@@ -22,7 +23,7 @@ from diel.status.blocks import is_hopeless, is_live
 from diel.status.columns import columns, one_line, paint, paint_state, printable, shorten
 from diel.status.run import ended_status
 from diel.status.sections import SECTIONS, next_steps
-from diel.status.stage import count_text
+from diel.status.stage import StageStatus, count_text
 from diel.tasks.results import artifact_path
 from diel.values import format_duration
 
@@ -38,25 +39,13 @@ MAX_VALUES = 10
 MAX_WIDTH = 60
 
 
-class Row(NamedTuple):
+@dataclass(frozen=True)
+class Row(StageStatus):
     """One stage of a live display."""
 
-    name: str
-    total: int | None
-    good: int
-    """Tasks with a result, cached ones included."""
-    cached: int
-    running: int
-    failed: int
-    skipped: int
-    cancelled: int
-    rate: float | None
+    rate: float | None = None
     """Recent results per second; None if nothing was computed."""
-    complete: bool
-
-    @property
-    def total_text(self) -> str:
-        return "?" if self.total is None else f"{self.total:,}"
+    complete: bool = False
 
 
 class Meter:
@@ -93,19 +82,13 @@ class Meter:
         ]
 
     def _row(self, name: str, stage: StageHistory, running: int, now: float) -> Row:
-        run = self._controller.stages.get(name)
-        count = stage.states.count
-        cached, done = count(TaskState.CACHED), count(TaskState.DONE)
+        run, counts = self._controller.stages.get(name), stage.counts()
         return Row(
             name=name,
+            kind=stage.kind,
             total=self.plan.stages[name].tasks if run is None or not run.known else stage.expected,
-            good=done + cached,
-            cached=cached,
-            running=running,
-            failed=count(TaskState.FAILED),
-            skipped=count(TaskState.SKIPPED) - stage.never,
-            cancelled=count(TaskState.CANCELLED),
-            rate=self._rate(name, done, now),
+            counts=counts | {"running": running},
+            rate=self._rate(name, counts["done"], now),
             complete=run is not None and run.complete,
         )
 

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import click
 
@@ -24,14 +24,17 @@ from diel.controller.start import drive_on
 from diel.errors import DielError
 from diel.journal.history import History
 from diel.paths import here
-from diel.states import EXIT_CODES, RunState
+from diel.states import EXIT_CODES, RunState, TaskState
 from diel.status import AxisStatus, task_of
 from diel.status.axis import axis_lines, end_text
 from diel.status.columns import one_line, paint, printable
 from diel.status.sections import WIDE
-from diel.status.stage import failure_lines
+from diel.status.stage import count_text, failure_lines
 from diel.terminal.meter import Meter, Row, blocks_text, start_line, summary
 from diel.values import format_duration
+
+if TYPE_CHECKING:
+    from diel.terminal.bars import Bars
 
 PAUSE = 0.12
 """The fewest seconds between two looks at the controller."""
@@ -44,14 +47,6 @@ MAX_COURSES = 10
 FIRST_NEWS = 30.0
 MAX_NEWS = 600.0
 """Seconds between plain lines of a long run: doubling from the first to the longest."""
-
-
-class Display(Protocol):
-    """What a run is shown on."""
-
-    def look(self, history: History, meter: Meter, *, last: bool) -> None: ...
-    def say(self, lines: list[str]) -> None: ...
-    def close(self) -> None: ...
 
 
 def drive(controller: Controller, *, quiet: bool) -> int:
@@ -88,7 +83,7 @@ def _drive(controller: Controller, *, quiet: bool) -> int:
     return EXIT_CODES[state]
 
 
-def _display(controller: Controller, *, quiet: bool) -> Display:
+def _display(controller: Controller, *, quiet: bool) -> Quiet | Bars:
     if quiet:
         return Quiet()
     if sys.stdout.isatty() and os.environ.get("TERM") not in (None, "dumb"):
@@ -104,11 +99,12 @@ class Foreground:
     It is also where an interrupt takes effect: between two steps of the controller, never within one.
     """
 
-    def __init__(self, controller: Controller, display: Display) -> None:
+    def __init__(self, controller: Controller, display: Quiet | Bars) -> None:
         self.interrupted = False
         """Whether the user asked it to end."""
         self._raised = False
         self._display = display
+        """What the run is shown on."""
         self._meter = Meter(controller)
         self._told: set[tuple[str, int]] = set()
         self._known_failures = 0
@@ -149,7 +145,7 @@ class Foreground:
     def _say(self, lines: list[str]) -> None:
         self._show(lambda display: display.say(lines))
 
-    def _show(self, show: Callable[[Display], None]) -> None:
+    def _show(self, show: Callable[[Quiet | Bars], None]) -> None:
         """Shows lines; if the terminal or the pipe's reader is gone, the run goes on without."""
         try:
             show(self._display)
@@ -255,11 +251,10 @@ class Plain(Quiet):
 
 def stage_text(row: Row) -> str:
     """A stage's tasks in words: `96 of 96 done (12 cached), 2 failed`."""
-    cached = f" ({row.cached:,} cached)" if row.cached else ""
-    failed = f", {row.failed:,} failed" if row.failed else ""
-    skipped = f", {row.skipped:,} skipped" if row.skipped else ""
-    cancelled = f", {row.cancelled:,} cancelled" if row.cancelled else ""
-    return f"{row.good:,} of {row.total_text} done{cached}{failed}{skipped}{cancelled}"
+    cached = f" ({row[TaskState.CACHED]:,} cached)" if row[TaskState.CACHED] else ""
+    bad = (state for state in (TaskState.FAILED, TaskState.SKIPPED, TaskState.CANCELLED) if row[state])
+    rest = "".join(f", {count_text(state, row[state], 0)}" for state in bad)
+    return f"{row.good:,} of {row.total_text} done{cached}{rest}"
 
 
 def _echo(lines: list[str]) -> None:

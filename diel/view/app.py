@@ -91,12 +91,11 @@ class RunsScreen(Looking):
 def _row(paths: RunPaths, status: Status | None, flaw: str) -> list[Text]:
     if status is None:
         return [Text(paths.run_id), Text("✗ unreadable"), Text(""), Text(""), Text(""), Text(flaw)]
-    total = "?" if status.total is None else f"{status.total:,}"
     failed = status.count(TaskState.FAILED)
     return [
         Text(status.run),
         state_text(status.state.value),
-        Text(f"{status.good:,}/{total}", justify="right"),
+        Text(f"{status.good:,}/{status.total_text}", justify="right"),
         state_text("failed", failed) if failed else Text(""),
         Text("" if status.began is None else clock(status.began)[:-3]),
         Text(format_duration(status.elapsed), justify="right"),

@@ -56,7 +56,6 @@ def _driver(status: Status) -> Text:
 
 def stage_cells(stage: StageStatus, p95: float | None, width: int) -> list[Text]:
     """The row of a stage; `p95` are the seconds within which 95 % of its attempts ended."""
-    total = "?" if stage.total is None else f"{stage.total:,}"
     others = [Text("held", style="bold")] if stage.held else []
     others += [state_text(state.label, stage[state]) for state in _OTHERS if stage[state]]
 
@@ -67,7 +66,7 @@ def stage_cells(stage: StageStatus, p95: float | None, width: int) -> list[Text]
     return [
         Text(shorten(stage.name, LONGEST_NAME)),
         bar(stage.counts, stage.total, width),
-        Text(f"{stage.good:,}/{total}", justify="right"),
+        Text(f"{stage.good:,}/{stage.total_text}", justify="right"),
         count(TaskState.RUNNING),
         count(TaskState.FAILED),
         Text(mean_text(stage.mean_seconds), justify="right"),

@@ -15,9 +15,9 @@ from textual.widgets.option_list import Option
 
 from diel.errors import counted
 from diel.journal.stage_history import ranges
+from diel.page.document import panel_text
 from diel.page.head import left_text
 from diel.page.panels import ENTRIES, panel_of
-from diel.page.text import panel_text
 from diel.paths import RunPaths
 from diel.states import RunState, TaskState
 from diel.status import Status

@@ -14,7 +14,7 @@ import pytest
 from diel.attempt import gpus
 from diel.attempt.gpus import Gpus
 from diel.attempt.usage import Usage
-from diel.status.usage import stage_usage_text, used_text
+from diel.status.stage import stage_usage_text, used_text
 
 MIB = 1 << 20
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from diel.results import RunReader
-from diel.results.sizing import advise, sizes_by
+from diel.results.usage import advise, sizes_by
 from tests.handmade import Handmade
 
 FLOW = """

@@ -8,7 +8,7 @@ import pytest
 
 from diel.paths import RunPaths
 from diel.services.endpoint import Endpoint, endpoint_file, write_endpoint
-from diel.status.service import service_lines, services_of
+from diel.status.features import service_lines, services_of
 
 
 @pytest.fixture

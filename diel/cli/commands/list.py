@@ -59,12 +59,11 @@ def size_of(root: Path) -> tuple[int, int]:
 
 
 def _row(status: Status, size: int | None) -> list[str]:
-    total = "?" if status.total is None else f"{status.total:,}"
     failed = status.count(TaskState.FAILED)
     return [
         status.run,
         paint_state(status.state),
-        f"{status.good:,}/{total}",
+        f"{status.good:,}/{status.total_text}",
         paint(f"{failed:,}", fg="red") if failed else "",
         "" if status.began is None else clock(status.began)[:-3],
         format_duration(status.elapsed),

@@ -161,7 +161,7 @@ def report(run: str, output: Path | None, public: bool, runs: Path) -> int:
         put(page(Seen(paths, public=public)).removesuffix("\n"), output)
         click.echo(f"{output}: the page of {paths.run_id}; open it in a browser")
         return 0
-    from diel.page.text import report as markdown  # as above
+    from diel.page.document import report as markdown  # as above
 
     put(markdown(Seen(paths)).rstrip("\n"), output)
     if output is not None:

@@ -36,9 +36,9 @@ from diel.status.stage import (
     kind_of,
     mean_text,
     never_came,
+    stage_usage_text,
     tasks_by_state,
 )
-from diel.status.usage import stage_usage_text
 from diel.values import format_duration
 
 if TYPE_CHECKING:
@@ -227,12 +227,11 @@ def _rank(stage: StageStatus) -> int:
 
 
 def _row(stage: StageStatus, states: list[TaskState]) -> list[str]:
-    total = "?" if stage.total is None else f"{stage.total:,}"
     counts = [
         paint(f"{stage[state]:,}", fg="red" if state is TaskState.FAILED else None) if stage[state] else ""
         for state in states
     ]
-    done = f"{stage.good:,}/{total}"
+    done = f"{stage.good:,}/{stage.total_text}"
     return [
         stage.name,
         stage.kind,

@@ -11,7 +11,7 @@ from diel.page.plot import SERIES, Column, figure, layer, tips
 from diel.page.seen import Seen
 from diel.results import RunReader
 from diel.services.endpoint import counts_file
-from diel.status.service import ReplicaStatus
+from diel.status.features import ReplicaStatus
 from diel.status.surrogate import answered_text, audit_texts, stays_lines, terms, trouble
 from diel.values import format_size
 

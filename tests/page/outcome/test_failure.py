@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from diel.page.html import panel_html
+from diel.page.document import panel_html
 from diel.page.panel import Entry, Grid, Log, Text
 from diel.page.panels import END, failures, panel_of
 from diel.page.seen import Seen
