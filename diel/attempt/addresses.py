@@ -11,33 +11,33 @@ from diel.errors import UsageError
 
 
 def is_own(address: str) -> bool:
-    """Whether an address means only this host, or only its network link."""
-    known = ipaddress.ip_address(address)
-    return known.is_loopback or known.is_link_local
+    """Return whether an address means only this host, or only its network link."""
+    parsed = ipaddress.ip_address(address)
+    return parsed.is_loopback or parsed.is_link_local
 
 
 def interfaces() -> dict[str, str]:
-    """The addresses at which others might reach this host, with the interface of each: IPv4, no loopback."""
+    """Return the IPv4 addresses at which others might reach this host, each with its interface."""
     up = {name for name, state in psutil.net_if_stats().items() if state.isup}
     return {
-        each.address: name
-        for name, found in psutil.net_if_addrs().items()
-        for each in found
-        if each.family == socket.AF_INET and name in up and not is_own(each.address)
+        address.address: name
+        for name, listed in psutil.net_if_addrs().items()
+        for address in listed
+        if address.family == socket.AF_INET and name in up and not is_own(address.address)
     }
 
 
-def addresses(wanted: str | None) -> tuple[str, ...]:
+def addresses(place: str | None) -> tuple[str, ...]:
     """Find addresses of this host that nodes reach: an interface's, as given, or all. Raises UsageError."""
     here = interfaces()
-    if wanted is None:
+    if place is None:
         return tuple(here) or ("127.0.0.1",)
     try:
-        named = tuple(address for address, name in here.items() if name == wanted)
-        return named or (socket.gethostbyname(wanted),)
+        named = tuple(address for address, name in here.items() if name == place)
+        return named or (socket.gethostbyname(place),)
     except (OSError, UnicodeError) as error:
         listed = ", ".join(f"{address} ({name})" for address, name in here.items()) or "127.0.0.1 alone"
         raise UsageError(
-            f"address '{wanted}' is not an interface or address of this host; it has {listed}\n"
+            f"address '{place}' is not an interface or address of this host; it has {listed}\n"
             "fix `address` in the site file, or omit it"
         ) from error

@@ -21,7 +21,7 @@ from diel.modules.signature import Signature
 Fits = Callable[[Any], Any]
 """Returns what a function gets for a value, itself in most cases. Raises ValueError if it does not fit."""
 _PLAIN: dict[Any, set[type]] = {
-    **{one: {one} for one in (bool, int, str, types.NoneType)},
+    **{plain: {plain} for plain in (bool, int, str, types.NoneType)},
     float: {float, int},
     Path: {str},
 }
@@ -31,23 +31,28 @@ _KNOWN: dict[int, tuple[Any, dict[str, Fits]]] = {}
 
 
 def hold_arguments(
-    function: Callable[..., Any] | None, signature: Signature, given: Mapping[str, Any]
+    function: Callable[..., Any] | None, signature: Signature, arguments: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Hold values to annotations strictly, and return what the function gets: arrays where it takes them.
 
     Files are held to them where they are opened. Raises ModuleError.
     """
-    known = _KNOWN.get(id(function))
-    if known is None or known[0] is not function or function is None:
-        known = _KNOWN[id(function)] = (function, {})
-    held = {**given}
+    memo = _KNOWN.get(id(function))
+    if memo is None or memo[0] is not function or function is None:
+        memo = _KNOWN[id(function)] = (function, {})
+    held = {**arguments}
     for parameter in signature.parameters:
         name = parameter.name
-        if name not in given or parameter.injected or parameter.node is None or is_of_files(given[name]):
+        if (
+            name not in arguments
+            or parameter.injected
+            or parameter.node is None
+            or is_of_files(arguments[name])
+        ):
             continue
-        value = given[name]
+        value = arguments[name]
         try:
-            fits = known[1].get(name) or known[1].setdefault(name, _or_default(function, parameter))
+            fits = memo[1].get(name) or memo[1].setdefault(name, _or_default(function, parameter))
             held[name] = fits(value)
         except ValueError as error:
             whole = "a whole number" in str(error) and isinstance(value, float) and value.is_integer()
@@ -59,15 +64,15 @@ def hold_arguments(
 def is_of_files(value: Any) -> bool:
     """Return whether a value is a file, or a list of files."""
     if isinstance(value, list):
-        return is_of_files(next((one for one in value if one is not None), None))
+        return is_of_files(next((item for item in value if item is not None), None))
     return type(value) is Artifact
 
 
 def _hint(function: Callable[..., Any] | None, parameter: Parameter) -> Any:
-    """The type as Python has it, and without a function as it is read. Raises ValueError."""
+    """Return the type as Python has it, and without a function as it is read. Raise ValueError."""
     called: Any = function
     target = inspect.unwrap(called.__init__ if inspect.isclass(called) else called)
-    scope = {one.__name__: one for one in getattr(target, "__type_params__", ())}
+    scope = {variable.__name__: variable for variable in getattr(target, "__type_params__", ())}
     scope |= getattr(target, "__globals__", {})
     written = types.SimpleNamespace(__annotations__={"type": parameter.annotation})
     try:
@@ -94,14 +99,14 @@ def _or_default(function: Callable[..., Any] | None, parameter: Parameter) -> Fi
 
 
 def _fits(hint: Any) -> Fits:
-    """What holds values to a type: for plain ones that fit without pydantic, which is slow to load."""
+    """Return what holds values to a type: for plain ones that fit without pydantic, which is slow to load."""
     items, slow = typing.get_args(hint), _by_pydantic(hint)
     union = typing.get_origin(hint) in (typing.Union, types.UnionType)
     members = items if union else (types.NoneType if hint is None else hint,)
     if Any in members or object in members:
         return lambda value: value
     listed = typing.get_origin(hint) is list
-    quick = {one for member in (items if listed else members) for one in _PLAIN.get(member, ())}
+    quick = {plain for member in (items if listed else members) for plain in _PLAIN.get(member, ())}
 
     def check(value: Any) -> Any:
         kinds = {type(value)} if not listed else {*map(type, value)} if isinstance(value, list) else {None}
@@ -117,14 +122,16 @@ def _by_pydantic(hint: Any) -> Fits:
         try:
             adapter = validator()
         except ImportError:  # who calls in another Python holds them to what is read
-            made = next((one for one in typing.get_args(hint) if isinstance(one, ToNumpy)), None)
-            return made(value) if made else value
+            checked = next(
+                (argument for argument in typing.get_args(hint) if isinstance(argument, ToNumpy)), None
+            )
+            return checked(value) if checked else value
         except Exception as error:
             raise ValueError(f"its type cannot be checked: {str(error).partition(chr(10))[0]}") from None
         try:
-            made = adapter.validate_python(value, strict=True)
+            checked = adapter.validate_python(value, strict=True)
         except Exception:  # what JSON has no type for
-            made = fitted(adapter, value)
-        return made if makes else value
+            checked = fitted(adapter, value)
+        return checked if makes else value
 
     return check

@@ -45,74 +45,74 @@ def arguments(
     columns: Mapping[str, Mapping[str, str]] | None = None,
 ) -> tuple[list[Any], dict[str, Any]]:
     """Work out by place and by name what a function is called with. Raises ModuleError for a misfit."""
-    given = own({**request.params, **request.inputs})
-    signature, lengths = module.signature, _lengths(given.values())
+    values = own({**request.params, **request.inputs})
+    signature, lengths = module.signature, _lengths(values.values())
     readings: tuple[Mapping[str, Any], ...] = (conversions or {}, columns or {})
     pass_on = partial(_passed, readings=readings, plain=signature.kind is None, lengths=lengths)
     if not signature.loose:
-        given = hold_arguments(function, signature, given)
+        values = hold_arguments(function, signature, values)
     parameters, variadic = signature.parameters, signature.variadic
     if signature.loose:
-        seen = _seen(function, parameters)
-        if seen is None:  # compiled, and silent about what it takes
-            return [pass_on(_unknown(name), value) for name, value in given.items()], {}
-        parameters, variadic = seen
+        inspected = _inspect(function, parameters)
+        if inspected is None:  # compiled, and silent about what it takes
+            return [pass_on(_unknown(name), value) for name, value in values.items()], {}
+        parameters, variadic = inspected
     places: list[Any] = []
-    found: dict[str, Any] = {}
+    passed: dict[str, Any] = {}
     for parameter in parameters:
         name = parameter.name
         if parameter.injected == "context":
-            found[name] = context
+            passed[name] = context
         elif parameter.injected == "communicator":
-            found[name] = communicator
-        elif name in given:
-            value = pass_on(parameter, given.pop(name))
+            passed[name] = communicator
+        elif name in values:
+            value = pass_on(parameter, values.pop(name))
             if parameter.passed == "spread":
-                places, found = [*places, *found.values(), *value], {}
+                places, passed = [*places, *passed.values(), *value], {}
             elif parameter.passed == "place":
                 places.append(value)
             else:
-                found[name] = value
+                passed[name] = value
     if variadic:
-        found |= {name: pass_on(_unknown(name), value) for name, value in given.items()}
-    elif signature.loose and given:
-        takes = ", ".join(one.name for one in parameters) or "nothing"
-        raise ModuleError(f"'{module.reference}' has no parameter '{next(iter(given))}'; it takes: {takes}")
-    return places, found
+        passed |= {name: pass_on(_unknown(name), value) for name, value in values.items()}
+    elif signature.loose and values:
+        takes = ", ".join(declared.name for declared in parameters) or "nothing"
+        raise ModuleError(f"'{module.reference}' has no parameter '{next(iter(values))}'; it takes: {takes}")
+    return places, passed
 
 
-def own(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The same values in objects of this call alone: the tasks of a bundle share what they were sent with."""
+def own(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the same values in objects of this call alone: the tasks of a bundle share what came with it."""
     nested = (list, dict)
-    return {n: pickle.loads(pickle.dumps(v)) if isinstance(v, nested) else v for n, v in given.items()}
+    return {n: pickle.loads(pickle.dumps(v)) if isinstance(v, nested) else v for n, v in values.items()}
 
 
 def _unknown(name: str) -> Parameter:
     return Parameter(name, takes=frozenset({"any"}))
 
 
-def _seen(
-    function: Callable[..., Any], known: tuple[Parameter, ...]
+def _inspect(
+    function: Callable[..., Any], declared: tuple[Parameter, ...]
 ) -> tuple[tuple[Parameter, ...], bool] | None:
-    """The parameters that a function shows now that it is imported, and whether it takes any others."""
+    """Return the parameters that an imported function shows, and whether it takes any others."""
     try:
-        told = inspect.signature(function).parameters.values()
+        signature = inspect.signature(function).parameters.values()
     except (ValueError, TypeError):
         return None
-    by_name = {one.name: one for one in known}
-    found = []
-    for one in told:
-        if one.kind is not one.VAR_KEYWORD:
-            passed = way_of(one)
-            parameter = by_name.get(one.name) or _unknown(one.name)
-            found.append(replace(parameter, passed=passed))
-    return tuple(found), any(one.kind is one.VAR_KEYWORD for one in told)
+    by_name = {inspected.name: inspected for inspected in declared}
+    merged = []
+    for inspected in signature:
+        if inspected.kind is not inspected.VAR_KEYWORD:
+            passed = way_of(inspected)
+            parameter = by_name.get(inspected.name) or _unknown(inspected.name)
+            merged.append(replace(parameter, passed=passed))
+    return tuple(merged), any(inspected.kind is inspected.VAR_KEYWORD for inspected in signature)
 
 
 def _lengths(values: Iterable[Any]) -> list[int]:
-    """The lengths of the lists that a function gets, those in mappings too."""
-    inner = (one for value in values for one in (value.values() if isinstance(value, dict) else [value]))
-    return [len(one) for one in inner if isinstance(one, list)]
+    """Return the lengths of the lists that a function gets, those in mappings too."""
+    inner = (item for value in values for item in (value.values() if isinstance(value, dict) else [value]))
+    return [len(item) for item in inner if isinstance(item, list)]
 
 
 def _passed(
@@ -131,11 +131,17 @@ def _passed(
         if isinstance(value, list) and paths:
             return [Path(item) if isinstance(item, str) else item for item in value]
         return Path(value) if paths and isinstance(value, str) else value
-    reading = Reading(*(one.get(parameter.name) for one in readings))
+    reading = Reading(*(element.get(parameter.name) for element in readings))
     if isinstance(value, list):
-        first = next(one for one in value if one is not None)  # null keeps the place of what is missing
+        first = next(
+            element for element in value if element is not None
+        )  # null keeps the place of what is missing
         kind = _kind(parameter, first, plain, several=True)
-        if kind == "array" and reading.rule is None and all(str(one).endswith(".npy") for one in value):
+        if (
+            kind == "array"
+            and reading.rule is None
+            and all(str(element).endswith(".npy") for element in value)
+        ):
             from diel.artifacts.arrays import open_arrays  # it loads NumPy: few modules take arrays
 
             return open_arrays(parameter.name, value)
@@ -147,16 +153,16 @@ def _passed(
 
 
 def _frames(name: str, files: list[Any], several: list[Any], lengths: list[int]) -> list[Any]:
-    """All frames of several files in one list. Raises ModuleError if others, or null, stand for files."""
+    """Return all frames of several files in one list. Raise ModuleError if others, or null, stand for one."""
     if None in several or lengths.count(len(files)) > 1:
         for file, frames in zip(files, several, strict=True):
             if frames is not None and len(frames) != 1:
-                found = (
+                mixture = (
                     f"{file} has {counted(len(frames), 'frame')}, and each file needs one place in the list"
                 )
                 hint = "annotate it with list[pathlib.Path], and read each file"
-                raise ModuleError(f"input '{name}': {found}; {hint}")
-    return [one for frames in several for one in ([None] if frames is None else frames)]
+                raise ModuleError(f"input '{name}': {mixture}; {hint}")
+    return [frame for frames in several for frame in ([None] if frames is None else frames)]
 
 
 def _of_file(parameter: Parameter, value: Artifact, reading: Reading, kind: str | None) -> Any:
@@ -169,7 +175,7 @@ def _of_file(parameter: Parameter, value: Artifact, reading: Reading, kind: str 
 
 
 def _kind(parameter: Parameter, value: Any, plain: bool, several: bool = False) -> str | None:
-    """What a file becomes for a parameter: an array, a table, …; None for its path."""
+    """Return what a file becomes for a parameter: an array, a table, …; None for its path."""
     if isinstance(value, list):
         return None
     takes, suffix = parameter.takes, suffix_of(value)
@@ -197,15 +203,15 @@ def _loaded(name: str, kind: str, value: Artifact, reading: Reading) -> Any:
     if kind == "array" and not (value.inside or format_of(value) == "store"):
         from diel.artifacts.arrays import open_array  # as above
 
-        found = open_array(name, value)
-        return found if reading.rule is None else reading.rule.apply(found)
+        array = open_array(name, value)
+        return array if reading.rule is None else reading.rule.apply(array)
     from diel.formats.node import BadData  # here: only data of the field needs them
     from diel.formats.objects import load
     from diel.spec.forms.rows import TEXTS, read_table
 
     try:
         text = kind in _OF_TABLES and suffix_of(value) in TEXTS
-        found = load(kind, value, value.inside, read_table(Path(value), reading.columns) if text else None)
-        return found if reading.rule is None else reading.rule.apply(found)
+        array = load(kind, value, value.inside, read_table(Path(value), reading.columns) if text else None)
+        return array if reading.rule is None else reading.rule.apply(array)
     except (BadData, HintedError, UsageError) as error:
         raise ModuleError(f"input '{name}': {error}") from error

@@ -41,7 +41,7 @@ class BlockHere(NamedTuple):
 
 
 def own_block(environ: Mapping[str, str]) -> BlockHere | None:
-    """The block of this process; None outside a block, or if its end is unknown."""
+    """Return the block of this process; None outside a block, or if its end is unknown."""
     try:
         end = float(environ.get("DIEL_BLOCK_END", ""))
     except ValueError:
@@ -52,17 +52,17 @@ def own_block(environ: Mapping[str, str]) -> BlockHere | None:
 
 
 def start_slack(walltime: float) -> float:
-    """Seconds that the start of a block may take: a task as long as the block goes to a fresh one."""
+    """Return seconds that the start of a block may take: a task as long as the block goes to a fresh one."""
     return max(2.0, min(30.0, 0.05 * walltime))
 
 
 def own_node(environ: Mapping[str, str]) -> str:
-    """This node's name in its scheduler."""
+    """Return the name that this node's scheduler knows it by."""
     return environ.get("DIEL_NODE_NAME") or socket.gethostname().partition(".")[0]
 
 
 def with_hosts(words: tuple[str, ...]) -> tuple[str, ...]:
-    """A launcher's words with the task's nodes in place of {hosts}."""
+    """Return a launcher's words with the task's nodes in place of {hosts}."""
     if not any("{hosts}" in word for word in words):
         return words
     hosts = os.environ.get("PARSL_MPI_NODELIST") or own_node(os.environ)  # whole nodes are Parsl's to give
@@ -71,16 +71,16 @@ def with_hosts(words: tuple[str, ...]) -> tuple[str, ...]:
 
 def pin_gpus(environ: MutableMapping[str, str]) -> None:
     """Keep the variables of DIEL_GPU_VARIABLES, with the devices of DIEL_BLOCK_GPUS: Parsl counts from 0."""
-    wanted = environ.get("DIEL_GPU_VARIABLES")
-    if wanted is None:
+    listed = environ.get("DIEL_GPU_VARIABLES")
+    if listed is None:
         return
-    kept = {name.strip() for name in wanted.split(",")}
-    given = environ.get("DIEL_BLOCK_GPUS", "")
+    names = {name.strip() for name in listed.split(",")}
+    visible = environ.get("DIEL_BLOCK_GPUS", "")
     for name in GPU_VARIABLES:
-        if name not in kept:
+        if name not in names:
             environ.pop(name, None)
-        elif environ.get(name) and given and environ[name] != given:
-            environ[name] = ",".join(_device(index, given.split(",")) for index in environ[name].split(","))
+        elif environ.get(name) and visible and environ[name] != visible:
+            environ[name] = ",".join(_device(index, visible.split(",")) for index in environ[name].split(","))
 
 
 def _device(index: str, devices: list[str]) -> str:
@@ -101,7 +101,7 @@ class Limits(NamedTuple):
 
 
 def limits_of(work: Work, began: float, block: BlockHere | None) -> Limits:
-    """The limits of an attempt. Without a block there is no limit by walltime."""
+    """Return the limits of an attempt. Without a block there is no limit by walltime."""
     timeout = None if work.timeout is None else began + work.timeout
     walltime = None if work.walltime is None or block is None else began + work.walltime
     end = None if block is None else block.end
@@ -110,9 +110,9 @@ def limits_of(work: Work, began: float, block: BlockHere | None) -> Limits:
         stops.append(timeout)
     interrupt = None
     if work.checkpoint and stops:
-        left = max(0.0, min(stops) - began)
+        remaining = max(0.0, min(stops) - began)
         # If the grace would take all the time, half of it goes to work.
-        interrupt = min(stops) - (work.grace if work.grace < left else left / 2)
+        interrupt = min(stops) - (work.grace if work.grace < remaining else remaining / 2)
     deadline = min((stop for stop in (timeout, *stops) if stop is not None), default=None)
     rehearsed = interrupt is not None and min(stops) not in (walltime, end)
     return Limits(deadline, interrupt, walltime, end, rehearsed)

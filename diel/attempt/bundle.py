@@ -84,7 +84,7 @@ class Work(NamedTuple):
     """Whether each of its tasks has a process of its own, though it is a function."""
 
     def within(self, resources: Resources) -> Work:
-        """The same with what one attempt asked for: a retry can get more than its stage says."""
+        """Return the same with what one attempt asked for: a retry can get more than its stage says."""
         if (self.memory, self.walltime) == (resources.memory, resources.walltime):
             return self
         return self._replace(memory=resources.memory, walltime=resources.walltime)

@@ -92,7 +92,7 @@ class Capture:
                 file.write(chunk)
 
     def tail(self, number: int = 2, size: int = TAIL) -> str:
-        """The end of what the running task wrote to standard error, or to standard output (1)."""
+        """Return the end of what the running task wrote to standard error, or to standard output (1)."""
         return _end(number, size)
 
 
@@ -104,7 +104,7 @@ def _is_open(file: Any) -> bool:
 
 
 def errors_so_far() -> str:
-    """The end of this process's standard error, if that is such a file."""
+    """Return the end of this process's standard error, if that is such a file."""
     return _end(2)
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from diel.artifacts import Artifacts, Values, check_values, collect_files, collect_result
 from diel.attempt.block import with_hosts
 from diel.attempt.bundle import Failure, Request
-from diel.attempt.launcher import AT_HOME, NOT_HERE, Launches, is_at_home, told_in_time
+from diel.attempt.launcher import AT_HOME, NOT_HERE, Launches, is_at_home, words_of_warning
 from diel.attempt.mpi import STALE, World
 from diel.attempt.reaper import is_full, signal_group
 from diel.attempt.usage import counted
@@ -40,10 +40,10 @@ def run_command(
 
 
 def launch(attempt: RunningAttempt, env: Mapping[str, str], dog: Watchdog) -> None:
-    """Runs the command to its end. Raises Failure as `run_command` does."""
+    """Run the command to its end. Raise Failure as `run_command` does."""
     work, request = attempt.work, attempt.request
     assert request.command is not None
-    write_given(request, env)
+    write_inputs(request, env)
     for name, path in request.outputs.items():
         if "/" in path and not (name in work.promises and work.promises[name].glob is not None):
             os.makedirs(os.path.dirname(f"{attempt.task_dir}/{path}"), exist_ok=True)
@@ -51,15 +51,17 @@ def launch(attempt: RunningAttempt, env: Mapping[str, str], dog: Watchdog) -> No
         if work.launches:
             spawn_ranks(request.command, env, dog, attempt)
         elif work.launcher:
-            spawn_ranks((*told_in_time(attempt.limits.interrupt, env), *request.command), env, dog, attempt)
+            spawn_ranks(
+                (*words_of_warning(attempt.limits.interrupt, env), *request.command), env, dog, attempt
+            )
         else:
             spawn((*attempt.inside, *request.command), env, dog, attempt)
     except Failure as failure:
         raise _interrupted(failure, attempt) from failure
 
 
-def write_given(request: Request, env: Mapping[str, str]) -> None:
-    """Writes the files in which a command reads its parameters and inputs. Raises OSError."""
+def write_inputs(request: Request, env: Mapping[str, str]) -> None:
+    """Write the files in which a command reads its parameters and inputs. Raise OSError."""
     for name, value in (("DIEL_PARAMS", request.params), ("DIEL_INPUTS", request.inputs)):
         if value:
             # It may exist: overwriting without emptying it first costs a tenth of a new one.
@@ -75,7 +77,7 @@ def write_given(request: Request, env: Mapping[str, str]) -> None:
 
 
 def made_values(attempt: RunningAttempt, env: Mapping[str, str]) -> Values:
-    """The values that a command has made. For the main thread. Raises Failure if one is missing or wrong."""
+    """Return the values that a command made. For the main thread. Raise Failure if one is amiss."""
     work = attempt.work
     try:
         values = collect_result(env["DIEL_RESULT"], work.values)
@@ -91,10 +93,10 @@ def made_values(attempt: RunningAttempt, env: Mapping[str, str]) -> Values:
 
 
 def made_files(attempt: RunningAttempt, run_dir: str) -> Artifacts:
-    """The files that a command has made. Raises Failure if one is missing or wrong."""
+    """Return the files that a command has made. Raise Failure if one is missing or wrong."""
     promises = attempt.work.promises
-    taken = {name for name, output in promises.items() if output.way is not None}
-    outputs = {name: path for name, path in attempt.request.outputs.items() if name not in taken}
+    extracted = {name for name, output in promises.items() if output.way is not None}
+    outputs = {name: path for name, path in attempt.request.outputs.items() if name not in extracted}
     try:
         return collect_files(outputs, Path(attempt.task_dir), Path(run_dir), promises) if outputs else {}
     except ModuleError as error:
@@ -102,7 +104,7 @@ def made_files(attempt: RunningAttempt, run_dir: str) -> Artifacts:
 
 
 def _interrupted(failure: Failure, attempt: RunningAttempt) -> Failure:
-    """The failure of a command, unless it saved and stopped, or was stopped with its block."""
+    """Return the failure of a command, unless it saved and stopped, or was stopped with its block."""
     if failure.kind != FailureClass.APP:
         return failure
     code, keeps = failure.exit_code, attempt.work.checkpoint
@@ -119,7 +121,7 @@ def _interrupted(failure: Failure, attempt: RunningAttempt) -> Failure:
 
 
 def start(words: tuple[str, ...], env: Mapping[str, str]) -> int:
-    """Starts a program in a process group of its own; returns its pid. Raises Failure (`launch`)."""
+    """Start a program in a process group of its own; return its pid. Raise Failure (`launch`)."""
     try:
         return os.posix_spawn(
             find_program(words[0], env), words, env, file_actions=_NO_INPUT, setpgroup=0, setsigdef=_RESET
@@ -129,7 +131,7 @@ def start(words: tuple[str, ...], env: Mapping[str, str]) -> int:
 
 
 def find_program(name: str, env: Mapping[str, str]) -> str:
-    """The path of a program. Raises Failure (`launch`) if it is not on PATH."""
+    """Return the path of a program. Raise Failure (`launch`) if it is not on PATH."""
     try:
         return _find(name, env.get("PATH", os.defpath))
     except FileNotFoundError as error:
@@ -138,7 +140,7 @@ def find_program(name: str, env: Mapping[str, str]) -> str:
 
 
 def spawn(words: tuple[str, ...], env: Mapping[str, str], dog: Watchdog, attempt: RunningAttempt) -> None:
-    """Runs a program to its end in a process group of its own. Raises Failure unless it exits with 0."""
+    """Run a program to its end in a process group of its own. Raise Failure unless it exits with 0."""
     child = start(words, env)
     attempt.group = child
     os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
@@ -212,18 +214,18 @@ def _not_started(words: tuple[str, ...], error: OSError | ValueError) -> Failure
 
 @cache
 def _find(program: str, path: str) -> str:
-    """Raises FileNotFoundError, which is not remembered: it may come."""
-    found = program if "/" in program else shutil.which(program, path=path)
-    if found is None:
+    """Raise FileNotFoundError, which is not remembered: it may come."""
+    whole = program if "/" in program else shutil.which(program, path=path)
+    if whole is None:
         raise FileNotFoundError(program)
-    return found
+    return whole
 
 
 def meaning(code: int) -> str:
-    """What an exit code says beyond its number, to be put after it; empty for most."""
-    known = {126: ": not executable", 127: ": command not found", 141: _CLOSED}
-    if code in known:
-        return known[code]
+    """Return what an exit code says beyond its number, to be put after it; empty for most."""
+    meanings = {126: ": not executable", 127: ": command not found", 141: _CLOSED}
+    if code in meanings:
+        return meanings[code]
     return f": killed by {_signal_name(code - 128)}" if 128 < code <= 128 + 64 else ""
 
 

@@ -66,29 +66,29 @@ def surround(
     attempt: RunningAttempt,
     base: Mapping[str, str],
     own: Mapping[str, str],
-    given: Mapping[str, str],
+    declared: Mapping[str, str],
     dog: Watchdog,
     disk: str = "",
 ) -> dict[str, str]:
-    """The variables of an attempt in its environment; its words and its Python are noted in the attempt.
+    """Return the variables of an attempt in its environment; note its words and its Python in the attempt.
 
-    `base` are those of the worker, `own` what diel tells the task, `given` what its stage says, `disk` the
-    node's own. Raises Failure (`launch`) where the environment cannot be entered.
+    `base` are those of the worker, `own` what diel tells the task, `declared` what its stage says, `disk` the
+    node's own. Raise Failure (`launch`) where the environment cannot be entered.
     """
-    wanted, module = attempt.environment, attempt.work.module
-    assert wanted is not None
+    prepared, module = attempt.environment, attempt.work.module
+    assert prepared is not None
 
     def run(words: tuple[str, ...], env: Mapping[str, str]) -> None:
         spawn(words, env, dog, attempt)
         attempt.group = None
         dog.begin(attempt)
 
-    of_task = any(_OF_TASK.search(line) for line in wanted.lines)
-    key = (wanted.folder, own[_THREADS], *wanted.lines)
+    of_task = any(_OF_TASK.search(line) for line in prepared.lines)
+    key = (prepared.folder, own[_THREADS], *prepared.lines)
     evaluated = None if of_task else _known.get(key)
     if evaluated is None:
         start = {**base, **(own if of_task else {_THREADS: own[_THREADS]})}
-        evaluated = evaluate(wanted, attempt.task_dir, start, run, sys.stderr.write)
+        evaluated = evaluate(prepared, attempt.task_dir, start, run, sys.stderr.write)
         if not of_task:
             _known[key] = evaluated
     own = {name: value for name, value in own.items() if name != _THREADS}
@@ -96,71 +96,80 @@ def surround(
     if module is not None:
         sees += [str(Path(GUEST).parents[1]), *borrowed()]
         sees += [os.path.dirname(module.path)] if module.import_name is None else []
-    env, attempt.inside = enter(wanted, evaluated, attempt.task_dir, {**own, **given}, sees)
-    attempt.caller = _caller(wanted, base, env)
+    env, attempt.inside = enter(prepared, evaluated, attempt.task_dir, {**own, **declared}, sees)
+    attempt.caller = _caller(prepared, base, env)
     attempt.lent = borrowed() if GUEST in attempt.caller else ()
     return env
 
 
 def enter(
-    wanted: Prepared, evaluated: Evaluated, folder: str, given: Mapping[str, str], sees: Sequence[str] = ()
+    prepared: Prepared,
+    evaluated: Evaluated,
+    folder: str,
+    declared: Mapping[str, str],
+    sees: Sequence[str] = (),
 ) -> tuple[dict[str, str], tuple[str, ...]]:
     """Work out a program's variables and the words before it; a container `sees` more. Raises Failure."""
-    if gone := wanted.gone:
+    if gone := prepared.gone:
         hint = "`diel resume` makes again what diel made, once the rest is back"
-        raise Failure(FailureClass.LAUNCH, f"environment '{wanted.name}': {gone} is not on this node; {hint}")
+        raise Failure(
+            FailureClass.LAUNCH, f"environment '{prepared.name}': {gone} is not on this node; {hint}"
+        )
     env = {**evaluated.variables}
-    if wanted.prefix:
-        env |= {"VIRTUAL_ENV": wanted.prefix, "PATH": f"{wanted.prefix}/bin:{env.get('PATH', os.defpath)}"}
-    env |= {**wanted.variables, **given}
-    if wanted.container is None:
+    if prepared.prefix:
+        env |= {
+            "VIRTUAL_ENV": prepared.prefix,
+            "PATH": f"{prepared.prefix}/bin:{env.get('PATH', os.defpath)}",
+        }
+    env |= {**prepared.variables, **declared}
+    if prepared.container is None:
         return env, evaluated.words
-    places = [place for place in (*wanted.sees, *sees, env.get("TMPDIR", "")) if os.path.isdir(place)]
+    places = [place for place in (*prepared.sees, *sees, env.get("TMPDIR", "")) if os.path.isdir(place)]
     try:
-        words = start_words(wanted.container, folder, places, env, {n: env[n] for n in wanted.variables})
+        words = start_words(prepared.container, folder, places, env, {n: env[n] for n in prepared.variables})
     except NoContainer as error:
-        raise Failure(FailureClass.LAUNCH, f"environment '{wanted.name}': {error}") from error
+        raise Failure(FailureClass.LAUNCH, f"environment '{prepared.name}': {error}") from error
     return env, (*evaluated.words, *words)
 
 
 def evaluate(
-    wanted: Prepared, folder: str, env: Mapping[str, str], run: Run, say: Callable[[str], object]
+    prepared: Prepared, folder: str, env: Mapping[str, str], run: Run, say: Callable[[str], object]
 ) -> Evaluated:
     """Evaluate an environment's lines in a folder; `say` gets their output if one fails. Raises Failure."""
-    if not wanted.lines:
+    if not prepared.lines:
         return Evaluated(env, ())
-    told = Path(folder) / ".environment"
-    said = told.with_name(".environment.said")
+    answer = Path(folder) / ".environment"
+    messages = answer.with_name(".environment.said")
     try:
-        run(("bash", "-c", _EVALUATE, "diel", str(told), wanted.folder, *wanted.lines), env)
-        before, after, *variables = told.read_text("utf-8", "surrogateescape").split("\0")[:-1]
+        run(("bash", "-c", _EVALUATE, "diel", str(answer), prepared.folder, *prepared.lines), env)
+        before, after, *variables = answer.read_text("utf-8", "surrogateescape").split("\0")[:-1]
     except (Failure, OSError, ValueError) as error:
         if isinstance(error, Failure) and error.kind != FailureClass.APP:
             raise
-        raise Failure(FailureClass.LAUNCH, _why(wanted, said, say)) from error
+        raise Failure(FailureClass.LAUNCH, _why(prepared, messages, say)) from error
     finally:
-        for path in (told, said):
+        for path in (answer, messages):
             path.unlink(missing_ok=True)
-    found = dict(entry.partition("=")[::2] for entry in variables)
+    entries = dict(entry.partition("=")[::2] for entry in variables)
     own = {name: env[name] for name in _SHELL_OWN if name in env}
-    return Evaluated({n: v for n, v in found.items() if n not in _SHELL_OWN} | own, _limits(before, after))
+    return Evaluated({n: v for n, v in entries.items() if n not in _SHELL_OWN} | own, _limits(before, after))
 
 
-def _why(wanted: Prepared, said: Path, say: Callable[[str], object]) -> str:
+def _why(prepared: Prepared, messages: Path, say: Callable[[str], object]) -> str:
     try:
-        text = said.read_text("utf-8", "replace")
+        text = messages.read_text("utf-8", "replace")
     except OSError:
         text = ""
-    text, _, told = text.partition("\0")
-    code, _, line = told.partition("\0")
+    text, _, position = text.partition("\0")
+    code, _, line = position.partition("\0")
     say(text)
     tail = text.strip()[-_SAID:]
     because = f": {tail}" if tail else ""
     what = f"`{line[:200]}`" if line else "its lines"
     if "diel_" in line and tail:  # not of the user's
-        return f"environment '{wanted.name}': {tail}"
+        return f"environment '{prepared.name}': {tail}"
     how = "ended the shell" if code in ("", "0") else f"failed (exit code {code})"
-    return f"environment '{wanted.name}': {what} {how}{because}"
+    return f"environment '{prepared.name}': {what} {how}{because}"
 
 
 def _limits(before: str, after: str) -> tuple[str, ...]:
@@ -174,18 +183,18 @@ def _limits(before: str, after: str) -> tuple[str, ...]:
     return ("bash", "-c", "; ".join([*changed, 'exec "$@"']), "bash") if changed else ()
 
 
-def _caller(wanted: Prepared, base: Mapping[str, str], env: Mapping[str, str]) -> tuple[str, ...]:
-    """The words that call a function: diel's own Python, or the one that the environment brings."""
-    if wanted.container is not None:
+def _caller(prepared: Prepared, base: Mapping[str, str], env: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the words that call a function: diel's own Python, or the one that the environment brings."""
+    if prepared.container is not None:
         return ("python3", GUEST)
-    found = shutil.which("python3", path=env.get("PATH", os.defpath))
-    if found is None or found == shutil.which("python3", path=base.get("PATH", os.defpath)):
+    python = shutil.which("python3", path=env.get("PATH", os.defpath))
+    if python is None or python == shutil.which("python3", path=base.get("PATH", os.defpath)):
         return (*PYTHON, "-m", "diel.worker.called")
-    return (found, GUEST)
+    return (python, GUEST)
 
 
 def borrowed() -> tuple[str, ...]:
-    """The directories of the packages that a guest may take from this Python, if it has none of its own."""
+    """Return the directories of the packages that a guest may take from this Python, where it lacks them."""
     import psutil  # here and below: only for their places
     import xxhash
 

@@ -73,19 +73,19 @@ def extract(promises: Mapping[str, Output], paths: Mapping[str, str], task_dir: 
 def _extract(how: Output, file: str, task_dir: str) -> Any:
     paths = _files(file, task_dir)
     ways = {"match": _matches, "column": _cells, "key": _entries}
-    found = chain.from_iterable(ways[str(how.way)](how, path, _called(path, task_dir)) for path in paths)
+    matches = chain.from_iterable(ways[str(how.way)](how, path, _called(path, task_dir)) for path in paths)
     with _bounded(how):
         if how.way == "match" and how.value == "bool" and not re.compile(str(how.match)).groups:
-            return any(True for _ in found)
+            return any(True for _ in matches)
         if how.pick == "all":
-            every = [_as_value(*one, how) for one in islice(found, _MOST + 1)]
+            every = [_as_value(*match, how) for match in islice(matches, _MOST + 1)]
             if len(every) > _MOST:
                 raise Breach(f"more than {_MOST:,} values in {file}; make the file itself an output")
             if every:
                 return every
         else:
-            for one in islice(found, 1) if how.pick == "first" else deque(found, 1):
-                return _as_value(*one, how)
+            for match in islice(matches, 1) if how.pick == "first" else deque(matches, 1):
+                return _as_value(*match, how)
     raise _nothing(how, file, paths[-1])
 
 
@@ -110,7 +110,7 @@ def _called(path: str, task_dir: str) -> str:
 
 @contextlib.contextmanager
 def _bounded(how: Output) -> Iterator[None]:
-    """Ends a search that takes too long: Python's engine of patterns looks for signals while it works."""
+    """End a search that takes too long: Python's engine of patterns looks for signals while it works."""
     if how.match is None:
         yield
         return
@@ -129,7 +129,7 @@ def _bounded(how: Output) -> Iterator[None]:
 
 
 def _lines(path: str) -> Iterator[str]:
-    """The lines of a file without their ends; one that is longer than a block comes in parts."""
+    """Yield the lines of a file without their ends; one that is longer than a block comes in parts."""
     with open(path, encoding="utf-8-sig", errors="replace") as file:
         rest = ""
         while block := file.read(_BLOCK):
@@ -145,7 +145,7 @@ def _lines(path: str) -> Iterator[str]:
 
 
 def _nothing(how: Output, file: str, path: str) -> Breach:
-    wanted = {
+    message = {
         "match": f"nothing in {file} matches {_written(how.match)}",
         "column": f"{file} has no rows",
         "key": f"no line of {file} has {how.key!r}",
@@ -155,12 +155,12 @@ def _nothing(how: Output, file: str, path: str) -> Breach:
         end = opened.read(_END).decode("utf-8", "replace").splitlines()[-_LAST_LINES:]
     shown = ("".join(c if c.isprintable() else " " if c == "\t" else "\ufffd" for c in line) for line in end)
     return Breach(
-        "\n      ".join([f"{wanted}\n    it ends with:", *shown]) if end else f"{wanted}; it is empty"
+        "\n      ".join([f"{message}\n    it ends with:", *shown]) if end else f"{message}; it is empty"
     )
 
 
 def _written(pattern: str | None) -> str:
-    """A pattern as it is in single quotes of the workflow file."""
+    """Return a pattern as it is in single quotes of the workflow file."""
     return "'" + str(pattern).replace("'", "''").replace("\n", "\\n") + "'"
 
 
@@ -168,7 +168,7 @@ def _written(pattern: str | None) -> str:
 
 
 def _matches(how: Output, path: str, called: str) -> Found:
-    """What a pattern finds, line by line. One with line breaks sees as many lines more."""
+    """Yield what a pattern finds, line by line. One with line breaks sees as many lines more."""
     pattern = re.compile(str(how.match))
     group, search, more = group_of(pattern), pattern.search, pattern.pattern.count("\\n")
     for number, line in enumerate(_windows(_lines(path), more) if more else _lines(path), 1):
@@ -232,14 +232,14 @@ def _cells(how: Output, path: str, called: str) -> Found:
 
 
 def _misshapen(row: Sequence[str], place: int, width: int, *, exact: bool) -> str:
-    """What is wrong with the number of cells; text may follow a table of blanks whose header is a comment."""
+    """Say what is wrong with the number of cells; text may follow blanks whose header is a comment."""
     if len(row) <= place:
         return f"none for column {place + 1}"
     return f"those before it {width}" if len(row) < width or (exact and len(row) > width) else ""
 
 
 def _divider(line: str) -> str:
-    """What divides the cells of a line; empty for blanks. With semicolons a comma can be that of a number."""
+    """Return what divides the cells of a line, empty for blanks; beside semicolons, commas are decimal."""
     marks = "\t;" if ";" in line and "," not in _COMMA.sub("", line) else "\t,;"
     return next((mark for mark in marks if mark in line), "")
 
@@ -281,7 +281,7 @@ def _loaded(text: str, called: str) -> Any:
 
 
 def _inside(value: Any, parts: Sequence[str | int]) -> Any:
-    """What is at a place of a JSON value. Raises LookupError, which says what is there instead."""
+    """Return what is at a place of a JSON value. Raise LookupError, which says what is there instead."""
     for part in parts:
         number = int(part) if isinstance(part, int) or part.isdecimal() else None
         if isinstance(value, dict) and part in value:
@@ -295,7 +295,7 @@ def _inside(value: Any, parts: Sequence[str | int]) -> Any:
 
 
 def _as_value(place: str, text: Any, how: Output) -> Any:
-    """A text as a value of the declared type; JSON has types already. Raises Breach with its place."""
+    """Return a text as a value of the declared type; JSON has types already. Raise Breach with its place."""
     kind = str(how.value)
     if not isinstance(text, str):
         if is_of(text, kind):

@@ -62,11 +62,15 @@ def call(
         if context.rank:
             return {}, {}
         open_files = _open_files(context.task_dir, context.run_dir)
-        made = collect_returned(returned, context.task_dir, context.run_dir, work.promises, request.inputs)
-        by_name = returned if isinstance(returned, dict) else dict.fromkeys(made[1], returned)
-        arrays = {name for name in made[1] if hasattr(type(by_name.get(name)), "__array__")}  # mapped, whole
-        _check_closed(open_files, {name: made[1][name] for name in made[1].keys() - arrays})
-        return made
+        collected = collect_returned(
+            returned, context.task_dir, context.run_dir, work.promises, request.inputs
+        )
+        by_name = returned if isinstance(returned, dict) else dict.fromkeys(collected[1], returned)
+        arrays = {
+            name for name in collected[1] if hasattr(type(by_name.get(name)), "__array__")
+        }  # mapped, whole
+        _check_closed(open_files, {name: collected[1][name] for name in collected[1].keys() - arrays})
+        return collected
     except Failure:
         raise
     except BaseException as error:  # whatever it is, the worker continues
@@ -94,7 +98,7 @@ def _refuse_edited(module: Module) -> None:
 
 
 def _stay_one(worker: int) -> None:
-    """Ends a child that the module forked and that returned in the worker's place."""
+    """End a child that the module forked and that returned in the worker's place."""
     if os.getpid() != worker:
         os._exit(1)
 
@@ -115,19 +119,19 @@ def _failure(kind: str, prefix: str, error: BaseException) -> Failure:
     while own is not None and os.path.dirname(own.tb_frame.f_code.co_filename) == os.path.dirname(__file__):
         own = own.tb_next  # diel's own frames are of no use to the module's author
     lines = traceback.format_exception(error.with_traceback(own))
-    told = "".join(lines)
-    sys.stderr.write(told)
+    trace = "".join(lines)
+    sys.stderr.write(trace)
     try:
         text = str(error)
     except Exception:  # the module's own class, whose text can fail too
         text = ""
-    return Failure(kind, f"{prefix}{type(error).__name__}{': ' if text else ''}{text}", traceback=told)
+    return Failure(kind, f"{prefix}{type(error).__name__}{': ' if text else ''}{text}", traceback=trace)
 
 
 def call_apart(
     attempt: RunningAttempt, context: Context, env: Mapping[str, str], dog: Watchdog
 ) -> tuple[Values, Artifacts]:
-    """Starts the module in a process of its own, or on MPI ranks, whose rank 0 returns the result."""
+    """Start the module in a process of its own, or on MPI ranks, whose rank 0 returns the result."""
     _hold(attempt)
     call_file, return_file = write_call(attempt, context), context.task_dir / RETURN_FILE
     words = (*attempt.caller, str(call_file), *attempt.lent)
@@ -137,7 +141,7 @@ def call_apart(
         else:
             spawn((*attempt.inside, *words), env, dog, attempt)
     except Failure as failure:
-        raise _told_by_rank(return_file, failure) or _not_callable(attempt, env) or failure from failure
+        raise _failure_of_ranks(return_file, failure) or _not_callable(attempt, env) or failure from failure
     finally:
         call_file.unlink(missing_ok=True)
     try:
@@ -159,14 +163,14 @@ def _hold(attempt: RunningAttempt) -> None:
 
 
 def _not_callable(attempt: RunningAttempt, env: Mapping[str, str]) -> Failure | None:
-    """Why a function that ended without a word was not called, if that is what its container lacks."""
+    """Return why a function that ended without a word was not called, if that is what its container lacks."""
     python = attempt.caller[0]
     if os.path.isabs(python):  # not one of a container
         return None
     tried = subprocess.run((*attempt.inside, python, "-c", ""), env=env, capture_output=True, check=False)
     what = f"{python} does not start in its container: functions need Python 3.11 or newer in the image, with"
-    told = Failure(FailureClass.LAUNCH, f"{what} psutil and xxhash; or make the stage a `command`")
-    return told if tried.returncode else None
+    failure = Failure(FailureClass.LAUNCH, f"{what} psutil and xxhash; or make the stage a `command`")
+    return failure if tried.returncode else None
 
 
 def write_call(attempt: RunningAttempt, context: Context) -> Path:
@@ -177,26 +181,26 @@ def write_call(attempt: RunningAttempt, context: Context) -> Path:
 
 
 def read_call(path: str) -> tuple[Work, Request, Context]:
-    """A call that a worker wrote for this process."""
-    told: tuple[Work, Request, Context] = pickle.loads(Path(path).read_bytes())
-    return told
+    """Return a call that a worker wrote for this process."""
+    unpacked: tuple[Work, Request, Context] = pickle.loads(Path(path).read_bytes())
+    return unpacked
 
 
-def _told_by_rank(path: Path, failure: Failure) -> Failure | None:
-    """What says more than an exit code: the failure that a rank wrote before it ended, or the watchdog's."""
+def _failure_of_ranks(path: Path, failure: Failure) -> Failure | None:
+    """Return the failure that a rank wrote before it ended, or the watchdog's: an exit code says less."""
     if failure.kind not in (FailureClass.APP, FailureClass.INTERRUPTED):
         return failure
-    said = []
+    failures = []
     for file in sorted(path.parent.glob(f"{RETURN_FILE}.failure.*")):
         with contextlib.suppress(OSError, ValueError):  # MPI ended that rank while it wrote
-            said.append(json.loads(file.read_text(encoding="utf-8")))
+            failures.append(json.loads(file.read_text(encoding="utf-8")))
         file.unlink(missing_ok=True)
-    if not said:
+    if not failures:
         return None
     # One rank's error beats the interruption that others met.
-    kind, message, told = min(said, key=lambda one: bool(one[0] == FailureClass.INTERRUPTED))
-    if told.rstrip().rpartition("\n")[2] not in errors_so_far():  # an MPI launcher may drop what comes last
-        sys.stderr.write(told)
+    kind, message, trace = min(failures, key=lambda report: bool(report[0] == FailureClass.INTERRUPTED))
+    if trace.rstrip().rpartition("\n")[2] not in errors_so_far():  # an MPI launcher may drop what comes last
+        sys.stderr.write(trace)
     return Failure(kind, message, failure.exit_code)
 
 
@@ -232,13 +236,13 @@ def _close_garbage(numbers: Set[int]) -> None:
 
 
 def _open_below(folder: str) -> dict[int, str]:
-    found = {}
+    files = {}
     for number in os.listdir("/proc/self/fd"):
         with contextlib.suppress(OSError):  # the list itself is closed by now
             file = os.readlink(f"/proc/self/fd/{number}")
             if file.startswith(f"{folder}/") and fcntl.fcntl(int(number), fcntl.F_GETFL) & os.O_ACCMODE:
-                found[int(number)] = file
-    return found
+                files[int(number)] = file
+    return files
 
 
 def _check_closed(open_files: Set[str], artifacts: Artifacts) -> None:

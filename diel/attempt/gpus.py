@@ -26,25 +26,25 @@ class Gpus:
         self._devices: Sequence[Any] | None = None if library is not None else ()
         self._before: list[int] = []
         self._looked = time.monotonic()
-        self._seen = False
+        self._is_measured = False
         self.seconds = 0.0
         self.memory: int | None = 0
         """Bytes of all of them that it took at most; None if the driver does not tell."""
 
     def look(self, processes: Collection[int]) -> None:
-        """Looks at what these processes use now."""
+        """Look at what these processes use now."""
         if self._devices == ():
             return
         try:
             self._look(processes)
         except (self._library.NVMLError, self._library.NVMLLibraryMismatchError):
             # The driver is gone, older than the library, or does not tell: nothing is better than a part.
-            self._devices, self._seen = (), False
+            self._devices, self._is_measured = (), False
 
     def facts(self) -> dict[str, Any]:
         """`gpu_seconds`, and `gpu_memory_bytes` if it is known; nothing if it had no GPU."""
         memory = {} if self.memory is None else {"gpu_memory_bytes": self.memory}
-        return {"gpu_seconds": round(self.seconds, 3), **memory} if self._seen else {}
+        return {"gpu_seconds": round(self.seconds, 3), **memory} if self._is_measured else {}
 
     def _look(self, processes: Collection[int]) -> None:
         nvml, now = self._library, time.monotonic()
@@ -55,7 +55,7 @@ class Gpus:
         memory = 0
         for device, before in zip(self._devices, self._before, strict=True):
             running = nvml.nvmlDeviceGetComputeRunningProcesses(device)
-            mine = [one.usedGpuMemory for one in running if one.pid in processes]
+            mine = [process.usedGpuMemory for process in running if process.pid in processes]
             if mine and None not in mine:
                 memory += sum(mine)
             elif mine and self._names is None:  # an instance of a GPU (MIG, vGPU), perhaps
@@ -64,7 +64,7 @@ class Gpus:
                 memory += max(0, nvml.nvmlDeviceGetMemoryInfo(device).used - before)
             else:
                 continue
-            self._seen = True
+            self._is_measured = True
             self.seconds += passed * nvml.nvmlDeviceGetUtilizationRates(device).gpu / 100
         if self.memory is not None:
             self.memory = max(self.memory, memory)
@@ -79,7 +79,7 @@ class Gpus:
 
 
 def own_gpus() -> Gpus:
-    """Those of this process."""
+    """Return those of this process."""
     return Gpus(library(), os.environ)
 
 

@@ -40,8 +40,8 @@ class Weighing:
         sys.meta_path.insert(0, self)
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        others = [finder for finder in sys.meta_path if finder is not self]
-        specs = (finder.find_spec(name, path, target) for finder in others if hasattr(finder, "find_spec"))
+        finders = [finder for finder in sys.meta_path if finder is not self]
+        specs = (finder.find_spec(name, path, target) for finder in finders if hasattr(finder, "find_spec"))
         spec = next((spec for spec in specs if spec is not None), None)
         if spec is not None and isinstance(spec.loader, SourceFileLoader):
             spec.loader.exec_module = self._weighed(name, spec.loader)  # type: ignore[method-assign, assignment]
@@ -77,31 +77,31 @@ class OwnMemory:
         self._before = _resident() - _within[0]
 
     def end(self) -> None:
-        """The function has ended: what it keeps beyond its imports is its file's."""
+        """Count what the function keeps beyond its imports as its file's."""
         _kept[self._file] += _resident() - _within[0] - self._before
 
     def foreign(self) -> int:
-        """Bytes of this process that only the functions of other files use."""
+        """Return bytes of this process that only the functions of other files use."""
         own = _needed(self._file, len(sys.modules)) if _taken else ()
-        taken = sum(size for name, size in [*_taken.items()] if name not in own)
-        return max(0, taken + sum(size for file, size in [*_kept.items()] if file != self._file))
+        imported = sum(size for name, size in [*_taken.items()] if name not in own)
+        return max(0, imported + sum(size for file, size in [*_kept.items()] if file != self._file))
 
 
 @cache
 def _needed(file: Path, _count: int) -> frozenset[str]:
-    """The packages that a file imports, wherever in it, with those that these use."""
+    """Return the packages that a file imports, wherever in it, with those that these use."""
     own = [m for m in [*sys.modules.values()] if _names_in(m).get("__file__") == str(file)]
-    found = dict.fromkeys([*_named_in(file), *(name for module in own for name in _used_by(module))])
+    packages = dict.fromkeys([*_named_in(file), *(name for module in own for name in _used_by(module))])
     by_package = defaultdict(list)
     for name, module in [*sys.modules.items()]:
         by_package[name.partition(".")[0]].append(module)
-    for package in (todo := [*found]):
-        new = {name for module in by_package[package] for name in _used_by(module)} - found.keys()
+    for package in (todo := [*packages]):
+        new = {name for module in by_package[package] for name in _used_by(module)} - packages.keys()
         if package in sys.stdlib_module_names:  # others hook into it
             new &= sys.stdlib_module_names
-        found.update(dict.fromkeys(new))
+        packages.update(dict.fromkeys(new))
         todo += new
-    return frozenset(found)
+    return frozenset(packages)
 
 
 def _named_in(file: Path) -> Iterator[str]:
@@ -130,7 +130,7 @@ def _used_by(module: Any) -> Iterator[str]:
 
 
 def _names_in(module: Any) -> dict[str, Any]:
-    """The names of a module, without its own code: a lazy module, or what stands in its place, may do
+    """Return the names of a module, without its own code: a lazy module, or what stands in its place, may do
     anything where it is asked for an attribute, even for its class."""
     if not issubclass(type(module), ModuleType):
         return {}

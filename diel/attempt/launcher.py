@@ -44,13 +44,13 @@ set -- timeout --foreground --preserve-status --signal=TERM $((left > 0 ? left :
 
 
 def is_at_home(launcher: Sequence[str], environ: Mapping[str, str]) -> bool:
-    """Whether all ranks of a launcher are on this machine: no hosts are named, and no scheduler gives any."""
+    """Return whether all ranks of a launcher are on this machine: no words or scheduler name hosts."""
     if any(map(_HOSTS.fullmatch, launcher)) or environ.keys() & {"DIEL_BLOCK", *_ALLOCATIONS}:
         return False
     return os.path.exists("/sys/class/net/lo")
 
 
-def told_in_time(interrupt: float | None, env: Mapping[str, str]) -> tuple[str, ...]:
+def words_of_warning(interrupt: float | None, env: Mapping[str, str]) -> tuple[str, ...]:
     """Return words before a rank that send it SIGTERM in time: srun (22.05) would kill it instead."""
     program = None if interrupt is None else shutil.which("timeout", path=env.get("PATH", os.defpath))
     if interrupt is None or program is None:
@@ -75,17 +75,19 @@ class Launches:
         os.chmod(self._program, 0o755)
 
     def placed(self, text: str) -> str:
-        """A word or a shell's text with the program in place of `${{ launcher }}`."""
+        """Return a word or a shell's text with the program in place of `${{ launcher }}`."""
         return text.replace(shlex.quote(AT_LAUNCHER), shlex.quote(self._program)).replace(
             AT_LAUNCHER, self._program
         )
 
     def environment(self, env: Mapping[str, str]) -> dict[str, str]:
-        """The variables of the command."""
-        found = {name: self.placed(value) if AT_LAUNCHER in value else value for name, value in env.items()}
-        return {**found, "DIEL_LAUNCHER": self._program}
+        """Return the variables of the command."""
+        variables = {
+            name: self.placed(value) if AT_LAUNCHER in value else value for name, value in env.items()
+        }
+        return {**variables, "DIEL_LAUNCHER": self._program}
 
     def end(self) -> None:
-        """Ends what the command left running: a launcher ends its ranks, which may be on other nodes."""
+        """End what the command left running: a launcher ends its ranks, which may be on other nodes."""
         if end_marked("DIEL_TASK_DIR", self._folder, PATIENCE):
             kill_marked("DIEL_TASK_DIR", self._folder)  # what they started meanwhile

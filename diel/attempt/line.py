@@ -16,7 +16,7 @@ SPENT = b" spent"
 
 
 def send(end: socket, packed: bytes) -> None:
-    """Sends it. Raises OSError if nobody holds the other end."""
+    """Send it. Raise OSError if nobody holds the other end."""
     end.sendall(len(packed).to_bytes(LENGTH) + packed)
 
 
@@ -50,11 +50,11 @@ _pipe: int | None = None
 
 
 def hold(pipe: int) -> None:
-    """Makes the pipe this worker's."""
+    """Make the pipe this worker's."""
     global _pipe
     _pipe = pipe
 
 
 def is_cut() -> bool:
-    """Whether the controller is gone."""
+    """Return whether the controller is gone."""
     return _pipe is not None and is_readable(_pipe)

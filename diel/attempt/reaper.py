@@ -32,7 +32,7 @@ _adopts = False
 
 
 def signal_group(group: int, number: int) -> None:
-    """Signals a process group that may be gone already."""
+    """Signal a process group that may be gone already."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(group, number)
 
@@ -53,7 +53,7 @@ def ask_group(group: int) -> None:
 
 
 def ask_leader(group: int) -> None:
-    """Sends SIGTERM to the first process of a group, if it handles that."""
+    """Send SIGTERM to the first process of a group, if it handles that."""
     if _handles(group, signal.SIGTERM):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(group, signal.SIGTERM)
@@ -103,7 +103,7 @@ def _showing(text: bytes) -> Iterator[int]:
 
 
 def end_marked(variable: str, value: str, grace: float = GRACE) -> int:
-    """Ends all processes with this environment variable; returns how many there were."""
+    """End all processes with this environment variable; return how many there were."""
     processes = list(marked(variable, value))
     for process in processes:
         with contextlib.suppress(psutil.Error):
@@ -116,7 +116,7 @@ def end_marked(variable: str, value: str, grace: float = GRACE) -> int:
 
 
 def kill_marked(variable: str, value: str, without: str | None = None) -> int:
-    """Kills all processes with this environment variable, and those that they start meanwhile."""
+    """Kill all processes with this environment variable, and those that they start meanwhile."""
     killed = 0
     end = time.monotonic() + 10
     while (processes := list(marked(variable, value, without))) and time.monotonic() < end:
@@ -129,11 +129,11 @@ def kill_marked(variable: str, value: str, without: str | None = None) -> int:
 
 
 def wait_ended(processes: list[psutil.Process], seconds: float) -> list[psutil.Process]:
-    """Waits for processes to end; returns those that did not. A zombie has ended."""
+    """Wait for processes to end; return those that did not. A zombie has ended."""
     end = time.monotonic() + seconds
-    while (left := [one for one in processes if _lives(one)]) and time.monotonic() < end:
+    while (living := [process for process in processes if _lives(process)]) and time.monotonic() < end:
         time.sleep(0.01)
-    return left
+    return living
 
 
 def _lives(process: psutil.Process) -> bool:
@@ -144,7 +144,7 @@ def _lives(process: psutil.Process) -> bool:
 
 
 def kill_children() -> None:
-    """Kills every descendant of this process."""
+    """Kill every descendant of this process."""
     for child in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.Error):
             child.send_signal(signal.SIGKILL)
@@ -155,12 +155,12 @@ LEAST = 64 * 1024
 
 
 def is_full(folder: str) -> bool:
-    """Whether the file system of a folder has no room left."""
+    """Return whether the file system of a folder has no room left."""
     try:
-        found = os.statvfs(folder)
+        room = os.statvfs(folder)
     except OSError:
         return False
-    return found.f_bavail * found.f_frsize < LEAST
+    return room.f_bavail * room.f_frsize < LEAST
 
 
 _BY_LAUNCHER = re.compile(r"KILLED BY SIGNAL: 9\b|signal 9\b|: Killed\b")
@@ -179,8 +179,8 @@ def killer_of(exit_code: int | None, stderr: str, *, launched: bool) -> signal.S
     return None
 
 
-def told_by_mpiexec(stdout: str) -> str:
-    """What MPICH's mpiexec says about a rank that a signal ended, on its program's standard output."""
+def message_of_mpiexec(stdout: str) -> str:
+    """Return what MPICH's mpiexec says about a rank that a signal ended, on its program's standard output."""
     return "".join(_BANNER.findall(stdout))
 
 
@@ -200,11 +200,11 @@ class OomKills:
         self._marked = self._read()
 
     def mark(self) -> None:
-        """Counts from now on."""
+        """Count from now on."""
         self._marked = self._read()
 
     def grew(self) -> bool:
-        """Whether there was such a kill since the last mark."""
+        """Return whether there was such a kill since the last mark."""
         return any(now > before for now, before in zip(self._read(), self._marked, strict=True))
 
     def _read(self) -> list[int]:
@@ -213,9 +213,9 @@ class OomKills:
     def evidence(self, exit_code: int | None, stderr: str, *, launched: bool, words: str = "") -> str:
         """Say why a program seems killed for lack of memory; empty if not. `words` is a pattern for it."""
         flags = re.IGNORECASE | re.MULTILINE
-        said = re.search(f"^.*(?:{words}).*$", stderr, flags) if launched and words else None
-        if said is not None:
-            return said.group().strip()[:200]
+        match = re.search(f"^.*(?:{words}).*$", stderr, flags) if launched and words else None
+        if match is not None:
+            return match.group().strip()[:200]
         if killer_of(exit_code, stderr, launched=launched) != signal.SIGKILL:
             return ""
         if _SAID.search(stderr):
@@ -240,14 +240,14 @@ class RecentOomKills:
         return self._older.grew()
 
     def forget(self) -> None:
-        """A kill explains one loss, not the next ones."""
+        """Forget past kills: each explains one loss, not the next ones."""
         self._older.mark()
         self._newer.mark()
 
 
 def _counters() -> tuple[Path, ...]:
-    """The readable files with counters: this process's cgroups, outwards, and the machine."""
-    found = [_VMSTAT]
+    """Return the readable files with counters: this process's cgroups, outwards, and the machine."""
+    counters = [_VMSTAT]
     try:
         lines = Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -255,10 +255,10 @@ def _counters() -> tuple[Path, ...]:
     for line in lines:
         _, controllers, group = line.split(":", 2)
         if "memory" in controllers.split(","):
-            found += _outwards(_CGROUPS / "memory", group, "memory.oom_control")
+            counters += _outwards(_CGROUPS / "memory", group, "memory.oom_control")
         elif not controllers:
-            found += _outwards(_CGROUPS, group, "memory.events")
-    return tuple(path for path in found if _is_readable(path))
+            counters += _outwards(_CGROUPS, group, "memory.events")
+    return tuple(path for path in counters if _is_readable(path))
 
 
 def _outwards(mount: Path, group: str, name: str) -> list[Path]:
@@ -282,7 +282,7 @@ def _count(path: Path) -> int:
 
 
 def adopt(on: bool) -> bool:
-    """Makes this process adopt what its children leave behind, or not; returns whether it does."""
+    """Make this process adopt what its children leave behind, or not; return whether it does."""
     global _adopts
     if on != _adopts:
         _adopts = _set_subreaper(on) and on
@@ -303,12 +303,12 @@ def _set_subreaper(on: bool) -> bool:
 
 
 def orphans() -> set[int]:
-    """What the running command left behind so far, ended or not; and the command, until it is waited for."""
+    """Return what the running command left behind so far, and the command itself until it is reaped."""
     return _children() - _strangers if _adopts else set()
 
 
 def settle(going_on: set[int]) -> None:
-    """These go on after their command. Waits for those that have ended, of any."""
+    """Note what goes on after its command, and reap all such processes that have ended."""
     LEFT.update(going_on)
     _strangers.update(going_on)
     for orphan in [*LEFT]:
@@ -322,12 +322,12 @@ def settle(going_on: set[int]) -> None:
 
 
 def has_children() -> bool:
-    """Whether this process has any child, ended or not."""
+    """Return whether this process has any child, ended or not."""
     return bool(_children())
 
 
 def _children() -> set[int]:
-    """The children of this process, with those that have ended: its first thread gets what is adopted."""
+    """Return the children of this process, ended ones too: its first thread gets what is adopted."""
     process = os.getpid()
     listed = kernel_file(f"task/{process}/children", process)
     return set(map(int, os.pread(listed, 1 << 16, 0).split()))

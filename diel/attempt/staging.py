@@ -35,7 +35,7 @@ SHARDS_FILE = ".shards.json"
 
 
 def disk_of(work: Work, env: Mapping[str, str]) -> str:
-    """The directory on the node's disk that a stage's tasks use; empty without one."""
+    """Return the directory on the node's disk that a stage's tasks use; empty without one."""
     if work.staging is None:
         return ""
     with contextlib.suppress(StagingError):
@@ -67,7 +67,7 @@ def stage(attempt: RunningAttempt, env: Mapping[str, str], dog: Watchdog) -> Bro
 
 
 def with_copies(request: Request, entries: str) -> Request:
-    """The request with the copies below a directory; unchanged without one."""
+    """Return the request with the copies below a directory; unchanged without one."""
     staged = request.staged
     if not entries or staged is None:
         return request
@@ -76,12 +76,12 @@ def with_copies(request: Request, entries: str) -> Request:
     params: dict[str, Any] = placed(staged.params, entries)
     env: dict[str, str] = placed(staged.env, entries)
     rendered = placed(staged.rendered, entries)
-    given = {"params": params, "inputs": inputs, "command": command, "env": env, "rendered": rendered}
-    return request._replace(**given, staged=None)
+    fields = {"params": params, "inputs": inputs, "command": command, "env": env, "rendered": rendered}
+    return request._replace(**fields, staged=None)
 
 
 def on_this_node(request: Request, local: Local | None) -> Request:
-    """The request with its artifacts on the node of this MPI rank: the first rank there copies them."""
+    """Return the request with its artifacts on the node of this MPI rank: its first rank copies them."""
     if request.staged is None or local is None:
         return request
     brought, entries = fetch(request.staged.items, local, os.environ)
@@ -106,9 +106,9 @@ def _on_each_node(
         plan.unlink(missing_ok=True)
         attempt.group = None
         dog.begin(attempt)
-    told = read_notes(attempt.task_dir)
-    whole = _summed(told)
-    folders = sorted({brought.folder for brought in told})
+    notes = read_notes(attempt.task_dir)
+    whole = _summed(notes)
+    folders = sorted({brought.folder for brought in notes})
     if whole.warning or folders in ([], [""]):
         return whole
     if len(folders) > 1:
@@ -119,28 +119,28 @@ def _on_each_node(
     return whole
 
 
-def _summed(told: Sequence[Brought]) -> Brought:
-    """The sum of what several processes copied."""
+def _summed(notes: Sequence[Brought]) -> Brought:
+    """Return the sum of what several processes copied."""
     return Brought(
-        sum(one.copied for one in told),
-        sum(one.bytes for one in told),
-        sum(one.found for one in told),
-        max((one.seconds for one in told), default=0.0),
-        next((one.folder for one in told if one.folder), ""),
-        next((one.warning for one in told if one.warning), ""),
+        sum(note.copied for note in notes),
+        sum(note.bytes for note in notes),
+        sum(note.found for note in notes),
+        max((note.seconds for note in notes), default=0.0),
+        next((note.folder for note in notes if note.folder), ""),
+        next((note.warning for note in notes if note.warning), ""),
     )
 
 
 def late_notes(attempt: RunningAttempt) -> list[Brought]:
-    """What was copied while the task ran: because it asked for its part, or by its ranks."""
-    found = take_notes()
+    """Return what was copied while the task ran: because it asked for its part, or by its ranks."""
+    notes = take_notes()
     if attempt.request.shards or attempt.request.staged is not None:
-        found += read_notes(attempt.task_dir)
-    return found
+        notes += read_notes(attempt.task_dir)
+    return notes
 
 
 def record_of(attempt: RunningAttempt, node: str, brought: Brought) -> records.StagingRecord | None:
-    """What the journal keeps; None if nothing was copied and nothing went wrong."""
+    """Return what the journal keeps; None if nothing was copied and nothing went wrong."""
     if not brought.copied and not brought.warning:
         return None
     return {  # type: ignore[return-value]
@@ -162,11 +162,11 @@ def shard_environment(attempt: RunningAttempt, env: Mapping[str, str]) -> dict[s
         return {}
     path = f"{attempt.task_dir}/{SHARDS_FILE}"
     write_shards(path, shards, staging.local)
-    found = {"DIEL_SHARDS": path}
+    variables = {"DIEL_SHARDS": path}
     if any(shard.stage for shard in shards.values()) and not staging.each_node:
         with contextlib.suppress(StagingError, OSError):  # reported when a part is asked for
-            found["DIEL_LOCAL_PINS"] = own_disk(staging.local, env).pins()
-    return found
+            variables["DIEL_LOCAL_PINS"] = own_disk(staging.local, env).pins()
+    return variables
 
 
 # --- outputs ----------------------------------------------------------------------------------------
@@ -180,14 +180,14 @@ class Drain(NamedTuple):
     paths: tuple[str, ...]
 
     def blame(self, failure: Failure) -> Failure:
-        """The failure of a command: a full disk is not its fault. Another attempt writes elsewhere."""
+        """Return the failure of a command: a full disk is not its fault. Another attempt writes elsewhere."""
         if failure.kind != FailureClass.APP or not is_full(self.folder):
             return failure
         message = f"no space left on the node's disk {self.folder} ({failure.message})"
         return Failure(FailureClass.NODE, message, failure.exit_code)
 
     def copy(self) -> int:
-        """Puts the outputs in place of their links; returns their bytes. Raises OSError."""
+        """Put the outputs in place of their links; return their bytes. Raise OSError."""
         copied = 0
         for path in self.paths:
             written, link = f"{self.folder}/{path}", f"{self.task_dir}/{path}"
@@ -207,7 +207,7 @@ class Drain(NamedTuple):
         return copied
 
     def close(self) -> None:
-        """Deletes its files on the node's disk."""
+        """Delete its files on the node's disk."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
 

@@ -80,7 +80,7 @@ def _logger(it: Any) -> _Logger:
 
 
 def _log(logging: Any) -> tuple[dict[str, _Logger], int, Any]:
-    """All loggers that are not plain."""
+    """Return all loggers that are not plain."""
     loggers = {"": _logger(logging.root)}
     for name, it in [*logging.root.manager.loggerDict.items()]:
         if type(it) is not logging.PlaceHolder and (
@@ -114,19 +114,19 @@ _FLAGS = ("benchmark", "deterministic", "allow_tf32")
 _least = 5e-324
 
 
-def _told(torch: Any, name: str) -> Any:
+def _setting_of(torch: Any, name: str) -> Any:
     with suppress(RuntimeError):  # a precision that was set in torch's newer way
         return getattr(torch, f"get_{name}")()
     return None
 
 
 def _torch(torch: Any) -> tuple[Any, ...]:
-    """Its settings; threads where these are not the task's own, and whether least numbers are zeros."""
-    dtype, device, threads, *others = (_told(torch, name) for name in _TORCH)
+    """Return its settings, threads unless they are the task's own, and whether least numbers are zeros."""
+    dtype, device, threads, *rest = (_setting_of(torch, name) for name in _TORCH)
     own = str(threads) == os.environ.get("OMP_NUM_THREADS")
     flags = [getattr(torch.backends.cudnn, name) for name in _FLAGS]
     modes = torch.is_grad_enabled(), torch.is_autocast_enabled("cpu"), torch.is_autocast_enabled("cuda")
-    return dtype, str(device), None if own else threads, *others, flags, modes, _least * 1.0 == 0
+    return dtype, str(device), None if own else threads, *rest, flags, modes, _least * 1.0 == 0
 
 
 def _write_torch(torch: Any, state: tuple[Any, ...]) -> None:
@@ -145,7 +145,7 @@ def _write_torch(torch: Any, state: tuple[Any, ...]) -> None:
 
 
 def _settings(it: Any, within: Any = None, name: str = "") -> dict[str, Any]:
-    """All options of pandas; a look at each by its name takes ten times as long."""
+    """Return all options of pandas; a look at each by its name takes ten times as long."""
     settings: dict[str, Any] = {}
     for key, value in (it._global_config if within is None else within).items():
         if type(value) is dict:
@@ -164,7 +164,7 @@ def _write_pandas(it: Any, state: dict[str, Any]) -> None:
 
 
 def _drawn(it: Any) -> dict[str, Any]:
-    """How matplotlib draws; its backend is chosen once."""
+    """Return how matplotlib draws; its backend is chosen once."""
     return {name: value for name, value in dict.items(it.rcParams) if name != "backend"}
 
 
@@ -180,7 +180,7 @@ def _attributes(library: str, *names: str) -> _OfProcess:
 
 
 def _pair(library: str, read: str, write: str, *first: Any) -> _OfProcess:
-    """What one function of a library reads and another one writes."""
+    """Return what one function of a library reads and another one writes."""
     return _OfProcess(
         library,
         lambda it: getattr(it, read)(),
@@ -306,7 +306,7 @@ def load(module: Module) -> Loaded:
     file = (module.path, module.import_name, module.digest)
     if file not in _imported:
         _seed(module.digest)
-        sys.path[:] = [one for one in sys.path if one in {*_path, *map(str, module.folders)}]
+        sys.path[:] = [folder for folder in sys.path if folder in {*_path, *map(str, module.folders)}]
         context = copy_context()
         _importer.append(file)
         try:
@@ -328,10 +328,10 @@ def _library(name: str) -> Any:
 
 def _read(without: str = "") -> State:
     """Read the state of all libraries that are loaded, but for one that is just being imported."""
-    libraries = ((kept, _library(kept.library)) for kept in _KEPT)
+    libraries = ((setting, _library(setting.library)) for setting in _KEPT)
     return tuple(
-        None if library is None or kept.library.partition(".")[0] == without else kept.read(library)
-        for kept, library in libraries
+        None if library is None or setting.library.partition(".")[0] == without else setting.read(library)
+        for setting, library in libraries
     )
 
 
@@ -344,9 +344,9 @@ def _put_back(state: State) -> None:
 
 def _changes(before: State, after: State) -> Iterator[tuple[int, Any]]:
     """Yield the place of each thing that is no longer as it was, and what it was."""
-    for place, (kept, then, now) in enumerate(zip(_KEPT, before, after, strict=True)):
+    for place, (setting, then, now) in enumerate(zip(_KEPT, before, after, strict=True)):
         if now is not None:
-            was = kept.unset(sys.modules[kept.library]) if then is None else then
+            was = setting.unset(sys.modules[setting.library]) if then is None else then
             if now != was:
                 yield place, was
 
@@ -423,9 +423,9 @@ def _import_again(
     if _importer:
         package = (globals or {}).get("__package__") or ""
         whole = resolve_name("." * level + name, package) if level and package else name
-        for each in (whole, *(f"{whole}.{child}" for child in fromlist or ())):
-            if each not in _repeated and each in sys.modules:
-                _repeated.add(each)
-                for place, value in _settings_of.get((_owner(sys.modules[each]), each), {}).items():
+        for imported in (whole, *(f"{whole}.{child}" for child in fromlist or ())):
+            if imported not in _repeated and imported in sys.modules:
+                _repeated.add(imported)
+                for place, value in _settings_of.get((_owner(sys.modules[imported]), imported), {}).items():
                     _KEPT[place].write(sys.modules[_KEPT[place].library], value)
     return module

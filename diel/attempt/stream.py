@@ -25,9 +25,9 @@ def stream_environment(work: Work, request: Request) -> dict[str, str]:
 
 @contextmanager
 def held_to_streams(run_dir: str, work: Work, request: Request) -> Iterator[None]:
-    """Lets an attempt succeed only if the streams that it read and wrote are complete.
+    """Let an attempt succeed only if the streams that it read and wrote are complete.
 
-    A command may overlook that its stream is broken, and a function may catch it. Raises Failure: `upstream`
+    A command may overlook that its stream is broken, and a function may catch it. Raise Failure: `upstream`
     where what it read is broken, also if it failed by that; `app` where it did not put all; `node` where who
     read or put was killed, and where nobody can tell.
     """
@@ -51,7 +51,7 @@ def held_to_streams(run_dir: str, work: Work, request: Request) -> Iterator[None
 
 
 def _flaws(run_dir: str, work: Work, request: Request) -> Iterator[tuple[str, str]]:
-    """What is wrong with the streams that a task read, then with those that it wrote."""
+    """Yield what is wrong with the streams that a task read, then with those that it wrote."""
     from diel.streams.client import connect  # only here: most tasks have no streams
 
     task = f"{work.stage}/{request.index}"
@@ -73,7 +73,7 @@ def close_streams(context: Context, *, good: bool) -> None:
 
 
 def class_of(error: BaseException) -> FailureClass:
-    """The class of a failure, by what a function raised."""
+    """Return the class of a failure, by what a function raised."""
     if isinstance(error, StreamLost):
         return FailureClass.NODE
     if isinstance(error, StreamBroken):

@@ -36,24 +36,24 @@ class Consulted(NamedTuple):
     audited: Audited | None = None
 
     def tell(self, record: Done) -> None:
-        """Adds to a task's record what its surrogate answered, and whether its result was simulated."""
+        """Add to a task's record what its surrogate answered, and whether its result was simulated."""
         used = self.values is not None
-        told: Answered = {"asked": round(self.seconds, 6), "uncertainty": self.uncertainty, "used": used}
+        answered: Answered = {"asked": round(self.seconds, 6), "uncertainty": self.uncertainty, "used": used}
         if self.audited is not None and self.question is not None:
-            told["error"] = self.audited.error(record.get("values", {}))
-            told["answer"] = self.question.key
+            answered["error"] = self.audited.error(record.get("values", {}))
+            answered["answer"] = self.question.key
         if self.message:
-            told["message"] = self.message
+            answered["message"] = self.message
         if self.unasked:
-            told["unasked"] = self.unasked
-        record["surrogate"] = told
+            answered["unasked"] = self.unasked
+        record["surrogate"] = answered
         record["values"] = {**record.get("values", {}), SIMULATED: not used}
         if used and self.question is not None:
             record["key"], record["parts"] = self.question.key, self.question.parts
 
 
 def ask(paths: RunPaths, work: Work, request: Request) -> Consulted:
-    """Asks the stage's surrogate. Never raises: without an answer the task simulates."""
+    """Ask the stage's surrogate. Never raises: without an answer the task simulates."""
     surrogate, question = work.surrogate, request.question
     assert surrogate is not None
     if not isinstance(question, Question):
@@ -79,14 +79,14 @@ def ask(paths: RunPaths, work: Work, request: Request) -> Consulted:
         return Consulted(question, time.perf_counter() - began, message=str(error))
     seconds = time.perf_counter() - began
     uncertainty = _uncertainty(surrogate, answer)
-    told = None if uncertainty is None or math.isinf(uncertainty) else uncertainty
+    finite = None if uncertainty is None or math.isinf(uncertainty) else uncertainty
     if uncertainty is None and not math.isinf(surrogate.tolerance):
         return Consulted(question, seconds, message=SILENT)
     if uncertainty is not None and uncertainty > surrogate.tolerance:
-        return Consulted(question, seconds, told)
+        return Consulted(question, seconds, finite)
     if question.audited:
-        return Consulted(question, seconds, told, audited=Audited(answer, surrogate.relative))
-    return Consulted(question, seconds, told, {name: value for name, (value, _) in answer.items()})
+        return Consulted(question, seconds, finite, audited=Audited(answer, surrogate.relative))
+    return Consulted(question, seconds, finite, {name: value for name, (value, _) in answer.items()})
 
 
 # --- the answer -----------------------------------------------------------------------------------
@@ -101,28 +101,28 @@ class Audited(NamedTuple):
     answer: Answer
     relative: bool
 
-    def error(self, made: Mapping[str, Any]) -> float | None:
-        """How far it is off, in the tolerance's terms: the most of several outputs; None if no number."""
-        found = []
+    def error(self, values: Mapping[str, Any]) -> float | None:
+        """Return how far it is off, in the tolerance's terms: the most of its outputs; None if no number."""
+        errors = []
         for name, (value, _) in self.answer.items():
-            true = made.get(name)
+            true = values.get(name)
             if isinstance(true, bool) or not isinstance(true, int | float) or not math.isfinite(true):
                 return None
-            found.append(_scaled(abs(true - value), value, relative=self.relative))
-        return None if math.inf in found else max(found)
+            errors.append(_scaled(abs(true - value), value, relative=self.relative))
+        return None if math.inf in errors else max(errors)
 
 
 def _read(answer: Any, outputs: Sequence[str]) -> Answer:
-    """The answer for one row. Raises ValueError for anything else."""
+    """Return the answer for one row. Raise ValueError for anything else."""
     try:
         values = _by_output(answer["prediction"][0], outputs)
         deviations = answer.get("deviation")
         uncertain = {} if deviations is None else _by_output(deviations[0], outputs)
     except (KeyError, IndexError, TypeError, AttributeError) as error:
         expected = '{"prediction": [VALUE], "deviation": [UNCERTAINTY]}'
-        told = f"{type(error).__name__}: {error}"
+        problem = f"{type(error).__name__}: {error}"
         raise ValueError(
-            f"expected {expected} of {', '.join(outputs)}; found something else ({told})"
+            f"expected {expected} of {', '.join(outputs)}; found something else ({problem})"
         ) from error
     for name, deviation in uncertain.items():
         if deviation < 0:
@@ -130,18 +130,18 @@ def _read(answer: Any, outputs: Sequence[str]) -> Answer:
     return {name: (values[name], uncertain.get(name)) for name in outputs}
 
 
-def _by_output(given: Any, outputs: Sequence[str]) -> dict[str, float]:
+def _by_output(answer: Any, outputs: Sequence[str]) -> dict[str, float]:
     """One number, or a mapping with one for each output. Raises ValueError if one is not finite."""
-    by_name = given if isinstance(given, dict) else {outputs[0]: given} if len(outputs) == 1 else {}
+    by_name = answer if isinstance(answer, dict) else {outputs[0]: answer} if len(outputs) == 1 else {}
     return {name: _number(name, by_name[name]) for name in outputs}
 
 
-def _number(name: str, given: Any) -> float:
-    """A number. Raises TypeError if it is not one, ValueError if it is not finite."""
-    if isinstance(given, bool) or not isinstance(given, int | float):
-        raise TypeError(f"for {name} it is not a number, but of type {type(given).__name__}")
+def _number(name: str, value: Any) -> float:
+    """Return a number. Raise TypeError if it is not one, ValueError if it is not finite."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"for {name} it is not a number, but of type {type(value).__name__}")
     try:
-        number = float(given)
+        number = float(value)
     except OverflowError:
         number = math.inf
     if not math.isfinite(number):
@@ -150,17 +150,17 @@ def _number(name: str, given: Any) -> float:
 
 
 def _uncertainty(surrogate: Surrogate, answer: Answer) -> float | None:
-    """The largest uncertainty of the answer, in the tolerance's terms; None if one is missing."""
-    found = []
+    """Return the largest uncertainty of the answer, in the tolerance's terms; None if one is missing."""
+    deviations = []
     for value, deviation in answer.values():
         if deviation is None:
             return None
-        found.append(_scaled(deviation, value, relative=surrogate.relative))
-    return max(found)
+        deviations.append(_scaled(deviation, value, relative=surrogate.relative))
+    return max(deviations)
 
 
 def _scaled(deviation: float, value: float, *, relative: bool) -> float:
-    """A deviation from an answered value, in the tolerance's terms."""
+    """Return a deviation from an answered value, in the tolerance's terms."""
     if not relative or not deviation:
         return deviation
     return deviation / abs(value) if value else math.inf

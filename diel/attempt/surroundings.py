@@ -31,7 +31,7 @@ class Surroundings:
     """The surroundings that all attempts of one run share in one worker process."""
 
     def __init__(self, paths: RunPaths) -> None:
-        """Makes the file that attempts without parameters or inputs read. Raises OSError."""
+        """Make the file that attempts without parameters or inputs read. Raise OSError."""
         nothing = paths.captures / "nothing.json"
         if not nothing.is_file():  # tasks of other workers may be reading it
             put(nothing, "{}")
@@ -61,7 +61,7 @@ class Surroundings:
         }
 
     def context(self, attempt: RunningAttempt) -> Context:
-        """The same for a Python module."""
+        """Return the same for a Python module."""
         work, request, limits = attempt.work, attempt.request, attempt.limits
         return Context(
             task_dir=Path(attempt.task_dir),
@@ -126,10 +126,10 @@ def _restore_of_c() -> None:
     import ctypes  # here: addresses are known
 
     texts = {os.fsdecode(ctypes.string_at(address)) for address in c_variables()}
-    wanted = {f"{name}={value}" for name, value in os.environ.items()}
-    for text in texts - wanted:
+    expected = {f"{name}={value}" for name, value in os.environ.items()}
+    for text in texts - expected:
         os.unsetenv(text.partition("=")[0])
-    for text in wanted - texts:
+    for text in expected - texts:
         os.putenv(*text.split("=", 1))
 
 
@@ -143,7 +143,7 @@ def search_path() -> str:
 
 
 def write_rendered(rendered: Iterable[Rendered], task_dir: str) -> None:
-    """Writes them, and the directories above. Raises OSError; Failure where one is in another's way."""
+    """Write them, and the directories above. Raise OSError; Failure where one is in another's way."""
     for path, text, executable in rendered:
         whole = f"{task_dir}/{path}"
         try:

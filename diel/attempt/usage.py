@@ -58,9 +58,9 @@ class Usage:
         self._gpus: Gpus | None = None
 
     def reap(self, child: int) -> int:
-        """Waits for a command that has ended, and adds what it used with all that it waited for.
+        """Wait for a command that has ended, and adds what it used with all that it waited for.
 
-        What it left behind counts as well, until now. Returns the command's status."""
+        What it left behind counts as well, until now. Return the command's status."""
         before = _moved()
         _, status, used = os.wait4(child, 0)
         self._ran = True
@@ -74,12 +74,12 @@ class Usage:
                 going_on.add(orphan)
         self._add(before, _moved())
         if going_on:
-            self._count_so_far([process for one in going_on for process in (one, *descendants(one))])
+            self._count_so_far([process for root in going_on for process in (root, *descendants(root))])
         settle(going_on)
         return status
 
     def _count(self, used: resource.struct_rusage) -> None:
-        """Adds what a process used that has ended."""
+        """Add what a process used that has ended."""
         self._cpu += used.ru_utime + used.ru_stime
         self._system += used.ru_stime
         largest = used.ru_maxrss * 1024
@@ -89,24 +89,24 @@ class Usage:
             self._largest = max(self._largest, largest)
 
     def _count_so_far(self, processes: Sequence[int]) -> None:
-        """Adds what processes used that go on."""
-        taken = sum(map(proportional, processes))
-        self._together = max(self._together, taken if taken > self._bound else 0)
+        """Add what processes used that go on."""
+        memory = sum(map(proportional, processes))
+        self._together = max(self._together, memory if memory > self._bound else 0)
         for process in processes:
             with contextlib.suppress(psutil.Error):
-                one = psutil.Process(process)
-                times, moved = one.cpu_times(), one.io_counters()
+                measured = psutil.Process(process)
+                times, moved = measured.cpu_times(), measured.io_counters()
                 self._cpu += sum(times[:4])  # with the children that it waited for
                 self._system += times.system + times.children_system
                 self._add((0, 0, 0, 0), (moved[4], moved[5], moved[2], moved[3]))
 
     def begin(self, file: Path) -> None:
-        """A function of a file begins in this process."""
+        """Begin to measure a function of a file in this process."""
         self._ran = True
         self._own, self._keeping = _Own(), OwnMemory(file)
 
     def end(self) -> None:
-        """It has ended."""
+        """End the measurement."""
         if self._keeping is not None:
             self._keeping.end()
 
@@ -116,13 +116,13 @@ class Usage:
         return 0 if self._keeping is None else self._keeping.foreign()
 
     def look(self, root: int) -> int:
-        """Measures what a process and its descendants take on this node now: at most so many bytes."""
+        """Measure what a process and its descendants take on this node now: at most so many bytes."""
         roots = {root} if root == os.getpid() else {root, *orphans()}
-        processes = [process for one in roots for process in (one, *descendants(one))]
-        taken = [resident(process) for process in processes]
-        used = sum(taken)
+        processes = [process for ancestor in roots for process in (ancestor, *descendants(ancestor))]
+        sizes = [resident(process) for process in processes]
+        used = sum(sizes)
         if used > self._together and len(processes) > 1:  # what they share counts once
-            used = max(*taken, sum(map(proportional, processes)))
+            used = max(*sizes, sum(map(proportional, processes)))
         self._together = max(self._together, used)
         self._gpus = self._gpus or own_gpus()
         self._gpus.look(processes)
@@ -131,50 +131,50 @@ class Usage:
     def take_ranks(self, folder: str, ranks: int) -> None:
         """Take what the last ranks said of themselves; memory is added up for one launch at a time."""
         worlds = _read_ranks(f"{folder}/{RANKS}")
-        told = [said for world in worlds for said in world]
-        if not told:
+        counts = [count for world in worlds for count in world]
+        if not counts:
             return
-        cpu, system, _, read, written = map(sum, zip(*told, strict=True))
+        cpu, system, _, read, written = map(sum, zip(*counts, strict=True))
         if cpu > self._cpu:
             self._cpu, self._system = cpu, system
         if self._moved is not None:
             self._moved = max(self._moved[0], int(read)), max(self._moved[1], int(written))
         whole = all(len(world) == ranks for world in worlds)
-        together = int(max(sum(said.memory for said in world) for world in worlds))
+        together = int(max(sum(count.memory for count in world) for world in worlds))
         self._together = together if whole else max(together, self._together)
 
     def facts(self) -> UsageFacts | None:
-        """What it used, for its record; None if it ran nothing."""
+        """Return what it used, for its record; None if it ran nothing."""
         if not self._ran:
             return None
         if self._own is not None:
             self._take_own(self._own)
-        found: UsageFacts = {"cpu_seconds": round(self._cpu, 6), "system_seconds": round(self._system, 6)}
+        facts: UsageFacts = {"cpu_seconds": round(self._cpu, 6), "system_seconds": round(self._system, 6)}
         memory = max(self._largest, self._together)
         if memory or self._bound:
-            found["memory_bytes"] = memory or self._bound
+            facts["memory_bytes"] = memory or self._bound
         if not memory and self._bound:
-            found["memory_at_most"] = True
+            facts["memory_at_most"] = True
         if self._moved is not None:
-            found["read_bytes"], found["written_bytes"] = self._moved
+            facts["read_bytes"], facts["written_bytes"] = self._moved
         if self._gpus is not None:
-            found.update(self._gpus.facts())  # type: ignore[typeddict-item]
-        return found
+            facts.update(self._gpus.facts())  # type: ignore[typeddict-item]
+        return facts
 
     def _take_own(self, own: _Own) -> None:
-        """Adds what happened in this process since a function began."""
+        """Add what happened in this process since a function began."""
         self._own = None
         now = _Own()  # and the peak begins anew, for a command that is started next
         self._cpu += now.cpu - own.cpu
         self._system += now.system - own.system
         self._add(own.moved, now.moved)
         peak = now.ended if now.ended > own.began else now.began
-        others = self._bare + self.foreign
-        self._largest = max(self._largest, peak - others)
-        self._together = max(0, self._together - others)
+        foreign = self._bare + self.foreign
+        self._largest = max(self._largest, peak - foreign)
+        self._together = max(0, self._together - foreign)
 
     def _add(self, before: _Moved | None, after: _Moved | None) -> None:
-        """Adds what this process counts more than before."""
+        """Add what this process counts more than before."""
         if self._moved is None or before is None or after is None:
             self._moved = None
             return
@@ -213,16 +213,16 @@ class Counted(NamedTuple):
 
 
 def _read_ranks(folder: str) -> list[list[Counted]]:
-    """What the ranks of each launch said of themselves. It is removed."""
-    found: dict[str, list[Counted]] = {}
+    """Return what the ranks of each launch said of themselves. It is removed."""
+    launches: dict[str, list[Counted]] = {}
     with contextlib.suppress(OSError):  # another process of the task has removed it
         for name in os.listdir(folder):
             with contextlib.suppress(OSError, ValueError, TypeError):  # a rank that was ended as it wrote
-                said = Counted(*map(float, Path(folder, name).read_bytes().split()))
-                found.setdefault(name.partition(".")[0], []).append(said)
+                count = Counted(*map(float, Path(folder, name).read_bytes().split()))
+                launches.setdefault(name.partition(".")[0], []).append(count)
             os.unlink(f"{folder}/{name}")
         os.rmdir(folder)
-    return list(found.values())
+    return list(launches.values())
 
 
 def counted(folder: str) -> tuple[str, ...]:
@@ -233,18 +233,18 @@ def counted(folder: str) -> tuple[str, ...]:
 
 
 def in_launches(text: str) -> str:
-    """The same words as a shell reads them that starts ranks several times."""
+    """Return the same words as a shell reads them that starts ranks several times."""
     return text.replace(f" {LAUNCH}", f" {LAUNCH.rstrip('0')}$$")
 
 
 @cache
 def _bare(process: int) -> int:
-    """Bytes that this process took before its first attempt, beyond what any Python takes."""
+    """Return bytes that this process took before its first attempt, beyond what any Python takes."""
     return max(0, resident(process) - PYTHON)
 
 
 def _moved() -> _Moved | None:
-    """What this process moved, with the children that it waited for; None where the kernel does not say."""
+    """Return the bytes that this process and its reaped children moved; None where the kernel is silent."""
     try:
         words = os.pread(kernel_file("io", os.getpid()), 512, 0).split()
         return int(words[1]), int(words[3]), int(words[9]), int(words[11])
@@ -256,19 +256,19 @@ def _moved() -> _Moved | None:
 
 
 def descendants(root: int) -> list[int]:
-    """The processes that a process started, and those that these started; but not what others left to it."""
-    found = [root]
+    """Return all descendants of a process, but not what others left to it."""
+    processes = [root]
     try:
-        for process in found:  # it grows
+        for process in processes:  # it grows
             for thread in os.listdir(f"/proc/{process}/task"):
                 with open(f"/proc/{process}/task/{thread}/children", "rb") as file:
-                    found += [child for child in map(int, file.read().split()) if child not in LEFT]
+                    processes += [child for child in map(int, file.read().split()) if child not in LEFT]
     except OSError:  # one has ended, or the kernel does not tell children: all processes are listed
         try:
             return [child.pid for child in psutil.Process(root).children(recursive=True)]
         except psutil.Error:
             return []
-    return found[1:]
+    return processes[1:]
 
 
 def resident(process: int) -> int:

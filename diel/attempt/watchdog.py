@@ -108,7 +108,7 @@ class Watchdog:
         self._release = release
         self._give_up = give_up
         self._watched: RunningAttempt | None = None
-        self._seen = 0.0
+        self._checked = 0.0
         threading.Thread(target=self._run, name="diel-watchdog", daemon=True).start()
 
     def begin(self, attempt: RunningAttempt) -> None:
@@ -124,7 +124,7 @@ class Watchdog:
         self._watched = None
 
     def end_now(self, *_: object) -> None:
-        """Ends the running command and this process, as SIGTERM asks. Nothing is committed."""
+        """End the running command and this process, as SIGTERM asks. Nothing is committed."""
         attempt = self._watched
         if attempt is not None and attempt.group is not None:
             signal_group(attempt.group, signal.SIGKILL)
@@ -138,8 +138,8 @@ class Watchdog:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
     def look_again(self) -> None:
-        """Makes the next look read the requests again, whatever was read for an earlier task."""
-        self._seen = 0.0
+        """Make the next look read the requests again, whatever was read for an earlier task."""
+        self._checked = 0.0
 
     def _run(self) -> None:
         while True:
@@ -171,7 +171,7 @@ class Watchdog:
             self._warn(attempt)
 
     def _hand_back(self) -> None:
-        """Releases the rest of the bundle; what cannot be written on a full disk keeps no task running."""
+        """Release the rest of the bundle; what cannot be written on a full disk keeps no task running."""
         with contextlib.suppress(OSError, DielError):
             self._release()
 
@@ -187,15 +187,15 @@ class Watchdog:
 
     def _is_cancelled(self, attempt: RunningAttempt) -> bool:
         now = changed(self._paths)
-        if now == self._seen:
+        if now == self._checked:
             return False
         if not any(_covers(cancel, attempt) for cancel in read_stops(self._paths)):
-            self._seen = now  # nothing for this task; a later task looks again
+            self._checked = now  # nothing for this task; a later task looks again
             return False
         return True
 
     def _ends_itself(self, attempt: RunningAttempt) -> bool:
-        """Whether a function is about to hear from its next report that it is pruned; its worker lives on."""
+        """Return whether a function's next report will tell it that it is pruned; its worker lives on."""
         if attempt.work.module is None or attempt.work.launcher or not self._is_hasty(attempt):
             return False
         if attempt.ending is None and os.path.exists(f"{attempt.task_dir}/.metrics.jsonl"):
@@ -228,7 +228,7 @@ class Watchdog:
         end_marked("DIEL_TASK_DIR", attempt.task_dir, grace)
 
     def _is_hasty(self, attempt: RunningAttempt) -> bool:
-        """Whether the controller cancelled it, and not a user, who leaves it time to end."""
+        """Return whether the controller cancelled it, and not a user, who leaves it time to end."""
         with contextlib.suppress(OSError):  # a shared disk that cannot be read must not keep it alive
             return not any(_covers(cancel, attempt) for cancel in read_cancels(self._paths))
         return False
@@ -239,7 +239,7 @@ def _covers(cancel: Cancel, attempt: RunningAttempt) -> bool:
 
 
 def _out_of_time(attempt: RunningAttempt, age: float) -> Failure | None:
-    """Why an attempt must not run any longer; None if it may."""
+    """Return why an attempt must not run any longer; None if it may."""
     work, limits = attempt.work, attempt.limits
     ignored = "; it was warned before, and continued" if attempt.interrupted else ""
     if work.timeout is not None and age > work.timeout:
@@ -265,8 +265,8 @@ def _out_of_memory(attempt: RunningAttempt) -> Failure | None:
     began = time.thread_time()
     used = attempt.usage.look(root)
     if memory is not None and used > memory:
-        others = attempt.usage.foreign
-        used = memory_of(root, memory + others) - others
+        foreign = attempt.usage.foreign
+        used = memory_of(root, memory + foreign) - foreign
     attempt.measure_at = time.monotonic() + (time.thread_time() - began) / SHARE
     if memory is None or used <= memory:
         return None

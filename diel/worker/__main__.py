@@ -13,7 +13,7 @@ from diel.worker.tied import tie
 
 
 def main() -> None:
-    """Serves to the end. It asks the kernel about the controller before the slow imports, not after."""
+    """Serve to the end. It asks the kernel about the controller before the slow imports, not after."""
     controller = int(sys.argv[1])
     if tie(controller):
         from diel.worker.server import Server  # slow

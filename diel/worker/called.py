@@ -22,7 +22,7 @@ from diel.states import FailureClass
 
 
 def main() -> None:
-    """Calls the module as its work says."""
+    """Call the module as its work says."""
     work, request, context = read_call(sys.argv[1])
     if work.service is not None:
         _serve(work, request, context)
@@ -33,7 +33,7 @@ def main() -> None:
 
 
 def _run_alone(work: Work, request: Request, context: Context) -> None:
-    """Calls the module in this process."""
+    """Call the module in this process."""
     try:
         result = call(work, request, context)
     except Failure as failure:
@@ -43,7 +43,7 @@ def _run_alone(work: Work, request: Request, context: Context) -> None:
 
 
 def _serve(work: Work, request: Request, context: Context) -> None:
-    """Calls the module, which serves until it is stopped."""
+    """Call the module, which serves until it is stopped."""
     os.chdir(context.task_dir)
     try:
         call(work, request, context)
@@ -54,7 +54,7 @@ def _serve(work: Work, request: Request, context: Context) -> None:
 
 
 def _run_rank(work: Work, request: Request, context: Context) -> None:
-    """Calls the module on this rank; rank 0 writes the result, a rank that fails ends them all."""
+    """Call the module on this rank; rank 0 writes the result, a rank that fails ends them all."""
     try:
         from mpi4py import MPI  # starts MPI, so it must not happen on import
     except ImportError as error:
@@ -83,15 +83,15 @@ def _run_rank(work: Work, request: Request, context: Context) -> None:
 
 
 def _tell(context: Context, failure: Failure) -> None:
-    """Leaves a failure for the worker."""
-    told = context.task_dir / f"{RETURN_FILE}.failure.{context.rank}"
-    told.write_text(json.dumps([failure.kind, failure.message, failure.traceback]), encoding="utf-8")
+    """Leave a failure for the worker."""
+    file = context.task_dir / f"{RETURN_FILE}.failure.{context.rank}"
+    file.write_text(json.dumps([failure.kind, failure.message, failure.traceback]), encoding="utf-8")
     sys.stdout.flush()
     sys.stderr.flush()
 
 
 def _leave(work: Work, context: Context, result: tuple[Values, Artifacts]) -> None:
-    """Leaves what rank 0 returned for the worker, and what was brought to the node."""
+    """Leave what rank 0 returned for the worker, and what was brought to the node."""
     if context.shards or context.local is not None:
         leave_notes(str(context.task_dir))
     if context.rank == 0:
@@ -101,11 +101,11 @@ def _leave(work: Work, context: Context, result: tuple[Values, Artifacts]) -> No
         )
 
 
-def _apart(wanted: int, found: int, version: str) -> str:
+def _apart(expected: int, actual: int, version: str) -> str:
     name = version.split(",")[0].partition("\n")[0].strip()
     return (
-        f"{wanted} ranks do not form one world: {name}, which mpi4py loads, knows of {found}; let `launcher` "
-        "of the site file name the mpiexec of that MPI"
+        f"{expected} ranks do not form one world: {name}, which mpi4py loads, knows of {actual}; "
+        "let `launcher` of the site file name the mpiexec of that MPI"
     )
 
 

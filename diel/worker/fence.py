@@ -16,14 +16,14 @@ ALL = "*"
 
 
 def put_up(paths: RunPaths, block: str, workers: Iterable[str] = (ALL,)) -> None:
-    """Gives up workers of a block, by their segments. Raises OSError if they cannot learn of it."""
+    """Give up workers of a block, by their segments. Raise OSError if they cannot learn of it."""
     paths.fences.mkdir(exist_ok=True)
     given_up = sorted({*fenced(paths, block), *workers})
     put(paths.fence(block), "".join(f"{name}\n" for name in given_up))
 
 
 def fenced(paths: RunPaths, block: str) -> frozenset[str]:
-    """The workers of a block that were given up."""
+    """Return the workers of a block that were given up."""
     try:
         with open(paths.fence(block), encoding="utf-8") as file:  # mostly not there: the cheapest way to ask
             return frozenset(file.read().split())

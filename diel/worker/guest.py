@@ -34,9 +34,9 @@ class Lent:
 
 
 def refuse(why: str) -> NoReturn:
-    """Ends this process with a failure that the worker finds: `launch`."""
-    with open(f"{os.path.dirname(sys.argv[1])}/.return.json.failure.0", "w", encoding="utf-8") as told:
-        json.dump(["launch", f"{sys.executable} {why}"], told)
+    """End this process with a failure that the worker finds: `launch`."""
+    with open(f"{os.path.dirname(sys.argv[1])}/.return.json.failure.0", "w", encoding="utf-8") as file:
+        json.dump(["launch", f"{sys.executable} {why}"], file)
     sys.exit(1)
 
 

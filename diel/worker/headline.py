@@ -105,8 +105,8 @@ _EMPTY = re.compile(r"^[\W_]*$")
 
 
 def written(folder: str, command: Iterable[str], outputs: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """The ends of the texts that a command wrote, by name: files that it names behind `>`, its outputs."""
-    redirected = ("".join(found) for word in command for found in _REDIRECTED.findall(word))
+    """Yield the ends of the texts that a command wrote, by name: files behind `>`, and its outputs."""
+    redirected = ("".join(target) for word in command for target in _REDIRECTED.findall(word))
     for name in islice(dict.fromkeys((*redirected, *outputs)), FILES):
         path = Path(folder, name)
         with suppress(OSError):  # it may be gone, or be meant for others
@@ -121,17 +121,17 @@ def headline(stderr: str, stdout: str, written: Iterable[tuple[str, str]] = ()) 
     """Return the line that names the cause, and its file; else the last one that says anything."""
     best, heaviest, where = "", 0, ""
     for name, text in (("", stderr), ("", stdout), *written):
-        for weight, line in _signs([_RANK.sub("", _COLOUR.sub("", one)) for one in text.splitlines()]):
+        for weight, line in _signs([_RANK.sub("", _COLOUR.sub("", raw)) for raw in text.splitlines()]):
             if weight > heaviest:
                 best, heaviest, where = line, weight, f" (in {name})" if 0 < len(name) < LONGEST // 3 else ""
     if not best:
-        said = [line.strip() for line in stderr.splitlines() if not _EMPTY.match(line)]
-        best = said[-1] if said else ""
+        lines = [line.strip() for line in stderr.splitlines() if not _EMPTY.match(line)]
+        best = lines[-1] if lines else ""
     return " ".join(best.split())[: LONGEST - len(where)] + where
 
 
 def _signs(lines: list[str]) -> Iterator[tuple[int, str]]:
-    """Every sign in these lines, with its weight."""
+    """Yield every sign in these lines, with its weight."""
     inside = ""
     """The exception that a traceback ended with, until it is clear that no other one followed from it."""
     traced = False
@@ -170,7 +170,7 @@ def _signs_of(lines: list[str], number: int, text: str) -> Iterator[tuple[int, s
 
 
 def _place(lines: list[str], number: int) -> str:
-    """The place in a source that the lines above name: `run.f90:4: `."""
+    """Return the place in a source that the lines above name: `run.f90:4: `."""
     for line in reversed(lines[max(0, number - 6) : number]):
         if match := _PLACE.match(line.strip()):
             return f"{match[1] or f'{match[3]}:{match[2]}'}: "

@@ -28,7 +28,7 @@ from diel.attempt.command import launch, made_files, made_values, run_command
 from diel.attempt.environment import surround
 from diel.attempt.function import call, call_apart
 from diel.attempt.line import SPENT, is_cut
-from diel.attempt.reaper import OomKills, is_full, killer_of, told_by_mpiexec
+from diel.attempt.reaper import OomKills, is_full, killer_of, message_of_mpiexec
 from diel.attempt.staging import Drain, disk_of, late_notes, open_drain, record_of, shard_environment, stage
 from diel.attempt.stream import held_to_streams, stream_environment
 from diel.attempt.surrogate import Consulted, ask
@@ -105,13 +105,13 @@ class Worker:
         """Whether a function left a thread behind, so that no other task may run in this process."""
         self._copiers = ThreadPoolExecutor(thread_name_prefix="diel-drain")
         self._draining: list[Future[tuple[int, Record]]] = []
-        self._told: list[tuple[int, Record]] = []
+        self._reported: list[tuple[int, Record]] = []
         self.dog = Watchdog(self.paths, self._release_rest, self._give_up)
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, self.dog.end_now)
 
     def run(self, bundle: Bundle) -> BundleReport:
-        """Runs a bundle's tasks until they are done, its time slice is over, or its controller is gone."""
+        """Run a bundle's tasks until they are done, its time slice is over, or its controller is gone."""
         if bundle.imports:
             from diel.modules.beside import absent  # only the first workers of a pool are asked
 
@@ -144,21 +144,21 @@ class Worker:
                     break
         records += [copied.result() for copied in self._draining]
         self._draining.clear()
-        told, self._told = self._told, []
+        reported, self._reported = self._reported, []
         self._spare.drop(bundle.work)
         with self.dog.lock:
             self._rest.clear()
-        return BundleReport(self.segment.name, self.segment.size, (*told, *records))
+        return BundleReport(self.segment.name, self.segment.size, (*reported, *records))
 
     def _is_given_up(self) -> bool:
-        """Whether the controller gave this worker up for lost: another one does its work."""
+        """Return whether the controller gave this worker up for lost: another one does its work."""
         if self.block is None:
             return False
         given_up = fenced(self.paths, self.block.name)
         return bool(given_up) and (ALL in given_up or self.segment.name in given_up)
 
     def _commit(self, record: Record) -> tuple[int, Record]:
-        """Appends a result; a worker that was given up ends instead. Hold the lock."""
+        """Append a result; a worker that was given up ends instead. Hold the lock."""
         if self._is_given_up():
             self.dog.end_now()
         return self.segment.append(record), record
@@ -169,7 +169,7 @@ class Worker:
         return self._bundle.number if self._bundle is not None else 0
 
     def _release_rest(self) -> None:
-        """Hands back the tasks after a slow one, so that other workers can run them."""
+        """Hand back the tasks after a slow one, so that other workers can run them."""
         with self.dog.lock:
             if self._rest and self._bundle is not None:
                 self.segment.append(self._release(self._bundle.work, self._rest))
@@ -180,14 +180,14 @@ class Worker:
         return {"event": "release", "stage": work.stage, "bundle": self._number, "tasks": tasks}
 
     def _give_back(self, work: Work, request: Request) -> tuple[int, Record]:
-        """Hands back a task whose attempt another worker has taken: it needs a later number."""
+        """Hand back a task whose attempt another worker has taken: it needs a later number."""
         record = self._release(work, [request])
         record["taken"] = request.attempt
         with self.dog.lock:
             return self.segment.append(record), record
 
     def _run_attempt(self, work: Work, request: Request) -> tuple[int, Record] | None:
-        """Runs an attempt and commits its result; None if its outputs are still to be copied."""
+        """Run an attempt and commits its result; None if its outputs are still to be copied."""
         now = time.time()
         # As text: pathlib would cost a tenth of a short task's time.
         task_dir = f"{self._tasks}/{work.stage}/{task_dir_name(request.index, request.attempt)}"
@@ -228,9 +228,9 @@ class Worker:
         if work.checkpoint:
             os.makedirs(f"{self._tasks}/{work.stage}/{attempt.request.index}.checkpoint", exist_ok=True)
         self.dog.begin(attempt)
-        asked = None if work.surrogate is None else ask(self.paths, work, attempt.request)
+        consulted = None if work.surrogate is None else ask(self.paths, work, attempt.request)
         artifacts: Artifacts = {}
-        values = None if asked is None else asked.values
+        values = None if consulted is None else consulted.values
         if values is not None:
             os.chdir(self._root)
         else:
@@ -248,9 +248,9 @@ class Worker:
             self.dog.end()
             drain, self._drain = self._drain, None
             if drain is not None:
-                self._copy_drain(attempt, drain, values, asked)
+                self._copy_drain(attempt, drain, values, consulted)
                 return None
-            record = done_record(attempt, values, artifacts, asked)
+            record = done_record(attempt, values, artifacts, consulted)
             if self._tidy(attempt):
                 record["output"] = True
             return self._commit(record)
@@ -261,10 +261,10 @@ class Worker:
         record = record_of(attempt, own_node(self.environ), brought)
         if record is not None:
             with self.dog.lock:
-                self._told.append((self.segment.append(record), record))
+                self._reported.append((self.segment.append(record), record))
 
     def _open_drain(self, attempt: RunningAttempt) -> Drain | None:
-        """The outputs that the command should write to the node's disk; none if it cannot be used."""
+        """Return the outputs that the command should write to the node's disk; none if it cannot be used."""
         self._drains += 1
         try:
             return open_drain(attempt, self.environ, self._drains)
@@ -273,9 +273,9 @@ class Worker:
             return None
 
     def _copy_drain(
-        self, attempt: RunningAttempt, drain: Drain, values: Values, asked: Consulted | None
+        self, attempt: RunningAttempt, drain: Drain, values: Values, consulted: Consulted | None
     ) -> None:
-        """Copies and commits in a thread, while this one continues with the next task of the bundle."""
+        """Copy and commits in a thread, while this one continues with the next task of the bundle."""
         tail = self.capture.tail()
         wrote = self._tidy(attempt)
         bundle = self._number
@@ -283,12 +283,12 @@ class Worker:
         def copied() -> Done | Fail:
             try:
                 drain.copy()
-                record = done_record(attempt, values, made_files(attempt, self._root), asked)
+                record = done_record(attempt, values, made_files(attempt, self._root), consulted)
             except Failure as failure:
                 return fail_record(attempt, bundle, failure, tail)
             except (OSError, DielError) as error:
-                told = f"its outputs could not be copied from the node's disk: {error}"
-                return fail_record(attempt, bundle, Failure(FailureClass.NODE, told), tail)
+                message = f"its outputs could not be copied from the node's disk: {error}"
+                return fail_record(attempt, bundle, Failure(FailureClass.NODE, message), tail)
             if wrote:
                 record["output"] = True
             return record
@@ -330,25 +330,25 @@ class Worker:
         watched = (*work.watched, *request.watched)
         if watched or request.reads or request.streams is not None:
             with held_to_files(watched, request.reads), held_to_streams(self._root, work, request):
-                made = self._execute(attempt)
+                results = self._execute(attempt)
         else:  # the guards alone would take a fiftieth of a short task's time
-            made = self._execute(attempt)
+            results = self._execute(attempt)
         if answers is not None:
             key, part = answers.key_since(before, self.paths)
             attempt.request = attempt.request._replace(key=key, parts=(attempt.request.parts[0], part))
-        return made
+        return results
 
     def _execute(self, attempt: RunningAttempt) -> tuple[Values, Artifacts]:
         work, request = attempt.work, attempt.request
         own = {**self._surroundings.variables(attempt), **stream_environment(work, request)}
-        given = {**request.env, **variables(self.paths, request.services, request.index)}
+        declared = {**request.env, **variables(self.paths, request.services, request.index)}
         if request.rendered:
             write_rendered(request.rendered, attempt.task_dir)
         if attempt.in_process:
-            return self._call(attempt, {**own, **given}, own)
-        env = {**self.environ, **own, **given}
+            return self._call(attempt, {**own, **declared}, own)
+        env = {**self.environ, **own, **declared}
         if attempt.environment is not None:
-            env = surround(attempt, self.environ, own, given, self.dog, disk_of(work, self.environ))
+            env = surround(attempt, self.environ, own, declared, self.dog, disk_of(work, self.environ))
         if work.service is not None:
             from diel.worker.service import Keeper  # it loads the HTTP client, which other tasks do not need
 
@@ -370,7 +370,7 @@ class Worker:
     def _call(
         self, attempt: RunningAttempt, environ: Mapping[str, str], own: Mapping[str, str]
     ) -> tuple[Values, Artifacts]:
-        """Calls a function in this process."""
+        """Call a function in this process."""
         os.environ.update(environ)
         if "TZ" in attempt.request.env:
             time.tzset()
@@ -378,9 +378,9 @@ class Worker:
         before, addresses = _threads(), c_variables()
         attempt.usage.begin(attempt.work.module.path)
         try:
-            made = call(attempt.work, attempt.request, self._surroundings.context(attempt))
+            results = call(attempt.work, attempt.request, self._surroundings.context(attempt))
             attempt.imports = imports_beyond(attempt.work.module.files)
-            return made
+            return results
         finally:
             attempt.usage.end()
             self.capture.recover()
@@ -404,10 +404,10 @@ class Worker:
                 from diel.worker.headline import END, headline, written  # its table costs a start-up 20 ms
 
                 texts = written(attempt.task_dir, request.command or (), request.outputs.values())
-                said = self.capture.tail(2, END), self.capture.tail(1, END)
-                lost = misplaced(request.command or (), self._folder(), attempt.task_dir, "".join(said))
-                if found := lost or headline(*said, texts):
-                    record["headline"] = found
+                ends = self.capture.tail(2, END), self.capture.tail(1, END)
+                lost = misplaced(request.command or (), self._folder(), attempt.task_dir, "".join(ends))
+                if line := lost or headline(*ends, texts):
+                    record["headline"] = line
             try:
                 self.capture.collect(attempt.task_dir)
             except OSError as error:
@@ -415,20 +415,20 @@ class Worker:
             return self.segment.append(record), record
 
     def _folder(self) -> str:
-        """The folder of the workflow, as far as it is known."""
+        """Return the folder of the workflow, as far as it is known."""
         with suppress(OSError, ValueError, KeyError):
             return str(Path(json.loads(self.paths.run_file.read_text("utf-8"))["source"]).parent)
         return self._root
 
     def _diagnose(self, work: Work, failure: Failure, tail: str) -> tuple[str, str]:
-        """The class and message of a failure: an exit code need not show the cause."""
+        """Return the class and message of a failure: an exit code need not show the cause."""
         if failure.kind != FailureClass.APP or failure.exit_code == 0:
             return failure.kind, failure.message
         if is_full(self._root):
             return FailureClass.NODE, f"no space left on the file system of the run ({failure.message})"
         launched = bool(work.launcher)
         if launched:
-            tail += told_by_mpiexec(self.capture.tail(1))
+            tail += message_of_mpiexec(self.capture.tail(1))
         words = os.environ.get("DIEL_OOM_WORDS", "")
         why = self._kills.evidence(failure.exit_code, tail, launched=launched, words=words)
         self._kills.mark()
@@ -446,7 +446,7 @@ class Worker:
         return caught
 
     def _give_up(self, failure: Failure) -> None:
-        """Commits the failure of a Python function; this process ends right after."""
+        """Commit the failure of a Python function; this process ends right after."""
         if self._attempt is not None:
             self._fail(self._attempt, failure)
 
@@ -461,7 +461,7 @@ def _threads() -> Set[threading.Thread]:
 
 
 def _continued(work: Work, failure: Failure) -> Failure:
-    """A function's interruption; a failure if its stage keeps no checkpoints."""
+    """Return a function's interruption; a failure if its stage keeps no checkpoints."""
     if failure.kind != FailureClass.INTERRUPTED or work.checkpoint or work.service is not None:
         return failure
     message = f"diel.Interrupted: {failure.message}; to continue it needs `checkpoint: true`"
@@ -469,9 +469,9 @@ def _continued(work: Work, failure: Failure) -> Failure:
 
 
 def done_record(
-    attempt: RunningAttempt, values: Values, artifacts: Artifacts, asked: Consulted | None
+    attempt: RunningAttempt, values: Values, artifacts: Artifacts, consulted: Consulted | None
 ) -> Done:
-    """An attempt that ended well; `asked` is what was answered before it ran."""
+    """Return an attempt that ended well; `consulted` is what was answered before it ran."""
     request = attempt.request
     record: Done = {
         "event": "done",
@@ -489,15 +489,15 @@ def done_record(
         record["artifacts"] = artifacts
     if attempt.imports:
         record["imports"] = dict(attempt.imports)
-    if asked is not None:
-        asked.tell(record)
+    if consulted is not None:
+        consulted.tell(record)
     if (usage := attempt.usage.facts()) is not None:
         record["usage"] = usage
     return record
 
 
 def fail_record(attempt: RunningAttempt, bundle: int, failure: Failure, tail: str) -> Fail:
-    """An attempt that ended without a result; `tail` is the end of what it wrote to standard error."""
+    """Return an attempt that ended without a result; `tail` is the end of what it wrote to standard error."""
     record: Fail = {
         "event": "fail",
         "stage": attempt.work.stage,
@@ -521,7 +521,7 @@ _making = threading.Lock()
 
 
 def begin(bundle: Bundle) -> Worker:
-    """This process's worker for a bundle. Raises NotBegun if it can run nothing."""
+    """Return this process's worker for a bundle. Raise NotBegun if it can run nothing."""
     global _worker
     with _making:
         if _worker is None or (str(_worker.paths.root), _worker.epoch) != (bundle.run_dir, bundle.epoch):

@@ -30,7 +30,7 @@ class Server:
     def __init__(self, controller: int, requests: socket) -> None:
         self._controller = controller
         self._requests = requests
-        self._told: dict[int, int] = {}
+        self._pipes: dict[int, int] = {}
         """By worker: the pipe on which its end is reported."""
         self._awake, self._wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._lifeline, self._life = os.pipe2(os.O_CLOEXEC)
@@ -46,7 +46,7 @@ class Server:
         watch = select.poll()
         watch.register(self._awake, select.POLLIN)
         watch.register(self._requests, select.POLLIN)
-        while self._is_driven or self._told:
+        while self._is_driven or self._pipes:
             ready = [number for number, _ in watch.poll()]
             if self._awake in ready:
                 os.read(self._awake, select.PIPE_BUF)
@@ -61,15 +61,15 @@ class Server:
 
     def _serve(self) -> None:
         try:
-            asked, numbers, _, _ = recv_fds(self._requests, 16, 2)
+            message, numbers, _, _ = recv_fds(self._requests, 16, 2)
         except ConnectionResetError:
-            asked, numbers = b"", []
+            message, numbers = b"", []
         if len(numbers) == 2:
             self._fork(*numbers)
         else:
             self._let_go()
-            if asked:
-                for worker in self._told:
+            if message:
+                for worker in self._pipes:
                     os.kill(worker, signal.SIGKILL)
 
     def _let_go(self) -> None:
@@ -77,29 +77,29 @@ class Server:
         os.close(self._life)
 
     def _reap(self) -> None:
-        """Reports each worker that ended, once none of its processes is left."""
-        for worker in list(self._told):
+        """Report each worker that ended, once none of its processes is left."""
+        for worker in list(self._pipes):
             ended, status = os.waitpid(worker, os.WNOHANG)
             if ended:
-                told = self._told.pop(worker)
+                pipe = self._pipes.pop(worker)
                 with contextlib.suppress(BrokenPipeError):  # the controller is gone
-                    os.write(told, b"%d" % os.waitstatus_to_exitcode(status))
-                os.close(told)
+                    os.write(pipe, b"%d" % os.waitstatus_to_exitcode(status))
+                os.close(pipe)
 
-    def _fork(self, end: int, told: int) -> None:
+    def _fork(self, end: int, pipe: int) -> None:
         server = os.getpid()
         try:
             worker = os.fork()
         except OSError as error:  # too many processes: the controller sees the end of its pipe
             print(f"cannot fork a worker: {error.strerror}", file=sys.stderr, flush=True)  # noqa: T201
-            os.close(told)
+            os.close(pipe)
             os.close(end)
             return
         if not worker:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            for number in (self._awake, self._wake, self._life, told, *self._told.values()):
+            for number in (self._awake, self._wake, self._life, pipe, *self._pipes.values()):
                 os.close(number)
             self._requests.close()
             os.setsid()
@@ -107,7 +107,7 @@ class Server:
                 hold(self._lifeline)
                 _work(socket(fileno=end), self._lifeline)
             os._exit(0)
-        self._told[worker] = told
+        self._pipes[worker] = pipe
         os.close(end)
 
 

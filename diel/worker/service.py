@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from diel.artifacts import Artifacts, Values
 from diel.attempt.addresses import interfaces
 from diel.attempt.bundle import Failure
-from diel.attempt.command import find_program, meaning, start, write_given
+from diel.attempt.command import find_program, meaning, start, write_inputs
 from diel.attempt.function import write_call
 from diel.attempt.line import is_cut
 from diel.attempt.reaper import kill_marked, signal_group
@@ -86,7 +86,7 @@ class Line:
         return f"http://{self.host}:{self.port}"
 
     def is_well(self, ready: Ready, patience: float) -> bool:
-        """Whether it answers as promised, within so many seconds."""
+        """Return whether it answers as promised, within so many seconds."""
         if ready.tcp:
             try:
                 with socket.create_connection((self.host, self.port), patience):
@@ -96,17 +96,17 @@ class Line:
         return 200 <= self._ask("GET", str(ready.http), None, patience)[0] < 400
 
     def send(self, path: str, body: bytes, patience: float) -> str:
-        """Sends newer inputs; returns what is wrong, or nothing."""
-        code, said = self._ask("POST", path, body, patience)
-        return "" if 200 <= code < 400 else f"{path} answered {code or 'nothing'}: {said[:200]}"
+        """Send newer inputs; return what is wrong, or nothing."""
+        code, answer = self._ask("POST", path, body, patience)
+        return "" if 200 <= code < 400 else f"{path} answered {code or 'nothing'}: {answer[:200]}"
 
     def counts(self, patience: float) -> str:
-        """What it says at /metrics; nothing where it has no such page."""
-        code, said = self._ask("GET", "/metrics", None, patience)
-        return said if code == 200 and "_total" in said else ""
+        """Return what it says at /metrics; nothing where it has no such page."""
+        code, answer = self._ask("GET", "/metrics", None, patience)
+        return answer if code == 200 and "_total" in answer else ""
 
     def _ask(self, method: str, path: str, body: bytes | None, patience: float) -> tuple[int, str]:
-        """The code and the beginning of the answer; 0 and the reason if there was none."""
+        """Return the code and the beginning of the answer; 0 and the reason if there was none."""
         connection = http.client.HTTPConnection(self.host, self.port, timeout=patience)
         headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
         try:
@@ -126,7 +126,7 @@ class Printed:
         self._before = _sizes()
 
     def holds(self, text: str) -> bool:
-        """Whether the end of it has a text."""
+        """Return whether the end of it has a text."""
         printed = b""
         for number, size, begin in zip((1, 2), _sizes(), self._before, strict=True):
             first = max(begin, size - LOOKED_AT)
@@ -215,7 +215,7 @@ class Keeper:
     # --- starting -----------------------------------------------------------------------------------
 
     def _prepare(self) -> tuple[str, ...]:
-        """The words that start it; writes its inputs. Raises Failure if there is no such program."""
+        """Return the words that start it; writes its inputs. Raise Failure if there is no such program."""
         tied = (*TIED, str(os.getpid()), *self._attempt.inside)
         if self._attempt.work.module is not None:
             call_file = write_call(self._attempt, self._context)
@@ -223,7 +223,7 @@ class Keeper:
         assert self._attempt.request.command is not None
         if not self._attempt.inside:
             find_program(self._attempt.request.command[0], self._env)
-        write_given(self._attempt.request, self._env)
+        write_inputs(self._attempt.request, self._env)
         return (*tied, *self._attempt.request.command)
 
     def _start(self, words: tuple[str, ...]) -> _Process:
@@ -235,7 +235,7 @@ class Keeper:
         return _Process(pid, Line(self._host, port, self._token), printed, now, now)
 
     def _give_up_or_pause(self, process: _Process, why: str) -> None:
-        """Waits a moment before the next start. Raises Failure after too many."""
+        """Wait a moment before the next start. Raise Failure after too many."""
         if self._restarts >= self._service.restarts:
             often = f"; it was restarted {counted(self._restarts, 'time')}" if self._restarts else ""
             raise Failure(FailureClass.APP, f"the service {why}{often}", 1)
@@ -252,7 +252,7 @@ class Keeper:
     # --- looking after it ---------------------------------------------------------------------------
 
     def _attend(self, process: _Process) -> None:
-        """Watches one start of it. Raises _Lost, Stopped, or the watchdog's verdict."""
+        """Watch one start of it. Raise _Lost, Stopped, or the watchdog's verdict."""
         self._tell("starting" if not self._restarts else "restarting", process.line.url)
         while True:
             self._check_alive(process)
@@ -266,7 +266,7 @@ class Keeper:
                 time.sleep(TICK / 2)
 
     def _look_ready(self, process: _Process) -> None:
-        """Checks whether it is ready. Raises _Lost if that takes too long."""
+        """Check whether it is ready. Raise _Lost if that takes too long."""
         now = time.monotonic()
         if self._is_well(process):
             process.is_ready, process.answered = True, now
@@ -276,7 +276,7 @@ class Keeper:
             raise _Lost(f"was not ready within {self._service.startup:g} s")
 
     def _check_well(self, process: _Process) -> None:
-        """Checks it now and then. Raises _Lost if it has been silent too long."""
+        """Check it now and then. Raise _Lost if it has been silent too long."""
         now = time.monotonic()
         if now - process.checked < min(CHECK, self._service.silence / 4):
             return
@@ -288,15 +288,15 @@ class Keeper:
             raise _Lost(f"did not answer its ready check for {self._service.silence:g} s")
 
     def _keep_counts(self, process: _Process) -> None:
-        """Keeps its numbers beside its file. One that once has none is not asked again."""
-        said = process.line.counts(1.0) if self._counted else ""
-        self._counted = bool(said)
-        if said:
+        """Keep its numbers beside its file. One that once has none is not asked again."""
+        counts = process.line.counts(1.0) if self._counted else ""
+        self._counted = bool(counts)
+        if counts:
             with contextlib.suppress(OSError):  # they are only to be looked at
-                put(self._counts, said)
+                put(self._counts, counts)
 
     def _check_alive(self, process: _Process) -> None:
-        """Raises _Lost if the process has ended."""
+        """Raise _Lost if the process has ended."""
         ended = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
         if ended is None:
             return
@@ -308,7 +308,7 @@ class Keeper:
         raise _Lost(f"ended with {how}{before}{hint}")
 
     def _check_wanted(self) -> None:
-        """Raises Stopped if the controller wants it stopped or is gone; or the watchdog's verdict."""
+        """Raise Stopped if the controller wants it stopped or is gone; or the watchdog's verdict."""
         if self._attempt.verdict is not None:
             raise self._attempt.verdict
         self._wanted.check()
@@ -321,18 +321,18 @@ class Keeper:
         return process.line.is_well(ready, patience)
 
     def _renew(self, process: _Process) -> None:
-        """Sends the service newer inputs, if there are any that it does not have."""
+        """Send the service newer inputs, if there are any that it does not have."""
         if self._service.reload is None:
             return
         try:
             status = os.stat(self._renewal)
-            found = status.st_ino, status.st_mtime_ns
-            if found == self._renewed:
+            state = status.st_ino, status.st_mtime_ns
+            if state == self._renewed:
                 return
             newer = json.loads(self._renewal.read_bytes())
         except (OSError, ValueError):
             return
-        self._renewed = found
+        self._renewed = state
         if newer["key"] == self._inputs:
             return
         before, self._inputs = self._inputs, ""
@@ -346,7 +346,7 @@ class Keeper:
     # --- ending it ----------------------------------------------------------------------------------
 
     def _end(self, process: _Process) -> None:
-        """Sends SIGTERM to its group, then SIGKILL to the group and to what escaped from it."""
+        """Send SIGTERM to its group, then SIGKILL to the group and to what escaped from it."""
         if process.is_ready and not _has_ended(process.pid):
             self._keep_counts(process)
         signal_group(process.pid, signal.SIGTERM)
@@ -364,7 +364,7 @@ class Keeper:
     # --- telling ------------------------------------------------------------------------------------
 
     def _tell(self, state: str, url: str, message: str = "") -> None:
-        """Writes the state: to its file, for consumers, and to the journal. Raises Failure."""
+        """Write the state: to its file, for consumers, and to the journal. Raise Failure."""
         self._put(state, url, message)
         self._write(state, url, message)
 
@@ -398,7 +398,7 @@ def _has_ended(pid: int) -> bool:
 
 
 def _own_address(env: Mapping[str, str]) -> str:
-    """Where the service listens: on this machine only, or at the node's address in a block."""
+    """Return where the service listens: on this machine only, or at the node's address in a block."""
     if "DIEL_BLOCK" not in env:
         return "127.0.0.1"
     try:
@@ -411,7 +411,7 @@ def _own_address(env: Mapping[str, str]) -> str:
 
 
 def _free_port(host: str) -> int:
-    """A port that is free now. If another takes it before the service does, the service is restarted."""
+    """Return a port that is free now. If another takes it first, the service is restarted."""
     with socket.socket() as probe:
         probe.bind((host, 0))
         return int(probe.getsockname()[1])
@@ -432,10 +432,10 @@ class Wanted:
         self._lease = paths.lease
         self._patience = max(ALONE, idle)
         self._parent = os.getppid()
-        self._beat, self._seen = 0.0, time.monotonic()
+        self._beat, self._beaten = 0.0, time.monotonic()
 
     def check(self) -> None:
-        """Raises Stopped if the controller wants it stopped or is gone."""
+        """Raise Stopped if the controller wants it stopped or is gone."""
         try:
             raise Stopped(self._stop_file.read_text(encoding="utf-8").strip() or "over")
         except OSError:
@@ -443,11 +443,11 @@ class Wanted:
         if os.getppid() != self._parent or is_cut():
             raise Stopped(GONE)
         now, beat = time.monotonic(), self._beat
-        if now - self._seen <= LOOK:
+        if now - self._beaten <= LOOK:
             return
         with contextlib.suppress(OSError):
             beat = os.stat(self._lease).st_mtime
         if beat != self._beat:
-            self._beat, self._seen = beat, now
-        elif now - self._seen > self._patience:
+            self._beat, self._beaten = beat, now
+        elif now - self._beaten > self._patience:
             raise Stopped(GONE)

@@ -26,22 +26,22 @@ class Spare:
         """Whether it adopted all that was left behind so far."""
 
     def make(self, task_dir: str, work: Work, request: Request) -> None:
-        """Makes a task's directory, or reuses the kept one if nothing was written there. Raises OSError."""
+        """Make a task's directory, or reuses the kept one if nothing was written there. Raise OSError."""
         self._adopts = adopt(_is_plain(work)) and self._adopts
         if self._kept is None:
             os.mkdir(task_dir)
             return
-        (kept, written, names), self._kept = self._kept, None
-        if os.stat(kept).st_mtime_ns != written:
+        (folder, written, names), self._kept = self._kept, None
+        if os.stat(folder).st_mtime_ns != written:
             os.mkdir(task_dir)
             return
-        os.rename(kept, task_dir)
-        if names and not names <= _given(work, request):
+        os.rename(folder, task_dir)
+        if names and not names <= _files_for(work, request):
             for name in names:
                 os.unlink(f"{task_dir}/{name}")
 
     def keep(self, work: Work, task_dir: str) -> None:
-        """Keeps the directory of a task that succeeded, if it wrote nothing and none of its processes is
+        """Keep the directory of a task that succeeded, if it wrote nothing and none of its processes is
         left."""
         if not self._adopts or LEFT or (work.module is not None and has_children()):
             return
@@ -51,24 +51,24 @@ class Spare:
                 self._kept = (task_dir, os.stat(task_dir).st_mtime_ns, names)
 
     def drop(self, work: Work) -> None:
-        """Removes the last one of a bundle, which a command's task keeps."""
-        kept, self._kept = self._kept, None
-        if kept is not None and work.module is not None:
+        """Remove the last one of a bundle, which a command's task keeps."""
+        spare, self._kept = self._kept, None
+        if spare is not None and work.module is not None:
             with contextlib.suppress(OSError):
-                os.rmdir(kept[0])
+                os.rmdir(spare[0])
 
 
 def _is_plain(work: Work) -> bool:
     return not work.launcher and not any((work.apart, work.staging, work.service, work.surrogate))
 
 
-def _given(work: Work, request: Request) -> Set[str]:
-    """The files that are written for a command."""
-    told = {PARAMS: request.params, INPUTS: request.inputs} if work.module is None else {}
-    return {name for name, value in told.items() if value}
+def _files_for(work: Work, request: Request) -> Set[str]:
+    """Return the files that are written for a command."""
+    files = {PARAMS: request.params, INPUTS: request.inputs} if work.module is None else {}
+    return {name for name, value in files.items() if value}
 
 
 def _is_own(path: str) -> bool:
-    """Whether a file can be overwritten: it has no other hard link."""
-    found = os.lstat(path)
-    return stat.S_ISREG(found.st_mode) and found.st_nlink == 1 and bool(found.st_mode & stat.S_IWUSR)
+    """Return whether a file can be overwritten: it has no other hard link."""
+    status = os.lstat(path)
+    return stat.S_ISREG(status.st_mode) and status.st_nlink == 1 and bool(status.st_mode & stat.S_IWUSR)

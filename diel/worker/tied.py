@@ -28,7 +28,7 @@ def tie(parent: int, number: int = signal.SIGTERM.value) -> bool:
 
 
 def main() -> None:
-    """Runs the program to its end, and ends as it did."""
+    """Run the program to its end, and ends as it did."""
     parent, words = int(sys.argv[1]), sys.argv[2:]
 
     def end(*_: object) -> None:

@@ -16,22 +16,22 @@ LONGEST = 10.0
 
 
 def main() -> None:
-    """Runs the program."""
+    """Run the program."""
     folder, launch, words = sys.argv[1], sys.argv[2], sys.argv[3:]
-    told = [number for number in PASSED_ON if signal.getsignal(number) is not signal.SIG_IGN]
-    signal.pthread_sigmask(signal.SIG_BLOCK, told)  # until there is somebody to pass them on to
-    child = _start(words, (*told, signal.SIGPIPE, signal.SIGXFSZ))  # Python ignores the last two
-    for number in told:
+    passed_on = [number for number in PASSED_ON if signal.getsignal(number) is not signal.SIG_IGN]
+    signal.pthread_sigmask(signal.SIG_BLOCK, passed_on)  # until there is somebody to pass them on to
+    child = _start(words, (*passed_on, signal.SIGPIPE, signal.SIGXFSZ))  # Python ignores the last two
+    for number in passed_on:
         signal.signal(number, lambda number, _: _tell(child, number))
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, told)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, passed_on)
     shared = _watch(child)
     os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
     moved = _moved(child)
     _, status, used = os.wait4(child, 0)
     cpu = used.ru_utime + used.ru_stime
     memory = used.ru_maxrss * 1024 - shared[0]
-    said = f"{cpu:.6f} {used.ru_stime:.6f} {memory} {moved[0]} {moved[1]}\n"
-    _leave(f"{folder}/{launch.partition('=')[2]}.{os.uname().nodename}.{os.getpid()}", said)
+    report = f"{cpu:.6f} {used.ru_stime:.6f} {memory} {moved[0]} {moved[1]}\n"
+    _leave(f"{folder}/{launch.partition('=')[2]}.{os.uname().nodename}.{os.getpid()}", report)
     _end_alike(os.waitstatus_to_exitcode(status))
 
 
@@ -53,14 +53,14 @@ def _start(words: list[str], defaults: tuple[signal.Signals, ...]) -> int:
 
 
 def _watch(child: int) -> list[int]:
-    """A number that grows: bytes of shared memory, as of an MPI window, that others have their part of."""
+    """Return bytes of shared memory that others have their part of, as of an MPI window; it grows."""
     most, pause = [0], [0.1]
 
     def look(*_: object) -> None:
-        taken = _told(child, "status", b"RssShmem:")
-        if taken:  # looked at before and after its part: a rank may give its memory back meanwhile
-            own = _told(child, "smaps_rollup", b"Pss_Shmem:", taken)
-            most[0] = max(most[0], min(taken, _told(child, "status", b"RssShmem:")) - own)
+        shared = _status_of(child, "status", b"RssShmem:")
+        if shared:  # looked at before and after its part: a rank may give its memory back meanwhile
+            own = _status_of(child, "smaps_rollup", b"Pss_Shmem:", shared)
+            most[0] = max(most[0], min(shared, _status_of(child, "status", b"RssShmem:")) - own)
         pause[0] = min(2 * pause[0], LONGEST)
         signal.setitimer(signal.ITIMER_REAL, pause[0])
 
@@ -69,8 +69,8 @@ def _watch(child: int) -> list[int]:
     return most
 
 
-def _told(child: int, name: str, key: bytes, unknown: int = 0) -> int:
-    """A number of KiB that the kernel tells of a process, in bytes."""
+def _status_of(child: int, name: str, key: bytes, unknown: int = 0) -> int:
+    """Return a number of KiB that the kernel tells of a process, in bytes."""
     try:
         with open(f"/proc/{child}/{name}", "rb") as file:
             return next((int(line.split()[1]) * 1024 for line in file if line.startswith(key)), unknown)
@@ -79,7 +79,7 @@ def _told(child: int, name: str, key: bytes, unknown: int = 0) -> int:
 
 
 def _moved(child: int) -> tuple[int, int]:
-    """Bytes that it read and wrote: see diel/attempt/usage.py."""
+    """Return bytes that it read and wrote: see diel/attempt/usage.py."""
     try:
         with open(f"/proc/{child}/io", "rb") as file:
             words = file.read().split()
@@ -97,7 +97,7 @@ def _leave(path: str, text: str) -> None:
 
 
 def _end_alike(code: int) -> None:
-    """Ends as the program did: launchers tell what ended a rank."""
+    """End as the program did: launchers tell what ended a rank."""
     if code < 0:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # one image of it is enough
         if -code != signal.SIGKILL:

@@ -21,8 +21,8 @@ from diel.attempt.reaper import (
     kill_marked,
     killer_of,
     marked,
+    message_of_mpiexec,
     signal_group,
-    told_by_mpiexec,
 )
 from diel.scheduler import scheduler_named
 from tests.descendants import gone
@@ -166,7 +166,7 @@ def test_who_ended_a_program(code: int | None, stderr: str, launched: bool, kill
 
 def test_what_a_program_prints_of_signals_is_not_its_launchers_word() -> None:
     banner = HYDRA.format("Killed (signal 9)")
-    assert told_by_mpiexec(f"lost signal 9\nTask 3: Killed\n{banner}see the FAQ\n") == banner
+    assert message_of_mpiexec(f"lost signal 9\nTask 3: Killed\n{banner}see the FAQ\n") == banner
 
 
 SLURM = "slurmstepd: error: Detected 1 oom_kill event in StepId=12.0. Some of the step tasks have been OOM Killed.\n"
