@@ -55,6 +55,18 @@ def grouped_text(number: float, digits: int = MOST) -> str:
     return text.rstrip("0").rstrip(".") if after else text
 
 
+_BARS = "▁▂▃▄▅▆▇█"
+
+
+def sparkline(values: Sequence[float | None]) -> str:
+    """Return bars from the least value to the most; a dot where there is none, a cross for no finite one."""
+    known = [value for value in values if value is not None and math.isfinite(value)]
+    low, high = min(known, default=0.0), max(known, default=0.0)
+    scale = (len(_BARS) - 1) / (high - low) if high > low else 0.0
+    bars = {value: _BARS[round((value - low) * scale) if scale else 3] for value in known}
+    return "".join("·" if value is None else bars.get(value, "×") for value in values)
+
+
 def texts_apart(numbers: Sequence[float], least: int = LEAST) -> list[str]:
     """Return the texts of numbers that stand beside each other."""
     digits = digits_apart(numbers, least)

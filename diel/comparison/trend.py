@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from diel.comparison.comparison import Ended, Point, Side, change_text, numbers, point_name
 from diel.comparison.scatter import middle
+from diel.digits import sparkline
 from diel.errors import DielError, UsageError, did_you_mean
 from diel.paths import RunPaths
 from diel.project.runs import all_runs
@@ -17,7 +18,7 @@ from diel.results import RunReader
 from diel.results.rows import stage_and_output
 from diel.status.columns import columns, paint, paint_state, printable
 from diel.table import Listing, texts
-from diel.values import clock, format_duration, is_finite, json_value
+from diel.values import clock, format_duration, json_value
 
 MOST_POINTS = 12
 """Tasks of a stage up to which each point is followed by itself; of more the median is."""
@@ -196,24 +197,8 @@ def _is_wanted(one: Measure, wanted: Sequence[str], figures: Sequence[dict[str, 
     return any(word in (name, own) for word in wanted)
 
 
-_BARS = "▁▂▃▄▅▆▇█"
 SHOWN = 24
 """The most runs of a line of bars, and rows of the list of runs."""
-
-
-def sparkline(values: Sequence[float | None]) -> str:
-    """The values as bars from the least to the most; a dot where there is none, a cross for no finite one."""
-    known = [value for value in values if is_finite(value)]
-    low, high = min(known, default=0.0), max(known, default=0.0)
-    scale = (len(_BARS) - 1) / (high - low) if high > low else 0.0
-    return "".join(
-        "·"
-        if value is None
-        else "×"
-        if not is_finite(value)
-        else _BARS[round((value - low) * scale) if scale else 3]
-        for value in values
-    )
 
 
 def trend_lines(trend: Trend) -> Iterator[str]:

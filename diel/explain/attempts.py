@@ -12,10 +12,8 @@ from diel.explain.text import Explanation, section, tail
 from diel.journal.segment import read_segment
 from diel.project.submission import awaited
 from diel.results import RunReader
-from diel.results.usage import asked_in
-from diel.results.usage import with_asked as with_asked
+from diel.results.usage import asked_in, with_asked
 from diel.site import Shape, Site, lacks, read_kept_site, shape_of
-from diel.spec import Resources
 from diel.states import FailureClass, RunState, TaskState
 from diel.status import blocks_of
 from diel.status.blocks import ended_badly, is_hopeless, is_live, reason_of
@@ -116,7 +114,8 @@ def wait_for_block(run: RunReader, stage: str, index: int | None = None) -> Bloc
     held = [block for block in own if block["state"] != "pending"]
     vain = next((block for block in pending if is_hopeless(block)), None)
     if held:
-        named = ", ".join(_named(block) for block in held[:3])
+        nodes = ((block, f", {block['nodes']}" if block["nodes"] else "") for block in held[:3])
+        named = ", ".join(f"{block['block']} ({job_text(block)}{where})" for block, where in nodes)
         text = f"waits for a free worker in block {named}{_more(held, ' and', 3)}"
     elif pending:
         block = vain or pending[0]
@@ -148,11 +147,6 @@ def job_text(block: BlockFacts) -> str:
     return f"job {block['job'] or 'unknown'}"
 
 
-def _named(block: BlockFacts) -> str:
-    nodes = f", {block['nodes']}" if block["nodes"] else ""
-    return f"{block['block']} ({job_text(block)}{nodes})"
-
-
 def _why_none(site: Site, shape: Shape, live: Sequence[BlockFacts]) -> str:
     most = site.pools[shape.pool].blocks
     if sum(block["pool"] == shape.pool for block in live) < most:
@@ -171,7 +165,9 @@ def _site(run: RunReader) -> Site | None:
 
 def _shape(run: RunReader, site: Site, stage: str, index: int | None) -> Shape | None:
     """What a task needs: as its stage says, or more where earlier attempts had too little."""
-    wanted = wanted_by(run, stage, index)
+    attempts = {} if index is None else asked_by(run, stage, index)
+    last = attempts[max(attempts)] if attempts else {}
+    wanted = with_asked(run.workflow.stages[stage].bare.resources, last)
     changed = {} if index is None else run.history.stage(stage).resources.get(index, {})
     for name, pool in site.pools.items():
         if wanted.pool in (None, name) and not lacks(pool, wanted, scheduled=True):
@@ -186,12 +182,6 @@ _WORDS = {"limit": "retries"}
 def asked_by(run: RunReader, stage: str, index: int) -> dict[int, dict[str, Any]]:
     """What each attempt of a task asked for, by its number."""
     return {number: asked for task, number, asked in asked_in(run, stage) if task == index}
-
-
-def wanted_by(run: RunReader, stage: str, index: int | None) -> Resources:
-    """What a task asked for at last, or what its stage says where the journal has nothing."""
-    attempts = {} if index is None else asked_by(run, stage, index)
-    return with_asked(run.workflow.stages[stage].bare.resources, attempts[max(attempts)] if attempts else {})
 
 
 def words(asked: Mapping[str, Any]) -> str:

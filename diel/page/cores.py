@@ -15,7 +15,6 @@ from diel.page.seen import Seen
 from diel.results.usage import asked_in, with_asked
 from diel.site import read_kept_site
 from diel.site.shape import Shape, ask_of, cores_of
-from diel.spec import Stage
 from diel.spec.demand import TOGETHER
 from diel.timeline.timeline import Bins
 
@@ -136,7 +135,7 @@ def task_cores(seen: Seen) -> dict[str, Cores]:
     site = read_kept_site(seen.paths)
     found: dict[str, Cores] = {}
     for name, stage in seen.run.workflow.stages.items():
-        if is_said(stage):
+        if not _SAID.isdisjoint(stage.demand):  # expressions say how many its tasks have
             found |= {name: said} if (said := cores_said(seen, name)) else {}
             continue
         with suppress(DielError):
@@ -212,11 +211,6 @@ class Cores(NamedTuple):
     """Other than the least only where expressions say it for each task."""
     own: Mapping[tuple[int, int], int] = {}
     """Those of each attempt, by task and number, where they differ and all attempts are kept."""
-
-
-def is_said(stage: Stage) -> bool:
-    """Whether expressions say how many cores its tasks have."""
-    return not _SAID.isdisjoint(stage.demand)
 
 
 def cores_said(seen: Seen, name: str) -> Cores | None:

@@ -6,10 +6,11 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from itertools import pairwise
+from statistics import fmean
 from typing import NamedTuple
 
 from diel.drawing import rule_words
-from diel.graph import Edge, StageGraph
+from diel.graph import Edge
 from diel.page.panel import Grid, Part, Sketch, Text
 from diel.page.seen import Seen
 from diel.states import TaskState
@@ -44,16 +45,12 @@ def parts(seen: Seen) -> Iterator[Part]:
     stages = {stage.name: stage for stage in seen.status.stages}
     pairs = dict.fromkeys((edge.upstream, edge.downstream) for edge in graph.edges)
     depth = {name: graph.depth[name] for name in graph.order}
-    layout = lay_out(depth, [pair for pair in pairs if _leads(graph, pair)])
+    # Edges that read the previous round lead back.
+    layout = lay_out(depth, [(up, down) for up, down in pairs if depth[up] < depth[down]])
     kinds = _kinds(graph.edges)
     used = sorted(set(kinds.values()), key=_rank)
     svg = _svg(layout, stages, kinds, used, seen.status.state.live)
     yield Sketch("Stages, coloured by state; lines by the way that data takes", svg, table)
-
-
-def _leads(graph: StageGraph, pair: tuple[str, str]) -> bool:
-    """Whether an edge leads on; those that read the previous round lead back."""
-    return graph.depth[pair[0]] < graph.depth[pair[1]]
 
 
 def kind_of(edge: Edge) -> str:
@@ -102,13 +99,9 @@ def _svg(
     nodes = [_node(stages.get(name), name, place, live) for name, place in layout.stages.items()]
     keys = [_key(kind, EDGE + 120 * n, high - 16) for n, kind in enumerate(used)]
     names = ", ".join(layout.stages)
-    head = f'<svg{_wide(wide)} viewBox="0 0 {wide:g} {high:g}" width="{wide:g}" height="{high:g}" role="img"'
+    scrolls = ' class="wide"' if wide > WIDEST else ""  # instead of being made small
+    head = f'<svg{scrolls} viewBox="0 0 {wide:g} {high:g}" width="{wide:g}" height="{high:g}" role="img"'
     return f'{head} aria-label="Graph of the stages {escape(names)}">{"".join((*lines, *nodes, *keys))}</svg>'
-
-
-def _wide(wide: float) -> str:
-    """A drawing much wider than a page is not made small: it scrolls."""
-    return ' class="wide"' if wide > WIDEST else ""
 
 
 def _x(place: Spot) -> float:
@@ -128,7 +121,8 @@ def _edge(chain: Sequence[Spot], kind: str, pair: tuple[str, str]) -> str:
     for (x, y), (to_x, to_y) in pairwise(points):
         half = (x + to_x) / 2
         path += f"C{half:g} {y:g} {half:g} {to_y:g} {to_x:g} {to_y:g}"
-    return _line(path, kind, points[-1], pair)
+    head = f"M{points[-1][0] - 1:g} {points[-1][1] - 4:g}l8 4 -8 4z"
+    return _arrow(path, head, kind, f"{pair[1]} reads {pair[0]}: {kind}")
 
 
 def _back(layout: Layout, pair: tuple[str, str], kind: str, low: float) -> str:
@@ -139,11 +133,6 @@ def _back(layout: Layout, pair: tuple[str, str], kind: str, low: float) -> str:
     path = f"M{x:g} {y:g}C{x:g} {low:g} {to_x:g} {low:g} {to_x:g} {to_y + 7:g}"
     head = f"M{to_x - 4:g} {to_y + 8:g}l4 -8 4 8z"
     return _arrow(path, head, kind, f"{pair[1]} reads the previous round of {pair[0]}")
-
-
-def _line(path: str, kind: str, end: tuple[float, float], pair: tuple[str, str]) -> str:
-    head = f"M{end[0] - 1:g} {end[1] - 4:g}l8 4 -8 4z"
-    return _arrow(path, head, kind, f"{pair[1]} reads {pair[0]}: {kind}")
 
 
 def _arrow(path: str, head: str, kind: str, title: str) -> str:
@@ -245,12 +234,10 @@ def _rows(layers: list[list[str]], near: Mapping[str, list[str]]) -> dict[str, f
     order = {name: float(row) for names in layers for row, name in enumerate(names)}
     for sweep in range(SWEEPS):
         for names in layers if sweep % 2 == 0 else reversed(layers):
-            mean = {name: _mean(order, near.get(name, ()), order[name]) for name in names}
+            mean = {
+                name: fmean([order[one] for one in near.get(name, ())] or [order[name]]) for name in names
+            }
             names.sort(key=lambda name: mean[name])
             order.update({name: float(row) for row, name in enumerate(names)})
     widest = max((len(names) for names in layers), default=0)
     return {name: row + (widest - len(names)) / 2 for names in layers for row, name in enumerate(names)}
-
-
-def _mean(order: Mapping[str, float], names: Sequence[str], own: float) -> float:
-    return sum(order[name] for name in names) / len(names) if names else own

@@ -13,7 +13,6 @@ from typing import Any
 
 from diel.errors import DielError
 from diel.explain.run import failures_of, skips_of
-from diel.explain.text import Explanation
 from diel.form import NOT_AS_IT_SHOULD_BE
 from diel.journal.segment import segments
 from diel.page import cores, graph, head, timeline
@@ -107,7 +106,10 @@ def failures(seen: Seen) -> Iterator[Part]:
     run, status = seen.run, seen.status
     if status.trouble:
         yield Text(f"Trouble: {status.trouble}", "bad")
-    if not _is_readable(seen) and status.failures:
+    readable = False
+    with suppress(DielError):
+        readable = bool(run.workflow.stages)
+    if not readable and status.failures:  # nobody knows what tasks that failed have in common
         rows: list[list[Cell]] = [
             [named_task(one), one["class"], one["message"][:300]] for one in status.failures[:GROUPS]
         ]
@@ -123,16 +125,11 @@ def failures(seen: Seen) -> Iterator[Part]:
                 caption = f"{run.named(one['first'])}, the end of its stderr"
                 yield Log(caption, one["stderr_tail"].rstrip()[-END:])
             yield Text(f"Next: {one['next']}", "note")
-    skipped = [one for name in run.graph.order for one in _skipped(seen, name)]
-    if skipped:
-        yield Grid("What did not run", ("stage", "why"), [[*one] for one in skipped[:GROUPS]])
-
-
-def _is_readable(seen: Seen) -> bool:
-    """Whether its workflow can be read: without it, nobody knows what tasks that failed have in common."""
-    with suppress(DielError):
-        return bool(seen.run.workflow.stages)
-    return False
+    skips = ((name, one) for name in run.graph.order for one in skips_of(run, name))
+    given_up = [(name, one.lines[0]) for name, one in skips if one.document["reason"] in _GIVEN_UP]
+    if given_up:
+        why = [[name, line.removeprefix(f"{name}: ")] for name, line in given_up[:GROUPS]]
+        yield Grid("What did not run", ("stage", "why"), why)
 
 
 def _failure_row(one: dict[str, Any]) -> list[Cell]:
@@ -142,13 +139,6 @@ def _failure_row(one: dict[str, Any]) -> list[Cell]:
     more = f" and {one['count'] - len(one['tasks']):,} more" if one["count"] > len(one["tasks"]) else ""
     named = f"{', '.join(one['tasks'])}{more}"
     return [one["stage"], one["count"], f"{one['class']}{tolerated}", message[:300], named, one["shared"]]
-
-
-def _skipped(seen: Seen, stage: str) -> Iterator[tuple[str, str]]:
-    found: Iterator[Explanation] = skips_of(seen.run, stage)
-    for one in found:
-        if one.document["reason"] in _GIVEN_UP:
-            yield stage, one.lines[0].removeprefix(f"{stage}: ")
 
 
 ENTRIES = (
@@ -258,7 +248,8 @@ class Public:
             case str():
                 return self.text(part)
             case Picture():
-                data = plain_png(part.data) if part.media == "image/png" else self._svg(part.data)
+                svg = self.text(part.data.decode("utf-8", "replace")).encode()
+                data = plain_png(part.data) if part.media == "image/png" else svg
                 return part._replace(caption=self.text(part.caption), alt=self.text(part.alt), data=data)
             case Sketch():
                 return part._replace(
@@ -279,9 +270,6 @@ class Public:
         if isinstance(value, list | tuple):
             return [self._spec(one, told) for one in value]
         return self.text(value) if told and isinstance(value, str) else value
-
-    def _svg(self, data: bytes) -> bytes:
-        return self.text(data.decode("utf-8", "replace")).encode()
 
 
 def plain_png(data: bytes) -> bytes:

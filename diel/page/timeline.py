@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -54,7 +54,9 @@ def parts(seen: Seen) -> Iterator[Part]:
         yield _spans(timeline, sorted(spans, key=lambda one: one.begin), clock, names)
     else:
         yield _binned(timeline, clock, names, count)
-        yield _longest(spans)
+        worst = sorted(spans, key=lambda one: -one.seconds)[:10]
+        rows: list[list[Cell]] = [[one.task, one.attempt, lasting(one.seconds), one.state] for one in worst]
+        yield Grid("The longest attempts", ("longest", "attempt", "took", "state"), rows)
     lost = sum(span.state == "lost" for span in running)
     if lost:
         gone = "have no end in the journal: their controller or worker is gone"
@@ -66,7 +68,7 @@ def rows_of(timeline: Timeline) -> list[str]:
     lanes = timeline.lanes
     if len(lanes) > ROWS:
         return [lane.node or "others" for lane in lanes]
-    seen: defaultdict[str, int] = defaultdict(int)
+    seen: Counter[str] = Counter()
     rows = []
     for lane in lanes:
         seen[lane.node] += 1
@@ -131,11 +133,9 @@ def _binned(timeline: Timeline, clock: Clock, names: Sequence[str], count: int) 
     while (clock.end - clock.begin) / (timeline.width * factor) > BINS:
         factor *= 2
     wide = timeline.width * factor
-    workers: defaultdict[str, int] = defaultdict(int)
-    for row in rows:
-        workers[row] += 1
+    workers = Counter(rows)
     shares: defaultdict[tuple[str, int], defaultdict[str, float]] = defaultdict(lambda: defaultdict(float))
-    failed: defaultdict[tuple[str, int], int] = defaultdict(int)
+    failed: Counter[tuple[str, int]] = Counter()
     for name, stage in timeline.stages.items():
         for lane, bins in stage.lanes.items():
             for place, seconds in bins.busy.items():
@@ -184,12 +184,6 @@ def _by_row(timeline: Timeline, rows: Sequence[str], clock: Clock) -> Grid:
         [row, int(good), int(bad), lasting(busy)] for row, (busy, good, bad) in found.items()
     ]
     return Grid("What each row did", ("where", "ended well", "failed", "busy"), cells)
-
-
-def _longest(spans: Sequence[Span]) -> Grid:
-    worst = sorted(spans, key=lambda one: -one.seconds)[:10]
-    rows: list[list[Cell]] = [[span.task, span.attempt, lasting(span.seconds), span.state] for span in worst]
-    return Grid("The longest attempts", ("longest", "attempt", "took", "state"), rows)
 
 
 def _blocks(seen: Seen, clock: Clock) -> Plot:

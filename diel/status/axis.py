@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from diel.axes.domain import Domain, Factor
-from diel.digits import MOST, digits_apart, number_text
+from diel.digits import MOST, digits_apart, number_text, sparkline
 from diel.errors import counted
 from diel.journal.axis_history import (
     AxisFacts,
@@ -35,7 +35,7 @@ from diel.status.columns import (
     printable,
     shorten,
 )
-from diel.values import as_float, format_duration, json_value, value_text
+from diel.values import as_float, format_duration, is_finite, json_value, value_text
 
 CourseState = Literal["waiting", "running", "over", "failed"]
 """`waiting` has not begun, or its run has no controller; `failed` is over without a point to hand on."""
@@ -389,7 +389,6 @@ LEAST = 5
 """Significant digits of a float in a row, where they tell it apart."""
 LONG = 24
 _ORDER = (TrialState.COMPLETE, TrialState.RUNNING, TrialState.PRUNED, TrialState.FAILED)
-_BLOCKS = "▁▂▃▄▅▆▇█"
 
 
 def axis_lines(axes: Sequence[AxisStatus], width: int, rows: int = ROWS) -> list[str]:
@@ -490,20 +489,13 @@ def _values(course: CourseStatus) -> Iterator[str]:
         digits = digits_apart(found[-SPARK:], LEAST)
         last = " → ".join(short(value, digits) for value in found[-LAST:])
         more = "… → " if len(found) > LAST else ""
-        drawn = sparkline(found[-SPARK:])
+        drawn = drawn_course(found[-SPARK:])
         yield f"  {name}  {drawn + '  ' if drawn else ''}{more}{last}"
 
 
-def sparkline(values: Sequence[object]) -> str:
-    """Numbers as bars of text, from the smallest to the largest; empty if there is nothing to compare."""
-    numbers = [value for value in values if isinstance(value, int | float) and not isinstance(value, bool)]
-    if len(numbers) < 2 or len(numbers) < len(values) or not all(abs(n) < float("inf") for n in numbers):
-        return ""
-    low, high = min(numbers), max(numbers)
-    if low == high:
-        return _BLOCKS[0] * len(numbers)
-    scale = (len(_BLOCKS) - 1) / (high - low)
-    return "".join(_BLOCKS[round((number - low) * scale)] for number in numbers)
+def drawn_course(values: Sequence[Any]) -> str:
+    """Numbers as bars of text; empty if there is nothing to compare."""
+    return sparkline(values) if len(values) > 1 and all(map(is_finite, values)) else ""
 
 
 # --- parts of lines that several views share ------------------------------------------------------

@@ -85,12 +85,8 @@ def doubt(history: History) -> str:
     return f"audits speak against {said}; `diel resume --recompute suspect` simulates them" if said else ""
 
 
-def _stays(status: Status) -> dict[str, Sequence[int]]:
-    return {stage.name: stage.stays for stage in status.stages}
-
-
 def _asked_lines(status: Status) -> list[str]:
-    return surrogate_lines(asked_first(status), _stays(status))
+    return surrogate_lines(asked_first(status), {stage.name: stage.stays for stage in status.stages})
 
 
 def is_doubted(status: Status) -> bool:
@@ -103,60 +99,46 @@ def _energy_lines(status: Status, view: View) -> list[str]:
 
 
 SECTIONS = (
+    Section(lambda status: status.axes, lambda status, view: axis_lines(status.axes, view.width, view.rows)),
     Section(
-        used=lambda status: status.axes,
-        lines=lambda status, view: axis_lines(status.axes, view.width, view.rows),
-    ),
-    Section(
-        used=lambda status: any(stage.shared for stage in status.stages),
-        lines=lambda status, view: shared_lines(status.stages),
+        lambda status: any(stage.shared for stage in status.stages),
+        lambda status, view: shared_lines(status.stages),
         noted=True,
     ),
     Section(
-        used=lambda status: status.blocks or status.silent or status.trouble,
-        lines=lambda status, view: block_lines(status, view.width, brief=view.brief, show_all=view.show_all),
+        lambda status: status.blocks or status.silent or status.trouble,
+        lambda status, view: block_lines(status, view.width, brief=view.brief, show_all=view.show_all),
+    ),
+    Section(lambda status: status.damaged, lambda status, view: list(status.damaged[: view.rows])),
+    Section(
+        lambda status: status.environments,
+        lambda status, view: [] if view.brief else environment_lines(status.environments),
     ),
     Section(
-        used=lambda status: status.damaged,
-        lines=lambda status, view: list(status.damaged[: view.rows]),
+        lambda status: any(stage.held for stage in status.stages),
+        lambda status, view: [*stopped_lines(status), *answers(status)],
+        lambda status: stopped_lines(status),
+    ),
+    Section(lambda status: status.services, lambda status, view: service_lines(status.services)),
+    Section(lambda status: status.streams, lambda status, view: stream_lines(status.streams)),
+    Section(asked_first, lambda status, view: _asked_lines(status), _asked_lines),
+    Section(
+        lambda status: status.joined,
+        lambda status, view: joined_lines(status.joined, view.rows),
+        lambda status: joined_lines(status.joined),
     ),
     Section(
-        used=lambda status: status.environments,
-        lines=lambda status, view: [] if view.brief else environment_lines(status.environments),
+        lambda status: status.staging,
+        lambda status, view: _staging_lines(status.staging, show_all=view.show_all),
     ),
     Section(
-        used=lambda status: any(stage.held for stage in status.stages),
-        lines=lambda status, view: [*stopped_lines(status), *answers(status)],
-        summary=lambda status: stopped_lines(status),
-    ),
-    Section(used=lambda status: status.services, lines=lambda status, view: service_lines(status.services)),
-    Section(used=lambda status: status.streams, lines=lambda status, view: stream_lines(status.streams)),
-    Section(
-        used=asked_first,
-        lines=lambda status, view: _asked_lines(status),
-        summary=lambda status: _asked_lines(status),
-    ),
-    Section(
-        used=lambda status: status.joined,
-        lines=lambda status, view: joined_lines(status.joined, view.rows),
-        summary=lambda status: joined_lines(status.joined),
-    ),
-    Section(
-        used=lambda status: status.staging,
-        lines=lambda status, view: _staging_lines(status.staging, show_all=view.show_all),
-    ),
-    Section(
-        used=lambda status: status.exports,
-        lines=lambda status, view: export_lines(status.exports),
-        summary=lambda status: export_lines(status.exports),
+        lambda status: status.exports,
+        lambda status, view: export_lines(status.exports),
+        lambda status: export_lines(status.exports),
         noted=True,
     ),
-    Section(used=lambda status: True, lines=_energy_lines),
-    Section(
-        used=lambda status: status.notices,
-        lines=lambda status, view: notice_lines(status.notices),
-        noted=True,
-    ),
+    Section(lambda status: True, _energy_lines),
+    Section(lambda status: status.notices, lambda status, view: notice_lines(status.notices), noted=True),
 )
 
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections import deque
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from diel.controller.controller import Controller
-from diel.digits import MOST, column_digits, number_text
 from diel.errors import counted
 from diel.journal.history import History
 from diel.journal.stage_history import StageHistory
@@ -20,10 +17,11 @@ from diel.site import cores_of
 from diel.states import RunState, TaskState
 from diel.status import AxisStatus, axes_of
 from diel.status.blocks import is_hopeless, is_live
-from diel.status.columns import columns, one_line, paint, paint_state, printable, shorten
+from diel.status.columns import columns, one_line, paint, paint_state
 from diel.status.run import ended_status
 from diel.status.sections import SECTIONS, next_steps
 from diel.status.stage import StageStatus, count_text
+from diel.table import short_path, shown, texts
 from diel.tasks.results import artifact_path
 from diel.values import format_duration
 
@@ -37,6 +35,8 @@ LOOK = 0.5
 """Seconds between two looks at the metrics of running trials, which are files."""
 MAX_VALUES = 10
 MAX_WIDTH = 60
+MAX_LINE = 1000
+"""Characters of a value that stands alone."""
 
 
 @dataclass(frozen=True)
@@ -270,30 +270,15 @@ def _outputs(controller: Controller, record: Made) -> dict[str, object]:
     for label, artifact in (record.get("artifacts") or {}).items():
         if "files" in artifact:
             found[label] = counted(len(artifact["files"]), "file")
-            continue
-        path = artifact_path(record, artifact["path"], controller.paths.root)
-        found[label] = os.path.relpath(path) if path.is_relative_to(Path.cwd()) else str(path)
+        else:
+            path = artifact_path(record, artifact["path"], controller.paths.root)
+            found[label] = short_path(str(path))
     return found
 
 
 def _value_lines(rows: list[dict[str, object]]) -> list[str]:
     if len(rows) == 1:
-        return columns([[f"  {label}", printable(_short(value, MOST))] for label, value in rows[0].items()])
+        return columns([[f"  {label}", shown(value, MAX_LINE)] for label, value in rows[0].items()])
     labels = list(dict.fromkeys(label for row in rows for label in row))
-    digits = column_digits([[row.get(label) for row in rows] for label in labels])
-    table = [[paint(label, dim=True) for label in labels]]
-    table += [
-        [
-            shorten(printable(_short(row.get(n, ""), d)), MAX_WIDTH)
-            for n, d in zip(labels, digits, strict=True)
-        ]
-        for row in rows
-    ]
-    return [f"  {line}" for line in columns(table)]
-
-
-def _short(value: object, digits: int) -> str:
-    """A value for people: so many digits of a float, the beginning of something long."""
-    if isinstance(value, float):
-        return number_text(value, digits)
-    return value if isinstance(value, str) else shorten(repr(value), MAX_WIDTH)
+    table = texts([[row.get(label) for label in labels] for row in rows], MAX_WIDTH)
+    return [f"  {line}" for line in columns([[paint(label, dim=True) for label in labels], *table])]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import time
+from collections.abc import Sequence
 from typing import ClassVar, NamedTuple
 
+from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
@@ -16,7 +18,7 @@ from textual.worker import Worker, WorkerState
 from diel.carried import PYTHON
 from diel.errors import MISTAKE
 from diel.paths import RunPaths
-from diel.project.submission import newest_submission
+from diel.view.watched import Watched
 
 SHARE = 5
 """Looking takes at most one part in this many of the time."""
@@ -92,23 +94,14 @@ class Said(NamedTuple):
     text: str
 
 
-def cancel_words(paths: RunPaths) -> tuple[str, ...]:
-    """The command that cancels a run."""
-    return ("cancel", paths.run_id, "--no-wait")
-
-
-def resume_words(paths: RunPaths) -> tuple[str, ...]:
-    """The command that continues a run: as it was submitted, or with a controller that outlives the view."""
-    return ("resume", paths.run_id, *(() if newest_submission(paths) is not None else ("--home", "login")))
-
-
 def execute(paths: RunPaths, *words: str) -> Said:
     """Runs a command on a run to its end."""
     command = [*PYTHON, "-m", "diel", *words, "--runs", str(paths.root.parent)]
+    none = subprocess.DEVNULL
     try:
         made = subprocess.run(
             command,
-            stdin=subprocess.DEVNULL,
+            stdin=none,
             capture_output=True,
             text=True,
             errors="replace",
@@ -171,8 +164,41 @@ class Told(ModalScreen[None]):
     def compose(self) -> ComposeResult:
         said = self._said
         with VerticalScroll() as around:
-            around.border_title = f"diel {' '.join(said.words)}" + (
-                f" (exit {said.code})" if said.code else ""
-            )
+            code = f" (exit {said.code})" if said.code else ""
+            around.border_title = f"diel {' '.join(said.words)}{code}"
             yield Static(said.text or "it said nothing", markup=False)
         yield Footer()
+
+
+class WatchedScreen(Looking):
+    """A run, or a task of it, and commands on it."""
+
+    def __init__(self, watched: Watched, interval: float) -> None:
+        super().__init__(interval)
+        self.watched = watched
+
+    def ask(self, question: str, verb: str, *options: str) -> None:
+        """Starts a command on the run if the user says yes."""
+        words = (verb, self.watched.paths.run_id, *options)
+        self.app.push_screen(
+            Asking(question, words), lambda answer: self.start(verb, *options) if answer else None
+        )
+
+    def start(self, verb: str, *options: str) -> None:
+        """Starts a command on the run, and shows what it said."""
+        words = (verb, self.watched.paths.run_id, *options)
+        self.notify(f"diel {' '.join(words)} …", timeout=3)
+
+        def tell() -> None:
+            self.app.call_from_thread(self.app.push_screen, Told(execute(self.watched.paths, *words)))
+
+        self.run_worker(tell, thread=True, group="command")
+
+    def show_below(self, around: VerticalScroll, texts: Sequence[Text], classes: str = "") -> None:
+        """Shows texts below each other, in the widgets that are there and in new ones."""
+        shown = list(around.query(Static))
+        for place, text in enumerate(texts):
+            if place < len(shown):
+                shown[place].update(text)
+            else:
+                around.mount(Static(text, classes=classes, markup=False))

@@ -19,13 +19,14 @@ from diel.page.document import panel_text
 from diel.page.head import left_text
 from diel.page.panels import ENTRIES, panel_of
 from diel.paths import RunPaths
+from diel.project.submission import newest_submission
 from diel.states import RunState, TaskState
 from diel.status import Status
 from diel.status.columns import tasks_text
 from diel.status.sections import SECTIONS, View, block_lines
 from diel.status.stage import StageStatus, failure_lines, kind_of
 from diel.view.charts import Chart, axis_charts, draw, lanes_text, work_charts
-from diel.view.looking import Asking, Looking, Said, Told, cancel_words, execute, resume_words
+from diel.view.looking import WatchedScreen
 from diel.view.rows import STAGE_COLUMNS, head, running_lines, stage_cells, task_row
 from diel.view.task_screen import TaskList, TaskScreen
 from diel.view.watched import Watched
@@ -39,7 +40,7 @@ STAGES = "stages"
 MOST_KINDS = 200
 
 
-class RunScreen(Looking):
+class RunScreen(WatchedScreen):
     """A run, as its files show it now."""
 
     DEFAULT_CSS = """
@@ -71,8 +72,7 @@ class RunScreen(Looking):
     ]
 
     def __init__(self, paths: RunPaths, interval: float) -> None:
-        super().__init__(interval)
-        self.watched = Watched(paths)
+        super().__init__(Watched(paths), interval)
         self._tab = "stages-tab"
         self._entry = STAGES
         self._left: str | None = None
@@ -244,13 +244,7 @@ class RunScreen(Looking):
             return
         self._drawn["charts"] = key
         drawn = [] if timeline is None else [lanes_text(timeline, status, width)]
-        drawn += [draw(chart, width, CHART) for chart in charts]
-        shown = list(around.query(Static))
-        for place, text in enumerate(drawn):
-            if place < len(shown):
-                shown[place].update(text)
-            else:
-                around.mount(Static(text, classes="chart", markup=False))
+        self.show_below(around, [*drawn, *(draw(chart, width, CHART) for chart in charts)], "chart")
 
     def _draw_failures(self, status: Status) -> None:
         kinds: dict[tuple[str, ...], list[int]] = {}
@@ -307,26 +301,18 @@ class RunScreen(Looking):
         return super().check_action(action, parameters)
 
     def action_explain(self) -> None:
-        words = ["explain", self.watched.paths.run_id]
+        words: list[str] = []
         if self.query_one(TabbedContent).active == "tasks-tab" and (stage := self._stage()) is not None:
             index = self.query_one(TaskList).index
             words.append(stage.name if index is None else f"{stage.name}/{index}")
-        self._start(tuple(words))
+        self.start("explain", *words)
 
     def action_cancel(self) -> None:
         question = f"Cancel {self.watched.paths.run_id}? Tasks that have a result keep it."
-        self._ask(question, cancel_words(self.watched.paths))
+        self.ask(question, "cancel", "--no-wait")
 
     def action_resume(self) -> None:
         question = f"Resume {self.watched.paths.run_id}? Its controller will go on without this view."
-        self._ask(question, resume_words(self.watched.paths))
-
-    def _ask(self, question: str, words: tuple[str, ...]) -> None:
-        self.app.push_screen(Asking(question, words), lambda answer: self._start(words) if answer else None)
-
-    def _start(self, words: tuple[str, ...]) -> None:
-        self.notify(f"diel {' '.join(words)} …", timeout=3)
-        self.run_worker(lambda: self._tell(execute(self.watched.paths, *words)), thread=True, group="command")
-
-    def _tell(self, said: Said) -> None:
-        self.app.call_from_thread(self.app.push_screen, Told(said))
+        # As it was submitted, or with a controller that outlives the view.
+        home = () if newest_submission(self.watched.paths) is not None else ("--home", "login")
+        self.ask(question, "resume", *home)

@@ -28,7 +28,7 @@ from diel.states import TaskState
 from diel.status.stage import failure_lines
 from diel.values import format_duration, format_size, point_text
 from diel.view.charts import draw, metric_charts
-from diel.view.looking import Looking, Told, execute
+from diel.view.looking import WatchedScreen
 from diel.view.rows import harmless, state_text
 from diel.view.watched import Watched
 
@@ -41,7 +41,7 @@ MOST_METRICS = 20_000
 CHART = 10
 
 
-class TaskScreen(Looking):
+class TaskScreen(WatchedScreen):
     """A task of a run."""
 
     DEFAULT_CSS = """
@@ -58,8 +58,8 @@ class TaskScreen(Looking):
     ]
 
     def __init__(self, watched: Watched, stage: str, index: int, interval: float) -> None:
-        super().__init__(interval)
-        self.watched, self.stage, self.index = watched, stage, index
+        super().__init__(watched, interval)
+        self.stage, self.index = stage, index
         self.named = f"{stage}/{index}"
         self._followed = Followed(stage, index)
         self._news: list[tuple[str, str]] = []
@@ -102,13 +102,7 @@ class TaskScreen(Looking):
     def _draw_metrics(self) -> None:
         around = self.query_one("#metrics", VerticalScroll)
         width = max(self.size.width - 4, 30)
-        shown = list(around.query(Static))
-        for place, chart in enumerate(metric_charts(self._metrics)):
-            text = draw(chart, width, CHART)
-            if place < len(shown):
-                shown[place].update(text)
-            else:
-                around.mount(Static(text, markup=False))
+        self.show_below(around, [draw(chart, width, CHART) for chart in metric_charts(self._metrics)])
 
     def _head(self, *, nothing: bool) -> Text:
         status, known = self.watched.status, self.watched.stage(self.stage)
@@ -125,21 +119,14 @@ class TaskScreen(Looking):
             lines.append(Text(point, style="grey70"))
         if self._made:
             lines.append(Text(self._made, style="grey70"))
-        record = (
-            None
-            if self.watched.reader is None
-            else self.watched.reader.history.failures.get((self.stage, self.index))
-        )
+        reader = self.watched.reader
+        record = None if reader is None else reader.history.failures.get((self.stage, self.index))
         if record is not None:
             lines += [Text.from_ansi(line) for line in failure_lines(record)[:3]]
         if self._followed.why and not record:
             lines.append(Text(self._followed.why, style="grey62"))
         elif nothing:
-            lines.append(
-                Text(
-                    "it has printed nothing" if state.ended else "it has printed nothing yet", style="grey62"
-                )
-            )
+            lines.append(Text(f"it has printed nothing{'' if state.ended else ' yet'}", style="grey62"))
         if status is not None and not status.state.live and not status.state.ended:
             lines.append(Text("‖ the run's controller is gone", style="bold"))
         return Text("\n").join(lines)
@@ -148,15 +135,7 @@ class TaskScreen(Looking):
         self.query_one(RichLog).scroll_end(animate=False)
 
     def action_explain(self) -> None:
-        words = ("explain", self.watched.paths.run_id, self.named)
-        self.notify(f"diel {' '.join(words)} …", timeout=3)
-        self.run_worker(
-            lambda: self.app.call_from_thread(
-                self.app.push_screen, Told(execute(self.watched.paths, *words))
-            ),
-            thread=True,
-            group="command",
-        )
+        self.start("explain", self.named)
 
 
 def made_text(record: Result | None) -> str:

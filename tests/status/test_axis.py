@@ -15,7 +15,7 @@ from diel.journal.snapshot import read_run
 from diel.results import RunReader
 from diel.results.metrics import list_trials
 from diel.status import read_status
-from diel.status.axis import axis_lines, last_metric, sparkline
+from diel.status.axis import axis_lines, drawn_course, last_metric
 from diel.status.columns import width_of
 from tests.cli.call import call
 from tests.record import as_record
@@ -303,7 +303,7 @@ def test_one_search_for_each_point_has_a_row_each(tmp_path: Path) -> None:
     ("values", "drawn"),
     [
         ([1.0, 0.5, 0.0], "█▅▁"),
-        ([2, 2, 2], "▁▁▁"),
+        ([2, 2, 2], "▄▄▄"),
         ([1.0], ""),
         ([1.0, "text"], ""),
         ([1.0, float("inf")], ""),
@@ -311,7 +311,7 @@ def test_one_search_for_each_point_has_a_row_each(tmp_path: Path) -> None:
     ],
 )
 def test_a_sparkline_is_drawn_of_numbers_alone(values: list[object], drawn: str) -> None:
-    assert sparkline(values) == drawn
+    assert drawn_course(values) == drawn
 
 
 def test_status_tells_of_them_below_the_stages(tmp_path: Path, workspace: Path, capsys: Capture) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from xml.parsers.expat import ExpatError, ParserCreate
 
 from diel.artifacts import files_of
@@ -17,7 +17,7 @@ from diel.tasks.results import artifact_home
 from diel.values import format_size
 
 if TYPE_CHECKING:
-    from diel.journal.records import Made
+    pass
 
 FILES = 200
 PICTURES = 24
@@ -39,30 +39,22 @@ def parts(seen: Seen) -> Iterator[Part]:
         if rule and any(one.get("artifacts") for one in records.values()):
             yield Text(f"{stage}: {rule.replace('drawn', 'listed')}.", "note")
         for index in sorted(records):
-            for name, file, dropped in _files(seen, stage, index, records[index]):
+            record, task = records[index], f"{stage}/{index}"
+            made = record.get("artifacts", {}).items()
+            for name, file in ((name, file) for name, entry in made for file in files_of(entry)):
                 whole += 1
+                dropped = run.is_dropped(stage, name, index)
                 if len(rows) < FILES:
-                    rows.append(_row(f"{stage}/{index}", name, file, dropped, records[index]))
-                home = artifact_home(records[index], run.paths.root)
+                    size = format_size(file["size"]) if isinstance(file.get("size"), int) else None
+                    about = (DROPPED if dropped else size, str(file.get("digest", "")), record.get("run", ""))
+                    rows.append([file["path"], name, task, *about])
                 if Path(file["path"]).suffix.lower() in _MEDIA and not dropped:
-                    of_stage = images.setdefault(stage, {})
-                    of_stage.setdefault(index, []).append((f"{stage}/{index}", name, home, file["path"]))
+                    image = (task, name, artifact_home(record, run.paths.root), file["path"])
+                    images.setdefault(stage, {}).setdefault(index, []).append(image)
     if rows:
         heads = ("path in the run", "output", "task", "size", "digest (XXH3)", "from")
         yield Grid("Files that tasks made", heads, rows, whole - len(rows))
     yield from _pictures(seen, images)
-
-
-def _files(seen: Seen, stage: str, index: int, record: Made) -> Iterator[tuple[str, Mapping[str, Any], bool]]:
-    for name, entry in record.get("artifacts", {}).items():
-        for file in files_of(entry):
-            yield name, file, seen.run.is_dropped(stage, name, index)
-
-
-def _row(task: str, name: str, file: Mapping[str, Any], dropped: bool, record: Made) -> list[Cell]:
-    size = format_size(file["size"]) if isinstance(file.get("size"), int) else None
-    said = DROPPED if dropped else size
-    return [file["path"], name, task, said, str(file.get("digest", "")), record.get("run", "")]
 
 
 def _chosen(images: Mapping[str, Mapping[int, Sequence[_Image]]]) -> Iterator[_Image]:
@@ -108,12 +100,8 @@ def _image(home: Path, place: str, most: int) -> bytes | None:
 def _is_drawn(data: bytes) -> bool:
     """Whether a browser can draw this SVG: one that is not whole is a broken image without a word."""
     found: list[str] = []
-
-    def begin(name: str, _: Mapping[str, str]) -> None:
-        found.append(name)
-
     reader = ParserCreate()
-    reader.StartElementHandler = begin
+    reader.StartElementHandler = lambda name, _: found.append(name)
     try:
         reader.Parse(data, True)
     except ExpatError:

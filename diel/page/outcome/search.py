@@ -348,11 +348,9 @@ class _Scale:
     def place(self, value: Any) -> float:
         if self._names:
             return self._names.index(cell(value)) / max(1, len(self._names) - 1)
-        low, high, at = (self._of(one) for one in (self._low, self._high, float(value)))
+        numbers = (self._low, self._high, float(value))
+        low, high, at = map(math.log, numbers) if self._log else numbers
         return 0.5 if high == low else (at - low) / (high - low)
-
-    def _of(self, value: float) -> float:
-        return math.log(value) if self._log else value
 
     def ends(self) -> Iterator[tuple[float, str]]:
         """What stands at an axis: its ends, or all names."""

@@ -135,7 +135,11 @@ def streams(seen: Seen) -> Iterator[Part]:
     yield Grid("Streams, as their broker last reported them", heads, rows, max(0, len(channels) - _MOST))
     groups = [(name, *one) for name, facts in channels.items() for one in facts.get("groups", {}).items()]
     if groups:
-        cells = [_reader(*one) for one in groups[:_MOST]]
+        counts = ("delivered", "committed", "waiting")
+        cells: list[list[Cell]] = [
+            [name, group, *(int(one.get(n, 0)) for n in counts), "settled" if one.get("settled") else "reads"]
+            for name, group, one in groups[:_MOST]
+        ]
         names = ("stream", "readers", "given", "committed", "lag (items)", "state")
         yield Grid("Their readers: items that were put and not yet given are their lag", names, cells)
     if any(row[4] is None for row in rows):
@@ -161,12 +165,6 @@ def _seconds(seen: Seen, producers: Mapping[str, Any]) -> float | None:
                 begins.append(record["time"] - record.get("seconds", 0.0))
                 ends.append(record["time"])
     return max(ends) - min(begins) if ends and len(ends) >= len(producers) else None
-
-
-def _reader(name: str, group: str, facts: Mapping[str, Any]) -> list[Cell]:
-    settled = "settled" if facts.get("settled") else "reads"
-    given, committed = int(facts.get("delivered", 0)), int(facts.get("committed", 0))
-    return [name, group, given, committed, int(facts.get("waiting", 0)), settled]
 
 
 BINS = 20
