@@ -32,10 +32,7 @@ class Conversion(NamedTuple):
     offset: float = 0.0
 
     def apply(self, value: Any) -> Any:
-        """A number, an array, or a list of these in the other unit; what is missing stays so.
-
-        Raises UnitsError for anything else.
-        """
+        """Return a number, an array or a list of them in the other unit. Raise UnitsError."""
         if value is None or isinstance(value, list):
             return value if value is None else [self.apply(item) for item in value]
         if hasattr(value, "columns") or hasattr(value, "data_vars"):
@@ -82,10 +79,7 @@ Rule = Conversion | Columns
 
 
 def conversions(made: Units, wanted: Units) -> Rule | None:
-    """How to read in the wanted units what was made in others; None where nothing changes.
-
-    Raises UnitsError.
-    """
+    """Return how numbers are read in the wanted units; None where they are the same. Raise UnitsError."""
     if isinstance(wanted, str) and isinstance(made, str):
         found = conversion(made, wanted)
         return None if found == Conversion() else found
@@ -106,10 +100,7 @@ def conversions(made: Units, wanted: Units) -> Rule | None:
 
 @lru_cache
 def conversion(made: str, wanted: str) -> Conversion:
-    """How numbers in one unit become those in another. Raises UnitsError.
-
-    An energy or a mass of one thing fits one of a mole of them: eV becomes kJ/mol by Avogadro's number.
-    """
+    """Return how numbers change units, if need be by a mole: eV becomes kJ/mol. Raise UnitsError."""
     if made == wanted:
         return Conversion()
     if find_spec("pint") is None:

@@ -45,10 +45,7 @@ MOST_SHOWN = 6
 
 
 def resolve(text: str) -> Any:
-    """The value of a plain scalar.
-
-    Raises ValueError for a whole number beyond 64 bits and a float beyond a double.
-    """
+    """Return the value of a plain scalar. Raise ValueError for one beyond 64 bits, or beyond a double."""
     if text in _WORDS:
         return _WORDS[text]
     if text[0] not in "+-.0123456789":
@@ -62,10 +59,7 @@ def resolve(text: str) -> Any:
 
 
 def scalar(text: str) -> Any:
-    """What a plain word means; the text itself if it is a number that no computer holds.
-
-    Spaces around a number are ignored, as in a CSV's cells.
-    """
+    """Return what a word means, without spaces around it; the text itself for a number that is too large."""
     stripped = text.strip()
     try:
         value = resolve(stripped)
@@ -75,10 +69,7 @@ def scalar(text: str) -> Any:
 
 
 def cell_value(text: str, kind: str) -> Any:
-    """The text of a cell as a value of its declared type: int, float, bool or str. Raises ValueError.
-
-    Numbers are those that other programs read too: without `1_000`, and digits of other scripts.
-    """
+    """Return a cell as int, float, bool or str, as other programs read it: not `1_000`. Raise ValueError."""
     bare = text.strip()
     if kind == "str":
         return text
@@ -155,10 +146,8 @@ def is_finite(value: Any) -> TypeGuard[int | float]:
 
 
 def parse_duration(value: Any) -> float:
-    """Seconds of `90s`, `10m`, `1h30m`, `01:30:00` or `1-12:00:00` (days-hours:minutes:seconds).
-
-    Raises ValueError where there is no unit, and beyond 366 days.
-    """
+    """Return the seconds of `90s`, `10m`, `1h30m`, `01:30:00` or `1-12:00:00` (days-hours:minutes:seconds).
+    Raise ValueError where there is no unit, and beyond 366 days."""
     if _bare(value):
         raise ValueError(f"found {_short(value)} without a unit; write {value}s, {value}m or {value}h")
     if not isinstance(value, str):
@@ -179,10 +168,7 @@ def parse_duration(value: Any) -> float:
 
 
 def parse_size(value: Any) -> int:
-    """Bytes of `512MiB`, `4GiB` (powers of 1024) or `4GB` (powers of 1000).
-
-    Raises ValueError where there is no unit, and beyond 1 EiB.
-    """
+    """Return bytes of `512MiB` (1024) or `4GB` (1000). Raise ValueError without a unit, and beyond 1 EiB."""
     if _bare(value):
         raise ValueError(f"found {_short(value)} without a unit; write {value}MiB or {value}GiB")
     match = re.fullmatch(_SIZE, value.strip()) if isinstance(value, str) else None

@@ -79,8 +79,7 @@ class Adaptive(ABC):
         return self.course(coordinates).failed
 
     def is_lost(self, coordinates: Mapping[str, int]) -> bool:
-        """Whether it is over and a point did not count: a trial that failed or was pruned, a round at which a
-        loop failed."""
+        """Say whether it is over and a point did not count, as a trial that failed or was pruned."""
         course = self.course(coordinates)
         return course.points is not None and self._is_lost(course, coordinates[self.label])
 

@@ -22,10 +22,7 @@ Group = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Factor:
-    """One or more axes that vary together; `rows` lists their coordinates, None for a plain axis.
-
-    Rows that came when a search was given more trials stand last.
-    """
+    """Axes that vary together, with their coordinates in `rows` (None for a plain axis), the latest last."""
 
     axes: tuple[str, ...]
     count: int
@@ -152,13 +149,10 @@ def make_domain(
     replicas: int = 1,
     grown: Iterable[tuple[str, int]] = (),
 ) -> Domain:
-    """The domain of a stage from the number of points of each axis.
-
-    `origins` tells, for a derived axis made by a stage with axes of its own, where each of its
-    points was made. It is joined with those of these axes that the stage runs over. Several `replicas`
-    stand side by side at each point. `grown` has searches that were given more trials, with how many they had
-    had, the latest last: tasks keep their numbers.
-    """
+    """Return the domain of a stage from the number of points of each axis. A derived axis is joined with
+    those axes at which its points were made, by `origins`. Several `replicas` stand side by side at each
+    point. `grown` has searches that were given more trials, with their former number, the latest last: tasks
+    keep their numbers."""
     one = _numbered(_product(over, counts, origins), [(axis, had) for axis, had in grown if axis in over])
     if replicas > 1:
         return Domain((*one.axes, REPLICA), (*one.factors, Factor((REPLICA,), replicas)))

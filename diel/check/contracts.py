@@ -59,10 +59,7 @@ def check_outputs(found: Check) -> None:
 
 
 def check_metrics(found: Check) -> None:
-    """Checks that each STAGE.VALUE of `minimize`, `maximize` and `until` is made, and a number, if known.
-
-    What a pruner watches is reported on the way and declared nowhere, so nothing is known of it.
-    """
+    """Check that STAGE.VALUE of `minimize`, `maximize` and `until` is made, and a number, as far as known."""
     stages = found.workflow.stages
     for label, axis in found.workflow.axes.items():
         for key, reference in references_of(label, axis):
@@ -137,10 +134,7 @@ class InputUse(NamedTuple):
     """Which files no function gets the numbers of."""
 
     def refusal(self, rule: Rule, made: Units) -> tuple[str, str] | None:
-        """Return why a rule cannot be followed, and what to do; None if it can.
-
-        Values always can; files only where a Python function gets their numbers.
-        """
+        """Say why a rule cannot convert this, and what to do: only functions get the numbers in files."""
         same, of_columns = f"write units: {_shown(made)} here", isinstance(rule, Columns)
         if self.kind in ("int", "float", "list", None):
             return ("a value has no columns", same) if of_columns and self.kind is not None else None

@@ -83,10 +83,8 @@ class Range(NamedTuple):
 
 
 def range_of(checked: Checked, site: Site, name: str) -> Range:
-    """What the tasks of a stage ask for at all known points.
-
-    Raises Misfit for the first key that is wrong, with the `others`: each is found without those before it.
-    """
+    """Return what a stage's tasks ask for at all known points. Raise Misfit for the first key that is wrong,
+    with the `others`: each is found without those before it."""
     wrong: dict[Key, Misfit] = {}
     while True:
         known = _Asked(checked, site, name, wrong)
@@ -166,10 +164,7 @@ def _files(checked: Checked, stage: Stage) -> Iterator[tuple[str, Any]]:
 
 
 def _points_of(checked: Checked, label: str) -> Points | None:
-    """The points of an axis. Those of a design are not listed: as few as a glance takes are drawn for it.
-
-    Raises DielError where the package that draws them is missing.
-    """
+    """Return an axis's points, of a design a few. Raise DielError where the package that draws is missing."""
     axis = checked.workflow.axes[label]
     if label in checked.points or not isinstance(axis, Sample) or axis.points > DRAWN:
         return checked.points.get(label)

@@ -14,10 +14,7 @@ from diel.spec.environment import Definition
 
 
 def definitions_of(document: Document | None, site: Site, folder: Path) -> Mapping[str, Definition]:
-    """The environments by name; `folder` is the workflow's.
-
-    A site knows its machine: its definition replaces the workflow's.
-    """
+    """Return environments by name: those of the workflow in `folder`, and of the site, which come first."""
     found: dict[str, Definition] = {}
     for name, one in document.spec.environments.items() if document is not None else ():
         home = (document and document.home(("environments", name))) or folder

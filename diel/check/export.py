@@ -165,10 +165,7 @@ def _files_of_points(found: Check, values: Mapping[str, Any]) -> dict[str, str]:
 
 
 def own_files(document: Document, path: Path, modules: Mapping[str, Module]) -> dict[str, str]:
-    """The workflow's own files that are known by name, and what they are to it: nothing is exported there.
-
-    `path` is the workflow file.
-    """
+    """Return the workflow's files by real path, and what they are to it: nothing is exported there."""
     workflow, found = document.spec, {os.path.realpath(path): "the workflow file"}
     found |= {os.path.realpath(one): "a workflow that this one reads" for one in document.included}
     found |= {os.path.realpath(one.path): f"module '{one.reference}'" for one in modules.values()}

@@ -59,8 +59,7 @@ class Check:
         return {*self.graph.handed_to(stage), *self.searched(stage)}
 
     def add(self, key: Key, message: str, hint: str = "", offset: int | None = None) -> None:
-        """Adds a problem at a key, or inside its text. Raises SpecError once there are more than are
-        shown."""
+        """Add a problem at a key, or inside its text. Raise SpecError once more are there than are shown."""
         self.problems.append(self.document.problem(key, message, hint, offset=offset))
         self.stop_at(MAX_PROBLEMS)
 
@@ -80,10 +79,7 @@ class Check:
 
 
 def check_axes(found: Check) -> dict[str, int | None]:
-    """The number of points of each axis: None for derived axes, the most for loops and searches.
-
-    The files of axes can be read, and their tasks counted; picked points exist.
-    """
+    """Check axes; return the points of each: None for derived ones, the most for loops and searches."""
     workflow = found.workflow
     counts = {label: _count(found, label, axis) for label, axis in workflow.axes.items()}
     for name, stage in workflow.stages.items():

@@ -150,10 +150,7 @@ def gathered(value: Any, axes: tuple[str, ...]) -> Any:
 
 
 def infer(one: Expression, known: Callable[[Chain], Any], places: Collection[str]) -> Any:
-    """Return what an expression gives of known values. Raises ExpressionError at the part that fails.
-
-    `known` has a value for a dotted name, `places` are the axes along which values are gathered.
-    """
+    """Return what an expression gives of samples of what it reads. Raise ExpressionError at what fails."""
     if one.tree is None:
         return known(one.chain)
     try:

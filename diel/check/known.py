@@ -25,10 +25,7 @@ _GOLDEN = (5**0.5 - 1) / 2
 
 
 class Known:
-    """The points of axes as far as they are known, and the values of hyperparameters.
-
-    Under the label `hp.NAME` there can be points of what a search draws.
-    """
+    """The known points of axes, of searches under `hp.NAME`, and the values of hyperparameters."""
 
     def __init__(self, points: Mapping[str, Points], hyperparameters: Mapping[str, Any]) -> None:
         self.points, self.hyperparameters = points, hyperparameters
@@ -89,12 +86,8 @@ class Known:
 
 
 def spread(sizes: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    """Yield places of a product: all of them, or its corners and `_MOST_STEPS` others, evenly spread.
-
-    `sizes` has the number of points of each axis, and a place a number for each. The steps between the others
-    have no divisor in common with the size of the product, so that each axis is covered evenly too. A place
-    may come twice.
-    """
+    """Yield places of a product of `sizes`: all, or its corners and `_MOST_STEPS` evenly spread, some perhaps
+    twice; their stride shares no divisor with the product's size, so that each axis is covered."""
     total = prod(sizes)
     if total <= _MOST_STEPS:
         yield from product(*map(range, sizes))

@@ -54,10 +54,7 @@ def check_launcher(found: Check, name: str) -> None:
 
 
 def with_launcher(site: Site, pool: str, wanted: Resources) -> Site:
-    """The site with the words of a task's launcher, if that is looked for on this machine.
-
-    Raises Misfit if there is no such launcher.
-    """
+    """Return the site with a launcher that is looked for here. Raise Misfit if there is none."""
     chosen = chosen_launcher(site, pool, wanted)
     if not isinstance(chosen, str) or chosen in site.launchers:
         return site

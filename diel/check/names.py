@@ -133,10 +133,7 @@ def check_untils(found: Check) -> None:
 
 
 def check_values(found: Check, values: Mapping[str, Any], unread: Collection[str]) -> None:
-    """Checks that each hyperparameter that a stage reads has a value in each of its tasks.
-
-    `values` has those that need no search to have one, `unread` what searches set and nothing reads.
-    """
+    """Check that what tasks read has a value: in `values`, or by a search, unless it is `unread`."""
     workflow = found.workflow
     flaws: list[tuple[Key, str, str]] = []
     for name, stage in workflow.stages.items():

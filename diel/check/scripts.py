@@ -35,11 +35,8 @@ Warned = tuple[Key, str, str]
 
 
 def unknown_files(document: Document, points: Mapping[str, Points]) -> Iterator[Problem]:
-    """Return a warning for each word of a command, variable and parameter that is a user's file, and for each
-    script that imports such files, where these are in no `files`.
-
-    `points` are those of axes, as far as they are known.
-    """
+    """Yield a warning for each file of the user in a command, variable or parameter, and for each script that
+    imports some, where no `files` have it. `points` are those of axes, as far as known."""
     for name, stage in document.spec.stages.items():
         home = document.path.parent.absolute()
         folders = [document.home(("stages", name, key)) or home for key in ("command", "files")]

@@ -23,11 +23,8 @@ _DRAWN = 200
 
 
 def check_searches(found: Check, values: Mapping[str, Any], settings: Collection[str]) -> set[str]:
-    """Checks what searches set. Returns the hyperparameters that they set but nothing reads.
-
-    `values` has the hyperparameters that need no search to have a value, `settings` names those that have
-    it from `--set`.
-    """
+    """Check what searches set; return what nothing reads. `settings` are of --set, `values` all fixed
+    ones."""
     for label, axis in found.workflow.axes.items():
         for flaw in axis.space_flaws(found.workflow.hyperparameters):
             found.add(("axes", label, axis.word, *flaw.key), flaw.message, flaw.hint)
@@ -64,11 +61,7 @@ def _check_doubles(found: Check) -> None:
 
 
 def _check_unread(found: Check) -> set[str]:
-    """Finds hyperparameters that a search sets and none of its stages reads: they only waste trials.
-
-    Gives the names of such knobs. Where the axis or a stage over it has something else wrong with it,
-    that may be the reason, and is enough to be said.
-    """
+    """Find what a search sets and no stage over it reads, if nothing else is wrong; return its names."""
     unread: set[str] = set()
     for label, axis in found.workflow.axes.items():
         stages = [name for name, stage in found.workflow.stages.items() if label in stage.over]
@@ -155,10 +148,7 @@ def _is_read_elsewhere(workflow: Workflow, name: str) -> bool:
 
 
 def check_whens(found: Check, values: Mapping[str, Any]) -> set[str]:
-    """Checks that each `when` can be read, is in no cycle, and holds for some trial. `values` are fixed.
-
-    Gives the names of the hyperparameters whose `when` is wrong.
-    """
+    """Check that each `when` can be read, is in no cycle, and holds for some trial; return the wrong ones."""
     conditions: dict[str, Template] = {}
     wrong: set[str] = set()
     for name, given in found.workflow.hyperparameters.items():

@@ -16,11 +16,8 @@ if TYPE_CHECKING:
 def check_room(
     checked: Checked, site: Site, placed: Mapping[str, tuple[str, int]], shapes: Mapping[str, str]
 ) -> list[Problem]:
-    """Consumers that could never run: they have no room beside the services that they ask.
-
-    `placed` gives the pool and the cores of a task by stage, `shapes` its resource shape. Both would wait
-    for ever: the services are up as long as their consumers wait, and these wait for cores.
-    """
+    """Find consumers without room beside their services, which would wait for ever. `placed` gives the pool
+    and the cores of a task by stage, `shapes` its resource shape."""
     stages = checked.workflow.stages
     sharing = [name for name, stage in stages.items() if stage.service is not None or stage.asks]
     problems = list(shared_room_flaws(checked, site, sharing))

@@ -17,10 +17,7 @@ from diel.terms import SIMULATED
 
 
 def check_surrogates(found: Check, *, whole: bool) -> None:
-    """Everything about surrogates that can be known before a run.
-
-    `whole` tells whether the graph has no cycle: only then can it be said who teaches a model.
-    """
+    """Check all that can be known of surrogates; of their teachers only where the graph is `whole`."""
     for name, stage in found.workflow.stages.items():
         if stage.surrogate is None or stage.service is not None or found.lacks_module(name):
             continue

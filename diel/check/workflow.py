@@ -190,10 +190,7 @@ def _check_published(found: Check) -> None:
 
 
 def _check_files(found: Check, name: str, values: Mapping[str, Any], *, anew: bool) -> None:
-    """Checks the paths of `files`.
-
-    Without `anew` files of single points are left to their tasks: a run that goes on may not need them.
-    """
+    """Check the paths of `files`; without `anew`, files of single points are left to their tasks."""
     stage = found.workflow.stages[name]
     hint = "paths are relative to the workflow file"
     folder = found.document.path.parent

@@ -177,10 +177,7 @@ _WORDS: dict[str, Callable[[Box], tuple[str, ...]]] = {
 
 
 def version_of_image(name: str, image: str, runtime: str, *, here: bool) -> str:
-    """Return what tells an image's versions apart: a digest of content or a listing, or its name.
-
-    Raises UsageError where it must be `here` and is not.
-    """
+    """Return an image's digest of content or listing, or its name. Raise UsageError if it is not `here`."""
     if image.startswith("/"):
         if os.path.isdir(image):
             return content(image, "stat")[1]

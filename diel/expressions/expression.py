@@ -186,10 +186,7 @@ class Expression:
 
 
 def parse_one(source: str, offset: int) -> Expression:
-    """Parses the text inside `${{ }}`. Raises ExpressionError.
-
-    `offset` counts the characters before it in the text that holds it.
-    """
+    """Parse the text inside `${{ }}`, `offset` characters into its text. Raise ExpressionError."""
     text = source.strip()
     offset += len(source) - len(source.lstrip())
     if _PLAIN_NAME.fullmatch(text) and text not in _WORDS and text not in LITERALS:
@@ -456,8 +453,7 @@ class Evaluator(EvalWithCompoundTypes):  # type: ignore[misc]
             self.names = outer
 
     def _check_disallowed_items(self, item: Any) -> None:
-        """Nothing to check: no function or module can be a value, because names read only the scope's data.
-        simpleeval would walk a list of a million items at each step."""
+        """Check nothing: names read only data. simpleeval would walk a list of a million items each time."""
 
     def _name(self, node: ast.Name) -> Any:
         return LITERALS[node.id] if node.id in LITERALS else self._read(_dotted((node.id,)))

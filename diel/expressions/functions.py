@@ -24,10 +24,7 @@ SCALARS = (str, int, float, type(None))
 
 
 def written(value: Any) -> str:
-    """A value as text: true/false, nothing for null, shortest decimals, JSON for the rest.
-
-    Raises TypeError for what is neither JSON nor a path.
-    """
+    """Return a value as text: true/false, nothing for null, shortest decimals, else JSON. Raise TypeError."""
     if isinstance(value, str):
         return value
     if value is None:
@@ -46,8 +43,7 @@ def written(value: Any) -> str:
 
 
 def plain(value: Any) -> Any:
-    """A value of a scope as plain JSON: paths become text, sizes bytes, durations seconds, other mappings and
-    lists dict and list."""
+    """Return a value of a scope as plain JSON: paths are texts, sizes bytes, durations seconds."""
     if isinstance(value, SCALARS):
         return value
     if isinstance(value, PurePath):

@@ -89,10 +89,8 @@ class ListText(str):
 
 
 def align(values: Sequence[Gathered]) -> Sequence[Gathered]:
-    """Return the values at the points that all have (an inner join), in the order of the one with most axes.
-
-    One with fewer axes is repeated along the others. Raises Undefined where it has an axis that these lack.
-    """
+    """Join values at the points that all have, in the order of the one with most axes; those with fewer axes
+    repeat. Raise Undefined where one has an axis that these lack."""
     wide = max(values, key=lambda one: len(one.axes))
     if all(one.axes == wide.axes and one.points == wide.points for one in values):
         return values
@@ -123,11 +121,8 @@ def _part(one: Gathered, wide: Gathered) -> Callable[[Point], Point]:
 
 
 def pointwise(function: Callable[..., Any], values: Sequence[Any], *, of_null: bool = False) -> Gathered:
-    """Return what a function of one value each gives at each point that all gathered ones have.
-
-    At a point where one of them is null, so is the result, unless the function takes null. Raises Undefined
-    with the point where it fails.
-    """
+    """Return a function's result at each point that all gathered values have; null where one is null, unless
+    the function takes it. Raise Undefined with the point where it fails."""
     met = align([one for one in values if isinstance(one, Gathered)])
     rest = iter(met)
     columns = [next(rest) if isinstance(one, Gathered) else repeat(one) for one in values]

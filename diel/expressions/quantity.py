@@ -145,10 +145,8 @@ def _alike(mine: Quantity, other: Any) -> Quantity:
 
 
 def literals(text: str) -> tuple[str, dict[int, Quantity]]:
-    """The text with a name in place of each size and duration, of the same length, and these by place.
-
-    Quoted texts stay. Raises ValueError for one that is too large.
-    """
+    """Return the text with a name of equal length for each size and duration outside quotes, and these by
+    place. Raise ValueError for one that is too large."""
     found: dict[int, Quantity] = {}
 
     def name(match: re.Match[str]) -> str:

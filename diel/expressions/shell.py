@@ -18,10 +18,7 @@ class Quotes(Enum):
     DOUBLE = '"'
 
     def quote(self, words: Sequence[str]) -> str:
-        """The words, quoted so that the shell reads them byte for byte here; inside quotes, as one word.
-
-        Quotes are closed before it and opened again after it.
-        """
+        """Return words that the shell reads byte for byte here; within quotes, as one word."""
         if self is Quotes.BARE:
             return shlex.join(words)
         return f"{self.value}{shlex.quote(' '.join(words))}{self.value}"
@@ -52,10 +49,7 @@ _WORD = re.compile(r"\w+")
 
 
 def places(literals: Sequence[str]) -> list[Quotes]:
-    """The quotes around each value in a command, given the texts before, between and after the values.
-
-    Raises Unquotable if a value is where no quoting is safe.
-    """
+    """Return the quotes around each value, by the texts between. Raise Unquotable where none is safe."""
     reader = _Follower()
     found: list[Quotes] = []
     for index, text in enumerate(literals[:-1]):
@@ -198,10 +192,7 @@ class Command(NamedTuple):
 
 
 def commands(literals: Sequence[str]) -> list[Command]:
-    """The simple commands of a text, those inside brackets and $(...) included.
-
-    `literals` are the texts before, between and after the values. Reserved words count as words.
-    """
+    """Return the simple commands of a text in pieces around values, those in brackets and $(...) included."""
     reader = _Commands()
     for number, text in enumerate(literals):
         if number:

@@ -60,10 +60,7 @@ class Template:
         return found
 
     def value(self, scope: Scope) -> Any:
-        """The value of a text that is one expression only, else the text with values put in.
-
-        Raises ExpressionError where the scope lacks a name or the computation fails.
-        """
+        """Return the value of the one expression, else the text with values. Raise ExpressionError."""
         return self.text_value(scope) if self.whole is None else self.whole.value(scope)
 
     def truth(self, scope: Scope) -> bool:
@@ -82,11 +79,8 @@ class Template:
         return [without_nul(self.text_value(scope), 0)]
 
     def shell(self, scope: Scope) -> str:
-        """The text as a shell command, every value quoted so that it arrives byte for byte.
-
-        A list becomes several words; within quotes its items are joined by spaces. Raises
-        ExpressionError also if a value is where no quoting is safe (see check_shell).
-        """
+        """Return the shell command with each value quoted byte for byte; a list is several words, or within
+        quotes one with spaces. Raise ExpressionError, also where no quoting is safe."""
         where = iter(self._places)
         return "".join(
             part if isinstance(part, str) else next(where).quote(part.words(scope)) for part in self.parts
@@ -115,10 +109,7 @@ def parse(text: str) -> Template:
 
 
 def parse_expression(text: str) -> Template:
-    """Parses the expression of `when:` or `until:`, with or without `${{ }}` around it.
-
-    Raises ExpressionError where it cannot be read, and where there is more than one.
-    """
+    """Parse `when:` or `until:`, with or without `${{ }}`. Raise ExpressionError, also for two."""
     if "${{" not in text:
         whole = parse_one(text, 0)
         return Template(text, (whole,), whole)

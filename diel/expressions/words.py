@@ -27,10 +27,7 @@ def label_of(path: str, taken: Iterable[str] = ()) -> str:
 
 
 def misplaced(command: Iterable[str], folder: str, task: str, said: str) -> str:
-    """Return which file a command did not find, for it lies beside the workflow; an empty text for none.
-
-    `folder` is the workflow's, `task` the directory in which the command ran, `said` what it wrote.
-    """
+    """Return the file that a command did not find in `task`, by its words, and that lies in `folder`."""
     for word in names_in(" ".join(command)):
         beside = os.path.isfile(os.path.join(folder, word)) and not os.path.exists(os.path.join(task, word))
         if beside and not os.path.isabs(word) and os.path.basename(word) in said:

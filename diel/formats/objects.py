@@ -27,10 +27,7 @@ USUAL = {".npy": "array", ".parquet": "frame", ".nc": "dataset", ".extxyz": "str
 
 
 def load(kind: str, path: str, inside: str | None = None, table: Any = None) -> Any:
-    """An object of a kind from a file; `table` are the columns or rows that were read of a text.
-
-    Raises BadData, also where its library is not installed.
-    """
+    """Return an object of a file, or of a text's `table`. Raise BadData, also without its library."""
     more = () if table is None else (table,)
     try:
         return _LOADERS[kind](str(path), inside, *more)  # a library may take what has a name for an open file

@@ -130,10 +130,7 @@ def _at_flaws(workflow: Workflow, use: Edge) -> Iterator[Flaw]:
 
 
 def strange_word(label: str, axis: Axis, point: Any) -> str:
-    """Says that a pick is a word of another form of axis; empty where it is none.
-
-    An axis that is no search and no loop may have a point of that name.
-    """
+    """Say that a pick is a word of another form of axis; empty if not, or if a point may have that name."""
     word = "top" if isinstance(point, dict) and "top" in point else point
     kind: type[Axis] | None = next((kind for kind in (Search, Loop) if word in kind.picks), None)
     if kind is None or axis.choice(word) is not None or word in axis.picks:
@@ -227,12 +224,8 @@ def _publishers(graph: StageGraph) -> dict[str, list[str]]:
 
 
 def _published_uses(graph: StageGraph, flaws: list[Flaw]) -> Iterator[Edge]:
-    """Yield the edge from the stage that publishes a value to each stage that reads it.
-
-    A stage reads what is published by a stage that it depends on anyway, so that these edges close no cycle
-    and make nothing wait that would not have waited. Where several publish a name, one of them comes after
-    all the others: that is the one that is read.
-    """
+    """Yield an edge from the stage that publishes a value to each stage that reads it, and depends on it
+    anyway, so that no cycle closes. Where several publish a name, the last is read."""
     workflow = graph.workflow
     publishers = _publishers(graph)
     if not publishers:

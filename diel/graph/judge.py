@@ -51,10 +51,7 @@ class AxisPlan(NamedTuple):
 
 
 def judge_of(workflow: Workflow, label: str) -> Judge:
-    """How an axis is judged: by the named stages that run over it.
-
-    Nobody judges a loop without `until`: all its rounds are there at once.
-    """
+    """Return how an axis is judged: by the named stages over it; by none in a loop without `until`."""
     references = references_of(label, workflow.axes[label])
     named = dict.fromkeys(name[0] for key, name in references if "watch" not in key)
     names = tuple(name for name in named if name in workflow.stages and label in workflow.stages[name].over)
@@ -73,10 +70,7 @@ def references_of(label: str, axis: Axis) -> Iterator[tuple[Key, tuple[str, ...]
 
 
 def deciding(graph: StageGraph) -> Iterator[str]:
-    """The stages whose results decide on points of a search or loop, or are those of an axis.
-
-    Of a search or loop: those over it that judge it, are watched, or that these depend on.
-    """
+    """Yield the stages whose results make points of an axis, or decide about points of a search or loop."""
     axes, stages = graph.workflow.axes, graph.workflow.stages
     for label, axis in axes.items():
         judges = {name[0] for _, name in references_of(label, axis)} if axis.adaptive else ()

@@ -94,10 +94,7 @@ def nearest_service(workflow: Workflow, name: str) -> str:
 
 
 def answered(stage: Stage, signature: Signature | None) -> tuple[str, ...]:
-    """The outputs that a stage's surrogate answers: those that it names, else the stage's only value.
-
-    `signature` is that of its module. Nothing where neither tells.
-    """
+    """Return the outputs that a stage's surrogate names, else the only value, if that is known."""
     if stage.surrogate is None or stage.surrogate.outputs:
         return () if stage.surrogate is None else stage.surrogate.outputs
     values = values_of(stage, signature)

@@ -102,10 +102,7 @@ class StageGraph:
 
     @cached_property
     def order(self) -> tuple[str, ...]:
-        """The stages, each after all that it depends on; ties keep the file's order.
-
-        Raises graphlib.CycleError where stages wait for each other.
-        """
+        """Return the stages, each after those before it, else as in the file. Raise CycleError."""
         names = list(self.workflow.stages)
         places = {name: place for place, name in enumerate(names)}
         sorter = self._sorter()

@@ -142,11 +142,8 @@ def _split(key: Key, reference: str, flaws: list[Flaw]) -> tuple[str, str] | Non
 
 
 def hyperparameter_reads(name: str, stage: Stage, *, picked: bool = True) -> dict[str, Key]:
-    """The hyperparameters that a stage's tasks read, each with the first key that reads it.
-
-    Expressions and inputs tell: a module gets what its stage hands it, and nothing else. Without `picked`,
-    inputs that read one as a trial has it are left out.
-    """
+    """Return hyperparameters that a stage's expressions and inputs read, each with the first key that does;
+    without `picked`, not those that inputs read as a trial has them."""
     here: Key = ("stages", name)
     found: dict[str, Key] = {}
     for key, reference in expression_references(here, stage):
@@ -159,10 +156,7 @@ def hyperparameter_reads(name: str, stage: Stage, *, picked: bool = True) -> dic
 
 
 def expression_references(here: Key, stage: Stage) -> Iterator[tuple[Key, tuple[str, ...]]]:
-    """Each dotted name that a stage's expressions read, with the key that holds it.
-
-    Expressions that do not parse are left out: the checker reports them.
-    """
+    """Yield each dotted name that expressions read, with its key; without those that do not parse."""
     for key, template in templates(here, stage):
         if isinstance(template, Template):
             yield from ((key, reference) for reference in sorted(template.references))
@@ -223,10 +217,7 @@ PLACES = ("command", "env", "text")
 
 
 def launches(stage: Stage) -> bool:
-    """Whether the command runs once and starts its ranks itself, as many times as it likes.
-
-    It does where `${{ launcher }}` or DIEL_LAUNCHER stands in `command`, `env` or one of its templates.
-    """
+    """Say whether `command`, `env` or a template starts the ranks: by `${{ launcher }}` or DIEL_LAUNCHER."""
     if stage.command is None or not stage.resources.mpi:
         return False
     named = any(VARIABLE in text for text in told(stage))

@@ -168,11 +168,8 @@ def load_text(
 def examine(
     text: str, path: Path, settle: Settle | None = None, included: Mapping[str, str] | None = None
 ) -> tuple[Document | None, list[Problem]]:
-    """Return what a text holds, and all that is wrong in it; a document too if its meaning is clear.
-
-    `included` has the texts that it includes, or they are read. `settle` gives the hyperparameters that axes
-    read, and may raise.
-    """
+    """Return what a text holds, and all that is wrong in it; `included` has the texts that it includes, or
+    they are read; `settle` gives the hyperparameters that axes read, and may raise."""
     source, data, problems = parse(text, path, _VERBATIM)
     if source.root is None:
         return None, problems

@@ -47,8 +47,7 @@ def overridden(below: Part, above: Part) -> Part:
 
 
 def extended(parts: Mapping[tuple[str, str], Part]) -> tuple[Parts, list[Problem]]:
-    """The parts of a workflow with whole stages and templates, and what is wrong with how these extend
-    each other."""
+    """Return the parts with stages and templates made whole, and what is wrong with what they extend."""
     made = _Extended(parts)
     return {**parts, **made.whole}, made.problems
 

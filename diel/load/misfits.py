@@ -51,10 +51,8 @@ QUOTED = "put it in quotes: '{text}'"
 
 
 def check(data: dict[str, Any], model: type[M]) -> tuple[M | None, list[Flaw]]:
-    """Return the model of plain data if nothing is wrong but keys, and all that does not fit.
-
-    An unknown key hides nothing: it is taken for the one that was meant, or left out.
-    """
+    """Return the model, if only keys are wrong, and all misfits: unknown keys count as those that were
+    meant."""
     misfits: dict[tuple[Key, str], Flaw] = {}
     renamed: dict[Key, Key] = {}
     for told in range(_ROUNDS):

@@ -250,10 +250,7 @@ def _is_text(text: str) -> bool:
 
 
 def content(node: Node, verbatim: Verbatim, complaints: list[Complaint], key: Key = ()) -> Any:
-    """Return the plain value of a tree.
-
-    A number that no computer word holds is a complaint, and gets infinity, which no field takes.
-    """
+    """Return a tree's plain value; a number beyond all words of a computer is a complaint, and infinite."""
     if isinstance(node, Dictionary):
         return {
             name: content(child, _below(verbatim, name), complaints, (*key, name))

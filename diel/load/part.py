@@ -30,11 +30,8 @@ class Edit(NamedTuple):
 
 
 def renamed(text: str, names: Mapping[Chain, str], *, bare: bool = False) -> tuple[str, list[Edit]]:
-    """A text with other names in its expressions, and what was replaced; unchanged if it does not parse.
-
-    `names` has what to write for the first parts of dotted names. With `bare` the text is an expression
-    itself, with or without `${{ }}`.
-    """
+    """Return a text with other names in its expressions, and the edits; `bare` text is an expression itself.
+    `names` has what to write for the first parts of dotted names. A text that does not parse stays."""
     try:
         template = parse_expression(text) if bare else parse(text)
     except ExpressionError:

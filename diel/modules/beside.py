@@ -155,10 +155,7 @@ def enter(file: Path, folders: Sequence[Path], kept: str, *, first: bool) -> Non
 
 
 def imports_beyond(key: Sequence[tuple[str, str]]) -> dict[str, str]:
-    """Return the files that were executed for a module beyond those in its key, with their digests.
-
-    A function finds them by a name that it computes, or a pickle names them.
-    """
+    """Return the files that a module imported beyond those in its key, by computed names or pickles."""
     if not key:
         return {}
     if _finder.key not in _finder.named:

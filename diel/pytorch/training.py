@@ -114,7 +114,7 @@ def train(
 
 
 def outputs(network: torch.nn.Module, inputs: torch.Tensor, batch: int, device: torch.device) -> torch.Tensor:
-    """A network's outputs for some rows, in single precision and on the CPU, as the model's readers get
+    """Return a network's outputs for some rows, in single precision on the CPU, as the model's readers get
     them."""
     network.eval()
     with torch.no_grad():

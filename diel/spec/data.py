@@ -215,10 +215,7 @@ NO_FORM = Flaw(
 
 
 def path_flaw(path: str) -> str:
-    """Why a path leaves the task's directory or names no file in it; empty if it is good.
-
-    To be asked twice: of the text in the workflow, and of the path once its expressions are filled in.
-    """
+    """Say why a path leaves the task's directory or names no file, with its expressions or without."""
     if "\0" in path:
         return "a path cannot hold a NUL character"
     if path.startswith("/"):

@@ -88,10 +88,7 @@ class Hyperparameter(SpecModel):
         return tuple(kind(min(self.low + place * step, self.high)) for place in range(count))
 
     def accept(self, value: Any) -> Any:
-        """The value in this type: a whole number becomes a float if the type is float.
-
-        Raises Flaws where type or bounds do not fit.
-        """
+        """Return the value in this type: whole numbers become floats if need be. Raise Flaws."""
         if self.type == "choice":
             return self._chosen(value)
         if not _is_of(value, self.type):

@@ -74,10 +74,7 @@ class SpecModel(BaseModel):
 
 
 def written_as(expected: str, hint: str, *, text: str = "", true: bool = False) -> Any:
-    """A validator of a model with a short form: a text for one key, or `true` for the defaults.
-
-    What is no mapping then is refused.
-    """
+    """Make a validator that refuses all but mappings, a text for one key, and `true` for the defaults."""
 
     def check(cls: type[SpecModel], value: Any) -> Any:
         if text and isinstance(value, str):
@@ -100,10 +97,7 @@ M = TypeVar("M")
 
 
 def plain(given: M) -> M:
-    """A model's fields and properties without the model, for processes that must not load pydantic.
-
-    What is no model is returned as it is.
-    """
+    """Return a model's fields and properties without pydantic, for processes that must not load it."""
     if not isinstance(given, SpecModel):
         return given
     own = [base for base in type(given).__mro__ if issubclass(base, SpecModel)]

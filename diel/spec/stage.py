@@ -258,10 +258,8 @@ class Stage(SpecModel):
         return self.model_copy(update={"resources": resources, "timeout": timeout})
 
     def as_asked(self, values: Mapping[Place, Any], later: Collection[Place] = ()) -> dict[str, Any]:
-        """As a file would write a stage that asks for these values; null leaves a key out.
-
-        In place of what only the run shows, by the keys `later`, stands the least that is valid.
-        """
+        """Write a stage that asks for these values, as a file would; null leaves a key out. The least that is
+        valid stands in place of `later`, which only the run shows."""
         own = {"command": ("true",), "checkpoint": self.checkpoint}
         grace = {} if self.grace is None else {"grace": f"{self.grace}s"}
         return {**own, **grace, **with_values(without_demand(self._said, later), values)}
@@ -372,8 +370,7 @@ def _grace_flaws(
 
 
 def _form_flaws(name: str, output: Output, *, returned: bool) -> Iterator[Flaw]:
-    """Flaws of outputs: a command says where they are; a Python module returns them, and can describe
-    them."""
+    """Yield flaws of outputs: a command says where they are; a module returns them, and can describe them."""
     form = output.form
     if returned and form not in (None, "stream"):
         hint = "drop it; what the function returns is what other stages read"

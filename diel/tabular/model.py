@@ -72,9 +72,7 @@ class Lstm:
         return found
 
     def margins(self, courses: Floats) -> Floats:
-        """How far each course is within what is wanted, at its worst place, shape (rows,): above 0 it is
-        all within.
-        """
+        """Return how far courses are within their bounds at the worst place, (rows,): above 0, all."""
         within = np.minimum(courses - self.low, self.high - courses)
         worst: Floats = within.min(axis=1)
         return worst

@@ -52,8 +52,7 @@ class Table:
     def from_rows(
         cls, rows: Sequence[Mapping[str, float]], target: str, features: Sequence[str] | None = None
     ) -> Table:
-        """The table of one mapping for each row. Raises ValueError as `from_columns`, or if a row lacks a
-        column."""
+        """Make a table of a mapping a row. Raise ValueError as `from_columns`, or if a row lacks a column."""
         names = _features(list(rows[0]) if rows else [], target, features)
         for number, row in enumerate(rows):
             missing = [name for name in (target, *names) if name not in row]
@@ -88,8 +87,7 @@ class Table:
         return Table(self.names, self.features[rows], self.target[rows])
 
     def save_predictions(self, path: Path, predicted: Floats) -> Path:
-        """Writes a CSV file of the features, then `observed` (the target) and `predicted`; returns the
-        path."""
+        """Write a CSV file of the features, `observed` (the target) and `predicted`; return the path."""
         with path.open("w", encoding="utf-8", newline="") as file:
             writer = csv.writer(file)
             writer.writerow([*self.names, "observed", "predicted"])

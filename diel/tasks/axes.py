@@ -65,10 +65,7 @@ class Axes:
         return any(self._paths.axis(label).exists() for label in labels)
 
     def open_derived(self, label: str, maker: StageRun, results: Results) -> None:
-        """Takes a derived axis from the results of the stage that makes it.
-
-        Raises UsageError where they are no points.
-        """
+        """Take a derived axis from its maker's results. Raise UsageError where they are no points."""
         axis = self._workflow.axes[label]
         assert isinstance(axis, Derived)
         rows: list[tuple[Any, ...]] = []

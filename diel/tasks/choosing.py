@@ -112,11 +112,8 @@ class ChoosingLink(Link):
         return Verdict.READY if enough else Verdict.FAILED
 
     def _members(self, group: Group) -> tuple[list[int | None], int]:
-        """The tasks that a group picks; None for one that does not exist, before the first round.
-
-        And how many it lacks, for their search or loop failed and `min_success` allows for that. Raises
-        NotYet, and Lost where nothing allows for it.
-        """
+        """Return the tasks that a group picks, None before the first round, and how many are lacking that
+        `min_success` allows. Raise NotYet, and Lost where nothing allows for it."""
         shared = dict(zip(self._shared, group, strict=True))
         fixed = {axis: shared[axis] for axis in self.edge.matched} | (self.picked or {})
         rest = [axis for axis in self.up.spec.over if axis not in self.edge.chosen]
@@ -182,10 +179,7 @@ class ChoosingLink(Link):
         return list(picked)
 
     def _latest(self, label: str, place: Mapping[str, int], axis: Adaptive) -> list[int]:
-        """The latest round with a result; -1, before the first, if there is something to begin with.
-
-        Raises NotYet while there may still be one, Lost where there will be none.
-        """
+        """Return the latest round with a result, or -1 if it begins with something. Raise NotYet, Lost."""
         for number in reversed(range(axis.size)):
             index = self.up.domain.index({**place, label: number})
             if index is not None and self.verdict_of(index) is Verdict.READY:

@@ -41,10 +41,7 @@ class Exports:
         }
 
     def of(self, scope: Mapping[str, Any], record: Made) -> Iterator[Delivery]:
-        """What is copied where after a task succeeded.
-
-        Raises ExpressionError, what a scope raises, and ModuleError where an output is no file.
-        """
+        """Yield what is copied where. Raise ExpressionError, ModuleError, what a scope raises."""
         for name, (template, prefix) in self._given.items():
             entry = record.get("artifacts", {}).get(name)
             if entry is None:

@@ -146,10 +146,8 @@ class Meeting:
         return bool(self._sets)
 
     def lacking(self, index: int) -> Shortage | None:
-        """Return why a task gets too little of what meets; None where it gets enough.
-
-        Of the points that no `when` left out, the least `min_success` of the edges that meet must be there.
-        """
+        """Say why a task gets too little of what meets: of the points that no `when` left out, the least
+        `min_success` of the edges must be there. None where it gets enough."""
         for links in self._unlike():
             met = self._look(links, index)
             share = min(link.edge.min_success for link in links)

@@ -32,11 +32,8 @@ Place = tuple[str, str]
 
 
 class Readers:
-    """Who reads the outputs of some stages, and how many of them have succeeded.
-
-    A task has ended well if it has a result, or was left out by `when`. One that failed may be tried
-    again, and then needs what it reads.
-    """
+    """Counts who has read the outputs of some stages: tasks with a result, or left out by `when`. One that
+    failed may be tried again, and then needs what it reads."""
 
     def __init__(self, links: Iterable[Link]) -> None:
         self.links: dict[Place, list[Link]] = {}
@@ -54,8 +51,7 @@ class Readers:
         return stage in self._into
 
     def count(self, stage: StageRun, index: int) -> list[tuple[Link, Group | None]]:
-        """Counts a task that succeeded; returns the links that are done with reading, each with its group, or
-        None for all upstream tasks."""
+        """Count a success; return each link that is done with reading, with its group (None: all)."""
         over: list[tuple[Link, Group | None]] = []
         for number, link in self._into.get(stage.name, ()):
             if link.edge.chosen:
@@ -109,10 +105,7 @@ def _all_well(stage: StageRun) -> bool:
 
 
 def reading(links: Iterable[Link]) -> Iterator[Link]:
-    """The links along which files are read that can be deleted afterwards.
-
-    What an axis is made of is read again, whenever its points are, and a service may start again.
-    """
+    """Yield the links whose files can go afterwards: not those that axes and services read again."""
     found = [link for link in links if link.edge.output is not None and link.edge.published is None]
     again = {(link.edge.upstream, link.edge.output) for link in found if not link.feeds}
     return (link for link in found if (link.edge.upstream, link.edge.output) not in again)
@@ -131,11 +124,8 @@ def lent(paths: RunPaths) -> bool:
 
 
 class Keeping:
-    """Deletes the artifacts of outputs with `keep: false` once their readers have succeeded.
-
-    While a run goes on, other runs do not take such results from the cache. What they took before it was
-    resumed stays.
-    """
+    """Deletes outputs with `keep: false` once their readers succeeded; while the run goes on, no other run
+    takes them from the cache, but what was taken before a resume stays."""
 
     def __init__(self, runs: Mapping[str, StageRun], links: Iterable[Link], ledger: Ledger) -> None:
         self._runs = runs
@@ -170,8 +160,7 @@ class Keeping:
                 self._drop(place, range(self._runs[place[0]].size))
 
     def _drop(self, place: Place, indices: Iterable[int]) -> None:
-        """Deletes first, then records it: if the controller is killed in between, the next one does it
-        again."""
+        """Delete first, record then: if the controller is killed in between, the next one does it again."""
         name, output = place
         stage = self._runs[name]
         dropped = stage.history.dropped.get(output, ())
@@ -198,11 +187,8 @@ def dropped_record(place: Place, tasks: Iterable[int], freed: int) -> Dropped:
 
 
 def own_files(record: Made, stage: str, output: str, root: Path) -> dict[str, str] | None:
-    """The files of an artifact that a task of this run made, each with its real path.
-
-    None where they must stay: it is a value, it lies in another run, or another output of the task is in
-    the same place.
-    """
+    """Return an artifact's files with their real paths; None where they must stay: they are no files, lie in
+    another run, or share their place with another output of the task."""
     artifacts = record.get("artifacts", {})
     if "run" in record or output not in artifacts:
         return None

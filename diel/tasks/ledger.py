@@ -50,10 +50,7 @@ class Ledger:
         return self.history.stage(record["stage"]).takes(record)
 
     def read_news(self) -> list[tuple[str, int, Record, bool]]:
-        """Folds what workers wrote but have not reported yet.
-
-        Returns it, each with its place, and whether its task had ended before.
-        """
+        """Fold and return what workers wrote since, with places, and whether tasks had ended before."""
         news: list[tuple[str, int, Record, bool]] = []
 
         def note(segment: str, offset: int, record: Record) -> None:
@@ -67,10 +64,7 @@ class Ledger:
         return news
 
     def append(self, record: Record) -> int:
-        """Writes a record with the time, and folds it in; returns its place.
-
-        A result is written only: `commit` folds it in, as it does for those of workers.
-        """
+        """Write a record with the time, and fold it in, unless `commit` will; return its place."""
         record["time"] = time.time()
         offset = self.segment.append(record)
         self.reader.offsets[self.segment.name] = self.segment.size

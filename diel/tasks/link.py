@@ -108,11 +108,8 @@ class Link:
         return self.up.domain.group(index, self.edge.gathered)
 
     def listed(self, group: Group) -> list[tuple[Group, int]]:
-        """The upstream tasks of which a gather lists something, each with its place.
-
-        In the order of the places, so that the order of `over` changes nothing; of what a choice picks, the
-        best first. With `missing: null` those without a result too, unless their points never came.
-        """
+        """Return the upstream tasks that a gather lists, by place in the order of axes, of a choice the best
+        first. With `missing: null` those without a result too, unless their points never came."""
         found = self.meant(group) if self.edge.outer else self.good_members(group)
         turn = [n for n, axis in enumerate(self.edge.gathered) if axis not in self.edge.chosen]
         return sorted(
@@ -175,9 +172,7 @@ class Link:
 
     @property
     def feeds(self) -> bool:
-        """Whether results go along it into results: what made an axis only says where they are, and neither a
-        channel nor a server is one.
-        """
+        """Say whether results go along it into results, which axes, channels and servers do not take."""
         edge = self.edge
         inside = edge.output is not None and edge.axis is None and not edge.stream
         return inside and self.down.spec.service is None

@@ -23,11 +23,8 @@ if TYPE_CHECKING:
 
 
 class Publishing:
-    """Adds what a run publishes to its project, each result once, even if the run is resumed.
-
-    A stage over a sweep or a search has a value a task, and so none that could be the project's: what it
-    publishes stays within the run. Of the rounds of a loop the last one counts.
-    """
+    """Adds what a run publishes to its project, once, though the run is resumed; of a loop the last round.
+    What has a value a task, over a sweep or search, stays within the run."""
 
     def __init__(self, workflow: Workflow, run_file: RunFile, ledger: Ledger) -> None:
         self._workflow = workflow
@@ -110,10 +107,7 @@ def accepted(published: Published, value: Any, maker: str) -> Any:
 
 
 def published_values(links: Iterable[Link], index: int, read: Callable[[Link], Any]) -> dict[str, Any]:
-    """The hyperparameters that earlier stages publish for a task, by their links.
-
-    Raises MissingInput where one is missing or does not fit.
-    """
+    """Return what earlier stages publish for a task, by name. Raise MissingInput where it does not fit."""
     found = {}
     for link in links:
         published = link.edge.published

@@ -84,10 +84,7 @@ def work_of(
 def family_parts(
     stage: Stage, module: Module | None, files: Iterable[tuple[str, str, str]], name: str = ""
 ) -> dict[str, str]:
-    """Return digests of what all tasks of a stage share: all parts of the cache key except two.
-
-    `files` are those of `Files.static`.
-    """
+    """Digest what all tasks of a stage share, by part of the key; `files` are those of `Files.static`."""
     own = OwnNames(name, Texts(stage).references if "." in name else ())
     reference = "" if module is None else f"{module.reference}:{module.function}"
     digest = "" if module is None else module.digest
@@ -113,8 +110,7 @@ def _made(output: Output) -> list[Any]:
 
 
 def digest_of_values(values: Mapping[str, Any]) -> str:
-    """The digest of what a task reads; of artifacts, content and name count, and not
-    where they are."""
+    """Digest what a task reads; of artifacts, their content and name, and not where they are."""
     return digest_of([_keyed(values)])
 
 
@@ -192,10 +188,7 @@ class Recipe:
         return self._texts.is_wanted(self.scope(index))
 
     def resolve(self, index: int) -> Request:
-        """Everything about a task except the number of its attempt.
-
-        Raises ExpressionError, MissingInput and ModuleError.
-        """
+        """Work out a task but for its attempt. Raise ExpressionError, MissingInput and ModuleError."""
         scope, run = self.scope(index), self.sources.run
         spec = run.spec if self._chosen is None else run.spec_of(index)
         join = self._joined(scope)
@@ -235,10 +228,7 @@ class Recipe:
         )
 
     def served(self, index: int) -> Request:
-        """Return the request of a service's task, with all files that it reads where they lie.
-
-        Who asks it is held to them too. Raises as `resolve` does.
-        """
+        """Return a service's request with all files where they lie. Raise as `resolve` does."""
         request = self.resolve(index)
         watched = (*self.sources.files.watched_by_all(self._module), *request.watched)
         return request._replace(watched=watched)
@@ -314,10 +304,7 @@ class Recipe:
         return self.sources.files.own(self.scope(index))
 
     def reads(self, index: int) -> tuple[dict[str, Any], dict[str, Any]]:
-        """What enters a task's key by name: its own values, and what it reads of others.
-
-        Without its files and whom it asks. Raises ExpressionError, MissingInput and ModuleError.
-        """
+        """Return what enters a key by name, but for files and whom it asks. Raise as `resolve`."""
         scope = self.scope(index)
         _, inputs = self._handed_on(scope, self._joined(scope))
         if self._branches:
@@ -464,9 +451,8 @@ def environment_part(stage: Stage, paths: RunPaths) -> dict[str, str]:
 
 
 def keyed_by_task(stage: Stage, paths: RunPaths) -> Callable[[Mapping[str, Any]], dict[str, str]] | None:
-    """What gives the environment's part of a task's key from its scope, where an expression chooses one: its
-    name, for people, and the digest of what it is. None if all tasks have the same.
-    """
+    """Return what makes the environment's part of a key from a scope, where an expression chooses one: its
+    name, for people, and its digest. None if all tasks have the same."""
     if not stage.chooses_environment:
         return None
     made, chosen = read_prepared(paths.environments), parse(stage.demand[("environment",)])

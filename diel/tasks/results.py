@@ -87,10 +87,7 @@ def carry(record: Made, to: Made) -> None:
 
 
 def output_of(record: Made, name: str, run_root: Path) -> Any:
-    """An output in a record: a value, or an Artifact with its absolute path, or a list of them.
-
-    Raises KeyError where the task made no such output.
-    """
+    """Return a value, or Artifacts with absolute paths. Raise KeyError where there is no such output."""
     values = record.get("values")
     if values is not None and name in values:
         return values[name]
@@ -123,10 +120,7 @@ def artifact_path(record: Made, path: str, run_root: Path) -> Path:
 
 
 def artifact_home(record: Made, run_root: Path) -> Path:
-    """The run whose directory holds a task's artifacts: this one, or an earlier one.
-
-    That is not there any longer where another run has its name.
-    """
+    """Return the run that holds a task's artifacts; a missing one where another run has its name now."""
     origin = record.get("run")
     if origin is None:
         return run_root
@@ -145,10 +139,7 @@ def tell_origin(record: Cached, found: Result) -> None:
 
 
 def origin_dirs(record: Result, runs: Path) -> Iterator[tuple[int, Path]]:
-    """The attempts that made a result of an earlier run, oldest first, each with its directory.
-
-    Each can go on where the one before it ended.
-    """
+    """Yield the attempts that made an earlier run's result, oldest first, each with its directory."""
     if "origin" in record:
         index, last = record["origin"]
         stage, made_by = (

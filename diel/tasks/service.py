@@ -87,10 +87,7 @@ class ServiceLink(Link):
         return self._requests[group]
 
     def held(self, group: Group) -> Held:
-        """Return what the service at a point reads, and who asks it must find unchanged.
-
-        Without what it takes anew while it runs: that may go once there is something newer.
-        """
+        """Return what the service at a point reads, and must stay for who asks it; not what it takes anew."""
         request, newer = self._request(group), {link.edge.name for link in self.inputs if link.edge.renewed}
         reads = {name: value for name, value in (request.reads or {}).items() if name not in newer}
         return request.watched, {f"{name} of the service {self.up.name}": v for name, v in reads.items()}

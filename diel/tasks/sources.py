@@ -111,10 +111,7 @@ class Sources:
         return self.made.get((chain[0], chain[1] if len(chain) > 1 else None))
 
     def registry(self, index: int, scope: Mapping[str, Any]) -> dict[str, Any]:
-        """The hyperparameters of a task: the run's, then those of stages before it, then its trial's.
-
-        Raises MissingInput where one of these is missing or does not fit.
-        """
+        """Return a task's hyperparameters: the run's, earlier stages', its trial's. Raise MissingInput."""
         given: Mapping[str, Any] = self._hyperparameters
         if self._published:
             made = published_values(self._published, index, lambda link: self.read(link, index, scope))
@@ -122,10 +119,7 @@ class Sources:
         return {**given, **self.run.searched(index)}
 
     def read(self, link: Link, index: int, scope: Mapping[str, Any]) -> Any:
-        """What a task reads along an edge: one output, or the gathered ones with their points.
-
-        Raises Unready along an edge of a branch, MissingInput where an output is missing.
-        """
+        """Return what a task reads along an edge. Raise Unready along one of a branch, MissingInput."""
         group = link.group_of_downstream(index)
         if link.edge.branch and (verdict := link.verdict(group)) is not Verdict.READY:
             raise Unready(link, verdict)

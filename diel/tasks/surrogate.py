@@ -103,10 +103,8 @@ def name_teachers(record: records.StageRecord, graph: StageGraph, kinds: Mapping
 def tell_cached(
     record: records.Cached, found: records.Result, stage: Stage, asked: Question | str | None
 ) -> None:
-    """Adds what the surrogate answered for an earlier result; a run without one simulated without asking.
-
-    What an audit found then counts now if the same model would answer; why it did not ask then does not.
-    """
+    """Add what the surrogate answered for an earlier result: an audit counts if the same model would answer,
+    why it did not ask then does not. Without a surrogate it simulated without asking."""
     if stage.surrogate is not None:
         record["values"] = {SIMULATED: True, **record.get("values", {})}
         unasked: records.Answered = {"asked": 0.0, "used": False}

@@ -119,10 +119,7 @@ class Files:
         return os.path.relpath(path, self._homes[label])
 
     def digests(self, scope: Mapping[str, Any]) -> dict[str, Any]:
-        """The paths and contents of a task's own files, as they enter its key.
-
-        Raises ModuleError for one that cannot be read, and Changed for one that is another by now.
-        """
+        """Return the paths and contents of a task's own files, for its key. Raise ModuleError, Changed."""
         if not self._own and self.rendered is None:
             return {}
         labels = {f"files.{label}": label for label in self._own}
@@ -158,11 +155,8 @@ class Files:
 
 
 class OwnNames:
-    """The names in a stage's expressions as they enter its key.
-
-    What was included is the same work as in its own workflow, where its names have nothing before them; but
-    they keep it in a stage that reads a name of the outer workflow which would then be the same.
-    """
+    """Knows the names in expressions as they enter a key: without that of an include, unless a stage reads a
+    name of the outer workflow which would then be the same."""
 
     def __init__(self, stage: str, references: Collection[tuple[str, ...]]) -> None:
         """`references` are the dotted names that its tasks' keys have."""

@@ -104,8 +104,7 @@ class Pair(nn.Module):
 
 
 class Attention(nn.Module):
-    """Adds what each place takes from all others (A. Vaswani et al., arXiv:1706.03762): (rows, places,
-    width)."""
+    """Adds what each place takes from all (A. Vaswani et al., arXiv:1706.03762): (rows, places, width)."""
 
     tensor_plan: Mapping[str, str] = {"query": "columns", "key": "columns", "value": "columns", "out": "rows"}
 
@@ -130,8 +129,7 @@ class Attention(nn.Module):
 
 
 class Embed(nn.Module):
-    """(rows, places, features), or whole numbers (rows, places), to (rows, places, width), with learned
-    places."""
+    """Embeds (rows, places, features), or whole numbers (rows, places), with learned places."""
 
     def __init__(self, places: int, features: int, width: int, vocabulary: int | None) -> None:
         super().__init__()
@@ -199,8 +197,7 @@ class Patches(nn.Module):
 
 
 class ChannelsLast(nn.Module):
-    """(rows, height, width) or (rows, channels, height, width) to (rows, height, width, channels); or
-    back."""
+    """Turns (rows, height, width) or (rows, channels, height, width) to channels last; or back."""
 
     def __init__(self, back: bool = False) -> None:
         super().__init__()
@@ -276,7 +273,7 @@ def mlp(inputs: tuple[int, ...], outputs: int, width: int = 64, depth: int = 2) 
 def cnn(
     inputs: tuple[int, ...], outputs: int, width: int = 32, depth: int = 4, patch: int = 1
 ) -> nn.Sequential:
-    """A convolutional network over (height, width) or (channels, height, width): `depth` blocks at one
+    """Make a convolutional network over (height, width), perhaps with channels first: `depth` blocks at one
     size."""
     channels = _channels("cnn", inputs)
     blocks = (Sites(width) for _ in range(depth))
@@ -300,8 +297,7 @@ def transformer(
     heads: int = 4,
     vocabulary: int | None = None,
 ) -> nn.Sequential:
-    """`depth` blocks of attention and mixing over (places, features), or (places,) of a vocabulary; their
-    mean is read."""
+    """Make `depth` blocks of attention and mixing over (places, features) or words (places,), then a mean."""
     places, features = (inputs[0], 1) if vocabulary is not None else _sequence("transformer", inputs)
     blocks = (layer for _ in range(depth) for layer in (Attention(width, heads), Mix(width)))
     return nn.Sequential(

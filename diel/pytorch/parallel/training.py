@@ -171,8 +171,7 @@ class _Run:
         self.course = course
 
     def draw(self) -> None:
-        """Seeds what layers such as Dropout draw in the next step: it follows from the step, so that no
-        checkpoint has to keep it, and is the same on ranks that share rows and layers."""
+        """Seed what layers such as Dropout draw, by the step alone, alike where rows and layers are."""
         place, device = self.placed.world.place, self.placed.world.device
         drawn = f"{self.settings.seed} {self.course.step} {place.data} {place.pipeline}"
         seed = int.from_bytes(

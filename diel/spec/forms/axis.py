@@ -78,10 +78,7 @@ def bare(label: str) -> str:
 
 
 def clashes(brought: Mapping[str, Sequence[str]], stages: Collection[str]) -> Iterator[tuple[str, str]]:
-    """Yield each axis with a parameter whose name something else has, and what to say of it.
-
-    `brought` has the parameters of the axes of a stage, by label.
-    """
+    """Yield each axis with a parameter of a taken name, and a message; `brought` has parameters by axis."""
     owners: dict[str, str] = {}
     for label, names in brought.items():
         for name in names if tuple(names) == (bare(label),) else (*names, label):
@@ -221,10 +218,7 @@ class Axis:
         return counted(most or 0, self.point)
 
     def listed(self, label: str, folder: Path) -> Points | None:
-        """Its points, if the workflow file or one beside it lists them. `folder` is the workflow file's.
-
-        Raises UsageError where they cannot be read.
-        """
+        """Return its points if a file lists them, in or beside the workflow's `folder`. Raise UsageError."""
         return None
 
     def points_of(self, label: str, known: Known, folder: Path) -> Points:

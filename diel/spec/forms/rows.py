@@ -54,11 +54,7 @@ class BadCell(ValueError):
 
 
 def column_values(cells: Sequence[str], kind: str | None) -> list[Any]:
-    """The values of a column: of its declared type; without one numbers if all cells are plain ones that
-    64 bits hold, else the texts as they are written.
-
-    Raises BadCell for what is not of the type, and a number beyond a double.
-    """
+    """Return a column as values of its type, else as numbers of 64 bits, else as texts. Raise BadCell."""
     if kind is None:
         return _numbers(cells) if all(map(_PLAIN.fullmatch, cells)) else list(cells)
     values = []
@@ -71,8 +67,8 @@ def column_values(cells: Sequence[str], kind: str | None) -> list[Any]:
 
 
 def table_values(cells: Sequence[str], kind: str | None) -> list[Any]:
-    """The same for a table in memory: there an empty cell of a column of numbers is missing, `nan` and `inf`
-    are numbers, and a column of True and False has truths. Raises BadCell."""
+    """Return values for a table in memory: empty cells of numbers are missing, `nan` and `inf` are numbers,
+    True and False truths. Raise BadCell."""
     words = {*cells}
     if kind is None and words <= {"True", "False"}:
         return [cell == "True" for cell in cells]
@@ -133,11 +129,8 @@ def read_points(
     inside: str | None = None,
     types: Mapping[str, str] = NO_TYPES,
 ) -> Points:
-    """Reads one point from each row of a CSV (with a header) or JSONL file, a table or an array of other
-    files. `types` has those of columns that are declared.
-
-    Raises UsageError naming the file and the line.
-    """
+    """Read one point a row of a CSV (with a header), JSONL or other file; `types` has those of declared
+    columns. Raise UsageError naming the file and the line."""
     if suffix_of(path.name) in LIBRARIES:
         from diel.formats.node import BadData, rows_of  # here: few axes are in such files
 
@@ -173,10 +166,7 @@ TEXTS = (".csv", ".tsv", ".json", ".jsonl", ".ndjson")
 
 
 def read_table(path: Path, types: Mapping[str, str] | None) -> Any:
-    """The columns of a CSV, or what is in a file of JSON, for a table in memory. Raises UsageError.
-
-    Numbers are read as for an axis; a column of them may lack cells, and one may be of True and False.
-    """
+    """Return the columns of a CSV, or what a file of JSON holds, for a table in memory. Raise UsageError."""
     types = types or NO_TYPES
     text = _text(path)
     if path.suffix.lower() == ".json":
@@ -272,10 +262,8 @@ def rows_to_points(
     source: str,
     types: Mapping[str, str] = NO_TYPES,
 ) -> Points:
-    """Points from a list: mappings give a parameter for each key, anything else the axis's own name.
-
-    Raises UsageError where rows differ in their keys or lack a column, or a value is not of its type.
-    """
+    """Make points of a list: mappings give a parameter a key, all else the axis's name. Raise UsageError
+    where rows differ in their keys, lack a column, or hold a value of another type."""
     points = _points_of_rows(list(items), label, columns, source)
     for name, kind in types.items():
         column = points.columns[points.parameters.index(name)] if name in points.parameters else ()
