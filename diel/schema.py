@@ -58,10 +58,10 @@ def schema() -> dict[str, Any]:
         whole = next(
             one for one in definitions[name].get("anyOf", [definitions[name]]) if "properties" in one
         )
-        whole["properties"] = {key: _or_text(field) for key, field in whole["properties"].items()}
+        whole["properties"] = {key: _or(field, _EXPRESSION) for key, field in whole["properties"].items()}
     definitions["Retries"]["anyOf"].append(_EXPRESSION)
     for stage in (definitions["Stage"]["properties"], definitions["PartialStage"]["properties"]):
-        stage |= {key: _or_text(stage[key]) for key in ("timeout", "environment")}
+        stage |= {key: _or(stage[key], _EXPRESSION) for key in ("timeout", "environment")}
     one = [{"required": ["module"]}, {"required": ["command"]}]
     definitions["Stage"]["anyOf"] = [{"required": ["extends"]}, {"oneOf": one}]
     made["required"].remove("stages")
@@ -73,7 +73,7 @@ def schema() -> dict[str, Any]:
         _any_of(stage["command"], [_WORD, {"type": "array", "items": _WORD, "minItems": 1}])
         stage["env"]["additionalProperties"] = _WORD
         for key, field in stage.items():
-            stage[key] = _or_null(field)
+            stage[key] = _or(field, {"type": "null"})  # which takes away what it extends
     definitions["Environment"]["properties"]["variables"]["additionalProperties"] = _WORD
     _tidy(made)
     return {
@@ -84,24 +84,17 @@ def schema() -> dict[str, Any]:
     }
 
 
-def _or_null(field: dict[str, Any]) -> dict[str, Any]:
-    """Lets a key of a stage take null, by which one that extends another takes it away."""
+def _or(field: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    """Let a field take something else instead of its value."""
     said = {key: field[key] for key in ("description", "default") if key in field}
     bare = {key: value for key, value in field.items() if key not in said}
-    branches = bare.get("anyOf", [bare])
-    return said | {"anyOf": [*branches, {"type": "null"}]}
+    return said | {"anyOf": [*bare.get("anyOf", [bare]), other]}
 
 
 def _any_of(field: dict[str, Any], branches: list[dict[str, Any]]) -> None:
     for key in ("type", "anyOf", "items"):
         field.pop(key, None)
     field["anyOf"] = branches
-
-
-def _or_text(field: dict[str, Any]) -> dict[str, Any]:
-    """Lets a field take an expression instead of its value."""
-    said: dict[str, Any] = {key: field.pop(key) for key in ("description", "default") if key in field}
-    return {**said, "anyOf": [*field.get("anyOf", [field]), _EXPRESSION]}
 
 
 def _or_expression(field: dict[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ coordinates that they were made at, and together the axes form one factor of the
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import product
 from math import prod
@@ -27,6 +27,9 @@ class Factor:
     axes: tuple[str, ...]
     count: int
     rows: tuple[tuple[int, ...], ...] | None = None
+    _projections: dict[tuple[int, ...], dict[tuple[int, ...], list[int]]] = field(
+        default_factory=dict, compare=False, repr=False
+    )
 
     @cached_property
     def _numbers(self) -> dict[tuple[int, ...], int]:
@@ -67,10 +70,6 @@ class Factor:
             for number in self.in_order:
                 known.setdefault(tuple(rows[number][place] for place in places), []).append(number)
         return known
-
-    @cached_property
-    def _projections(self) -> dict[tuple[int, ...], dict[tuple[int, ...], list[int]]]:
-        return {}
 
 
 @dataclass(frozen=True)

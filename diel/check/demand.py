@@ -215,15 +215,11 @@ class _Asked(Known):
     def axes_of(self, *templates: Template) -> Axes | None:
         """Return the axes that templates read, all for the index; None if they read what only a run shows."""
         reads = {*self._names(one for template in templates for one in template.references)}
-        numbered = ("task", "index") in reads and self._is_numbered
+        every = len(self.points) == len(self.stage.over) and self.stage.replicas == 1
+        numbered = every and ("task", "index") in reads  # by points that are all known
         whole = ((label,) for label in self.points) if numbered else ()
         reads -= {("task", "attempt"), ("task", "stage"), *([("task", "index")] if numbered else [])}
         return self.axes((*reads, *whole))
-
-    @property
-    def _is_numbered(self) -> bool:
-        """Whether the points are known that give tasks their numbers."""
-        return len(self.points) == len(self.stage.over) and self.stage.replicas == 1
 
     def _names(self, references: Iterable[Chain]) -> Iterator[Chain]:
         """The names that are read, but those of files that are there; for `params` what these read."""
@@ -264,13 +260,11 @@ class _Asked(Known):
     def asks(self) -> Iterator[Ask]:
         """The demands at the points to look at. Raises Misfit for the first that is wrong."""
         places = self.places(self._axes) if self.stage.when is not False else ()
-        scopes = self._wanted(self.scope(self._axes, place) for place in places)
+        when = self.templates.get(_WHEN)
+        every = (self.scope(self._axes, place) for place in places)
+        scopes = (scope for scope in every if when is None or when.value(scope))
         yield from map(self.demand.of, islice(scopes, PLACED))
         yield from map(self.demand.of, self._telling(scopes))
-
-    def _wanted(self, scopes: Iterable[Scope]) -> Iterator[Scope]:
-        when = self.templates.get(_WHEN)
-        return (scope for scope in scopes if when is None or when.value(scope))
 
     def _telling(self, scopes: Iterable[Scope]) -> Iterator[Scope]:
         """Yield a scope for each combination of values, and those with the least and most of an amount."""
@@ -279,7 +273,8 @@ class _Asked(Known):
         most: dict[Key, tuple[Quantity, Scope]] = {}
         for scope in scopes:
             values = self.demand.values(scope)
-            amounts = {key: value for key, value in values.items() if _is_amount(value)}
+            quantities = {key: value for key, value in values.items() if isinstance(value, Quantity)}
+            amounts = {key: value for key, value in quantities.items() if not math.isnan(value.number)}
             combination = tuple(repr(value) for key, value in values.items() if key not in amounts)
             if combination not in combinations:
                 combinations.add(combination)
@@ -290,8 +285,3 @@ class _Asked(Known):
                 if key not in most or most[key][0] < value:
                     most[key] = value, scope
         yield from (scope for extremes in (least, most) for _, scope in extremes.values())
-
-
-def _is_amount(value: Any) -> bool:
-    """Whether a value is a size or duration of which the least and the most tell enough."""
-    return isinstance(value, Quantity) and not math.isnan(value.number)

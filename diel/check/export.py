@@ -21,9 +21,9 @@ from diel.graph import Key
 from diel.load import Document
 from diel.modules.catalogue import Module
 from diel.spec import Output, Stage
+from diel.spec.data import Rendering
 from diel.spec.forms.rows import FileForm
 from diel.spec.model import found as shown
-from diel.spec.rendering import Rendering
 
 _LOOKED_AT = 10_000
 """The most paths to compare for one output; the others are compared as they are written."""

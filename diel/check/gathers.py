@@ -16,7 +16,7 @@ from diel.expressions.gathered import Gathered, Unplaced, is_list, pointwise, tr
 from diel.expressions.quantity import Undefined, Unfit
 from diel.graph import Edge, Key
 from diel.graph.uses import expressions
-from diel.spec.rendering import TEXT
+from diel.spec.data import TEXT
 from diel.terms import SIMULATED
 
 _TRUTHS = ("all(...), any(...), or a comparison of mean(...)", "one truth")

@@ -32,8 +32,7 @@ def misplaced(stage: Stage | None, place: str) -> tuple[str, str] | None:
 
 def check_launcher(found: Check, name: str) -> None:
     """A command names DIEL_LAUNCHER only where there is one, `${{ launcher }}` as a word of its own, and no
-    other launcher where diel launches the command.
-    """
+    other launcher where diel launches the command."""
     stage, key = found.workflow.stages[name], ("stages", name, "command")
     if not stage.resources.mpi and any(VARIABLE in text for text in told(stage)):
         found.add(key, *_NO_RANKS)

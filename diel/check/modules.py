@@ -134,8 +134,7 @@ class _Evaluation(NamedTuple):
 
 def check_points(found: Check, name: str, names: Names, hyperparameters: Mapping[str, Any]) -> None:
     """Hold what a module takes to its annotations: at each point of an axis, in large products at their
-    corners and at points evenly spread, and only where tasks are wanted.
-    """
+    corners and at points evenly spread, and only where tasks are wanted."""
     stage, signature = found.workflow.stages[name], found.modules[name].signature
     points = {label: made for label in stage.over if (made := _points(found, label)) is not None}
     for one in sorted(found.searched(name) & set(found.workflow.hyperparameters)):

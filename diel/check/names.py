@@ -15,8 +15,8 @@ from diel.graph import Key, hyperparameter_reads
 from diel.graph.judge import place_of_name
 from diel.graph.uses import LAUNCHER, templates
 from diel.spec import Axis, Stage
+from diel.spec.data import TEXT
 from diel.spec.forms.axis import bare
-from diel.spec.rendering import TEXT
 
 _TASK = ("id", "index", "attempt", "stage")
 _RUN = ("id", "dir")

@@ -10,14 +10,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from diel.errors import Problem
-from diel.expressions.words import label_of, names_in
+from diel.expressions.shell import label_of, names_in
 from diel.load import Document
 from diel.modules.beside import files_of
 from diel.spec import Stage
-from diel.spec.data import EXPRESSION
+from diel.spec.data import EXPRESSION, Rendering
 from diel.spec.forms.axis import Points
 from diel.spec.model import Key
-from diel.spec.rendering import Rendering
 
 _LONGEST = 200
 """The longest command that a hint rewrites, in characters."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from diel.check.demand import shared_room_flaws
 from diel.errors import Problem, counted
+from diel.graph.stage_graph import reach
 from diel.site import Site, rooms
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ def check_room(
     for name, stage in stages.items():
         if stage.service is not None or not stage.asks:
             continue
-        needed = list(dict.fromkeys(_needed(checked, name)))
+        needed = reach(stage.asks, lambda other: stages[other].asks)
         for pool, room in rooms(site).items():
             held = {other: _held(checked, site, placed, other, pool) for other in needed}
             own = placed[name][1] if _pool(site, placed[name][0]) == pool else 0
@@ -64,12 +65,6 @@ def _too_many_shapes(
             message += f"({', '.join(found)}), and pool '{pool}' may have {site.pools[pool].blocks}"
             hint = "give them the same resources, put one into another pool, or raise the pool's `blocks`"
             yield checked.document.problem(("stages", name, "services"), message, hint)
-
-
-def _needed(checked: Checked, name: str) -> Iterator[str]:
-    for other in checked.workflow.stages[name].asks:
-        yield other
-        yield from _needed(checked, other)
 
 
 def _held(checked: Checked, site: Site, placed: Mapping[str, tuple[str, int]], name: str, pool: str) -> int:

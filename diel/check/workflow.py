@@ -32,9 +32,9 @@ from diel.paths import registry_dir, runs_dir
 from diel.registry import Hyperparameters, read_current, resolve
 from diel.site import nodes_of
 from diel.spec import Output, Stage, Workflow
+from diel.spec.data import Filling
 from diel.spec.forms.axis import Points
 from diel.spec.model import found as shown
-from diel.spec.rendering import Filling
 
 Counts = Mapping[str, int | None]
 _SHOWN = 8

@@ -37,8 +37,8 @@ from diel.scheduler import Job, JobState, scheduler_named
 from diel.scheduler.inside import END
 from diel.search.searcher import refuse_unsearchable
 from diel.site import Site, find_program, find_site, missing, read_kept_site
+from diel.spec.data import Filling
 from diel.spec.forms.rows import TEXTS, FileForm
-from diel.spec.rendering import Filling
 from diel.spec.variables import apply_shell, shell_of
 from diel.tasks.texts import Files
 from diel.tasks.watched import OF_AXIS, Watch, file_of

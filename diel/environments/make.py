@@ -99,8 +99,7 @@ def make(name: str, defined: Definition, runs: Path, kept: Path, tell: Tell, *, 
 
 def stamp(given: Environment) -> str | None:
     """What tells, without a tool or a network, whether an environment must be made anew: its definition, and
-    the files that it names, as they are. None if one of them is gone.
-    """
+    the files that it names, as they are. None if one of them is gone."""
     found: list[Any] = [given.model_dump(mode="json")]
     try:
         if given.python is not None:

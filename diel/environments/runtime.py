@@ -122,8 +122,7 @@ def _charliecloud(box: Box) -> tuple[str, ...]:
 
 def _place(mount: str, image: str) -> str:
     """A mount for an image in which no directory can be made: what it needs must be there, or above it one
-    that is empty; nothing for what is below /tmp, which it sees anyway.
-    """
+    that is empty; nothing for what is below /tmp, which it sees anyway."""
     source, _, target = mount.partition(":")
     wanted = target or source
     if wanted == "/tmp" or wanted.startswith("/tmp/"):
@@ -143,10 +142,6 @@ def _podman(box: Box) -> tuple[str, ...]:
     devices = [] if not box.nvidia else ["--device=nvidia.com/gpu=all"]
     devices += [] if not box.amd else ["--device=/dev/kfd", "--device=/dev/dri"]
     return _podman_run(box, devices)
-
-
-def _podman_hpc(box: Box) -> tuple[str, ...]:
-    return _podman_run(box, ["--gpu"] if box.nvidia else [])
 
 
 def _podman_run(box: Box, gpus: Sequence[str]) -> tuple[str, ...]:
@@ -170,7 +165,7 @@ _WORDS: dict[str, Callable[[Box], tuple[str, ...]]] = {
     "apptainer": _apptainer,
     "singularity": _apptainer,
     "charliecloud": _charliecloud,
-    "podman-hpc": _podman_hpc,
+    "podman-hpc": lambda box: _podman_run(box, ["--gpu"] if box.nvidia else []),
     "podman": _podman,
     "shifter": _shifter,
 }

@@ -56,10 +56,6 @@ class Gathered(list[Any]):
         """Return what a function gives for each value, at the same points."""
         return Gathered(map(function, self), self.axes, self.points, self.picks)
 
-    def plain(self) -> list[Any]:
-        """Return the values alone."""
-        return list(self)
-
 
 class Unplaced(list[Any]):
     """A list that was made of gathered values: its items have lost their points, and get no others."""
@@ -83,7 +79,7 @@ class ListText(str):
     @classmethod
     def of(cls, source: Gathered, write: Callable[[Sequence[Any]], str]) -> ListText:
         """Write gathered values."""
-        made = cls(write(source.plain()))
+        made = cls(write(list(source)))
         made.source, made.write = source, write
         return made
 

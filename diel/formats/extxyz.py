@@ -23,7 +23,7 @@ def open_frames(path: str, inside: str) -> Iterator[Content]:
     for key in shared:
         if key != "Properties":
             items = numpy.array([frame[key] for frame in frames])
-            found[key] = FileArray(items.shape, items.dtype, partial(_whole, items))
+            found[key] = FileArray(items.shape, items.dtype, partial(iter, [((0,) * items.ndim, items)]))
     properties = str(frames[0].get("Properties", "species:S:1:pos:R:3")).split(":") if frames else []
     for name, kind, width in zip(properties[::3], properties[1::3], properties[2::3], strict=True):
         sizes = () if width == "1" else (int(width),)
@@ -46,10 +46,6 @@ def _frames(path: str) -> Iterator[dict[str, Any]]:
             if said is None or lines < atoms:
                 raise BadData(f"its last frame is cut short: {lines} of {atoms} atoms")
             yield {"atoms": atoms, **key_val_str_to_dict(said)}
-
-
-def _whole(items: Any) -> Iterator[tuple[tuple[int, ...], Any]]:
-    yield (0,) * items.ndim, items
 
 
 def _of_atoms(path: str, name: str) -> Iterator[tuple[tuple[int, ...], Any]]:

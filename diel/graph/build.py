@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from graphlib import CycleError
 from itertools import islice
 from typing import Any
 
@@ -37,7 +36,7 @@ def build(workflow: Workflow) -> tuple[StageGraph, list[Flaw]]:
         if len(flaws) > MAX_PROBLEMS:
             return StageGraph(workflow, tuple(edges)), flaws
     graph = StageGraph(workflow, tuple(edges))
-    cycles = _cycle_flaws(graph)
+    cycles = [_cycle_flaw(graph, names) for names in islice(graph.cycles(), MAX_PROBLEMS + 1)]
     flaws += cycles
     if workflow.adaptive:
         flaws += islice(check_adaptive(workflow), MAX_PROBLEMS + 1)
@@ -151,14 +150,6 @@ def _axis_flaws(workflow: Workflow, name: str, stage: Stage) -> Iterator[Flaw]:
         brought[label] = workflow.axes[label].parameters_of(label) or (bare(label),)
     for label, message in clashes(brought, ()):
         yield Flaw(message, "rename one of them", ("stages", name, "over", stage.over.index(label)))
-
-
-def _cycle_flaws(graph: StageGraph) -> list[Flaw]:
-    try:
-        _ = graph.order
-    except CycleError:
-        return [_cycle_flaw(graph, names) for names in islice(graph.cycles(), MAX_PROBLEMS + 1)]
-    return []
 
 
 def _cycle_flaw(graph: StageGraph, names: list[str]) -> Flaw:

@@ -32,7 +32,9 @@ def gangs(graph: StageGraph) -> tuple[Gang, ...]:
     """The gangs of a workflow; a stage is in at most one."""
     workflow = graph.workflow
     partners: dict[str, set[str]] = {name: {name} for name in workflow.stages}
-    beside, along = [*_beside(workflow)], _stream_pairs(graph)
+    along = [(edge.upstream, edge.downstream) for edge in graph.edges if edge.stream]
+    stages = workflow.stages.items()
+    beside = [(name, other) for name, one in stages for other in one.beside if other in workflow.stages]
     for one, other in (*beside, *along):
         if partners[one] is not partners[other]:
             fewer, more = sorted((partners[one], partners[other]), key=len)
@@ -43,16 +45,11 @@ def gangs(graph: StageGraph) -> tuple[Gang, ...]:
     place = {name: place for place, name in enumerate(graph.order)}
     for together in {id(partners[name]): partners[name] for name in graph.order}.values():
         if len(together) > 1:
-            stages = tuple(sorted(together, key=place.__getitem__))
-            first, *others = (workflow.stages[other].over for other in stages)
+            names = tuple(sorted(together, key=place.__getitem__))
+            first, *others = (workflow.stages[other].over for other in names)
             axes = tuple(axis for axis in first if all(axis in over for over in others))
-            found.append(Gang(stages, axes, frozenset(stages) - held))
+            found.append(Gang(names, axes, frozenset(names) - held))
     return tuple(found)
-
-
-def _beside(workflow: Workflow) -> Iterator[tuple[str, str]]:
-    for name, stage in workflow.stages.items():
-        yield from ((name, other) for other in stage.beside if other in workflow.stages)
 
 
 def check_beside(workflow: Workflow) -> Iterator[Flaw]:
@@ -136,11 +133,6 @@ def check_stream(use: Edge, *, stream: bool) -> list[Flaw]:
         hint = "drop `at`: a stream comes from all tasks while they run; axes in both stages are matched"
         return [Flaw(f"{source} is a stream, of which no part can be picked", hint, (*use.key, "at"))]
     return []
-
-
-def _stream_pairs(graph: StageGraph) -> list[tuple[str, str]]:
-    """Who puts and who gets, for each edge that is a stream."""
-    return [(edge.upstream, edge.downstream) for edge in graph.edges if edge.stream]
 
 
 def stream_inputs(workflow: Workflow, name: str) -> frozenset[str]:

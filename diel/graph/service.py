@@ -76,11 +76,6 @@ def check_services(graph: StageGraph) -> Iterator[Flaw]:
             if before != other:
                 message = f"'{before}' and '{other}' share the variable {variable_of(other)}_URL"
                 yield Flaw(message, "rename one of them", ("stages", name, "services", number))
-    yield from _unknown_reloads(graph)
-
-
-def _unknown_reloads(graph: StageGraph) -> Iterator[Flaw]:
-    for name, stage in graph.workflow.stages.items():
         reloads = stage.service is not None and stage.service.reload is not None
         if reloads and not any(edge.renewed for edge in graph.into(name)):
             hint = "read one from a loop: inputs: {model: {from: train.model, at: {round: last}}}; or drop it"

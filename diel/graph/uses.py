@@ -13,8 +13,8 @@ from diel.graph.judge import judge_of
 from diel.graph.service import service_uses
 from diel.graph.stage_graph import Edge
 from diel.spec import Flaw, Stage, Workflow
+from diel.spec.data import TEXT
 from diel.spec.model import Key
-from diel.spec.rendering import TEXT
 
 _TASK = "task"
 """Where all meets that a task takes as lists."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -38,8 +38,8 @@ from diel.load.nodes import (
     zero_padded,
 )
 from diel.spec import Hyperparameter, SpecModel, Workflow
+from diel.spec.data import TEXT, Rendering
 from diel.spec.model import Flaw, found
-from diel.spec.rendering import TEXT, Rendering
 from diel.spec.workflow import SECTIONS
 from diel.values import resolve
 
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from diel.load.include import Composition
 
 from diel.files import flaw_of
-from diel.spec.rendering import Filling
+from diel.spec.data import Filling
 
 M = TypeVar("M", bound=SpecModel)
 
@@ -104,24 +104,17 @@ class Document(Source):
         return None if folder == self.path.parent else folder.absolute()
 
     def problem(
-        self,
-        key: Iterable[str | int],
-        message: str,
-        hint: str = "",
-        *,
-        offset: int | None = None,
-        at_key: bool = False,
+        self, key: Key, message: str, hint: str = "", *, offset: int | None = None, at_key: bool = False
     ) -> Problem:
         """As every source tells it; what is wrong in a template is told at its place there."""
-        whole = tuple(key)
-        if (inside := self.template_at(whole)) is not None:
-            made = self._template(whole).filling.edits
+        if (inside := self.template_at(key)) is not None:
+            made = self._template(key).filling.edits
             if made and offset:
                 from diel.load.part import before  # only of what is included
 
                 offset = before(offset, made)
-            return inside.at(offset or 0, whole[:-1], message, hint)
-        return super().problem(whole, message, hint, offset=offset, at_key=at_key)
+            return inside.at(offset or 0, key[:-1], message, hint)
+        return super().problem(key, message, hint, offset=offset, at_key=at_key)
 
     def template_at(self, key: Key) -> Source | None:
         """The text of a template, if the key stands for that."""

@@ -336,20 +336,18 @@ def unknown_hint(key: Key, root: type[SpecModel]) -> str:
     word, models = str(key[-1]), models_at(key[:-1], root)
     if key[0] == "stages" and len(key) == 3 and word in _OF_ENVIRONMENT:
         return f"write environments: {{NAME: {{{word}: …}}}} in the file, and environment: NAME here"
-    if meant := meant_key(word, models, near=False):
+    if meant := meant_key(word, models):
         return f"did you mean '{meant}'?"
-    if below := _home_below(word, models) or (_FAR.get(word, "") if len(key) == 1 else ""):
-        return below
-    meant = meant_key(word, models)
-    return f"did you mean '{meant}'?" if meant else f"keys here: {', '.join(_fields(models))}"
+    far = _FAR.get(word, "") if len(key) == 1 else ""
+    return _home_below(word, models) or far or f"keys here: {', '.join(_fields(models))}"
 
 
-def meant_key(word: str, models: Sequence[type[SpecModel]], near: bool = True) -> str:
+def meant_key(word: str, models: Sequence[type[SpecModel]]) -> str:
     """Return the key that a word means in these models; empty if none is close."""
     known = _fields(models)
     if exact := next((one for one in _meanings(word) if one in known), ""):
         return exact
-    if not near or _home_below(word, models):
+    if _home_below(word, models):
         return ""
     match = re.search(r"'(.*)'", did_you_mean(_meanings(word)[0], known))
     return match[1] if match else ""

@@ -343,34 +343,27 @@ class Source:
         return Problem(str(self.path), line, column, _dotted(key), *told)
 
     def problem(
-        self,
-        key: Iterable[str | int],
-        message: str,
-        hint: str = "",
-        *,
-        offset: int | None = None,
-        at_key: bool = False,
+        self, key: Key, message: str, hint: str = "", *, offset: int | None = None, at_key: bool = False
     ) -> Problem:
         """Tell a problem at a key's value, or above; `offset` counts characters, `at_key` means the key."""
-        whole = tuple(key)
-        moved = None if self.elsewhere is None else self.elsewhere(whole, offset)
+        moved = None if self.elsewhere is None else self.elsewhere(key, offset)
         if moved is not None:
             source, written, offset = moved
             if source.path != self.path:
-                message, hint = (_without(str(whole[1]), text) for text in (message, hint))
+                message, hint = (_without(str(key[1]), text) for text in (message, hint))
             return source.problem(written, message, hint, offset=offset, at_key=at_key)
         if self.root is None:
-            return self.at(0, whole, message, hint)
-        trail, rest = descend(self.root, whole)
+            return self.at(0, key, message, hint)
+        trail, rest = descend(self.root, key)
         label, node = trail[-1]
         if rest and isinstance(node, Scalar):
-            whole, rest = whole[: len(whole) - len(rest)], ()  # a field behind a short form
+            key, rest = key[: len(key) - len(rest)], ()  # a field behind a short form
         index = node.start
         if label is not None and (at_key or rest or self._hangs_below(label, node)):
             index = label.start
         elif offset is not None and isinstance(node, Scalar):
             index = _inside(node, self.text, offset)
-        return self.at(index, whole, message, hint)
+        return self.at(index, key, message, hint)
 
     def _hangs_below(self, label: Scalar, node: Node) -> bool:
         """Whether a value is a block below its key, or empty: then the key is the better place."""
@@ -459,7 +452,7 @@ def complaint(error: yaml.YAMLError, text: str) -> Complaint:
         return Complaint(0, (), "not YAML: the text cannot be read", "`diel init` writes an example")
     mark = error.problem_mark or error.context_mark
     begun = error.context_mark or mark
-    at, began = (_index(m, text) for m in (mark, begun))
+    at, began = (min(int(getattr(one, "index", 0)), len(text)) for one in (mark, begun))
     problem = str(error.problem)
     if "cannot start any token" in problem:
         character = text[at : at + 1]
@@ -474,10 +467,6 @@ def complaint(error: yaml.YAMLError, text: str) -> Complaint:
             at_begin = any(words == one[0] for one in _AT_BEGIN) or at >= len(text.rstrip())
             return Complaint(began if at_begin else at, (), message, hint)
     return Complaint(at, (), f"not YAML: {problem}", _expression_hint(text, at, began))
-
-
-def _index(mark: object, text: str) -> int:
-    return min(int(getattr(mark, "index", 0)), len(text))
 
 
 def _expression_hint(text: str, at: int, began: int) -> str:

@@ -253,7 +253,7 @@ def _imported(path: Path, folders: Sequence[Path]) -> Iterator[Path]:
                 yield from _placed(".".join([*base, *more]), at)
             if node.names[0].name == "*":
                 yield from _starred([root.joinpath(*".".join(base).split(".")) for root in at])
-        elif isinstance(node, ast.Call) and node.args and _is_import(node.func):
+        elif isinstance(node, ast.Call) and node.args and _called_name(node.func) in _IMPORTERS:
             yield from _computed(node.args[0], roots)
             if _called_name(node.func) in ("spec_from_file_location", "SourceFileLoader"):  # of any path
                 yield from _below(roots)
@@ -265,10 +265,6 @@ def _starred(packages: Sequence[Path]) -> Iterator[Path]:
         with suppress(OSError):
             if b"__all__" in (package / "__init__.py").read_bytes():
                 yield from _below([package])
-
-
-def _is_import(called: ast.expr) -> bool:
-    return _called_name(called) in _IMPORTERS
 
 
 def _called_name(called: ast.expr) -> str:

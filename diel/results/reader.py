@@ -38,9 +38,9 @@ from diel.paths import RunPaths
 from diel.project.run_file import RunFile, read_kept_workflow, read_run_file
 from diel.project.runs import all_runs
 from diel.spec import Workflow
+from diel.spec.data import Filling
 from diel.spec.forms.axis import Points, kept
 from diel.spec.forms.rows import Derived, read_points
-from diel.spec.rendering import Filling
 from diel.states import RunState
 from diel.status import AxisStatus, axes_of, standing
 from diel.tasks.link import Link

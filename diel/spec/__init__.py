@@ -14,15 +14,11 @@ from diel.spec.model import MAX_POINTS as MAX_POINTS
 from diel.spec.model import Flaw as Flaw
 from diel.spec.model import Flaws as Flaws
 from diel.spec.model import SpecModel as SpecModel
-from diel.spec.policy import Policies as Policies
-from diel.spec.policy import Policy as Policy
 from diel.spec.policy import Resources as Resources
 from diel.spec.policy import Rule as Rule
 from diel.spec.service import Ready as Ready
 from diel.spec.service import Service as Service
 from diel.spec.service import Surrogate as Surrogate
 from diel.spec.service import never_ends as never_ends
-from diel.spec.stage import Kind as Kind
-from diel.spec.stage import Retries as Retries
 from diel.spec.stage import Stage as Stage
 from diel.spec.workflow import Workflow as Workflow

@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
+from pydantic import BeforeValidator, WithJsonSchema
 
 from diel.errors import did_you_mean
-from diel.spec.model import Flaw, Items, SpecModel, found, optional, refuse
+from diel.spec.model import Flaw, Items, SpecModel, filled, found, optional, refuse
 from diel.terms import ABOUT, COUNT, FITS, format_of
 
 DTYPES = (
@@ -59,15 +59,6 @@ def _size(value: Any) -> int | str:
     return value
 
 
-def _some(what: str, example: str) -> AfterValidator:
-    def check(given: dict[str, Any]) -> dict[str, Any]:
-        if not given:
-            raise refuse(f"no {what}", f"name at least one: {example}")
-        return given
-
-    return AfterValidator(check)
-
-
 def _units(given: Any) -> Any:
     """Units of all numbers, or of columns by name."""
     if isinstance(given, dict) and given:
@@ -99,9 +90,12 @@ Dtype = Annotated[str, BeforeValidator(_dtype), WithJsonSchema({"type": "string"
 class Expected(SpecModel):
     """What both ends of an edge can expect of data."""
 
-    columns: Annotated[dict[str, ColumnType], _some("columns", "{temperature: float}")] | None = optional(
-        "Columns of a CSV or JSON lines file, with the type of their values."
-    )
+    columns: (
+        Annotated[
+            dict[str, ColumnType], filled(dict, "no columns", "name at least one: {temperature: float}")
+        ]
+        | None
+    ) = optional("Columns of a CSV or JSON lines file, with the type of their values.")
     dtype: Dtype | None = optional("Type of an array's items, by NumPy's name.")
     shape: Items[Size] | None = optional(
         'Sizes of an array: a number, "*" for any, or a name, which is the same size everywhere.'
@@ -123,9 +117,9 @@ class Contract(Expected):
 
     rows: Count | None = optional('Rows of a table, first size of an array: `100`, `">=100"`.')
     finite: bool = optional("Whether NaN and infinite numbers are forbidden.", False)
-    keys: Annotated[dict[str, KeyType], _some("keys", "{energy: float}")] | None = optional(
-        "Keys of a JSON object, with the type of their values.", alias="json"
-    )
+    keys: (
+        Annotated[dict[str, KeyType], filled(dict, "no keys", "name at least one: {energy: float}")] | None
+    ) = optional("Keys of a JSON object, with the type of their values.", alias="json")
     files: Count | None = optional('The number of files in a directory or glob: `10`, `">=10"`.')
 
     @property

@@ -2,10 +2,10 @@
 
 import posixpath
 import re
-from collections.abc import Iterator
-from typing import Annotated, Any, Literal
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, WithJsonSchema, model_validator
 
 from diel.spec.contract import Contract, Expected, contract_flaws
 from diel.spec.model import Flaw, Json, Later, SpecModel, Text, found, optional, refuse, written_as
@@ -333,3 +333,61 @@ class Output(Exported, Extracted, Contract):
         else:
             for name in self.promises:
                 yield Flaw(f"`{name}` is not a promise that a stream can make", "drop it", (name,))
+
+
+TEXT = "text"
+"""Stands in the key of a mistake for the text of the template, which is in a file of its own."""
+
+
+class Filling(NamedTuple):
+    """What is in a template."""
+
+    text: str
+    executable: bool = False
+    written: str | None = None
+    """The text as its file has it, where names in it are others here."""
+    edits: Sequence[Sequence[Sequence[int]]] = ()
+    """What was replaced since."""
+
+
+class Rendering(SpecModel):
+    """A template, and where what it gives is written; its text is read once the file around it is."""
+
+    template: Annotated[Text, Field(min_length=1)] = Field(
+        description="A text with expressions, relative to the workflow file."
+    )
+    path: Annotated[Text, Field(min_length=1)] | None = optional(
+        "Where it is written in the task's directory; under the template's own name if absent."
+    )
+    _filling: Filling = PrivateAttr(Filling(""))
+
+    @property
+    def target(self) -> str:
+        """The path in the task's directory, which can hold expressions."""
+        return self.template.rpartition("/")[2] if self.path is None else self.path
+
+    @property
+    def filling(self) -> Filling:
+        return self._filling
+
+    def fill(self, filling: Filling) -> None:
+        """Notes what is in the template."""
+        self._filling = filling
+
+    def flaws(self) -> Iterator[Flaw]:
+        flaw = target_flaw(EXPRESSION.sub("x", self.target))
+        if "${{" in self.template:
+            hint = "write one stage for each, as `extends` makes short, or put the choice into the template"
+            yield Flaw("the name of a template takes no expressions", hint, ("template",))
+        elif flaw:
+            hint = "write another path, relative to the task's directory"
+            yield Flaw(f"{flaw}: {found(self.target)}", hint, ("path",))
+
+
+def rendering_flaws(files: Mapping[str, Rendering]) -> Iterator[Flaw]:
+    """Templates that would be written to the same file."""
+    owners: dict[str, str] = {}
+    for name, given in files.items():
+        if (owner := owners.setdefault(posixpath.normpath(given.target), name)) != name:
+            message = f"'{owner}' and '{name}' are written to the same file {found(given.target)}"
+            yield Flaw(message, "give one of them another `path`", ("files", name))

@@ -138,24 +138,19 @@ def undrawable(
 ) -> Iterator[Flaw]:
     """Flaws of names in `parameters` for which nothing, or with `numbers` no number, can be drawn."""
     for place, name in enumerate(names):
-        if (wrong := _undrawable(known, name, numbers=numbers)) is not None:
-            yield Flaw(*wrong, ("parameters", place))
-
-
-def _undrawable(known: Mapping[str, Hyperparameter], name: str, *, numbers: bool) -> tuple[str, str] | None:
-    if name not in known:
-        hint = did_you_mean(name, known) or f"hyperparameters: {', '.join(known) or 'none'}"
-        return f"no hyperparameter '{name}'", hint
-    given = known[name]
-    numeric = given.type in ("int", "float")
-    if (numbers and not numeric) or not given.searchable:
-        if numeric:
-            return f"hyperparameter '{name}' has no bounds to draw from", "give it `low` and `high`"
-        message = f"hyperparameter '{name}' is of type {given.type}, which has no range to draw from"
-        return message, "" if numbers else "make it type choice, and list its `choices`"
-    if numeric and given.log and given.low is None:
-        return f"hyperparameter '{name}' needs `low` for its logarithmic scale", ""
-    return None
+        key, given = ("parameters", place), known.get(name)
+        numeric = given is not None and given.type in ("int", "float")
+        if given is None:
+            hint = did_you_mean(name, known) or f"hyperparameters: {', '.join(known) or 'none'}"
+            yield Flaw(f"no hyperparameter '{name}'", hint, key)
+        elif numeric and not given.searchable:
+            message = f"hyperparameter '{name}' has no bounds to draw from"
+            yield Flaw(message, "give it `low` and `high`", key)
+        elif not given.searchable or (numbers and not numeric):
+            message = f"hyperparameter '{name}' is of type {given.type}, which has no range to draw from"
+            yield Flaw(message, "" if numbers else "make it type choice, and list its `choices`", key)
+        elif numeric and given.log and given.low is None:
+            yield Flaw(f"hyperparameter '{name}' needs `low` for its logarithmic scale", "", key)
 
 
 def _is_of(value: Any, kind: str) -> bool:

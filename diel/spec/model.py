@@ -203,6 +203,17 @@ def _one_line(text: str) -> str:
     return text
 
 
+def filled(kind: type, message: str, hint: str) -> BeforeValidator:
+    """Make a validator that refuses an empty list or mapping."""
+
+    def check(value: Any) -> Any:
+        if isinstance(value, kind) and not value:
+            raise refuse(message, hint)
+        return value
+
+    return BeforeValidator(check)
+
+
 def no_repeats(names: tuple[str, ...]) -> tuple[str, ...]:
     """Refuses a list that names something twice."""
     first = {name: place for place, name in reversed([*enumerate(names)])}

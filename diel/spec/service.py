@@ -24,7 +24,6 @@ WRITTEN = "write {service: true}, or {service: {ready: {http: /health}, replicas
 READY = "write {http: /health}, {tcp: true} or {log: TEXT}"
 WAYS = ("http", "tcp", "log")
 _PATH_OR_TRUE = {"anyOf": [{"type": "string"}, {"type": "boolean"}, {"type": "null"}]}
-_TOLERANCE = "write a number above 0, in the unit of the output; .inf takes every answer"
 
 
 class Ready(SpecModel):
@@ -123,36 +122,34 @@ def service_flaws(stage: SpecModel, *, beside: bool, mpi: bool) -> Iterator[Flaw
         yield Flaw("a service is one process", hint, ("resources", "ranks"))
 
 
-def _tolerance(value: Any) -> Any:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise refuse(f"expected a number, found {found(value)}", _TOLERANCE)
-    if math.isnan(value) or value <= 0:
-        raise refuse(f"expected more than zero, found {found(value)}", _TOLERANCE)
-    return float(value)
+def _above_zero(most: float, expected: str, hint: str) -> BeforeValidator:
+    """Make a validator of a number above zero, and at most so much."""
+
+    def check(value: Any) -> float:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise refuse(f"expected a number, found {found(value)}", hint)
+        if not 0 < value <= most:
+            raise refuse(f"expected {expected}, found {found(value)}", hint)
+        return float(value)
+
+    return BeforeValidator(check)
 
 
+_TOLERANCE = "write a number above 0, in the unit of the output; .inf takes every answer"
 _SHARE = "write a number above 0 and at most 1: 0.05 simulates one in twenty"
-
-
-def _share(value: Any) -> Any:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise refuse(f"expected a number, found {found(value)}", _SHARE)
-    if not 0 < value <= 1:
-        raise refuse(f"expected a share, found {found(value)}", _SHARE)
-    return float(value)
 
 
 class Surrogate(SpecModel):
     """Whom a stage's tasks ask, and how sure the answer must be."""
 
     service: Text = Field(description="The service that is asked: it returns a value and its uncertainty.")
-    tolerance: Annotated[float, BeforeValidator(_tolerance)] = Field(
+    tolerance: Annotated[float, _above_zero(math.inf, "more than zero", _TOLERANCE)] = Field(
         description="Largest uncertainty at which the answer is the task's result, in the output's unit."
     )
     relative: bool = optional("Whether the tolerance is a fraction of the value instead.", False)
     inputs: Unique[Name] = optional("Parameters that are sent; all numbers if absent.", ())
     outputs: Unique[Name] = optional("Values that are answered; the stage's only value if absent.", ())
-    audit: Annotated[float, BeforeValidator(_share)] | None = optional(
+    audit: Annotated[float, _above_zero(1, "a share", _SHARE)] | None = optional(
         "Share of the answered tasks that are simulated all the same, to see how far answers are off."
     )
     seed: int = optional("Draws the tasks that are audited.", 0)

@@ -15,7 +15,7 @@ from pydantic import (
     model_validator,
 )
 
-from diel.spec.data import NO_FORM, Input, Output
+from diel.spec.data import NO_FORM, Input, Output, Rendering, rendering_flaws
 from diel.spec.demand import PLACES, Place, demand_in, with_values, without_demand
 from diel.spec.environment import named, variable_names
 from diel.spec.model import (
@@ -35,7 +35,6 @@ from diel.spec.model import (
     refuse,
 )
 from diel.spec.policy import MostFailures, Policies, Resources, Rule, default_rule, policy_flaws
-from diel.spec.rendering import Rendering, rendering_flaws
 from diel.spec.service import Service, Surrogate, service_flaws
 from diel.states import FailureClass
 from diel.values import format_duration

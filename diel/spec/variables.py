@@ -29,8 +29,7 @@ _OWN = re.compile(
 
 def read_variables(workflow: Workflow, stage: Stage) -> dict[str, int]:
     """The variables that a stage's command reads by name and that neither diel sets nor the stage or its
-    environment declares, with the place in the text of each; 0 where the command is a list of words.
-    """
+    environment declares, with the place in the text of each; 0 where the command is a list of words."""
     declared = set(stage.env)
     if stage.is_surrounded:
         around = workflow.environments.get(stage.environment or "")

@@ -147,21 +147,9 @@ Layers = tuple[tuple[Floats, Floats], ...]
 """Weights of shape (in, out) and biases of shape (out,), from the first layer to the last."""
 
 
-def _relu(values: Floats) -> Floats:
-    return np.maximum(values, 0, out=values)
-
-
-def _tanh(values: Floats) -> Floats:
-    return np.tanh(values, out=values)
-
-
 def _logistic(values: Floats) -> Floats:
     # by tanh, which does not overflow
     return 0.5 * (1 + np.tanh(0.5 * values))  # type: ignore[no-any-return]
-
-
-def _silu(values: Floats) -> Floats:
-    return values * _logistic(values)
 
 
 def _gelu(values: Floats) -> Floats:
@@ -171,10 +159,10 @@ def _gelu(values: Floats) -> Floats:
 
 
 ACTIVATIONS: dict[str, Callable[[Floats], Floats]] = {
-    "relu": _relu,
-    "tanh": _tanh,
+    "relu": lambda values: np.maximum(values, 0, out=values),
+    "tanh": lambda values: np.tanh(values, out=values),
     "logistic": _logistic,
-    "silu": _silu,
+    "silu": lambda values: values * _logistic(values),
     "gelu": _gelu,
 }
 """By the names in model files and parameters. Each may write into the array that it is given."""

@@ -119,11 +119,12 @@ class ChoosingLink(Link):
         rest = [axis for axis in self.up.spec.over if axis not in self.edge.chosen]
         chosen: list[int | None] = []
         lost = 0
+        others = [axis for axis in self.up.adaptive if axis.label not in self.edge.chosen]
         first = {**fixed, **dict.fromkeys(self.edge.chosen, 0)}
         # One choice for each combination of the other axes: tasks at the first points represent them.
         for index in self.up.domain.matching(first):
             found = self.up.domain.coordinates(index)
-            if self._is_closed(found):
+            if any(axis.standing(found) is Standing.CLOSED for axis in others):
                 continue
             try:
                 chosen += self._choose({axis: found[axis] for axis in rest}, shared)
@@ -143,10 +144,6 @@ class ChoosingLink(Link):
         loops = [label for label in self.edge.chosen if self.axes[label].axis.in_turn]
         oldest = {label: min(one[label] for one in found) for label in loops}
         return [self.up.domain.index({**one, **oldest}) for one in found]
-
-    def _is_closed(self, coordinates: Mapping[str, int]) -> bool:
-        others = (axis for axis in self.up.adaptive if axis.label not in self.edge.chosen)
-        return any(axis.standing(coordinates) is Standing.CLOSED for axis in others)
 
     def _choose(self, here: dict[str, int], shared: Mapping[str, int]) -> list[int | None]:
         """The tasks picked at one combination of the axes without a choice."""

@@ -61,7 +61,7 @@ class Join:
             self._common[key] = self._points(self._noted.get(key, [value]))
         common = self._common[key]
         if common is None:
-            return value.plain()
+            return list(value)
         return [item for item, point in zip(value, value.points, strict=True) if point in common]
 
     def _points(self, values: list[Gathered]) -> set[Group] | None:

@@ -400,7 +400,7 @@ class Worker:
             kind, message = self._diagnose(attempt.work, failure, tail)
             record = fail_record(attempt, self._number, Failure(kind, message, failure.exit_code), tail)
             if kind != FailureClass.CANCELLED:
-                from diel.expressions.words import misplaced  # here: only for what failed
+                from diel.expressions.shell import misplaced  # here: only for what failed
                 from diel.worker.headline import END, headline, written  # its table costs a start-up 20 ms
 
                 texts = written(attempt.task_dir, request.command or (), request.outputs.values())

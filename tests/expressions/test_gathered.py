@@ -42,7 +42,6 @@ def test_slices_and_keys_keep_the_points() -> None:
     assert (A[1:], A[1:].points) == ([20, 30], [(2,), (3,)])
     fits = Gathered([{"slope": 2}, None], ("x",), [(4,), (5,)])
     assert (fits["slope"], fits["slope"].points) == ([2, None], [(4,), (5,)])
-    assert type(A.plain()) is list
     assert pickle.loads(pickle.dumps(A)).points == A.points
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from diel.load.document import fill_templates, kept_templates
 from diel.spec import Workflow
-from diel.spec.rendering import Filling
+from diel.spec.data import Filling
 from tests.check.asking import checked
 
 FLOW = """

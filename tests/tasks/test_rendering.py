@@ -9,7 +9,7 @@ import pytest
 from diel.artifacts import Artifact
 from diel.errors import ModuleError
 from diel.spec import Stage
-from diel.spec.rendering import Filling, Rendering
+from diel.spec.data import Filling, Rendering
 from diel.tasks.texts import Renderings
 
 TEXT = "${{ x }} ${{ inputs.mesh }} ${{ join(make.all) }} ${{ run.id }} ${{ files.deck }} ${{ task.id }}"

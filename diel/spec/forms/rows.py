@@ -1,7 +1,5 @@
 """Axes whose points are rows: of a CSV or JSONL file, or of a list that a stage made."""
 
-from __future__ import annotations
-
 import csv
 import io
 import math
@@ -12,7 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, Field
 
 from diel.errors import UsageError, counted
 from diel.files import read_file, reason
@@ -24,9 +22,9 @@ from diel.spec.model import (
     Label,
     SpecModel,
     Text,
+    filled,
     no_repeats,
     optional,
-    refuse,
     written_as,
 )
 from diel.terms import LIBRARIES, split_place, suffix_of
@@ -308,15 +306,9 @@ def _points_of_rows(items: list[Any], label: str, columns: Sequence[str] | None,
     return Points.of_rows(names, rows)
 
 
-def _typed(value: Any) -> Any:
-    if isinstance(value, dict) and not value:
-        raise refuse("expected at least one column", "write {NAME: str, OTHER: float}")
-    return value
-
-
 Columns = Annotated[
     Annotated[Items[Label], Field(min_length=1), AfterValidator(no_repeats)] | dict[Label, ColumnType],
-    BeforeValidator(_typed),
+    filled(dict, "expected at least one column", "write {NAME: str, OTHER: float}"),
 ]
 """Names of columns, perhaps with the types of their values."""
 

@@ -1,7 +1,5 @@
 """A search: an axis whose points a sampler proposes during the run, by objectives."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -111,7 +109,7 @@ class Sampler(Named):
 
     name: Annotated[
         str,
-        AfterValidator(lambda name: accept_name(name, SAMPLERS if name in SAMPLERS else known())),
+        AfterValidator(_known),
         _Listed(),
     ] = optional("Which one.", "tpe")
     multivariate: bool | None = optional("Whether hyperparameters are drawn together.")

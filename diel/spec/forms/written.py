@@ -24,6 +24,7 @@ from diel.spec.model import (
     Later,
     Number,
     SpecModel,
+    filled,
     found,
     optional,
     refuse,
@@ -78,12 +79,6 @@ class Spaced(Sequence[float]):
         if self.powers:
             value = math.log10(value) if value > 0 else -math.inf
         return (value - self.first) / ((self.last - self.first) or 1) * (self.size - 1)
-
-
-def _some(values: tuple[Any, ...]) -> tuple[Any, ...]:
-    if not values:
-        raise refuse("an axis without points: its stages would have no tasks", "list at least one value")
-    return values
 
 
 def _spaced(value: Any) -> Any:
@@ -170,7 +165,8 @@ def _entries(value: Any) -> str:
     return found(value)
 
 
-Values = Annotated[Items[Json], AfterValidator(_some)]
+_EMPTY = "an axis without points: its stages would have no tasks"
+Values = Annotated[Items[Json], filled(list, _EMPTY, "list at least one value")]
 Space = Annotated[tuple[Number, Number, int], Strict(False), BeforeValidator(_spaced)]
 Exponents = Annotated[Space, AfterValidator(_exponents)]
 Bounds = Annotated[int | Items[int], BeforeValidator(_python_range)]
@@ -226,17 +222,12 @@ class StaticForm(SpecModel):
 
 
 Column = Values | Later[StaticForm]
+_ZIP = "write {NAME: [1, 2], OTHER: [3, 4]}"
 
 
 def sequence_of(column: tuple[Any, ...] | StaticForm) -> Sequence[Any]:
     """The values of one of several lists side by side."""
     return column.sequence if isinstance(column, StaticForm) else column
-
-
-def _zip_of_forms(value: Any) -> Any:
-    if isinstance(value, dict) and not value:
-        raise refuse("expected at least one parameter", "write {NAME: [1, 2], OTHER: [3, 4]}")
-    return value
 
 
 def _rounds(value: Any) -> Any:
@@ -248,8 +239,8 @@ def _rounds(value: Any) -> Any:
 class AxisForm(StaticForm):
     """An axis: exactly one of the forms, and perhaps the columns of a derived one."""
 
-    zip: Annotated[dict[Label, Column], BeforeValidator(_zip_of_forms)] | None = optional(
-        "Several parameters that vary together; all of the same length."
+    zip: Annotated[dict[Label, Column], filled(dict, "expected at least one parameter", _ZIP)] | None = (
+        optional("Several parameters that vary together; all of the same length.")
     )
     file: Later[FileForm] | None = optional(
         "A CSV, JSONL, NumPy or other table: one point in each row, one parameter in each column."
