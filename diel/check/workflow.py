@@ -256,8 +256,12 @@ def _check_staging(found: Check) -> None:
                 continue
             made = found.workflow.stages[edge.upstream].outputs if edge is not None else {}
             output = made.get(str(edge and edge.output))
-            if given.stage is not None:
-                _check_staged(found, (*key, "stage"), output, given.source)
+            if given.stage is not None and given.source.startswith("hp."):
+                message = f"{given.source} is a hyperparameter: there is no file to copy"
+                found.add((*key, "stage"), message, "drop `stage`")
+            elif given.stage is not None and output is not None and output.value is not None:
+                message = f"{given.source} is a value: there is no file to copy"
+                found.add((*key, "stage"), message, "drop `stage`: values come with the task")
             if given.shard is not None:
                 for message, hint in _shard_flaws(found, stage, edge, output, given.source, given.shard.by):
                     found.add((*key, "shard"), message, hint)
@@ -269,14 +273,6 @@ def _check_staging(found: Check) -> None:
                 )
                 hint = "drop `drain`; write to the run's directory, which all ranks see"
                 found.add(("stages", name, "outputs", label, "drain"), message, hint)
-
-
-def _check_staged(found: Check, key: Key, output: Output | None, source: str) -> None:
-    if source.startswith("hp."):
-        found.add(key, f"{source} is a hyperparameter: there is no file to copy", "drop `stage`")
-    elif output is not None and output.value is not None:
-        hint = "drop `stage`: values come with the task"
-        found.add(key, f"{source} is a value: there is no file to copy", hint)
 
 
 def _shard_flaws(

@@ -186,12 +186,9 @@ def version_of_image(name: str, image: str, runtime: str, *, here: bool) -> str:
         return image
     for known in [runtime] if runtime else _QUESTIONS:
         program = find_tool(_ASKED.get(known) or _program(known))
-        if program is not None and known in _QUESTIONS and (told := _answer(program, known, image)):
-            return told
+        if program is not None and known in _QUESTIONS:
+            with suppress(UsageError, TimeoutExpired):
+                answer = output_of([program, *_QUESTIONS[known](image)], "", timeout=PATIENCE)
+                if answer.strip():
+                    return answer.strip()[:200]
     return image
-
-
-def _answer(program: str, runtime: str, image: str) -> str:
-    with suppress(UsageError, TimeoutExpired):
-        return output_of([program, *_QUESTIONS[runtime](image)], "", timeout=PATIENCE).strip()[:200]
-    return ""

@@ -228,21 +228,15 @@ def _published_uses(graph: StageGraph, flaws: list[Flaw]) -> Iterator[Edge]:
             if not makers or _searches(workflow, name, read):
                 continue
             maker = makers[-1]
-            several = [label for label in workflow.stages[maker].over if label not in stage.over]
+            source = workflow.stages[maker]
+            several = [label for label in source.over if label not in stage.over]
             if several:
                 axes = ", ".join(several)
                 message = f"'{maker}' publishes '{read}' once for each {axes}, and '{name}' lacks {axes}"
                 flaws.append(Flaw(message, "add the axis, or let a stage without it publish one value", key))
                 continue
-            output = workflow.stages[maker].publishes[read]
             given = Published(read, workflow.hyperparameters[read])
-            yield Edge(key, maker, name, output, picked=_rounds(workflow, maker), published=given)
-
-
-def _rounds(workflow: Workflow, maker: str) -> dict[str, str]:
-    """If a stage is left out of some rounds of a loop, the last round that it ran in is read."""
-    stage = workflow.stages[maker]
-    if stage.when is None:
-        return {}
-    loops = [label for label in stage.over if label in workflow.axes and workflow.axes[label].in_turn]
-    return dict.fromkeys(loops, "last")
+            known = [] if source.when is None else [one for one in source.over if one in workflow.axes]
+            # `when` may leave out some rounds of a loop: the last in which the stage ran is read.
+            picked = {label: "last" for label in known if workflow.axes[label].in_turn}
+            yield Edge(key, maker, name, source.publishes[read], picked=picked, published=given)

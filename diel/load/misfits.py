@@ -115,7 +115,9 @@ def _misfits(errors: Iterable[Any], data: Any, root: type[SpecModel]) -> Iterato
             continue  # an entry is wrong, which is said there
         keep = 1 if error["type"] in ("extra_forbidden", "missing") else 0
         key = _resolved(error["loc"], data, keep)
-        if error["type"] != "missing" or not _is_partial(key):
+        # Part of a stage: something else may have what is missing.
+        partial = key[:1] == ("templates",) or (key[:1] == ("include",) and key[2:3] == ("stages",))
+        if error["type"] != "missing" or not partial:
             places.setdefault(key, []).append(error)
     for key, refusals in places.items():
         sayings = [error for error in refusals if error["type"] not in _KINDS]
@@ -124,11 +126,6 @@ def _misfits(errors: Iterable[Any], data: Any, root: type[SpecModel]) -> Iterato
             yield from _said(key, sayings[0], root)
         elif not any(len(other) > len(key) and other[: len(key)] == key for other in places):
             yield _wrong_kind(key, refusals, root)
-
-
-def _is_partial(key: Key) -> bool:
-    """Whether it is in part of a stage, where something else may have what is missing."""
-    return key[:1] == ("templates",) or (key[:1] == ("include",) and key[2:3] == ("stages",))
 
 
 def _resolved(loc: Sequence[str | int], data: Any, keep: int) -> Key:

@@ -110,7 +110,8 @@ def read_signature(path: Path, function: str, data: bytes | None = None) -> Sign
     hidden = hidden and mark is None
     made = node.returns if isinstance(node, ast.FunctionDef) and not hidden else None
     inherited = "." in function and isinstance(node, ast.ClassDef)
-    called = node if isinstance(node, ast.FunctionDef) else None if inherited else _initializer(node)
+    first = (one for one in node.body if isinstance(one, ast.FunctionDef) and one.name == "__init__")
+    called = node if isinstance(node, ast.FunctionDef) else None if inherited else next(first, None)
     returns = _returns(source, made)
     types = returns or {}
     return Signature(
@@ -159,12 +160,6 @@ def _method(source: PythonFile, owner: Definition, name: str) -> Definition:
         hint = did_you_mean(name, known) or f"its methods: {', '.join(known) or 'none'}"
         raise SignatureError(f"'{owner.name}' has no method '{name}'", owner.lineno, hint)
     return found or owner
-
-
-def _initializer(node: ast.ClassDef) -> ast.FunctionDef | None:
-    """What a call of a class runs; None where a base or a decorator makes it."""
-    found = (one for one in node.body if isinstance(one, ast.FunctionDef) and one.name == "__init__")
-    return next(found, None)
 
 
 def _no_function(source: PythonFile, name: str) -> SignatureError:

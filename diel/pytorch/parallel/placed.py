@@ -136,7 +136,10 @@ class Placed:
 
     def weights(self) -> dict[str, Tensor] | None:
         """All weights by their names in the network, on the CPU; on rank 0 alone. All ranks must call it."""
-        mine = {self._name(name): _full(value).cpu() for name, value in self.part.state_dict().items()}
+        mine = {
+            name.removeprefix(self._prefix): _full(value).cpu()
+            for name, value in self.part.state_dict().items()
+        }
         place = self.world.place
         found = self.world.gather(mine if place.data == place.tensor == 0 else None)
         if self.world.rank:
@@ -156,10 +159,6 @@ class Placed:
         for one in gradients:
             one.copy_(flat[at : at + one.numel()].view_as(one))
             at += one.numel()
-
-    def _name(self, name: str) -> str:
-        """A weight's name in the network: it has one in the chain."""
-        return name.removeprefix(self._prefix)
 
 
 def _local(tensor: Tensor) -> Tensor:
