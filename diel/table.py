@@ -46,13 +46,11 @@ def write_csv(table: Listing, file: TextIO) -> None:
     """Writes a table as CSV: lists and mappings as JSON, null as nothing, true and false as they are."""
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(table.columns)
-    writer.writerows([_csv_cell(value) for value in row] for row in table.rows)
-
-
-def _csv_cell(value: Any) -> Any:
-    if isinstance(value, list | dict | bool):
-        return json.dumps(value, ensure_ascii=False)
-    return "" if value is None else value
+    rows = (
+        [json.dumps(one, ensure_ascii=False) if isinstance(one, list | dict | bool) else one for one in row]
+        for row in table.rows
+    )
+    writer.writerows(rows)
 
 
 def write_parquet(table: Listing, path: Path) -> None:

@@ -128,7 +128,7 @@ def compare(first: RunReader, second: RunReader) -> Contrast:
     ended = {name: (one.ended(name), other.ended(name)) for name in names}
     return Contrast(
         (one.name, other.name),
-        tuple(_facts(one, other)),
+        tuple(map(Unequal, _overview(one), _overview(one).values(), _overview(other).values())),
         tuple(_differing(first.run_file.hyperparameters, second.run_file.hyperparameters)),
         tuple(_differing(facts_of(first), facts_of(second))),
         tuple(_changed_stages(one, other)),
@@ -142,11 +142,6 @@ def _differing(first: Mapping[str, Any], second: Mapping[str, Any]) -> Iterator[
     for name in dict.fromkeys((*first, *second)):
         if first.get(name) != second.get(name):
             yield Unequal(name, first.get(name), second.get(name))
-
-
-def _facts(one: Side, other: Side) -> Iterator[Unequal]:
-    first, second = _overview(one), _overview(other)
-    yield from (Unequal(name, value, second[name]) for name, value in first.items())
 
 
 def _overview(side: Side) -> dict[str, Any]:
@@ -214,9 +209,8 @@ def _result(output: str, first: Mapping[Point, Any], second: Mapping[Point, Any]
     differ = sum(_text(first[point]) != _text(second[point]) for point in points) if points else None
     one, other = numbers(first), numbers(second)
     both = [point for point in points if point in one and point in other]
-    same = {
-        point for point in both if _text(one[point]) == _text(other[point])
-    }  # infinity less itself is none
+    # Infinity less itself is none.
+    same = {point for point in both if _text(one[point]) == _text(other[point])}
     pairs = [(point, 0.0 if point in same else other[point] - one[point]) for point in both]
     shift, largest = None, None
     if pairs:
@@ -307,16 +301,14 @@ _HEAD_OF_TIMES = ["  stage", "tasks", "median", "then", "ratio", "p", "95 % of r
 
 
 def _row_of_times(one: Times) -> list[str]:
-    before, after = one.median
-    ratio, interval = one.ratio, one.interval
+    interval = one.interval
     said = paint(said_of(one), fg=_COLOUR.get(one.verdict))
     return [
         f"  {one.stage}",
         tasks_text(one),
-        seconds_text(before),
-        seconds_text(after),
-        "" if ratio is None else f"{ratio:.3g}",
-        p_text(None if one.shift is None else one.shift.p),
+        *map(seconds_text, one.median),
+        "" if one.ratio is None else f"{one.ratio:.3g}",
+        p_text(one.shift),
         (f"{interval[0]:.3g} to {interval[1]:.3g}: {said}" if interval else said),
     ]
 
@@ -337,17 +329,14 @@ def seconds_text(seconds: float | None) -> str:
     """Seconds in three digits, however few they are."""
     if seconds is None:
         return "–"
-    return (
-        f"{seconds * 1000:.3g}ms"
-        if seconds < 1
-        else f"{seconds:.3g}s"
-        if seconds < 100
-        else f"{seconds:,.0f}s"
-    )
+    if seconds < 1:
+        return f"{seconds * 1000:.3g}ms"
+    return f"{seconds:.3g}s" if seconds < 100 else f"{seconds:,.0f}s"
 
 
-def p_text(p: float | None) -> str:
-    """A probability for people."""
+def p_text(shift: Shift | None) -> str:
+    """The probability of a shift for people."""
+    p = None if shift is None else shift.p
     return "" if p is None else "<0.001" if p < 0.001 else f"{p:.3f}"
 
 
@@ -363,7 +352,7 @@ def _row_of_results(one: OutputPair, means: Sequence[str], digits: int) -> list[
     if one.largest is not None and one.largest[0]:
         most, where = one.largest
         largest = f"{'+' * (most > 0)}{number_text(most, digits)}{f' at {where}' if where else ''}"
-    p = p_text(one.shift.p) if one.shift is not None and one.differ != 0 else ""
+    p = p_text(one.shift) if one.differ != 0 else ""
     differ = "" if one.differ is None else f"{one.differ:,}"
     answers = ", {} and {} answered by a model".format(*one.answered) if any(one.answered) else ""
     before, after = (mean or "–" for mean in means)
@@ -386,11 +375,9 @@ def slower_text(found: Contrast, by: float) -> str:
     slow = found.slower(by)
     if not slow:
         return ""
-    told = [f"{one.stage} by {_by(one)}" for one in slow]
-    return (
-        f"{counted(len(slow), 'stage')} slower in {found.names[1]} than in {found.names[0]}, by more than "
-        f"{by:.0%}: {'; '.join(told)}"
-    )
+    told = "; ".join(f"{one.stage} by {_by(one)}" for one in slow)
+    where = f"slower in {found.names[1]} than in {found.names[0]}"
+    return f"{counted(len(slow), 'stage')} {where}, by more than {by:.0%}: {told}"
 
 
 def _by(one: Times) -> str:
@@ -424,7 +411,7 @@ def _times_document(one: Times) -> dict[str, Any]:
         "matched": one.matched,
         "median_s": list(one.median),
         "ratio": one.ratio,
-        "interval": None if one.interval is None else list(one.interval),
+        "interval": one.interval and list(one.interval),
         "p": None if one.shift is None else one.shift.p,
         "verdict": one.verdict,
     }
@@ -440,9 +427,7 @@ def _result_document(one: OutputPair) -> dict[str, Any]:
         "difference": None if shift is None else shift.value,
         "interval": None if shift is None or shift.low is None else [shift.low, shift.high],
         "p": None if shift is None else shift.p,
-        "largest": None
-        if one.largest is None
-        else {"difference": json_value(one.largest[0]), "at": one.largest[1]},
+        "largest": one.largest and {"difference": json_value(one.largest[0]), "at": one.largest[1]},
     }
 
 

@@ -30,6 +30,10 @@ BENCH = {"bench.gemm": "kernel", "bench.allreduce": "collective", "bench.files":
 """What the modules measure that `--bench` shows."""
 
 
+_STATES = ("done", "cached", "failed")
+RUN_COLUMNS = ("run", "began", "state", "took", *_STATES)
+
+
 class Dated(NamedTuple):
     """One run."""
 
@@ -41,6 +45,17 @@ class Dated(NamedTuple):
     """From its beginning to its end; None if it has not ended."""
     tasks: dict[str, int]
     """How many are in each state."""
+
+    @property
+    def counts(self) -> list[int]:
+        """The tasks that are done, cached and failed."""
+        return [self.tasks.get(state, 0) for state in _STATES]
+
+    @property
+    def cells(self) -> list[str]:
+        """What it is called, when it began, its state, and how long it took, for people."""
+        took = "" if self.seconds is None else format_duration(self.seconds)
+        return [self.run, clock(self.began), self.state, took]
 
 
 class Measure(NamedTuple):
@@ -203,11 +218,10 @@ SHOWN = 24
 
 def trend_lines(trend: Trend) -> Iterator[str]:
     """The runs, then a line for each figure: the usual value, the last, how far apart, bars over time."""
-    rows = [["run", "began", "state", "took", "done", "cached", "failed"]]
+    rows = [list(RUN_COLUMNS)]
     for one in trend.runs[-SHOWN:]:
-        took = "" if one.seconds is None else format_duration(one.seconds)
-        counts = [f"{one.tasks.get(state, 0):,}" for state in ("done", "cached", "failed")]
-        rows.append([one.run, clock(one.began), paint_state(one.state), took, *counts])
+        run, began, state, took = one.cells
+        rows.append([run, began, paint_state(state), took, *(f"{count:,}" for count in one.counts)])
     yield from columns(rows, right=(3, 4, 5, 6))
     if len(trend.runs) > SHOWN:
         yield f"and {len(trend.runs) - SHOWN:,} before these"
@@ -235,13 +249,10 @@ def trend_table(trend: Trend) -> Listing:
     names = tuple(one.name for one in trend.measures)
     columns_ = list(zip(*(one.values for one in trend.measures), strict=True)) or [()] * len(trend.runs)
     rows: list[tuple[Any, ...]] = [
-        (one.run, one.began, one.state, one.seconds, *(one.tasks.get(s, 0) for s in _STATES), *values)
+        (one.run, one.began, one.state, one.seconds, *one.counts, *values)
         for one, values in zip(trend.runs, columns_, strict=True)
     ]
     return Listing(("run", "began", "state", "took_s", *_STATES, *names), rows, {})
-
-
-_STATES = ("done", "cached", "failed")
 
 
 def trend_document(trend: Trend) -> dict[str, Any]:

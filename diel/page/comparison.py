@@ -18,11 +18,11 @@ from diel.comparison.comparison import (
     seconds_text,
     tasks_text,
 )
-from diel.comparison.trend import Measure, Trend
+from diel.comparison.trend import RUN_COLUMNS, Measure, Trend
 from diel.page.document import document, panel_data
 from diel.page.panel import Cell, Grid, Panel, Part, Plot, Text
 from diel.page.plot import SERIES, STATES, amount, layer, nominal
-from diel.values import clock, format_duration, is_finite
+from diel.values import clock, is_finite
 
 _COLOURS = {"slower": STATES["failed"], "faster": STATES["done"]}
 
@@ -94,8 +94,8 @@ def _times(found: Contrast) -> Iterator[Part]:
 def _row_of_times(one: Times) -> list[str | float | None]:
     low, high = one.interval or (None, None)
     numbers = [None if value is None else float(f"{value:.3g}") for value in (one.ratio, low, high)]
-    p = p_text(None if one.shift is None else one.shift.p)
-    return [one.stage, tasks_text(one), *map(seconds_text, one.median), *numbers, p, said_of(one)]
+    times = map(seconds_text, one.median)
+    return [one.stage, tasks_text(one), *times, *numbers, p_text(one.shift), said_of(one)]
 
 
 def _results(found: Contrast) -> Iterator[Part]:
@@ -123,18 +123,8 @@ def trend_page(trend: Trend) -> str:
 
 
 def _runs(trend: Trend) -> Grid:
-    rows: list[list[Cell]] = [
-        [
-            one.run,
-            clock(one.began),
-            one.state,
-            "" if one.seconds is None else format_duration(one.seconds),
-            *(one.tasks.get(state, 0) for state in ("done", "cached", "failed")),
-        ]
-        for one in reversed(trend.runs)
-    ]
-    heads = ("run", "began", "state", "took", "done", "cached", "failed")
-    return Grid("The runs, the newest first", heads, rows)
+    rows: list[list[Cell]] = [[*one.cells, *one.counts] for one in reversed(trend.runs)]
+    return Grid("The runs, the newest first", RUN_COLUMNS, rows)
 
 
 def _figures(trend: Trend, found: Sequence[Measure]) -> Iterator[Part]:

@@ -45,15 +45,6 @@ from diel.status.sections import SECTIONS, View
 from diel.values import bare
 
 
-def page_data(seen: Seen) -> dict[str, Any]:
-    """A page as JSON: what a page that is open takes over, panel by panel, where it changed."""
-    return {
-        "run": Public(seen).text(seen.paths.run_id) if seen.public else seen.paths.run_id,
-        "state": "damaged" if seen.readable is None else seen.readable.state.value,
-        "panels": [panel_data(panel) for panel in panels_of(seen)],
-    }
-
-
 def panel_data(panel: Panel) -> dict[str, Any]:
     """A panel as JSON, with a digest that tells whether it changed."""
     charts: Charts = {}
@@ -64,7 +55,9 @@ def panel_data(panel: Panel) -> dict[str, Any]:
 
 def page(seen: Seen, live: str = "") -> str:
     """The page of a run. With `live`, an address to fetch its data from anew, it follows the run."""
-    return document(page_data(seen), live)
+    run = Public(seen).text(seen.paths.run_id) if seen.public else seen.paths.run_id
+    state = "damaged" if seen.readable is None else seen.readable.state.value
+    return document({"run": run, "state": state, "panels": list(map(panel_data, panels_of(seen)))}, live)
 
 
 def document(data: Mapping[str, Any], live: str = "") -> str:

@@ -63,10 +63,10 @@ def parts(seen: Seen) -> Iterator[Part]:
         yield Text(f"{lost:,} that began {gone}.", "note")
 
 
-def rows_of(timeline: Timeline) -> list[str]:
+def rows_of(timeline: Timeline, most: int) -> list[str]:
     """The name of the row of each lane: a worker of a node, or the node where there are too many."""
     lanes = timeline.lanes
-    if len(lanes) > ROWS:
+    if len(lanes) > most:
         return [lane.node or "others" for lane in lanes]
     seen: Counter[str] = Counter()
     rows = []
@@ -77,7 +77,7 @@ def rows_of(timeline: Timeline) -> list[str]:
 
 
 def _spans(timeline: Timeline, spans: Sequence[Span], clock: Clock, names: Sequence[str]) -> Plot:
-    rows = rows_of(timeline)
+    rows = rows_of(timeline, ROWS)
     values = [
         {
             "row": rows[span.lane],
@@ -129,7 +129,7 @@ def _height(rows: Sequence[str]) -> float:
 
 def _binned(timeline: Timeline, clock: Clock, names: Sequence[str], count: int) -> Plot:
     """By row and bin the stage that took most of the time, and the share of time that anything ran."""
-    rows, factor = rows_of(timeline), 1
+    rows, factor = rows_of(timeline, ROWS), 1
     while (clock.end - clock.begin) / (timeline.width * factor) > BINS:
         factor *= 2
     wide = timeline.width * factor

@@ -130,7 +130,10 @@ class RunReader:
 
         Raises UsageError where the journal is in a form that this diel cannot read.
         """
-        history = self._followed or self._fold()
+        history = self._followed
+        if history is None:
+            reader = read_behind_flaws(self.paths) if self.careful else read_run(self.paths)
+            self.flaws, history = told_damage(reader), reader.history
         found = standing(self.paths, history)
         self._state = found.state
         if not found.alive and self._followed is None:
@@ -138,11 +141,6 @@ class RunReader:
                 self._lost[name] = dict(stage.under_way)
                 stage.let_go(verdicts=False)
         return history
-
-    def _fold(self) -> History:
-        reader = read_behind_flaws(self.paths) if self.careful else read_run(self.paths)
-        self.flaws = told_damage(reader)
-        return reader.history
 
     def _decoded(self, line: bytes) -> Record | None:
         record = decode(line)

@@ -30,12 +30,8 @@ def blocks_of(history: History) -> list[BlockNow]:
     at |= {task: attempt.worker for task, attempt in history.left.items()}
     running = Counter(history.workers[worker]["block"] for worker in at.values() if worker in history.workers)
     found = sorted(history.blocks.items(), key=lambda item: item[1]["asked"])
-    return [_now(block, running[name]) for name, block in found]
-
-
-def _now(block: BlockFacts, running: int) -> BlockNow:
-    facts = {key: value for key, value in block.items() if key not in ("event", "time")}
-    return cast("BlockNow", {**facts, "running": running})
+    facts = ({**block, "running": running[name]} for name, block in found)
+    return [cast("BlockNow", {key: one[key] for key in one if key not in ("event", "time")}) for one in facts]
 
 
 def silent_since(paths: RunPaths, history: History) -> float | None:

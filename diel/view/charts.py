@@ -16,6 +16,7 @@ from rich.text import Text
 from diel.errors import DielError
 from diel.page import cores
 from diel.page.seen import Seen
+from diel.page.timeline import rows_of
 from diel.states import TrialState
 from diel.status import Status
 from diel.status.axis import AxisStatus, CourseStatus, course_name, objectives_text, what_text
@@ -206,7 +207,10 @@ def lanes_text(timeline: Timeline, status: Status, width: int) -> Text:
     stages = [stage.name for stage in status.stages]
     letters = {name: _LETTERS[place % len(_LETTERS)] for place, name in enumerate(stages)}
     lines = [_block_line(block, span) for block in status.blocks[-MOST_BLOCKS:]]
-    rows = _rows(timeline)
+    lanes_of: dict[str, list[int]] = {}
+    for lane, label in enumerate(rows_of(timeline, MOST_ROWS)):
+        lanes_of.setdefault(label, []).append(lane)
+    rows = sorted(lanes_of.items(), key=lambda row: (timeline.lanes[row[1][0]].node, row[1][0]))
     cells = _cells(timeline, status, span)
     for label, lanes in rows[:MOST_ROWS]:
         line = Text(f"{label[:LABEL]:<{LABEL}} ")
@@ -225,17 +229,6 @@ def lanes_text(timeline: Timeline, status: Status, width: int) -> Text:
     named = [Text(key, style=_style(place)) for place, key in enumerate(keys)]
     legend = Text("  ").join([*named, Text("✗ no result")])
     return Text("\n").join([*lines, legend])
-
-
-def _rows(timeline: Timeline) -> list[tuple[str, list[int]]]:
-    by_node: dict[str, list[int]] = {}
-    for place, lane in enumerate(timeline.lanes):
-        by_node.setdefault(lane.node or "others", []).append(place)
-    if len(timeline.lanes) > MOST_ROWS:
-        return sorted(by_node.items())
-    return [
-        (f"{node}/{n}", [lane]) for node, lanes in sorted(by_node.items()) for n, lane in enumerate(lanes)
-    ]
 
 
 def _cells(timeline: Timeline, status: Status, span: Stretch) -> defaultdict[int, Cells]:

@@ -25,7 +25,7 @@ from http.cookies import CookieError, SimpleCookie
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from types import FrameType
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 from urllib.parse import parse_qs, urlsplit
 
 import click
@@ -61,7 +61,7 @@ def serve(paths: RunPaths, port: int | None, idle: float) -> int:
     """
     page = LivePage(paths)
     page.whole()  # what is missing is said before anything listens
-    entrance: Entrance = OwnSocket() if port is None else Port(port)
+    entrance = OwnSocket() if port is None else Port(port)
     try:
         with _until_told() as ended, entrance.listen(handler(page, entrance)) as server:
             lasts = f"Ctrl-C ends it, and {format_duration(idle)} without a request."
@@ -106,13 +106,13 @@ def _until_told() -> Iterator[list[str]]:
             signal.signal(number, known)
 
 
-def handler(page: LivePage, entrance: Entrance) -> type[BaseHTTPRequestHandler]:
+def handler(page: LivePage, entrance: OwnSocket | Port) -> type[BaseHTTPRequestHandler]:
     return type("Handler", (_Handler,), {"page": page, "entrance": entrance})
 
 
 class _Handler(BaseHTTPRequestHandler):
     page: ClassVar[LivePage]
-    entrance: ClassVar[Entrance]
+    entrance: ClassVar[OwnSocket | Port]
     protocol_version = "HTTP/1.1"
     server_version = "diel"
     sys_version = ""
@@ -123,10 +123,10 @@ class _Handler(BaseHTTPRequestHandler):
             self._refuse(HTTPStatus.MISDIRECTED_REQUEST, "open it as localhost")
             return
         asked = urlsplit(self.path)
-        query = parse_qs(asked.query)
+        query, authorized = parse_qs(asked.query), self.headers.get("Authorization", "").partition(" ")[2]
         if self.entrance.token and self._has(query.get("token", [""])[0]) and asked.path == "/":
             self._welcome()
-        elif self.entrance.token and not (self._has(self._cookie()) or self._has(self._authorized())):
+        elif self.entrance.token and not any(map(self._has, (self._cookie(), authorized))):
             self._refuse(HTTPStatus.FORBIDDEN, "it takes the address with the token that `diel view` printed")
         elif asked.path == "/":
             body = self.page.whole().encode("utf-8", "replace")
@@ -152,7 +152,7 @@ class _Handler(BaseHTTPRequestHandler):
     @property
     def _name(self) -> str:
         """The name of the cookie: browsers share cookies among the ports of a host."""
-        return f"diel-view-{getattr(self.entrance, 'number', 0)}"
+        return f"diel-view-{self.entrance.number}"
 
     def _cookie(self) -> str:
         try:
@@ -160,9 +160,6 @@ class _Handler(BaseHTTPRequestHandler):
         except CookieError:
             return ""
         return "" if found is None else found.value
-
-    def _authorized(self) -> str:
-        return self.headers.get("Authorization", "").partition(" ")[2]
 
     def _welcome(self) -> None:
         """Takes the token out of the address, where histories keep it, and into a cookie."""
@@ -222,17 +219,6 @@ LONGEST = 100
 LOOPBACK = "127.0.0.1"
 
 
-class Entrance(Protocol):
-    """Something that listens, and how to get there."""
-
-    token: str
-    """What a request must show; empty if the place itself keeps others out."""
-
-    def listen(self, handler: type[socketserver.BaseRequestHandler]) -> socketserver.BaseServer: ...
-    def told(self) -> list[str]: ...
-    def remove(self) -> None: ...
-
-
 class _Threads(socketserver.ThreadingMixIn):
     daemon_threads = True
     block_on_close = False
@@ -255,7 +241,8 @@ class _PortServer(_Threads, socketserver.TCPServer):
 class OwnSocket:
     """A Unix socket that its owner alone can open: made with its mode, in a directory nobody else enters."""
 
-    token = ""
+    token, number = "", 0
+    """What a request must show: nothing, as the place itself keeps others out."""
 
     def __init__(self) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="diel-view-", dir=_private_folder()))  # of mode 0700
