@@ -85,6 +85,7 @@ _TOGETHER = {
     **dict.fromkeys(("init", "schema", "completion"), "setup"),
     "report": "results",
     "trend": "compare",
+    "validate": "plan",
     "path": "logs",
 }
 """The file of each command that has none of its own name."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterable
 from functools import reduce
 from pathlib import Path
 from typing import Any, TypedDict
@@ -10,11 +11,12 @@ from typing import Any, TypedDict
 import click
 
 from diel import files
-from diel.errors import DielError
+from diel.errors import DielError, UsageError
 from diel.paths import runs_dir
 from diel.values import parse_duration
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+PATH = click.Path(path_type=Path)
 
 
 class Duration(click.ParamType[float]):
@@ -40,10 +42,45 @@ runs_option: Decorator = click.option(
     default=runs_dir,
     help="Directory of the runs; if not given, DIEL_RUNS, or `runs` here.",
 )
-json_option: Decorator = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-output_option: Decorator = click.option(
-    "-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write it to a file."
+
+
+class Output:
+    """What a command prints: lines for people, or with `--json` one document for programs."""
+
+    def __init__(self, as_json: bool) -> None:
+        self.as_json = as_json
+
+    def show(self, document: Callable[[], Any], lines: Iterable[str]) -> None:
+        """Print what is wanted; nothing is made of the other."""
+        click.echo(json.dumps(document()) if self.as_json else "\n".join(lines))
+
+
+json_option: Decorator = click.option(
+    "--json",
+    "out",
+    is_flag=True,
+    callback=lambda context, option, as_json: Output(as_json),
+    help="Print one JSON document.",
 )
+output_option: Decorator = click.option(
+    "-o", "--output", type=PATH, metavar="FILE", help="Write it to a file."
+)
+PAGES = (".html", ".htm")
+
+
+def page_option(what: str, example: str) -> Decorator:
+    """`-o` of something that is printed, or put into a page."""
+
+    def check(context: click.Context, option: click.Parameter, output: Path | None) -> Path | None:
+        if output is not None and output.suffix.lower() not in PAGES:
+            raise UsageError(f"{output}: a {what} is printed, or a page: -o {example}")
+        return output
+
+    return click.option(
+        "-o", "--output", type=PATH, metavar="FILE", callback=check, help="Write it to a file."
+    )
+
+
 settings_options = stacked(
     click.option(
         "--set",
@@ -56,17 +93,10 @@ settings_options = stacked(
         "--params",
         "params_files",
         multiple=True,
-        type=click.Path(path_type=Path),
+        type=PATH,
         metavar="FILE",
         help="YAML or JSON file with values of hyperparameters.",
     ),
-)
-dry_run_option: Decorator = click.option(
-    "-n", "--dry-run", is_flag=True, help="Only show what would run, as `diel plan` does."
-)
-anew_options = stacked(
-    click.option("--from", "begin_at", metavar="STAGE", help="Compute this stage and all after it again."),
-    click.option("--no-cache", is_flag=True, help="Use no result of an earlier run."),
 )
 fail_fast_option = click.option(
     "--fail-fast", is_flag=True, help="Begin nothing more after the first failure; what runs may end."
@@ -76,6 +106,13 @@ sized_option: Decorator = click.option(
     "--sized-by",
     metavar="RUN",
     help="Ask for memory, walltime and cores as `diel explain RUN STAGE` advises.",
+)
+start_options = stacked(
+    click.option("--from", "begin_at", metavar="STAGE", help="Compute this stage and all after it again."),
+    click.option("--no-cache", is_flag=True, help="Use no result of an earlier run."),
+    fail_fast_option,
+    click.option("-n", "--dry-run", is_flag=True, help="Only show what would run, as `diel plan` does."),
+    sized_option,
 )
 
 
@@ -89,16 +126,32 @@ class Asked(TypedDict):
     runs: Path
 
 
+class Start(Asked):
+    """What `workflow_options` and `start_options` give a command that starts a run."""
+
+    begin_at: str | None
+    no_cache: bool
+    fail_fast: bool
+    dry_run: bool
+    sized_by: str | None
+
+
 def workflow_options(
     site: str = "Where it would run; `local` if neither this nor DIEL_SITE is given.",
 ) -> Decorator:
     """The options of a workflow FILE: its values, where it is to run, and the runs of its project."""
     return stacked(
-        click.argument("file", type=click.Path(path_type=Path)),
+        click.argument("file", type=PATH),
         settings_options,
         click.option("--site", metavar="NAME", help=site),
         runs_option,
     )
+
+
+def put_page(page: str, output: Path, about: str) -> None:
+    """Write a page, and say what it is about."""
+    put(page.removesuffix("\n"), output)
+    click.echo(f"{output}: {about}")
 
 
 def put(text: str | bytes, output: Path | None) -> None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import io
-import json
 from pathlib import Path
 from typing import Any
 
 import click
 
-from diel.cli.options import json_option, output_option, put, runs_option
+from diel.cli.options import Output, json_option, page_option, put_page, runs_option
 from diel.cli.target import complete_run
 from diel.comparison.comparison import compare, comparison_document, comparison_lines, slower_text
 from diel.comparison.trend import read_trend, trend_document, trend_lines, trend_table
@@ -40,7 +39,7 @@ class Share(click.ParamType[float]):
 @click.argument("second", default="last", shell_complete=complete_run)
 @runs_option
 @json_option
-@output_option
+@page_option("comparison", "compare.html")
 @click.option(
     "--fail-slower",
     type=Share(),
@@ -48,7 +47,7 @@ class Share(click.ParamType[float]):
     help="Exit with 1 if a stage became slower by more than this, and that is not scatter.",
 )
 def command(
-    first: str, second: str, runs: Path, as_json: bool, fail_slower: float | None, output: Path | None
+    first: str, second: str, runs: Path, out: Output, fail_slower: float | None, output: Path | None
 ) -> int:
     """The second is the last run if it is left out. Compared are hyperparameters, versions,
     definitions of stages, times of tasks, and results.
@@ -57,19 +56,14 @@ def command(
     points, all with all, by the sum of ranks. The ratio of times has an interval of 95 %. p is the
     probability that tasks scatter as much by themselves: as those of these runs do, not as days do.
     """
-    if output is not None and output.suffix.lower() not in (".html", ".htm"):
-        raise UsageError(f"{output}: a comparison is printed, or a page: -o compare.html")
     found = compare(RunReader(find_run(runs, first)), RunReader(find_run(runs, second)))
     slower = "" if fail_slower is None else slower_text(found, fail_slower)
     if output is not None:
         from diel.page.comparison import comparison_page  # here: only for a page
 
-        put(comparison_page(found).removesuffix("\n"), output)
-        click.echo(f"{output}: {found.names[0]} and {found.names[1]}")
-    elif as_json:
-        click.echo(json.dumps(comparison_document(found)))
+        put_page(comparison_page(found), output, f"{found.names[0]} and {found.names[1]}")
     else:
-        click.echo("\n".join(comparison_lines(found)))
+        out.show(lambda: comparison_document(found), comparison_lines(found))
     if slower:
         click.echo(slower, err=True)
     return 1 if slower else 0
@@ -80,7 +74,7 @@ def command(
 @click.argument("wanted", nargs=-1, metavar="[STAGE|STAGE.VALUE]...")
 @runs_option
 @json_option
-@output_option
+@page_option("trend", "trend.html")
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV: a row for each run.")
 @click.option("--last", type=click.IntRange(min=1), metavar="N", help="Only the last N runs.")
 @click.option("--bench", is_flag=True, help="Only what the modules bench.* measured; of `bench` if no other.")
@@ -88,7 +82,7 @@ def trend(
     workflow: str | None,
     wanted: tuple[str, ...],
     runs: Path,
-    as_json: bool,
+    out: Output,
     as_csv: bool,
     last: int | None,
     output: Path | None,
@@ -105,10 +99,8 @@ def trend(
 
     A last value beyond the scatter is more than three standard deviations from the median of those before it.
     """
-    if as_json + as_csv + (output is not None) > 1:
+    if out.as_json + as_csv + (output is not None) > 1:
         raise UsageError("--csv, --json and -o are three ways to put it: choose one")
-    if output is not None and output.suffix.lower() not in (".html", ".htm"):
-        raise UsageError(f"{output}: a trend is printed, or a page: -o trend.html")
     if workflow is None and not bench:
         raise UsageError("which workflow? `diel trend WORKFLOW`; `diel list` shows those that have runs")
     if workflow is not None and workflow.endswith((".yaml", ".yml")):
@@ -122,16 +114,13 @@ def trend(
     if output is not None:
         from diel.page.comparison import trend_page  # here: only for a page
 
-        put(trend_page(trend).removesuffix("\n"), output)
-        click.echo(f"{output}: {counted(len(trend.runs), 'run')} of {trend.workflow}")
-    elif as_json:
-        click.echo(json.dumps(trend_document(trend)))
+        put_page(trend_page(trend), output, f"{counted(len(trend.runs), 'run')} of {trend.workflow}")
     elif as_csv:
         file = io.StringIO()
         write_csv(trend_table(trend), file)
         click.echo(file.getvalue(), nl=False)
     else:
-        click.echo("\n".join(trend_lines(trend)))
+        out.show(lambda: trend_document(trend), trend_lines(trend))
     return 0
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +11,7 @@ from types import FrameType
 
 import click
 
-from diel.cli.options import Duration, json_option, runs_option
+from diel.cli.options import PATH, Duration, Output, json_option, runs_option
 from diel.doctor import EXTRAS, PROGRAMS, Finding, examine
 from diel.errors import DielError, UsageError, did_you_mean
 from diel.site import Site, find_site, missing
@@ -23,7 +22,7 @@ EXTRA_NAMES = frozenset({name for names in EXTRAS.values() for name in names} | 
 
 
 @click.command("doctor")
-@click.argument("file", type=click.Path(path_type=Path), required=False)
+@click.argument("file", type=PATH, required=False)
 @runs_option
 @json_option
 @click.option("--site", metavar="NAME", help="Also check this site; `local` if not given.")
@@ -38,7 +37,7 @@ EXTRA_NAMES = frozenset({name for names in EXTRAS.values() for name in names} | 
 def command(
     file: Path | None,
     runs: Path,
-    as_json: bool,
+    out: Output,
     site: str | None,
     deep: bool,
     job: bool,
@@ -56,7 +55,7 @@ def command(
 
     def show(finding: Finding) -> None:
         findings.append(finding)
-        if not as_json:
+        if not out.as_json:
             click.echo("\n".join(_lines(finding)))
 
     tried = _trial_site(site, pools) if job else None
@@ -67,11 +66,8 @@ def command(
             for finding in _tried(site, *tried, runs, wait, findings):
                 show(finding)
     wrong = [finding.name for finding in findings if finding.required and not finding.ok]
-    if as_json:
-        document = {"ok": not wrong, "checks": [asdict(finding) for finding in findings]}
-        click.echo(json.dumps(document))
-    else:
-        click.echo(_verdict(wrong, findings))
+    document = {"ok": not wrong, "checks": [asdict(finding) for finding in findings]}
+    out.show(lambda: document, [_verdict(wrong, findings)])
     return 1 if wrong else 0
 
 

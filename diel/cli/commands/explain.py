@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
 
-from diel.cli.options import json_option, runs_option
+from diel.cli.options import Output, json_option, runs_option
 from diel.cli.target import complete_stage, run_and_rest, targets, the_task
 from diel.errors import UsageError
 from diel.explain import Explanation, explain_block, explain_run, explain_task
@@ -21,7 +20,7 @@ from diel.results import RunReader, read
 @runs_option
 @json_option
 @click.option("--block", metavar="BLOCK", help="Explain this block of the run: `1-0`, or its job's id.")
-def command(words: tuple[str, ...], runs: Path, as_json: bool, block: str | None) -> int:
+def command(words: tuple[str, ...], runs: Path, out: Output, block: str | None) -> int:
     """Also says how a block ended.
 
     \b
@@ -48,8 +47,7 @@ def command(words: tuple[str, ...], runs: Path, as_json: bool, block: str | None
         return explain_run(run, found[0].word if found else None)
 
     told, flaws = read(paths, explained)
-    document = {**told.document, **({"damaged": flaws} if flaws else {})}
-    click.echo(json.dumps(document) if as_json else "\n".join(told.lines))
+    out.show(lambda: {**told.document, **({"damaged": flaws} if flaws else {})}, told.lines)
     for flaw in flaws:
         click.echo(flaw, err=True)
     return 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from contextlib import suppress
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 
 import click
 
-from diel.cli.options import json_option, runs_option
+from diel.cli.options import Output, json_option, runs_option
 from diel.errors import UsageError
 from diel.journal.snapshot import look_at
 from diel.project.runs import all_runs
@@ -24,7 +23,7 @@ from diel.values import clock, format_duration, format_size
 @runs_option
 @json_option
 @click.option("--size", "with_size", is_flag=True, help="Add the space that each run takes on disk.")
-def command(runs: Path, as_json: bool, with_size: bool) -> None:
+def command(runs: Path, out: Output, with_size: bool) -> None:
     """`last` means the bottom one."""
     rows = []
     for paths in all_runs(runs):
@@ -36,15 +35,11 @@ def command(runs: Path, as_json: bool, with_size: bool) -> None:
                 click.echo(damaged, err=True)
         except UsageError as error:
             click.echo(f"{paths.run_id}: {error}", err=True)
-    if as_json:
-        click.echo(json.dumps({"runs": [_document(*row) for row in rows]}))
-    elif not rows:
-        click.echo(f"no runs in {runs}: start one with `diel run FILE`, or give --runs DIR")
-    else:
-        header = ["run", "state", "done", "failed", "started", "took", *(["size"] if with_size else [])]
-        table = [[paint(cell, dim=True) for cell in header]]
-        table += [_row(*row) for row in rows]
-        click.echo("\n".join(columns(table, right=(2, 3, 5, 6))))
+    header = ["run", "state", "done", "failed", "started", "took", *(["size"] if with_size else [])]
+    table = [[paint(cell, dim=True) for cell in header], *(_row(*row) for row in rows)]
+    none = [f"no runs in {runs}: start one with `diel run FILE`, or give --runs DIR"]
+    lines = columns(table, right=(2, 3, 5, 6)) if rows else none
+    out.show(lambda: {"runs": [_document(*row) for row in rows]}, lines)
 
 
 def size_of(root: Path) -> tuple[int, int]:

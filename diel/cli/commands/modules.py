@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from diel.cli.options import json_option
+from diel.cli.options import PATH, Output, json_option
 from diel.errors import Problem, UsageError
 from diel.extensions import MODULES, package_of
 from diel.modules.catalogue import Module, ModuleNotFound, every, find, search_path
@@ -33,53 +33,49 @@ ORIGINS = {
 @click.command("modules")
 @click.argument("name", required=False)
 @click.option(
-    "--workflow",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Also look in `modules/` beside this workflow file.",
+    "--workflow", type=PATH, metavar="FILE", help="Also look in `modules/` beside this workflow file."
 )
 @json_option
-def command(name: str | None, workflow: Path | None, as_json: bool) -> int:
+def command(name: str | None, workflow: Path | None, out: Output) -> int:
     """With a NAME, shows what that one takes and returns."""
     here = Path.cwd()
     folders = search_path(here if workflow is None else workflow.absolute().parent, here)
     if name is None:
-        return _list(list(every(folders)), as_json)
+        return _list(list(every(folders)), out)
     try:
         module = find(name, folders)
     except ModuleNotFound as error:
         raise UsageError(f"{error.message}\n    {error.hint}" if error.hint else error.message) from None
-    click.echo(json.dumps(_document(module)) if as_json else "\n".join(_lines(module)))
+    out.show(lambda: _document(module), _lines(module))
     return 0
 
 
-def _list(found: list[Module | Problem], as_json: bool) -> int:
+def _list(found: list[Module | Problem], out: Output) -> int:
     modules = [one for one in found if isinstance(one, Module)]
-    problems = [one for one in found if isinstance(one, Problem)]
-    if as_json:
-        click.echo(json.dumps({"modules": [_document(module) for module in modules]}))
-    elif modules:
-        header = ("name", "kind", "from", "what it does")
-        rows = [
-            (m.reference, m.signature.kind or "", _from(m), _first_sentence(m.signature.doc)) for m in modules
-        ]
-        click.echo("\n".join(render(Listing(header, rows, {}), width=100)))
-        click.echo(f"\n`diel modules {modules[0].reference}` shows what it takes and returns")
-    else:
-        click.echo("no modules found")
-    for problem in problems:
-        click.echo(str(problem), err=True)
+    out.show(lambda: {"modules": [_document(module) for module in modules]}, _listing(modules))
+    for problem in found:
+        if isinstance(problem, Problem):
+            click.echo(str(problem), err=True)
     return 0
+
+
+def _listing(modules: list[Module]) -> Iterator[str]:
+    if not modules:
+        yield "no modules found"
+        return
+    header = ("name", "kind", "from", "what it does")
+    docs = [module.signature.doc.partition(". ") for module in modules]
+    rows = [
+        (module.reference, module.signature.kind or "", _from(module), sentence + dot.strip())
+        for module, (sentence, dot, _) in zip(modules, docs, strict=True)
+    ]
+    yield from render(Listing(header, rows, {}), width=100)
+    yield f"\n`diel modules {modules[0].reference}` shows what it takes and returns"
 
 
 def _from(module: Module) -> str:
     """Where a module is from: diel, a folder, or the package that brings it."""
     return package_of(MODULES, module.reference) or ORIGINS[module.origin]
-
-
-def _first_sentence(doc: str) -> str:
-    sentence, dot, _ = doc.partition(". ")
-    return sentence + (dot.strip() or "")
 
 
 # --- one module -----------------------------------------------------------------------------------

@@ -1,8 +1,8 @@
-"""`diel plan`: what would run where, and what it could cost."""
+"""`diel validate` and `diel plan`: what is wrong in a workflow file; what would run where, at what cost."""
 
 from __future__ import annotations
 
-import json
+import math
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -12,12 +12,14 @@ import click
 
 from diel.check.imports import refuse_missing
 from diel.check.remarks import column_lines, column_types, warnings
-from diel.cli.commands.validate import tasks_text
-from diel.cli.options import Asked, json_option, sized_option, workflow_options
-from diel.errors import counted
-from diel.plan import Plan, StagePlan, prepare
+from diel.cli.options import Asked, Output, json_option, sized_option, workflow_options
+from diel.errors import Problem, SpecError, UsageError, counted
+from diel.plan import Plan, StagePlan, make_plan, prepare
+from diel.project.run_file import Manner, Sizes
+from diel.project.runs import find_run
 from diel.project.submission import Home
-from diel.site import cores_of, missing
+from diel.site import cores_of, memory_of, missing, nodes_of
+from diel.spec.variables import apply_sizes
 from diel.table import Listing, render
 from diel.values import format_duration, format_size
 
@@ -33,6 +35,62 @@ HOMES = {
 WIDTH = 72
 
 
+@click.command("validate")
+@workflow_options()
+@json_option
+def validate(out: Output, **asked: Unpack[Asked]) -> int:
+    """Gives the file, line and column of each mistake. Nothing is run. The exit code is 0 for a good file and
+    2 for a wrong one.
+    """
+    file = str(asked["file"])
+    try:
+        plan = prepare(**asked)
+    except UsageError as error:
+        if not out.as_json:
+            raise
+        message, _, hint = str(error).partition("\n    ")  # of the command line: it has no place in the file
+        problems = (
+            error.problems if isinstance(error, SpecError) else [Problem(file, 1, 1, "", message, hint)]
+        )
+        wrong = [problem._asdict() for problem in problems]
+        out.show(lambda: {"valid": False, "file": file, "problems": wrong}, ())
+        return error.exit_code
+    remarks = list(warnings(plan.checked, asked["runs"]))
+    for problem in () if out.as_json else remarks:
+        click.echo(f"warning: {problem}", err=True)
+    lines = [f"{file}: good: {counted(len(plan.stages), 'stage')}, {_tasks_text(plan)}"]
+    lines += [f"    {line}" for line in column_lines(plan.checked)]
+    if unread := sorted({module.reference for module in plan.modules.values() if not module.digest}):
+        lines.append(f"    read only where their packages are: {', '.join(unread)}")
+    document = {
+        "valid": True,
+        "file": file,
+        "problems": [],
+        "workflow": plan.workflow.name,
+        "stages": len(plan.stages),
+        "tasks": plan.tasks,
+        "tasks_known": _known_tasks(plan),
+    }
+    more = {"columns": column_types(plan.checked), "warnings": [problem._asdict() for problem in remarks]}
+    out.show(lambda: document | more, lines)
+    return 0
+
+
+def _known_tasks(plan: Plan) -> int:
+    return sum(stage.tasks or 0 for stage in plan.stages.values())
+
+
+def _tasks_text(plan: Plan) -> str:
+    """How many tasks there are: `96+… tasks` if only the run will show the rest."""
+    known = _known_tasks(plan)
+    if plan.tasks is None:
+        return f"{known:,}+… tasks"
+    return f"{'up to ' if plan.may_end_early else ''}{counted(known, 'task')}"
+
+
+# --- what would run ------------------------------------------------------------------------------
+
+
 @click.command("plan")
 @workflow_options()
 @json_option
@@ -46,24 +104,75 @@ WIDTH = 72
 )
 @sized_option
 def command(
-    as_json: bool, with_scripts: bool, home: Home | None, sized_by: str | None, **asked: Unpack[Asked]
+    out: Output, with_scripts: bool, home: Home | None, sized_by: str | None, **asked: Unpack[Asked]
 ) -> int:
     """Nothing is run. Core-hours are a bound: every task at its longest, by `walltime` or `timeout`."""
-    plan = prepare(**asked)
-    if sized_by is not None:
-        from diel.cli.sizing import sized  # few runs are
-
-        plan, _ = sized(plan, sized_by, asked["runs"])
-    plan = _at_home(plan, home)
+    plan = _at_home(planned(asked, sized_by)[0], home)
     if plan.checked.modules and not plan.site.scheduled:
         refuse_missing(plan.checked)
     for problem in warnings(plan.checked, asked["runs"]):
         click.echo(f"warning: {problem}", err=True)
-    if as_json:
-        click.echo(json.dumps(_document(plan, asked["runs"], with_scripts=with_scripts)))
-    else:
-        click.echo("\n".join(_script_lines(plan, asked["runs"]) if with_scripts else lines_of(plan)))
+    runs = asked["runs"]
+    lines = _script_lines(plan, runs) if with_scripts else lines_of(plan)
+    out.show(lambda: _document(plan, runs, with_scripts=with_scripts), lines)
     return 0
+
+
+def plan_to_start(
+    begin_at: str | None,
+    no_cache: bool,
+    fail_fast: bool,
+    dry_run: bool,
+    sized_by: str | None,
+    **asked: Unpack[Asked],
+) -> tuple[Plan, Manner]:
+    """The plan of a new run, and what else is asked of it. With `dry_run` print the plan, and exit."""
+    plan, sizes = planned(asked, sized_by)
+    if dry_run:
+        click.echo("\n".join(lines_of(plan)))
+        raise click.exceptions.Exit(0)
+    return plan, {"use_cache": not no_cache, "begin_at": begin_at, "fail_fast": fail_fast, "sizes": sizes}
+
+
+def planned(asked: Asked, sized_by: str | None) -> tuple[Plan, Sizes]:
+    """The plan of a workflow, and what a run advises its stages to ask for. Raises UsageError."""
+    plan = prepare(**asked)
+    return (plan, {}) if sized_by is None else _sized(plan, sized_by, asked["runs"])
+
+
+def _sized(plan: Plan, word: str, runs: Path) -> tuple[Plan, Sizes]:
+    """The plan with what a run advises, and that by stage. Raises UsageError where it advises nothing.
+
+    No stage asks for more than its pool has.
+    """
+    # Few runs are sized by another.
+    from diel.results import read
+    from diel.results.usage import sizes_by
+
+    paths = find_run(runs, word)
+    (advised, used), flaws = read(paths, lambda run: (sizes_by(run), run.history.uses))
+    for flaw in flaws:
+        click.echo(flaw, err=True)
+    sizes = {name: given for name, given in advised.items() if name in plan.stages}
+    if not sizes:
+        uses = ", ".join(sorted(used))
+        raise UsageError(
+            f"--sized-by {word}: {paths.run_id} has no task of this workflow's stages that ended well "
+            f"({', '.join(plan.stages)}): "
+            + (f"it took its results from {uses}" if uses else f"`diel explain {paths.run_id}` says why")
+        )
+    for name, given in sizes.items():
+        pool = plan.site.pools[plan.stages[name].pool]
+        if "memory" in given:
+            given["memory"] = min(given["memory"], memory_of(pool))
+        if "walltime" in given:
+            given["walltime"] = min(given["walltime"], pool.longest)
+        if "cores_per_rank" in given:
+            wanted = plan.checked.workflow.stages[name].bare.resources
+            there = cores_of(pool) // math.ceil(wanted.processes / nodes_of(wanted))
+            given["cores_per_rank"] = max(1, min(given["cores_per_rank"], there))
+    apply_sizes(plan.checked.workflow, sizes)
+    return make_plan(plan.checked, plan.site), sizes
 
 
 def _at_home(plan: Plan, home: Home | None) -> Plan:
@@ -121,7 +230,7 @@ def lines_of(plan: Plan) -> Iterator[str]:
     rest = "" if plan.tasks is not None else ": the run will show the rest"
     for label, adaptive in plan.adaptive.items():
         yield f"{adaptive.axis.word:<14} {label}: {adaptive}"
-    yield f"tasks          {tasks_text(plan)}{rest}"
+    yield f"tasks          {_tasks_text(plan)}{rest}"
     yield f"core-hours     {_cost(plan)}"
     yield f"longest chain  {' → '.join(plan.critical_path)}"
     cores = counted(plan.capacity, "core")

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import io
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
-from diel.cli.options import json_option, output_option, put, runs_option
+from diel.cli.options import PAGES, PATH, Output, json_option, output_option, put, put_page, runs_option
 from diel.cli.target import complete_stage, point_of, run_and_rest, run_argument, targets
 from diel.errors import UsageError, counted
+from diel.paths import RunPaths
 from diel.project.runs import find_run
 from diel.results import RunReader, list_metrics, list_trials, list_usage, make_table, read, summarize
 from diel.results.rows import stage_and_output
 from diel.table import Listing, render, write_csv, write_parquet
 from diel.values import json_value
-
-_PAGES = (".html", ".htm")
 
 
 @click.command("results")
@@ -28,7 +27,7 @@ _PAGES = (".html", ".htm")
 @runs_option
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
 @json_option
-@click.option("--parquet", type=click.Path(path_type=Path), metavar="FILE", help="Write a Parquet file.")
+@click.option("--parquet", type=PATH, metavar="FILE", help="Write a Parquet file.")
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Only the first N rows.")
 @click.option("--metrics", is_flag=True, help="What a stage's tasks reported while they ran, step by step.")
 @click.option("--usage", is_flag=True, help="What each attempt used: processor time, memory, bytes.")
@@ -37,7 +36,7 @@ def command(
     words: tuple[str, ...],
     runs: Path,
     as_csv: bool,
-    as_json: bool,
+    out: Output,
     parquet: Path | None,
     limit: int | None,
     **listings: bool,
@@ -59,7 +58,7 @@ def command(
     asked = [kind for kind, chosen in listings.items() if chosen]
     if len(asked) > 1:
         raise UsageError(f"--{' and --'.join(asked)} are tables of their own: choose one")
-    if as_csv + as_json + (parquet is not None) > 1:
+    if as_csv + out.as_json + (parquet is not None) > 1:
         raise UsageError("--csv, --json and --parquet are three ways to print: choose one")
     paths, named = run_and_rest(runs, words)
     groups = targets(named)
@@ -71,7 +70,7 @@ def command(
             return _LISTINGS[asked[0]](run, wanted, limit, at)
         if not wanted:
             return summarize(run)
-        return (_empty(run, wanted) if as_json else None) or make_table(run, wanted, limit, at)
+        return (_empty(run, wanted) if out.as_json else None) or make_table(run, wanted, limit, at)
 
     table, flaws = read(paths, listed)
     missing = [*table.missing.values(), *flaws]
@@ -82,22 +81,31 @@ def command(
         file = io.StringIO()
         write_csv(table, file)
         click.echo(file.getvalue().encode("utf-8", "surrogateescape"), nl=False)
-    elif as_json:
-        rows = [{name: json_value(cell) for name, cell in row.items()} for row in table.mappings()]
-        said = {**table.missing, **({"journal": "; ".join(flaws)} if flaws else {})}
-        document = {"run": paths.run_id, "columns": table.columns, "rows": rows, "missing": said}
-        click.echo(json.dumps({**document, "audits": table.audits}))
-    elif not table.rows and not wanted and not asked:
-        click.echo(
-            f"{paths.run_id} ({RunReader(paths).state}) has no results yet; `diel status` shows its state"
-        )
     else:
-        click.echo("\n".join(render(table)))
-        if not wanted and not asked:
-            click.echo(f"\nsee one with `diel results {paths.run_id} {table.rows[0][0]}`")
+        out.show(lambda: _document(paths, table, flaws), _lines(paths, table, summary=not (wanted or asked)))
     for text in missing:
         click.echo(text, err=True)
     return 0
+
+
+def _document(paths: RunPaths, table: Listing, flaws: Sequence[str]) -> dict[str, Any]:
+    return {
+        "run": paths.run_id,
+        "columns": table.columns,
+        "rows": [{name: json_value(cell) for name, cell in row.items()} for row in table.mappings()],
+        "missing": {**table.missing, **({"journal": "; ".join(flaws)} if flaws else {})},
+        "audits": table.audits,
+    }
+
+
+def _lines(paths: RunPaths, table: Listing, *, summary: bool) -> Iterator[str]:
+    if summary and not table.rows:
+        state = RunReader(paths).state
+        yield f"{paths.run_id} ({state}) has no results yet; `diel status` shows its state"
+        return
+    yield from render(table)
+    if summary:
+        yield f"\nsee one with `diel results {paths.run_id} {table.rows[0][0]}`"
 
 
 def _metrics(run: RunReader, wanted: Sequence[str], limit: int | None, at: Mapping[str, str]) -> Listing:
@@ -147,19 +155,19 @@ def report(run: str, output: Path | None, public: bool, runs: Path) -> int:
         diel report -o run.html --public     the same to hand on: without host, user and paths
     """
     kind = "" if output is None else output.suffix.lower()
-    if kind not in ("", ".md", ".markdown", ".txt", *_PAGES):
+    if kind not in ("", ".md", ".markdown", ".txt", *PAGES):
         other = "-o run.html makes a page, -o report.md Markdown"
         raise UsageError(f"{output}: a report is a page or Markdown, and not {kind}: {other}")
-    if public and kind not in _PAGES:
+    if public and kind not in PAGES:
         raise UsageError("--public is for a page: diel report -o run.html --public")
     paths = find_run(runs, run)
     from diel.page.seen import Seen  # what panels need, a table does not
 
-    if output is not None and kind in _PAGES:
+    if output is not None and kind in PAGES:
         from diel.page.document import page  # a page alone needs a style and scripts
 
-        put(page(Seen(paths, public=public)).removesuffix("\n"), output)
-        click.echo(f"{output}: the page of {paths.run_id}; open it in a browser")
+        about = f"the page of {paths.run_id}; open it in a browser"
+        put_page(page(Seen(paths, public=public)), output, about)
         return 0
     from diel.page.document import report as markdown  # as above
 

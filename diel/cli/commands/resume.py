@@ -8,7 +8,7 @@ from typing import get_args
 import click
 
 from diel.cli.commands.submit import patience, tell
-from diel.cli.options import fail_fast_option, json_option, runs_option
+from diel.cli.options import Output, fail_fast_option, json_option, runs_option
 from diel.cli.target import run_argument
 from diel.controller.again import Again, find_missing, find_outdated, find_suspect, write_again
 from diel.controller.export import export_again
@@ -97,7 +97,7 @@ def command(
     update: bool,
     fail_fast: bool,
     quiet: bool,
-    as_json: bool,
+    out: Output,
 ) -> int:
     """Tasks that have a result do not run again; those that failed or were skipped do. A run that succeeded
     has nothing left to do, even if it tolerated failures: `diel run` tries those again. A submitted run is
@@ -124,11 +124,11 @@ def command(
     if history.state is RunState.SUCCEEDED and not is_extended(recorded) and not another:
         again = export_again(RunReader(paths)) if history.exports else 0
         what = f"{counted(again, 'export')} put in place again" if again else "there is nothing to do"
-        click.echo(f"{paths.run_id} has succeeded: {what}", err=as_json)
+        click.echo(f"{paths.run_id} has succeeded: {what}", err=out.as_json)
         return 0
     last = newest_submission(paths)
     foreground = in_foreground or (last is None and home is None)
-    if foreground and as_json:
+    if foreground and out.as_json:
         raise UsageError("--json says how a run was submitted: give --home, or leave --json out")
     if anyway:
         ask_anyway(paths)
@@ -155,9 +155,9 @@ def command(
         keep_site(paths, anew)
     if wanted is None:
         return drive(take_over(paths), quiet=quiet)
-    with patience(plan, as_json=as_json):
+    with patience(plan, out):
         made = submit(paths, plan, wanted)
-    return tell(paths, plan, made, as_json=as_json)
+    return tell(paths, plan, made, out)
 
 
 def _look(run: RunReader, *, strict: bool, update: bool) -> tuple[list[ChangedSource], Again]:

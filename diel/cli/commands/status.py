@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import click
 
-from diel.cli.options import Duration, json_option, runs_option
+from diel.cli.options import Duration, Output, json_option, runs_option
 from diel.cli.target import complete_stage, named_tasks, run_and_rest
 from diel.errors import DielError, UsageError, counted
 from diel.journal.segment import Reader
@@ -80,7 +80,7 @@ _STATES = (
 def command(
     words: tuple[str, ...],
     runs: Path,
-    as_json: bool,
+    out: Output,
     state: str | None,
     show_all: bool,
     watch: bool,
@@ -102,14 +102,14 @@ def command(
 
     def view(status: Status, rows: int | None = None, *, brief: bool = False) -> str:
         if stage is not None:
-            return _stage_view(status, reader, stage, state, as_json, show_all)
-        if as_json:
+            return _stage_view(status, reader, stage, state, out.as_json, show_all)
+        if out.as_json:
             return json.dumps(status.document())
         return _run_view(status, paths, show_all, rows, brief=brief)
 
     read = partial(read_status, paths, reader)
     if watch:
-        status = _watch(read, view, interval, redraw=not as_json and sys.stdout.isatty())
+        status = _watch(read, view, interval, redraw=not out.as_json and sys.stdout.isatty())
     else:
         status = read()
         click.echo(view(status))

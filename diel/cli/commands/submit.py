@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 from collections.abc import Iterator
@@ -11,21 +10,13 @@ from typing import Any, Unpack, get_args
 
 import click
 
-from diel.cli.options import (
-    Asked,
-    anew_options,
-    dry_run_option,
-    fail_fast_option,
-    json_option,
-    sized_option,
-    workflow_options,
-)
+from diel.cli.commands.plan import plan_to_start
+from diel.cli.options import Output, Start, json_option, start_options, workflow_options
 from diel.controller.home import Unanswered, has_come, submit_new
 from diel.errors import DielError
 from diel.paths import RunPaths, here
-from diel.plan import Plan, prepare
+from diel.plan import Plan
 from diel.project.lease import read_lease
-from diel.project.run_file import Sizes
 from diel.project.submission import Home, Submission
 from diel.site.find import detect
 from diel.status import read_status
@@ -38,8 +29,7 @@ SOON = 3.0
 
 @click.command("submit")
 @workflow_options("Where to run; if not given, DIEL_SITE, or what is found here.")
-@anew_options
-@fail_fast_option
+@start_options
 @click.option(
     "--home",
     type=click.Choice(get_args(Home)),
@@ -47,48 +37,19 @@ SOON = 3.0
     "allocation that also holds the workers.",
 )
 @json_option
-@dry_run_option
-@sized_option
-def command(
-    begin_at: str | None,
-    no_cache: bool,
-    fail_fast: bool,
-    home: Home | None,
-    as_json: bool,
-    dry_run: bool,
-    sized_by: str | None,
-    **asked: Unpack[Asked],
-) -> int:
+def command(home: Home | None, out: Output, **asked: Unpack[Start]) -> int:
     """Its controller lives where the site says: as a process of its own on this host, in a small job, or
     in one allocation together with its workers.
     """
     asked["site"] = asked["site"] or os.environ.get("DIEL_SITE") or detect()
-    plan = prepare(**asked)
-    sizes: Sizes = {}
-    if sized_by is not None:
-        from diel.cli.sizing import sized  # few runs are
-
-        plan, sizes = sized(plan, sized_by, asked["runs"])
-    if dry_run:
-        from diel.cli.commands.plan import lines_of  # which a submission does not need
-
-        click.echo("\n".join(lines_of(plan)))
-        return 0
-    with patience(plan, as_json=as_json):
-        paths, made = submit_new(
-            plan,
-            asked["runs"],
-            home=home,
-            use_cache=not no_cache,
-            begin_at=begin_at,
-            fail_fast=fail_fast,
-            sizes=sizes,
-        )
-    return tell(paths, plan, made, as_json=as_json)
+    plan, manner = plan_to_start(**asked)
+    with patience(plan, out):
+        paths, made = submit_new(plan, asked["runs"], home=home, **manner)
+    return tell(paths, plan, made, out)
 
 
 @contextmanager
-def patience(plan: Plan, *, as_json: bool) -> Iterator[None]:
+def patience(plan: Plan, out: Output) -> Iterator[None]:
     """If the scheduler is slow to take the job, says what the command waits for, and how to continue if it
     never does.
 
@@ -103,8 +64,9 @@ def patience(plan: Plan, *, as_json: bool) -> Iterator[None]:
         yield
     except Unanswered as error:
         paths, where = error.paths, here(error.paths)
-        if as_json:
-            click.echo(json.dumps(_document(paths, plan, error.made)))
+        if out.as_json:
+            document = _document(paths, plan, error.made)
+            out.show(lambda: document, ())
         raise DielError(
             f"{paths.run_id} was requested, and its job may still be queued: {error.why}\n"
             f"    `diel status {paths.run_id}{where}` shows whether it starts, "
@@ -114,14 +76,11 @@ def patience(plan: Plan, *, as_json: bool) -> Iterator[None]:
         timer.cancel()
 
 
-def tell(paths: RunPaths, plan: Plan, made: Submission, *, as_json: bool) -> int:
+def tell(paths: RunPaths, plan: Plan, made: Submission, out: Output) -> int:
     """Waits for a controller on this host, then says how to follow the run; returns the exit code."""
     came = made.job is not None or has_come(paths, made)
-    if as_json:
-        click.echo(json.dumps(_document(paths, plan, made)))
-        return 0 if came else 1
     run, where = paths.run_id, here(paths)
-    if not came:
+    if not came and not out.as_json:
         said = ""
         with suppress(OSError):
             said = paths.controller_log.read_text(encoding="utf-8", errors="replace")
@@ -134,14 +93,14 @@ def tell(paths: RunPaths, plan: Plan, made: Submission, *, as_json: bool) -> int
     whose = "its controller and workers are" if made.home == "inside" else "its controller is"
     process = f"process {made.pid if held is None else held[0].pid} on {made.host}"
     what = process if made.job is None else f"job {made.job}"
-    click.echo(f"{run}: submitted to site '{plan.site.name}', {whose} {what}")
+    submitted = f"{run}: submitted to site '{plan.site.name}', {whose} {what}"
     steps = (
         [f"    diel status {run}{where}", "# its state"],  # a shell's comment: the line can be copied
         [f"    diel logs {run} TASK{where}", "# what a task printed"],
         [f"    diel cancel {run}{where}", "# stop it"],
     )
-    click.echo("\n".join(columns(steps)))
-    return 0
+    out.show(lambda: _document(paths, plan, made), [submitted, *columns(steps)])
+    return 0 if came else 1
 
 
 def _document(paths: RunPaths, plan: Plan, made: Submission) -> dict[str, Any]:

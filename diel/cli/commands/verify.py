@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -10,7 +9,7 @@ from typing import NamedTuple
 import click
 
 from diel.artifacts import differences, files_of, text_of
-from diel.cli.options import json_option, runs_option
+from diel.cli.options import Output, json_option, runs_option
 from diel.cli.target import run_argument
 from diel.errors import counted
 from diel.project.runs import find_run
@@ -30,7 +29,7 @@ class ComparedFile(NamedTuple):
 @run_argument
 @runs_option
 @json_option
-def command(run: str, runs: Path, as_json: bool) -> int:
+def command(run: str, runs: Path, out: Output) -> int:
     """Reads all files that the run's results hold, those that came from the cache too, and compares their
     content with the digests of its journal. What was deleted after use is left out. The exit code is 1 where
     anything differs.
@@ -38,23 +37,18 @@ def command(run: str, runs: Path, as_json: bool) -> int:
     paths = find_run(runs, run)
     checked = list(_checked(RunReader(paths)))
     wrong = [one for one in checked if one.changes]
-    if as_json:
-        rows = [{"output": one.output, "path": one.path, "differences": one.changes} for one in wrong]
-        click.echo(json.dumps({"run": paths.run_id, "compared": len(checked), "differ": rows}))
-        return 1 if wrong else 0
-    for one in wrong:
-        click.echo(f"{one.output}: {one.path}: {text_of(one.changes)}")
-    what = f"{counted(len(checked), 'output')} compared"
-    if not wrong:
-        click.echo(f"{paths.run_id}: {what}, all as they were made")
-        return 0
-    click.echo(f"{paths.run_id}: {what}, {len(wrong)} differ")
-    click.echo(
-        "no other run takes these from the cache: `diel run` makes them again; "
-        f"`diel resume {paths.run_id}` does where tasks have yet to read them",
-        err=True,
-    )
-    return 1
+    rows = [{"output": one.output, "path": one.path, "differences": one.changes} for one in wrong]
+    lines = [f"{one.output}: {one.path}: {text_of(one.changes)}" for one in wrong]
+    how = f"{len(wrong)} differ" if wrong else "all as they were made"
+    lines.append(f"{paths.run_id}: {counted(len(checked), 'output')} compared, {how}")
+    out.show(lambda: {"run": paths.run_id, "compared": len(checked), "differ": rows}, lines)
+    if wrong and not out.as_json:
+        click.echo(
+            "no other run takes these from the cache: `diel run` makes them again; "
+            f"`diel resume {paths.run_id}` does where tasks have yet to read them",
+            err=True,
+        )
+    return 1 if wrong else 0
 
 
 def _checked(run: RunReader) -> Iterator[ComparedFile]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 import click
 
 from diel.cli.commands.params.show import pairs, searches_of
-from diel.cli.options import json_option, runs_option
+from diel.cli.options import PATH, Output, json_option, runs_option
 from diel.cli.target import run_argument
 from diel.errors import DielError, UsageError, counted, did_you_mean
 from diel.journal.axis_history import Trial
@@ -39,13 +38,13 @@ Known = tuple[str, Workflow]
     "--workflow",
     "files",
     multiple=True,
-    type=click.Path(path_type=Path),
+    type=PATH,
     metavar="FILE",
     help="A workflow to check the values against, besides those of the project's runs.",
 )
 @runs_option
 @json_option
-def set_(words: tuple[str, ...], unset: bool, files: tuple[Path, ...], runs: Path, as_json: bool) -> int:
+def set_(words: tuple[str, ...], unset: bool, files: tuple[Path, ...], runs: Path, out: Output) -> int:
     """Set values that all later runs of the project begin with, or remove them.
 
     They beat the defaults of workflows; --params and --set of a run beat them. Each is checked against
@@ -57,14 +56,11 @@ def set_(words: tuple[str, ...], unset: bool, files: tuple[Path, ...], runs: Pat
     else:
         change = Change("set", _values(words, known_workflows(runs, files)))
     made = append_change(runs, change)
-    if as_json:
-        known = {name: before[name] for name in (*made.values, *made.unset) if name in before}
-        click.echo(json.dumps({"set": dict(made.values), "unset": list(made.unset), "before": known}))
-        return 0
-    for line in _lines(made, before):
-        click.echo(line)
-    for name in made.unset:
-        click.echo(f"hp.{name}: back to the default of each workflow  (was {shown(before[name])})")
+    known = {name: before[name] for name in (*made.values, *made.unset) if name in before}
+    document = {"set": dict(made.values), "unset": list(made.unset), "before": known}
+    back = "back to the default of each workflow"
+    unset_ = [f"hp.{name}: {back}  (was {shown(before[name])})" for name in made.unset]
+    out.show(lambda: document, [*_lines(made, before), *unset_])
     return 0
 
 
@@ -141,7 +137,7 @@ def _value(name: str, text: str, known: Sequence[Known]) -> Any:
 @runs_option
 @json_option
 def promote(
-    run: str, axis: str | None, trial: int | None, points: tuple[str, ...], runs: Path, as_json: bool
+    run: str, axis: str | None, trial: int | None, points: tuple[str, ...], runs: Path, out: Output
 ) -> int:
     """Make the values of a search's best trial those that all later runs of the project begin with.
 
@@ -164,16 +160,13 @@ def promote(
     )
     made = append_change(place, change)
     misfits = _misfits(place, made)
-    if as_json:
-        known = {name: before[name] for name in made.values if name in before}
-        document = {"run": paths.run_id, "axis": label, **trial_document(chosen)}
-        click.echo(json.dumps({**document, "before": known, "misfits": misfits}))
-        return 0
+    known = {name: before[name] for name in made.values if name in before}
+    document = {"run": paths.run_id, "axis": label, **trial_document(chosen)}
     scores = ", ".join(map(shown, chosen.values))
-    click.echo(f"{paths.run_id}, {label} {chosen.number} ({scores}): later runs begin with")
-    for line in _lines(made, before):
-        click.echo(f"    {line}")
-    for misfit in misfits:
+    head = f"{paths.run_id}, {label} {chosen.number} ({scores}): later runs begin with"
+    lines = [head, *(f"    {line}" for line in _lines(made, before))]
+    out.show(lambda: {**document, "before": known, "misfits": misfits}, lines)
+    for misfit in () if out.as_json else misfits:
         click.echo(f"but {misfit}", err=True)
     return 0
 

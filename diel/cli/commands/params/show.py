@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
-from diel.cli.options import json_option, runs_option, settings_options
+from diel.cli.options import Output, json_option, runs_option, settings_options
 from diel.cli.target import complete_run, is_file
 from diel.errors import DielError, UsageError, counted, did_you_mean
 from diel.graph import hyperparameter_reads
@@ -34,7 +32,7 @@ NARROW = 48
 @runs_option
 @json_option
 def show(
-    target: str, settings: tuple[str, ...], params_files: tuple[Path, ...], runs: Path, as_json: bool
+    target: str, settings: tuple[str, ...], params_files: tuple[Path, ...], runs: Path, out: Output
 ) -> int:
     """Show the hyperparameters of a workflow FILE or of a RUN: type, bounds, value, and where it comes from.
 
@@ -46,7 +44,7 @@ def show(
         raise UsageError("--set and --params go with a workflow file; a run has its values already")
     else:
         document = _of_run(runs, target)
-    click.echo(json.dumps(document) if as_json else "\n".join(_lines(document)))
+    out.show(lambda: document, _lines(document))
     return 0
 
 
@@ -221,8 +219,7 @@ PROJECT = "project"
 """The values that a new run of the same workflow would have."""
 
 
-@dataclass(frozen=True)
-class Event:
+class Event(NamedTuple):
     """A value that a hyperparameter had."""
 
     time: float
@@ -241,7 +238,7 @@ class Event:
 @click.argument("name", required=False)
 @runs_option
 @json_option
-def history(name: str | None, runs: Path, as_json: bool) -> int:
+def history(name: str | None, runs: Path, out: Output) -> int:
     """Show every value of NAME over time, or those of all hyperparameters.
 
     Values of runs and where they are from, the best trials of their searches, what was set, promoted and
@@ -260,12 +257,10 @@ def history(name: str | None, runs: Path, as_json: bool) -> int:
         names = {event.name for event in events}
         hint = did_you_mean(wanted, names) or f"there are: {', '.join(sorted(names)) or 'none'}"
         raise UsageError(f"no hyperparameter '{wanted}' in {runs}\n    {hint}")
-    if as_json:
-        files = [str(file) for file in unreadable]
-        click.echo(json.dumps({"history": [asdict(event) for event in found], "unreadable": files}))
-        return 0
-    click.echo("\n".join(_event_lines(found, runs)))
-    for file in unreadable:
+    files = [str(file) for file in unreadable]
+    document = {"history": [event._asdict() for event in found], "unreadable": files}
+    out.show(lambda: document, _event_lines(found, runs))
+    for file in () if out.as_json else files:
         click.echo(f"cannot be read, so ignored: {file}", err=True)
     return 0
 
@@ -326,7 +321,7 @@ def _event_lines(events: list[Event], runs: Path) -> Iterator[str]:
 @click.argument("second", metavar="[B]", default=PROJECT, shell_complete=complete_run)
 @runs_option
 @json_option
-def diff(first: str, second: str, runs: Path, as_json: bool) -> int:
+def diff(first: str, second: str, runs: Path, out: Output) -> int:
     """Show in which hyperparameters two runs differ, and where each value comes from.
 
     `project`, which B is where it is not given, means what a new run of A's workflow would have.
@@ -340,13 +335,10 @@ def diff(first: str, second: str, runs: Path, as_json: bool) -> int:
     a, b = run.paths.run_id, PROJECT if against is None else against.paths.run_id
     values = _of_project(runs, run) if against is None else kept_values(against.run_file).values
     differences = _differences(kept_values(run.run_file).values, values)
-    if as_json:
-        click.echo(json.dumps({"a": a, "b": b, "differences": differences}))
-    elif not differences:
-        click.echo(f"{a} and {b} have the same hyperparameters")
-    else:
-        rows = [(f"hp.{name}", *_cells(both["a"]), *_cells(both["b"])) for name, both in differences.items()]
-        click.echo("\n".join(render(Listing(("name", a, "from", b, "from"), rows, {}), width=60)))
+    rows = [(f"hp.{name}", *_cells(both["a"]), *_cells(both["b"])) for name, both in differences.items()]
+    same = [f"{a} and {b} have the same hyperparameters"]
+    lines = render(Listing(("name", a, "from", b, "from"), rows, {}), width=60) if rows else same
+    out.show(lambda: {"a": a, "b": b, "differences": differences}, lines)
     return 0
 
 
