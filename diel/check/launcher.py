@@ -9,7 +9,7 @@ import sys
 from diel.check.flaws import Check
 from diel.graph.uses import PLACES, VARIABLE, launches, told
 from diel.site import Misfit, Site, find_program, launcher_words
-from diel.site.launcher import chosen_launcher
+from diel.site.shape import chosen_launcher
 from diel.site.site import FOUND_HERE
 from diel.spec import Resources, Stage
 

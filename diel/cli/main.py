@@ -83,10 +83,13 @@ _MEANT = {
 
 _TOGETHER = {
     **dict.fromkeys(("init", "schema", "completion"), "setup"),
-    "report": "results",
+    **dict.fromkeys(("report", "export", "verify"), "results"),
     "trend": "compare",
     "validate": "plan",
     "path": "logs",
+    "submit": "run",
+    "view": "status",
+    "client": "shard",
 }
 """The file of each command that has none of its own name."""
 

@@ -31,8 +31,7 @@ from diel.project.lease import take
 from diel.project.requests import set_aside
 from diel.project.run_file import Manner, RunFile, read_kept_workflow, read_run_file
 from diel.project.runs import create_run, make_newest, mend_run
-from diel.registry import kept_values
-from diel.registry.store import user_name
+from diel.registry import kept_values, user_name
 from diel.scheduler import Job, JobState, scheduler_named
 from diel.scheduler.inside import END
 from diel.search.searcher import refuse_unsearchable

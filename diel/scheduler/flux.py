@@ -10,9 +10,17 @@ import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 
-from diel.scheduler.batch import BatchScheduler
 from diel.scheduler.job import Job, JobState, JobStatus, SchedulerBusy, quoted, states
-from diel.scheduler.scheduler import QUESTION, Answer, Dialect, NodeKind, Offer, Queue, gathered
+from diel.scheduler.scheduler import (
+    QUESTION,
+    Answer,
+    BatchScheduler,
+    Dialect,
+    NodeKind,
+    Offer,
+    Queue,
+    gathered,
+)
 
 STATES = states(
     pending="NEW DEPEND PRIORITY SCHED",

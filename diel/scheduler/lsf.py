@@ -11,9 +11,18 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from diel.scheduler.batch import BatchScheduler
 from diel.scheduler.job import Job, JobState, JobStatus, SchedulerBusy, mebibytes, states
-from diel.scheduler.scheduler import QUESTION, Answer, Dialect, NodeKind, Offer, Queue, gathered, node_file
+from diel.scheduler.scheduler import (
+    QUESTION,
+    Answer,
+    BatchScheduler,
+    Dialect,
+    NodeKind,
+    Offer,
+    Queue,
+    gathered,
+    node_file,
+)
 from diel.values import parse_size
 
 STATES = states(

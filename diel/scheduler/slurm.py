@@ -13,9 +13,8 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from diel.scheduler.batch import BatchScheduler
 from diel.scheduler.job import Job, JobState, JobStatus, SchedulerBusy, clock, mebibytes, quoted, states
-from diel.scheduler.scheduler import QUESTION, Dialect, NodeKind, Offer, Queue
+from diel.scheduler.scheduler import QUESTION, BatchScheduler, Dialect, NodeKind, Offer, Queue
 
 STATES = states(
     pending="PENDING CONFIGURING POWER_UP_NODE REQUEUED REQUEUE_FED REQUEUE_HOLD RESV_DEL_HOLD SPECIAL_EXIT",

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from diel.scheduler.job import Job, JobState, SchedulerBusy, check_outputs, mebibytes, states
-from diel.scheduler.qsub import SETTLED, Qsub, bytes_of, user
+from diel.scheduler.pbs import SETTLED, Qsub, bytes_of, user
 from diel.scheduler.scheduler import QUESTION, Answer, Dialect, NodeKind, gathered
 from diel.scheduler.slurm import Slurm
 

@@ -5,13 +5,13 @@ from diel.site.find import find_program as find_program
 from diel.site.find import find_site as find_site
 from diel.site.find import read_kept_site as read_kept_site
 from diel.site.find import read_site as read_site
-from diel.site.launcher import launcher_words as launcher_words
 from diel.site.shape import Ask as Ask
 from diel.site.shape import Misfit as Misfit
 from diel.site.shape import Shape as Shape
 from diel.site.shape import ask_of as ask_of
 from diel.site.shape import cores_of as cores_of
 from diel.site.shape import lacks as lacks
+from diel.site.shape import launcher_words as launcher_words
 from diel.site.shape import memory_of as memory_of
 from diel.site.shape import nodes_of as nodes_of
 from diel.site.shape import nodes_that_fit as nodes_that_fit

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import errno
-import sqlite3
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from diel.errors import DielError, UsageError
+from diel.artifacts import Artifact
+from diel.errors import DielError, UsageError, counted
 from diel.files import filling
 from diel.results import RunReader
+from diel.states import TaskState
+from diel.tasks.results import output_of
+
+if TYPE_CHECKING:
+    from diel.journal.records import Fail, Made, Result
 
 __all__ = ["TOOLS", "take_out"]
 Writer = Callable[[RunReader, Path, Path], list[str]]
@@ -66,6 +73,8 @@ def take_out(run: RunReader, name: str, folder: Path) -> list[str]:
 
 def _is_full(error: BaseException | None) -> bool:
     """Whether a disk is full, by this or what caused it: libraries wrap what SQLite says."""
+    import sqlite3  # seldom needed
+
     while error is not None:
         full = isinstance(error, sqlite3.Error) and "full" in str(error)
         if full or (isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)):
@@ -80,3 +89,141 @@ def hasten(engine: Any) -> None:
 
     engine.dispose()
     event.listen(engine, "connect", lambda connection, _: connection.execute("PRAGMA synchronous=OFF"))
+
+
+Key = tuple[str, int]
+"""A task: its stage and index."""
+
+
+class Ran(NamedTuple):
+    """A task that succeeded, failed or was taken from the cache, also for a trial that was pruned."""
+
+    stage: str
+    number: int
+    state: TaskState
+    attempt: int
+    ended: float | None
+    """In seconds since the epoch; None if it ran in an earlier run."""
+    seconds: float | None
+    host: str
+    """Where it ran; empty if that is not known."""
+    record: Result | Fail
+    pruned: bool
+    """Whether its trial was pruned: then no result of it counts."""
+
+    @property
+    def task(self) -> str:
+        return f"{self.stage}/{self.number}"
+
+    @property
+    def began(self) -> float | None:
+        """When it began, in seconds since the epoch."""
+        return None if self.ended is None or self.seconds is None else self.ended - self.seconds
+
+    @property
+    def made(self) -> Made:
+        """What it made; nothing if it failed."""
+        return {} if self.record["event"] == "fail" else self.record
+
+    @property
+    def message(self) -> str:
+        """Why it failed; empty if it did not."""
+        return self.record["message"] if self.record["event"] == "fail" else ""
+
+    @property
+    def usage(self) -> Mapping[str, float]:
+        """What it used, as far as it was measured."""
+        found: Mapping[str, float] = self.record.get("usage") or {}  # type: ignore[assignment]
+        return found
+
+    def files(self, root: Path) -> Iterator[tuple[str, Artifact]]:
+        """Its files and directories that are there, with the output that each belongs to."""
+        for output in self.made.get("artifacts", {}):
+            found: Any = output_of(self.made, output, root)
+            for file in found if isinstance(found, list) else (found,):
+                if Path(file).exists():
+                    yield output, file
+
+
+_ENDS = (b'"event":"fail"', b'"event":"done"', b'"event":"cached"')
+
+
+def ran(run: RunReader) -> dict[Key, Ran]:
+    """The tasks that ended, in the order of stages and tasks."""
+    hosts = {
+        segment: record["host"]
+        for segment, record in run.events(b'"event":"worker"')
+        if record["event"] == "worker"
+    }
+    found: dict[Key, Ran] = {}
+    for end in _ENDS:
+        for segment, record in run.events(end):
+            if (
+                record["event"] not in ("fail", "done", "cached")
+                or record["stage"] not in run.workflow.stages
+            ):
+                continue
+            task = _ended(run, hosts.get(segment, ""), record)
+            known = None if task is None else found.get((task.stage, task.number))
+            if task is not None and (known is None or known.attempt <= task.attempt):
+                found[task.stage, task.number] = task
+    order = {stage: place for place, stage in enumerate(run.graph.order)}
+    return dict(sorted(found.items(), key=lambda item: (order[item[0][0]], item[0][1])))
+
+
+def _ended(run: RunReader, host: str, record: Result | Fail) -> Ran | None:
+    """The task whose end a record is; None if the task went on after it."""
+    stage, number = record["stage"], record["index"]
+    history = run.history.stage(stage)
+    state, seconds, pruned = history.state(number), record.get("seconds"), history.never_came(number)
+    if record["event"] == "fail":
+        if not state.ended or state.good:
+            return None
+        return Ran(stage, number, state, record["attempt"], record["time"], seconds, host, record, pruned)
+    if not pruned and not history.takes(record):
+        return None
+    if record["event"] == "cached":
+        return Ran(stage, number, TaskState.CACHED, 0, None, seconds, "", record, pruned)
+    state = TaskState.DONE
+    return Ran(stage, number, state, record["attempt"], record["time"], seconds, host, record, pruned)
+
+
+def read_by(run: RunReader, key: Key, tasks: Mapping[Key, Ran]) -> dict[Key, list[str]]:
+    """Return the tasks that one waited for and that ran, each with the outputs that it read; none that ran
+    beside it. Of a pruned trial, only its own tasks read what its tasks made."""
+    found: dict[Key, list[str]] = {}
+    for link in run.into(key[0]):
+        if link.alongside or not (link.up.known and link.down.known):
+            continue
+        members = link.members if tasks[key].pruned else link.good_members
+        for index in members(link.group_of_downstream(key[1])):
+            parent = tasks.get((link.up.name, index))
+            if parent is not None and parent.state.good:
+                found.setdefault((link.up.name, index), []).append(link.edge.output or "")
+    return found
+
+
+def left_out(run: RunReader, tasks: Mapping[Key, Ran]) -> list[str]:
+    """What there is to say about the tasks of a run without an end, of another run, and of pruned trials."""
+    states: dict[TaskState, int] = {}
+    for name in run.workflow.stages:
+        for state, number in run.history.stage(name).counts().items():
+            states[TaskState[state.upper()]] = states.get(TaskState[state.upper()], 0) + number
+    told = Counter(task.state for task in tasks.values() if not task.pruned)
+    lacking = {state: n - told[state] for state, n in states.items() if n > told[state]}
+    unread = sum(n for state, n in lacking.items() if state.good)
+    waiting = ", ".join(f"{n:,} {state.label}" for state, n in lacking.items() if not state.good)
+    cached = sum(task.state is TaskState.CACHED for task in tasks.values())
+    pruned = sum(task.pruned for task in tasks.values())
+    said = {
+        f"left out are tasks that have not run: {waiting} (the run: {run.state})": waiting,
+        f"left out: {counted(unread, 'task')}, damaged in the journal": unread,
+        f"{counted(cached, 'task')} ran in earlier runs: their times and places are not this run's": cached,
+        f"{counted(pruned, 'task')} ran for trials that were pruned: no result of theirs counts": pruned,
+    }
+    return [text for text, told_of in said.items() if told_of]
+
+
+def when(time: float) -> str:
+    """A time as ISO 8601 has it, in UTC, to the millisecond."""
+    return datetime.fromtimestamp(time, UTC).isoformat(timespec="milliseconds")

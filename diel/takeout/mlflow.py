@@ -21,8 +21,7 @@ from diel.errors import counted
 from diel.results import RunReader
 from diel.results.metrics import Curve, curves, searches, trials_of
 from diel.states import RunState, TaskState
-from diel.takeout import hasten
-from diel.takeout.ran import Key, Ran, left_out, ran
+from diel.takeout import Key, Ran, hasten, left_out, ran
 from diel.values import is_finite
 
 BATCH, PARAMS = 1000, 100

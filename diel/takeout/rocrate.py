@@ -16,7 +16,7 @@ from diel.artifacts import Artifact
 from diel.errors import UsageError, counted
 from diel.results import RunReader
 from diel.states import RunState
-from diel.takeout.ran import Key, Ran, left_out, ran, read_by, when
+from diel.takeout import Key, Ran, left_out, ran, read_by, when
 from diel.tasks.results import artifact_home
 
 PROFILES = {

@@ -17,7 +17,7 @@ from tensorboard.summary.writer.event_file_writer import EventFileWriter
 from diel.errors import UsageError, counted
 from diel.results import RunReader
 from diel.results.metrics import Curve, curves
-from diel.takeout.ran import Ran, left_out, ran
+from diel.takeout import Ran, left_out, ran
 from diel.values import is_finite
 
 

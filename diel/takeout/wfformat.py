@@ -11,7 +11,7 @@ from typing import Any
 from diel.artifacts import files_of
 from diel.errors import UsageError, counted
 from diel.results import RunReader
-from diel.takeout.ran import Key, Ran, left_out, ran, read_by, when
+from diel.takeout import Key, Ran, left_out, ran, read_by, when
 
 _FORBIDDEN = re.compile(r"[^0-9a-zA-Z\-_./:]")
 _HOST = re.compile(r"[0-9A-Za-z]([0-9A-Za-z\-.]{0,251}[0-9A-Za-z])?")

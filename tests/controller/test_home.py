@@ -311,8 +311,8 @@ def test_waiting_for_a_scheduler_is_told(
         said.append(words)
         told.set()
 
-    monkeypatch.setattr("diel.cli.commands.submit.SOON", 0.01)
-    monkeypatch.setattr("diel.cli.commands.submit.click.echo", echo)
+    monkeypatch.setattr("diel.cli.commands.run.SOON", 0.01)
+    monkeypatch.setattr("diel.cli.commands.run.click.echo", echo)
     monkeypatch.setattr("diel.controller.home.time.sleep", lambda seconds: told.wait(10))
     scheduler.busy = 2
     assert call(capsys, "submit", "flow.yaml", "--site", "cluster").code == 0

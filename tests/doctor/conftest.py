@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from diel.doctor import launcher, machine
+from diel.doctor import machine
 
 Install = Callable[[str, str], Path]
 
@@ -25,7 +25,6 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
         path.chmod(0o755)
         return path
 
-    for place in (machine, launcher):
-        monkeypatch.setattr(place, "find_program", find)
+    monkeypatch.setattr(machine, "find_program", find)
     monkeypatch.setenv("PATH", str(tmp_path))
     return make

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from diel.doctor import launcher
-from diel.doctor.launcher import check_launcher, check_ranks
+from diel.doctor import machine
+from diel.doctor.machine import check_launcher, check_ranks
 from diel.site import Site
 from tests.doctor.conftest import Install
 
@@ -39,11 +39,11 @@ def test_two_ranks_have_to_meet(
     install: Install, monkeypatch: pytest.MonkeyPatch, code: int, said: str, ok: bool, told: str
 ) -> None:
     def answer(words: Sequence[str], folder: Path | None = None) -> tuple[int, str]:
-        return (0, "Open MPI v4\n") if words[-1] == launcher.LIBRARY else (code, said)
+        return (0, "Open MPI v4\n") if words[-1] == machine.LIBRARY else (code, said)
 
     install("mpiexec", "echo 'mpiexec (OpenRTE) 4.1.4'")
-    monkeypatch.setattr(launcher, "version_of", lambda name: "4.0")
-    monkeypatch.setattr(launcher, "attempt", answer)
+    monkeypatch.setattr(machine, "version_of", lambda name: "4.0")
+    monkeypatch.setattr(machine, "attempt", answer)
     found = check_ranks(SITE)
     assert (found.ok, found.required) == (ok, False)
     assert told in found.found
@@ -54,5 +54,5 @@ def test_without_a_launcher_or_mpi4py_no_ranks_are_tried(
 ) -> None:
     assert check_ranks(SITE).found == "no 'mpiexec'"
     program = install("mpiexec", "exit 9")
-    monkeypatch.setattr(launcher, "version_of", lambda name: None)
+    monkeypatch.setattr(machine, "version_of", lambda name: None)
     assert check_ranks(SITE).found == f"{program}, but no mpi4py"

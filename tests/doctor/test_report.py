@@ -14,7 +14,7 @@ import pytest
 
 from diel.doctor import probe
 from diel.doctor.machine import CORE, Finding
-from diel.doctor.report import MOST, Ear, Report, read_report
+from diel.doctor.trial import MOST, Ear, Report, read_report
 from diel.site import Site
 
 DIGEST = "d" * 64

@@ -13,7 +13,7 @@ import pytest
 
 from diel.doctor import trial
 from diel.doctor.machine import Finding
-from diel.doctor.report import Report
+from diel.doctor.trial import Report
 from diel.scheduler import Job, JobState, JobStatus, SchedulerBusy, SchedulerRefused
 from diel.site import Site
 

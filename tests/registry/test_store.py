@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
+from diel import registry
 from diel.errors import UsageError
 from diel.paths import registry_dir
-from diel.registry import Change, append_change, current, read_changes, read_current, store
-from diel.registry.store import read_change
+from diel.registry import Change, append_change, current, read_change, read_changes, read_current
 from tests.throwaway import wait_for
 
 
@@ -34,7 +34,7 @@ def test_changes_fold_in_their_order_and_unset_takes_back(tmp_path: Path) -> Non
 def test_many_changes_are_folded_once_and_none_is_missed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store, "FOLDED", 4)
+    monkeypatch.setattr(registry, "FOLDED", 4)
     for number in range(7):
         append_change(tmp_path, Change("set", {"a": number, f"b{number}": 0}))
     append_change(tmp_path, Change("set", unset=("b1", "b5")))
@@ -46,7 +46,7 @@ def test_many_changes_are_folded_once_and_none_is_missed(
         read.append(path.name)
         return read_change(path)
 
-    monkeypatch.setattr(store, "read_change", reading)
+    monkeypatch.setattr(registry, "read_change", reading)
     assert read_current(tmp_path) == (expected, [])
     assert len(read) == 1, "the others stand in the fold"
 

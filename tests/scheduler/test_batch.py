@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from diel.scheduler import Job, JobState, JobStatus, SchedulerBusy, SchedulerRefused
-from diel.scheduler.batch import BatchScheduler
-from diel.scheduler.scheduler import Answer
+from diel.scheduler.scheduler import Answer, BatchScheduler
 
 
 class Batch(BatchScheduler):

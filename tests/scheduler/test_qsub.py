@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from diel.scheduler import Job, Queue
-from diel.scheduler.pbs import Pbs
-from diel.scheduler.qsub import bytes_of, hosts, parse_queues, parse_server
+from diel.scheduler.pbs import Pbs, bytes_of, hosts, parse_queues, parse_server
 from diel.scheduler.torque import Torque
 
 

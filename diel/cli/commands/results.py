@@ -1,22 +1,27 @@
-"""`diel results` and `diel report`: what a run made, as a table or in a short text."""
+"""What a run made: `results`, a table; `report`, a text; `export` for other tools; `verify` looks again."""
 
 from __future__ import annotations
 
 import io
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
+from diel.artifacts import differences, files_of, text_of
 from diel.cli.options import PAGES, PATH, Output, json_option, output_option, put, put_page, runs_option
-from diel.cli.target import complete_stage, point_of, run_and_rest, run_argument, targets
-from diel.errors import UsageError, counted
+from diel.cli.target import complete_run, complete_stage, point_of, run_and_rest, run_argument, targets
+from diel.errors import DielError, UsageError, counted
+from diel.files import reason
 from diel.paths import RunPaths
 from diel.project.runs import find_run
 from diel.results import RunReader, list_metrics, list_trials, list_usage, make_table, read, summarize
 from diel.results.rows import stage_and_output
 from diel.table import Listing, render, write_csv, write_parquet
+from diel.takeout import TOOLS, take_out
+from diel.tasks.results import artifact_home
 from diel.values import json_value
 
 
@@ -175,3 +180,86 @@ def report(run: str, output: Path | None, public: bool, runs: Path) -> int:
     if output is not None:
         click.echo(f"{output}: the report of {paths.run_id}")
     return 0
+
+
+@click.command("export")
+@click.argument("words", nargs=-1, metavar="[RUN] DIR", shell_complete=complete_run)
+@click.option("--to", "tool", type=click.Choice([*TOOLS]), required=True, help="The tool that is to read it.")
+@runs_option
+def export(words: tuple[str, ...], tool: str, runs: Path) -> int:
+    """By the tools' own libraries, from the files of the run alone: while it runs, or after any kill.
+
+    \b
+        diel export last --to optuna shared            shared/optuna.db
+        diel export last --to mlflow shared            shared/mlflow.db, mlflow-artifacts
+        diel export last --to tensorboard shared       shared/tensorboard/STAGE/INDEX
+        diel export last --to rocrate crate            crate/ro-crate-metadata.json, and files
+        diel export last --to wfformat shared          shared/wfformat.json
+
+    DIR is made, or what it lacks is put into it. Nothing that is there is changed, and nothing half-made
+    is left there.
+    """
+    if not 1 <= len(words) <= 2:
+        raise UsageError(f"expected a run and a directory to write to: diel export last --to {tool} DIR")
+    folder = Path(words[-1])
+    paths = find_run(runs, words[0] if len(words) == 2 else "last")
+    try:
+        said, flaws = read(paths, lambda run: take_out(run, tool, folder))
+    except (FileExistsError, NotADirectoryError) as error:
+        raise UsageError(
+            f"{error.filename} is in the way: name another directory; nothing was written"
+        ) from error
+    except OSError as error:
+        if error.filename != os.path.abspath(folder):
+            raise
+        why = f"cannot make or fill the directory {folder}: {reason(error)}"
+        raise DielError(f"{why}; name another directory; nothing was written") from error
+    click.echo(f"{folder / TOOLS[tool].file}: {paths.run_id}")
+    for line in (*said[:-1], *flaws, said[-1]):
+        click.echo(f"  {line}")
+    return 0
+
+
+class ComparedFile(NamedTuple):
+    """A file or directory of a run's results, as it is now."""
+
+    output: str
+    path: str
+    changes: list[str]
+
+
+@click.command("verify")
+@run_argument
+@runs_option
+@json_option
+def verify(run: str, runs: Path, out: Output) -> int:
+    """Reads all files that the run's results hold, those that came from the cache too, and compares their
+    content with the digests of its journal. What was deleted after use is left out. The exit code is 1 where
+    anything differs.
+    """
+    paths = find_run(runs, run)
+    checked = list(_compared(RunReader(paths)))
+    wrong = [one for one in checked if one.changes]
+    rows = [{"output": one.output, "path": one.path, "differences": one.changes} for one in wrong]
+    lines = [f"{one.output}: {one.path}: {text_of(one.changes)}" for one in wrong]
+    how = f"{len(wrong)} differ" if wrong else "all as they were made"
+    lines.append(f"{paths.run_id}: {counted(len(checked), 'output')} compared, {how}")
+    out.show(lambda: {"run": paths.run_id, "compared": len(checked), "differ": rows}, lines)
+    if wrong and not out.as_json:
+        click.echo(
+            "no other run takes these from the cache: `diel run` makes them again; "
+            f"`diel resume {paths.run_id}` does where tasks have yet to read them",
+            err=True,
+        )
+    return 1 if wrong else 0
+
+
+def _compared(run: RunReader) -> Iterator[ComparedFile]:
+    for stage in run.workflow.stages:
+        for index, record in sorted(run.records(stage).items()):
+            home, entries = artifact_home(record, run.paths.root), record.get("artifacts", {})
+            for name, entry in entries.items():
+                for file in () if run.is_dropped(stage, name, index) else files_of(entry):
+                    path = f"{home}/{file['path']}"
+                    changes = differences(path, file["digest"], file.get("identity", ""), look=False)
+                    yield ComparedFile(f"{stage}/{index}.{name}", path, changes)

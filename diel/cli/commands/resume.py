@@ -7,7 +7,7 @@ from typing import get_args
 
 import click
 
-from diel.cli.commands.submit import patience, tell
+from diel.cli.commands.run import patience, tell
 from diel.cli.options import Output, fail_fast_option, json_option, runs_option
 from diel.cli.target import run_argument
 from diel.controller.again import Again, find_missing, find_outdated, find_suspect, write_again

@@ -1,17 +1,34 @@
-"""`diel run`: runs a workflow in the foreground."""
+"""`diel run` and `diel submit`: runs a workflow here, or hands it to a controller of its own."""
 
 from __future__ import annotations
 
-from typing import Unpack
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, Unpack, get_args
 
 import click
 
 from diel.blocks.script import NeverRuns
 from diel.check.remarks import warnings
 from diel.cli.commands.plan import plan_to_start
-from diel.cli.options import Start, start_options, workflow_options
+from diel.cli.options import Output, Start, json_option, start_options, workflow_options
+from diel.controller.home import Unanswered, has_come, submit_new
 from diel.controller.start import discard, start
+from diel.errors import DielError
+from diel.paths import RunPaths, here
+from diel.plan import Plan
+from diel.project.lease import read_lease
+from diel.project.submission import Home, Submission
+from diel.site.find import detect
+from diel.status import read_status
+from diel.status.columns import columns
 from diel.terminal.progress import drive
+
+TAIL = 20
+SOON = 3.0
+"""Seconds after which the command says what it waits for."""
 
 
 @click.command("run")
@@ -31,3 +48,93 @@ def command(quiet: bool, **asked: Unpack[Start]) -> int:
     except NeverRuns:
         discard(controller.paths, fresh=fresh)
         raise
+
+
+@click.command("submit")
+@workflow_options("Where to run; if not given, DIEL_SITE, or what is found here.")
+@start_options
+@click.option(
+    "--home",
+    type=click.Choice(get_args(Home)),
+    help="Where the controller lives, instead of where the site says: a process here, a job, or one "
+    "allocation that also holds the workers.",
+)
+@json_option
+def submit(home: Home | None, out: Output, **asked: Unpack[Start]) -> int:
+    """Its controller lives where the site says: as a process of its own on this host, in a small job, or
+    in one allocation together with its workers.
+    """
+    asked["site"] = asked["site"] or os.environ.get("DIEL_SITE") or detect()
+    plan, manner = plan_to_start(**asked)
+    with patience(plan, out):
+        paths, made = submit_new(plan, asked["runs"], home=home, **manner)
+    return tell(paths, plan, made, out)
+
+
+@contextmanager
+def patience(plan: Plan, out: Output) -> Iterator[None]:
+    """If the scheduler is slow to take the job, says what the command waits for, and how to continue if it
+    never does.
+
+    Raises DielError where the scheduler has not answered.
+    """
+    words = "waiting at most two minutes for the scheduler to take the run's first job …"
+    timer = threading.Timer(SOON, lambda: click.echo(words, err=True))
+    timer.daemon = True
+    if plan.site.scheduled:
+        timer.start()
+    try:
+        yield
+    except Unanswered as error:
+        paths, where = error.paths, here(error.paths)
+        if out.as_json:
+            document = _document(paths, plan, error.made)
+            out.show(lambda: document, ())
+        raise DielError(
+            f"{paths.run_id} was requested, and its job may still be queued: {error.why}\n"
+            f"    `diel status {paths.run_id}{where}` shows whether it starts, "
+            f"`diel cancel {paths.run_id}{where}` withdraws it"
+        ) from error
+    finally:
+        timer.cancel()
+
+
+def tell(paths: RunPaths, plan: Plan, made: Submission, out: Output) -> int:
+    """Waits for a controller on this host, then says how to follow the run; returns the exit code."""
+    came = made.job is not None or has_come(paths, made)
+    run, where = paths.run_id, here(paths)
+    if not came and not out.as_json:
+        said = ""
+        with suppress(OSError):
+            said = paths.controller_log.read_text(encoding="utf-8", errors="replace")
+        last = "\n".join(f"    {line}" for line in said.splitlines()[-TAIL:])
+        text = f"{run}: its controller did not take it\n{last}\n"
+        text += f"{paths.controller_log} has all its output; `diel resume {run}{where}` tries again"
+        click.echo(text, err=True)
+        return 1
+    held = read_lease(paths)
+    whose = "its controller and workers are" if made.home == "inside" else "its controller is"
+    process = f"process {made.pid if held is None else held[0].pid} on {made.host}"
+    what = process if made.job is None else f"job {made.job}"
+    submitted = f"{run}: submitted to site '{plan.site.name}', {whose} {what}"
+    steps = (
+        [f"    diel status {run}{where}", "# its state"],  # a shell's comment: the line can be copied
+        [f"    diel logs {run} TASK{where}", "# what a task printed"],
+        [f"    diel cancel {run}{where}", "# stop it"],
+    )
+    out.show(lambda: _document(paths, plan, made), [submitted, *columns(steps)])
+    return 0 if came else 1
+
+
+def _document(paths: RunPaths, plan: Plan, made: Submission) -> dict[str, Any]:
+    return {
+        "run": paths.run_id,
+        "dir": str(paths.root),
+        "site": plan.site.name,
+        "state": read_status(paths).state.value,
+        "home": made.home,
+        "job": made.job,
+        "host": made.host,
+        "pid": made.pid,
+        "log": str(paths.controller_log),
+    }

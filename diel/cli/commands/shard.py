@@ -1,12 +1,16 @@
-"""`diel shard`: the items of an input that one rank or task gets, for commands."""
+"""For programs in any language: `shard` gives a rank or task its items, `client` a compiler its words."""
 
 from __future__ import annotations
 
 import os
+import shlex
+from importlib.util import find_spec
+from pathlib import Path
 
 import click
 
 from diel.errors import ModuleError, UsageError, did_you_mean
+from diel.paths import shipped
 from diel.staging.bring import leave_notes
 from diel.staging.shard import draw, read_shards
 
@@ -14,6 +18,8 @@ RANK = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "PALS_RANKID", "SLURM_P
 RANKS = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "PALS_SIZE", "SLURM_NTASKS")
 """Where launchers leave the number of a rank and the count of ranks; the first one set counts: MPICH and
 Intel MPI, PMIx, Open MPI, HPE's PALS, Slurm."""
+SOURCES = ("json.c", "items.c", "wire.c", "ends.c")
+"""Of the library for C."""
 
 
 @click.command("shard")
@@ -56,3 +62,34 @@ def from_launcher(what: str, names: tuple[str, ...]) -> int:
     if number is None:
         raise UsageError(f"no launcher gives the {what} here ({', '.join(names)}): give --{what}")
     return number
+
+
+@click.command("client")
+@click.option("--fortran", "what", flag_value="fortran", help="The words for a Fortran compiler.")
+@click.option("--libs", "what", flag_value="libs", help="Only what links a program with ZeroMQ.")
+@click.option("--dir", "what", flag_value="dir", help="Only the folder of the sources, for `make -C`.")
+def client(what: str | None) -> None:
+    """\b
+    cc       -O2 -o simulate simulate.c $(diel client)
+    gfortran -O2 -o simulate $(diel client --fortran) simulate.f90
+    make -C "$(diel client --dir)" OUT=$PWD          # libdiel.a and diel.mod
+
+    With that, `#include "diel.h"` or `use diel` has the items and tuples that Python modules put and get.
+    docs/c.md is the guide.
+    """
+    folder = shipped("clients") / "c"
+    if what == "dir":
+        click.echo(folder)
+        return
+    sources = ("diel.f90", *SOURCES) if what == "fortran" else SOURCES
+    words = [] if what == "libs" else [f"-I{folder}", *(str(folder / name) for name in sources)]
+    click.echo(shlex.join([*words, *_zmq(), "-pthread"]))
+
+
+def _zmq() -> list[str]:
+    """What links a program with the libzmq that pyzmq brings; the system's where pyzmq was built on that."""
+    spec = find_spec("zmq")
+    assert spec is not None
+    assert spec.origin is not None
+    brought = sorted(Path(spec.origin).parent.parent.glob("pyzmq.libs/libzmq*.so*"))
+    return [str(brought[0]), f"-Wl,-rpath,{brought[0].parent}"] if brought else ["-lzmq"]

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from diel.doctor import launcher, machine
+from diel.doctor import machine
 from diel.site import find_site
 from tests.cli.call import call
 
@@ -30,7 +30,6 @@ def checks(capsys: Capture, *words: str, code: int = 0) -> dict[str, dict[str, A
 def bare(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine without MPI, LAMMPS and graphviz: nothing slow is started."""
     monkeypatch.setattr(machine, "find_program", lambda name: None)
-    monkeypatch.setattr(launcher, "find_program", lambda name: None)
     monkeypatch.setattr("shutil.which", lambda name, path=None: None)
 
 
@@ -87,7 +86,7 @@ def test_a_disk_that_is_nearly_full_is_told(tmp_path: Path, monkeypatch: pytest.
 def test_the_launcher_and_the_mpi_of_mpi4py_are_told_with_what_to_write_where_they_differ(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = launcher.check_ranks(find_site("local", tmp_path))
+    found = machine.check_ranks(find_site("local", tmp_path))
     assert found.ok
     assert re.search(r"mpiexec \(MPICH [\d.]+\), mpi4py loads MPICH", found.found)
     if not os.access("/usr/bin/mpirun.openmpi", os.X_OK):
@@ -97,7 +96,7 @@ def test_the_launcher_and_the_mpi_of_mpi4py_are_told_with_what_to_write_where_th
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     file = tmp_path / "other.yaml"
     file.write_text("extends: local\nlauncher: [mpirun.openmpi, --oversubscribe, -n, '{ranks}']\n")
-    found = launcher.check_ranks(find_site(str(file), tmp_path))
+    found = machine.check_ranks(find_site(str(file), tmp_path))
     assert not found.ok
     assert "mpirun.openmpi (Open MPI 4" in found.found
     assert "mpi4py loads MPICH" in found.found
