@@ -186,14 +186,14 @@ class Run:
         and `time` in seconds since the epoch. A DataFrame or a list of dicts, as `table` gives it; `at`
         picks tasks as for `value`. Raises UsageError for a stage or point that is not there.
         """
-        return self._listed(lambda run: list_metrics(run, stage, at=at))
+        return _frame(self._asked(lambda run: list_metrics(run, stage, at=at)))
 
     def usage(self, *stages: str) -> Any:
         """What each attempt of some stages, or of all, used: processor time, memory, bytes read and written.
 
         A pandas DataFrame where pandas is installed, else a list of dicts. What was not measured is empty.
         """
-        return self._listed(lambda run: list_usage(run, stages))
+        return _frame(self._asked(lambda run: list_usage(run, stages)))
 
     def trials(self, search: str | None = None) -> Any:
         """The trials of a search axis, which needs no name if the run has one: a row for each.
@@ -202,7 +202,7 @@ class Run:
         `last_step` and `last_value` that it reported on its way, when it `began`, its `seconds`, and why it
         has no score (`message`). A DataFrame or a list of dicts. Raises UsageError for no such search.
         """
-        return self._listed(lambda run: list_trials(run, search))
+        return _frame(self._asked(lambda run: list_trials(run, search)))
 
     def timeline(self) -> Any:
         """When and where its attempts ran: a row for each, with its begin and end in seconds since the epoch.
@@ -298,14 +298,11 @@ class Run:
         hint = did_you_mean(output, made) or f"'{stage}' made: {', '.join(made) or 'nothing yet'}"
         return f"{self.id} has no '{name}'; {hint}"
 
-    def _listed(self, ask: Callable[[RunReader], Listing]) -> Any:
-        return _frame(self._asked(ask))
-
     def _asked(self, ask: Callable[[RunReader], Listing]) -> Listing:
         """A table, with a warning about what of the run is damaged."""
         found, flaws = read(self._paths, ask)
         for flaw in flaws:
-            warnings.warn(flaw, stacklevel=4)
+            warnings.warn(flaw, stacklevel=3)
         return found
 
     def _read(self) -> RunReader:

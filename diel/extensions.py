@@ -19,10 +19,8 @@ SEARCHERS = "diel.searchers"
 
 @cache
 def entry_points_of(group: str) -> dict[str, EntryPoint]:
-    """The entry points of a group, by name; none is imported.
-
-    Raises UsageError where two packages have different ones of the same name.
-    """
+    """The entry points of a group, by name; none is imported. Raises UsageError where two packages have
+    different ones of the same name."""
     from importlib.metadata import entry_points  # here: a run on one machine without a search needs none
 
     found: dict[str, EntryPoint] = {}
@@ -48,10 +46,8 @@ def package_of(group: str, name: str) -> str:
 
 
 def class_named(group: str, name: str, base: type[Any]) -> Any:
-    """The class behind an entry point: complete, and derived from `base`.
-
-    Raises UsageError for an unknown name, and for an entry point that cannot be imported or is no such class.
-    """
+    """The class behind an entry point: complete, and derived from `base`. Raises UsageError for an unknown
+    name, and for an entry point that cannot be imported or is no such class."""
     point = entry_points_of(group).get(name)
     if point is None:
         hint = did_you_mean(name, names_in(group))

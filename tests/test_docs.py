@@ -463,9 +463,9 @@ def test_pictures_are_there_are_described_and_are_small(root: Path) -> None:
 def test_the_gallery_shows_every_workflow_that_ships_in_the_words_of_its_file(root: Path) -> None:
     sections = re.split(r"^## ", (root / "docs" / "gallery.md").read_text("utf-8"), flags=re.MULTILINE)[1:]
     shown = {one.partition("\n")[0]: " ".join(one.split()) for one in sections}
-    assert sorted(shown) == sorted(one.name for one in entries())
-    for one in entries():
-        assert f"- Needs {one.needs or 'nothing more'}; {one.takes.lower()}." in shown[one.name], one.name
+    assert sorted(shown) == sorted(name for name, *_ in entries())
+    for name, _, needs, takes in entries():
+        assert f"- Needs {needs or 'nothing more'}; {takes.lower()}." in shown[name], name
 
 
 def test_the_table_of_science_can_be_run_as_it_says(root: Path) -> None:

@@ -62,9 +62,8 @@ json_option: Decorator = click.option(
     callback=lambda context, option, as_json: Output(as_json),
     help="Print one JSON document.",
 )
-output_option: Decorator = click.option(
-    "-o", "--output", type=PATH, metavar="FILE", help="Write it to a file."
-)
+_TO_FILE = "Write it to a file."
+output_option: Decorator = click.option("-o", "--output", type=PATH, metavar="FILE", help=_TO_FILE)
 PAGES = (".html", ".htm")
 
 
@@ -76,9 +75,7 @@ def page_option(what: str, example: str) -> Decorator:
             raise UsageError(f"{output}: a {what} is printed, or a page: -o {example}")
         return output
 
-    return click.option(
-        "-o", "--output", type=PATH, metavar="FILE", callback=check, help="Write it to a file."
-    )
+    return click.option("-o", "--output", type=PATH, metavar="FILE", callback=check, help=_TO_FILE)
 
 
 settings_options = stacked(
@@ -155,10 +152,7 @@ def put_page(page: str, output: Path, about: str) -> None:
 
 
 def put(text: str | bytes, output: Path | None) -> None:
-    """Prints a text, or writes it (or a picture) to the named file, whole or not at all.
-
-    Raises DielError if that fails.
-    """
+    """Print a text, or write it (or a picture) to a file, whole or not at all. Raise DielError."""
     if output is None:
         click.echo(text)
         return

@@ -30,29 +30,21 @@ class Script:
 
 
 def scripts_of(plan: Plan, runs: Path) -> list[Script]:
-    """The scripts of a plan; none if the site has no scheduler.
+    """The scripts of a plan; none if the site has no scheduler. Raises UsageError where the run cannot live
+    in one allocation as its site says, and SchedulerRefused for a path that no job script can hold."""
+    return list(_scripts(plan, RunPaths((runs / f"{plan.workflow.name}-N").absolute())))
 
-    Raises UsageError where the run cannot live in one allocation as its site says, and SchedulerRefused for a
-    path that no job script can hold.
-    """
+
+def _scripts(plan: Plan, paths: RunPaths) -> Iterator[Script]:
     if not plan.site.scheduled:
-        return []
-    paths = RunPaths((runs / f"{plan.workflow.name}-N").absolute())
-    return [*_controllers(plan, paths), *_blocks(plan, paths)]
-
-
-def _controllers(plan: Plan, paths: RunPaths) -> Iterator[Script]:
-    home = choose_home(plan.site)
+        return
+    home, scheduler = choose_home(plan.site), scheduler_named(plan.site.scheduler)
     if home != "login":
         whole = "the controller and all workers" if home == "inside" else "the controller"
         about = f"the job of {whole}, for `diel submit`"
-        text = scheduler_named(plan.site.scheduler).script(controller_job(plan, paths, home))
+        text = scheduler.script(controller_job(plan, paths, home))
         yield Script(str(paths.controllers / "c1.sh"), about, None, list(plan.stages), text)
-
-
-def _blocks(plan: Plan, paths: RunPaths) -> Iterator[Script]:
-    scheduler = scheduler_named(plan.site.scheduler)
-    if choose_home(plan.site) == "inside":
+    if home == "inside":
         scheduler = Inside(scheduler, (), "", 0.0)
     for number, (shape, stages) in enumerate(plan.shapes.items()):
         block = planned(plan, shape, number)

@@ -9,15 +9,11 @@ import subprocess
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from types import FrameType
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any, cast
 
 import click
 
 from diel.errors import DielError, StreamBroken, StreamEnd, StreamError, UsageError
-
-if TYPE_CHECKING:
-    from diel.streams.client import TupleSpace
-    from diel.streams.ends import Consumer, Producer
 
 PATIENCE = 10.0
 """Seconds that a program has to end after SIGTERM, if its stream is broken or takes nothing."""
@@ -47,15 +43,13 @@ def program_of(ctx: click.Context) -> tuple[str, ...] | None:
 
 
 class Program:
-    """A program that runs, and gets the signals that this process gets.
-
-    As a context it is ended by an error, before it could take that for the end of its stream.
-    """
+    """A program that gets the signals of this process. As a context it is ended by an error, before it could
+    take that for the end of its stream."""
 
     def __init__(self, words: tuple[str, ...], *, stdin: int | None, stdout: int | None) -> None:
         """Starts it. Raises DielError with a shell's exit code if it cannot start."""
         try:
-            self._process = subprocess.Popen(words, stdin=stdin, stdout=stdout, encoding="utf-8")
+            self.process = subprocess.Popen(words, stdin=stdin, stdout=stdout, encoding="utf-8")
         except OSError as error:
             failed = DielError(f"cannot start '{words[0]}': {error.strerror}")
             failed.exit_code = 127 if isinstance(error, FileNotFoundError) else 126
@@ -68,44 +62,40 @@ class Program:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None:
-            self._process.terminate()
+            self.process.terminate()
             self._close()
             try:
-                self._process.wait(PATIENCE)
+                self.process.wait(PATIENCE)
             except subprocess.TimeoutExpired:
-                self._process.kill()
+                self.process.kill()
         for number, handler in self._handlers.items():
             signal.signal(number, handler)
 
     def _close(self) -> None:
-        for pipe in (self._process.stdin, self._process.stdout):
+        for pipe in (self.process.stdin, self.process.stdout):
             if pipe is not None:
                 with contextlib.suppress(BrokenPipeError):
                     pipe.close()
 
     def _pass_on(self, number: int, frame: FrameType | None) -> None:
-        self._process.send_signal(number)
+        self.process.send_signal(number)
 
     @property
     def pipe(self) -> IO[str]:
         """Its standard input or output, whichever is a pipe."""
-        pipe = self._process.stdin or self._process.stdout
+        pipe = self.process.stdin or self.process.stdout
         assert pipe is not None
         return pipe
 
-    @property
-    def has_ended(self) -> bool:
-        return self._process.poll() is not None
-
     def when_ended(self, call: Callable[[], Any]) -> None:
         """Calls this in a thread once the program has ended."""
-        self._watcher = threading.Thread(target=lambda: (self._process.wait(), call()), daemon=True)
+        self._watcher = threading.Thread(target=lambda: (self.process.wait(), call()), daemon=True)
         self._watcher.start()
 
     def wait(self) -> int:
         """Closes its input and waits; returns its exit code as a shell does: 128 plus a signal's number."""
         self._close()
-        code = self._process.wait()
+        code = self.process.wait()
         if self._watcher is not None:
             self._watcher.join()
         return code if code >= 0 else 128 - code
@@ -129,16 +119,10 @@ _EXPECTED = (
 class Operations:
     """The ends that a task has opened so far; each is opened when it is first named."""
 
-    def __init__(
-        self,
-        producer: Callable[[str], Producer],
-        consumer: Callable[[str], Consumer],
-        space: Callable[[], TupleSpace],
-    ) -> None:
-        self._open = {"put": producer, "get": consumer}
-        self._ends: dict[tuple[str, str], Any] = {}
-        self._open_space = space
-        self._space: TupleSpace | None = None
+    def __init__(self, **open_: Callable[..., Any]) -> None:
+        """What opens an end to `put` into a stream or `get` from it, by its name, and the tuple `space`."""
+        self._open = open_
+        self._ends: dict[tuple[str, ...], Any] = {}
 
     def serve(self, lines: Iterable[str], tell: Callable[[dict[str, Any]], None]) -> int:
         """Does what the lines say, and tells an answer for each; returns 1 if one could not be done."""
@@ -169,7 +153,7 @@ class Operations:
     def _do(self, asked: Mapping[str, Any]) -> dict[str, Any]:
         what, timeout = asked["do"], asked.get("timeout")
         if "stream" not in asked:
-            space = self._space = self._space or self._open_space()
+            space = self._end("space")
             if what == "put":
                 space.put(asked["key"], asked["value"])
                 return {"done": True}
@@ -184,18 +168,18 @@ class Operations:
             end.commit()
         return {"done": True}
 
-    def _end(self, role: str, name: str) -> Any:
-        key = (role, name)
+    def _end(self, *key: str) -> Any:
         if key not in self._ends:
-            self._ends[key] = self._open[role](name)
+            self._ends[key] = self._open[key[0]](*key[1:])
         return self._ends[key]
 
     def _leave(self, *, failed: bool) -> None:
         with contextlib.ExitStack() as stack:  # one that cannot be closed does not keep the others open
             if failed:
                 stack.enter_context(contextlib.suppress(StreamError))
-            for (role, _), end in self._ends.items():
-                stack.callback(end.give_up if failed and role == "put" else end.close)
+            for (role, *name), end in self._ends.items():
+                if name:
+                    stack.callback(end.give_up if failed and role == "put" else end.close)
 
 
 def _read(line: str) -> Mapping[str, Any]:
@@ -209,5 +193,4 @@ def _read(line: str) -> Mapping[str, Any]:
         fits = False
     if not fits:
         raise UsageError(f'{_EXPECTED}, and for a time limit "timeout": SECONDS; found {line.strip()[:200]}')
-    found: Mapping[str, Any] = asked
-    return found
+    return cast("Mapping[str, Any]", asked)

@@ -30,10 +30,8 @@ _COMMA = re.compile(r",\s*(?=[A-Za-z_][\w.]*=)")
 
 
 def run_and_rest(runs: Path, words: Sequence[str]) -> tuple[RunPaths, tuple[str, ...]]:
-    """The run that the first word names, and the other words; `last` and all words if it names none.
-
-    Raises UsageError where there is no run at all, and where a word looks like a run's name only.
-    """
+    """The run that the first word names, and the other words; `last` and all words if it names none. Raises
+    UsageError where there is no run at all, and where a word looks like a run's name only."""
     if not words:
         return find_run(runs), ()
     try:
@@ -75,10 +73,8 @@ class Target(NamedTuple):
 
 
 def targets(words: Sequence[str]) -> list[Target]:
-    """Words in their groups: each NAME=VALUE belongs to the stage before it.
-
-    Also as they are shown, with commas. Raises UsageError where values come first.
-    """
+    """Words in their groups: each NAME=VALUE belongs to the stage before it. Also as they are shown, with
+    commas. Raises UsageError where values come first."""
     found: list[Target] = []
     for word in words:
         if not _VALUE.match(word):
@@ -152,10 +148,8 @@ def _stages(context: click.Context, run: str, incomplete: str) -> dict[str, Stag
 
 
 def one_task(reader: Reader, words: Sequence[str], usage: str) -> tuple[str, int]:
-    """The one task that the words after the run mean: `simulate/33`, or `simulate depth=2.5 seed=1`.
-
-    Raises UsageError where it is none, and with the candidates where there are several.
-    """
+    """The one task that the words after the run mean: `simulate/33`, or `simulate depth=2.5 seed=1`. Raises
+    UsageError where it is none, and with the candidates where there are several."""
     groups = targets(words)
     if len(groups) == 2 and groups[1].word.isdecimal():
         raise UsageError(f"write {groups[0].word}/{groups[1].word}, with a slash: a task is STAGE/INDEX")
@@ -181,10 +175,8 @@ def named_tasks(paths: RunPaths, stage: str, indices: Iterable[int]) -> list[str
 
 
 def tasks_of(run: RunReader, target: Target) -> tuple[str, Sequence[int]]:
-    """The stage and tasks that a target means, in order: all of the stage where it says no more.
-
-    Raises UsageError where there are none, with the nearest values that there are.
-    """
+    """The stage and tasks that a target means, in order: all of the stage where it says no more. Raises
+    UsageError where there are none, with the nearest values that there are."""
     stage, slash, number = target.word.partition("/")
     run.check_stage(stage)
     domain = run.domain(stage)

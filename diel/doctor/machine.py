@@ -15,11 +15,12 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psutil
 
 from diel.attempt.addresses import addresses, interfaces, is_own
-from diel.attempt.mpi import MPICH, OPEN_MPI, Launcher, advice, launcher_of
+from diel.attempt.mpi import MPICH, OPEN_MPI, advice, launcher_of
 from diel.carried import PYTHON
 from diel.check.launcher import here
 from diel.doctor.probe import version_of
@@ -229,8 +230,15 @@ def _check_type(runs: Path) -> Finding:
 
 
 def _check_place(runs: Path, site: Site) -> Finding:
-    """Which of the site's file systems the runs are on, and its limits."""
-    name = _place_of(existing(runs).resolve(), site)
+    """Which of the site's file systems the runs are on, by the longest path, and its limits."""
+    folder = existing(runs).resolve()
+    paths = {name: os.path.expanduser(os.path.expandvars(p.path)) for name, p in site.filesystems.items()}
+    # A `$` is a variable that this host does not set.
+    roots = {
+        name: Path(path).resolve() for name, path in paths.items() if path.startswith("/") and "$" not in path
+    }
+    holding = [name for name, root in roots.items() if folder.is_relative_to(root)]
+    name = max(holding, key=lambda name: len(str(roots[name])), default=None)
     writable = [known for known, each in site.filesystems.items() if each.compute == "write"]
     better = f"choose one of {', '.join(f'{known} ({site.filesystems[known].path})' for known in writable)}"
     if name is None:
@@ -242,17 +250,6 @@ def _check_place(runs: Path, site: Site) -> Finding:
         may = "read there, not write" if place.compute == "read" else "not see it"
         return Finding("filesystem", False, f"{name}: compute nodes may {may}", f"{better}, by --runs DIR")
     return Finding("filesystem", True, f"{name}: {_facts(place)}")
-
-
-def _place_of(folder: Path, site: Site) -> str | None:
-    """The file system whose path is the longest that holds a folder."""
-    paths = {name: os.path.expanduser(os.path.expandvars(p.path)) for name, p in site.filesystems.items()}
-    # A `$` is a variable that this host does not set.
-    roots = {
-        name: Path(path).resolve() for name, path in paths.items() if path.startswith("/") and "$" not in path
-    }
-    holding = [name for name, root in roots.items() if folder.is_relative_to(root)]
-    return max(holding, key=lambda name: len(str(roots[name])), default=None)
 
 
 def _facts(place: FileSystem) -> str:
@@ -336,18 +333,9 @@ def attempt(
     words: Sequence[str], folder: Path | None = None, env: Mapping[str, str] | None = None
 ) -> tuple[int, str]:
     """Exit code and output of a program; one that does not start or end counts as failed."""
+    pipes: Any = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     try:
-        out, none = subprocess.STDOUT, subprocess.DEVNULL
-        done = subprocess.run(
-            words,
-            cwd=folder,
-            env=env,
-            stdin=none,
-            stdout=subprocess.PIPE,
-            stderr=out,
-            timeout=PATIENCE,
-            check=False,
-        )
+        done = subprocess.run(words, cwd=folder, env=env, timeout=PATIENCE, check=False, **pipes)
     except subprocess.TimeoutExpired:
         return 1, f"did not end within {PATIENCE:.0f} s"
     except OSError as error:
@@ -436,10 +424,8 @@ def _finding(kind: str, name: str | None, ok: bool, found: str, fix: str = "") -
 
 
 def check_ranks(site: Site, name: str | None = None, *, usual: bool = True) -> Finding:
-    """Whether two MPI ranks really start, and find each other: those of mpi4py if it can be under it.
-
-    The MPI that mpi4py loads must be that of the usual launcher.
-    """
+    """Whether two MPI ranks really start, and find each other: those of mpi4py if it can be under it. The MPI
+    that mpi4py loads must be that of the usual launcher."""
     words = _words(site, name)
     program = find_program(words[0])
     get = f"{sys.executable} -m pip install 'diel[mpi]', or load your site's MPI module"
@@ -456,11 +442,8 @@ def check_ranks(site: Site, name: str | None = None, *, usual: bool = True) -> F
         return _finding("ranks", name, True, f"two started{' and met' if tried != COUNTS else ''}: {both}")
     alone = code == 0 and output.count("ranks=1;") == 2
     found = f"two started, but did not meet: {both}" if alone else f"{both}: {last(output)}"
-    return _finding("ranks", name, False, found, _fix(launcher, family, get) if usual else get)
-
-
-def _fix(launcher: Launcher, family: str, get: str) -> str:
-    return advice(launcher, family, os.environ) if launcher.fits(family) is False else get
+    unfit = usual and launcher.fits(family) is False
+    return _finding("ranks", name, False, found, advice(launcher, family, os.environ) if unfit else get)
 
 
 def check_launcher(site: Site, name: str | None = None, *, usual: bool = True) -> Finding:

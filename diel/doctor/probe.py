@@ -82,10 +82,8 @@ def token_file(folder: str) -> str:
 
 
 def local_disk(named: str) -> dict[str, object]:
-    """The node's own disk as diel will use it, and whether a file can be made there.
-
-    `named` is the site file's word, which may have variables; the others are looked at in diel's order.
-    """
+    """The node's own disk as diel will use it, and whether a file can be made there. `named` is the site
+    file's word, which may have variables; the others are looked at in diel's order."""
     others = (os.environ.get(name) for name in ("DIEL_LOCAL_DIR", "SLURM_TMPDIR", "TMPDIR"))
     folder = os.path.expandvars(named) or next(filter(None, others), "/tmp")
     try:

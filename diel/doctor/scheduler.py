@@ -120,10 +120,8 @@ def check_nodes(site: Site, offer: Offer, elsewhere: Sequence[str]) -> Iterator[
 
 
 def differences(name: str, pool: Pool, offer: Offer, elsewhere: Sequence[str] = ()) -> Iterator[str]:
-    """What a pool claims but no node of its queue has, as advice.
-
-    `elsewhere` are options that send jobs to other queues than the pool names.
-    """
+    """What a pool claims but no node of its queue has, as advice. `elsewhere` are options that send jobs to
+    other queues than the pool names."""
     kinds = offer.nodes
     own = [kind for kind in kinds if kind.queue in ("", pool.queue)] if pool.queue else kinds
     if own:

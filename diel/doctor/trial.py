@@ -51,10 +51,8 @@ WAIT_LONGER = "a full queue is not the site file's fault: wait longer (--wait 1h
 def try_jobs(
     site: Site, name: str | None, pools: Sequence[str], runs: Path, wait: float, tell: Callable[[str], None]
 ) -> Iterator[Finding]:
-    """Runs a tiny job in each pool, and a real run if that found nothing wrong.
-
-    `name` is the site as it was asked for; `wait` in seconds, for each of the two; `tell` gets why they wait.
-    """
+    """Runs a tiny job in each pool, and a real run if that found nothing wrong. `name` is the site as it was
+    asked for; `wait` in seconds, for each of the two; `tell` gets why they wait."""
     try:
         made = tempfile.TemporaryDirectory(
             prefix=".diel-doctor-", dir=existing(runs), ignore_cleanup_errors=True
@@ -389,10 +387,8 @@ class Report(BaseModel):
 
 
 class Ear:
-    """A port that is open inside the `with` block, and the reports heard there, by pool.
-
-    It believes only what proves that it knows the token.
-    """
+    """A port that is open inside the `with` block, and the reports heard there, by pool. It believes only
+    what proves that it knows the token."""
 
     def __init__(self) -> None:
         self.token = secrets.token_hex(32)

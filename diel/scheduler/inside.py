@@ -246,10 +246,8 @@ def _lives(process: psutil.Process) -> bool:
 
 
 def inside_here(outer: Scheduler) -> Inside | None:
-    """The scheduler of the allocation that holds this controller; None if it does not live in one.
-
-    `outer` is the site's scheduler. Raises SchedulerBusy if the allocation's nodes cannot be found out.
-    """
+    """The scheduler of the allocation that holds this controller; None if it does not live in one. `outer` is
+    the site's scheduler. Raises SchedulerBusy if the allocation's nodes cannot be found out."""
     end = os.environ.get(END)
     if end is None:
         return None

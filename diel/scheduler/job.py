@@ -133,9 +133,7 @@ def quoted(path: Path) -> str:
 
 def check_outputs(script: Path, named: re.Pattern[str]) -> tuple[str, ...]:
     """The output files that a script's directives name. Raises SchedulerRefused if one's folder is missing.
-
-    The scheduler would say nothing, and the job's output, or the job, would be lost.
-    """
+    The scheduler would say nothing, and the job's output, or the job, would be lost."""
     files = tuple(shlex.split(value)[0] for value in named.findall(script.read_text(encoding="utf-8")))
     for file in files:
         folder = (script.parent / file.replace("%%", "%")).parent

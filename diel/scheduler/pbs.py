@@ -271,10 +271,8 @@ class Pbs(Qsub):
     queues_by = ("qsub", "-f")
 
     def program(self, name: str) -> str:
-        """One of its commands: the first on PATH with a qselect beside it.
-
-        In its own jobs PBS comes last on PATH, and another dialect's qsub may hide it (Slurm has no qselect).
-        """
+        """One of its commands: the first on PATH with a qselect beside it. In its own jobs PBS comes last on
+        PATH, and another dialect's qsub may hide it (Slurm has no qselect)."""
         for folder in os.environ.get("PATH", "").split(os.pathsep):
             if all(os.access(os.path.join(folder, one), os.X_OK) for one in ("qselect", name)):
                 return os.path.join(folder, name)

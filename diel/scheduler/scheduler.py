@@ -172,17 +172,13 @@ class Scheduler(ABC):
     node: str = ""
     """Shell text that prints the name of the node that it runs on, if `hostname` may print another."""
     spread: Sequence[str] = ()
-    """Words that start a program once on each node of a job, with {nodes} to be filled in.
-
-    They need not hand on variables and folder. Without them blocks of several nodes need a site's `spread`.
-    """
+    """Words that start a program once on each node of a job, with {nodes} to be filled in. They need not hand
+    on variables and folder. Without them blocks of several nodes need a site's `spread`."""
     hosts: str = ""
     """Shell text that prints the names of its job's nodes: for tasks that span them, and `home: inside`."""
     share: Sequence[str] = ()
     """Words that start a program once on some nodes of the allocation that they run in, for `home: inside`.
-
-    DIEL_NODES holds the names with commas between, DIEL_NODE_NUMBERS their places with blanks between.
-    """
+    DIEL_NODES holds the names with commas between, DIEL_NODE_NUMBERS their places with blanks between."""
     oom: str = ""
     """Regular expression of a line on a task's stderr that reports a rank killed because memory ran out."""
     elsewhere: ClassVar[tuple[str, ...]] = ()
@@ -198,10 +194,8 @@ class Scheduler(ABC):
 
     @abstractmethod
     def directives(self, job: Job) -> Iterable[str]:
-        """The options of a job, each as written after the sentinel. Pure.
-
-        Raises SchedulerRefused for a path that none can hold.
-        """
+        """The options of a job, each as written after the sentinel. Pure. Raises SchedulerRefused for a path
+        that none can hold."""
 
     def script(self, job: Job) -> str:
         """The whole job script. Pure. Raises SchedulerRefused for a path that no script can hold."""
@@ -218,10 +212,8 @@ class Scheduler(ABC):
         return "\n".join(lines) + "\n"
 
     def try_out(self, script: Path) -> None:  # noqa: B027
-        """Asks whether it would take this script, and leaves no job; by default asks nothing.
-
-        Raises SchedulerRefused if it would not, and SchedulerBusy.
-        """
+        """Asks whether it would take this script, and leaves no job; by default asks nothing. Raises
+        SchedulerRefused if it would not, and SchedulerBusy."""
 
     @abstractmethod
     def submit(self, script: Path) -> str:
@@ -233,10 +225,8 @@ class Scheduler(ABC):
 
     @abstractmethod
     def query(self, ids: Iterable[str]) -> Mapping[str, JobStatus]:
-        """The states of jobs, by one batched question; a job that is not in the answer is gone.
-
-        Raises SchedulerBusy.
-        """
+        """The states of jobs, by one batched question; a job that is not in the answer is gone. Raises
+        SchedulerBusy."""
 
     @abstractmethod
     def cancel(self, ids: Iterable[str]) -> None:
@@ -244,10 +234,8 @@ class Scheduler(ABC):
 
     @abstractmethod
     def find(self, prefix: str) -> Mapping[str, str]:
-        """Ids, by name, of this user's jobs that have not ended and whose names begin so.
-
-        Raises SchedulerBusy.
-        """
+        """Ids, by name, of this user's jobs that have not ended and whose names begin so. Raises
+        SchedulerBusy."""
 
     # --- this machine -------------------------------------------------------------------------------
 
@@ -273,10 +261,8 @@ class Scheduler(ABC):
         return tuple(name for name in self.commands if shutil.which(self.program(name)) is None)
 
     def dialect(self) -> Dialect | None:
-        """What answers to its commands here; None if nothing does, or another scheduler.
-
-        By default its server is asked for jobs. Raises SchedulerBusy if that does not answer.
-        """
+        """What answers to its commands here; None if nothing does, or another scheduler. By default its
+        server is asked for jobs. Raises SchedulerBusy if that does not answer."""
         if self.lacking():
             return None
         self.find("diel-")
@@ -300,10 +286,8 @@ class Scheduler(ABC):
         return answer.out.split()
 
     def narrowed(self, nodes: Sequence[str], script: Path) -> Mapping[str, str | None]:
-        """Variables by which programs find the nodes of their job, for some of them; None removes one.
-
-        A file that a variable names may lie beside the script that will run there.
-        """
+        """Variables by which programs find the nodes of their job, for some of them; None removes one. A file
+        that a variable names may lie beside the script that will run there."""
         return {}
 
 

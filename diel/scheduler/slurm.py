@@ -110,18 +110,16 @@ class Slurm(BatchScheduler):
         )
 
     def try_out(self, script: Path) -> None:
-        """Nothing is queued.
-
-        sbatch says nothing of a time beyond the partition's limit: such a job is queued, and waits for ever.
-        """
+        """Nothing is queued. sbatch says nothing of a time beyond the partition's limit: such a job is
+        queued, and waits for ever."""
         answer = self.hand_over(script, "sbatch", "--test-only")
-        if answer.code != 0 and not (_NOWHERE in answer.err and self._lacks_nodes()):
-            raise self.refusal(answer)
-
-    def _lacks_nodes(self) -> bool:
-        """Whether some nodes are down: then a job may find a place later that has none now."""
-        answer = self.ask("sinfo", "--noheader", "--format=%T")
-        return answer.code != 0 or any(not word.startswith(_WORKING) for word in answer.out.split())
+        if answer.code == 0:
+            return
+        if _NOWHERE in answer.err:  # where some nodes are down, it may find a place later that has none now
+            nodes = self.ask("sinfo", "--noheader", "--format=%T")
+            if nodes.code != 0 or any(not word.startswith(_WORKING) for word in nodes.out.split()):
+                return
+        raise self.refusal(answer)
 
     def jobs(self, ids: list[str]) -> Iterator[tuple[str, str, JobStatus]]:
         format_ = f"--Format={','.join(_FIELDS)}"

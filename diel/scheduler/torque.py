@@ -91,8 +91,6 @@ class Torque(Qsub):
             raise SchedulerBusy(f"qstat's answer is cut short: {answer.out[-200:]!r}")
         return jobs
 
-    # --- this machine -------------------------------------------------------------------------------
-
     def dialect(self) -> Dialect | None:
         """Of the first qstat on PATH, where it is not PBS's; Slurm's does not know `--version`."""
         if shutil.which("qstat") is None:

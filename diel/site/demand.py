@@ -33,18 +33,14 @@ _CAUSES = (("memory", ("memory",)), ("walltime", ("walltime",)), ("GPU", ("gpus_
 
 
 class Demand:
-    """What the tasks of one stage ask for, by expressions.
-
-    Its methods raise Misfit, and ExpressionError where the demand cannot be parsed.
-    """
+    """What the tasks of one stage ask for, by expressions. Its methods raise Misfit, and ExpressionError
+    where the demand cannot be parsed."""
 
     def __init__(
         self, document: Document, site: Site, name: str, words: Words, later: Collection[Place] = ()
     ) -> None:
-        """`words` gives those that start a task's ranks, by site and pool; it raises Misfit.
-
-        Of the keys `later` nothing is known yet: they are left out, or have their least value.
-        """
+        """`words` gives those that start a task's ranks, by site and pool; it raises Misfit. Of the keys
+        `later` nothing is known yet: they are left out, or have their least value."""
         self._words = words
         self._document = document
         self._site = site

@@ -51,10 +51,8 @@ def _find(
     but: tuple[Path, ...] = (),
     seen: tuple[Path, ...] = (),
 ) -> Path:
-    """The file of a site: beside a file that extends it, or in the folders of sites; not one of `but`.
-
-    Those in `seen` are found, but not suggested. Raises UsageError if there is none.
-    """
+    """The file of a site: beside a file that extends it, or in the folders of sites; not one of `but`. Those
+    in `seen` are found, but not suggested. Raises UsageError if there is none."""
     files = [path for place in reversed(site_folders(folder)) for path in sorted(place.glob("*.yaml"))]
     files += sorted(beside.parent.glob("*.yaml")) if beside is not None else []  # the last of a name wins
     known = {path.stem: path for path in files if path.resolve() not in but}
@@ -114,10 +112,8 @@ def _extended(
 
 
 def detect() -> str:
-    """The generic site of the one scheduler that answers here; `local` if none does.
-
-    Raises UsageError if several answer.
-    """
+    """The generic site of the one scheduler that answers here; `local` if none does. Raises UsageError if
+    several answer."""
     from diel.scheduler.scheduler import find_dialects  # here: few commands ask for it
 
     found = find_dialects()
@@ -138,10 +134,8 @@ def read_kept_site(paths: RunPaths) -> Site:
 
 
 def _anchored(site: Site, data: dict[str, Any], folder: Path) -> tuple[Site, dict[str, Any]]:
-    """A site and its keys as written, with the paths of environments absolute.
-
-    A file that extends it, from another folder, then inherits them as they are meant.
-    """
+    """A site and its keys as written, with the paths of environments absolute. A file that extends it, from
+    another folder, then inherits them as they are meant."""
     made = {name: one.beside(folder.absolute()) for name, one in site.environments.items()}
     written = {name: one.model_dump(mode="json", exclude_unset=True) for name, one in made.items()}
     return site.model_copy(update={"environments": made}), {**data, "environments": written}

@@ -35,10 +35,8 @@ def read_user_file(path: Path) -> UserFile:
 
 
 def addresses(site: Site, own: Path) -> tuple[Notify, ...]:
-    """Whom a run on a site tells, by its file and the user's `own`.
-
-    Raises SpecError, and UsageError where Apprise is needed and absent.
-    """
+    """Whom a run on a site tells, by its file and the user's `own`. Raises SpecError, and UsageError where
+    Apprise is needed and absent."""
     found = (*site.notify, *read_user_file(own).notify)
     if any(one.apprise for one in found) and find_spec("apprise") is None:
         raise UsageError("`notify` has an address for Apprise, which is not here: pip install 'diel[notify]'")

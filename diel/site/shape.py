@@ -69,10 +69,8 @@ class Shape(NamedTuple):
 
 
 def shared_shape(shape: Shape, pool: Pool) -> Shape:
-    """The shape whose blocks a task uses where each task has demands of its own: as few as do.
-
-    Memory counts as far as it says how many tasks a node holds; a walltime is rounded up to a usual one.
-    """
+    """The shape whose blocks a task uses where each task has demands of its own: as few as do. Memory counts
+    as far as it says how many tasks a node holds; a walltime is rounded up to a usual one."""
     workers = shape.workers(pool)
     plenty = shape.nodes or shape._replace(memory=0).workers(pool) == workers
     walltime = next((step for step in _STEPS if step >= shape.walltime), shape.walltime)
@@ -135,10 +133,8 @@ class Misfit(HintedError):
 
 
 def shape_of(pool: str, wanted: Resources) -> Shape:
-    """The shape of a task. One that asks for `nodes`, or spans several, gets whole nodes.
-
-    Tasks that need the same of a block have the same shape: with whole nodes, their cores do not count.
-    """
+    """The shape of a task. One that asks for `nodes`, or spans several, gets whole nodes. Tasks that need the
+    same of a block have the same shape: with whole nodes, their cores do not count."""
     nodes = nodes_of(wanted)
     whole = nodes if wanted.mpi and (nodes > 1 or wanted.nodes is not None) else 0
     return Shape(
@@ -180,10 +176,8 @@ def memory_of(pool: Pool) -> int:
 
 
 def lacks(pool: Pool, wanted: Resources, *, scheduled: bool = False) -> list[str]:
-    """What a task asks for but a pool lacks, each as `asks for 5 nodes, and it has 4`.
-
-    `scheduled` says whether a scheduler bounds how long a block may last.
-    """
+    """What a task asks for but a pool lacks, each as `asks for 5 nodes, and it has 4`. `scheduled` says
+    whether a scheduler bounds how long a block may last."""
     nodes = nodes_of(wanted)
     cores, gpus = -(-wanted.cores // nodes), -(-wanted.gpus // nodes)
     memory, walltime = wanted.memory or 0, (wanted.walltime or 0.0) if scheduled else 0.0
@@ -272,10 +266,8 @@ def chosen_launcher(site: Site, pool: str, wanted: Resources) -> tuple[str, ...]
 
 
 def launcher_words(site: Site, pool: str, wanted: Resources) -> tuple[str, ...]:
-    """The words that start a task's ranks; empty for a name that the site does not have.
-
-    {hosts} stays: only the worker knows the nodes that the task was given.
-    """
+    """The words that start a task's ranks; empty for a name that the site does not have. {hosts} stays: only
+    the worker knows the nodes that the task was given."""
     chosen = chosen_launcher(site, pool, wanted)
     words = site.launchers.get(chosen, ()) if isinstance(chosen, str) else chosen
     nodes = nodes_of(wanted)

@@ -45,10 +45,8 @@ _PLACE = re.compile(r"[\w\s.-]*")
 
 
 def job_word(text: str) -> str:
-    """An account or a queue: one word that neither a shell nor a reader of directives splits.
-
-    Raises Flaws.
-    """
+    """An account or a queue: one word that neither a shell nor a reader of directives splits. Raises
+    Flaws."""
     if not _NAME.fullmatch(text):
         hint = "it can have letters, digits and _ . @ : + / = , % - (the last not at its start)"
         raise refuse(f"expected one word as the scheduler has it, found {found(text)}", hint)

@@ -23,7 +23,7 @@ def reading(text: str) -> Program:
 def test_its_exit_code_is_that_of_a_shell(text: str, code: int) -> None:
     with reading(text) as program:
         assert program.wait() == code
-        assert program.has_ended
+        assert program.process.poll() is not None
 
 
 def test_a_program_that_cannot_start_has_the_exit_code_of_a_shell(tmp_path: Path) -> None:
@@ -45,7 +45,7 @@ def test_an_error_ends_it_before_it_could_take_that_for_the_end_of_its_items(tmp
 
     with pytest.raises(ValueError, match="broken"):
         broken()
-    assert program.has_ended
+    assert program.process.poll() is not None
     assert not saved.exists()
 
 

@@ -248,9 +248,6 @@ def _trim(where: Path, names: Sequence[str], *, force: bool, yes: bool) -> None:
         click.echo(f"{run.name}: deleted {counted(files, 'file')}, freed {format_size(freed)}")
 
 
-# --- removing -------------------------------------------------------------------------------------
-
-
 def _offer(chosen: Sequence[Listed], leftovers: Sequence[Path], *, yes: bool) -> int:
     """Says how much would be freed, and asks; returns the bytes. Raises UsageError if nobody can answer."""
     found = []

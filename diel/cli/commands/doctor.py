@@ -72,10 +72,8 @@ def command(
 
 
 def _trial_site(name: str | None, pools: tuple[str, ...]) -> tuple[Site, list[str]] | None:
-    """The site and the pools that get a job; None if the site file is wrong, which the checks report.
-
-    Raises UsageError where there is nothing to submit to.
-    """
+    """The site and the pools that get a job; None if the site file is wrong, which the checks report. Raises
+    UsageError where there is nothing to submit to."""
     try:
         site = find_site(name, Path())
     except DielError:

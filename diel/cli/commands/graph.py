@@ -29,14 +29,8 @@ from diel.results import RunReader
 from diel.spec import Stage, Workflow
 
 DRAWERS = {"mermaid": draw_mermaid, "dot": draw_dot, "svg": draw_svg}
-ENDINGS = {
-    ".svg": "svg",
-    ".dot": "dot",
-    ".gv": "dot",
-    ".mmd": "mermaid",
-    ".mermaid": "mermaid",
-    **dict.fromkeys(("", ".txt", ".text"), "text"),
-}
+ENDINGS = {".svg": "svg", ".dot": "dot", ".gv": "dot", ".mmd": "mermaid", ".mermaid": "mermaid"}
+ENDINGS |= dict.fromkeys(("", ".txt", ".text"), "text")
 PICTURES = ("png", "pdf")
 """Made by graphviz, into a file only."""
 OTHERS = ("failed", "skipped", "cancelled", "running")
@@ -88,18 +82,12 @@ def _painted(text: str, state: str) -> str:
 def _of_file(path: Path, runs: Path) -> Drawing:
     checked = check(path, runs=runs)
     workflow, counts = checked.workflow, checked.counts
-    nodes = {
-        name: Node(
-            name, checked.kind(name), _axes(workflow, stage.over, counts), _tasks(workflow, stage, counts)
-        )
-        for name, stage in workflow.stages.items()
-    }
+    sizes = {label: "…" if count is None else f"{count:,}" for label, count in counts.items()}
+    nodes = {}
+    for name, stage in workflow.stages.items():
+        axes = tuple(axis_text(label, workflow.axes[label], sizes[label]) for label in stage.over)
+        nodes[name] = Node(name, checked.kind(name), axes, _tasks(workflow, stage, counts))
     return make_drawing(checked.graph, nodes)
-
-
-def _axes(workflow: Workflow, over: tuple[str, ...], counts: Mapping[str, int | None]) -> tuple[str, ...]:
-    known = {label: "…" if (count := counts[label]) is None else f"{count:,}" for label in over}
-    return tuple(axis_text(label, workflow.axes[label], count) for label, count in known.items())
 
 
 def _tasks(workflow: Workflow, stage: Stage, counts: Mapping[str, int | None]) -> str:

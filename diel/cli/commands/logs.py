@@ -66,9 +66,6 @@ def command(words: tuple[str, ...], runs: Path, attempt: int | None, kind: str |
     return 0
 
 
-# --- showing --------------------------------------------------------------------------------------
-
-
 def _copy(file: BinaryIO, kind: str) -> int:
     """Copies what is new in a file to the output of the same name, byte for byte; returns the number of
     bytes."""
@@ -91,10 +88,8 @@ def _follow(
     wanted: tuple[str, ...],
     files: dict[str, BinaryIO],
 ) -> AttemptOutput | None:
-    """Copies what a task prints while it prints it, until it has ended; returns its last attempt.
-
-    A worker moves the file into the task's directory when the task ends; it stays open here.
-    """
+    """Copies what a task prints while it prints it, until it has ended; returns its last attempt. A worker
+    moves the file into the task's directory when the task ends; it stays open here."""
     name, index = task
     output: AttemptOutput | None = None
     size = 0

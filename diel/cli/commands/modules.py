@@ -78,8 +78,6 @@ def _from(module: Module) -> str:
     return package_of(MODULES, module.reference) or ORIGINS[module.origin]
 
 
-# --- one module -----------------------------------------------------------------------------------
-
 _NAMED = re.compile(r"(\w+): (.*)")
 SIGNS: dict[str | None, str] = {
     "gt": "> {}",

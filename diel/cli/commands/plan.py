@@ -141,10 +141,8 @@ def planned(asked: Asked, sized_by: str | None) -> tuple[Plan, Sizes]:
 
 
 def _sized(plan: Plan, word: str, runs: Path) -> tuple[Plan, Sizes]:
-    """The plan with what a run advises, and that by stage. Raises UsageError where it advises nothing.
-
-    No stage asks for more than its pool has.
-    """
+    """The plan with what a run advises, and that by stage. Raises UsageError where it advises nothing. No
+    stage asks for more than its pool has."""
     # Few runs are sized by another.
     from diel.results import read
     from diel.results.usage import sizes_by
@@ -250,9 +248,6 @@ def _span(one: str, two: str) -> str:
     return one if one == two else f"{one}–{two.removeprefix(one.rstrip('0123456789'))}"
 
 
-# --- blocks ---------------------------------------------------------------------------------------
-
-
 def _blocks(plan: Plan) -> list[dict[str, Any]]:
     if not plan.site.scheduled:
         return []
@@ -281,9 +276,6 @@ def _block_rows(plan: Plan) -> Iterator[tuple[object, ...]]:
         size += f", {counted(block['gpus'], 'GPU')}" if block["gpus"] else ""
         stages, walltime = ", ".join(block["stages"]), format_duration(block["walltime_s"])
         yield block["shape"], block["pool"], stages, block["tasks"], size, walltime, block["most"]
-
-
-# --- stages ---------------------------------------------------------------------------------------
 
 
 def _row(plan: Plan, stage: StagePlan) -> tuple[object, ...]:

@@ -139,24 +139,22 @@ def command(
     change_run_file(paths, fail_fast=fail_fast)
     mend_run(paths)
     _take_new(paths, another, resting)
-    if foreground and site is None:
-        _take_back(paths, forced=in_foreground)
-        _make_again(paths, suspect=recompute is not None)
-        return drive(take_over(paths), quiet=quiet)
-    anew = None if site is None else find_site_again(paths, site)
-    plan = plan_again(paths, anew)
-    refuse_unrunnable(plan)
-    wanted = None if foreground else choose_home(plan.site, home or (last.home if last is not None else None))
-    if wanted is not None:
-        refuse_homeless(plan, wanted)
+    anew = plan = where = None
+    if not foreground or site is not None:
+        anew = None if site is None else find_site_again(paths, site)
+        plan = plan_again(paths, anew)
+        refuse_unrunnable(plan)
+    if plan is not None and not foreground:
+        where = choose_home(plan.site, home or (last.home if last is not None else None))
+        refuse_homeless(plan, where)
     _take_back(paths, forced=in_foreground)
     _make_again(paths, suspect=recompute is not None)
     if anew is not None:
         keep_site(paths, anew)
-    if wanted is None:
+    if plan is None or where is None:
         return drive(take_over(paths), quiet=quiet)
     with patience(plan, out):
-        made = submit(paths, plan, wanted)
+        made = submit(paths, plan, where)
     return tell(paths, plan, made, out)
 
 
@@ -227,25 +225,22 @@ def _make_again(paths: RunPaths, *, suspect: bool) -> None:
         missing, made = find_missing(run)  # what runs again reads its inputs again
     except DielError:
         return  # whatever it is: the controller meets it too, and names the task
-    if doubted:
-        said = "run again: they are suspect answers, or read some"
-        click.echo(f"{paths.run_id}: {_names(doubted)} {said}", err=True)
-    for again in ({} if doubted else outdated, extended):
+    early = "went on without what is still to come, and will run again too"
+    for again, before, why in (
+        (doubted, "", "run again: they are suspect answers, or read some"),
+        ({} if doubted else outdated, "", early),
+        (extended, "", early),
+        (missing, "files of ", "are gone, and others have yet to read them: these tasks run again"),
+    ):
         if again:
-            said = "went on without what is still to come, and will run again too"
-            click.echo(f"{paths.run_id}: {_names(again)} {said}", err=True)
-    if missing:
-        said = "are gone, and others have yet to read them: these tasks run again"
-        click.echo(f"{paths.run_id}: files of {_names(missing)} {said}", err=True)
+            click.echo(f"{paths.run_id}: {before}{_names(again)} {why}", err=True)
     if outdated or extended or missing:
         write_again(paths, epoch, (outdated, extended, missing), stays, made)
 
 
 def _take_back(paths: RunPaths, *, forced: bool) -> None:
-    """Withdraws a controller that was requested and has not come.
-
-    Raises UsageError where it is still to come and this is not `forced`.
-    """
+    """Withdraws a controller that was requested and has not come. Raises UsageError where it is still to come
+    and this is not `forced`."""
     coming = awaited(paths, read_run(paths).history)
     if coming is None:
         return

@@ -74,10 +74,7 @@ def submit(home: Home | None, out: Output, **asked: Unpack[Start]) -> int:
 @contextmanager
 def patience(plan: Plan, out: Output) -> Iterator[None]:
     """If the scheduler is slow to take the job, says what the command waits for, and how to continue if it
-    never does.
-
-    Raises DielError where the scheduler has not answered.
-    """
+    never does. Raises DielError where the scheduler has not answered."""
     words = "waiting at most two minutes for the scheduler to take the run's first job …"
     timer = threading.Timer(SOON, lambda: click.echo(words, err=True))
     timer.daemon = True

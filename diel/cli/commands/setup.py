@@ -8,7 +8,6 @@ import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import click
 from click.shell_completion import get_completion_class
@@ -47,7 +46,10 @@ def init(directory: Path, workflow: str | None, listed: bool) -> None:
     if listed:
         click.echo(_listing())
         return
-    files = _starter() if workflow is None else _shipped(workflow)
+    try:
+        files = _starter() if workflow is None else files_of(workflow)
+    except HintedError as error:
+        raise UsageError(str(error)) from None
     made = {place: _for_editors(place, path.read_bytes()) for place, path in files.items()}
     there = [place for place, content in made.items() if _differs(directory / place, content)]
     if there:
@@ -60,7 +62,7 @@ def init(directory: Path, workflow: str | None, listed: bool) -> None:
         _write(directory / SCHEMA, f"{_schema()}\n".encode())
     go_there = "" if directory.resolve() == Path.cwd() else f"cd {shlex.quote(str(directory))} && "
     first, path = next(iter(files.items()))
-    needs = "" if workflow is None else needs_of(path)
+    needs = "" if workflow is None else _head(path.read_text("utf-8", "replace"))[0]
     click.echo(f"\nIt needs {needs}." if needs else "")
     click.echo(f"Now: {go_there}diel run {first}")
 
@@ -107,19 +109,11 @@ def _starter() -> dict[Path, Path]:
     return {path.relative_to(STARTER): path for path in found}
 
 
-def _shipped(name: str) -> dict[Path, Path]:
-    try:
-        return files_of(name)
-    except HintedError as error:
-        raise UsageError(str(error)) from None
-
-
 def _listing() -> str:
     lines = []
-    for one in entries():
-        needs = f"needs {one.needs}" if one.needs else "needs nothing more"
-        told = "; ".join(filter(None, (needs, one.takes.lower())))
-        lines += [one.name, f"    {one.does}", f"    {told}", ""]
+    for name, does, needs, takes in entries():
+        told = "; ".join(filter(None, (f"needs {needs or 'nothing more'}", takes.lower())))
+        lines += [name, f"    {does}", f"    {told}", ""]
     extras = "an extra is installed by `pip install 'diel[EXTRA]'`"
     return "\n".join([*lines, f"`diel init --from NAME DIR` copies one with its modules and files; {extras}"])
 
@@ -168,30 +162,12 @@ _BESIDE = re.compile(r"[^/~*\n][^\n]*")
 _TIME = re.compile(r"\b(seconds?|minutes?|hours?)\b")
 
 
-class ShippedWorkflow(NamedTuple):
-    """A workflow of a package, in the words of its file."""
-
-    name: str
-    does: str
-    needs: str
-    takes: str
-
-
-def entries() -> list[ShippedWorkflow]:
-    """All workflows that packages bring."""
-    found = []
+def entries() -> Iterator[tuple[str, str, str, str]]:
+    """Each workflow that packages bring: name, what it does, needs and takes, in the words of its file."""
     for name, path in workflows():
         text = path.read_text("utf-8", "replace")
         does = re.search(r"^description: *(.*)$", text, re.MULTILINE)
-        found.append(
-            ShippedWorkflow(name.removeprefix(_OWN), does[1].strip("\"'") if does else "", *_head(text))
-        )
-    return found
-
-
-def needs_of(path: Path) -> str:
-    """What a workflow needs, as its file says."""
-    return _head(path.read_text("utf-8", "replace"))[0]
+        yield name.removeprefix(_OWN), does[1].strip("\"'") if does else "", *_head(text)
 
 
 def _head(text: str) -> tuple[str, str]:
@@ -207,10 +183,8 @@ def _head(text: str) -> tuple[str, str]:
 
 
 def files_of(word: str) -> dict[Path, Path]:
-    """The file of a workflow and all that it reads, by their place in a project: the first is its own.
-
-    Raises HintedError where no package has it, SpecError where it is wrong.
-    """
+    """The file of a workflow and all that it reads, by their place in a project: the first is its own. Raises
+    HintedError where no package has it, SpecError where it is wrong."""
     path = workflow_of(word if ":" in word else f"{_OWN}{word}")
     document, folder = load(path), path.parent
     found = {Path(path.name): path}

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from diel.streams.ends import Consumer, Producer
 
 End = Mapping[str, Any]
-Find = Callable[[Any, float | None], tuple[tuple[Any, ...], Any]]
 
 
 @click.group("stream")
@@ -147,9 +146,7 @@ def _arrays(files: tuple[Path, ...]) -> Iterator[Any]:
 
 @command.command("get", cls=Piping, short_help="Print the items of a stream as they come.")
 @click.argument("name")
-@click.option(
-    "--count", type=click.IntRange(min=1), help="Stop after so many items; exit code 1 if fewer come."
-)
+@click.option("--count", type=click.IntRange(min=1), help="Stop after so many items; exit 1 if fewer come.")
 @click.option("--npy", type=click.Path(path_type=Path, file_okay=False), help="Write arrays to files here.")
 @click.option("--lines", is_flag=True, help="Print a text as it is, not as JSON.")
 @rank_option
@@ -198,7 +195,7 @@ def _feed(consumer: Consumer, words: tuple[str, ...], show: Callable[[IO[str]], 
         except BrokenPipeError:
             pass  # it wants no more items
         except StreamError as error:
-            if isinstance(error, StreamBroken) or not program.has_ended:
+            if isinstance(error, StreamBroken) or program.process.poll() is None:
                 raise
         return program.wait() or short
 
@@ -270,10 +267,12 @@ def operate(rank: int | None) -> int:
     has no result if it puts into a stream.
     """
     signal.signal(signal.SIGTERM, _leave)
-    ends = partial(_producer, rank), partial(_consumer, rank, leaves=True), partial(_space, rank)
-    return Operations(*ends).serve(
-        sys.stdin, lambda answer: click.echo(json.dumps(_as_json(answer), ensure_ascii=False))
-    )
+    consumer, space = partial(_consumer, rank, leaves=True), partial(_space, rank)
+    return Operations(put=partial(_producer, rank), get=consumer, space=space).serve(sys.stdin, _tell)
+
+
+def _tell(answer: dict[str, Any]) -> None:
+    click.echo(json.dumps(_as_json(answer), ensure_ascii=False))
 
 
 # --- the tuple space -------------------------------------------------------------------------------
@@ -300,7 +299,7 @@ def put_tuple(key: str, value: str, rank: int | None) -> None:
 @timeout_option
 def read_tuple(pattern: str, rank: int | None, timeout: float | None) -> None:
     """Print the oldest tuple that matches, as {"key", "value"}; wait until there is one."""
-    _print_tuple(_space(rank).read, pattern, timeout)
+    _print_tuple("read", pattern, rank, timeout)
 
 
 @space.command("take")
@@ -309,15 +308,15 @@ def read_tuple(pattern: str, rank: int | None, timeout: float | None) -> None:
 @timeout_option
 def take_tuple(pattern: str, rank: int | None, timeout: float | None) -> None:
     """Like read, but remove the tuple, so that nobody else gets it."""
-    _print_tuple(_space(rank).take, pattern, timeout)
+    _print_tuple("take", pattern, rank, timeout)
 
 
-def _print_tuple(find: Find, pattern: str, timeout: float | None) -> None:
+def _print_tuple(how: str, pattern: str, rank: int | None, timeout: float | None) -> None:
     try:
-        key, value = find(_json("PATTERN", pattern), timeout)
+        key, value = getattr(_space(rank), how)(_json("PATTERN", pattern), timeout)
     except TimeoutError as error:
         raise DielError(str(error)) from error
-    click.echo(json.dumps({"key": key, "value": _as_json(value)}, ensure_ascii=False))
+    _tell({"key": key, "value": value})
 
 
 def _json(what: str, text: str) -> Any:
@@ -350,8 +349,8 @@ def _given(name: str) -> str:
     return value
 
 
-def _end(name: str, role: str) -> End:
-    """The task's end of a stream. Raises UsageError if it has none, or the other end."""
+def _end(name: str, role: str, rank: int | None) -> tuple[End, str]:
+    """The task's end of a stream, and its member. Raises UsageError if it has none, or the other end."""
     text = _given("DIEL_STREAMS")
     try:
         ends: dict[str, End] = json.loads(text)
@@ -364,21 +363,18 @@ def _end(name: str, role: str) -> End:
     if roles[name] != role:
         meant = "an input: `diel stream get`" if role == "put" else "an output: `diel stream put`"
         raise UsageError(f"stream '{name}' of this task is {meant} it")
-    return ends[name]
+    end = ends[name]
+    return end, _ranked(str(end["member"]), rank, int(end.get("ranks", 1)) > 1)
 
 
 def _producer(rank: int | None, name: str) -> Producer:
-    end = _end(name, "put")
-    return _connect().producer(end["channel"], _member(end, rank), end["attempt"], go_on=True)
+    end, member = _end(name, "put", rank)
+    return _connect().producer(end["channel"], member, end["attempt"], go_on=True)
 
 
 def _consumer(rank: int | None, name: str, **how: Any) -> Consumer:
-    end = _end(name, "get")
-    return _connect().consumer(end["channel"], end["group"], _member(end, rank), end["attempt"], **how)
-
-
-def _member(end: End, rank: int | None) -> str:
-    return _ranked(str(end["member"]), rank, int(end.get("ranks", 1)) > 1)
+    end, member = _end(name, "get", rank)
+    return _connect().consumer(end["channel"], end["group"], member, end["attempt"], **how)
 
 
 def _ranked(member: str, rank: int | None, several: bool) -> str:

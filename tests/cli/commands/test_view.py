@@ -42,7 +42,7 @@ def test_what_is_not_installed_is_named_with_its_extra(
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     found = importlib.util.find_spec
     monkeypatch.setattr(
-        "diel.cli.commands.view.find_spec", lambda name: None if name == "textual" else found(name)
+        "diel.cli.commands.status.find_spec", lambda name: None if name == "textual" else found(name)
     )
     called = call(capsys, "view")
     assert called.code == 2

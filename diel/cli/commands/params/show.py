@@ -124,9 +124,6 @@ def reads_of_run(run: RunReader) -> dict[str, list[str]]:
     return {name: found[name] for name in run.workflow.stages if name in found}
 
 
-# --- searches -------------------------------------------------------------------------------------
-
-
 def searches_of(paths: RunPaths) -> list[tuple[AxisStatus, CourseStatus]]:
     """Each search of a run with its axis; an axis inside others has a search for each of their points."""
     axes = [axis for axis in read_status(paths).axes if axis.facts.kind == "search"]
