@@ -277,14 +277,10 @@ class Run:
         lost = sum(history.state(index) in (TaskState.FAILED, TaskState.CANCELLED) for index in tasks)
         known = history.surrogate
         answers = 0 if known is None else sum(known.answers[index : index + 1] == b"\x01" for index in tasks)
-        if lost:
-            warnings.warn(
-                f"{lost:,} of {counted(len(tasks), 'task')} failed: '{name}' has {count:,}", stacklevel=4
-            )
-        if answers:
-            warnings.warn(
-                f"a model answered {answers:,} of {counted(count, 'value')} of '{name}'", stacklevel=4
-            )
+        failed = f"{lost:,} of {counted(len(tasks), 'task')} failed: '{name}' has {count:,}"
+        answered = f"a model answered {answers:,} of {counted(count, 'value')} of '{name}'"
+        for text in filter(None, (failed if lost else "", answered if answers else "")):
+            warnings.warn(text, stacklevel=4)
 
     def _nothing(self, read: RunReader, records: Mapping[int, Made], name: str, at: Mapping[str, Any]) -> str:
         """Why there is no such output."""

@@ -164,9 +164,8 @@ def _from_setting(setting: str, known: Mapping[str, Hyperparameter]) -> tuple[st
         return name, typed(known[name], right)
     except Flaws as error:
         flaw = error.flaws[0]
-        raise UsageError(
-            "\n    ".join(filter(None, (f"--set {setting}: {flaw.message}", flaw.hint)))
-        ) from None
+        hint = f"\n    {flaw.hint}" if flaw.hint else ""
+        raise UsageError(f"--set {setting}: {flaw.message}{hint}") from None
 
 
 def typed(known: Hyperparameter, text: str) -> Any:

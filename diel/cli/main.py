@@ -127,10 +127,8 @@ class Commands(click.Group):
         if args[0] not in COMMANDS and not args[0].startswith("-"):
             from diel.errors import did_you_mean  # only if a word is wrong
 
-            hint = (
-                _MEANT.get(args[0]) or did_you_mean(args[0], COMMANDS) or "`diel --help` lists the commands"
-            )
-            raise click.UsageError(f"no command '{args[0]}'; {hint}")
+            near = _MEANT.get(args[0]) or did_you_mean(args[0], COMMANDS)
+            raise click.UsageError(f"no command '{args[0]}'; {near or '`diel --help` lists the commands'}")
         return super().resolve_command(context, args)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -104,26 +105,18 @@ def complete_run(context: click.Context, parameter: click.Parameter, incomplete:
 run_argument: Decorator = click.argument("run", default="last", shell_complete=complete_run)
 
 
-def complete_stage(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-    """[RUN] STAGE, and with a slash [RUN] TASK."""
-    return _after_run(context, parameter, incomplete, _tasks if "/" in incomplete else _stages)
-
-
-def complete_task(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-    """[RUN] TASK."""
-    return _after_run(context, parameter, incomplete, _tasks)
-
-
-def _after_run(
-    context: click.Context,
-    parameter: click.Parameter,
-    incomplete: str,
-    offer: Callable[[click.Context, str, str], Iterable[str]],
+def complete_stage(
+    context: click.Context, parameter: click.Parameter, incomplete: str, *, task: bool = False
 ) -> list[str]:
+    """[RUN] STAGE, and with a slash, or for a `task`, [RUN] TASK."""
     words = context.params.get("words") or ()
     runs = [] if words else complete_run(context, parameter, incomplete)
+    offer: Callable[..., Iterable[str]] = _tasks if task or "/" in incomplete else _stages
     found = offer(context, words[0] if words else "last", incomplete)
     return [*runs, *(name for name in found if name.startswith(incomplete))]
+
+
+complete_task = partial(complete_stage, task=True)
 
 
 def _tasks(context: click.Context, run: str, incomplete: str) -> list[str]:

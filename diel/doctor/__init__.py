@@ -1,10 +1,11 @@
-"""What a machine, or a site, needs to run workflows, checked one by one."""
+"""What a machine, a site and its scheduler need to run workflows, checked one by one."""
 
 from __future__ import annotations
 
 import os
+import re
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from diel.attempt.bundle import Failure
@@ -15,14 +16,19 @@ from diel.doctor import machine
 from diel.doctor.machine import EXTRAS as EXTRAS
 from diel.doctor.machine import Finding as Finding
 from diel.environments.make import make
-from diel.errors import DielError
+from diel.errors import DielError, did_you_mean
 from diel.load import examine as examine_text
 from diel.load import read_text
-from diel.site import Site, find_site
+from diel.scheduler import Dialect, NodeKind, Offer, Queue, Scheduler, SchedulerBusy, scheduler_named
+from diel.scheduler.scheduler import find_dialects
+from diel.site import Pool, Site, cores_of, find_program, find_site
 from diel.states import FailureClass
+from diel.values import MAX_DURATION, format_duration, format_size
 
 PROGRAMS = frozenset({"mpi ranks", "mpi launcher", "lmp", "dot"})
 """Checks of programs that not every workflow needs."""
+MOST_NAMES = 20
+"""Queues to name."""
 
 
 def examine(runs: Path, site: str | None, file: Path | None = None, *, deep: bool) -> Iterator[Finding]:
@@ -41,8 +47,6 @@ def examine(runs: Path, site: str | None, file: Path | None = None, *, deep: boo
     yield machine.check_clock(runs)
     yield machine.check_loopback()
     if known is not None and known.scheduled:
-        from diel.doctor.scheduler import check_scheduler  # without a scheduler it need not be loaded
-
         yield machine.check_account(known)
         yield from check_scheduler(known)
         yield from machine.check_shared(runs, known)
@@ -93,3 +97,145 @@ def _run(words: tuple[str, ...], env: Mapping[str, str]) -> None:
     code, said = machine.attempt(words, env=env)
     if code:
         raise Failure(FailureClass.APP, said.strip()[-300:] or f"exit code {code}", code)
+
+
+def check_scheduler(site: Site) -> Iterator[Finding]:
+    """Commands, dialect, queues, nodes; a scheduler that does not answer is not asked again."""
+    scheduler = scheduler_named(site.scheduler)
+    yield (commands := check_commands(scheduler))
+    if not commands.ok:
+        return
+    yield (spoken := check_dialect(site, scheduler))
+    if not spoken.ok:
+        return
+    try:
+        offer = scheduler.offer()
+    except SchedulerBusy as error:
+        yield Finding("queues", False, str(error), "try again later: the scheduler is busy or down")
+        return
+    if offer is None:
+        yield Finding("queues", True, "the scheduler does not report them", required=False)
+        return
+    yield check_queues(site, offer.queues)
+    yield from check_nodes(site, offer, scheduler.elsewhere)
+
+
+def check_commands(scheduler: Scheduler) -> Finding:
+    """Whether the commands that diel calls exist."""
+    found = {name: find_program(scheduler.program(name)) for name in scheduler.commands}
+    lacking = [name for name, path in found.items() if path is None]
+    if lacking:
+        fix = "work on a machine that has them (a login node), or load their module"
+        return Finding("commands", False, f"no {', '.join(lacking)} on PATH", fix)
+    places = ", ".join(str(path) for path in found.values()) or "diel calls none of its commands itself"
+    if hiding := [first for name, path in found.items() if (first := find_program(name)) not in (path, None)]:
+        places += f" (not {hiding[0]}, which is another scheduler's and comes first on PATH)"
+    return Finding("commands", True, places)
+
+
+def check_dialect(site: Site, scheduler: Scheduler) -> Finding:
+    """Whether the scheduler that answers is the one in the site file."""
+    others = find_dialects()
+    own = others.pop(site.scheduler, None)
+    first = next(iter(others), "")
+    if own is not None:
+        answers = _named(site.scheduler, own)
+        if own.wrapper and others:
+            answers += f"; {_named(first, others[first])} is behind them: --site {first} asks it directly"
+        return Finding("scheduler", True, answers)
+    if not others:
+        found = f"no {site.scheduler} answers"
+        try:
+            scheduler.dialect()
+        except SchedulerBusy as error:
+            found += f": {error}"
+        fix = "try again later, or on another login node: the commands are here, but no server answers"
+        return Finding("scheduler", False, found, fix)
+    answered = ", ".join(_named(name, each) for name, each in others.items())
+    fix = f"write `scheduler: {first}` in the site file, or choose --site {first}"
+    if scheduler.hidden and set(scheduler.commands) & set(scheduler_named(first).commands):
+        fix = f"{scheduler.hidden}; or {fix}"
+    return Finding("scheduler", False, f"the site says {site.scheduler}, but {answered} answers", fix)
+
+
+def _named(name: str, dialect: Dialect) -> str:
+    return dialect.version if dialect.version.startswith(name) else f"{name} {dialect.version}".strip()
+
+
+def check_queues(site: Site, queues: Sequence[Queue]) -> Finding:
+    """Whether the queues that pools name exist."""
+    known = [queue.name for queue in queues]
+    listed = ", ".join(known[:MOST_NAMES]) + (" …" if len(known) > MOST_NAMES else "")
+    wanted = {name: pool.queue for name, pool in site.pools.items() if pool.queue is not None}
+    if site.controller.queue is not None:
+        wanted["the controller"] = site.controller.queue
+    if not known:
+        found = "the scheduler lists none"
+        return Finding("queues", not wanted, found, "" if not wanted else "ask the administrators")
+    lacking = {who: queue for who, queue in wanted.items() if queue not in known}
+    if not lacking:
+        own = ", ".join(dict.fromkeys(wanted.values())) or "the scheduler's default queue"
+        return Finding("queues", True, f"{own}; there are {listed}")
+    missing = "; ".join(f"'{queue}' of {who}" for who, queue in lacking.items())
+    hints = [did_you_mean(queue, known) for queue in lacking.values()]
+    hint = next((hint for hint in hints if hint), f"queues here: {listed}")
+    return Finding("queues", False, f"not there: {missing}", f"fix `queue` in the site file; {hint}")
+
+
+def check_nodes(site: Site, offer: Offer, elsewhere: Sequence[str]) -> Iterator[Finding]:
+    """Whether site file and scheduler agree on the cores, memory and GPUs of nodes: advice, not a failure."""
+    if not offer.nodes:
+        yield Finding("nodes", True, "the scheduler does not report their shape", required=False)
+        return
+    known = {queue.name for queue in offer.queues}
+    advice: list[str] = []
+    for name, pool in site.pools.items():
+        if pool.queue is None or pool.queue in known:
+            whole = pool.model_copy(update={"options": (*site.options, *pool.options)})
+            advice += differences(name, whole, offer, elsewhere)
+    if advice:
+        fix = "fix the pools in the site file, unless that is on purpose"
+        yield Finding("nodes", False, "; ".join(advice), fix, required=False)
+    else:
+        most = max(kind.sharing for kind in offer.nodes)
+        shared = f"; up to {most} of its nodes share one host and its cores" if most > 1 else ""
+        found = f"cores, memory, GPUs and walltimes match the scheduler's{shared}"
+        yield Finding("nodes", True, found, required=False)
+
+
+def differences(name: str, pool: Pool, offer: Offer, elsewhere: Sequence[str] = ()) -> Iterator[str]:
+    """What a pool claims but no node of its queue has, as advice. `elsewhere` are options that send jobs to
+    other queues than the pool names."""
+    kinds = offer.nodes
+    own = [kind for kind in kinds if kind.queue in ("", pool.queue)] if pool.queue else kinds
+    if own:
+        nearest = max(own, key=lambda kind: _likeness(pool, kind))
+        yield from (f"{name}: {line}" for line in _differences(pool, nearest))
+    if any(re.split(r"[ =]", option)[0] in elsewhere for option in pool.options):
+        return
+    for queue in offer.queues:
+        meant = queue.name == pool.queue if pool.queue else queue.default
+        if meant and queue.limit is not None and pool.longest > min(queue.limit, MAX_DURATION):
+            longest, limit = format_duration(pool.longest), format_duration(queue.limit)
+            which = "queue" if pool.queue else "the default queue"
+            yield f"{name}: blocks of up to {longest}, but {which} '{queue.name}' allows {limit}"
+
+
+def _likeness(pool: Pool, kind: NodeKind) -> tuple[bool, bool, int, int]:
+    """How well nodes fit a pool: its GPUs first, then its cores, then by how little is left over."""
+    cores, gpus = cores_of(pool), kind.gpus >= pool.gpus and bool(kind.gpus) == bool(pool.gpus)
+    return gpus, max(kind.cores, kind.threads) >= cores, -abs(kind.cores - cores), kind.nodes
+
+
+def _differences(pool: Pool, kind: NodeKind) -> Iterator[str]:
+    cores = cores_of(pool)
+    threads = f" ({kind.threads} hardware threads)" if kind.threads != kind.cores else ""
+    if cores != kind.cores:
+        yield f"cores: {cores}, a node has {kind.cores}{threads}"
+    if 0 < kind.physical < cores:
+        shared = f", and {kind.sharing} of the scheduler's nodes share one" if kind.sharing > 1 else ""
+        yield f"cores: {cores}, but the host has {kind.physical}{shared}"
+    if pool.memory is not None and kind.memory and pool.memory > kind.memory:
+        yield f"memory: {format_size(pool.memory)}, jobs get {format_size(kind.memory)} of a node"
+    if pool.gpus != kind.gpus:
+        yield f"gpus: {pool.gpus}, the scheduler knows of {kind.gpus} on a node"

@@ -234,9 +234,8 @@ def _check_place(runs: Path, site: Site) -> Finding:
     folder = existing(runs).resolve()
     paths = {name: os.path.expanduser(os.path.expandvars(p.path)) for name, p in site.filesystems.items()}
     # A `$` is a variable that this host does not set.
-    roots = {
-        name: Path(path).resolve() for name, path in paths.items() if path.startswith("/") and "$" not in path
-    }
+    whole = {name: path for name, path in paths.items() if path.startswith("/") and "$" not in path}
+    roots = {name: Path(path).resolve() for name, path in whole.items()}
     holding = [name for name, root in roots.items() if folder.is_relative_to(root)]
     name = max(holding, key=lambda name: len(str(roots[name])), default=None)
     writable = [known for known, each in site.filesystems.items() if each.compute == "write"]

@@ -145,9 +145,8 @@ class _Trials:
             required = self._site.pools[pool].block_nodes == 1
             yield Finding(f"{pool}: job", False, f"the scheduler refuses it: {error}", fix, required)
         except SchedulerBusy as error:
-            yield Finding(
-                f"{pool}: job", False, f"the scheduler does not take it: {error}", "try again later"
-            )
+            found = f"the scheduler does not take it: {error}"
+            yield Finding(f"{pool}: job", False, found, "try again later")
         else:
             self._tell(f"pool '{pool}': job {job} is submitted")
             self._under_way.append(_Trial(pool, stem, job, time.monotonic()))
@@ -438,8 +437,7 @@ class _Talk(socketserver.StreamRequestHandler):
 
 def read_report(site: Site, pool: str, report: Report, digest: str) -> Iterator[Finding]:
     """The findings about one pool; `digest` is that of the file that the doctor left for its job."""
-    for finding in _findings(site, pool, report, digest):
-        yield replace(finding, name=f"{pool}: {finding.name}")
+    return (replace(one, name=f"{pool}: {one.name}") for one in _findings(site, pool, report, digest))
 
 
 def _findings(site: Site, pool: str, report: Report, digest: str) -> Iterator[Finding]:
@@ -510,15 +508,13 @@ def _clock(report: Report, written: float) -> Finding:
 def _network(site: Site, report: Report) -> Finding:
     if report.reached:
         return Finding("network", True, f"the node reaches this host at {report.reached}")
-    tried = (
-        "; ".join(f"{host}: {why}" for host, why in report.refused.items()) or "there was no address to try"
-    )
+    tried = "; ".join(f"{host}: {why}" for host, why in report.refused.items())
     home = site.controller.home
     fix = (
         "set `address` in the site file to the interface or address at which nodes reach this host, let its "
         "firewall pass them, or let controllers live in jobs: controller: {home: job}"
     )
-    found = f"the node cannot reach this host ({tried})"
+    found = f"the node cannot reach this host ({tried or 'there was no address to try'})"
     if home != "login":
         found += f"; controllers of this site live in jobs ({home}), not here"
     return Finding("network", False, found, fix, required=home == "login")

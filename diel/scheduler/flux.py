@@ -101,10 +101,8 @@ class Flux(BatchScheduler):
     def jobs(self, ids: list[str]) -> list[tuple[str, str, JobStatus]]:
         answer = self.ask("flux", "jobs", "--no-header", f"--format={_FORMAT}", *ids)
         found = list(parse_jobs(answer))
-        known = {number for number, _, _ in found} | set(
-            re.findall(r"^JobID (\S+) unknown", answer.err, re.M)
-        )
-        if silent := set(ids) - known:
+        unknown = re.findall(r"^JobID (\S+) unknown", answer.err, re.MULTILINE)
+        if silent := set(ids) - {number for number, _, _ in found} - set(unknown):
             raise SchedulerBusy(f"flux jobs does not name {', '.join(sorted(silent))}: {self.told(answer)}")
         if answer.code != 0 and not ids:
             raise SchedulerBusy(f"flux jobs: {self.told(answer)}")

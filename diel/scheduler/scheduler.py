@@ -389,15 +389,13 @@ class BatchScheduler(Scheduler):
 
     def is_busy(self, answer: Answer) -> bool:
         """Whether the server was not reached, or could not answer."""
-        return (
-            answer.code < 0 or re.search(self.busy, f"{answer.err}\n{answer.out}", re.IGNORECASE) is not None
-        )
+        words = f"{answer.err}\n{answer.out}"
+        return answer.code < 0 or re.search(self.busy, words, re.IGNORECASE) is not None
 
     def query(self, ids: Iterable[str]) -> Mapping[str, JobStatus]:
         wanted = sorted(set(ids))
-        return (
-            {number: status for number, _, status in self.jobs(wanted) if number in wanted} if wanted else {}
-        )
+        jobs = self.jobs(wanted) if wanted else ()
+        return {number: status for number, _, status in jobs if number in wanted}
 
     def cancel(self, ids: Iterable[str]) -> None:
         if wanted := sorted(set(ids)):

@@ -140,21 +140,17 @@ def plain_value(key: Place, value: Any) -> Any:
     unit = _UNITS.get(key[-1])
     if isinstance(value, Quantity):
         if unit is None or (value.size, value.time) != unit[2]:
-            wanted, hint = ("a whole number", "divide it, as in x / 1GiB") if unit is None else unit[:2]
-            raise Misfit(
-                f"expected {wanted}, found {value}", hint if unit is None else f"for instance {hint}", key
-            )
+            hint = f"for instance {unit[1]}" if unit else "divide it, as in x / 1GiB"
+            raise Misfit(f"expected {unit[0] if unit else 'a whole number'}, found {value}", hint, key)
         return value.text
     if isinstance(value, bool | list | dict):  # alike or unlike others as keys of what is known
-        raise Misfit(
-            f"expected {unit[0] if unit else 'a whole number or a name'}, found {found(value)}", "", key
-        )
+        expected = unit[0] if unit else "a whole number or a name"
+        raise Misfit(f"expected {expected}, found {found(value)}", "", key)
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if unit is None and isinstance(value, float):
-        raise Misfit(
-            f"expected a whole number, found {found(value)}", "round it: ceil(x), floor(x) or x // 2", key
-        )
+        hint = "round it: ceil(x), floor(x) or x // 2"
+        raise Misfit(f"expected a whole number, found {found(value)}", hint, key)
     if unit is not None and isinstance(value, int | float):
         hint = f"multiply it by a unit, as in ${{{{ {unit[1]} * x }}}}"
         raise Misfit(f"expected {unit[0]}, found {found(value)} without a unit", hint, key)

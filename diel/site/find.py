@@ -17,6 +17,8 @@ from diel.site.site import LOCAL, Site, job_word
 from diel.spec.model import Flaws
 
 EXAMPLE = "write `extends: slurm` (or another site) and what differs; docs/sites.md has examples"
+Paths = tuple[Path, ...]
+Data = dict[str, Any]
 _VERBATIM = {"environments": {"*": {"variables": True}}}
 
 
@@ -44,13 +46,7 @@ def find_site(name: str | None, folder: Path) -> Site:
         raise UsageError(f"DIEL_ACCOUNT: {flaw.message}; {flaw.hint}") from None
 
 
-def _find(
-    wanted: str,
-    folder: Path,
-    beside: Path | None = None,
-    but: tuple[Path, ...] = (),
-    seen: tuple[Path, ...] = (),
-) -> Path:
+def _find(wanted: str, folder: Path, beside: Path | None = None, but: Paths = (), seen: Paths = ()) -> Path:
     """The file of a site: beside a file that extends it, or in the folders of sites; not one of `but`. Those
     in `seen` are found, but not suggested. Raises UsageError if there is none."""
     files = [path for place in reversed(site_folders(folder)) for path in sorted(place.glob("*.yaml"))]
@@ -73,7 +69,7 @@ def read_site(path: Path, folder: Path = Path()) -> Site:
     return site.from_file(path.absolute())
 
 
-def _read(path: Path, folder: Path, seen: tuple[Path, ...]) -> tuple[Site, dict[str, Any]]:
+def _read(path: Path, folder: Path, seen: Paths) -> tuple[Site, Data]:
     """A site, and its keys as written, including those of the site that it extends."""
     source, data, problems = parse(read_text(path, "site"), path, _VERBATIM, example=EXAMPLE)
     if source.root is None:
@@ -87,9 +83,7 @@ def _read(path: Path, folder: Path, seen: tuple[Path, ...]) -> tuple[Site, dict[
     return _anchored(site, data, source.path.parent) if site.environments else (site, data)
 
 
-def _extended(
-    source: Source, data: dict[str, Any], base: str, folder: Path, seen: tuple[Path, ...]
-) -> dict[str, Any]:
+def _extended(source: Source, data: Data, base: str, folder: Path, seen: Paths) -> Data:
     """The keys of a file and of the site that it extends, searched beside it first.
 
     A file may extend another of its own name: it is then the next one of that name, so that a project's
@@ -133,7 +127,7 @@ def read_kept_site(paths: RunPaths) -> Site:
         raise UsageError(f"{paths.run_id}: its site cannot be read: {reason(error)}") from error
 
 
-def _anchored(site: Site, data: dict[str, Any], folder: Path) -> tuple[Site, dict[str, Any]]:
+def _anchored(site: Site, data: Data, folder: Path) -> tuple[Site, Data]:
     """A site and its keys as written, with the paths of environments absolute. A file that extends it, from
     another folder, then inherits them as they are meant."""
     made = {name: one.beside(folder.absolute()) for name, one in site.environments.items()}

@@ -150,11 +150,8 @@ _ENDS = (b'"event":"fail"', b'"event":"done"', b'"event":"cached"')
 
 def ran(run: RunReader) -> dict[Key, Ran]:
     """The tasks that ended, in the order of stages and tasks."""
-    hosts = {
-        segment: record["host"]
-        for segment, record in run.events(b'"event":"worker"')
-        if record["event"] == "worker"
-    }
+    workers = run.events(b'"event":"worker"')
+    hosts = {segment: record["host"] for segment, record in workers if record["event"] == "worker"}
     found: dict[Key, Ran] = {}
     for end in _ENDS:
         for segment, record in run.events(end):

@@ -7,6 +7,7 @@ import logging
 import os
 import re
 import shutil
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -162,9 +163,7 @@ def _metrics(
     reported: Mapping[str, Mapping[int, Mapping[str, Curve]]],
 ) -> Iterator[Metric]:
     """The curves and values of an entry's tasks, named STAGE.METRIC, with its index where there are more."""
-    per_stage: dict[str, int] = {}
-    for stage, _ in entry.tasks:
-        per_stage[stage] = per_stage.get(stage, 0) + 1
+    per_stage = Counter(stage for stage, _ in entry.tasks)
     for key in entry.tasks:
         stage, number = key
         where = f"/{number}" if per_stage[stage] > 1 else ""
@@ -174,9 +173,8 @@ def _metrics(
         for name, curve in reported[stage].get(number, {}).items():
             last = max(last, *curve)
             for step, (value, time) in sorted(curve.items()):
-                yield Metric(
-                    _name(f"{stage}.{name}{where}"), value, _ms(ended if time is None else time), step
-                )
+                at = _ms(ended if time is None else time)
+                yield Metric(_name(f"{stage}.{name}{where}"), value, at, step)
         for name, value in ({} if task is None else task.made.get("values", {})).items():
             if is_finite(value):
                 yield Metric(_name(f"{stage}.{name}{where}/result"), float(value), _ms(ended), last)

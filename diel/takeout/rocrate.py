@@ -75,9 +75,8 @@ class _Telling:
             "description": run.workflow.description or f"The workflow of {run.paths.run_id}",
             "encodingFormat": "application/yaml",
         }
-        found = self.crate.add_workflow(
-            run.paths.workflow, "workflow.yaml", main=True, lang=self.crate.add(language), properties=facts
-        )
+        add, place = self.crate.add_workflow, "workflow.yaml"
+        found = add(run.paths.workflow, place, main=True, lang=self.crate.add(language), properties=facts)
         self.given = []
         for name, value in run.run_file.hyperparameters.items():
             given = run.workflow.hyperparameters.get(name)

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from diel.doctor import check_scheduler, differences
 from diel.doctor.machine import Finding
-from diel.doctor.scheduler import check_scheduler, differences
 from diel.errors import UsageError
 from diel.scheduler import NodeKind, Offer, scheduler_named
 from diel.scheduler.slurm import parse_sinfo

@@ -121,8 +121,13 @@ def command(
         click.echo(f"nothing to remove in {runs}")
         return
     freed = _offer(chosen, leftovers, yes=yes)
-    if not yes:
-        _refuse_changed(chosen, runs, force=force)
+    if not yes:  # a run may be another one, or have users, since the question was asked
+        known = [_run(paths) for paths in all_runs(runs)]
+        now = {run.paths.root: run for run in known}
+        for run in chosen:
+            if run.paths.root in now and now[run.paths.root].identity != run.identity:
+                raise UsageError(f"{run.name} is another run by now; nothing was removed")
+        _refuse([now.get(run.paths.root, run) for run in chosen], known, "removed", force=force)
     _remove(chosen, leftovers)
     click.echo(f"removed {counted(len(chosen) + len(leftovers), 'run')}, freed {format_size(freed)}")
 
@@ -148,16 +153,6 @@ def _refuse(chosen: Sequence[Listed], known: Sequence[Listed], done: str, *, for
     for run in chosen:
         if why := _protection(run, chosen if done == "removed" else (), known, force=force):
             raise UsageError(f"{run.name} {why}; nothing was {done}")
-
-
-def _refuse_changed(chosen: Sequence[Listed], runs: Path, *, force: bool) -> None:
-    """Raises UsageError if a run is another one, or got users, while the question waited for its answer."""
-    known = [_run(paths) for paths in all_runs(runs)]
-    now = {run.paths.root: run for run in known}
-    for run in chosen:
-        if run.paths.root in now and now[run.paths.root].identity != run.identity:
-            raise UsageError(f"{run.name} is another run by now; nothing was removed")
-    _refuse([now.get(run.paths.root, run) for run in chosen], known, "removed", force=force)
 
 
 def _left(chosen: Iterable[Listed], known: Sequence[Listed], *, force: bool) -> list[Listed]:

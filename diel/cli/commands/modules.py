@@ -177,12 +177,11 @@ def _lines(module: Module) -> Iterator[str]:
     yield ""
     yield "takes"
     defaults = [json.dumps(one.default, ensure_ascii=False, default=str) for one in given]
-    yield from _table(
-        [
-            (p.name, _type(p.annotation), "required" if p.required else f"default {d}", docs.get(p.name, ""))
-            for p, d in zip(given, defaults, strict=True)
-        ]
-    )
+    rows = [
+        (p.name, _type(p.annotation), "required" if p.required else f"default {d}", docs.get(p.name, ""))
+        for p, d in zip(given, defaults, strict=True)
+    ]
+    yield from _table(rows)
     if signature.variadic:
         yield "    and any others"
     if signature.loose:
@@ -201,9 +200,8 @@ def _lines(module: Module) -> Iterator[str]:
         yield "    nothing"
     else:
         files = signature.artifacts
-        yield from _table(
-            [(n, _type(t), "a file" if n in files else "", "") for n, t in signature.returns.items()]
-        )
+        returns = signature.returns.items()
+        yield from _table([(n, _type(t), "a file" if n in files else "", "") for n, t in returns])
 
 
 def _table(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:

@@ -49,9 +49,8 @@ def validate(out: Output, **asked: Unpack[Asked]) -> int:
         if not out.as_json:
             raise
         message, _, hint = str(error).partition("\n    ")  # of the command line: it has no place in the file
-        problems = (
-            error.problems if isinstance(error, SpecError) else [Problem(file, 1, 1, "", message, hint)]
-        )
+        own = [Problem(file, 1, 1, "", message, hint)]
+        problems = error.problems if isinstance(error, SpecError) else own
         wrong = [problem._asdict() for problem in problems]
         out.show(lambda: {"valid": False, "file": file, "problems": wrong}, ())
         return error.exit_code

@@ -100,7 +100,7 @@ def command(
             return _stage_view(status, reader, stage, state, out.as_json, show_all)
         if out.as_json:
             return json.dumps(status.document())
-        return _run_view(status, paths, show_all, rows, brief=brief)
+        return _run_view(status, paths, show_all, rows, brief)
 
     read = partial(read_status, paths, reader)
     if watch:
@@ -157,9 +157,7 @@ def _fit(view: Drawn, status: Status, height: int) -> str:
 # --- a run ----------------------------------------------------------------------------------------
 
 
-def _run_view(
-    status: Status, paths: RunPaths, show_all: bool, rows: int | None, *, brief: bool = False
-) -> str:
+def _run_view(status: Status, paths: RunPaths, show_all: bool, rows: int | None, brief: bool) -> str:
     lines = [*_head(status), "", *_table(status, rows)]
     lines += [f"{stage.name}: no tasks, {printable(stage.void)}" for stage in status.stages if stage.void]
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDE
@@ -222,25 +220,14 @@ def _rank(stage: StageStatus) -> int:
 
 
 def _row(stage: StageStatus, states: list[TaskState]) -> list[str]:
+    """Its name, kind, a bar that is full only when all is done, its counts, and the mean of its tasks."""
     counts = [
         paint(f"{stage[state]:,}", fg="red" if state is TaskState.FAILED else None) if stage[state] else ""
         for state in states
     ]
-    done = f"{stage.good:,}/{stage.total_text}"
-    return [
-        stage.name,
-        stage.kind,
-        _bar(stage.good, stage.total),
-        done,
-        *counts,
-        mean_text(stage.mean_seconds),
-    ]
-
-
-def _bar(part: int, whole: int | None, width: int = 10) -> str:
-    """A bar of text: `████░░░░░░`; full only when all is done."""
-    filled = min(width * part // whole, width) if whole else 0
-    return "█" * filled + "░" * (width - filled)
+    filled = min(10 * stage.good // stage.total, 10) if stage.total else 0
+    bar, done = "█" * filled + "░" * (10 - filled), f"{stage.good:,}/{stage.total_text}"
+    return [stage.name, stage.kind, bar, done, *counts, mean_text(stage.mean_seconds)]
 
 
 def _failures(status: Status, paths: RunPaths, show_all: bool) -> list[str]:
@@ -288,10 +275,8 @@ def _next_step(status: Status, where: str) -> list[str]:
     if status.state is RunState.RUNNING:
         return never_lines(status, where)
     if status.state is RunState.INTERRUPTED and "refuse" in status.trouble:
-        again = (
-            f"`diel resume {status.run} --site {status.site or 'NAME'}{where}` reads it again and continues"
-        )
-        return ["", f"next: fix the site file, then {again}"]
+        again = f"`diel resume {status.run} --site {status.site or 'NAME'}{where}`"
+        return ["", f"next: fix the site file, then {again} reads it again and continues"]
     steps = [(f"`diel {step}{where}`", why) for step, why in next_steps(status)]
     if len(steps) == 1:
         return ["", f"next: {' '.join(steps[0])}"]
@@ -327,22 +312,17 @@ def _stage_view(
     if not tasks and not omitted:
         return f"{status.run} {name}: no tasks" + (f" {wanted}" if wanted else "")
     limit = sys.maxsize if show_all or wanted else MOST_RANGES
-    rows = []
-    for state, pairs in tasks.items():
-        count = sum(last - first + 1 for first, last in pairs)
-        rows.append([paint_state(state.label), f"{count:,}", tasks_text(pairs, limit)])
+    groups = [(paint_state(state.label), pairs, _number(pairs)) for state, pairs in tasks.items()]
+    groups += [(paint("omitted", dim=True), omitted, stage.never)] if omitted else []
+    groups += [(paint("suspect", fg="red"), suspect, _number(suspect))] if suspect else []
+    rows = [[name, f"{count:,}", tasks_text(pairs, limit)] for name, pairs, count in groups]
     running = [*islice(spread(tasks.get(TaskState.RUNNING, ())), SHOWN_FAILURES)]
-    if omitted:
-        rows.append([paint("omitted", dim=True), f"{stage.never:,}", tasks_text(omitted, limit)])
-    if suspect:
-        count = sum(last - first + 1 for first, last in suspect)
-        rows.append([paint("suspect", fg="red"), f"{count:,}", tasks_text(suspect, limit)])
     head = f"{paint(status.run, bold=True)} {name}: {counted(stage.expected, 'task')}"
     lines = [head, *columns(rows, right=(1,))]
     if used := stage_usage_text(stage.usage):
         lines.append(f"used: {used}")
     if running:
-        of = len(running) < sum(last - first + 1 for first, last in tasks[TaskState.RUNNING])
+        of = len(running) < _number(tasks[TaskState.RUNNING])
         lines += ["", f"running: {', '.join(named_tasks(reader.paths, name, running))}{' …' if of else ''}"]
     lines += joined_lines([(name, stage.joined)], sys.maxsize if show_all else SHOWN_FAILURES)
     mine = tuple(one for one in status.stages if one.name == name)
@@ -350,14 +330,15 @@ def _stage_view(
     return "\n".join(lines)
 
 
+def _number(pairs: Sequence[Sequence[int]]) -> int:
+    return sum(last - first + 1 for first, last in pairs)
+
+
 def _suspect(reader: Reader, stage: str) -> list[list[int]]:
     """The tasks of a stage whose results are suspect or read such, as [first, last] pairs."""
     if not reader.history.has_suspects():
         return []
-    from diel.results import (  # reads the workflow: only where audits speak against answers
-        RunReader,
-        suspects,
-    )
+    from diel.results import RunReader, suspects  # reads the workflow: only where audits doubt answers
 
     try:
         return ranges(sorted(suspects(RunReader(reader.paths)).get(stage, ())))
@@ -376,11 +357,7 @@ def _suspect(reader: Reader, stage: str) -> list[list[int]]:
     help="With --web: on this port of 127.0.0.1, behind a token; 0 takes a free one.",
 )
 @click.option(
-    "--idle",
-    default="30m",
-    type=Duration(),
-    metavar="30m",
-    help="With --web: end when unasked for so long.",
+    "--idle", default="30m", type=Duration(), metavar="30m", help="With --web: end when unasked for so long."
 )
 def view(run: str, runs: Path, interval: float, web: bool, port: int | None, idle: float) -> int:
     """Shows stages, tasks, charts, blocks and failures as they change, and follows what tasks print. It only
