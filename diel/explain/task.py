@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, assert_never
 
-from diel.attempt.bundle import AT_LAUNCHER, Request
+from diel.attempt.bundle import AT_LAUNCHER
 from diel.errors import DielError, UsageError
 from diel.explain.attempts import (
     BlockWait,
@@ -100,7 +100,9 @@ def explain_task(run: RunReader, stage: str, index: int) -> Explanation:
     record = run.record(stage, index)
     awaited = [] if state.ended else points_awaited(run, stage, index)
     hindered = state == TaskState.SKIPPED or bool(awaited or waits_of_task(run, stage, index))
-    resolved = None if hindered else _resolved(run, stage, index)
+    resolved = None
+    with suppress(DielError, OSError):  # not all its values are known (yet)
+        resolved = None if hindered else run.recipe(stage).resolve(index)
     params, command = (None, None) if resolved is None else (resolved.params, resolved.command)
     point, hp = run.point(stage, index), run.hyperparameters(stage, index)
     outputs = {} if record is None else _outputs(run, record)
@@ -141,14 +143,6 @@ def explain_task(run: RunReader, stage: str, index: int) -> Explanation:
     if attempts:
         lines += ["", "attempts", *(line for attempt in attempts for line in attempt.lines())]
     return Explanation(document, lines)
-
-
-def _resolved(run: RunReader, stage: str, index: int) -> Request | None:
-    """A task with all its values; None if they are not known (yet)."""
-    try:
-        return run.recipe(stage).resolve(index)
-    except (DielError, OSError):
-        return None
 
 
 def _check(run: RunReader, stage: str, index: int) -> None:

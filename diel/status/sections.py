@@ -171,18 +171,15 @@ def _counts(blocks: Sequence[BlockNow]) -> str:
 def _live(status: Status, live: Sequence[BlockNow], width: int, *, show_all: bool) -> list[str]:
     lines = []
     if live:
-        shown = live if show_all else sorted(live, key=_rank)[:SHOWN]
+        # What can never run first, then what runs, then what waits.
+        first = sorted(live, key=lambda one: (not is_hopeless(one), one["state"] == "pending"))
+        shown = live if show_all else first[:SHOWN]
         hidden = [block for block in live if block not in shown]
         lines += [] if status.alive else [paint("blocks as their controller last knew them:", dim=True)]
         lines += _table([block for block in live if block in shown], status.now, width)
         lines += [f"… {len(hidden):,} more blocks: {_counts(hidden)}"] if hidden else []
     ended = len(status.blocks) - len(live)
     return lines + ([paint(f"{counted(ended, 'block')} ended", dim=True)] if ended else [])
-
-
-def _rank(block: BlockFacts) -> int:
-    """What a reader wants to see first: what can never run, what runs, what waits."""
-    return 0 if is_hopeless(block) else 2 if block["state"] == "pending" else 1
 
 
 def _table(blocks: Sequence[BlockNow], now: float, width: int) -> list[str]:
