@@ -109,10 +109,8 @@ def submit(
 
 
 def open_run(name: str | Path = "last", runs: str | Path | None = None) -> Run:
-    """The run of this name; `last` is the newest, a workflow's name its newest, a path itself.
-
-    Raises UsageError where there is none.
-    """
+    """The run of this name; `last` is the newest, a workflow's name its newest, a path itself. Raises
+    UsageError where there is none."""
     return Run(find_run(runs_dir(_path(runs)), str(name)))
 
 
@@ -190,9 +188,7 @@ class Run:
 
     def usage(self, *stages: str) -> Any:
         """What each attempt of some stages, or of all, used: processor time, memory, bytes read and written.
-
-        A pandas DataFrame where pandas is installed, else a list of dicts. What was not measured is empty.
-        """
+        A pandas DataFrame where pandas is installed, else a list of dicts. What was not measured is empty."""
         return _frame(self._asked(lambda run: list_usage(run, stages)))
 
     def trials(self, search: str | None = None) -> Any:
@@ -206,9 +202,7 @@ class Run:
 
     def timeline(self) -> Any:
         """When and where its attempts ran: a row for each, with its begin and end in seconds since the epoch.
-
-        A DataFrame or a list of dicts.
-        """
+        A DataFrame or a list of dicts."""
         timeline = Timeline(self._paths, many=sys.maxsize)
         timeline.catch_up()
         status = read_status(self._paths)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from diel.results import RunReader
 
 
+Complete = Callable[[click.Context, click.Parameter, str], list[str]]
 FIRST = 20
 """The most tasks of a stage to offer: a shell then completes to `simulate/`, and shows a few."""
 _VALUE = re.compile(r"[A-Za-z_][\w.]*=")
@@ -117,6 +118,11 @@ def complete_stage(
 
 
 complete_task = partial(complete_stage, task=True)
+
+
+def words_argument(metavar: str, complete: Complete = complete_stage, *, required: bool = False) -> Decorator:
+    """The words of a command that `run_and_rest` takes."""
+    return click.argument("words", nargs=-1, required=required, metavar=metavar, shell_complete=complete)
 
 
 def _tasks(context: click.Context, run: str, incomplete: str) -> list[str]:

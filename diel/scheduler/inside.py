@@ -94,9 +94,8 @@ class Inside(Scheduler):
 
     def _refuse(self, nodes: int) -> None:
         if nodes > len(self._nodes):
-            raise SchedulerRefused(
-                f"a block of {counted(nodes, 'node')} does not fit into an allocation of {len(self._nodes)}"
-            )
+            block = f"a block of {counted(nodes, 'node')}"
+            raise SchedulerRefused(f"{block} does not fit into an allocation of {len(self._nodes)}")
         if self.left <= 0:
             raise SchedulerRefused("the allocation is at its end: `diel resume` asks for another")
 

@@ -125,9 +125,8 @@ def quoted(path: Path) -> str:
     """
     text = str(path)
     if any(ord(letter) < 32 or letter in '"\\' for letter in text):
-        raise SchedulerRefused(
-            f"a job script cannot name {text!r}: use a path without line breaks, quotes and backslashes"
-        )
+        hint = "use a path without line breaks, quotes and backslashes"
+        raise SchedulerRefused(f"a job script cannot name {text!r}: {hint}")
     return f'"{text}"'
 
 

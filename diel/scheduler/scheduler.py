@@ -81,9 +81,8 @@ def ask(
     except FileNotFoundError as error:
         if folder is not None and not folder.is_dir():
             raise SchedulerBusy(f"cannot run `{words[0]}` in {folder}: there is no such folder") from error
-        raise SchedulerBusy(
-            f"no `{words[0]}` here: use a machine with the scheduler's commands, or put them on PATH"
-        ) from error
+        hint = "use a machine with the scheduler's commands, or put them on PATH"
+        raise SchedulerBusy(f"no `{words[0]}` here: {hint}") from error
     except OSError as error:
         raise SchedulerBusy(f"cannot run `{words[0]}`: {error.strerror}") from error
     return Answer(process.returncode, *(data.decode("utf-8", "replace") for data in (out, err)))

@@ -99,9 +99,7 @@ class Torque(Qsub):
         if "pbs_version" in version.out + version.err:
             return None
         self.output("qstat", "-Q")
-        words = re.search(
-            r"^\s*version:\s*(.+)$", f"{version.out}\n{version.err}", re.IGNORECASE | re.MULTILINE
-        )
+        words = re.search(r"(?im)^\s*version:\s*(.+)$", f"{version.out}\n{version.err}")
         return Dialect(words[1].strip()) if words else Dialect("(commands in its style)", wrapper=True)
 
     def nodes(self) -> list[NodeKind]:
@@ -129,9 +127,8 @@ def parse_nodes(text: str) -> list[NodeKind]:
     """Of `pbsnodes -a`."""
     kinds = []
     for block in re.split(r"^(?=\S)", text, flags=re.MULTILINE):
-        cores = re.search(r"^\s+(?:np|pcpus|ncpus)\s*=\s*(\d+)", block, re.MULTILINE) or re.search(
-            r"\bncpus=(\d+)", block
-        )
+        alone = re.search(r"^\s+(?:np|pcpus|ncpus)\s*=\s*(\d+)", block, re.MULTILINE)
+        cores = alone or re.search(r"\bncpus=(\d+)", block)
         if cores is None:
             continue
         memory = re.search(r"\bphysmem=(\w+)", block)

@@ -1,6 +1,5 @@
 """A site: where tasks run. A stage's resources must fit one of its pools."""
 
-from diel.site.find import detect as detect
 from diel.site.find import find_program as find_program
 from diel.site.find import find_site as find_site
 from diel.site.find import read_kept_site as read_kept_site

@@ -52,9 +52,8 @@ def take_out(run: RunReader, name: str, folder: Path) -> list[str]:
     tool = TOOLS[name]
     target = folder.absolute()
     if (target / tool.file).exists():
-        raise UsageError(
-            f"{folder / tool.file} is there already, and stays as it is: name another directory, or remove it"
-        )
+        there = f"{folder / tool.file} is there already, and stays as it is"
+        raise UsageError(f"{there}: name another directory, or remove it")
     try:
         # An extra, and slow to import: only when this tool is meant.
         write: Writer = import_module(f"diel.takeout.{name}").write

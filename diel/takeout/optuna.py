@@ -6,6 +6,7 @@ import warnings
 from pathlib import Path
 
 import optuna
+from optuna.storages import RDBStorage
 
 from diel.axes.adaptive import Searched
 from diel.errors import UsageError, counted
@@ -24,7 +25,7 @@ def write(run: RunReader, into: Path, target: Path) -> list[str]:
         why = "none of its searches has begun" if found else "no axis of its workflow is a search"
         raise UsageError(f"{run.paths.run_id} has no trials for Optuna: {why}")
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    storage = optuna.storages.RDBStorage(f"sqlite:///{into / 'optuna.db'}")
+    storage = RDBStorage(f"sqlite:///{into / 'optuna.db'}")
     hasten(storage.engine)
     said = []
     with warnings.catch_warnings():
@@ -45,9 +46,7 @@ def write(run: RunReader, into: Path, target: Path) -> list[str]:
     return said
 
 
-def _study(
-    run: RunReader, axis: Searched, course: Course, storage: optuna.storages.RDBStorage
-) -> optuna.Study:
+def _study(run: RunReader, axis: Searched, course: Course, storage: RDBStorage) -> optuna.Study:
     """An empty study for one course, named for the run, the search and the point where it ran."""
     at = ",".join(f"{name}={value}" for name, value in course.at.items())
     name = f"{run.paths.run_id}.{axis.label}" + (f"({at})" if at else "")

@@ -66,9 +66,8 @@ def write(run: RunReader, into: Path, target: Path) -> list[str]:
     edges, failed = sum(map(len, read.values())), sum(not task.state.good for task in tasks.values())
     said = [f"{counted(len(tasks), 'task')}, dependencies: {edges:,}"]
     if failed:
-        said.append(
-            f"{counted(failed, 'task')} of these failed or were stopped, for which the format has no word"
-        )
+        lost = f"{counted(failed, 'task')} of these failed or were stopped"
+        said.append(f"{lost}, for which the format has no word")
     return [*said, *left_out(run, tasks)]
 
 

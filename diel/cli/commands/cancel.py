@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from diel.cli.options import runs_option
-from diel.cli.target import Target, complete_stage, named_tasks, run_and_rest, targets, tasks_of
+from diel.cli.target import Target, named_tasks, run_and_rest, targets, tasks_of, words_argument
 from diel.errors import UsageError, counted
 from diel.journal.segment import Reader
 from diel.journal.snapshot import read_run
@@ -64,9 +64,7 @@ class ToStop(NamedTuple):
 
 
 @click.command("cancel")
-@click.argument(
-    "words", nargs=-1, metavar="[RUN] [STAGE|TASK] [NAME=VALUE]...", shell_complete=complete_stage
-)
+@words_argument("[RUN] [STAGE|TASK] [NAME=VALUE]...")
 @runs_option
 @click.option("--no-wait", is_flag=True, help="Ask, but do not wait until it has stopped.")
 def command(words: tuple[str, ...], runs: Path, no_wait: bool) -> int:

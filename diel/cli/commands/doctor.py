@@ -121,8 +121,8 @@ def _ended_by_signals() -> Iterator[None]:
 
 
 def _lines(finding: Finding) -> list[str]:
-    colour = "green" if finding.ok else "red" if finding.required else "yellow"
-    mark = "✓" if finding.ok else "✗" if finding.required else "–"
+    lesser = ("✗", "red") if finding.required else ("–", "yellow")
+    mark, colour = ("✓", "green") if finding.ok else lesser
     mark = paint(mark, fg=colour, bold=colour == "red")
     lines = [f"{mark} {finding.name:<{WIDTH}} {printable(finding.found)}"]
     return [*lines, f"  {'':<{WIDTH}} {paint(finding.fix, bold=finding.required)}"] if finding.fix else lines

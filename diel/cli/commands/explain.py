@@ -7,16 +7,14 @@ from pathlib import Path
 import click
 
 from diel.cli.options import Output, json_option, runs_option
-from diel.cli.target import complete_stage, run_and_rest, targets, the_task
+from diel.cli.target import run_and_rest, targets, the_task, words_argument
 from diel.errors import UsageError
 from diel.explain import Explanation, explain_block, explain_run, explain_task
 from diel.results import RunReader, read
 
 
 @click.command("explain")
-@click.argument(
-    "words", nargs=-1, metavar="[RUN] [STAGE|TASK] [NAME=VALUE]...", shell_complete=complete_stage
-)
+@words_argument("[RUN] [STAGE|TASK] [NAME=VALUE]...")
 @runs_option
 @json_option
 @click.option("--block", metavar="BLOCK", help="Explain this block of the run: `1-0`, or its job's id.")

@@ -11,7 +11,7 @@ from typing import BinaryIO
 import click
 
 from diel.cli.options import runs_option
-from diel.cli.target import complete_task, named_tasks, one_task, run_and_rest, targets
+from diel.cli.target import complete_task, named_tasks, one_task, run_and_rest, targets, words_argument
 from diel.errors import DielError, UsageError, did_you_mean
 from diel.journal.segment import Reader
 from diel.journal.snapshot import look_at, read_run
@@ -28,9 +28,7 @@ CHUNK = 1 << 20
 
 
 @click.command("logs")
-@click.argument(
-    "words", nargs=-1, required=True, metavar="[RUN] TASK [NAME=VALUE]...", shell_complete=complete_task
-)
+@words_argument("[RUN] TASK [NAME=VALUE]...", complete_task, required=True)
 @runs_option
 @click.option("--attempt", type=click.IntRange(min=1), help="Which attempt; the last if not given.")
 @click.option("--stdout", "kind", flag_value="stdout", help="Standard output only.")
@@ -133,13 +131,7 @@ def _close(files: dict[str, BinaryIO]) -> None:
 
 
 @click.command("path")
-@click.argument(
-    "words",
-    nargs=-1,
-    required=True,
-    metavar="[RUN] TASK [NAME=VALUE]... [OUTPUT]",
-    shell_complete=complete_task,
-)
+@words_argument("[RUN] TASK [NAME=VALUE]... [OUTPUT]", complete_task, required=True)
 @runs_option
 @click.option("--attempt", type=click.IntRange(min=1), help="Which attempt; the last if not given.")
 @click.option("--output", metavar="OUTPUT", help="The path of this output, not the directory.")
@@ -191,7 +183,6 @@ def _output(paths: RunPaths, stage: str, index: int, output: str) -> str:
     if not all(type(file) is Artifact for file in files):
         raise UsageError(f"'{output}' is a value, not a file: `diel results {stage}.{output}` prints it")
     if run.is_dropped(stage, output, index):
-        raise DielError(
-            f"'{output}' of {task} was deleted after use (`keep: false`, or `diel clean --intermediate`)"
-        )
+        why = "`keep: false`, or `diel clean --intermediate`"
+        raise DielError(f"'{output}' of {task} was deleted after use ({why})")
     return "\n".join(files)

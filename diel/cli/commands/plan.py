@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, NamedTuple, Unpack
 
 import click
 
@@ -14,6 +13,7 @@ from diel.check.imports import refuse_missing
 from diel.check.remarks import column_lines, column_types, warnings
 from diel.cli.options import Asked, Output, json_option, sized_option, workflow_options
 from diel.errors import Problem, SpecError, UsageError, counted
+from diel.paths import RunPaths
 from diel.plan import Plan, StagePlan, make_plan, prepare
 from diel.project.run_file import Manner, Sizes
 from diel.project.runs import find_run
@@ -32,6 +32,7 @@ HOMES = {
     "job": "a small job of its own",
     "inside": "one allocation, with all workers",
 }
+POOL = "<the command line of Parsl's worker pool, known when the run has started>"
 WIDTH = 72
 
 
@@ -106,7 +107,7 @@ def command(
     out: Output, with_scripts: bool, home: Home | None, sized_by: str | None, **asked: Unpack[Asked]
 ) -> int:
     """Nothing is run. Core-hours are a bound: every task at its longest, by `walltime` or `timeout`."""
-    plan = _at_home(planned(asked, sized_by)[0], home)
+    plan = _at_home(plan_sized(asked, sized_by)[0], home)
     if plan.checked.modules and not plan.site.scheduled:
         refuse_missing(plan.checked)
     for problem in warnings(plan.checked, asked["runs"]):
@@ -126,14 +127,14 @@ def plan_to_start(
     **asked: Unpack[Asked],
 ) -> tuple[Plan, Manner]:
     """The plan of a new run, and what else is asked of it. With `dry_run` print the plan, and exit."""
-    plan, sizes = planned(asked, sized_by)
+    plan, sizes = plan_sized(asked, sized_by)
     if dry_run:
         click.echo("\n".join(lines_of(plan)))
         raise click.exceptions.Exit(0)
     return plan, {"use_cache": not no_cache, "begin_at": begin_at, "fail_fast": fail_fast, "sizes": sizes}
 
 
-def planned(asked: Asked, sized_by: str | None) -> tuple[Plan, Sizes]:
+def plan_sized(asked: Asked, sized_by: str | None) -> tuple[Plan, Sizes]:
     """The plan of a workflow, and what a run advises its stages to ask for. Raises UsageError."""
     plan = prepare(**asked)
     return (plan, {}) if sized_by is None else _sized(plan, sized_by, asked["runs"])
@@ -191,16 +192,54 @@ def _document(plan: Plan, runs: Path, *, with_scripts: bool) -> dict[str, Any]:
     document["blocks"] = _blocks(plan)
     document["columns"] = column_types(plan.checked)
     if with_scripts:
-        from diel.cli.scripts import scripts_of  # slow, and needed only here
-
-        document["scripts"] = [asdict(script) for script in scripts_of(plan, runs)]
+        document["scripts"] = [script._asdict() for script in _scripts(plan, runs)]
     return document
 
 
-def _script_lines(plan: Plan, runs: Path) -> Iterator[str]:
-    from diel.cli.scripts import scripts_of  # as above
+class Script(NamedTuple):
+    """A job script that such a run would submit, whole."""
 
-    scripts = scripts_of(plan, runs)
+    file: str
+    """Absolute, as it would be for a run named `<workflow>-N`."""
+    about: str
+    shape: str | None
+    """The resource shape of the block; None for a controller."""
+    stages: list[str]
+    text: str
+
+
+def _scripts(plan: Plan, runs: Path) -> Iterator[Script]:
+    """The scripts of a plan; none if the site has no scheduler. Raises UsageError where the run cannot live
+    in one allocation as its site says, and SchedulerRefused for a path that no job script can hold."""
+    if not plan.site.scheduled:
+        return
+    # Slow, and seldom needed.
+    from diel.blocks.script import block_job, node_script, planned
+    from diel.controller.home import choose_home, controller_job
+    from diel.scheduler import scheduler_named  # as above
+    from diel.scheduler.inside import Inside
+
+    paths = RunPaths((runs / f"{plan.workflow.name}-N").absolute())
+    home, scheduler = choose_home(plan.site), scheduler_named(plan.site.scheduler)
+    if home != "login":
+        whole = "the controller and all workers" if home == "inside" else "the controller"
+        about = f"the job of {whole}, for `diel submit`"
+        text = scheduler.script(controller_job(plan, paths, home))
+        yield Script(str(paths.controllers / "c1.sh"), about, None, list(plan.stages), text)
+    if home == "inside":
+        scheduler = Inside(scheduler, (), "", 0.0)
+    for number, (shape, stages) in enumerate(plan.shapes.items()):
+        block = planned(plan, shape, number)
+        job = scheduler.script(block_job(plan.site, scheduler, paths, block))
+        about = f"a block of shape {shape.label}, for {', '.join(stages)}"
+        yield Script(str(paths.block_script(block.name)), about, shape.label, stages, job)
+        node = node_script(plan.site, scheduler, paths, block, POOL)
+        about = f"what {'the first' if shape.nodes else 'each'} node of that block runs"
+        yield Script(str(paths.node_script(block.name)), about, shape.label, stages, node)
+
+
+def _script_lines(plan: Plan, runs: Path) -> Iterator[str]:
+    scripts = list(_scripts(plan, runs))
     if not scripts:
         yield f"site '{plan.site.name}' has no scheduler: runs there need no job scripts"
         return

@@ -12,7 +12,7 @@ import click
 
 from diel.artifacts import differences, files_of, text_of
 from diel.cli.options import PAGES, PATH, Output, json_option, output_option, put, put_page, runs_option
-from diel.cli.target import complete_run, complete_stage, point_of, run_and_rest, run_argument, targets
+from diel.cli.target import complete_run, point_of, run_and_rest, run_argument, targets, words_argument
 from diel.errors import DielError, UsageError, counted
 from diel.files import reason
 from diel.paths import RunPaths
@@ -26,9 +26,7 @@ from diel.values import json_value
 
 
 @click.command("results")
-@click.argument(
-    "words", nargs=-1, metavar="[RUN] [STAGE.VALUE]... [NAME=VALUE]...", shell_complete=complete_stage
-)
+@words_argument("[RUN] [STAGE.VALUE]... [NAME=VALUE]...")
 @runs_option
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
 @json_option
@@ -206,9 +204,8 @@ def export(words: tuple[str, ...], tool: str, runs: Path) -> int:
     try:
         said, flaws = read(paths, lambda run: take_out(run, tool, folder))
     except (FileExistsError, NotADirectoryError) as error:
-        raise UsageError(
-            f"{error.filename} is in the way: name another directory; nothing was written"
-        ) from error
+        hint = "name another directory; nothing was written"
+        raise UsageError(f"{error.filename} is in the way: {hint}") from error
     except OSError as error:
         if error.filename != os.path.abspath(folder):
             raise

@@ -53,9 +53,8 @@ def init(directory: Path, workflow: str | None, listed: bool) -> None:
     made = {place: _for_editors(place, path.read_bytes()) for place, path in files.items()}
     there = [place for place, content in made.items() if _differs(directory / place, content)]
     if there:
-        raise UsageError(
-            f"{directory / there[0]} already exists, and `diel init` overwrites nothing; name a new directory"
-        )
+        why = f"{directory / there[0]} already exists, and `diel init` overwrites nothing"
+        raise UsageError(f"{why}; name a new directory")
     for place, content in made.items():
         _write(directory / place, content, files[place].stat().st_mode)
     if not os.path.lexists(directory / SCHEMA):

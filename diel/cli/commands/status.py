@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Protocol
 import click
 
 from diel.cli.options import Duration, Output, json_option, runs_option
-from diel.cli.target import complete_stage, named_tasks, run_and_rest, run_argument
+from diel.cli.target import named_tasks, run_and_rest, run_argument, words_argument
 from diel.errors import DielError, UsageError, counted
 from diel.journal.segment import Reader
 from diel.journal.snapshot import look_at
@@ -54,7 +54,7 @@ _STATES = tuple(TaskState[name] for name in _ORDER)
 
 
 @click.command("status")
-@click.argument("words", nargs=-1, metavar="[RUN] [STAGE]", shell_complete=complete_stage)
+@words_argument("[RUN] [STAGE]")
 @runs_option
 @json_option
 @click.option(
@@ -379,9 +379,8 @@ def view(run: str, runs: Path, interval: float, web: bool, port: int | None, idl
         raise UsageError(f"view needs a terminal whose cursor moves; {other}")
     lacking = [name for name in ("textual", "plotext") if find_spec(name) is None]
     if lacking:
-        raise UsageError(
-            f"view draws with {' and '.join(lacking)}: {sys.executable} -m pip install 'diel[view]'"
-        )
+        get = f"{sys.executable} -m pip install 'diel[view]'"
+        raise UsageError(f"view draws with {' and '.join(lacking)}: {get}")
     from diel.view.app import show  # an extra, and slow to load
 
     show(runs, paths, max(0.1, interval))

@@ -118,9 +118,8 @@ def _lines(file: IO[str], name: str) -> Iterator[Any]:
             if line.strip():
                 yield json.loads(line)
         except ValueError as error:
-            raise UsageError(
-                f"{name}:{number}: expected one JSON value on each line: {error}; `--lines` puts plain text"
-            ) from error
+            wrong = f"{name}:{number}: expected one JSON value on each line: {error}"
+            raise UsageError(f"{wrong}; `--lines` puts plain text") from error
 
 
 def _texts(file: IO[str], name: str) -> Iterator[str]:
