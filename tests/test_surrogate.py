@@ -126,6 +126,14 @@ def test_answers_are_those_of_the_model_and_simulations_those_of_the_module(ense
         assert speeds["all"][index] != speeds["none"][index]
 
 
+def test_a_trend_says_how_many_results_a_model_answered(ensemble: Project) -> None:
+    trend = ensemble.diel("trend", "flow")
+    assert "all answered" in trend
+    assert "none answered" not in trend
+    measures = json.loads(ensemble.diel("trend", "flow", "--json"))["measures"]
+    assert measures["all answered"]["values"] == [12]
+
+
 def test_what_the_service_counted_is_kept_when_it_is_gone(ensemble: Project) -> None:
     said = (ensemble.newest().root / "services" / "serve" / "0.metrics").read_text()
     assert 'diel_requests_total{path="/predict",code="200"} 36' in said

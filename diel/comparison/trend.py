@@ -18,6 +18,7 @@ from diel.results import RunReader
 from diel.results.rows import stage_and_output
 from diel.status.columns import columns, paint, paint_state, printable
 from diel.table import Listing, texts
+from diel.terms import SIMULATED
 from diel.values import clock, format_duration, json_value
 
 MOST_POINTS = 12
@@ -62,7 +63,7 @@ class Measure(NamedTuple):
     """A figure that runs have."""
 
     name: str
-    """`STAGE time` in seconds, or STAGE.VALUE, perhaps with its point."""
+    """`STAGE time` in seconds, `STAGE answered` by a model, or STAGE.VALUE, perhaps with its point."""
     values: tuple[float | None, ...]
     """One for each run; None where it has none."""
     group: str = ""
@@ -176,10 +177,19 @@ def _measures(figures: Sequence[dict[str, Ended]], groups: dict[str, str]) -> It
         if not group:
             times = (None if one is None else middle(one.seconds.values()) for one in each)
             yield Measure(f"{stage} time", tuple(times), group)
+        answers = [None if ended is None else _answers(ended) for ended in each]
+        if any(answers):
+            yield Measure(f"{stage} answered", tuple(answers), group)
         names = dict.fromkeys(name for one in each if one is not None for name in one.values)
         for name in names:
             columns = [{} if one is None else _numbers(one, name) for one in each]
             yield from _of_output(f"{stage}.{name}", columns, group)
+
+
+def _answers(ended: Ended) -> int:
+    """Count the results of this run that a model answered."""
+    how = ended.values.get(SIMULATED, {})
+    return sum(point in ended.seconds and not computed for point, computed in how.items())
 
 
 def _numbers(ended: Ended, name: str) -> dict[Point, float]:
@@ -207,7 +217,7 @@ def _is_wanted(one: Measure, wanted: Sequence[str], figures: Sequence[dict[str, 
     if not wanted:
         return True
     stages = {stage for figure in figures for stage in figure}
-    name = one.name.partition(" (")[0].removesuffix(" time")
+    name = one.name.partition(" (")[0].removesuffix(" time").removesuffix(" answered")
     own = stage_and_output(name, stages)[0]
     return any(word in (name, own) for word in wanted)
 

@@ -23,6 +23,7 @@ from diel.results import RunReader
 from diel.results.metrics import Curve, curves, searches, trials_of
 from diel.states import RunState, TaskState
 from diel.takeout import Key, Ran, hasten, left_out, ran
+from diel.terms import SIMULATED
 from diel.values import is_finite
 
 BATCH, PARAMS = 1000, 100
@@ -176,7 +177,7 @@ def _metrics(
                 at = _ms(ended if time is None else time)
                 yield Metric(_name(f"{stage}.{name}{where}"), value, at, step)
         for name, value in ({} if task is None else task.made.get("values", {})).items():
-            if is_finite(value):
+            if is_finite(value) or name == SIMULATED:  # 0: a model answered
                 yield Metric(_name(f"{stage}.{name}{where}/result"), float(value), _ms(ended), last)
     for name, score in entry.scores.items():
         yield Metric(_name(f"objective/{name}"), score, _ms(entry.ended or entry.began), 0)
