@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from diel.attempt.bundle import Bundle
 from diel.errors import DielError
+from diel.plan import Plan
 from diel.scheduler import JobState
 from diel.site import Shape
 from diel.states import FailureClass
@@ -177,3 +181,33 @@ def is_idle(block: Block, out: int, others: int, patience: float, now: float) ->
     if block.connected:
         return block.idle > patience
     return out == 0 and now - (block.kept or block.asked) > patience
+
+
+@dataclass
+class Holding:
+    """What services hold of a backend while they are up, besides the tasks that ask them."""
+
+    _plan: Plan
+    _held: dict[int, tuple[Shape, int]] = field(default_factory=dict)
+
+    def take(self, bundle: Bundle, shape: Shape, cores: int) -> None:
+        """Note a bundle if it is a service's."""
+        if bundle.work.service is not None:
+            self._held[bundle.number] = shape, cores
+
+    def ended(self, number: int) -> None:
+        self._held.pop(number, None)
+
+    @property
+    def cores(self) -> int:
+        return sum(cores for _, cores in self._held.values())
+
+    def room_beside(self, shape: Shape) -> int:
+        """How many tasks of a shape all blocks of its pool could run, beside services."""
+        pool, own, blocks = self._plan.site.pools[shape.pool], 0, 0
+        for other, count in Counter(shape for shape, _ in self._held.values()).items():
+            if other == shape:
+                own = count
+            elif other.pool == shape.pool:
+                blocks += ceil(count / other.slots(pool))
+        return (pool.blocks - blocks) * shape.slots(pool) - own

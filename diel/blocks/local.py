@@ -20,8 +20,7 @@ import psutil
 from diel.attempt.bundle import Bundle
 from diel.attempt.line import SPENT, is_readable, receive, send
 from diel.attempt.reaper import mark, wait_ended
-from diel.blocks.block import Adopt, Outlook
-from diel.blocks.service import Holding
+from diel.blocks.block import Adopt, Holding, Outlook
 from diel.carried import PYTHON, kept_variables
 from diel.errors import DielError, NotBegun, WorkerLost
 from diel.plan import Plan

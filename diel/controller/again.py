@@ -1,23 +1,32 @@
-"""Results that a resumed run makes again: those whose files were removed, and outdated ones.
+"""Results that a resumed run makes again: their files were removed, or what they rest on is another.
 
 `min_success` lets a task go on while some of those that it reads have failed. If these succeed after a
-resume, its result would no longer be one of what the run holds: it is outdated.
+resume, its result would no longer be one of what the run holds: it is outdated. So are results that rest on
+one that was made again and is another than its readers had, and those that read all of a search that is given
+more trials than its run began with (`diel resume RUN --trials 40`). A run's file has the new numbers first:
+every later controller finds from them what is left to do.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
 import socket
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import closing
 
 from diel.artifacts import files_of, is_same
+from diel.axes.adaptive import Adaptive, Searched
 from diel.axes.domain import Group
-from diel.graph.judge import deciding
+from diel.errors import UsageError, did_you_mean
+from diel.graph import StageGraph
+from diel.graph.judge import deciding, references_of
 from diel.journal.segment import SegmentWriter, worker_segment_name
 from diel.paths import RunPaths
 from diel.results import RunReader
 from diel.results.suspect import reached, suspect_tasks
+from diel.spec.model import MAX_POINTS
 from diel.tasks.keeping import Place, Readers, ended_well, reading
 from diel.tasks.link import Link
 from diel.tasks.results import Outputs, artifact_home, outputs_digests
@@ -198,3 +207,184 @@ def tell_gone(segment: SegmentWriter, again: Iterable[Again], made: Others) -> N
     for stage, outputs in made.items():
         digests = [(index, dict(each)) for index, each in outputs.items()]
         segment.append({"event": "gone", "stage": stage, "tasks": [], "made": digests})
+
+
+Refused = Mapping[tuple[str, int], str]
+"""Tasks whose new results cannot count, and why."""
+REFUSED = (
+    "made again, it is another result than before ({}), and the points of {} rest on the former, which hold "
+    "for the whole run; `diel run` begins another, and takes from the cache what has not changed"
+)
+
+
+def make_anew(paths: RunPaths, segment: SegmentWriter) -> Refused:
+    """Mark what rests on results that were made again and are others, to be computed again too.
+
+    Where a decision of a search or loop rests on one that differs, which holds for the whole run, the task
+    fails instead: return these tasks. The segment is that of the controller that takes over. Raise DielError
+    where the run cannot be read.
+    """
+    run = RunReader(paths)
+    others = {name: found for name in run.history.stages if (found := _others(run, name))}
+    refused: dict[tuple[str, int], str] = {}
+    lost: dict[str, set[int]] = {}
+    for name, tasks in others.items():
+        outputs = _differing(run, name, tasks)
+        if axes := [*_decided(run.graph, name, outputs)]:
+            why = REFUSED.format(", ".join(sorted(outputs)), ", ".join(axes))
+            refused |= {(name, index): why for index in tasks}
+            lost.setdefault(name, set()).update(tasks)
+            continue
+        for stage, rest in _resting(run, name, tasks, outputs).items():
+            lost.setdefault(stage, set()).update(rest)
+    if others:
+        counting = {name: made for name, made in others.items() if (name, next(iter(made))) not in refused}
+        _write(run, segment, lost, counting)
+    return refused
+
+
+def _others(run: RunReader, name: str) -> dict[int, Outputs]:
+    stage = run.history.stage(name)
+    found = {}
+    for index, record in run.records(name).items() if stage.made else ():
+        now = outputs_digests(record)
+        if index in stage.made and stage.is_good(index) and now != stage.made[index]:
+            found[index] = now
+    return found
+
+
+def _differing(run: RunReader, name: str, tasks: Mapping[int, Outputs]) -> set[str]:
+    made = run.history.stage(name).made
+    pairs = ((made[index], now) for index, now in tasks.items())
+    return {one for before, now in pairs for one in {*before, *now} if before.get(one) != now.get(one)}
+
+
+def _readers(graph: StageGraph, name: str, outputs: Collection[str]) -> set[str]:
+    """The stages that read these outputs of a stage, directly or through others, or ask services that did."""
+    found: set[str] = set()
+    line = [edge.downstream for edge in graph.out_of(name) if edge.output in outputs]
+    while line:
+        if (stage := line.pop()) not in found:
+            found.add(stage)
+            line += [
+                edge.downstream for edge in graph.out_of(stage) if edge.output is not None or edge.service
+            ]
+    return found
+
+
+def _decided(graph: StageGraph, name: str, outputs: Collection[str]) -> Iterator[str]:
+    """The searches and loops whose decisions rest on these outputs of a stage."""
+    readers = _readers(graph, name, outputs)
+    for label, axis in graph.workflow.axes.items():
+        judges = [reference for _, reference in references_of(label, axis)] if axis.adaptive else []
+        own = any(judge[0] == name and (len(judge) < 2 or judge[1] in outputs) for judge in judges)
+        if own or readers & {judge[0] for judge in judges}:
+            yield label
+
+
+def _resting(
+    run: RunReader, name: str, tasks: Collection[int], outputs: Collection[str]
+) -> dict[str, Collection[int]]:
+    """Return the tasks that rest on these outputs: all of what an axis is made of, or a service has read."""
+    readers, workflow = _readers(run.graph, name, outputs), run.workflow
+    makers = {axis.maker for axis in workflow.axes.values() if axis.maker in {name, *readers}}
+    if makers or any(workflow.stages[one].service is not None for one in readers):
+        return {stage: [*run.history.stage(stage).good()] for stage in readers}
+    found = reached(run, {name: tasks})
+    found[name] = found[name] - {*tasks}
+    return {stage: found[stage] for stage in {*readers, name} if found[stage]}
+
+
+def _write(run: RunReader, segment: SegmentWriter, lost: Mapping[str, Collection[int]], made: Others) -> None:
+    again: dict[str, dict[int, int]] = {}
+    for name, tasks in lost.items():
+        again[name] = {index: run.history.stage(name).result_attempt(index) for index in sorted(tasks)}
+        for index in tasks:  # they would go on from there
+            shutil.rmtree(run.paths.tasks / name / f"{index}.checkpoint", ignore_errors=True)
+    for label, axis in run.workflow.axes.items():
+        if axis.maker in made and any(label in run.workflow.stages[name].over for name in again):
+            with contextlib.suppress(OSError):
+                run.paths.axis(label).unlink()
+    tell_gone(segment, [{name: tasks for name, tasks in again.items() if tasks}], made)
+
+
+def read_trials(run: RunReader, said: Iterable[str]) -> dict[str, int]:
+    """How many trials searches are to have: `40` for the only one, `AXIS=40` for one of several.
+
+    Raises UsageError for what is not there, or cannot have so many.
+    """
+    known = {label: axis for label, axis in run.adaptive.items() if isinstance(axis, Searched)}
+    found: dict[str, int] = {}
+    for word in said:
+        label, _, number = word.rpartition("=")
+        if not label and len(known) == 1:
+            label = next(iter(known))
+        if label not in known:
+            there = f"its searches: {', '.join(known)}" if known else "no axis of its workflow is a search"
+            hint = did_you_mean(label, known) or there
+            wrong = f"no search '{label}'" if label else "write --trials AXIS=N" if known else "no search"
+            raise UsageError(f"--trials {word}: {run.paths.run_id}: {wrong}; {hint}")
+        if not number.isdecimal() or not 0 < int(number) <= MAX_POINTS:
+            raise UsageError(f"--trials {word}: expected a number of trials, such as --trials 40")
+        if label in found:
+            raise UsageError(f"--trials {word}: how many '{label}' is to have is said twice")
+        if why := _refusal(run, known[label], int(number)):
+            raise UsageError(f"--trials {word}: {run.paths.run_id}: {why}")
+        found[label] = int(number)
+    return found
+
+
+def _refusal(run: RunReader, axis: Searched, trials: int) -> str:
+    """Why a search cannot have so many trials; empty if it can."""
+    label, courses = axis.label, axis.history.courses.values()
+    stages, axes = run.workflow.stages, run.workflow.axes
+    if axis.axis.trials is None:
+        return f"the grid of '{label}' has been tried as a whole"
+    if trials < axis.size:
+        return f"'{label}' has {axis.size} trials: give it more"
+    if courses and all(course.over and not course.failed and course.reason != "trials" for course in courses):
+        why = next(course.reason for course in courses)
+        ends = {"until": "its `until` held", "timeout": "its time was over", "core_hours": "they were spent"}
+        hint = "run the workflow again with more `trials`, and what is done comes from the cache"
+        return f"'{label}' has ended for another reason than its trials: {ends.get(why, why)}; {hint}"
+    for name in sorted(_after(run, {label})):
+        decides = [one for one in stages[name].over if axes[one].adaptive]
+        makes = [one for one, made in axes.items() if made.maker == name]
+        if decides or makes:
+            return f"what '{label}' found has decided on '{(decides + makes)[0]}': run the workflow again"
+    return ""
+
+
+def find_extended(view: RunReader) -> Again:
+    """Return the tasks that read all that a search found which goes on; in `view` they have no result now."""
+    labels = {label for label, axis in view.adaptive.items() if _goes_on(axis)}
+    found: dict[str, dict[int, int]] = {}
+    for name in sorted(_after(view, labels)) if labels else ():
+        stage = view.stages[name]
+        for index in range(stage.size):
+            if stage.history.state(index).good:
+                attempt = stage.history.result_attempt(index)
+                found.setdefault(name, {})[index] = attempt
+                stage.history.lose(index, attempt)
+    return found
+
+
+def is_extended(run: RunReader) -> bool:
+    """Whether a search has been given trials that nobody has begun."""
+    return any(_goes_on(axis) for axis in run.adaptive.values())
+
+
+def _goes_on(axis: Adaptive) -> bool:
+    courses = axis.history.courses.values()
+    return isinstance(axis, Searched) and any(axis.is_extended(course) for course in courses)
+
+
+def _after(run: RunReader, labels: Iterable[str]) -> set[str]:
+    """The stages that read what searches found, and all that depend on them."""
+    found: set[str] = set()
+    for edge in run.graph.edges:
+        inside, whole = run.workflow.stages[edge.downstream].over, {*edge.gathered, *edge.chosen}
+        reads = edge.output is not None or edge.hyperparameter is not None or edge.axis is not None
+        if reads and any(label in whole and label not in inside for label in labels):
+            found |= run.graph.after(edge.downstream)
+    return found

@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -15,16 +16,17 @@ from diel.attempt.line import SPENT
 from diel.attempt.reaper import RecentOomKills, kill_marked
 from diel.axes.adaptive import Standing
 from diel.blocks.dispatcher import Dispatcher, Sent, reset
-from diel.controller.escalation import Fits, escalated, exhausted
 from diel.controller.stages import Stages
 from diel.errors import DielError, NotBegun, WorkerLost
 from diel.journal.stage_history import Attempt
 from diel.site import Misfit
+from diel.spec import Resources, Rule
 from diel.states import FailureClass, TaskState
 from diel.tasks.ledger import Ledger
 from diel.tasks.results import outputs_digests
 from diel.tasks.stage_run import StageRun
 from diel.tasks.stream import is_cut_by_user
+from diel.values import format_duration, format_size
 from diel.worker.fence import put_up
 
 if TYPE_CHECKING:
@@ -43,24 +45,23 @@ DIED = WorkerLost.__name__
 """Parsl's exception has the same name: a worker ended under a bundle, perhaps without its node."""
 
 
+@dataclass
 class Intake:
     """Decides whether a task is done, tried again, or failed for good."""
 
-    def __init__(
-        self, stages: Stages, ledger: Ledger, dispatcher: Dispatcher, fits: Fits, advice: str = ""
-    ) -> None:
-        """`fits` bounds what a retry can ask for; `advice` is given where workers cannot begin."""
-        self._stages = stages
-        self._ledger = ledger
-        self._dispatcher = dispatcher
-        self._fits = fits
-        self._advice = advice or "`diel doctor` checks this machine"
-        self._tries = 0
-        """How many workers in a row ended before they could run anything; those of one moment count once."""
-        self._last_try = 0.0
-        self._kills = RecentOomKills()
-        self.excluded: set[str] = set()
-        """Nodes that further blocks should avoid: tasks were lost on them."""
+    _stages: Stages
+    _ledger: Ledger
+    _dispatcher: Dispatcher
+    _fits: Fits
+    """Bounds what a retry can ask for."""
+    advice: str = "`diel doctor` checks this machine"
+    """What to do where workers cannot begin."""
+    _tries: int = 0
+    """How many workers in a row ended before they could run anything; those of one moment count once."""
+    _last_try: float = 0.0
+    _kills: RecentOomKills = field(default_factory=RecentOomKills)
+    excluded: set[str] = field(default_factory=set)
+    """Nodes that further blocks should avoid: tasks were lost on them."""
 
     def take(self, number: int, future: Future[bytes]) -> BundleReport | None:
         """Handle a bundle that ended (return its report) or was lost. Raise DielError where none begins."""
@@ -179,7 +180,7 @@ class Intake:
             if self._tries >= TRIES:
                 raise DielError(
                     f"no worker can begin, {TRIES} tries in a row: {error};\n"
-                    f"{self._advice}; `diel resume` then continues"
+                    f"{self.advice}; `diel resume` then continues"
                 )
 
     def _give_up(self, stage: StageRun, indices: Iterable[int]) -> bool:
@@ -316,3 +317,49 @@ class Intake:
         record["message"] = message or record["message"]
         self._ledger.fail(stage, index, record, record["attempt"])
         self._stages.note_end(stage, index)
+
+
+Fits = Callable[..., bool]
+"""Whether a task of a stage (by name) with these resources fits its pool: another than the stage's, if one
+is given."""
+
+_STEPS = {"memory": 2.0**20, "walltime": 1.0}
+"""How close a request comes to a pool's limit: a MiB, a second."""
+_LEAST = 1.01
+"""A growth below this factor does not count."""
+
+
+def escalated(stage: str, resources: Resources, rule: Rule, fits: Fits) -> Resources:
+    """Resources times the rule's factors, but no more than the largest pool can hold."""
+    for key, factor in (("memory", rule.memory), ("walltime", rule.walltime)):
+        now = getattr(resources, key)
+        if now is not None and factor > 1:
+            resources = _grown(resources, key, now, factor * now, lambda asked: fits(stage, asked))
+    return resources
+
+
+def exhausted(before: Resources, after: Resources, rule: Rule) -> str:
+    """What cannot grow although the rule says so, for a message; empty if all did."""
+    told = []
+    if rule.memory > 1 and before.memory is not None and before.memory == after.memory:
+        told.append(f"{format_size(before.memory)} of memory")
+    if rule.walltime > 1 and before.walltime is not None and before.walltime == after.walltime:
+        told.append(f"{format_duration(before.walltime)} of walltime")
+    return f"no pool gives a task more than {' or '.join(told)}" if told else ""
+
+
+def _grown(
+    resources: Resources, key: str, now: float, wanted: float, fits: Callable[[Resources], bool]
+) -> Resources:
+    best = _with(resources, key, wanted)
+    if not fits(best):
+        low, high = now, wanted
+        while high - low > _STEPS[key]:
+            middle = (low + high) / 2
+            low, high = (middle, high) if fits(_with(resources, key, middle)) else (low, middle)
+        best = _with(resources, key, low)
+    return best if getattr(best, key) >= _LEAST * now else resources
+
+
+def _with(resources: Resources, key: str, value: float) -> Resources:
+    return resources.model_copy(update={key: int(value) if key == "memory" else value})

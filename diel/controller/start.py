@@ -188,7 +188,7 @@ def take_over(paths: RunPaths) -> Controller:
     kill_marked("DIEL_RUN_DIR", str(paths.root), without="DIEL_BLOCK")
     refused: Mapping[tuple[str, int], str] = {}
     if lease.epoch > 1:
-        from diel.controller.remade import make_anew  # here: a new run has nothing to make again
+        from diel.controller.again import make_anew  # here: a new run has nothing to make again
 
         refused = make_anew(paths, segment)
     controller = Controller(with_sources(plan, paths), read_run_file(paths), paths, lease, segment)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+import pickle
 import random
 import reprlib
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from itertools import starmap
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,11 +20,11 @@ from diel.digits import number_text
 from diel.errors import counted
 from diel.expressions import ExpressionError
 from diel.extensions import SEARCHERS, class_named
+from diel.files import replacing
 from diel.journal.axis_history import Context, Course, Trial
 from diel.project.requests import ask_stop
 from diel.project.run_file import read_run_file
 from diel.search.decider import Decider, Deciding, Earlier, Unjudged
-from diel.search.memory import Memory
 from diel.search.searcher import Searcher, space_of
 from diel.spec import Search
 from diel.states import FailureClass, TaskState, TrialState
@@ -30,9 +32,55 @@ from diel.tasks.metrics import FILE, Metrics
 from diel.tasks.results import origin_dirs
 from diel.tasks.stage_run import StageRun
 from diel.values import as_float
+from diel.version import __version__
 
 if TYPE_CHECKING:
     from diel.journal.records import JudgedRecord, TrialRecord
+
+SLOW = 0.25
+"""Seconds of drawing that are worth a file."""
+
+
+@dataclass
+class Memory:
+    """What a searcher knows of a course, in its run's folder: what was drawn slowly is not drawn again.
+
+    The journal is what counts: of a file that does not fit, all is asked and told again.
+    """
+
+    _path: Path
+    _spent: float = 0.0
+
+    @contextmanager
+    def drawing(self) -> Iterator[None]:
+        """Count the time that something is drawn in."""
+        began = time.monotonic()
+        yield
+        self._spent += time.monotonic() - began
+
+    def keep(self, searcher: Searcher, course: Course) -> None:
+        """Write what it knows, if that took long."""
+        if self._spent < SLOW or not searcher.version:
+            return
+        self._spent = 0.0
+        with suppress(Exception):  # the disk may be full; a package's own may hold what cannot be pickled
+            content = pickle.dumps((__version__, searcher.version, course.told, searcher))
+            self._path.parent.mkdir(exist_ok=True)
+            with replacing(self._path) as file:
+                file.write(content)
+
+    def find(self, new: Searcher, course: Course) -> tuple[Searcher, int]:
+        """A searcher, and how much of a course it knows: the kept one, or a new one that knows nothing."""
+        try:
+            version, own, told, searcher = pickle.loads(self._path.read_bytes())  # noqa: S301 - its own run wrote it
+        except Exception:  # nothing was kept, or another version of a library cannot read it
+            return new, 0
+        fits = (version, own, told) == (__version__, new.version, course.told[: len(told)])
+        if not fits or type(searcher) is not type(new):
+            return new, 0
+        searcher.search = new.search  # it may have been given more trials since
+        return searcher, len(told)
+
 
 HOUR = 3600.0
 LISTEN = 0.02

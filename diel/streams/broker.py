@@ -14,8 +14,7 @@ from typing import cast
 from diel.errors import MISTAKE
 from diel.form import NOT_AS_IT_SHOULD_BE
 from diel.paths import RunPaths
-from diel.streams.channel import Channel, ProducerState
-from diel.streams.channels import Channels
+from diel.streams.channel import Channel, Channels, ProducerState
 from diel.streams.group import Group, Member
 from diel.streams.protocol import FORMS, Asked, Header, PeerRequest, Refused, flaw_of, refuse_older
 from diel.streams.records import ChannelOpened, Seat

@@ -11,8 +11,8 @@ import pytest
 from diel.blocks.agent import Agent, BlockQueued, BlockRefused, Heard, Silent
 from diel.blocks.asking import BlockAsking
 from diel.blocks.block import Block
+from diel.blocks.blocks import BARREN, REFUSALS, Watching
 from diel.blocks.script import ATTENDED, NeverRuns
-from diel.blocks.watching import BARREN, REFUSALS, Watching
 from diel.errors import DielError
 from diel.executors.workers import Load
 from diel.paths import RunPaths

@@ -12,8 +12,7 @@ import pytest
 
 from diel.blocks.dispatcher import Dispatcher, InFlight, Sent
 from diel.blocks.local import ThisMachine
-from diel.controller.escalation import escalated, exhausted
-from diel.controller.intake import Intake
+from diel.controller.intake import Intake, escalated, exhausted
 from diel.errors import WorkerLost
 from diel.journal.segment import SegmentWriter
 from diel.spec import Resources

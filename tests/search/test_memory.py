@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from diel.search.memory import Memory
 from diel.search.optuna import OptunaSearcher
+from diel.search.search import Memory
 from tests.search.playing import EVERYTHING, Play, search, space
 
 
 @pytest.fixture
 def play(monkeypatch: pytest.MonkeyPatch) -> Play:
-    monkeypatch.setattr("diel.search.memory.SLOW", 0.0)
+    monkeypatch.setattr("diel.search.search.SLOW", 0.0)
     return Play(search("tpe", startup=3, pruner="median"), space(EVERYTHING))
 
 

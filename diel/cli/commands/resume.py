@@ -10,9 +10,17 @@ import click
 from diel.cli.commands.run import patience, tell
 from diel.cli.options import Output, fail_fast_option, json_option, runs_option
 from diel.cli.target import run_argument
-from diel.controller.again import Again, find_missing, find_outdated, find_suspect, write_again
+from diel.controller.again import (
+    Again,
+    find_extended,
+    find_missing,
+    find_outdated,
+    find_suspect,
+    is_extended,
+    read_trials,
+    write_again,
+)
 from diel.controller.export import export_again
-from diel.controller.extending import find_extended, is_extended, read_trials
 from diel.controller.home import choose_home, persist, refuse_homeless, submit
 from diel.controller.start import (
     change_run_file,
