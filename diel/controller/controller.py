@@ -22,6 +22,7 @@ from diel.controller.finder import Finder
 from diel.controller.gang import Gangs
 from diel.controller.intake import Intake
 from diel.controller.stages import Stages
+from diel.controller.stopping import Stopping
 from diel.controller.tolerance import has_failed
 from diel.errors import DielError
 from diel.journal.history import History
@@ -44,7 +45,6 @@ from diel.tasks.stage_run import StageRun
 if TYPE_CHECKING:
     from diel.attempt.bundle import Request
     from diel.controller.notify import Notices
-    from diel.controller.stopping import Stopping
     from diel.journal.records import WorkerFacts
 
 LOOK_SECONDS = 0.1
@@ -84,20 +84,19 @@ class Controller:
         self._lease = lease
         self._backend = self._make_backend()
         self._dispatcher = Dispatcher(plan, self._ledger, lease.epoch, self._backend)
-        parts = (plan, self._ledger, self._stages, self._finder, self._dispatcher)
+        parts = (self._stages, self._ledger, self._finder, self._dispatcher)
+        self._stopping = Stopping(*parts, run_file.fail_fast)
         exports = plan.workflow.any_stage(lambda stage: stage.exports)
         self._exporter = Exporter(plan.checked, Path(run_file.source), paths) if exports else None
-        self._gangs = Gangs(*parts) if self._stages.streams else None
-        look = f"see {paths.blocks}, and `diel doctor --site {plan.site.name} --job`"
-        advice = look if plan.executor == "blocks" else ""
-        self._intake = Intake(self._stages, self._ledger, self._dispatcher, plan.fits, advice)
+        self._gangs = Gangs(plan, *parts) if self._stages.streams else None
+        self._intake = Intake(self._stages, self._ledger, self._dispatcher, plan.fits)
+        if plan.executor == "blocks":
+            self._intake.advice = f"see {paths.blocks}, and `diel doctor --site {plan.site.name} --job`"
         self._notices: Notices | None = None
         if run_file.tells:
             from diel.controller.notify import notices_for  # here: few runs tell anybody
 
             self._notices = notices_for(self._ledger, plan.site, run_file)
-        self._stopping: Stopping | None = None
-        """Decides whether failures stop a stage or the run."""
         self._limbo: list[tuple[int, Future[bytes], float]] = []
         self._cancelling_since: float | None = None
         self._requests_seen = 0.0
@@ -141,7 +140,7 @@ class Controller:
             self._stages.open()
             if self._exporter is not None:
                 self._exporter.begin(self._stages, self._ledger)
-            self._ledger.on_failure = lambda *failed: self._stop_early().note(*failed)
+            self._ledger.on_failure = self._stopping.note
             if self._gangs is not None:
                 self._gangs.take_up()
             for (name, index), message in self.refused.items():
@@ -249,20 +248,12 @@ class Controller:
                 blame = block.blame(self._dispatcher.in_flight[name, index].adopted)
                 self._intake.lose(self._stages.runs[name], index, blame, block.told, worker["node"])
 
-    def _stop_early(self) -> Stopping:
-        if self._stopping is None:
-            from diel.controller.stopping import Stopping  # only once something failed
-
-            parts = (self._stages, self._ledger, self._finder, self._dispatcher)
-            self._stopping = Stopping(*parts, fail_fast=self.run_file.fail_fast)
-        return self._stopping
-
     def _is_over(self) -> bool:
         in_flight = bool(self._dispatcher.in_flight)
         if self._cancelling_since is not None:
             too_long = time.monotonic() - self._cancelling_since > STOP_SECONDS
             return too_long or not (in_flight or self._is_exporting())
-        if self._stopping is not None and (over := self._stopping.is_over()) is not None:
+        if (over := self._stopping.is_over()) is not None:
             return over and not self._is_exporting()
         if in_flight:
             return False
@@ -279,9 +270,7 @@ class Controller:
 
     def _fill(self) -> None:
         """Hand out bundles while there is room; later stages go first."""
-        if self._cancelling_since is not None or (self._stopping is not None and self._stopping.over):
-            return
-        if self._stages.are_others:
+        if self._cancelling_since is not None or self._stopping.over or self._stages.are_others:
             return
         until = time.monotonic() + LOOK_SECONDS
         while time.monotonic() < until and self._hand_out_one(until):
@@ -336,7 +325,7 @@ class Controller:
         if future.exception() is None or self._backend.knows(since):
             report = self._intake.take(number, future)
             if report is not None and report.missing:
-                self._stop_early().lack(self.plan, report)
+                self._stopping.lack(self.plan, report)
         else:
             self._limbo.append((number, future, since))
 
@@ -418,8 +407,7 @@ class Controller:
             self._cancelling_since = self._cancelling_since or time.monotonic()
         else:
             self._finder.cancel(cancels)
-        if self._stopping is not None:
-            self._stopping.release()
+        self._stopping.release()
 
     def _end_state(self) -> RunState:
         if self._cancelling_since is not None:
@@ -427,7 +415,7 @@ class Controller:
                 left = (i for i in range(stage.size) if not stage.history.state(i).ended)
                 self._ledger.cancel(stage, ranges(left))
             return RunState.CANCELLED
-        if self._stopping is not None and self._stopping.over:
+        if self._stopping.over:
             self._stopping.leave_all()
         counts = [stage.history.counts() for stage in self._stages.runs.values()]
         may_have_failed = self._stages.adaptive or any(count["failed"] for count in counts)

@@ -94,7 +94,7 @@ class Gangs:
     """Which tasks wait for each other's room. A gang has one place for each point of its common axes."""
 
     def __init__(
-        self, plan: Plan, ledger: Ledger, stages: Stages, finder: Finder, dispatcher: Dispatcher
+        self, plan: Plan, stages: Stages, ledger: Ledger, finder: Finder, dispatcher: Dispatcher
     ) -> None:
         self._stages = stages
         self._streaming = Streaming(plan, ledger, stages.into)

@@ -7,6 +7,7 @@ nothing else is left to do. The next controller drops these verdicts, and counts
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from diel.blocks.dispatcher import Dispatcher
@@ -31,22 +32,20 @@ FEW = 4
 """A stage is not held for fewer tasks than this, nor for fewer than twice those that failed."""
 
 
+@dataclass
 class Stopping:
-    """Made at the first failure of a controller."""
+    """Decides whether failures stop a stage or the run."""
 
-    def __init__(
-        self, stages: Stages, ledger: Ledger, finder: Finder, dispatcher: Dispatcher, *, fail_fast: bool
-    ) -> None:
-        self._stages = stages
-        self._ledger = ledger
-        self._finder = finder
-        self._dispatcher = dispatcher
-        self._fail_fast = fail_fast
-        self.over = ""
-        """The rule by which nothing more of the run is begun; empty if there is more."""
-        self._alike: dict[str, tuple[str, int]] = {}
-        """By stage, how its first task failed, and how many failed so; empty once one did otherwise."""
-        self._beside: dict[str, int] = {}
+    _stages: Stages
+    _ledger: Ledger
+    _finder: Finder
+    _dispatcher: Dispatcher
+    _fail_fast: bool
+    over: str = ""
+    """The rule by which nothing more of the run is begun; empty if there is more."""
+    _alike: dict[str, tuple[str, int]] = field(default_factory=dict)
+    """By stage, how its first task failed, and how many failed so; empty once one did otherwise."""
+    _beside: dict[str, int] = field(default_factory=dict)
 
     def note(self, stage: StageRun, index: int, said: Said) -> None:
         """A task failed for good."""

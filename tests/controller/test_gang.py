@@ -43,7 +43,7 @@ class Crowd:
         self.backend = ThisMachine(self.bench.plan._replace(capacity=cores), ledger)
         self.dispatcher = Dispatcher(self.bench.plan, ledger, 1, self.backend)
         self.finder = Finder(stages, ledger, None, frozenset())
-        self.gangs = Gangs(self.bench.plan, ledger, stages, self.finder, self.dispatcher)
+        self.gangs = Gangs(self.bench.plan, stages, ledger, self.finder, self.dispatcher)
 
     def hand_out(self, full: set[str] | None = None) -> list[tuple[str, int]]:
         """What goes out until there is no more room."""
