@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
@@ -69,18 +69,18 @@ class Sent:
         return [request.index for request in self.requests]
 
 
+@dataclass
 class Dispatcher:
     """Knows what is in flight, and whether more fits."""
 
-    def __init__(self, plan: Plan, ledger: Ledger, epoch: int, backend: Backend) -> None:
-        self._plan = plan
-        self._ledger = ledger
-        self._epoch = epoch
-        self.backend = backend
-        self.in_flight: dict[tuple[str, int], InFlight] = {}
-        self.sent: dict[int, Sent] = {}
-        self.finished: SimpleQueue[tuple[int, Future[bytes]]] = SimpleQueue()
-        """Bundles that ended, put there by the threads of pipes or Parsl."""
+    _plan: Plan
+    _ledger: Ledger
+    _epoch: int
+    backend: Backend
+    in_flight: dict[tuple[str, int], InFlight] = field(default_factory=dict)
+    sent: dict[int, Sent] = field(default_factory=dict)
+    finished: SimpleQueue[tuple[int, Future[bytes]]] = field(default_factory=SimpleQueue)
+    """Bundles that ended, put there by the threads of pipes or Parsl."""
 
     def shape(self, stage: StageRun, index: int | None = None) -> Shape:
         """What a task needs; without one, what the stage's tasks need at first, and at least."""

@@ -17,6 +17,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from types import FrameType
@@ -96,17 +97,17 @@ def _drive(controller: Controller, wanted: Submission, end: float | None) -> int
     return EXIT_CODES[state]
 
 
+@dataclass
 class Signals:
     """Called by the controller many times a second: here a signal and the walltime take effect."""
 
-    def __init__(self, let_go: Callable[[], None] | None) -> None:
-        """`let_go` leaves tasks in blocks to the next controller, if it can."""
-        self._let_go = let_go
-        self.asked = False
-        """Whether a signal asked it to end: `scancel`, a reboot."""
-        self.successor: Successor | None = None
-        self._told: set[tuple[str, int]] = set()
-        self._raised = False
+    _let_go: Callable[[], None] | None
+    """Leaves tasks in blocks to the next controller; None if it cannot."""
+    asked: bool = False
+    """Whether a signal asked it to end: `scancel`, a reboot."""
+    successor: Successor | None = None
+    _told: set[tuple[str, int]] = field(default_factory=set)
+    _raised: bool = False
 
     def interrupt(self, number: int, frame: FrameType | None) -> None:
         """Note a signal; the second one leaves at once."""

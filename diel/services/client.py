@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -189,24 +190,24 @@ def connect(run_dir: Path, name: str, replicas: Sequence[int], first: int = 0) -
     return ServiceClient(name, files, read_token(paths), first)
 
 
+@dataclass
 class WaryClient:
     """Asks a service less and less often while it does not answer. For one thread only."""
 
-    def __init__(self, client: ServiceClient, replicas: int) -> None:
-        self._client = client
-        self._count = replicas
-        self._silent = ""
-        """Why there was no answer to the last question; empty if there was one."""
-        self._pause = 1.0
-        """The pause before the next question, as a multiple of the time of the failed one."""
-        self._again = 0.0
+    _client: ServiceClient
+    _replicas: int
+    _silent: str = ""
+    """Why there was no answer to the last question; empty if there was one."""
+    _pause: float = 1.0
+    """The pause before the next question, as a multiple of the time of the failed one."""
+    _again: float = 0.0
 
     def predict(self, rows: Sequence[Any], timeout: float) -> Any:
         """Ask it. Raise ServiceError if it refuses the question, or does not answer."""
         began = time.monotonic()
         if self._silent and began < self._again:
             raise ServiceError(self._silent)
-        self._client.timeout = timeout / self._count  # one of them may hang
+        self._client.timeout = timeout / self._replicas  # one of them may hang
         self._client.patience = 0.0 if self._silent else timeout
         try:
             answer = self._client.predict(rows)

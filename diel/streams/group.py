@@ -6,11 +6,14 @@ from array import array
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 
 from diel.streams.records import GroupSnapshot
 
 
+@dataclass
 class Member:
     """One consumer of a group, over all its attempts: delivery number → position in the channel.
 
@@ -18,18 +21,17 @@ class Member:
     16 bytes for each stretch of neighbouring positions.
     """
 
-    def __init__(self) -> None:
-        self.attempt = 0
-        self.at = 0
-        """The delivery that this attempt gets next."""
-        self.broken = ""
-        """Why the stream is broken, once this attempt has learnt it; it stays so if the stream is mended."""
-        self.reading = False
-        """Whether a process reads for it that will say when it leaves."""
-        self.committed = 0
-        self.total = 0
-        self._numbers = array("Q")
-        self._positions = array("Q")
+    attempt: int = 0
+    at: int = 0
+    """The delivery that this attempt gets next."""
+    broken: str = ""
+    """Why the stream is broken, once this attempt has learnt it; it stays so if the stream is mended."""
+    reading: bool = False
+    """Whether a process reads for it that will say when it leaves."""
+    committed: int = 0
+    total: int = 0
+    _numbers: array[int] = field(default_factory=partial(array, "Q"))
+    _positions: array[int] = field(default_factory=partial(array, "Q"))
 
     def add(self, position: int, count: int) -> None:
         if not self._numbers or self._positions[-1] + self.total - self._numbers[-1] != position:
@@ -90,21 +92,22 @@ class Member:
         return min(self._positions, default=default)
 
 
+@dataclass
 class Group:
-    """The members that share a channel's items; `cursor` is the first position that no member got yet."""
+    """The members that share a channel's items."""
 
-    def __init__(self, cursor: int = 0, holds: bool = True) -> None:
-        self.cursor = cursor
-        self.holds = holds
-        """Whether producers wait for this group: not for one that joined on its own."""
-        self.members: dict[str, Member] = {}
-        self.unsettled: set[str] = set()
-        self.good: set[str] = set()
-        """Members whose tasks have a result."""
-        self.broken_at: int | None = None
-        """The position up to which items are given, if the stream is broken for this group."""
-        self.returned: deque[tuple[int, int]] = deque()
-        """Positions and counts that members gave back."""
+    cursor: int = 0
+    """The first position that no member got yet."""
+    holds: bool = True
+    """Whether producers wait for this group: not for one that joined on its own."""
+    members: dict[str, Member] = field(default_factory=dict)
+    unsettled: set[str] = field(default_factory=set)
+    good: set[str] = field(default_factory=set)
+    """Members whose tasks have a result."""
+    broken_at: int | None = None
+    """The position up to which items are given, if the stream is broken for this group."""
+    returned: deque[tuple[int, int]] = field(default_factory=deque)
+    """Positions and counts that members gave back."""
 
     def add(self, names: Iterable[str]) -> None:
         for name in names:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,6 +24,7 @@ class Found(NamedTuple):
     place: Place
 
 
+@dataclass
 class Owner:
     """Whoever puts, reads and takes: a task over its attempts, or one nameless `TupleSpace`.
 
@@ -30,14 +32,13 @@ class Owner:
     same gets the same answers, and what it puts or takes again is not put or taken twice.
     """
 
-    def __init__(self) -> None:
-        self.attempt = 0
-        self.base = 0
-        """Operations that are committed."""
-        self.at = 0
-        """The operation that comes next in this attempt."""
-        self.done: list[tuple[Operation, Found]] = []
-        """Operations from `base` on, with their tuples."""
+    attempt: int = 0
+    base: int = 0
+    """Operations that are committed."""
+    at: int = 0
+    """The operation that comes next in this attempt."""
+    done: list[tuple[Operation, Found]] = field(default_factory=list)
+    """Operations from `base` on, with their tuples."""
 
     def answer(self, number: int, asked: Operation) -> Found | None:
         """The tuple that this operation had before; None if it is new.
