@@ -34,21 +34,17 @@ class StreamUser:
 
     def stream(self, name: str) -> Any:
         """The task's end of a stream: a `diel.streams.Producer` for an output, a `Consumer` for an input.
-
         `put(item)` takes JSON values, bytes, arrays and dicts of arrays; `for item in context.stream(name)`
         gets items until the stream is closed, `get(timeout=…)` one. Each MPI rank has an end of its own.
-        Raises ModuleError for a stream that the stage does not have.
-        """
+        Raise ModuleError for a stream that the stage does not have."""
         from diel.streams.client import end_of  # only here: most modules have none
 
         return end_of(self.run_dir, self.streams or {}, name, self.member, self.attempt)
 
     @property
     def space(self) -> TupleSpace:
-        """The run's tuple space: `put(key, value)`, `read(pattern)`, `take(pattern)`.
-
-        Raises ModuleError where the stage runs beside no other: nobody would answer.
-        """
+        """The run's tuple space: `put(key, value)`, `read(pattern)`, `take(pattern)`. Raise ModuleError where
+        the stage runs beside no other: nobody would answer."""
         from diel.streams.client import connect  # only here: most modules share nothing
 
         if self.streams is None:

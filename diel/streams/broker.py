@@ -9,14 +9,13 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import cast
 
 from diel.errors import MISTAKE
 from diel.form import NOT_AS_IT_SHOULD_BE
 from diel.paths import RunPaths
 from diel.streams.channel import Channel, Channels, ProducerState
 from diel.streams.group import Group, Member
-from diel.streams.protocol import FORMS, Asked, Header, PeerRequest, Refused, flaw_of, refuse_older
+from diel.streams.protocol import FORMS, Header, PeerRequest, Refused, flaw_of, refuse_older
 from diel.streams.records import ChannelOpened, Seat
 from diel.streams.tuples import Tuples
 
@@ -33,39 +32,17 @@ class Broker:
         self._root = root
         self._send = send
         self._channels = Channels(root)
-        self._tuples = Tuples(root / "space", self._answer, self._serve)
+        self._tuples = Tuples(root / "space", self._answer, self.serve)
         self._unopened: list[PeerRequest] = []
         self.stopped = False
-        self._requests: dict[str, Callable[[PeerRequest], Header | None]] = {
-            "open": self._open,
-            "facts": self._facts,
-            "stop": self._stop,
-            "forget": self._forget,
+        self._of_tuples = {
             "space": self._tuples.enter,
             "tuple": self._tuples.do,
             "space_commit": self._tuples.commit,
         }
-        self._of_a_channel: dict[str, Callable[[Channel, PeerRequest], Header | None]] = {
-            "close": self._close,
-            "break": self._break,
-            "settle": self._settle,
-            "produce": self._produce,
-            "put": self._put,
-            "want": self._want,
-            "place": self._place,
-            "part": self._part,
-            "consume": self._consume,
-            "get": self._get,
-            "seat": self._seat,
-            "commit": self._commit,
-            "flaw": self._flaw,
-        }
 
-    def handle(self, peer: bytes, header: Header, block: bytes) -> None:
-        """Answers a request, now or later."""
-        self._serve(PeerRequest(peer, cast("Asked", header), block))
-
-    def _serve(self, request: PeerRequest) -> None:
+    def serve(self, request: PeerRequest) -> None:
+        """Answer a request, now or later."""
         op = str(request.header.get("op"))
         try:
             answer = self._granted(op, request)
@@ -82,11 +59,14 @@ class Broker:
         """The answer; None if it comes later, or was already sent."""
         if op not in FORMS:
             raise Refused(f"no request '{op}'; expected one of {', '.join(FORMS)}")
-        if op in self._requests:
-            return self._requests[op](request)
+        if op in self._of_tuples:
+            return self._of_tuples[op](request)
+        serve: Callable[..., Header | None] = getattr(self, f"_{op}")
+        if op == "open" or "channel" not in FORMS[op]:
+            return serve(request)
         channel = self._channels.get(request.header["channel"])
         if channel is not None:
-            return self._of_a_channel[op](channel, request)
+            return serve(channel, request)
         if op not in _WAIT:
             raise Refused(f"channel '{request.header['channel']}' was never opened")
         self._unopened.append(request)
@@ -100,6 +80,8 @@ class Broker:
 
     def _answer(self, request: PeerRequest, answer: Header, block: bytes = b"") -> bool:
         return self._send(request.peer, {"id": request.header.get("id"), **answer}, block)
+
+    # Each request is answered by the method of its name: by `_open`, or by one of `Tuples`.
 
     # --- the controller ----------------------------------------------------------------------------
 
@@ -116,7 +98,7 @@ class Broker:
             self._channels.write(wanted)
         waiting, self._unopened = self._unopened, []
         for one in waiting:
-            self._serve(one)
+            self.serve(one)
         return {}
 
     def _close(self, channel: Channel, request: PeerRequest) -> Header:
@@ -171,7 +153,7 @@ class Broker:
         return {"class": "", "flaw": ""}
 
     def _forget(self, request: PeerRequest) -> Header:
-        """Withdraws a waiting request. The answer says whether it did."""
+        """Withdraw a waiting request. The answer says whether it did."""
         forgotten = self._tuples.forget(request)
         for channel in self._channels.values():
             for place in [place for place, one in channel.getting.items() if one.is_meant(request)]:
@@ -185,7 +167,7 @@ class Broker:
     # --- producers ---------------------------------------------------------------------------------
 
     def _source(self, channel: Channel, request: PeerRequest) -> ProducerState:
-        """The producer of a request. Raises Refused if a later attempt has begun."""
+        """The producer of a request. Raise Refused if a later attempt has begun."""
         name, attempt = request.header["member"], request.header["attempt"]
         source = channel.sources.setdefault(name, ProducerState())
         refuse_older(source.attempt, request.header)
@@ -214,7 +196,7 @@ class Broker:
         self._grant(channel)
 
     def _grant(self, channel: Channel) -> None:
-        """Lets producers continue once an eighth of the buffer is free, not for every single item."""
+        """Let producers continue once an eighth of the buffer is free, not for every single item."""
         if not channel.wanting or (channel.room() < max(1, channel.buffer // 8) and not channel.closed):
             return
         for member, one in channel.wanting.items():
@@ -244,7 +226,7 @@ class Broker:
     # --- consumers ---------------------------------------------------------------------------------
 
     def _member(self, channel: Channel, request: PeerRequest) -> tuple[Group, Member]:
-        """The consumer of a request. Raises Refused if it is unknown, or a later attempt has begun."""
+        """The consumer of a request. Raise Refused if it is unknown, or a later attempt has begun."""
         group, name = channel.group(request.header["group"]), request.header["member"]
         member = group.members.get(name)
         if member is None:
@@ -271,7 +253,7 @@ class Broker:
                 )
             late = channel.getting.pop((header["group"], header["member"]), None)
             if late is not None:
-                self._serve(late)  # the previous attempt learns that it is over
+                self.serve(late)  # the previous attempt learns that it is over
             if not replay and not group.delivered:
                 self._channels.write({"do": "skip", **where, "cursor": channel.end})
                 self._channels.remove_spent(channel)
@@ -294,7 +276,7 @@ class Broker:
         self._grant(channel)
 
     def _deliver(self, channel: Channel, request: PeerRequest) -> bool:
-        """Answers a `get` if there is something to answer: items again, new items, or the end."""
+        """Answer a `get` if there is something to answer: items again, new items, or the end."""
         header, where = request.header, _seat(request)
         group, member = self._member(channel, request)
         number, most = int(header["from"]), max(1, int(header["most"]))
@@ -315,7 +297,7 @@ class Broker:
         return True
 
     def _tell_end(self, channel: Channel, request: PeerRequest) -> bool:
-        """Answers a `get` that finds no item: with the end if it has come, or with what broke the stream."""
+        """Answer a `get` that finds no item: with the end if it has come, or with what broke the stream."""
         group, member = self._member(channel, request)
         if group.broken_at is not None or (channel.broken and not group.holds):
             if not member.broken:
@@ -330,7 +312,7 @@ class Broker:
         """Items came, or no more will come: serves all waiting requests again."""
         waiting, channel.getting = channel.getting, {}
         for one in waiting.values():
-            self._serve(one)
+            self.serve(one)
         self._grant(channel)
 
     def _seat(self, channel: Channel, request: PeerRequest) -> Header:

@@ -14,7 +14,7 @@ from diel.errors import counted
 from diel.files import put
 from diel.streams.group import Group
 from diel.streams.log import RecordLog
-from diel.streams.protocol import Asked, Header, PeerRequest, Refused, cut, pack, unpack
+from diel.streams.protocol import Header, PeerRequest, Refused, cut, pack, unpack
 from diel.streams.records import (
     Batch,
     BatchIndex,
@@ -51,10 +51,7 @@ class ProducerState:
 
 
 class Channel:
-    """A channel: its items on disk, its producers and consumers.
-
-    Its log has one record a `Batch`.
-    """
+    """A channel: its items on disk, its producers and consumers. Its log has one record a `Batch`."""
 
     def __init__(self, root: Path, number: int, name: str, buffer: int, replay: bool) -> None:
         self.name = name
@@ -91,7 +88,7 @@ class Channel:
         self._recent_bytes = 0
 
     def load(self) -> None:
-        """Finds the items that are on the disk."""
+        """Find the items that are on the disk."""
         for file in self.log.files:
             is_full = file != self.log.files[-1]
             if is_full and self._load_index(file):
@@ -102,7 +99,7 @@ class Channel:
                 self._save_index(file)
 
     def _save_index(self, file: int) -> None:
-        """Keeps what `_index` made of a file that is full, so that it need not be read again."""
+        """Keep what `_index` made of a file that is full, so that it need not be read again."""
         first = bisect_left(self._files, file)
         held = sorted(self._held.get(file, ()))
         header: BatchIndex = {**self._counts(), "held": held, "batches": len(self._files) - first}
@@ -154,7 +151,7 @@ class Channel:
         }
 
     def restore(self, saved: ChannelSnapshot, block: memoryview) -> memoryview:
-        """Takes in a snapshot; returns the rest of the block."""
+        """Take in a snapshot; return the rest of the block."""
         self.closed, self.broken = saved["closed"], saved.get("broken", "")
         self.note_gone(saved)
         for name, (attempt, at) in saved["sources"].items():
@@ -182,12 +179,9 @@ class Channel:
         writer, number = _numbered(name)
         self._newest[writer] = max(number, self._newest.get(writer, 0))
 
-    def put(self, member: str, request: Asked, block: bytes) -> int:
-        """Appends what is new of a batch; returns how many items that is.
-
-        Raises OSError where the disk is full, Refused where items before these are missing, or where
-        the sizes are not those of the block.
-        """
+    def put(self, member: str, request: Header, block: bytes) -> int:
+        """Append what is new of a batch; return how many items that is. Raise OSError where the disk is full,
+        Refused where items before these are missing, or where the sizes are not those of the block."""
         source = self.sources[member]
         first, sizes = int(request["first"]), request["sizes"]
         items = cut(block, sizes)
@@ -255,17 +249,15 @@ class Channel:
         return WHOLE
 
     def group(self, name: str) -> Group:
-        """A group of readers. Raises Refused if it is unknown."""
+        """A group of readers. Raise Refused if it is unknown."""
         if name not in self.groups:
             known = ", ".join(self.groups) or "none"
             raise Refused(f"nobody reads {self.name} as '{name}'; known: {known}")
         return self.groups[name]
 
     def fetch(self, position: int, most: int) -> list[bytes]:
-        """Items from a position on: at least one, at most `most`, not many more bytes than REPLY.
-
-        Raises Refused where they are gone from the disk.
-        """
+        """Items from a position on: at least one, at most `most`, not many more bytes than REPLY. Raise
+        Refused where they are gone from the disk."""
         if position < self.base:
             raise Refused(f"items below {self.base} of {self.name} are gone: it is not kept for replay")
         found: list[bytes] = []
@@ -295,10 +287,8 @@ class Channel:
             self._recent_bytes -= _memory(self._recent.popitem(last=False)[1])
 
     def spent(self) -> int:
-        """How many batches are in files that nobody needs any longer: 0 if all is kept for replay.
-
-        The newest batch's file stays.
-        """
+        """How many batches are in files that nobody needs any longer: 0 if all is kept for replay. The newest
+        batch's file stays."""
         if self.replay or not self.groups or not self._files:
             return 0
         floors = [group.floor() for group in self.groups.values() if group.holds and not group.is_done]
@@ -311,13 +301,13 @@ class Channel:
         return {"base": self._positions[spent], **self._counts()}
 
     def note_gone(self, header: Rest) -> None:
-        """Takes in what `without` returned."""
+        """Take in what `without` returned."""
         self._skip_to(header["base"])
         self.end, self.bytes, self._counted = header["base"], header["bytes"], header["end"]
         self._note_counts(header)
 
     def drop(self, spent: int) -> None:
-        """Removes the files of the first batches, and the large items that nothing else refers to."""
+        """Remove the files of the first batches, and the large items that nothing else refers to."""
         for start in self._positions[:spent]:
             if start in self._recent:
                 self._recent_bytes -= _memory(self._recent.pop(start))
@@ -337,7 +327,7 @@ class Channel:
             group.cursor = max(group.cursor, base)
 
     def sweep(self) -> None:
-        """Removes files of large items that were consumed; not one that its producer may still write to."""
+        """Remove files of large items that were consumed; not one that its producer may still write to."""
         if self.replay:
             return
         kept = {name for names in self._held.values() for name in names}
@@ -380,10 +370,8 @@ def _numbered(name: str) -> tuple[str, int]:
 
 
 class Channels(dict[str, Channel]):
-    """Channels by name, and the log of what their own logs lack: its records are in `records.py`.
-
-    A record takes effect when it is written, and again when a broker starts.
-    """
+    """Channels by name, and the log of what their own logs lack: its records are in `records.py`. A record
+    takes effect when it is written, and again when a broker starts."""
 
     def __init__(self, root: Path) -> None:
         super().__init__()
@@ -391,7 +379,9 @@ class Channels(dict[str, Channel]):
         self._log = RecordLog(root, "broker")
         for header, place in self._log.records(self._first_needed()):
             if header["do"] == "snapshot":
-                self._restore(header["channels"], self._log.read(place))
+                rest = memoryview(self._log.read(place))
+                for saved in header["channels"]:
+                    rest = self._add(saved).restore(saved, rest)
             else:
                 self._fold(cast("ChannelRecord", header))
         for channel in self.values():
@@ -399,7 +389,7 @@ class Channels(dict[str, Channel]):
             self.remove_spent(channel)
 
     def write(self, header: ChannelRecord) -> None:
-        """Writes a record. Raises OSError without room; then nothing has changed."""
+        """Write a record. Raise OSError without room; then nothing has changed."""
         self._append(header)
         self._fold(header)
 
@@ -414,7 +404,7 @@ class Channels(dict[str, Channel]):
         )
 
     def remove_spent(self, channel: Channel) -> None:
-        """Removes from the disk what nobody needs any longer."""
+        """Remove from the disk what nobody needs any longer."""
         spent = channel.spent()
         if spent:
             self._append({"do": "gone", "c": channel.name, **channel.without(spent)})
@@ -443,11 +433,6 @@ class Channels(dict[str, Channel]):
             if header["do"] == "snapshot":
                 return number
         return 0
-
-    def _restore(self, channels: list[ChannelSnapshot], block: bytes) -> None:
-        rest = memoryview(block)
-        for saved in channels:
-            rest = self._add(saved).restore(saved, rest)
 
     def _add(self, header: ChannelOpened | ChannelSnapshot) -> Channel:
         channel = Channel(self._root, len(self) + 1, header["c"], header["buffer"], header["replay"])

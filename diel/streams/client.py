@@ -48,10 +48,8 @@ class TupleSpace:
         self._segments = ItemWriter(wire.root, "space")
 
     def put(self, key: Sequence[Scalar], value: Any) -> None:
-        """Adds a tuple; others with the same key stay. Returns once it is on disk.
-
-        Raises StreamError for what is no key or value, and where no broker answers.
-        """
+        """Add a tuple; others with the same key stay. Return once it is on disk. Raise StreamError for what
+        is no key or value, and where no broker answers."""
         parts = encode(value)
         size = sum(map(len, parts))
         with self._one:
@@ -59,10 +57,8 @@ class TupleSpace:
             self._do("put", key, data, None)
 
     def read(self, pattern: Pattern, timeout: float | None = None) -> tuple[Key, Any]:
-        """Key and value of the oldest matching tuple, which stays; waits until there is one.
-
-        None (or `...`) in the pattern matches anything. Raises TimeoutError after `timeout` seconds.
-        """
+        """Key and value of the oldest matching tuple, which stays; waits until there is one. None (or `...`)
+        in the pattern matches anything. Raise TimeoutError after `timeout` seconds."""
         with self._one:
             return self._found(*self._do("read", pattern, b"", timeout))
 
@@ -90,7 +86,7 @@ class TupleSpace:
         return answer
 
     def close(self) -> None:
-        """Lets go of its file of large values."""
+        """Let go of its file of large values."""
         with self._one:
             self._segments.close()
 
@@ -110,10 +106,8 @@ class Connection:
         """By what they are, the member and its attempt last."""
 
     def producer(self, channel: str, member: str, attempt: int, *, go_on: bool = False) -> Producer:
-        """The member's end for putting, the same one each time; waits until the channel is open.
-
-        With `go_on`, an attempt that consists of several processes puts where the one before stopped.
-        """
+        """The member's end for putting, the same one each time; waits until the channel is open. With
+        `go_on`, an attempt that consists of several processes puts where the one before stopped."""
         make = partial(Producer, self._wire, channel, member, attempt, go_on)
         return self._one(("put", channel, member, attempt), make)
 
@@ -128,12 +122,10 @@ class Connection:
         most: int = MOST,
         leaves: bool = False,
     ) -> Consumer:
-        """The member's end for getting, the same one each time; waits until the channel is open.
-
-        A group that `open` did not name joins here, and holds nobody up. Without `replay`, one that has got
-        nothing yet begins with what is put from now on. `most` bounds how many items are asked for ahead. One
-        that `leaves` is closed by its process: where it is not, its task has no result.
-        """
+        """The member's end for getting, the same one each time; waits until the channel is open. A group that
+        `open` did not name joins here, and holds nobody up. Without `replay`, one that has got nothing yet
+        begins with what is put from now on. `most` bounds how many items are asked for ahead. One that
+        `leaves` is closed by its process: where it is not, its task has no result."""
         make = partial(Consumer, self._wire, channel, group, member, attempt, replay, most, leaves)
         return self._one(("get", channel, group, member, attempt), make)
 
@@ -147,10 +139,8 @@ class Connection:
         return cast("End", found)
 
     def leave(self, member: str, attempt: int) -> None:
-        """Closes what an attempt of a member held: its producers are flushed, its consumers left.
-
-        Raises StreamError where what it put could not be put after all.
-        """
+        """Close what an attempt of a member held: its producers are flushed, its consumers left. Raise
+        StreamError where what it put could not be put after all."""
         with self._lock:
             keys = [key for key in self._ends if key[-2:] == (member, attempt)]
             found = [self._ends.pop(key) for key in keys]
@@ -161,22 +151,18 @@ class Connection:
     def flaw(
         self, end: Mapping[str, Any], member: str, attempt: int, *, goes_on: bool = False
     ) -> tuple[str, str]:
-        """Why an attempt of a task did not read, or put, everything.
-
-        Returns the class of that failure and the reason, or two empty texts. `end` is what the task knows of
-        the stream, and `member` the task; `goes_on` if it continued from a checkpoint.
-        Raises StreamError if another attempt took over, and if no broker answers.
-        """
+        """Why an attempt of a task did not read, or put, everything. Return the class of that failure and the
+        reason, or two empty texts. `end` is what the task knows of the stream, and `member` the task;
+        `goes_on` if it continued from a checkpoint. Raise StreamError if another attempt took over, and if no
+        broker answers."""
         request: Header = {"op": "flaw", "channel": end["channel"], "member": member, "attempt": attempt}
         request |= {"group": end["group"]} if end["role"] == "get" else {"goes_on": goes_on}
         answer = self._wire.call(request)
         return answer["class"], answer["flaw"]
 
     def space(self, member: str | None = None, attempt: int = 1) -> TupleSpace:
-        """The tuple space; with a member the same `TupleSpace` each time.
-
-        Then a new attempt gets the same answers to the same operations, until they are committed.
-        """
+        """The tuple space; with a member the same `TupleSpace` each time. Then a new attempt gets the same
+        answers to the same operations, until they are committed."""
         if member is None:
             return TupleSpace(self._wire, None, attempt)
         return self._one(("space", member, attempt), partial(TupleSpace, self._wire, member, attempt))
@@ -184,11 +170,9 @@ class Connection:
     def open(
         self, channel: str, *, buffer: int = 1000, replay: bool = True, groups: Mapping[str, Sequence[str]]
     ) -> None:
-        """Opens a channel, or adds groups and members to one: before that, nobody can put or get.
-
-        `buffer`: items that may wait for the slowest group. Without `replay`, items that all groups have
-        committed go from the disk. One that was closed or broken is open again.
-        """
+        """Open a channel, or add groups and members to one: before that, nobody can put or get. `buffer`:
+        items that may wait for the slowest group. Without `replay`, items that all groups have committed go
+        from the disk. One that was closed or broken is open again."""
         readers = {group: list(members) for group, members in groups.items()}
         how = {"buffer": buffer, "replay": replay, "groups": readers}
         self._wire.call({"op": "open", "channel": channel, **how})
@@ -219,10 +203,8 @@ class Connection:
         self._wire.ask({"op": "facts"}, b"", lambda answer, block: done(answer["channels"]))
 
     def stop(self) -> None:
-        """Ends the broker; what is on disk stays. One that is gone before it answers has ended too.
-
-        Raises StreamError where there is none.
-        """
+        """End the broker; what is on disk stays. One that is gone before it answers has ended too. Raise
+        StreamError where there is none."""
         ended = threading.Event()
         number = self._wire.ask({"op": "stop"}, b"", lambda header, block: ended.set())
         known = self._wire.contact
@@ -234,7 +216,7 @@ class Connection:
         self._wire.drop(number)
 
     def disconnect(self) -> None:
-        """Lets go of the broker. Producers that were not closed lose what was not sent."""
+        """Let go of the broker. Producers that were not closed lose what was not sent."""
         self._wire.close()
         for end in self._ends.values():
             if isinstance(end, TupleSpace):
@@ -249,10 +231,8 @@ _lock = threading.Lock()
 
 
 def connect(run_dir: Path, patience: float = PATIENCE) -> Connection:
-    """The connection of this process to the streams of a run: one for each process, made on first use.
-
-    A forked child gets one of its own. Nothing is sent before it is used; it need not be there yet.
-    """
+    """The connection of this process to the streams of a run: one for each process, made on first use. A
+    forked child gets one of its own. Nothing is sent before it is used; it need not be there yet."""
     key = (os.getpid(), run_dir.resolve())
     with _lock:
         found = _connections.get(key)
@@ -264,7 +244,7 @@ def connect(run_dir: Path, patience: float = PATIENCE) -> Connection:
 def end_of(
     run_dir: Path, ends: Mapping[str, Mapping[str, str]], name: str, member: str, attempt: int
 ) -> Producer | Consumer:
-    """A task's end of one of its streams. Raises ModuleError if it has none with this name."""
+    """A task's end of one of its streams. Raise ModuleError if it has none with this name."""
     if name not in ends:
         known = ", ".join(ends) or "none"
         raise ModuleError(f"the stage has no stream '{name}' among its inputs and outputs, but: {known}")

@@ -62,17 +62,15 @@ class Producer:
         return self._next
 
     def resume(self) -> int:
-        """Continues after the known items, for a module that continues from a checkpoint; returns `count`."""
+        """Continue after the known items, for a module that continues from a checkpoint; return `count`."""
         with self._turn:
             self._next = max(self._next, self.count)
         return self.count
 
     def put(self, item: Any, timeout: float | None = None) -> None:
-        """Puts an item; waits while the slowest group of readers has a full buffer before it.
-
-        Raises TimeoutError after `timeout` seconds of that, and StreamError for what is no item, where the
-        stream is closed or another attempt took over, and where no broker answers.
-        """
+        """Put an item; wait while the slowest group of readers has a full buffer before it. Raise
+        TimeoutError after `timeout` seconds of that, and StreamError for what is no item, where the stream is
+        closed or another attempt took over, and where no broker answers."""
         with self._turn:
             if self._next < self.count:
                 self._next += 1
@@ -137,8 +135,7 @@ class Producer:
         self._changed.notify_all()
 
     def _pump(self, now: float) -> bool:
-        """Sends the gathered items: at once if nothing is under way, else after the linger or a full
-        batch."""
+        """Send the gathered items: at once if nothing is under way, else after the linger or a full batch."""
         with self._changed:
             while self._pending:
                 full = len(self._pending) >= BATCH_ITEMS or self._pending_bytes >= BATCH_BYTES
@@ -176,7 +173,7 @@ class Producer:
                 self._wire.due(self._pump)
 
     def flush(self, timeout: float | None = None) -> None:
-        """Waits until all that was put is on the disk. Raises TimeoutError and StreamError."""
+        """Wait until all that was put is on the disk. Raise TimeoutError and StreamError."""
         give_up = None if timeout is None else time.monotonic() + timeout
         with self._changed:
             while self._known < max(self._next, self.count):
@@ -192,7 +189,7 @@ class Producer:
                 self._changed.wait(left)
 
     def close(self) -> None:
-        """Flushes and leaves, having put everything: the others get this producer's share of the buffer."""
+        """Flush and leaves, having put everything: the others get this producer's share of the buffer."""
         self._leave(failed=False)
 
     def give_up(self) -> None:
@@ -251,12 +248,9 @@ class Consumer:
         return self._got
 
     def get(self, timeout: float | None = None) -> Any:
-        """The next item, waiting for it.
-
-        Raises TimeoutError after `timeout` seconds, StreamEnd where the stream has ended and all was got,
-        StreamBroken where it lacks items and all that is there was got, StreamError where another attempt
-        took over, and where no broker answers.
-        """
+        """The next item, waiting for it. Raise TimeoutError after `timeout` seconds, StreamEnd where the
+        stream has ended and all was got, StreamBroken where it lacks items and all that is there was got,
+        StreamError where another attempt took over, and where no broker answers."""
         with self._lock:
             if not self._items:
                 self._wait(timeout)
@@ -291,7 +285,7 @@ class Consumer:
         self._since, self._used = time.monotonic(), 0
 
     def _ask(self) -> None:
-        """Asks for as many items as were used in the last 20 ms."""
+        """Ask for as many items as were used in the last 20 ms."""
         if self._used:
             spent = max(time.monotonic() - self._since, 1e-6)
             self._share = max(1, min(self._most, int(SPAN * self._used / spent)))
@@ -324,7 +318,7 @@ class Consumer:
             self._changed.notify_all()
 
     def __iter__(self) -> Iterator[Any]:
-        """All items to the end. Raises StreamBroken if the stream has none, and StreamError as `get` does."""
+        """All items to the end. Raise StreamBroken if the stream has none, and StreamError as `get` does."""
         while True:
             try:
                 yield self.get()
@@ -332,10 +326,8 @@ class Consumer:
                 return
 
     def commit(self) -> None:
-        """Marks all items so far as done: a new attempt of this member continues after them.
-
-        Raises StreamError where no broker answers.
-        """
+        """Mark all items so far as done: a new attempt of this member continues after them. Raise StreamError
+        where no broker answers."""
         self._wire.call({"op": "commit", **self._who, "at": self._got})
 
     def close(self) -> None:

@@ -15,11 +15,9 @@ from diel.streams.records import GroupSnapshot
 
 @dataclass
 class Member:
-    """One consumer of a group, over all its attempts: delivery number → position in the channel.
-
-    Deliveries are counted from 0 over its whole life; those below `committed` are forgotten. Kept as ranges:
-    16 bytes for each stretch of neighbouring positions.
-    """
+    """One consumer of a group, over all its attempts: delivery number → position in the channel. Deliveries
+    are counted from 0 over its whole life; those below `committed` are forgotten. Kept as ranges: 16 bytes
+    for each stretch of neighbouring positions."""
 
     attempt: int = 0
     at: int = 0
@@ -41,7 +39,7 @@ class Member:
         self.at = self.total
 
     def undo(self, count: int) -> None:
-        """Takes the last deliveries back."""
+        """Take the last deliveries back."""
         self.total -= count
         self.at = self.total
         while self._numbers and self._numbers[-1] >= self.total:
@@ -68,7 +66,7 @@ class Member:
         self.committed = upto
 
     def release(self) -> list[tuple[int, int]]:
-        """Takes all back that is not committed: positions and counts."""
+        """Take all back that is not committed: positions and counts."""
         counts = (end - start for start, end in pairwise([*self._numbers, self.total]))
         found = list(zip(self._positions, counts, strict=True))
         self.at = self.total = self.committed
@@ -81,7 +79,7 @@ class Member:
         return [self.attempt, self.at, self.committed, self.total, len(self._numbers)]
 
     def restore(self, numbers: Sequence[int], block: memoryview) -> memoryview:
-        """Takes in a snapshot; returns the rest of the block."""
+        """Take in a snapshot; return the rest of the block."""
         self.attempt, self.at, self.committed, self.total, ranges = numbers
         self._numbers.frombytes(block[: 8 * ranges])
         self._positions.frombytes(block[8 * ranges : 16 * ranges])
@@ -130,7 +128,7 @@ class Group:
         }
 
     def restore(self, saved: GroupSnapshot, block: memoryview) -> memoryview:
-        """Takes in a snapshot; returns the rest of the block."""
+        """Take in a snapshot; return the rest of the block."""
         self.add(saved["members"])
         self.unsettled, self.good = set(saved["unsettled"]), set(saved.get("good", ()))
         self.broken_at = saved.get("broken_at")
@@ -183,7 +181,7 @@ class Group:
         return self.returned[0] if self.returned else (self.cursor, self._reach(end) - self.cursor)
 
     def give(self, name: str, position: int, count: int) -> None:
-        """Counts items as delivered to a member; they stand at the beginning of `next_stretch`."""
+        """Count items as delivered to a member; they stand at the beginning of `next_stretch`."""
         if self.returned and self.returned[0][0] == position:
             _, there = self.returned.popleft()
             if there > count:
@@ -193,7 +191,7 @@ class Group:
         self.members[name].add(position, count)
 
     def undo(self, name: str, position: int, count: int) -> None:
-        """Takes back a delivery that never left."""
+        """Take back a delivery that never left."""
         self.members[name].undo(count)
         self.returned.appendleft((position, count))
 

@@ -51,10 +51,8 @@ _FAST = ("ext4", "xfs", "btrfs", "overlay")
 
 
 def encode(item: Any) -> list[Buffer]:
-    """An item's bytes, in parts so that a large array is not copied.
-
-    Raises StreamError for what is no JSON, bytes or array, nor a dict or list of JSON and arrays.
-    """
+    """An item's bytes, in parts so that a large array is not copied. Raise StreamError for what is no JSON,
+    bytes or array, nor a dict or list of JSON and arrays."""
     if isinstance(item, bytes | bytearray | memoryview):
         return [b"b", item if isinstance(item, bytes) else memoryview(item).cast("B")]
     try:
@@ -84,7 +82,7 @@ def as_python(value: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """A number of numpy as Python's. Raises _HoldsArray for an array, TypeError for what cannot be put."""
+    """A number of numpy as Python's. Raise _HoldsArray for an array, TypeError for what cannot be put."""
     if hasattr(value, "__array__") and getattr(value, "shape", ()) != ():
         raise _HoldsArray
     found = as_python(value)
@@ -143,7 +141,7 @@ def _header(value: Any, entries: list[dict[str, Any]]) -> bytes:
 
 
 def decode(data: Buffer) -> Any:
-    """The item of these bytes; arrays are read-only views of them. Raises StreamError if they are not one."""
+    """The item of these bytes; arrays are read-only views of them. Raise StreamError if they are not one."""
     kind = data[:1]
     if kind == b"j":
         return json.loads(str(data[1:], "utf-8"))
@@ -195,14 +193,14 @@ def _placed(value: Any, at: Sequence[Any], array: Any) -> Any:
 
 
 def read_npy(path: Path) -> Any:
-    """The array in a file of numpy's format, mapped. Raises OSError and ValueError if it holds none."""
+    """The array in a file of numpy's format, mapped. Raise OSError and ValueError if it holds none."""
     import numpy  # only for arrays
 
     return numpy.load(path, mmap_mode="r", allow_pickle=False)
 
 
 def write_npy(path: Path, array: Any) -> None:
-    """Writes an array to a file of numpy's format."""
+    """Write an array to a file of numpy's format."""
     import numpy  # only for arrays
 
     numpy.save(path, array, allow_pickle=False)
@@ -220,7 +218,7 @@ class ItemWriter:
         self._forced = self._fast = False
 
     def append(self, parts: Sequence[Buffer], size: int) -> tuple[bytes, str]:
-        """Writes an item; returns its placeholder in the stream, and the file's name."""
+        """Write an item; return its placeholder in the stream, and the file's name."""
         if self._file < 0 or self._end >= ROLL:
             self._roll()
         offset = self._end
@@ -281,10 +279,8 @@ def kind_of_file_system(path: Path) -> str:
 
 
 def mapped(root: Path, reference: Buffer) -> memoryview:
-    """The bytes of an item in a file, mapped read-only: nothing is copied.
-
-    Raises StreamError where the file is gone or shorter than it should be.
-    """
+    """The bytes of an item in a file, mapped read-only: nothing is copied. Raise StreamError where the file
+    is gone or shorter than it should be."""
     place: dict[str, Any] = json.loads(bytes(reference[1:]))
     name, offset, size = str(place["file"]), int(place["offset"]), int(place["size"])
     if name.startswith("/") or ".." in name.split("/"):

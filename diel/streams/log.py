@@ -53,7 +53,7 @@ class RecordLog:
         return self._writer < 0 or self._end >= self._roll
 
     def append(self, header: Mapping[str, object], block: bytes = b"") -> Place:
-        """Writes a record. Raises OSError without room; then the record is not written."""
+        """Write a record. Raise OSError without room; then the record is not written."""
         text = pack(header)
         if self.is_full:
             self.roll()
@@ -80,7 +80,7 @@ class RecordLog:
         self._end = 0
 
     def read(self, place: Place) -> bytes:
-        """A block. Raises OSError if its file is gone."""
+        """A block. Raise OSError if its file is gone."""
         reader = self._readers.get(place.file)
         if reader is None:
             while len(self._readers) >= 8:
@@ -118,7 +118,7 @@ class RecordLog:
             offset = start + block
 
     def remove(self, number: int) -> None:
-        """Removes a file other than the newest."""
+        """Remove a file other than the newest."""
         reader = self._readers.pop(number, None)
         if reader is not None:
             os.close(reader)

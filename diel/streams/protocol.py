@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import Any, NamedTuple, TypedDict
+from typing import Any, NamedTuple
 
 from diel.form import ANY, COUNT, COUNTS, LIST, TEXT, TEXTS, Form, flaw_in, is_text, list_of
 
@@ -32,7 +32,7 @@ def pack(header: Mapping[str, object]) -> bytes:
 
 
 def unpack(data: bytes) -> Header:
-    """The object at the beginning of a message. Raises ValueError for anything else."""
+    """The object at the beginning of a message. Raise ValueError for anything else."""
     header = json.loads(data)
     if not isinstance(header, dict):
         raise ValueError("a message begins with a JSON object")
@@ -75,48 +75,11 @@ def read_contact(root: Path) -> Contact | None:
         return None
 
 
-Asked = TypedDict(
-    "Asked",
-    {
-        "id": int,
-        "op": str,
-        "of": int,
-        "channel": str,
-        "group": str,
-        "member": str,
-        "owner": str,
-        "attempt": int,
-        "buffer": int,
-        "replay": bool,
-        "groups": Any,
-        "why": str,
-        "good": bool,
-        "goes_on": bool,
-        "leaves": bool,
-        "failed": bool,
-        "first": int,
-        "sizes": list[int],
-        "held": int,
-        "files": list[str],
-        "above": int,
-        "at": int,
-        "from": int,
-        "most": int,
-        "do": str,
-        "key": list[Any],
-        "number": int,
-        "keep": bool,
-    },
-    total=False,
-)
-"""What requests say; `FORMS` has what each of them must have."""
-
-
 class PeerRequest(NamedTuple):
     """What a peer asks of the broker, which may answer later."""
 
     peer: bytes
-    header: Asked
+    header: Header
     block: bytes = b""
 
     def is_meant(self, forget: PeerRequest) -> bool:
@@ -160,7 +123,7 @@ FORMS: dict[str, Form] = {
 _OPTIONAL: Form = {"held": COUNT, "files": LIST}
 
 
-def flaw_of(header: Asked) -> str:
+def flaw_of(header: Header) -> str:
     """What is wrong with the form of a request that the broker knows; empty where nothing is."""
     return flaw_in(header, FORMS[str(header["op"])], _OPTIONAL)
 
@@ -169,8 +132,8 @@ class Refused(Exception):
     """A request that cannot be granted: the message is the answer."""
 
 
-def refuse_older(attempt: int, header: Asked) -> None:
-    """Raises Refused if a later attempt than the request's has begun."""
+def refuse_older(attempt: int, header: Header) -> None:
+    """Raise Refused if a later attempt than the request's has begun."""
     if header["attempt"] < attempt:
         who = header.get("member") or header.get("owner")
         raise Refused(f"{who}: attempt {header['attempt']} is over: attempt {attempt} has begun")

@@ -31,6 +31,7 @@ from diel.streams.protocol import (
     SILENCE,
     Contact,
     Header,
+    PeerRequest,
     contact_file,
     pack,
     read_contact,
@@ -44,12 +45,9 @@ _TICK = 500
 
 
 def serve(run_dir: Path, addresses: Sequence[str], silence: float, parent: int | None) -> None:
-    """Serves the streams of a run until it is asked to stop.
-
-    It ends too where another broker took its place, where `lease.json` shows no heartbeat for `silence`
-    seconds, and with the process `parent`. Raises StreamError where another broker of the run lives, or no
-    port can be had.
-    """
+    """Serve the streams of a run until it is asked to stop. It ends too where another broker took its place,
+    where `lease.json` shows no heartbeat for `silence` seconds, and with the process `parent`. Raise
+    StreamError where another broker of the run lives, or no port can be had."""
     root = RunPaths(run_dir).streams
     root.mkdir(parents=True, exist_ok=True)
     with _alone(root), zmq.Context() as context:
@@ -63,10 +61,8 @@ def serve(run_dir: Path, addresses: Sequence[str], silence: float, parent: int |
 
 @contextlib.contextmanager
 def _alone(root: Path) -> Iterator[None]:
-    """Holds the lock that one broker of a run has; the system lets go of it when a broker is killed.
-
-    One that lives is asked to make room: it ends when it sees that this file was touched.
-    """
+    """Hold the lock that one broker of a run has; the system lets go of it when a broker is killed. One that
+    lives is asked to make room: it ends when it sees that this file was touched."""
     with open(root / "lock", "a", encoding="utf-8") as file:
         give_up, asked = time.monotonic() + _PATIENCE, False
         while True:
@@ -129,7 +125,7 @@ class _Server:
         return True
 
     def run(self, lease: Path, silence: float, parent: int | None) -> None:
-        """Serves until it is asked to stop, replaced, or forgotten."""
+        """Serve until it is asked to stop, replaced, or forgotten."""
         asked: list[int] = []
         signal.signal(signal.SIGTERM, lambda number, frame: asked.append(number))
         poller = zmq.Poller()
@@ -158,7 +154,7 @@ class _Server:
         return newer or _stamp(self._root / "lock") != touched
 
     def _serve(self) -> None:
-        """Handles what has come; a peer that speaks otherwise is not answered."""
+        """Handle what has come; a peer that speaks otherwise is not answered."""
         for _ in range(100):
             try:
                 peer, header, *blocks = self._router.recv_multipart(zmq.NOBLOCK)
@@ -167,10 +163,10 @@ class _Server:
                 return
             except (ValueError, RecursionError):
                 continue
-            self._broker.handle(peer, asked, blocks[0] if blocks else b"")
+            self._broker.serve(PeerRequest(peer, asked, blocks[0] if blocks else b""))
 
     def _admit(self) -> None:
-        """Answers libzmq's question (ZAP, rfc.zeromq.org/spec/27) whether a peer may connect."""
+        """Answer libzmq's question (ZAP, rfc.zeromq.org/spec/27) whether a peer may connect."""
         version, request, *_, mechanism, key = self._gate.recv_multipart()
         good = mechanism == b"CURVE" and key == self._client
         why = b"the keys of this run are in its streams/broker.json"
@@ -178,7 +174,7 @@ class _Server:
         self._gate.send_multipart((version, request, *verdict, b"", b""))
 
     def close(self) -> None:
-        """Lets go of the port, after the last answers are out."""
+        """Let go of the port, after the last answers are out."""
         found = read_contact(self._root)
         if found is not None and found.epoch == self._contact.epoch:
             contact_file(self._root).unlink(missing_ok=True)
@@ -198,7 +194,7 @@ def _last_epoch(root: Path) -> int:
 
 
 def _bind(router: zmq.Socket[bytes], addresses: Sequence[str]) -> int:
-    """Listens on one free port of all addresses. Raises StreamError if there is none."""
+    """Listen on one free port of all addresses. Raise StreamError if there is none."""
     wrong: zmq.ZMQError | None = None
     for _ in range(20):
         try:
@@ -223,7 +219,7 @@ def _stamp(path: Path) -> float:
 
 
 def main() -> int:
-    """Serves until asked to stop; returns 1, with a message, if it cannot."""
+    """Serve until asked to stop; return 1, with a message, if it cannot."""
     parser = argparse.ArgumentParser(prog="python -m diel.streams.server", description=__doc__)
     parser.add_argument("run_dir", type=Path)
     parser.add_argument("--address", action="append", help="where to listen; 127.0.0.1 if not given")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from diel.streams.log import Place, RecordLog
-from diel.streams.protocol import Answer, Asked, Header, PeerRequest, Refused, Serve, refuse_older
+from diel.streams.protocol import Answer, Header, PeerRequest, Refused, Serve, refuse_older
 
 Key = tuple[Any, ...]
 Operation = tuple[str, str]
@@ -26,11 +26,9 @@ class Found(NamedTuple):
 
 @dataclass
 class Owner:
-    """Whoever puts, reads and takes: a task over its attempts, or one nameless `TupleSpace`.
-
-    The operations of a task are kept with their answers until it commits them: a new attempt that does the
-    same gets the same answers, and what it puts or takes again is not put or taken twice.
-    """
+    """Whoever puts, reads and takes: a task over its attempts, or one nameless `TupleSpace`. The operations
+    of a task are kept with their answers until it commits them: a new attempt that does the same gets the
+    same answers, and what it puts or takes again is not put or taken twice."""
 
     attempt: int = 0
     base: int = 0
@@ -41,10 +39,8 @@ class Owner:
     """Operations from `base` on, with their tuples."""
 
     def answer(self, number: int, asked: Operation) -> Found | None:
-        """The tuple that this operation had before; None if it is new.
-
-        Where the task now does something else, answers from there on are forgotten: what was done stays.
-        """
+        """The tuple that this operation had before; None if it is new. Where the task now does something
+        else, answers from there on are forgotten: what was done stays."""
         index = number - self.base
         if index < len(self.done):
             if self.done[index][0] == asked:
@@ -60,7 +56,7 @@ class Owner:
         self.at = number + 1
 
     def take_back(self, number: int) -> None:
-        """Undoes this operation and those after it."""
+        """Undo this operation and those after it."""
         del self.done[max(0, number - self.base) :]
         self.at = number
 
@@ -70,12 +66,10 @@ class Owner:
 
 
 class Tuples:
-    """Tuples that are there, oldest first; serves puts, reads and takes in the order in which they came.
-
-    The log has one record an operation: {"do": "put", "tuple": n, "key": […], "owner": …, "number": i,
-    "keep": …} with the value as its block; `take` and `read` name a tuple that was put before; `give
-    back` says that its taker was gone.
-    """
+    """Tuples that are there, oldest first; serves puts, reads and takes in the order in which they came. The
+    log has one record an operation: {"do": "put", "tuple": n, "key": […], "owner": …, "number": i, "keep": …}
+    with the value as its block; `take` and `read` name a tuple that was put before; `give back` says that its
+    taker was gone."""
 
     def __init__(self, folder: Path, answer: Answer, serve: Serve) -> None:
         self.log = RecordLog(folder, "tuples")
@@ -133,7 +127,7 @@ class Tuples:
         return found
 
     def _write(self, header: Header, value: bytes = b"") -> None:
-        """Writes it. Raises OSError if the disk is full."""
+        """Write it. Raise OSError if the disk is full."""
         self._fold(header, self.log.append(header, value))
 
     def _find(self, pattern: Sequence[Any]) -> int | None:
@@ -155,10 +149,8 @@ class Tuples:
         return {"at": owner.at}
 
     def do(self, request: PeerRequest) -> None:
-        """One operation, kept for a new attempt if it says `keep`.
-
-        Raises Refused for what is none, and where it is committed; OSError where the disk is full.
-        """
+        """One operation, kept for a new attempt if it says `keep`. Raise Refused for what is none, and where
+        it is committed; OSError where the disk is full."""
         header = request.header
         what, key, name, number = header["do"], header["key"], header["owner"], int(header["number"])
         _check_key(what, key)
@@ -181,8 +173,8 @@ class Tuples:
         if what == "put":
             self._serve_seeking(key)
 
-    def _owner(self, header: Asked) -> Owner:
-        """Whose operation it is. Raises Refused for an unknown owner, or if a later attempt has begun."""
+    def _owner(self, header: Header) -> Owner:
+        """Whose operation it is. Raise Refused for an unknown owner, or if a later attempt has begun."""
         owner = self._owners.get(header["owner"])
         if owner is None:
             raise Refused(f"{header['owner']} has not entered the tuple space")
@@ -215,7 +207,7 @@ class Tuples:
         return {}
 
     def forget(self, request: PeerRequest) -> bool:
-        """Withdraws a waiting request; returns whether there was one."""
+        """Withdraw a waiting request; return whether there was one."""
         before = len(self._seeking)
         self._seeking = [one for one in self._seeking if not one.is_meant(request)]
         return len(self._seeking) < before
@@ -240,7 +232,7 @@ def _place(request: PeerRequest) -> tuple[str, int]:
 
 
 def _check_key(what: str, key: Any) -> None:
-    """Raises Refused for what is not a key or pattern."""
+    """Raise Refused for what is not a key or pattern."""
     if what not in ("put", "read", "take"):
         raise Refused(f"no operation '{what}' on the tuple space; expected put, read or take")
     scalars = isinstance(key, list) and all(isinstance(part, str | int | float | None) for part in key)

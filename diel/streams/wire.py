@@ -71,7 +71,7 @@ class Wire:
         self._thread.start()
 
     def ask(self, header: Header, block: bytes = b"", done: Done = lambda header, block: None) -> int:
-        """Sends a request soon; returns its number."""
+        """Send a request soon; return its number."""
         with self._lock:
             self._ids += 1
             number = self._ids
@@ -80,10 +80,8 @@ class Wire:
         return number
 
     def call(self, header: Header) -> Header:
-        """Sends a request and waits for its answer, as long as a broker is there.
-
-        Raises StreamError where the broker refuses, StreamLost where it is gone for longer than `patience`.
-        """
+        """Send a request and waits for its answer, as long as a broker is there. Raise StreamError where the
+        broker refuses, StreamLost where it is gone for longer than `patience`."""
         answer = self.call_within(header, b"", None)
         assert answer is not None
         return answer[0]
@@ -114,13 +112,13 @@ class Wire:
             return answer, found
 
     def drop(self, number: int) -> None:
-        """Forgets a request: nobody wants its answer any longer."""
+        """Forget a request: nobody wants its answer any longer."""
         with self._lock:
             self._open.pop(number, None)
             self._asked = deque(one for one in self._asked if one[0] != number)
 
     def check(self) -> None:
-        """Raises StreamLost if no broker answered for longer than the patience."""
+        """Raise StreamLost if no broker answered for longer than the patience."""
         if self.broken is not None:
             raise StreamError(f"the connection to the streams of {self.root.parent} broke: {self.broken}")
         lost = self._lost_since
@@ -146,7 +144,7 @@ class Wire:
                 os.write(self._wake_write, b"w")
 
     def close(self) -> None:
-        """Ends the thread; what was not sent is not sent."""
+        """End the thread; what was not sent is not sent."""
         self._ended = True
         self._woken = False
         self._wake()
@@ -180,7 +178,7 @@ class Wire:
             self._receive()
 
     def _send_pumps(self) -> bool:
-        """Sends what is due; whether there is more to send in a millisecond."""
+        """Send what is due; whether there is more to send in a millisecond."""
         if not self._pumps:
             return False
         now = time.monotonic()
@@ -220,7 +218,7 @@ class Wire:
                 found[2](answer, blocks[0] if blocks else b"")
 
     def _heed(self) -> None:
-        """Handles what the socket says about its connection."""
+        """Handle what the socket says about its connection."""
         while self._monitor is not None:
             try:
                 event = parse_monitor_message(self._monitor.recv_multipart(zmq.NOBLOCK))["event"]
@@ -232,7 +230,7 @@ class Wire:
                 self._hang_up()
 
     def _look(self) -> None:
-        """Looks for the broker, and asks it everything that is unanswered."""
+        """Look for the broker, and ask it everything that is unanswered."""
         now = time.monotonic()
         if now < self._look_at:
             return

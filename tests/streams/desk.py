@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from diel.streams.broker import Broker
-from diel.streams.protocol import Header, cut
+from diel.streams.protocol import Header, PeerRequest, cut
 
 
 class Desk:
@@ -35,7 +35,7 @@ class Desk:
         """The answer, if it came at once."""
         self._ids += 1
         before = len(self.answers)
-        self.broker.handle(peer, {"id": self._ids, "op": op, **fields}, block)
+        self.broker.serve(PeerRequest(peer, {"id": self._ids, "op": op, **fields}, block))
         for who, header, found in self.answers[before:]:
             if who == peer and header["id"] == self._ids:
                 return header, found

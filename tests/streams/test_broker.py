@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from diel.streams.protocol import Header
+from diel.streams.protocol import Header, PeerRequest
 from tests.streams.desk import Desk
 
 
@@ -39,7 +39,7 @@ def test_a_get_before_the_put_is_answered_by_it(desk: Desk) -> None:
     desk.open(a=["a/0"])
     desk.consume("a", "a/0")
     assert desk.get("a", "a/0", 0) is None
-    desk.broker.handle(b"q", request("put", "m/0", sizes=[3]), b"new")
+    desk.broker.serve(PeerRequest(b"q", request("put", "m/0", sizes=[3]), b"new"))
     assert [desk.items(answer[1:]) for answer in desk.answers if answer[1].get("sizes")] == [["new"]]
 
 
@@ -204,7 +204,7 @@ def test_what_a_good_member_did_not_use_goes_to_the_others(desk: Desk) -> None:
 )
 def test_a_request_that_makes_no_sense_is_answered_with_what_is_wrong(desk: Desk, wrong: Header) -> None:
     desk.open(a=["a/0"])
-    desk.broker.handle(b"p", {"id": 99, **wrong}, b"")
+    desk.broker.serve(PeerRequest(b"p", {"id": 99, **wrong}, b""))
     assert desk.answers[-1][1]["id"] == 99
     assert desk.answers[-1][1]["error"]
     assert "diel failed" not in desk.answers[-1][1]["error"]
@@ -221,7 +221,7 @@ def test_a_mistake_of_the_brokers_is_told_as_one_and_others_are_served_on(
 
     with monkeypatch.context() as patch:
         patch.setattr("diel.streams.channel.Channel.facts", fail)
-        desk.broker.handle(b"p", {"id": 99, "op": "facts"}, b"")
+        desk.broker.serve(PeerRequest(b"p", {"id": 99, "op": "facts"}, b""))
     told = desk.answers[-1][1]["error"]
     assert told.startswith("facts: diel failed in a way that it should not: AttributeError: no such thing\n")
     assert "report it, with the end of " in told
