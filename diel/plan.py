@@ -187,10 +187,8 @@ def prepare(
     site: str | None = None,
     runs: Path | None = None,
 ) -> Plan:
-    """Checks a workflow file and plans it for a site, with the hyperparameters of the project of `runs`.
-
-    Raises SpecError and UsageError.
-    """
+    """Check a workflow file and plans it for a site, with the hyperparameters of the project of `runs`. Raise
+    SpecError and UsageError."""
     checked = check(file, settings, params_files, runs=runs)
     found = find_site(site, file.parent)
     missing: Iterable[Problem] = ()
@@ -200,7 +198,7 @@ def prepare(
 
 
 def make_plan(checked: Checked, site: Site, known: Iterable[Problem] = ()) -> Plan:
-    """Places each stage in a pool. Raises SpecError if a stage fits none, with the problems known so far."""
+    """Place each stage in a pool. Raise SpecError if a stage fits none, with the problems known so far."""
     problems = [*known, *missing_shells(checked.document, site)]
     if checked.workflow.any_stage(lambda stage: stage.environment):
         problems += missing_environments(checked.document, site)
@@ -225,7 +223,7 @@ def make_plan(checked: Checked, site: Site, known: Iterable[Problem] = ()) -> Pl
 
 
 def _stage_plan(checked: Checked, site: Site, name: str) -> tuple[Site, StagePlan]:
-    """With the site, which can have had to look for its launcher. Raises Misfit where a task fits no pool."""
+    """With the site, which can have had to look for its launcher. Raise Misfit where a task fits no pool."""
     stage = checked.workflow.stages[name]
     counts = [*(checked.counts[axis] for axis in stage.over), stage.replicas]
     demand = range_of(checked, site, name) if stage.demand else None

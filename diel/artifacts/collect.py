@@ -31,13 +31,11 @@ def collect_returned(
     promises: Promises = _NOTHING,
     inputs: Mapping[str, Any] = _NOTHING,
 ) -> tuple[Values, Artifacts]:
-    """Return the values and artifacts that a Python function returned.
-
-    A mapping, dataclass or named tuple gives one output a key, None nothing, and anything else the output
-    `result`, or the only one of `promises`. An array that is an input, as it was mapped, is not written
-    again. Raise ModuleError where an output can be kept neither as JSON nor in a file, where a path is not
-    below `task_dir`, and where a promise is broken; what no promise names may be of any kind beside them.
-    """
+    """Return the values and artifacts that a Python function returned. A mapping, dataclass or named tuple
+    gives one output a key, None nothing, and anything else the output `result`, or the only one of
+    `promises`. An array that is an input, as it was mapped, is not written again. Raise ModuleError where an
+    output can be kept neither as JSON nor in a file, where a path is not below `task_dir`, and where a
+    promise is broken; what no promise names may be of any kind beside them."""
     task, run = os.fspath(task_dir), os.fspath(run_dir)
     kept = _Kept(task, run, promises, inputs, {})
     values: Values = {}

@@ -199,11 +199,9 @@ class ReadFiles:
         self._states = [hold(file) for file in self._files]
 
     def end(self, *, failed: bool = False) -> None:
-        """Raise Changed where any is another now; of a task that `failed`, only users' files matter.
-
-        These were written even if their content is the same again: nobody knows what the task read. Another
-        hard link changes their times too, and nothing else.
-        """
+        """Raise Changed where any is another now; of a task that `failed`, only users' files matter. These
+        were written even if their content is the same again: nobody knows what the task read. Another hard
+        link changes their times too, and nothing else."""
         for file, before in zip(self._files, self._states, strict=True):
             after = hold(file)
             if after[0] != before[0] and after[1] == before[1]:

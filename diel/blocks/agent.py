@@ -73,7 +73,7 @@ class Agent:
         self._thread.start()
 
     def ask(self, block: str, grow: Callable[[], str]) -> None:
-        """Asks for a block; `grow` returns the job's id."""
+        """Ask for a block; `grow` returns the job's id."""
 
         def order() -> None:
             try:
@@ -90,12 +90,12 @@ class Agent:
         self.do(order, block)
 
     def end(self, jobs: list[str]) -> None:
-        """Ends jobs."""
+        """End jobs."""
         self.do(lambda: self._scheduler.cancel(jobs))
         self.look_now()
 
     def unask(self) -> set[str]:
-        """Withdraws blocks that were not yet requested; returns them."""
+        """Withdraw blocks that were not yet requested; return them."""
         with self._lock:
             under_way = self._orders[:1] if self._busy else []
             asks = {block for block, _ in self._orders[len(under_way) :] if block}
@@ -109,13 +109,13 @@ class Agent:
         self._wake.set()
 
     def look_now(self) -> None:
-        """Asks without waiting for the next poll, but no more than once a second."""
+        """Ask without waiting for the next poll, but no more than once a second."""
         if not self._failures:
             self._next = min(self._next, self._asked + 1.0)
             self._wake.set()
 
     def stop(self, patience: float) -> None:
-        """Carries out its orders, within so many seconds, and ends."""
+        """Carry out its orders, within so many seconds, and end."""
         end = time.monotonic() + patience
         while self._orders and time.monotonic() < end:
             time.sleep(0.02)

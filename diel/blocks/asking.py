@@ -90,7 +90,7 @@ class BlockAsking:
         return self.engine
 
     def submit(self, shape: Shape, cores: int, bundle: Bundle) -> Future[bytes]:
-        """Sends a bundle; there may be no block for it yet."""
+        """Send a bundle; there may be no block for it yet."""
         engine, label = self.start(), shape.label
         if not engine.is_open(label):
             engine.open(label, self._workers(shape))
@@ -113,7 +113,7 @@ class BlockAsking:
     # --- called in the agent's thread -------------------------------------------------------------
 
     def ask(self, block: Block) -> str:
-        """Asks for a block; returns the job's id."""
+        """Ask for a block; return the job's id."""
         # A scheduler that did not answer in time may still have queued the job.
         name = block_job_name(self._paths, block)
         if block.tried and (job := self._scheduler.find(name).get(name)):
@@ -121,7 +121,7 @@ class BlockAsking:
         return self._grow(block)
 
     def renew(self, block: Block) -> str:
-        """Makes the nodes of a kept block work for this controller; returns its job's id."""
+        """Make the nodes of a kept block work for this controller; return its job's id."""
         return block.job if block.number else self._grow(block)
 
     def _grow(self, block: Block) -> str:
@@ -132,7 +132,7 @@ class BlockAsking:
         return self._job
 
     def _submit_job(self, label: str, number: str, command: str) -> str:
-        """Submits the job of the block that is being requested; called by Parsl."""
+        """Submit the job of the block that is being requested; called by Parsl."""
         block = self._current
         assert block is not None
         paths = self._paths
@@ -150,12 +150,12 @@ class BlockAsking:
         return self._job
 
     def _script(self, block: Block) -> str:
-        """The job script of a block. Raises SchedulerRefused."""
+        """The job script of a block. Raise SchedulerRefused."""
         job = block_job(self._site, self._scheduler, self._paths, block)
         return self._scheduler.script(job._replace(exclude=tuple(sorted(self.excluded))))
 
     def hold(self, block: Block) -> None:
-        """Makes Parsl give a block no more tasks."""
+        """Make Parsl give a block no more tasks."""
         if self.engine is not None:
             self.engine.hold(block.shape.label, block.number)
 
@@ -166,7 +166,7 @@ class BlockAsking:
         return {label: self.engine.loads(label) for label in list(self.shapes)}
 
     def end_unknown(self, blocks: Mapping[str, Block]) -> None:
-        """Ends jobs of the run that were queued but never recorded, because their controller was killed."""
+        """End jobs of the run that were queued but never recorded, because their controller was killed."""
         prefix, known = f"{job_prefix(self._paths)}-", {block.job for block in blocks.values()}
         found = self._scheduler.find(prefix).items()
         if jobs := [job for name, job in found if not name.startswith(f"{prefix}c") and job not in known]:

@@ -154,10 +154,8 @@ def wants_block(
     shape: Shape, out: Sequence[float], usable: Sequence[Block], *, more: bool, backlog: float, now: float
 ) -> bool:
     """Tell whether another block would help tasks of a shape that are ready. Times are monotonic seconds.
-
     `out` has when each bundle was handed out, ascending, `usable` the blocks for them, `backlog` the seconds
-    of work in line; `more` says whether further tasks are ready and found no room.
-    """
+    of work in line; `more` says whether further tasks are ready and found no room."""
     if not out or not usable:
         return bool(out)
     slots = sum(block.slots for block in usable)
@@ -172,10 +170,8 @@ def wants_block(
 
 
 def is_idle(block: Block, out: int, others: int, patience: float, now: float) -> bool:
-    """Tell whether a block has been empty, with nothing for it, for `patience` seconds.
-
-    `out` counts the bundles of its shape, `others` the workers of other blocks; `now` is since the epoch.
-    """
+    """Tell whether a block has been empty, with nothing for it, for `patience` seconds. `out` counts the
+    bundles of its shape, `others` the workers of other blocks; `now` is since the epoch."""
     if out > others or (block.connected and block.bundles):
         return False
     if block.connected:

@@ -68,7 +68,7 @@ class Watching:
         self._ledger.append(block.record())
 
     def take_news(self) -> None:
-        """Reads the news. Raises DielError if the site gives no block that works."""
+        """Read the news. Raise DielError if the site gives no block that works."""
         for news in self._agent.drain():
             match news:
                 case BlockQueued():
@@ -103,7 +103,7 @@ class Watching:
         self.write(block)
 
     def _note_refused(self, news: BlockRefused) -> None:
-        """Asks again later, without excluded nodes. Raises DielError if the pool has no block at all."""
+        """Ask again later, without excluded nodes. Raise DielError if the pool has no block at all."""
         block = self._blocks.pop(news.block)
         if is_at_start(self._ledger.history):
             raise NeverRuns(refusal(self._site, block.shape.pool, news.message))
@@ -277,7 +277,7 @@ class Blocks:
         return all(self._holding.room_beside(shape) >= count for shape, count in counts.items())
 
     def submit(self, shape: Shape, cores: int, bundle: Bundle) -> Future[bytes]:
-        """Hands out a bundle; the future raises if its worker was lost."""
+        """Hand out a bundle; the future raises if its worker was lost."""
         future = self._asking.submit(shape, cores, self._imports.ask(shape.pool, bundle))
         self._imports.note(shape.pool, future)
         self._out.setdefault(shape.label, {})[bundle.number] = time.monotonic()
@@ -298,7 +298,7 @@ class Blocks:
         return self._watching.knows(since)
 
     def tend(self, outlook: Outlook) -> None:
-        """Looks after the blocks, now and then."""
+        """Look after the blocks, now and then."""
         self._backlog, self._needed = outlook.backlog, outlook.needed
         self._asking.excluded = outlook.excluded - self._watching.forgiven
         if self._asking.engine is not None and self._asking.engine.broken:
@@ -328,7 +328,7 @@ class Blocks:
         return [b for b in self._blocks.values() if b.shape == shape and b.takes_tasks(now, drain)]
 
     def _grow(self, shape: Shape) -> None:
-        """Asks for one more block of a shape, if its pool allows it."""
+        """Ask for one more block of a shape, if its pool allows it."""
         label, pool = shape.label, self._asking.pool(shape)
         held = [block for block in self._blocks.values() if block.shape.pool == shape.pool and block.live]
         if len(held) >= pool.blocks or time.monotonic() < self._watching.not_before.get(label, 0.0):
@@ -353,7 +353,7 @@ class Blocks:
     # --- giving back ------------------------------------------------------------------------------
 
     def _hold_unfit(self) -> None:
-        """Gives no more tasks to blocks with a node to avoid, or too short for the shortest queued task."""
+        """Give no more tasks to blocks with a node to avoid, or too short for the shortest queued task."""
         excluded, workers = self._asking.excluded, self._ledger.history.workers.values()
         tainted = {worker["block"] for worker in workers if worker["node"] in excluded} if excluded else set()
         for block in self._blocks.values():
@@ -406,7 +406,7 @@ class Blocks:
         return now - block.stuck_since > STUCK
 
     def _end(self, blocks: Iterable[Block]) -> None:
-        """Gives blocks back."""
+        """Give blocks back."""
         ending = [block for block in blocks if block.live and not block.ending]
         for block in ending:
             block.ending = True
@@ -420,7 +420,7 @@ class Blocks:
     # --- from one controller to the next, and the end ---------------------------------------------
 
     def adopt(self, take: Adopt) -> None:
-        """Takes over what still runs from an earlier controller; calls `take` with each task."""
+        """Take over what still runs from an earlier controller; call `take` with each task."""
         begun = {worker["block"] for worker in self._ledger.history.workers.values()}
         for block in adopt(self._ledger, take):
             self._blocks[block.name] = block
@@ -433,20 +433,20 @@ class Blocks:
         self._agent.do(partial(self._asking.end_unknown, self._blocks))
 
     def _renew(self, shape: Shape) -> None:
-        """Makes the nodes of kept blocks work for this controller, now that there is work for them."""
+        """Make the nodes of kept blocks work for this controller, now that there is work for them."""
         for block in self._blocks.values():
             if block.shape == shape and block.live and block.kept is not None and not block.tried:
                 block.tried = True
                 self._agent.ask(block.name, partial(self._asking.renew, block))
 
     def detach(self) -> None:
-        """Lets go: tasks in blocks continue, for the next controller to adopt."""
+        """Let go: tasks in blocks continue, for the next controller to adopt."""
         self._agent.stop(1.0)
         if self._asking.engine is not None:
             self._asking.engine.stop()
 
     def stop(self) -> None:
-        """Ends all blocks, and waits until the scheduler says that they are gone."""
+        """End all blocks, and wait until the scheduler says that they are gone."""
         for name in self._agent.unask():
             if not self._blocks[name].tried:  # else it may be queued all the same: `end_unknown` looks
                 del self._blocks[name]
@@ -483,7 +483,7 @@ class Imports:
         return bundle._replace(imports=tuple(sorted(wanted))) if wanted else bundle
 
     def note(self, pool: str, future: Future[bytes]) -> None:
-        """Asks no more in a pool once a bundle of it was reported."""
+        """Ask no more in a pool once a bundle of it was reported."""
         if pool in self._wanted:
             future.add_done_callback(partial(self._answered, pool))
 

@@ -149,7 +149,7 @@ class Dispatcher:
         return max(1, min(int(BUNDLE_SECONDS / each), most, MAX_BUNDLE))
 
     def send(self, stage: StageRun, shape: Shape, work: Work, tasks: list[Request]) -> None:
-        """Records and hands out a bundle, each task as the attempt after those that began."""
+        """Record and hands out a bundle, each task as the attempt after those that began."""
         number = self._ledger.history.bundles + 1
         before = stage.history.attempts
         requests = tuple(task._replace(attempt=before.get(task.index, 0) + 1) for task in tasks)
@@ -176,7 +176,7 @@ class Dispatcher:
         future.add_done_callback(lambda done: self.finished.put((number, done)))
 
     def adopt(self, stage: str, index: int, attempt: int) -> None:
-        """Counts a running task of an earlier controller as handed out."""
+        """Count a running task of an earlier controller as handed out."""
         self.in_flight[(stage, index)] = InFlight(0, attempt)
 
     def pop(self, number: int) -> Sent | None:
@@ -192,7 +192,7 @@ class Dispatcher:
         return task is not None and task.bundle == bundle
 
     def take_back(self, stage: StageRun, bundle: int, indices: Iterable[int]) -> None:
-        """Queues tasks again that a worker did not begin: its records were read before."""
+        """Queue tasks again that a worker did not begin: its records were read before."""
         back = [index for index in indices if self.is_out(stage, index, bundle)]
         for index in back:
             del self.in_flight[(stage.name, index)]
@@ -201,13 +201,13 @@ class Dispatcher:
             stage.look_at(back)
 
     def drop_settled(self) -> None:
-        """Forgets bundles without a report whose tasks are all settled by workers' records."""
+        """Forget bundles without a report whose tasks are all settled by workers' records."""
         out = {task.bundle for task in self.in_flight.values()}
         for number in [number for number in self.sent if number not in out]:
             self.pop(number)
 
 
 def reset(stage: StageRun, index: int) -> None:
-    """Puts a task that was handed out back to waiting."""
+    """Put a task that was handed out back to waiting."""
     stage.history.under_way.pop(index, None)
     stage.history.set(index, TaskState.WAITING)

@@ -42,7 +42,7 @@ def adopt(ledger: Ledger, take: Adopt) -> list[Block]:
 
 
 def _give_up(ledger: Ledger, live: Container[str]) -> None:
-    """Fences what may still run in blocks that have ended: it is handed out again."""
+    """Fence what may still run in blocks that have ended: it is handed out again."""
     history = ledger.history
     over = {history.workers[attempt.worker]["block"] for attempt in history.left.values()}
     for block in sorted(name for name in over if name not in live):
@@ -86,11 +86,9 @@ class Leftovers(NamedTuple):
 def end_jobs(
     paths: RunPaths, site: Site, history: History, *, patience: float, tend: Callable[[], None] = lambda: None
 ) -> Leftovers:
-    """Cancel a run's jobs, by how their names begin, and wait for their end; `tend` is called meanwhile.
-
-    No journal has a job whose controller just died, and old ids may be others' now. Those that it
-    has are returned if the scheduler does not answer.
-    """
+    """Cancel a run's jobs, by how their names begin, and wait for their end; `tend` is called meanwhile. No
+    journal has a job whose controller just died, and old ids may be others' now. Those that it has are
+    returned if the scheduler does not answer."""
     if not site.scheduled:
         return Leftovers((), ())
     scheduler = scheduler_named(site.scheduler)

@@ -106,7 +106,7 @@ class ThisMachine:
             self._holding.ended(number)
 
     def tend(self, outlook: Outlook) -> None:
-        """Reports problems of workers, and what the run waits for. Raises DielError if none ever started."""
+        """Reports problems of workers, and what the run waits for. Raise DielError if none ever started."""
         if self._meter is not None:
             self._meter.look()
         if self._pipes is None:
@@ -132,7 +132,7 @@ class ThisMachine:
         return True
 
     def adopt(self, take: Adopt) -> None:
-        """Adopts nothing: only a task can outlive its controller here, and the next controller ends it."""
+        """Adopt nothing: only a task can outlive its controller here, and the next controller ends it."""
 
     @property
     def left(self) -> tuple[str, ...]:
@@ -215,7 +215,7 @@ class Pipes:
             return self._server.fork()
 
     def stop(self) -> None:
-        """Ends the processes; whoever waits for a bundle gets WorkerLost."""
+        """End the processes; whoever waits for a bundle gets WorkerLost."""
         self._stopped = True
         with self._lock:
             self._server.stop(_PATIENCE if self._since is None else 0.0)
@@ -249,7 +249,7 @@ class WorkerServer:
         return "" if code is None else _how(code)
 
     def fork(self) -> Pipe:
-        """Asks for a worker. Raises OSError if the server is gone."""
+        """Ask for a worker. Raise OSError if the server is gone."""
         pipe = Pipe()
         with pipe.far_end, pipe.telling:
             given = [pipe.far_end.fileno(), pipe.telling.fileno()]
@@ -266,7 +266,7 @@ class WorkerServer:
         return ""
 
     def stop(self, patience: float = _PATIENCE) -> None:
-        """Ends it with all its workers, within some seconds; can be called again."""
+        """End it with all its workers, within some seconds; can be called again."""
         with contextlib.suppress(OSError):
             self._requests.send(b"end")
         try:
@@ -277,7 +277,7 @@ class WorkerServer:
         self._requests.close()
 
     def close(self) -> None:
-        """Closes the file that it printed to."""
+        """Close the file that it printed to."""
         self._said.close()
 
 
@@ -302,13 +302,13 @@ class Pipe:
         return is_readable(self._told.fileno())
 
     def give(self, packed: bytes) -> None:
-        """Hand over a packed bundle, and wait until it begins. Raises EOFError or OSError."""
+        """Hand over a packed bundle, and wait until it begins. Raise EOFError or OSError."""
         send(self._end, packed)
         if not self._process:
             self._process = int(receive(self._end, self._told.fileno()))
 
     def take(self) -> bytes:
-        """The report of the bundle. Raises EOFError or OSError if the worker ends meanwhile."""
+        """The report of the bundle. Raise EOFError or OSError if the worker ends meanwhile."""
         return receive(self._end, self._told.fileno())
 
     def close(self) -> None:
@@ -316,7 +316,7 @@ class Pipe:
         self._told.close()
 
     def end(self) -> WorkerLost:
-        """Makes sure that the worker has ended; returns how."""
+        """Make sure that the worker has ended; return how."""
         self._end.close()
         if self._process and not self.is_gone:  # its own end may be closed, by a module that closes all
             with contextlib.suppress(ProcessLookupError):

@@ -45,7 +45,7 @@ def block_job_name(paths: RunPaths, block: Block) -> str:
 
 
 def block_job(site: Site, scheduler: Scheduler, paths: RunPaths, block: Block) -> Job:
-    """Return the job of a block. Raises UsageError if nothing says how to start on several nodes."""
+    """Return the job of a block. Raise UsageError if nothing says how to start on several nodes."""
     shape, folder, stem = block.shape, paths.blocks, block.name
     pool = site.pools[shape.pool]
     nodes = shape.block_nodes(pool)
@@ -127,7 +127,7 @@ def block_jobs(plan: Plan, runs: Path) -> Iterator[tuple[str, Job]]:
 
 
 def try_out(plan: Plan, jobs: Iterable[tuple[str, Job]]) -> None:
-    """Ask whether the scheduler takes these jobs, and keep none. Raises UsageError if it refuses one."""
+    """Ask whether the scheduler takes these jobs, and keep none. Raise UsageError if it refuses one."""
     scheduler = scheduler_named(plan.site.scheduler)
     with tempfile.TemporaryDirectory(prefix="diel-") as folder:
         script = Path(folder) / "trial.sh"
@@ -173,7 +173,7 @@ def is_answered(history: History) -> bool:
 
 
 def refuse_hopeless(scheduler: Scheduler, job: str) -> None:
-    """Wait for the first word on a new job, and end it if it can never run. Raises SchedulerRefused."""
+    """Wait for the first word on a new job, and end it if it can never run. Raise SchedulerRefused."""
     end = time.monotonic() + ANSWER
     while time.monotonic() < end:
         with contextlib.suppress(SchedulerBusy):

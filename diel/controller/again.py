@@ -120,11 +120,9 @@ def _made(run: RunReader, tasks: Mapping[str, Collection[int]]) -> Again:
 
 def find_outdated(run: RunReader, remade: Again) -> Again:
     """The tasks whose results no longer count once the run is resumed, by stage, with their attempts: those
-    to be `remade` are among them.
-
-    They have no result any more in `view`. Left as they are: the tasks of searches and loops, whose decisions
-    hold for the whole run, and those of which an axis is made, whose points do.
-    """
+    to be `remade` are among them. They have no result any more in `view`. Left as they are: the tasks of
+    searches and loops, whose decisions hold for the whole run, and those of which an axis is made, whose
+    points do."""
     if not remade and all(link.edge.min_success == 1 for link in run.links):
         return {}
     outdated = _Outdated(run, remade)
@@ -218,12 +216,10 @@ REFUSED = (
 
 
 def make_anew(paths: RunPaths, segment: SegmentWriter) -> Refused:
-    """Mark what rests on results that were made again and are others, to be computed again too.
-
-    Where a decision of a search or loop rests on one that differs, which holds for the whole run, the task
-    fails instead: return these tasks. The segment is that of the controller that takes over. Raise DielError
-    where the run cannot be read.
-    """
+    """Mark what rests on results that were made again and are others, to be computed again too. Where a
+    decision of a search or loop rests on one that differs, which holds for the whole run, the task fails
+    instead: return these tasks. The segment is that of the controller that takes over. Raise DielError where
+    the run cannot be read."""
     run = RunReader(paths)
     others = {name: found for name in run.history.stages if (found := _others(run, name))}
     refused: dict[tuple[str, int], str] = {}
@@ -309,10 +305,8 @@ def _write(run: RunReader, segment: SegmentWriter, lost: Mapping[str, Collection
 
 
 def read_trials(run: RunReader, said: Iterable[str]) -> dict[str, int]:
-    """How many trials searches are to have: `40` for the only one, `AXIS=40` for one of several.
-
-    Raises UsageError for what is not there, or cannot have so many.
-    """
+    """How many trials searches are to have: `40` for the only one, `AXIS=40` for one of several. Raise
+    UsageError for what is not there, or cannot have so many."""
     known = {label: axis for label, axis in run.adaptive.items() if isinstance(axis, Searched)}
     found: dict[str, int] = {}
     for word in said:

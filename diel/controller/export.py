@@ -271,7 +271,7 @@ class _Copier:
 
 
 def _put_link(link: str, target: str) -> None:
-    """Make a link, in place of another one; raises FileExistsError where something else is."""
+    """Make a link, in place of another one; raise FileExistsError where something else is."""
     if os.path.islink(target):
         if os.readlink(target) == link:
             return
@@ -328,11 +328,9 @@ class Delivered(NamedTuple):
 
 
 class Deliveries:
-    """What one run has put in place for people, and later ones have: each file is written down before.
-
-    So a run delivers a file once. What somebody edited since, or a newer run has delivered, stays; what no
-    run has made is put aside; a directory is that of one run, without what an earlier one had there.
-    """
+    """What one run has put in place for people, and later ones have: each file is written down before. So a
+    run delivers a file once. What somebody edited since, or a newer run has delivered, stays; what no run has
+    made is put aside; a directory is that of one run, without what an earlier one had there."""
 
     def __init__(self, paths: RunPaths) -> None:
         self._paths = paths

@@ -306,11 +306,9 @@ class Finder:
 
 
 class EqualTasks:
-    """Which task of a run has made, or makes, the result that belongs to a key: equal tasks share it.
-
-    Those are tasks of trials at the same point, where nothing reads their number. The first of them runs, the
-    others wait for its end; without a result the next one runs. All of it follows from the journal.
-    """
+    """Which task of a run has made, or makes, the result that belongs to a key: equal tasks share it. Those
+    are tasks of trials at the same point, where nothing reads their number. The first of them runs, the
+    others wait for its end; without a result the next one runs. All of it follows from the journal."""
 
     def __init__(self, stages: Stages, ledger: Ledger) -> None:
         self._stages = stages

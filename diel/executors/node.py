@@ -101,7 +101,7 @@ class NodeKeeper:
         return code
 
     def _begin_guard(self) -> tuple[int, int]:
-        """Start a process, in its own session, that clears the node if this dies; returns pid and file."""
+        """Start a process, in its own session, that clears the node if this dies; return pid and file."""
         ears, alive = os.pipe()
         guard = os.fork()
         if guard:
@@ -123,7 +123,7 @@ class NodeKeeper:
         self._scratch.remove()
 
     def _work(self) -> int:
-        """Runs the pool, and again if its controller was gone and comes back; returns its exit code."""
+        """Run the pool, and again if its controller was gone and comes back; return its exit code."""
         while True:
             code = self._run_pool()
             with self._stoppable():
@@ -232,8 +232,7 @@ class Controllers:
 
     def is_lost(self) -> bool:
         """Whether that controller is gone. One that died on another host seems alive for a while, so this
-        waits for its next heartbeat.
-        """
+        waits for its next heartbeat."""
         heard = self.heartbeat()
         while self.is_driven():
             if self.heartbeat() != heard:
@@ -261,11 +260,9 @@ class Controllers:
 
 
 class Orphans:
-    """The tasks of one node's share of a block, once the block's controller is gone.
-
-    The next controller hears nothing of them from Parsl: the keeper records in a segment of its own what
-    became of those whose worker died.
-    """
+    """The tasks of one node's share of a block, once the block's controller is gone. The next controller
+    hears nothing of them from Parsl: the keeper records in a segment of its own what became of those whose
+    worker died."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._paths = RunPaths(Path(environ["DIEL_RUN_DIR"]))
@@ -294,7 +291,7 @@ class Orphans:
         return next(self._own(), None) is not None
 
     def look(self) -> None:
-        """Records which tasks were lost. Does nothing while the block's own controller may live."""
+        """Record which tasks were lost. Does nothing while the block's own controller may live."""
         if not self._paths.controller_segment(self._epoch + 1).exists():
             return
         for name in self._own():

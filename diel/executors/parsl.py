@@ -102,7 +102,7 @@ class BlockEngine:
         self._kernel = DataFlowKernel(config)
 
     def open(self, label: str, workers: Workers) -> None:
-        """Make a shape's executor. Raises DielError if its interchange ends again and again."""
+        """Make a shape's executor. Raise DielError if its interchange ends again and again."""
         for _ in range(STARTS):
             executor = self._make(label, workers)
             if self._starts(executor):
@@ -149,7 +149,7 @@ class BlockEngine:
         return label in self._executors
 
     def submit(self, label: str, bundle: Bundle, ranks: int) -> Future[bytes]:
-        """Queues a bundle for the workers of a shape. The future raises if the worker was lost."""
+        """Queue a bundle for the workers of a shape. The future raises if the worker was lost."""
         executor = self._executors[label]
         wanted: dict[str, Any] = {}
         if isinstance(executor, MPIExecutor):
@@ -161,7 +161,7 @@ class BlockEngine:
             raise DielError(f"Parsl takes no more tasks: {error}") from error
 
     def grow(self, label: str) -> None:
-        """Asks for one more block. Takes as long as the scheduler does; raises what `ask` raised."""
+        """Ask for one more block. Takes as long as the scheduler does; raise what `ask` raised."""
         executor = self._executors[label]
         provider = cast("_Provider", executor.provider)
         provider.error = None
@@ -170,7 +170,7 @@ class BlockEngine:
             raise provider.error
 
     def hold(self, label: str, number: str) -> None:
-        """Gives a block no more tasks."""
+        """Give a block no more tasks."""
         for manager in self._managers(label):
             if manager["block_id"] == number:
                 self._command(label, ["HOLD_MANAGER", manager["manager"]])
@@ -202,7 +202,7 @@ class BlockEngine:
         return dict(found)
 
     def stop(self) -> None:
-        """Ends Parsl here. Blocks are left alone: their pools end when they miss the controller."""
+        """End Parsl here. Blocks are left alone: their pools end when they miss the controller."""
         self._kernel.cleanup()
         self._stopped.set()
         self._hushed.close()

@@ -25,7 +25,7 @@ class Scratch:
     """One of them, and its lock."""
 
     def __init__(self) -> None:
-        """Makes it, and removes those that killed keepers left behind."""
+        """Make it, and remove those that killed keepers left behind."""
         for left in _folder().glob(f"{PREFIX}*"):
             _remove_left(left)
         self.path, self._lock = _make()
@@ -39,7 +39,7 @@ class Scratch:
 
 
 def use() -> None:
-    """Makes multiprocessing, here and in children, use this node's directory."""
+    """Make multiprocessing, here and in children, use this node's directory."""
     folder = os.environ.pop(VARIABLE, "")
     if folder:
         config = process.current_process()._config  # type: ignore[attr-defined]

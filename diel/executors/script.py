@@ -29,7 +29,7 @@ block ended."""
 
 
 def _prepare_pool() -> None:
-    """Makes the pool fork from a server where it asks for `spawn`."""
+    """Make the pool fork from a server where it asks for `spawn`."""
     use()
     sys.warnoptions.extend(NOISE)  # multiprocessing hands them to its own processes
     server, other = multiprocessing.get_context("forkserver"), multiprocessing.get_context
@@ -49,7 +49,7 @@ def _follow(parent: int) -> None:
 
 
 def _tie_to(parent: int) -> None:
-    """Ties this process to its parent, before the slow imports."""
+    """Tie this process to its parent, before the slow imports."""
     if not tie(parent, signal.SIGKILL):
         sys.exit()
     with contextlib.suppress(OSError):
@@ -58,7 +58,7 @@ def _tie_to(parent: int) -> None:
 
 
 def main() -> None:
-    """Runs the module that the command line names, with the remaining words."""
+    """Run the module that the command line names, with the remaining words."""
     _, kind, *words = sys.argv
     if kind == "pool":
         _prepare_pool()

@@ -23,13 +23,11 @@ class Bound(NamedTuple):
 
 
 def bound_of(errors: Collection[float]) -> Bound:
-    """The bound that audited errors give for all answers, whatever their distribution.
-
-    The largest of n is above a share p of all with probability 1 - pⁿ, which is enough for p = 0.95 from
-    n = 59 on; before, p is smaller. Of more, the j largest are left out as long as
-    Σᵢ₌₀ʲ C(n, i) (1 - p)ⁱ pⁿ⁻ⁱ ≤ 0.05 (S. S. Wilks, Determination of Sample Sizes for Setting Tolerance
-    Limits, Ann. Math. Statist. 12, 91, 1941, equation 3 for one limit).
-    """
+    """The bound that audited errors give for all answers, whatever their distribution. The largest of n is
+    above a share p of all with probability 1 - pⁿ, which is enough for p = 0.95 from n = 59 on; before, p is
+    smaller. Of more, the j largest are left out as long as Σᵢ₌₀ʲ C(n, i) (1 - p)ⁱ pⁿ⁻ⁱ ≤ 0.05 (S. S. Wilks,
+    Determination of Sample Sizes for Setting Tolerance Limits, Ann. Math. Statist. 12, 91, 1941, equation 3
+    for one limit)."""
     count = len(errors)
     if not count:
         return Bound(math.inf, 0.0)

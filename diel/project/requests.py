@@ -35,7 +35,7 @@ class Cancel(NamedTuple):
 
 
 def ask_cancel(paths: RunPaths, targets: Sequence[str] = (), *, kind: str = "cancel") -> Path:
-    """Ask for the run, or some of its tasks, to be stopped. Returns the request's file."""
+    """Ask for the run, or some of its tasks, to be stopped. Return the request's file."""
     path = paths.requests / f"{kind}-{time.time_ns():x}-{os.getpid()}.json"
     put(path, json.dumps({"targets": list(targets)}))
     return path

@@ -43,10 +43,8 @@ SLOW = 0.25
 
 @dataclass
 class Memory:
-    """What a searcher knows of a course, in its run's folder: what was drawn slowly is not drawn again.
-
-    The journal is what counts: of a file that does not fit, all is asked and told again.
-    """
+    """What a searcher knows of a course, in its run's folder: what was drawn slowly is not drawn again. The
+    journal is what counts: of a file that does not fit, all is asked and told again."""
 
     _path: Path
     _spent: float = 0.0

@@ -79,13 +79,11 @@ class ServiceClient:
         self._lock = threading.Lock()
 
     def predict(self, rows: Any, path: str = "/predict", *, features: Sequence[str] = ()) -> dict[str, Any]:
-        """A model's answer for some rows: `prediction`, and `deviation` if the model knows it.
-
-        `rows` is an array of shape (rows, features), which travels as its bytes and comes back as arrays of
-        shape (rows,), float64; or a list of lists or mappings, or a mapping of lists by feature, which
-        travels as JSON and comes back as lists. `features` names an array's columns: without it, they are
-        in the model's order. Raise ServiceError.
-        """
+        """A model's answer for some rows: `prediction`, and `deviation` if the model knows it. `rows` is an
+        array of shape (rows, features), which travels as its bytes and comes back as arrays of shape (rows,),
+        float64; or a list of lists or mappings, or a mapping of lists by feature, which travels as JSON and
+        comes back as lists. `features` names an array's columns: without it, they are in the model's order.
+        Raise ServiceError."""
         if hasattr(rows, "dtype"):
             return self._predict_array(rows, path, features)
         answer: dict[str, Any] = self.post(path, {"rows": rows})
@@ -103,7 +101,7 @@ class ServiceClient:
         return self._content(f"POST {path}", self._ask(("POST", path, body, {**kind, **headers})))
 
     def reload(self, model: Path | str | Sequence[Path | str], path: str = "/reload") -> list[Any]:
-        """Make every replica use a newer model, without dropping a request. Returns their answers."""
+        """Make every replica use a newer model, without dropping a request. Return their answers."""
         one = isinstance(model, str | Path)
         given = str(model) if one else [str(each) for each in model]  # type: ignore[union-attr]
         body = json.dumps({"model": given}).encode()

@@ -44,10 +44,8 @@ class Brought(NamedTuple):
 
 
 def bring(disk: Disk, items: Sequence[Item], check: Check = no_check, tag: str = "") -> Brought:
-    """Make sure that artifacts stay on the node's disk until `release`, or two later tags `WHAT/…`.
-
-    Raises StagingError where there is no room or the disk fails; OSError where a source cannot be read.
-    """
+    """Make sure that artifacts stay on the node's disk until `release`, or two later tags `WHAT/…`. Raise
+    StagingError where there is no room or the disk fails; OSError where a source cannot be read."""
     began = time.monotonic()
     try:
         if tag:
@@ -91,7 +89,7 @@ def walk(path: str) -> Iterator[tuple[str, list[str], list[str]]]:
 
 
 def _copy(disk: Disk, item: Item, check: Check, pool: ThreadPoolExecutor | None) -> int | None:
-    """Copy an artifact, with a pool side by side; returns its bytes, or None if another process did."""
+    """Copy an artifact, with a pool side by side; return its bytes, or None if another process did."""
     with disk.making(item, check) as part:
         if part is None:
             return None
@@ -111,7 +109,7 @@ def _copy(disk: Disk, item: Item, check: Check, pool: ThreadPoolExecutor | None)
 
 
 def tree(source: str, target: str) -> list[tuple[str, str]]:
-    """Make a tree's directories, and return its plain files with their places. Raises OSError."""
+    """Make a tree's directories, and return its plain files with their places. Raise OSError."""
     files = []
     for folder, folders, names in walk(source):
         here = target + folder[len(source) :]
@@ -127,7 +125,7 @@ def tree(source: str, target: str) -> list[tuple[str, str]]:
 def fetch(
     items: Sequence[Item], local: Local, environ: Mapping[str, str], check: Check = no_check, tag: str = ""
 ) -> tuple[Brought, str]:
-    """Copy artifacts to this node's disk; returns their directory, or a warning, or neither: no gain."""
+    """Copy artifacts to this node's disk; return their directory, or a warning, or neither: no gain."""
     try:
         disk = own_disk(local, environ)
         device = os.stat(disk.root).st_dev
@@ -145,7 +143,7 @@ _notes: list[Brought] = []
 
 
 def note(brought: Brought) -> None:
-    """Keeps what was copied for the end of the task."""
+    """Keep what was copied for the end of the task."""
     _notes.append(brought)
 
 
@@ -157,7 +155,7 @@ def take_notes() -> list[Brought]:
 
 
 def leave_notes(task_dir: str) -> None:
-    """Tells the worker of the task what this process copied."""
+    """Tell the worker of the task what this process copied."""
     _leave(task_dir, (brought for brought in take_notes() if brought.copied or brought.warning))
 
 
@@ -168,7 +166,7 @@ def _leave(task_dir: str, notes: Iterable[Brought]) -> None:
 
 
 def read_notes(task_dir: str) -> list[Brought]:
-    """Reads and removes what processes of a task left."""
+    """Read and removes what processes of a task left."""
     found = []
     for path in sorted(Path(task_dir).glob(f"{NOTES}*.json")):
         found.append(Brought(**json.loads(path.read_text(encoding="utf-8"))))
@@ -177,7 +175,7 @@ def read_notes(task_dir: str) -> list[Brought]:
 
 
 def main() -> None:
-    """Carries out the plan that the task's worker left, and reports back."""
+    """Carry out the plan that the task's worker left, and report back."""
     items, local, task_dir = pickle.loads(Path(sys.argv[1]).read_bytes())  # noqa: S301 - from the worker
     _leave(task_dir, [fetch(items, local, os.environ)[0]])
 

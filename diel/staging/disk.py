@@ -70,7 +70,7 @@ class Disk:
             raise StagingError(f"{folder} cannot be used: {error.strerror}") from error
 
     def _begin_boot(self) -> None:
-        """Empties a directory of an earlier boot: some of its copies may never have reached the disk."""
+        """Empty a directory of an earlier boot: some of its copies may never have reached the disk."""
         place = f"{self.root}/boot"
         boot = _text("/proc/sys/kernel/random/boot_id").strip() or "unknown"
         if _text(place) == boot:
@@ -93,7 +93,7 @@ class Disk:
             return False
 
     def hold(self, items: Iterable[Item], tag: str = "") -> list[Item]:
-        """Pin copies for this process's task, under a tag; returns those that are not there yet."""
+        """Pin copies for this process's task, under a tag; return those that are not there yet."""
         wanted = {item.key: item for item in items}
         with self._locked(fcntl.LOCK_SH):
             self._pin(dict.fromkeys(wanted, 0), tag)
@@ -115,11 +115,9 @@ class Disk:
                 os.write(file, "".join(li for li in lines if li[li.rindex(" ") :] not in gone).encode())
 
     def make_room(self, sizes: Mapping[str, int], tag: str = "", *, spare: float = 0) -> None:
-        """Deletes the least recently used, until copies of these sizes (bytes, by key) fit.
-
-        A share of the disk may be asked for to be `spare`, as far as what is not used can give it. Raises
-        StagingError, and deletes nothing, where what tasks use leaves too little for the copies.
-        """
+        """Delete the least recently used, until copies of these sizes (bytes, by key) fit. A share of the
+        disk may be asked for to be `spare`, as far as what is not used can give it. Raise StagingError, and
+        deletes nothing, where what tasks use leaves too little for the copies."""
         with self._locked(fcntl.LOCK_EX):
             pins = _own_pins(self.root)
             before = os.fstat(pins).st_size
@@ -150,7 +148,7 @@ class Disk:
                 excess -= size
 
     def _clear(self) -> None:
-        """Deletes what killed processes left half done."""
+        """Delete what killed processes left half done."""
         for name in os.listdir(f"{self.root}/parts"):
             lock = _lock_now(f"{self.root}/locks/{name.removeprefix('gone-')}")
             if lock is not None:
@@ -189,7 +187,7 @@ class Disk:
         return _pins_path(self.root)
 
     def drain_dir(self, number: int) -> str:
-        """Make a directory for what a task writes. Raises StagingError where the disk is too full."""
+        """Make a directory for what a task writes. Raise StagingError where the disk is too full."""
         self.make_room({}, spare=SPARE)
         folder = f"{self.root}/drains/{os.path.basename(self.pins())}.{number}"
         try:
@@ -243,7 +241,7 @@ class Disk:
 
 
 def local_folder(wanted: str, environ: Mapping[str, str]) -> tuple[str, bool]:
-    """Return the directory on this node, and whether it was named for diel. Raises StagingError."""
+    """Return the directory on this node, and whether it was named for diel. Raise StagingError."""
     named = wanted or environ.get("DIEL_LOCAL_DIR", "")
     given = named or next((environ[name] for name in VARIABLES if environ.get(name)), "/tmp")
     lacking = [a or b for a, b in _VARIABLE.findall(given) if not environ.get(a or b)]
@@ -258,7 +256,7 @@ def local_folder(wanted: str, environ: Mapping[str, str]) -> tuple[str, bool]:
 
 
 def own_disk(local: Local, environ: Mapping[str, str]) -> Disk:
-    """This node's disk, ready for use. Raises StagingError if it has none."""
+    """This node's disk, ready for use. Raise StagingError if it has none."""
     folder, named = local_folder(local.folder, environ)
     return Disk(folder, local.size, named=named)
 
@@ -271,7 +269,7 @@ _began = time.time_ns()
 
 
 def release() -> None:
-    """Lets go of all copies that this process's task used; to be called at its end."""
+    """Let go of all copies that this process's task used; to be called at its end."""
     process = os.getpid()
     for (_, owner), file in _open_pins.items():
         if owner == process:

@@ -34,7 +34,7 @@ def order(count: int, seed: int, epoch: int) -> list[int]:
 
 
 def part_of(items: Sequence[T], part: int, parts: int, seed: int, epoch: int) -> list[T]:
-    """Return one part of the items, in the epoch's order. Raises ModuleError for a wrong part or epoch."""
+    """Return one part of the items, in the epoch's order. Raise ModuleError for a wrong part or epoch."""
     if not 0 <= part < parts:
         raise ModuleError(f"part {part} of {parts}: expected 0 to {parts - 1}")
     if epoch < 0:
@@ -43,7 +43,7 @@ def part_of(items: Sequence[T], part: int, parts: int, seed: int, epoch: int) ->
 
 
 def items_of(name: str, value: Any) -> Sequence[Any]:
-    """Return the items to split: of a list, a directory, or an array's rows by number. Raises ModuleError."""
+    """Return the items to split: of a list, a directory, or an array's rows by number. Raise ModuleError."""
     if isinstance(value, list | tuple):
         return flat(value)
     if isinstance(value, str | Path):
@@ -95,10 +95,8 @@ def draw(
     local: Local | None,
     environ: Mapping[str, str],
 ) -> list[Any]:
-    """Draw one part of an input in an epoch: paths, values, or numbers of rows. Raises ModuleError.
-
-    What is staged is brought to the node's disk first; where that fails, the paths are those of the run.
-    """
+    """Draw one part of an input in an epoch: paths, values, or numbers of rows. Raise ModuleError. What is
+    staged is brought to the node's disk first; where that fails, the paths are those of the run."""
     part, parts = (rank, ranks) if shard.by == "rank" else (shard.part, shard.parts)
     items = items_of(name, value)
     numbers = part_of(range(len(items)), part, parts, shard.seed, epoch)
@@ -135,7 +133,7 @@ def _staged(
 
 
 def read_shards(environ: Mapping[str, str]) -> tuple[dict[str, Shard], dict[str, Any], Local]:
-    """Read the shards, inputs and disk of a program's task. Raises ModuleError without any."""
+    """Read the shards, inputs and disk of a program's task. Raise ModuleError without any."""
     try:
         document = json.loads(Path(environ["DIEL_SHARDS"]).read_text(encoding="utf-8"))
         inputs = json.loads(Path(environ["DIEL_INPUTS"]).read_text(encoding="utf-8"))
@@ -149,6 +147,6 @@ def read_shards(environ: Mapping[str, str]) -> tuple[dict[str, Shard], dict[str,
 
 
 def write_shards(path: str, shards: Mapping[str, Shard], local: Local) -> None:
-    """Leaves a task's shards for the programs that it starts."""
+    """Leave a task's shards for the programs that it starts."""
     document = {"shards": {name: shard._asdict() for name, shard in shards.items()}, "local": local._asdict()}
     Path(path).write_text(json.dumps(document), encoding="utf-8")
