@@ -13,8 +13,7 @@ from math import ceil
 from typing import assert_never
 
 from diel.attempt.bundle import Bundle
-from diel.blocks.agent import Agent, BlockQueued, BlockRefused, Heard, Silent
-from diel.blocks.asking import BlockAsking
+from diel.blocks.asking import Agent, BlockAsking, BlockQueued, BlockRefused, Heard, Silent
 from diel.blocks.block import Adopt, Block, EngineLost, Holding, Outlook, is_idle, tail_of, wants_block
 from diel.blocks.leftovers import adopt
 from diel.blocks.script import NeverRuns, is_at_start, refusal

@@ -1,4 +1,4 @@
-"""What an earlier controller left: adopts its running tasks, ends the jobs of a run that is over.
+"""What an earlier controller left: its running tasks are adopted, or what still runs is ended and recorded.
 
 A worker whose controller is gone commits its task and ends. The next controller counts such tasks as handed
 out; what becomes of their blocks, the caller decides (docs/decisions/026).
@@ -11,12 +11,19 @@ import time
 from collections.abc import Callable, Container
 from typing import TYPE_CHECKING, NamedTuple
 
+from diel.attempt.reaper import kill_marked
 from diel.blocks.block import Adopt, Block
 from diel.journal.history import History
+from diel.journal.segment import Reader, SegmentWriter
+from diel.journal.snapshot import read_run
+from diel.journal.stage_history import ranges
 from diel.paths import RunPaths
+from diel.project.lease import beat, take
 from diel.project.submission import job_prefix, read_submissions
 from diel.scheduler import JobState, SchedulerBusy, scheduler_named
-from diel.site import Shape, Site
+from diel.site import Shape, read_kept_site
+from diel.states import RunState
+from diel.status import Status
 from diel.tasks.ledger import Ledger
 from diel.worker.fence import put_up
 
@@ -84,13 +91,13 @@ class Leftovers(NamedTuple):
 
 
 def end_jobs(
-    paths: RunPaths, site: Site, history: History, *, patience: float, tend: Callable[[], None] = lambda: None
-) -> Leftovers:
+    paths: RunPaths, history: History, *, patience: float, tend: Callable[[], None] = lambda: None
+) -> Leftovers | None:
     """Cancel a run's jobs, by how their names begin, and wait for their end; `tend` is called meanwhile. No
     journal has a job whose controller just died, and old ids may be others' now. Those that it has are
     returned if the scheduler does not answer."""
-    if not site.scheduled:
-        return Leftovers((), ())
+    if not paths.site.exists() or not (site := read_kept_site(paths)).scheduled:
+        return None
     scheduler = scheduler_named(site.scheduler)
     seen: set[str] = set()
     left, why = noted_jobs(paths, history), ""
@@ -124,3 +131,48 @@ def noted_jobs(paths: RunPaths, history: History) -> set[str]:
     # Within an allocation blocks are not jobs of the scheduler: they end with it.
     within = {job for job in blocks if any(job.startswith(f"{one}.") for one in controllers)}
     return (blocks - within) | set(controllers[-2:])
+
+
+PATIENCE = 90.0
+"""Seconds that the scheduler gets to answer, and jobs to end."""
+
+
+def close(paths: RunPaths, reader: Reader, status: Status) -> Leftovers | None:
+    """End what still runs of a run, and record that it was cancelled; return what became of its jobs. The
+    lease comes first: a controller that is only just coming then finds the run taken."""
+    with contextlib.closing(take(paths)[1]) as segment:
+        kill_marked("DIEL_RUN_DIR", str(paths.root))
+        found = end_jobs(paths, reader.history, patience=PATIENCE, tend=lambda: beat(paths))
+        if found is not None:
+            _note_blocks(paths, found, segment)
+        _verdicts(paths, status, segment)
+    read_run(paths).save()
+    return found
+
+
+def _note_blocks(paths: RunPaths, found: Leftovers, segment: SegmentWriter) -> None:
+    """Record how the run's blocks ended, but for those whose job may still be there."""
+    now = time.time()
+    for block in read_run(paths).history.blocks.values():
+        job = str(block.get("job") or "")
+        # Within an allocation a block's job is a part of the allocation's: `62.1` of `62`.
+        ended = any(job == one or job.startswith(f"{one}.") for one in found.ended)
+        left = bool(found.why) or job in found.left
+        if JobState(block["state"]).ended or (left and not ended):
+            continue
+        state = JobState.CANCELLED if ended else JobState.GONE
+        segment.append({**block, "event": "block", "state": state.value, "ended": now, "time": now})
+
+
+def _verdicts(paths: RunPaths, status: Status, segment: SegmentWriter) -> None:
+    """The verdicts: tasks that failed stay failed; the rest without a result is cancelled."""
+    now = time.time()
+    for record in status.failures:
+        record["time"] = now
+    segment.append(*status.failures)
+    history = read_run(paths).history
+    for name, stage in history.stages.items():
+        open_ = [i for i in range(stage.total) if not stage.state(i).ended]
+        if open_:
+            segment.append({"event": "cancelled", "stage": name, "tasks": ranges(open_), "time": now})
+    segment.append({"event": "end", "state": RunState.CANCELLED.value, "time": time.time()})

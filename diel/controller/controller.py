@@ -22,8 +22,7 @@ from diel.controller.finder import Finder
 from diel.controller.gang import Gangs
 from diel.controller.intake import Intake
 from diel.controller.stages import Stages
-from diel.controller.stopping import Stopping
-from diel.controller.tolerance import has_failed
+from diel.controller.stopping import Stopping, has_failed
 from diel.errors import DielError
 from diel.journal.history import History
 from diel.journal.segment import SegmentWriter

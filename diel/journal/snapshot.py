@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import json
 import zlib
+from dataclasses import fields
 from typing import Any
 
 from diel.journal.axis_history import AxisFacts, AxisHistory, Course, Round, Trial
@@ -18,6 +19,8 @@ from diel.journal.surrogate import unpacked
 from diel.paths import RunPaths
 from diel.states import RunState, TaskState, TrialState
 
+_BY_TASK = [one.name for one in fields(StageHistory) if str(one.type).startswith("dict[int,")]
+"""What a stage's history has by the index of a task, which is a text in JSON."""
 MOST_FLAWS = 20
 """Damaged records of a journal, of which the rest is read all the same."""
 
@@ -85,19 +88,7 @@ def _load(paths: RunPaths) -> Reader | None:
 def _stage(packed: dict[str, Any]) -> StageHistory:
     for name in ("states", "left_out"):
         packed[name] = _bytes(packed[name])
-    for name in (
-        "under_way",
-        "attempts",
-        "committed",
-        "gone",
-        "made",
-        "made_in",
-        "doubted",
-        "fenced",
-        "resources",
-        "tolerated",
-        "joined",
-    ):
+    for name in _BY_TASK:
         packed[name] = {int(index): value for index, value in packed.get(name, {}).items()}
     under_way = {index: _attempt(attempt) for index, attempt in packed["under_way"].items()}
     dropped = {output: set(spread(tasks)) for output, tasks in packed.get("dropped", {}).items()}

@@ -6,10 +6,9 @@ import pytest
 
 from diel.blocks import leftovers
 from diel.blocks.block import Block
-from diel.blocks.leftovers import end_jobs
+from diel.blocks.leftovers import Leftovers, end_jobs
 from diel.journal.history import History
 from diel.paths import RunPaths
-from diel.plan import Plan
 from diel.project.lease import take
 from diel.project.submission import job_prefix
 from diel.scheduler import JobState
@@ -37,28 +36,32 @@ def history(paths: RunPaths) -> History:
     return ledger.history
 
 
+def ended(paths: RunPaths, history: History, patience: float) -> Leftovers:
+    found = end_jobs(paths, history, patience=patience)
+    assert found is not None
+    return found
+
+
 def test_jobs_are_known_by_their_names_and_all_are_ended(
-    plan: Plan, paths: RunPaths, history: History, scheduler: Pretend
+    paths: RunPaths, history: History, scheduler: Pretend
 ) -> None:
     own = [scheduler.add(f"{job_prefix(paths)}-{name}") for name in ("1-0", "1-1", "c1")]
     other = scheduler.add("somebody-else")
-    found = end_jobs(paths, plan.site, history, patience=5.0)
+    found = ended(paths, history, patience=5.0)
     assert (found.ended, found.left) == (tuple(own), ())
     assert not scheduler.states[other].ended
 
 
 def test_a_scheduler_that_does_not_answer_leaves_the_jobs_that_the_journal_names(
-    plan: Plan, paths: RunPaths, history: History, scheduler: Pretend
+    paths: RunPaths, history: History, scheduler: Pretend
 ) -> None:
     scheduler.busy = 1000
-    found = end_jobs(paths, plan.site, history, patience=0.1)
+    found = ended(paths, history, patience=0.1)
     assert (found.ended, found.left) == ((), ("700",))
     assert "slurmctld does not answer" in found.why
 
 
-def test_a_job_that_will_not_end_is_told(
-    plan: Plan, paths: RunPaths, history: History, scheduler: Pretend
-) -> None:
+def test_a_job_that_will_not_end_is_told(paths: RunPaths, history: History, scheduler: Pretend) -> None:
     scheduler.deaf = True
     number = scheduler.add(f"{job_prefix(paths)}-1-0")
-    assert end_jobs(paths, plan.site, history, patience=0.1).left == (number,)
+    assert ended(paths, history, patience=0.1).left == (number,)

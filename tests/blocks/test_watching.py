@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from diel.blocks.agent import Agent, BlockQueued, BlockRefused, Heard, Silent
-from diel.blocks.asking import BlockAsking
+from diel.blocks.asking import Agent, BlockAsking, BlockQueued, BlockRefused, Heard, Silent
 from diel.blocks.block import Block
 from diel.blocks.blocks import BARREN, REFUSALS, Watching
 from diel.blocks.script import ATTENDED, NeverRuns

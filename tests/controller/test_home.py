@@ -436,7 +436,7 @@ def test_cancelling_ends_every_job_of_a_run_whose_controller_is_gone(
 def test_a_block_whose_job_may_still_be_there_is_not_told_to_have_ended(
     plan: Plan, run: RunPaths, scheduler: Pretend, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("diel.controller.closing.PATIENCE", 0.0)
+    monkeypatch.setattr("diel.blocks.leftovers.PATIENCE", 0.0)
     job = scheduler.add(f"{job_prefix(run)}-1-0")
     _, segment = take(run)
     segment.append(as_record(block("1-0", job, "running")))
@@ -491,7 +491,7 @@ def block(name: str, job: str, state: str) -> dict[str, object]:
 def test_a_scheduler_that_does_not_answer_leaves_word_of_what_may_still_be_there(
     plan: Plan, run: RunPaths, scheduler: Pretend, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("diel.controller.closing.PATIENCE", 0.0)
+    monkeypatch.setattr("diel.blocks.leftovers.PATIENCE", 0.0)
     submit(run, plan, "job")
     scheduler.busy = 1
     said = call(capsys, "cancel")
@@ -507,7 +507,7 @@ def test_a_scheduler_that_does_not_answer_leaves_word_of_what_may_still_be_there
 def test_jobs_that_do_not_end_are_told(
     plan: Plan, run: RunPaths, scheduler: Pretend, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("diel.controller.closing.PATIENCE", 0.0)
+    monkeypatch.setattr("diel.blocks.leftovers.PATIENCE", 0.0)
     submit(run, plan, "job")
     scheduler.deaf = True
     said = call(capsys, "cancel")

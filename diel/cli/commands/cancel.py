@@ -136,9 +136,9 @@ def _ask(paths: RunPaths, reader: Reader, wanted: list[ToStop], *, no_wait: bool
 def _clear(paths: RunPaths, reader: Reader, status: Status) -> int:
     """Ends jobs that a finished run left behind. Raises UsageError if there are none."""
     over = f"{paths.run_id} has ended already ({status.state})"
-    from diel.controller.closing import end_left_jobs  # only if jobs may be left
+    from diel.blocks.leftovers import end_jobs  # only if jobs may be left
 
-    found = end_left_jobs(paths, reader, patience=CLEAR)
+    found = end_jobs(paths, reader.history, patience=CLEAR)
     if found is None or not (found.ended or found.left):
         raise UsageError(f"{over}; there is nothing to cancel")
     if found.ended:
@@ -148,7 +148,7 @@ def _clear(paths: RunPaths, reader: Reader, status: Status) -> int:
 
 def _close(paths: RunPaths, reader: Reader, status: Status) -> int:
     """Cancels a run that has no controller, as its controller would have done."""
-    from diel.controller.closing import close  # only if a controller is gone
+    from diel.blocks.leftovers import close  # only if a controller is gone
 
     found = close(paths, reader, status)
     if status.lease is not None and status.lease.host != socket.gethostname():

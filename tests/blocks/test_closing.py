@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from diel.controller.closing import close, end_left_jobs
+from diel.blocks.leftovers import close, end_jobs
 from diel.errors import DielError
 from diel.journal.snapshot import read_run
 from diel.project.lease import newest_epoch, take
@@ -57,4 +57,4 @@ def test_a_run_that_somebody_drives_is_not_closed(tmp_path: Path) -> None:
 
 
 def test_a_run_without_a_site_has_no_jobs_to_end(run: Written) -> None:
-    assert end_left_jobs(run.paths, read_run(run.paths), patience=0.0) is None
+    assert end_jobs(run.paths, read_run(run.paths).history, patience=0.0) is None
