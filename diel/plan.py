@@ -19,7 +19,7 @@ from diel.graph import Gang, Key, StageGraph, gangs
 from diel.graph.judge import AxisPlan, judge_of
 from diel.modules.catalogue import Module
 from diel.site import Misfit, Shape, Site, ask_of, find_site, lacks, rooms
-from diel.spec import Resources, Stage, Workflow
+from diel.spec import Resources, Workflow
 
 
 class StagePlan(NamedTuple):
@@ -167,17 +167,13 @@ class Plan(NamedTuple):
                     "asks": None if stage.demand is None else stage.demand.document(),
                     "gpus": stage.gpus,
                     "launcher": list(stage.launcher),
-                    **_environment(self.workflow.stages[stage.name]),
+                    **({"environment": one} if (one := self.workflow.stages[stage.name].environment) else {}),
                     "walltime_s": stage.seconds,
                     "core_hours": stage.core_hours,
                 }
                 for stage in self.stages.values()
             },
         }
-
-
-def _environment(stage: Stage) -> dict[str, str]:
-    return {} if stage.environment is None else {"environment": stage.environment}
 
 
 def prepare(

@@ -109,7 +109,7 @@ def describe(path: str, task: str, run: str, way: Way = "content") -> dict[str, 
         real = whole if is_plain else os.path.realpath(whole, strict=True)
         status = os.stat(real)
     except (OSError, ValueError) as error:  # a circle of links; a NUL in the path
-        raise _missing(path, task) from error
+        raise Breach(f"no file '{path}'; the task wrote {written(task)}") from error
     if not (is_plain or _is_below(real, os.path.realpath(task))):
         raise Breach(f"{path} is outside the task's directory")
     if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
@@ -179,10 +179,6 @@ def _identity(status: os.stat_result) -> str:
 def _identity_of_all(found: Mapping[str, str]) -> str:
     text = "".join(f"{name}\0{identity}\0" for name, identity in found.items())
     return xxhash.xxh3_128_hexdigest(text.encode("utf-8", "surrogateescape"))
-
-
-def _missing(path: str | Path, task_dir: str | Path) -> Breach:
-    return Breach(f"no file '{path}'; the task wrote {written(task_dir)}")
 
 
 def written(task_dir: str | Path) -> str:

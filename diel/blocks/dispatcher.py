@@ -129,10 +129,6 @@ class Dispatcher:
     def _with_cores(self, tasks: Sequence[tuple[StageRun, int]]) -> list[tuple[Shape, int]]:
         return [(self.shape(stage, index), self.cores(stage, index)) for stage, index in tasks]
 
-    def line(self, shape: Shape) -> str:
-        """The queue of tasks of a shape."""
-        return self.backend.line(shape)
-
     def bundle_size(self, stage: StageRun, shape: Shape) -> int:
         """How many tasks to hand out at once: a fraction of a second's work, and a fair share."""
         if stage.spec.service is not None or not self.backend.bundles(shape):

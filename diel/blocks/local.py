@@ -53,13 +53,12 @@ class ThisMachine:
         self._out: dict[int, int] = {}
         self._load = 0
         self._holding: Holding | None = None
-        self._meter = self._begin_meter() if any(map(os.path.exists, MEASURED_BY)) else None
         self._waits = False
+        self._meter: EnergyMeter | None = None
+        if any(map(os.path.exists, MEASURED_BY)):
+            from diel.energy import meter_for  # here: few machines tell
 
-    def _begin_meter(self) -> EnergyMeter | None:
-        from diel.energy import meter_for  # here: few machines tell
-
-        return meter_for(self._ledger.paths.energy / f"{self._ledger.segment.path.stem}.json")
+            self._meter = meter_for(ledger.paths.energy / f"{ledger.segment.path.stem}.json")
 
     def line(self, shape: Shape) -> str:
         return ""  # all share the same cores: a task with many of them gets its turn

@@ -14,7 +14,7 @@ from diel.check.workflow import Checked
 from diel.errors import Problem
 from diel.load import Document
 from diel.load.document import leading_zeros
-from diel.project.seeds import enlarged_designs
+from diel.project.run_file import enlarged_designs
 from diel.spec.forms.rows import Derived, FileForm, types_of
 from diel.spec.variables import read_variables
 

@@ -298,7 +298,7 @@ class Controller:
         """Hand out a bundle of tasks that ask for the same; others wait in the lines `full`."""
         for shape, alike in self._dispatcher.alike(stage, tasks):
             first = alike[0].index
-            if self._dispatcher.line(shape) in full:
+            if self._dispatcher.backend.line(shape) in full:
                 continue
             if self._dispatcher.has_room(stage, shape, first):
                 handed = {task.index for task in alike}
@@ -306,7 +306,7 @@ class Controller:
                 self._dispatcher.send(stage, shape, self._stages.work_of(stage, first), alike)
                 return True
             if self._dispatcher.could_hold([(stage, first)]):
-                full.add(self._dispatcher.line(shape))
+                full.add(self._dispatcher.backend.line(shape))
         self._finder.hold(stage, tasks)
         return False
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 from diel.check.environment import definitions_of
@@ -33,9 +33,10 @@ def make_environments(plan: Plan, runs: Path, folder: Path | None = None) -> dic
         if any_of_them or any(stage.environment == name for stage in stages)
     }
     kept, here = kept_place(plan.site, runs), not plan.site.scheduled
+    tell = partial(print, file=sys.stderr, flush=True)
     try:
         made = {
-            name: make(name, one, runs.resolve(), kept, _tell, here=here).seeing(str(folder))
+            name: make(name, one, runs.resolve(), kept, tell, here=here).seeing(str(folder))
             for name, one in wanted.items()
         }
     except OSError as error:
@@ -103,8 +104,3 @@ def changed_environments(plan: Plan, paths: RunPaths) -> list[str]:
 
 def _definitions(plan: Plan, paths: RunPaths) -> Mapping[str, Definition]:
     return definitions_of(plan.checked.document, plan.site, read_run_file(paths).folder.resolve())
-
-
-def _tell(text: str) -> None:
-    sys.stderr.write(f"{text}\n")
-    sys.stderr.flush()

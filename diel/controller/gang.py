@@ -137,7 +137,7 @@ class Gangs:
                 self._judge(line, group)
                 continue
             wanted = [*members, *(member for member in self._awaited() if member not in members)]
-            lines = {self._dispatcher.line(self._dispatcher.shape(*member)) for member in wanted}
+            lines = {self._dispatcher.backend.line(self._dispatcher.shape(*member)) for member in wanted}
             # What has begun goes first: running tasks wait for it, and keep their room meanwhile.
             if (group in line.begun or not lines & full) and self._dispatcher.has_room_for(wanted):
                 self._send(line, group, members)

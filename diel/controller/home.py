@@ -255,9 +255,11 @@ def controller_job(plan: Plan, paths: RunPaths, home: Home, number: int = 1, aft
     options = pool.options if whole or (own.queue is None and not own.options) else own.options
     folder = paths.controllers
     walltime = job_walltime(plan, home)
+    words, log = shlex.join(_words(paths, number)), shlex.quote(str(paths.controller_log))
+    command = f'{words} --end "$(( $(date +%s) + {walltime:.0f} ))" >> {log} 2>&1'
     return Job(
         name=job_name(paths, number),
-        command=_command(paths, number, walltime),
+        command="\n".join([*exports(), command]),
         folder=folder,
         stdout=folder / f"c{number}.out",
         stderr=folder / f"c{number}.err",
@@ -272,12 +274,6 @@ def controller_job(plan: Plan, paths: RunPaths, home: Home, number: int = 1, aft
         setup=(*site.setup, *(pool.setup if whole else ())),
         after=after,
     )
-
-
-def _command(paths: RunPaths, number: int, walltime: float) -> str:
-    words = shlex.join(_words(paths, number))
-    end = f'--end "$(( $(date +%s) + {walltime:.0f} ))"'
-    return "\n".join([*exports(), f"{words} {end} >> {shlex.quote(str(paths.controller_log))} 2>&1"])
 
 
 def job_walltime(plan: Plan, home: Home) -> float:

@@ -254,7 +254,10 @@ class Intake:
             case FailureClass.INTERRUPTED:
                 self._continue(stage, index, record)
             case _:
-                self._retry(stage, index, record, kind, node)
+                try:
+                    self._retry(stage, index, record, kind, node)
+                except Misfit as error:
+                    self._fail(stage, index, record, f"{record['message']}; it cannot run again: {error}")
 
     def _leave(self, stage: StageRun, index: int) -> None:
         """A task was stopped: by its search, when its trial was pruned, or by a user."""
@@ -266,15 +269,7 @@ class Intake:
         self._stages.note_end(stage, index)
 
     def _retry(self, stage: StageRun, index: int, record: Fail, kind: FailureClass, node: str | None) -> None:
-        """Run a task again, with more memory or walltime if its policy says so, or fail it."""
-        try:
-            self._try_again(stage, index, record, kind, node)
-        except Misfit as error:
-            self._fail(stage, index, record, f"{record['message']}; it cannot run again: {error}")
-
-    def _try_again(
-        self, stage: StageRun, index: int, record: Fail, kind: FailureClass, node: str | None
-    ) -> None:
+        """Run a task again, with more memory or walltime if its policy says so, or fail it. Raise Misfit."""
         number = record["attempt"]
         ask = stage.ask_of(index, number)
         rule = (stage.spec if ask is None else ask.spec).rule(kind)

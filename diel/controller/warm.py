@@ -13,8 +13,8 @@ from diel.files import put
 from diel.journal.axis_history import Context
 from diel.load import Document
 from diel.paths import RunPaths
+from diel.project.run_file import draw_seeds
 from diel.project.runs import all_runs, find_run
-from diel.project.seeds import draw_seeds
 from diel.results import RunReader
 from diel.spec import Search, Workflow
 from diel.states import TrialState

@@ -8,7 +8,7 @@ import os
 import time
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from diel.files import put
 from diel.paths import RunPaths
@@ -34,21 +34,14 @@ class Cancel(NamedTuple):
         return not self.targets
 
 
-def ask_cancel(paths: RunPaths, targets: Sequence[str] = (), *, kind: str = "cancel") -> Path:
-    """Ask for the run, or some of its tasks, to be stopped. Return the request's file."""
+def ask_cancel(
+    paths: RunPaths, targets: Sequence[str] = (), *, kind: Literal["cancel", "stop", "anyway"] = "cancel"
+) -> Path:
+    """Ask for the run, or some of its tasks, to be stopped. Return the request's file. A `stop` is for
+    workers, until its file is removed; `anyway` asks controllers, present and later, to hold no stage."""
     path = paths.requests / f"{kind}-{time.time_ns():x}-{os.getpid()}.json"
     put(path, json.dumps({"targets": list(targets)}))
     return path
-
-
-def ask_stop(paths: RunPaths, targets: Sequence[str]) -> Path:
-    """Tell workers to stop some tasks (`train/3`). Remove the file when they have stopped."""
-    return ask_cancel(paths, targets, kind="stop")
-
-
-def ask_anyway(paths: RunPaths) -> Path:
-    """Ask that no stage of the run is held: its present controller, and those after it."""
-    return ask_cancel(paths, kind="anyway")
 
 
 def is_anyway(paths: RunPaths) -> bool:

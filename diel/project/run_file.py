@@ -1,10 +1,11 @@
-"""The run's file: how a run was requested."""
+"""The run's file: how a run was requested, and what earlier runs of its workflow drew."""
 
 from __future__ import annotations
 
 import os
+import random
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -14,7 +15,9 @@ from diel.errors import UsageError
 from diel.files import read_file
 from diel.files import reason as why
 from diel.paths import RunPaths, user_file
+from diel.project.runs import all_runs, runs_of
 from diel.spec import Search, SpecModel, Workflow
+from diel.spec.forms.sample import Sample
 from diel.spec.variables import apply_shell, apply_sizes
 
 MAX_WORKFLOW = 2**26
@@ -161,3 +164,40 @@ def refuse_copied(paths: RunPaths) -> None:
             f"{run.run} was made in {run.folder} and reads the files there, not those in {folder}\n"
             "    start anew here with `diel run`, which takes from the cache what has not changed"
         )
+
+
+def draw_seeds(workflow: Workflow, runs: Path, *, anew: bool) -> dict[str, int]:
+    """Return a seed for each search without one: the last run's, for the cache; or a new one."""
+    unseeded = [
+        name for name, axis in workflow.axes.items() if isinstance(axis, Search) and axis.seed is None
+    ]
+    before = {} if anew or not unseeded else _last(workflow.name, runs)
+    return {name: before.get(name, random.SystemRandom().randrange(2**32)) for name in unseeded}
+
+
+def enlarged_designs(workflow: Workflow, runs: Path) -> Iterator[tuple[str, str, int]]:
+    """Latin hypercubes of another size than when last drawn: the axis, that run, its points."""
+    labels = [
+        label
+        for label, axis in workflow.axes.items()
+        if isinstance(axis, Sample) and axis.method == "lhs" and axis.points > 1
+    ]
+    earlier = runs_of(workflow.name, runs) if labels else []
+    for label in labels:
+        for file in (paths.axis(label) for paths in reversed(earlier)):
+            if file.is_file():
+                count = file.read_bytes().count(b"\n") - 1
+                if count != workflow.axes[label].size({}):
+                    yield label, file.parent.parent.name, count
+                break
+
+
+def _last(workflow: str, runs: Path) -> Mapping[str, int]:
+    for paths in reversed(all_runs(runs)):
+        try:
+            file = read_run_file(paths)
+        except UsageError:  # of another version
+            continue
+        if file.workflow == workflow and file.seeds:
+            return file.seeds
+    return {}

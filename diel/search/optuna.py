@@ -62,7 +62,7 @@ class OptunaSearcher(Searcher):
             study = optuna.create_study(
                 study_name=f"diel-{self.seed}",  # Hyperband draws a trial's bracket from it
                 sampler=_sampler(self.search, seed, self._earlier, self._constraints),
-                pruner=_pruner(self.search),
+                pruner=_PRUNERS[self.search.pruner.name](**self.search.pruner.arguments),
                 directions=["minimize" if small else "maximize" for _, small in self.search.objectives],
             )
         study.add_trials(self._earlier)
@@ -129,13 +129,10 @@ class OptunaSearcher(Searcher):
                 _ = trial.relative_params  # its place is noted, even where nothing of it is used
             for name in self.space.parameters:
                 if self.space.is_drawn(name, drawn):
-                    drawn[name] = self._draw_one(trial, name)
+                    value, listed = trial._suggest(name, self._distribution(name)), self._lists[name]
+                    given = self.space.parameters[name]
+                    drawn[name] = within(given, value) if listed is None else listed[value]
         return drawn
-
-    def _draw_one(self, trial: optuna.Trial, name: str) -> Any:
-        given, listed = self.space.parameters[name], self._lists[name]
-        drawn = trial._suggest(name, self._distribution(name))
-        return within(given, drawn) if listed is None else listed[drawn]
 
     def _distribution(self, name: str) -> distributions.BaseDistribution:
         """What a hyperparameter is drawn from; its place in a list, where it has one."""
@@ -226,7 +223,3 @@ def _sampler(
 def _some(**given: Any) -> dict[str, Any]:
     """The given arguments only, so that Optuna's defaults hold for the others."""
     return {name: value for name, value in given.items() if value is not None}
-
-
-def _pruner(search: Search) -> pruners.BasePruner:
-    return _PRUNERS[search.pruner.name](**search.pruner.arguments)

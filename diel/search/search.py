@@ -22,7 +22,7 @@ from diel.expressions import ExpressionError
 from diel.extensions import SEARCHERS, class_named
 from diel.files import replacing
 from diel.journal.axis_history import Context, Course, Trial
-from diel.project.requests import ask_stop
+from diel.project.requests import ask_cancel
 from diel.project.run_file import read_run_file
 from diel.search.decider import Decider, Deciding, Earlier, Unjudged
 from diel.search.searcher import Searcher, space_of
@@ -463,7 +463,7 @@ class Searching(Decider):
         running = self._under_way(context, trial.number)
         if running:
             targets = [f"{stage.name}/{index}" for stage, index in running]
-            self._stopping[context][trial.number] = ask_stop(self._ledger.paths, targets)
+            self._stopping[context][trial.number] = ask_cancel(self._ledger.paths, targets, kind="stop")
 
     def _under_way(self, context: Context, number: int) -> list[tuple[StageRun, int]]:
         return [

@@ -161,7 +161,8 @@ class Tuples:
         elif number < owner.base:
             raise Refused(f"operation {number} of {name} is committed")
         elif (found := self._next if what == "put" else self._find(key)) is None:
-            others = (one for one in self._seeking if _place(one) != (name, number))
+            place = name, header["number"]
+            others = (one for one in self._seeking if (one.header["owner"], one.header["number"]) != place)
             self._seeking = [*others, request]
             return
         elif what == "read" and not header["keep"]:
@@ -225,10 +226,6 @@ def fits(pattern: Sequence[Any], key: Key) -> bool:
         wanted is None or (wanted == part and isinstance(wanted, bool) == isinstance(part, bool))
         for wanted, part in zip(pattern, key, strict=True)
     )
-
-
-def _place(request: PeerRequest) -> tuple[str, int]:
-    return request.header["owner"], request.header["number"]
 
 
 def _check_key(what: str, key: Any) -> None:

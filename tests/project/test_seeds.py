@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from diel.project.seeds import draw_seeds, enlarged_designs
+from diel.project.run_file import draw_seeds, enlarged_designs
 from diel.spec import Workflow
 from tests.handmade import Handmade
 

@@ -16,7 +16,7 @@ import pytest
 
 from diel.errors import WorkerLost
 from diel.journal.segment import read_segment, segments
-from diel.project.requests import ask_cancel, ask_stop
+from diel.project.requests import ask_cancel
 from diel.spec import Output, Service, Surrogate
 from diel.spec.model import plain
 from diel.worker.fence import put_up
@@ -95,7 +95,7 @@ def test_a_function_that_hears_that_it_is_pruned_has_no_result_and_its_worker_go
     """Also where it catches that and returns what it has so far: another run must not take that for whole."""
     report = f"    {hearing}:\n        context.report(loss=1)\n    return {{}}"
     module = bench.module(f"def f(context: diel.Context) -> dict:\n    import contextlib\n{report}")
-    ask_stop(bench.paths, ["s/0"])
+    ask_cancel(bench.paths, ["s/0"], kind="stop")
     for index in range(2):
         bench.run([request(index)], module=module)
     (fail,), (done,) = bench.records("fail"), bench.records("done")

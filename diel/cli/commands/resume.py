@@ -46,7 +46,7 @@ from diel.journal.stage_history import ranges
 from diel.modules.sources import newest
 from diel.paths import RunPaths
 from diel.project.lease import refuse_driven
-from diel.project.requests import ask_anyway
+from diel.project.requests import ask_cancel
 from diel.project.run_file import read_kept_workflow, refuse_copied
 from diel.project.runs import find_run, mend_run
 from diel.project.submission import Home, awaited, job_name, newest_submission, withdraw
@@ -139,7 +139,7 @@ def command(
     if foreground and out.as_json:
         raise UsageError("--json says how a run was submitted: give --home, or leave --json out")
     if anyway:
-        ask_anyway(paths)
+        ask_cancel(paths, kind="anyway")
         if standing(paths, read_run(paths).history).alive:
             click.echo(f"{paths.run_id}: what was held goes on, and nothing more of the run will be held")
             return 0
