@@ -154,11 +154,6 @@ class Course:
         trial.ended = record["time"]
         self.told.append([trial.number, -1])
 
-    def judge_round(self, record: records.RoundRecord) -> None:
-        """A round of a loop was judged."""
-        if record["number"] == len(self.rounds):
-            self.rounds.append(Round(record["number"], record["holds"], record["values"], record["time"]))
-
     def reopen(self, trials: Iterable[int], now: float) -> None:
         """Continue as if no controller had been killed, and try these trials again."""
         self.idle += 0.0 if self.closed is None else now - self.closed
@@ -225,7 +220,8 @@ class AxisHistory:
             case "judged":
                 course.judge(record)
             case "round":
-                course.judge_round(record)
+                if (number := record["number"]) == len(course.rounds):
+                    course.rounds.append(Round(number, record["holds"], record["values"], record["time"]))
             case "stopped":
                 course.stopped = record["message"] or "until"
             case "closed":

@@ -227,10 +227,6 @@ class Searching(Decider):
     def _now(self) -> float:
         return self._epoch + time.monotonic()
 
-    def _has_good(self, context: Context) -> bool:
-        trials = self._course(context).trials
-        return any(t.state is TrialState.COMPLETE and max(t.excess, default=0.0) <= 0 for t in trials)
-
     def _is_hopeless(self, context: Context) -> bool:
         failed = self._failed[context]
         if not self.search.tolerates(failed, self.axis.size):
@@ -252,7 +248,7 @@ class Searching(Decider):
         if not any(trial.state is TrialState.COMPLETE for trial in trials):
             first = f": the first {failed} all failed" if hopeless else ""
             return f"no trial has a score{first}{last}"
-        if not self._has_good(context):
+        if not any(t.state is TrialState.COMPLETE and max(t.excess, default=0.0) <= 0 for t in trials):
             return f"no trial keeps its constraints: {', '.join(self.search.constraints or ())}"
         return ""
 
