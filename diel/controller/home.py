@@ -21,15 +21,7 @@ from diel.paths import RunPaths
 from diel.plan import Plan
 from diel.project.lease import newest_epoch, read_lease, refuse_driven
 from diel.project.run_file import Manner, read_run_file
-from diel.project.submission import (
-    Home,
-    Submission,
-    begun,
-    job_name,
-    make_submission,
-    queued,
-    withdraw,
-)
+from diel.project.submission import Home, Submission, begun, job_name, make_submission, queued, withdraw
 from diel.scheduler import Job, SchedulerBusy, SchedulerRefused, scheduler_named
 from diel.scheduler.inside import KEPT
 from diel.site import Pool, Site, cores_of

@@ -91,10 +91,7 @@ def discard(paths: RunPaths, *, fresh: bool) -> None:
 
 
 def create(
-    plan: Plan,
-    runs: Path,
-    jobs: Iterable[tuple[str, Job]] = (),
-    **manner: Unpack[Manner],
+    plan: Plan, runs: Path, jobs: Iterable[tuple[str, Job]] = (), **manner: Unpack[Manner]
 ) -> RunPaths:
     """Make a new run that no controller has taken yet; `jobs` are what it will ask a scheduler for, with
     their pools. Raise UsageError, before anything is made, where it cannot run or the scheduler takes no such
