@@ -18,7 +18,7 @@ import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from diel.artifacts import Artifact
 from diel.blocks.script import NeverRuns
@@ -27,6 +27,7 @@ from diel.controller.start import discard, drive_on, start
 from diel.errors import UsageError, counted, did_you_mean
 from diel.formats.objects import make_frame
 from diel.journal.snapshot import look_at
+from diel.network import draw_run, stage_facts, stage_network, task_network
 from diel.notebook import shown, watcher
 from diel.paths import RunPaths, runs_dir
 from diel.plan import prepare
@@ -41,6 +42,8 @@ from diel.tasks.results import output_of, outputs_of
 from diel.timeline import ROW, Timeline
 
 if TYPE_CHECKING:
+    from networkx import DiGraph
+
     from diel.journal.records import Made
 
 Settings = Mapping[str, Any] | Sequence[str]
@@ -199,6 +202,17 @@ class Run:
         has no score (`message`). A DataFrame or a list of dicts. Raises UsageError for no such search.
         """
         return _frame(self._asked(lambda run: list_trials(run, search)))
+
+    def graph(self, of: Literal["stages", "tasks"] = "stages") -> DiGraph[str]:
+        """Return a networkx.DiGraph of its stages, or of its tasks that ended, with states and times.
+
+        Stages have `kind`, `axes`, `state`, how many of their tasks are in each state, `began`, `ended` (in
+        seconds since the epoch) and `seconds`, the sum. Tasks are `STAGE/INDEX` and have `stage`, `index`,
+        `label`, `state`, and as far as known `began`, `ended`, `seconds`, `host` and `attempt`. An edge leads
+        to the reader of its `outputs`.
+        """
+        run = self._read()
+        return task_network(run) if of == "tasks" else stage_network(draw_run(run), stage_facts(run))
 
     def timeline(self) -> Any:
         """When and where its attempts ran: a row for each, with its begin and end in seconds since the epoch.

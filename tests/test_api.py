@@ -77,6 +77,19 @@ def test_a_table_is_a_data_frame_joined_along_shared_axes(run: diel.Run) -> None
     ]
 
 
+def test_its_graph_has_stages_or_tasks_with_states_and_times(run: diel.Run) -> None:
+    stages, tasks = run.graph(), run.graph("tasks")
+    assert set(stages.edges) == {("sim", "fit"), ("fit", "best")}
+    assert (stages.nodes["sim"]["state"], stages.nodes["sim"]["done"]) == ("done", 3)
+    assert len(tasks) == 6
+    assert set(tasks.predecessors("fit/1")) == {"sim/0", "sim/1", "sim/2"}
+    assert set(tasks.predecessors("best/0")) == {"fit/0", "fit/1"}
+    node = tasks.nodes["sim/2"]
+    assert (node["stage"], node["index"], node["state"], node["attempt"]) == ("sim", 2, "done", 1)
+    assert node["label"] == "sim/2 (t=1.0)"
+    assert node["ended"] - node["began"] == pytest.approx(node["seconds"], abs=1e-5)
+
+
 def test_without_pandas_a_table_is_a_list_of_mappings(run: diel.Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pandas", None)
     assert run.table("best.low") == [{"best.low": 3.0}]

@@ -288,6 +288,16 @@ def test_asking_for_the_version_loads_next_to_nothing(root: Path, workspace: Pat
     assert loaded & (HEAVY | {"pydantic", "yaml", "psutil", "simpleeval"}) == set()
 
 
+def test_commands_of_every_day_do_without_networkx(root: Path, workspace: Path) -> None:
+    flow = workspace / "w.yaml"
+    flow.write_text(
+        "diel: 1\nname: w\nstages: {a: {command: ['true']}, b: {command: ['true'], after: [a]}}\n"
+    )
+    for arguments in (["validate", "w.yaml"], ["run", "--quiet", "w.yaml"], ["status"], ["graph", "w.yaml"]):
+        assert "networkx" not in loaded_by(arguments, workspace, root)
+    assert "networkx" in loaded_by(["graph", "w.yaml", "--format", "json"], workspace, root)
+
+
 def test_no_command_writes_a_journal(root: Path) -> None:
     writers = {"diel.journal.segment.SegmentWriter", "diel.tasks.ledger.Ledger", "diel.project.lease.take"}
     found = [

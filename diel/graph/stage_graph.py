@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
@@ -105,7 +105,9 @@ class StageGraph:
         """Return the stages, each after those before it, else as in the file. Raise CycleError."""
         names = list(self.workflow.stages)
         places = {name: place for place, name in enumerate(names)}
-        sorter = self._sorter()
+        sorter: TopologicalSorter[str] = TopologicalSorter(dict.fromkeys(names, ()))
+        for upstream, downstream in self._waits:
+            sorter.add(downstream, upstream)
         sorter.prepare()
         ready: list[int] = []
         order = []
@@ -117,27 +119,27 @@ class StageGraph:
         return tuple(order)
 
     def cycles(self) -> Iterator[list[str]]:
-        """Stages that wait for each other, starting with the file's first; no stage comes twice."""
-        seen: set[str] = set()
-        place = {name: place for place, name in enumerate(self.workflow.stages)}.__getitem__
-        while True:
-            try:
-                self._sorter(seen).prepare()
-            except CycleError as error:
-                names = error.args[1][1:]
-                seen.update(names)
-                turn = names.index(min(names, key=place))
-                yield names[turn:] + names[:turn]
-            else:
-                return
+        """Yield stages that wait for each other, from the file's first; no stage comes twice."""
+        try:
+            _ = self.order
+        except CycleError:
+            import networkx  # slow to load: only to name what is wrong
 
-    def _sorter(self, without: Collection[str] = ()) -> TopologicalSorter[str]:
-        kept = (name for name in self.workflow.stages if name not in without)
-        sorter: TopologicalSorter[str] = TopologicalSorter(dict.fromkeys(kept, ()))
-        for edge in self.edges:
-            if not (edge.follows or edge.upstream in without or edge.downstream in without):
-                sorter.add(edge.downstream, edge.upstream)
-        return sorter
+            place = {name: place for place, name in enumerate(self.workflow.stages)}.__getitem__
+            waits = networkx.DiGraph(self._waits)
+            for stages in sorted(
+                networkx.strongly_connected_components(waits), key=lambda s: min(map(place, s))
+            ):
+                if len(stages) > 1 or waits.has_edge(*stages, *stages):
+                    cycle = networkx.find_cycle(waits.subgraph(stages), min(stages, key=place))
+                    names = [upstream for upstream, _ in cycle]
+                    turn = names.index(min(names, key=place))
+                    yield names[turn:] + names[:turn]
+
+    @property
+    def _waits(self) -> Iterator[tuple[str, str]]:
+        """The stages that wait for others, within a round: both, the one waited for first."""
+        return ((edge.upstream, edge.downstream) for edge in self.edges if not edge.follows)
 
     @cached_property
     def depth(self) -> dict[str, int]:
@@ -190,14 +192,10 @@ class StageGraph:
         return frozenset(reach(stages, lambda name: [edge.upstream for edge in self.into(name)]))
 
     def critical_path(self, seconds: Mapping[str, float]) -> tuple[str, ...]:
-        """The longest chain of stages, given how long one task of each takes, in seconds."""
-        length: dict[str, float] = {}
-        before: dict[str, str | None] = {}
-        for stage in self.order:
-            upstream = (edge.upstream for edge in self.into(stage) if not edge.follows)
-            longest = before[stage] = max(upstream, key=length.__getitem__, default=None)
-            length[stage] = max(seconds[stage], _SHORT) + (0.0 if longest is None else length[longest])
-        path = [max(length, key=length.__getitem__)]
-        while (upper := before[path[-1]]) is not None:
-            path.append(upper)
-        return tuple(reversed(path))
+        """Return the longest chain of stages, given how long one task of each takes, in seconds."""
+        import networkx  # slow to load: only where a plan asks for it
+
+        chains = networkx.DiGraph()
+        for upstream, downstream in (*(("", stage) for stage in self.order), *self._waits):
+            chains.add_edge(upstream, downstream, weight=max(seconds[downstream], _SHORT))
+        return tuple(networkx.dag_longest_path(chains)[1:])

@@ -1,4 +1,4 @@
-"""`diel graph`: draws the stage graph of a workflow or a run."""
+"""`diel graph`: draws the stage graph of a workflow or a run, or writes it for other programs."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from diel.drawing import (
     make_drawing,
 )
 from diel.errors import UsageError
+from diel.network import FORMATS, draw_run, stage_facts, stage_network, write_network
 from diel.project.runs import find_run
 from diel.results import RunReader
 from diel.spec import Stage, Workflow
@@ -31,9 +32,9 @@ from diel.spec import Stage, Workflow
 DRAWERS = {"mermaid": draw_mermaid, "dot": draw_dot, "svg": draw_svg}
 ENDINGS = {".svg": "svg", ".dot": "dot", ".gv": "dot", ".mmd": "mermaid", ".mermaid": "mermaid"}
 ENDINGS |= dict.fromkeys(("", ".txt", ".text"), "text")
+ENDINGS |= {f".{form}": form for form in FORMATS}
 PICTURES = ("png", "pdf")
 """Made by graphviz, into a file only."""
-OTHERS = ("failed", "skipped", "cancelled", "running")
 COLOURS = {"done": "green", "failed": "red", "running": "cyan", "skipped": "yellow", "cancelled": "yellow"}
 
 
@@ -42,7 +43,7 @@ COLOURS = {"done": "green", "failed": "red", "running": "cyan", "skipped": "yell
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["text", *DRAWERS, *PICTURES]),
+    type=click.Choice(["text", *DRAWERS, *PICTURES, *FORMATS]),
     help="Format; if not given, by the suffix of -o, else text.",
 )
 @output_option
@@ -59,9 +60,15 @@ def command(target: str, form: str | None, output: Path | None, runs: Path) -> i
         raise UsageError(f"{output}: no format ends in {ending}; there are {known}, or give --format")
     if picture in PICTURES and output is None:
         raise UsageError(f"{picture} is no text: name a file, -o graph.{picture}")
-    drawing = _of_file(Path(target), runs) if is_file(target) else _of_run(RunReader(find_run(runs, target)))
-    drawn = draw_picture(drawing, picture) if picture in PICTURES else None
-    put(drawn or _draw(drawing, form or ENDINGS[ending], output), output)
+    run = None if is_file(target) else RunReader(find_run(runs, target))
+    drawing = _of_file(Path(target), runs) if run is None else draw_run(run)
+    if picture in FORMATS:
+        network = stage_network(drawing, None if run is None else stage_facts(run))
+        put(write_network(network, picture), output)
+    elif picture in PICTURES:
+        put(draw_picture(drawing, picture), output)
+    else:
+        put(_draw(drawing, form or ENDINGS[ending], output), output)
     return 0
 
 
@@ -97,30 +104,3 @@ def _tasks(workflow: Workflow, stage: Stage, counts: Mapping[str, int | None]) -
     bound = "up to " if any(workflow.axes[label].may_end_early for label in stage.over) else ""
     total = prod(count or 0 for count in known)
     return "1 task" if total == 1 else f"{bound}{total:,} tasks"
-
-
-def _of_run(run: RunReader) -> Drawing:
-    nodes = {}
-    for name, stage in run.workflow.stages.items():
-        history = run.history.stage(name)
-        counts = history.counts()
-        axes = tuple(axis_text(label, run.workflow.axes[label]) for label in stage.over)
-        nodes[name] = Node(name, history.kind, axes, _standing(counts), _state(counts, history.expected))
-    return make_drawing(run.graph, nodes)
-
-
-def _standing(counts: Mapping[str, int]) -> str:
-    done = f"{counts['done'] + counts['cached']:,}/{sum(counts.values()):,} done"
-    others = (f"{counts[state]:,} {state}" for state in OTHERS if counts[state])
-    return ", ".join([done, *others])
-
-
-def _state(counts: Mapping[str, int], total: int) -> str:
-    if counts["failed"]:
-        return "failed"
-    if counts["running"] or counts["queued"]:
-        return "running"
-    good = counts["done"] + counts["cached"]
-    if total and good + counts["skipped"] + counts["cancelled"] == total:
-        return "done" if good else "skipped" if counts["skipped"] else "cancelled"
-    return "running" if good else "waiting"

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import networkx
 import pytest
 
 from tests.cli.call import call
@@ -76,6 +80,42 @@ def test_the_format_is_as_said_or_by_the_file_s_ending(
     assert said.code == 0
     text = Path(words[1]).read_text("utf-8") if words[0] == "-o" else said.out
     assert text.startswith(begins)
+
+
+@pytest.mark.parametrize(
+    ("form", "read"),
+    [
+        ("graphml", networkx.read_graphml),
+        ("gexf", networkx.read_gexf),
+        ("json", lambda path: networkx.node_link_graph(json.loads(Path(path).read_text("utf-8")))),
+    ],
+)
+def test_programs_that_read_graphs_get_stages_with_states_and_times(
+    workspace: Path, capsys: Capture, form: str, read: Callable[[str], Any]
+) -> None:
+    run = Handmade(workspace, FLOW).stage("sim", 1200, "simulation").stage("end", 1)
+    run.done("sim", 0, e=1.0).failed("sim", 1).skipped("end", 0, cause="sim")
+    run.end("failed")
+    assert call(capsys, "graph", "w-1", "-o", f"w.{form}").code == 0
+    network = read(f"w.{form}")
+    assert set(network) == {"sim", "end"}
+    stage = network.nodes["sim"]
+    assert (stage["kind"], stage["axes"], stage["state"], stage["done"]) == ("simulation", "t", "failed", 1)
+    assert stage["began"] <= stage["ended"]
+    assert stage["seconds"] >= 0
+    assert network.edges["sim", "end"]["outputs"] == "e"
+    assert network.edges["sim", "end"]["rule"] == "gather t"
+    assert call(capsys, "graph", "w-1", "--format", form).out == Path(f"w.{form}").read_text("utf-8")
+
+
+def test_a_loop_reads_its_round_before_in_the_graph_of_a_file_too(workspace: Path, capsys: Capture) -> None:
+    run = loop(workspace, over=True)
+    (workspace / "flow.yaml").write_text(run.paths.workflow.read_text())
+    for target in ("w-1", "flow.yaml"):
+        network = networkx.node_link_graph(json.loads(call(capsys, "graph", target, "--format", "json").out))
+        before = [edge for *edge, previous in network.edges(data="previous") if previous]
+        assert before
+        assert networkx.is_directed_acyclic_graph(networkx.restricted_view(network, [], before))
 
 
 def test_svg_without_graphviz_fails_with_what_to_install(
