@@ -41,8 +41,8 @@ class _Generator(GenerateJsonSchema):
 def schema() -> dict[str, Any]:
     """The schema (draft 2020-12), with the short forms that the loader takes."""
     text = json.dumps(Workflow.model_json_schema(schema_generator=_Generator))
-    made = json.loads(text.replace("AxisForm", "Axis"))
-    definitions = made["$defs"]
+    document = json.loads(text.replace("AxisForm", "Axis"))
+    definitions = document["$defs"]
     for name, short in _SHORT_FORMS.items():
         full = definitions[name]
         definitions[name] = {"description": full.pop("description", ""), "anyOf": [short, full]}
@@ -56,16 +56,16 @@ def schema() -> dict[str, Any]:
             definitions[name]["properties"][key] = _or_expression(field)
     for name in ("Resources", "Retries"):  # what a task asks for
         whole = next(
-            one for one in definitions[name].get("anyOf", [definitions[name]]) if "properties" in one
+            part for part in definitions[name].get("anyOf", [definitions[name]]) if "properties" in part
         )
         whole["properties"] = {key: _or(field, _EXPRESSION) for key, field in whole["properties"].items()}
     definitions["Retries"]["anyOf"].append(_EXPRESSION)
     for stage in (definitions["Stage"]["properties"], definitions["PartialStage"]["properties"]):
         stage |= {key: _or(stage[key], _EXPRESSION) for key in ("timeout", "environment")}
-    one = [{"required": ["module"]}, {"required": ["command"]}]
-    definitions["Stage"]["anyOf"] = [{"required": ["extends"]}, {"oneOf": one}]
-    made["required"].remove("stages")
-    made["anyOf"] = [{"required": ["stages"]}, {"required": ["include"]}]
+    ways = [{"required": ["module"]}, {"required": ["command"]}]
+    definitions["Stage"]["anyOf"] = [{"required": ["extends"]}, {"oneOf": ways}]
+    document["required"].remove("stages")
+    document["anyOf"] = [{"required": ["stages"]}, {"required": ["include"]}]
     for name, model in (("StaticForm", StaticForm), ("Axis", AxisForm)):
         definitions[name]["oneOf"] = [{"required": [form]} for form in model.forms()]
     for stage in (definitions["Stage"]["properties"], definitions["PartialStage"]["properties"]):
@@ -75,20 +75,20 @@ def schema() -> dict[str, Any]:
         for key, field in stage.items():
             stage[key] = _or(field, {"type": "null"})  # which takes away what it extends
     definitions["Environment"]["properties"]["variables"]["additionalProperties"] = _WORD
-    _tidy(made)
+    _tidy(document)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": "urn:diel:workflow:1",
         "title": "diel workflow",
-        **{key: value for key, value in made.items() if key != "title"},
+        **{key: value for key, value in document.items() if key != "title"},
     }
 
 
 def _or(field: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
     """Let a field take something else instead of its value."""
-    said = {key: field[key] for key in ("description", "default") if key in field}
-    bare = {key: value for key, value in field.items() if key not in said}
-    return said | {"anyOf": [*bare.get("anyOf", [bare]), other]}
+    notes = {key: field[key] for key in ("description", "default") if key in field}
+    bare = {key: value for key, value in field.items() if key not in notes}
+    return notes | {"anyOf": [*bare.get("anyOf", [bare]), other]}
 
 
 def _any_of(field: dict[str, Any], branches: list[dict[str, Any]]) -> None:
@@ -99,8 +99,8 @@ def _any_of(field: dict[str, Any], branches: list[dict[str, Any]]) -> None:
 
 def _or_expression(field: dict[str, Any]) -> dict[str, Any]:
     """Lets a field take an expression instead of a number, true, false or a list of values."""
-    said = {key: field[key] for key in ("description", "default") if key in field}
-    bare = {key: value for key, value in field.items() if key not in said}
+    notes = {key: field[key] for key in ("description", "default") if key in field}
+    bare = {key: value for key, value in field.items() if key not in notes}
     branches = [dict(branch) for branch in bare.get("anyOf", [bare])]
     for branch in branches:
         if branch.get("items"):
@@ -111,7 +111,7 @@ def _or_expression(field: dict[str, Any]) -> dict[str, Any]:
             branch["patternProperties"] = {shape: _or_expression(value)}
     if any(map(_is_evaluated, branches)):
         branches.append(_EXPRESSION)
-    return {**said, **(branches[0] if len(branches) == 1 else {"anyOf": branches})}
+    return {**notes, **(branches[0] if len(branches) == 1 else {"anyOf": branches})}
 
 
 def _is_evaluated(branch: dict[str, Any]) -> bool:
@@ -124,13 +124,13 @@ def _is_evaluated(branch: dict[str, Any]) -> bool:
 def _tidy(part: Any) -> None:
     """Closes mappings to names of the wrong form, and drops titles that repeat a key."""
     if isinstance(part, list):
-        for each in part:
-            _tidy(each)
+        for item in part:
+            _tidy(item)
     if not isinstance(part, dict):
         return
     if "patternProperties" in part:
         part["additionalProperties"] = False
     for field in part.get("properties", {}).values():
         field.pop("title", None)
-    for each in part.values():
-        _tidy(each)
+    for item in part.values():
+        _tidy(item)

@@ -61,16 +61,16 @@ ABOUT = {"columns": "table", "dtype": "array", "shape": "array", "json": "json",
 """What a key of a contract is about."""
 
 
-def fits_count(wanted: str, number: int) -> bool:
+def fits_count(count: str, number: int) -> bool:
     """Whether a number satisfies a contract: `>=100`, `==3`."""
-    match = COUNT.fullmatch(wanted)
-    assert match is not None, wanted
+    match = COUNT.fullmatch(count)
+    assert match is not None, count
     return bool(_COMPARISONS[match[1]](number, int(match[2])))
 
 
-def count_words(wanted: str) -> str:
+def count_words(count: str) -> str:
     """Such a condition in a sentence: `100`, `>=100`."""
-    return wanted.removeprefix("==")
+    return count.removeprefix("==")
 
 
 def shown_shape(shape: Iterable[int | str]) -> str:

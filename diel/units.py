@@ -43,8 +43,8 @@ class Conversion(NamedTuple):
             return value * self.factor + self.offset if self.offset else value * self.factor
         except (TypeError, OverflowError):
             plain = isinstance(value, bool | int | str)
-            found = f"{value!r:.40}" if plain else f"a {type(value).__name__}"
-            raise UnitsError(f"{found} is nothing to convert: expected numbers") from None
+            shown = f"{value!r:.40}" if plain else f"a {type(value).__name__}"
+            raise UnitsError(f"{shown} is nothing to convert: expected numbers") from None
 
 
 class Columns(NamedTuple):
@@ -56,7 +56,7 @@ class Columns(NamedTuple):
         """A table or dataset in other units; lists item by item. Raises UnitsError."""
         if isinstance(value, list):
             return [self.apply(item) for item in value]
-        if not any(hasattr(value, one) for one in ("columns", "data_vars", "column_names")):
+        if not any(hasattr(value, attribute) for attribute in ("columns", "data_vars", "column_names")):
             raise UnitsError(f"a {type(value).__name__} has no columns", "make a table, or convert it there")
         if type(value).__module__.startswith("xarray"):
             has = [str(name) for name in value.variables]
@@ -69,65 +69,65 @@ class Columns(NamedTuple):
                 column = rule.apply(value.column(name).to_numpy())
                 value = value.set_column(value.column_names.index(name), name, [column])
             return value
-        found = value.copy()
+        table = value.copy()
         for name, rule in self.rules.items():
-            found[name] = rule.apply(found[name])
-        return found
+            table[name] = rule.apply(table[name])
+        return table
 
 
 Rule = Conversion | Columns
 
 
-def conversions(made: Units, wanted: Units) -> Rule | None:
+def conversions(source: Units, need: Units) -> Rule | None:
     """Return how numbers are read in the wanted units; None where they are the same. Raise UnitsError."""
-    if isinstance(wanted, str) and isinstance(made, str):
-        found = conversion(made, wanted)
-        return None if found == Conversion() else found
-    if isinstance(wanted, str):
-        if set(made.values() if isinstance(made, Mapping) else ()) == {wanted}:
+    if isinstance(need, str) and isinstance(source, str):
+        single = conversion(source, need)
+        return None if single == Conversion() else single
+    if isinstance(need, str):
+        if set(source.values() if isinstance(source, Mapping) else ()) == {need}:
             return None
         raise UnitsError("its columns have units of their own", "write units: {COLUMN: UNITS} here too")
     found_all: dict[str, Conversion] = {}
-    for column, units in wanted.items():
-        own = made if isinstance(made, str) else made.get(column)
+    for column, units in need.items():
+        own = source if isinstance(source, str) else source.get(column)
         if own is None:
-            hint = did_you_mean(column, made) or "add them where it is made"
+            hint = did_you_mean(column, source) or "add them where it is made"
             raise UnitsError(f"no units are promised for its column '{column}'", hint)
         found_all[column] = conversion(own, units)
-    rules = {name: one for name, one in found_all.items() if one != Conversion()}
+    rules = {name: rule for name, rule in found_all.items() if rule != Conversion()}
     return Columns(rules) if rules else None
 
 
 @lru_cache
-def conversion(made: str, wanted: str) -> Conversion:
+def conversion(source: str, need: str) -> Conversion:
     """Return how numbers change units, if need be by a mole: eV becomes kJ/mol. Raise UnitsError."""
-    if made == wanted:
+    if source == need:
         return Conversion()
     if find_spec("pint") is None:
         raise UnitsError(
-            f"{made} and {wanted} differ, and to compare them takes pint",
+            f"{source} and {need} differ, and to compare them takes pint",
             "pip install 'diel[units]', or write the same units at both ends",
         )
     registry = _registry()
-    first, second = _parsed(made), _parsed(wanted)
+    first, second = _parsed(source), _parsed(need)
     moles = [any(word.endswith("mole") for word in str(unit).split()) for unit in (first, second)]
     if first.dimensionality != second.dimensionality and moles[0] != moles[1]:
-        each = registry.parse_units("particle")
-        first, second = (first, second / each) if moles[0] else (first / each, second)
+        particle = registry.parse_units("particle")
+        first, second = (first, second / particle) if moles[0] else (first / particle, second)
     angles = ["radian" in str(registry.get_root_units(unit)[1]) for unit in (first, second)]
     if angles[0] != angles[1] and first.dimensionality:  # else a turn would count as 2π hertz
-        raise UnitsError(f"only one of {made} and {wanted} has an angle", "write Hz, or rad/s, at both ends")
+        raise UnitsError(f"only one of {source} and {need} has an angle", "write Hz, or rad/s, at both ends")
     try:
-        none, one, two = (float(registry.convert(number, first, second)) for number in (0.0, 1.0, 2.0))
+        low, mid, top = (float(registry.convert(number, first, second)) for number in (0.0, 1.0, 2.0))
     except Exception as error:
-        what = f"{made} ({first:P}) cannot be converted into {wanted} ({second:P})"
+        what = f"{source} ({first:P}) cannot be converted into {need} ({second:P})"
         raise UnitsError(what, "fix the units of one end") from error
-    if none == 0 and math.isclose(two, 2 * one):
-        return Conversion(one)
-    factor = float(Fraction(one - none).limit_denominator(1000))  # 5/9, without rounding
-    if not math.isclose(two, none + 2 * factor):
-        raise UnitsError(f"{made} is no linear scale of {wanted}", "convert it in a function of your own")
-    return Conversion(factor, none)
+    if low == 0 and math.isclose(top, 2 * mid):
+        return Conversion(mid)
+    factor = float(Fraction(mid - low).limit_denominator(1000))  # 5/9, without rounding
+    if not math.isclose(top, low + 2 * factor):
+        raise UnitsError(f"{source} is no linear scale of {need}", "convert it in a function of your own")
+    return Conversion(factor, low)
 
 
 @lru_cache
@@ -153,10 +153,10 @@ def _parsed(text: str) -> Any:
             hint = "write them as in eV, kJ/mol or m/s**2"
             raise UnitsError(f"the units '{text}' cannot be read", hint) from error
         word = names if isinstance(names, str) else names[0]
-        known = {name.lower(): name for name in (*dir(registry), *_USUAL)}
-        near = get_close_matches(word.lower(), [*(name.lower() for name in _USUAL), *known], n=1)
+        spellings = {name.lower(): name for name in (*dir(registry), *_USUAL)}
+        near = get_close_matches(word.lower(), [*(name.lower() for name in _USUAL), *spellings], n=1)
         hint = (
-            f"did you mean '{known[near[0]]}'?"
+            f"did you mean '{spellings[near[0]]}'?"
             if near
             else "write a unit that pint knows, such as eV or kJ/mol"
         )

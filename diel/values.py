@@ -107,12 +107,12 @@ def utf_8(value: Any) -> bytes:
 
 def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """A mapping of pairs. Raises ValueError for a key that is there twice."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    mapping = dict(pairs)
+    if len(mapping) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
         raise ValueError(f"the key {json.dumps(twice)} is there twice")
-    return found
+    return mapping
 
 
 def _whole(text: str, base: int) -> int:

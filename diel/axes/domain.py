@@ -63,13 +63,13 @@ class Factor:
         return self._projected(tuple(place for place, _ in pinned)).get(tuple(v for _, v in pinned), ())
 
     def _projected(self, places: tuple[int, ...]) -> dict[tuple[int, ...], list[int]]:
-        known = self._projections.get(places)
-        if known is None:
-            known = self._projections[places] = {}
+        cached = self._projections.get(places)
+        if cached is None:
+            cached = self._projections[places] = {}
             rows = self.rows or ()
             for number in self.in_order:
-                known.setdefault(tuple(rows[number][place] for place in places), []).append(number)
-        return known
+                cached.setdefault(tuple(rows[number][place] for place in places), []).append(number)
+        return cached
 
 
 @dataclass(frozen=True)
@@ -96,11 +96,11 @@ class Domain:
 
     def coordinates(self, index: int) -> dict[str, int]:
         """The point index on each axis of a task."""
-        found: dict[str, int] = {}
+        places: dict[str, int] = {}
         for factor, stride in zip(self.factors, self._strides, strict=True):
             number, index = divmod(index, stride)
-            found.update(zip(factor.axes, factor.row(number), strict=True))
-        return found
+            places.update(zip(factor.axes, factor.row(number), strict=True))
+        return places
 
     def index(self, coordinates: Mapping[str, int]) -> int | None:
         """The task at these coordinates; None if there is none."""
@@ -116,8 +116,8 @@ class Domain:
         """The coordinates of a task on some axes."""
         if axes == self.axes and self._plain and len(self.factors) == 1:
             return (index,)
-        found = self.coordinates(index)
-        return tuple(found[axis] for axis in axes)
+        coordinates = self.coordinates(index)
+        return tuple(coordinates[axis] for axis in axes)
 
     def matching(self, fixed: Mapping[str, int]) -> Iterable[int]:
         """The tasks that agree with some coordinates, in the order of the axes, one at a time."""
@@ -152,10 +152,10 @@ def make_domain(
     those axes at which its points were made, by `origins`. Several `replicas` stand side by side at each
     point. `grown` has searches that were given more trials, with their former number, the latest last: tasks
     keep their numbers."""
-    one = _numbered(_product(over, counts, origins), [(axis, had) for axis, had in grown if axis in over])
+    domain = _numbered(_product(over, counts, origins), [(axis, had) for axis, had in grown if axis in over])
     if replicas > 1:
-        return Domain((*one.axes, REPLICA), (*one.factors, Factor((REPLICA,), replicas)))
-    return one
+        return Domain((*domain.axes, REPLICA), (*domain.factors, Factor((REPLICA,), replicas)))
+    return domain
 
 
 def _numbered(domain: Domain, grown: Sequence[tuple[str, int]]) -> Domain:
@@ -179,8 +179,8 @@ def _product(over: Sequence[str], counts: Mapping[str, int], origins: Mapping[st
         shared = tuple(a for a in over if axis in origins and a in origins[axis].axes)
         if shared:
             joined[axis] = shared
-    taken = {parent for parents in joined.values() for parent in parents}
-    sharing = len(taken) < sum(len(parents) for parents in joined.values()) or bool(taken & joined.keys())
+    bound = {parent for parents in joined.values() for parent in parents}
+    sharing = len(bound) < sum(len(parents) for parents in joined.values()) or bool(bound & joined.keys())
     apart = [joined] if sharing else [{axis: parents} for axis, parents in joined.items()]
     factors = [_joined(over, group, origins) for group in apart]
     placed = {axis for factor in factors for axis in factor.axes}
@@ -204,12 +204,12 @@ def _joined(
     axes = tuple(a for a in over if a in joined or any(a in parents for parents in joined.values()))
     rows: list[dict[str, int]] = [{}]
     for axis, parents in joined.items():
-        known = rows[0].keys() if rows else ()
-        shared = [a for a in (axis, *parents) if a in known]
+        columns = rows[0].keys() if rows else ()
+        shared = [a for a in (axis, *parents) if a in columns]
         fitting: dict[tuple[int, ...], list[dict[str, int]]] = {}
         for point, row in enumerate(origins[axis].rows):
-            made = dict(zip(origins[axis].axes, row, strict=True))
-            extra = {axis: point, **{parent: made[parent] for parent in parents}}
+            coordinates = dict(zip(origins[axis].axes, row, strict=True))
+            extra = {axis: point, **{parent: coordinates[parent] for parent in parents}}
             fitting.setdefault(tuple(extra[a] for a in shared), []).append(extra)
         rows = [{**row, **extra} for row in rows for extra in fitting.get(tuple(row[a] for a in shared), ())]
     listed = sorted(tuple(row[a] for a in axes) for row in rows)

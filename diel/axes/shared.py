@@ -32,25 +32,25 @@ def shared(domain: Domain, points: Mapping[str, Points], tasks: Sequence[int]) -
     if len(tasks) == domain.size:
         return f"all {len(tasks):,} tasks"
     facts = {task: _facts(domain, points, task) for task in tasks}
-    left, told = set(tasks), []
+    remaining, lines = set(tasks), []
     for size in range(1, COMBINED + 1):
-        counts = Counter(some for own in facts.values() for some in combinations(own, size))
-        for some, count in counts.most_common(TRIED):
-            theirs = {task for task in left if {*some} <= {*facts[task]}} if count > 1 else set()
-            if theirs and count == _total(domain, points, some):
-                told.append(f"all {count:,} with {_text(some)}")
-                left -= theirs
-        if not left or len(tasks) * len(points) ** size > MOST:
+        counts = Counter(group for own in facts.values() for group in combinations(own, size))
+        for group, count in counts.most_common(TRIED):
+            theirs = {task for task in remaining if {*group} <= {*facts[task]}} if count > 1 else set()
+            if theirs and count == _total(domain, points, group):
+                lines.append(f"all {count:,} with {_text(group)}")
+                remaining -= theirs
+        if not remaining or len(tasks) * len(points) ** size > MOST:
             break
-    if not told:
+    if not lines:
         common = [fact for fact in facts[tasks[0]] if all(fact in own for own in facts.values())]
         total = _total(domain, points, common) if common else domain.size
         if total == domain.size:
             return ""
         return f"each with {_text(common)} ({len(tasks):,} of the {total:,} such tasks)"
-    rest = len(told) - SHOWN
-    others = [f"{rest:,} more such groups"] * (rest > 0) + [counted(len(left), "other")] * bool(left)
-    return "; ".join([*told[:SHOWN], *others])
+    rest = len(lines) - SHOWN
+    tail = [f"{rest:,} more such groups"] * (rest > 0) + [counted(len(remaining), "other")] * bool(remaining)
+    return "; ".join([*lines[:SHOWN], *tail])
 
 
 def _facts(domain: Domain, points: Mapping[str, Points], task: int) -> list[Fact]:
@@ -67,8 +67,8 @@ def _total(domain: Domain, points: Mapping[str, Points], facts: Sequence[Fact]) 
     """How many tasks of the stage have all these values."""
     places: dict[str, set[int]] = {}
     for axis, name, value in facts:
-        found = {*points[axis].places(name, json.loads(value))}
-        places[axis] = places.get(axis, found) & found
+        matches = {*points[axis].places(name, json.loads(value))}
+        places[axis] = places.get(axis, matches) & matches
     return sum(domain.count(dict(zip(places, row, strict=True))) for row in product(*places.values()))
 
 

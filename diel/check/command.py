@@ -42,9 +42,9 @@ _SHORT = 6
 _PLAIN = re.compile(r"[A-Za-z0-9_./+-]+")
 
 
-def check_command(found: Check, name: str) -> None:
+def check_command(check: Check, name: str) -> None:
     """Checks that each value in a command can be quoted, and that no shell executes what it holds."""
-    stage = found.workflow.stages[name]
+    stage = check.workflow.stages[name]
     key = ("stages", name, "command")
     try:
         if isinstance(stage.command, str):
@@ -53,15 +53,15 @@ def check_command(found: Check, name: str) -> None:
                 try:
                     template.check_shell()
                 except ExpressionError as error:
-                    found.add(key, error.message, error.hint, error.offset)
-                _check_text(found, key, template)
+                    check.add(key, error.message, error.hint, error.offset)
+                _check_text(check, key, template)
             else:
                 program = shell_name(stage.interpreter)
                 message = f"a value cannot be quoted for {program}, which is not a POSIX shell"
                 hint = "put it under `params`, and read it there from the JSON file that DIEL_PARAMS names"
-                found.add(key, message, hint, template.expressions[0].offset)
+                check.add(key, message, hint, template.expressions[0].offset)
         elif stage.command is not None:
-            _check_list(found, key, [parse(w) if isinstance(w, str) else None for w in stage.command])
+            _check_list(check, key, [parse(w) if isinstance(w, str) else None for w in stage.command])
     except (ExpressionError, Unquotable):
         return  # which has its own message
 
@@ -76,7 +76,7 @@ def _foreign_parameters(document: Document) -> Iterator[Problem]:
     """Parameters as other tools write them, which a shell or a path takes as they are."""
     for name, stage in document.spec.stages.items():
         axes = {label: document.spec.axes[label] for label in stage.over}
-        known = {one for label, axis in axes.items() for one in axis.parameters_of(label) or (bare(label),)}
+        names = {own for label, axis in axes.items() for own in axis.parameters_of(label) or (bare(label),)}
         texts: list[tuple[Key, re.Pattern[str], str]] = [
             (("outputs", label), _SNAKEMAKE, output.path or output.file or "")
             for label, output in stage.outputs.items()
@@ -85,8 +85,8 @@ def _foreign_parameters(document: Document) -> Iterator[Problem]:
             texts.insert(0, (("command",), _MAESTRO, stage.command))
         for key, pattern, text in texts:
             for match in pattern.finditer(text):
-                if match[1] in known or match[1] == "LAUNCHER":
-                    right = match[1] if match[1] in known else "launcher"
+                if match[1] in names or match[1] == "LAUNCHER":
+                    right = match[1] if match[1] in names else "launcher"
                     message = f"'{match[0]}' is taken as it is, and not as an expression"
                     hint = f"write ${{{{ {right} }}}}"
                     yield document.problem(("stages", name, *key), message, hint)
@@ -101,21 +101,21 @@ def _mistyped_outputs(document: Document) -> Iterator[Problem]:
             file = (path or "").rpartition("/")[2]
             if not file or "${{" in file or file in text or f"outputs.{label}" in text:
                 continue
-            others = {
-                one for one in _FILE.findall(text) if one not in (*paths.values(), *stage.files.values())
+            unnamed = {
+                word for word in _FILE.findall(text) if word not in (*paths.values(), *stage.files.values())
             }
-            if near := _nearly(file, others):
+            if near := _nearly(file, unnamed):
                 message = f"the command does not name '{file}', but it names '{near}'"
                 hint = f"if it writes '{near}', write that here: a task without its output fails"
                 yield document.problem(("stages", name, "outputs", label), message, hint)
 
 
-def _nearly(file: str, others: Iterable[str]) -> str:
+def _nearly(file: str, names: Iterable[str]) -> str:
     """The one of other files that is called nearly so, numbers apart; empty if none is."""
     from difflib import get_close_matches  # only where a command does not name its output
 
     numbers = re.findall(r"[0-9]+", file)
-    alike = [one for one in others if re.findall(r"[0-9]+", one) == numbers and len(one) > _SHORT]
+    alike = [name for name in names if re.findall(r"[0-9]+", name) == numbers and len(name) > _SHORT]
     return next(iter(get_close_matches(file, alike, n=1, cutoff=0.85)), "")
 
 
@@ -130,7 +130,7 @@ def missing_shells(document: Document, site: Site) -> Iterator[Problem]:
             yield document.problem(("stages", name, "command"), message, hint)
 
 
-def _check_text(found: Check, key: tuple[str, ...], template: Template) -> None:
+def _check_text(check: Check, key: tuple[str, ...], template: Template) -> None:
     if template.constant:
         return
     literals = template.literals
@@ -139,7 +139,7 @@ def _check_text(found: Check, key: tuple[str, ...], template: Template) -> None:
         words = command.words
         for word, runner in printed(command):
             offset = template.expressions[word.values[0]].offset
-            found.add(key, _message(runner), _HINTS.get(runner, _GIVEN), offset)
+            check.add(key, _message(runner), _HINTS.get(runner, _GIVEN), offset)
         for place, runner in (*executed(words), *evaluated(words)):
             word = words[place]
             sources = [template.expressions[number].source for number in word.values]
@@ -147,20 +147,20 @@ def _check_text(found: Check, key: tuple[str, ...], template: Template) -> None:
             for source in sources if written else ():
                 written = written.replace(VALUE, f"${{{{ {source} }}}}", 1)
             offset = template.expressions[word.values[0]].offset
-            found.add(key, _message(runner), _hint(runner, written), offset)
+            check.add(key, _message(runner), _hint(runner, written), offset)
 
 
-def _check_list(found: Check, key: tuple[str, ...], templates: Sequence[Template | None]) -> None:
-    if all(one is None or one.constant for one in templates):
+def _check_list(check: Check, key: tuple[str, ...], templates: Sequence[Template | None]) -> None:
+    if all(part is None or part.constant for part in templates):
         return
-    words = [Word(VALUE.join(one.literals)) if one is not None else Word() for one in templates]
+    words = [Word(VALUE.join(part.literals)) if part is not None else Word() for part in templates]
     for place, runner in executed(words):
         template = templates[place]
         assert template is not None
-        values = [f'"${{{{ {one.source} }}}}"' for one in template.expressions]
+        values = [f'"${{{{ {part.source} }}}}"' for part in template.expressions]
         as_written = [
-            _yaml(word.text if one is None or one.constant else one.text)
-            for word, one in zip(words, templates, strict=True)
+            _yaml(word.text if part is None or part.constant else part.text)
+            for word, part in zip(words, templates, strict=True)
         ]
         code = _with_arguments(words, place)
         written = ""
@@ -168,7 +168,7 @@ def _check_list(found: Check, key: tuple[str, ...], templates: Sequence[Template
             as_written[place] = _yaml(code)
             after = [] if len(words) > place + 1 else [runner]
             written = f"[{', '.join([*as_written, *after, *values])}]"
-        found.add((*key, place), _message(runner), _hint(runner, written), template.expressions[0].offset)
+        check.add((*key, place), _message(runner), _hint(runner, written), template.expressions[0].offset)
 
 
 def _message(runner: str) -> str:
@@ -201,13 +201,13 @@ def _retold(whole: str, words: Sequence[Word], place: int, runner: str) -> str:
 
 def _with_arguments(words: Sequence[Word], place: int) -> str | None:
     """A program with "$1" in place of each value; None if that is impossible."""
-    code, given = words[place].text, words[place + 1 :]
-    if any(VALUE in word.text for word in (*words[:place], *given)):
+    code, arguments = words[place].text, words[place + 1 :]
+    if any(VALUE in word.text for word in (*words[:place], *arguments)):
         return None
-    if given and given[-1].text in (";", "+"):
+    if arguments and arguments[-1].text in (";", "+"):
         return None  # of find's -exec, which ends there
     literals = code.split(VALUE)
-    first = max(0, len(given) - 1) + 1
+    first = max(0, len(arguments) - 1) + 1
     try:
         where = places(literals)
     except Unquotable:
@@ -262,7 +262,7 @@ def executed(words: Sequence[Word]) -> Iterator[tuple[int, str]]:
     """The words of a simple command that hold a value and run as a program, and what runs them."""
     if any(os.path.basename(word.text) == "env" for word in words):
         places, split = zip(*_split(words), strict=True)
-        yield from ((places[found], runner) for found, runner in _executed(split))
+        yield from ((places[index], runner) for index, runner in _executed(split))
     else:
         yield from _executed(words)
 
@@ -275,28 +275,28 @@ def _executed(words: Sequence[Word]) -> Iterator[tuple[int, str]]:
     start = begin(words)
     for place in range(start, len(words) if names[start] in _WRAPPERS else start + 1):
         if place == start or (names[place] in _WRAPPED and names.index(names[place]) == place):
-            for found in _handed(words, place, names[place]):
-                if VALUE in words[found].text:
-                    yield found, names[place]
+            for index in _handed(words, place, names[place]):
+                if VALUE in words[index].text:
+                    yield index, names[place]
 
 
 def printed(command: Command) -> Iterator[tuple[Word, str]]:
     """The words with a value that a shell reads as a program from its input, and which shell."""
     shell = _reading_shell(command.words)
-    for one in _through(command.reads) if shell else ():
-        if _name(one) in _PRINTING and not any("%q" in word.text for word in one.words):
-            yield from ((word, shell) for word in one.words if VALUE in word.text)
+    for writer in _through(command.reads) if shell else ():
+        if _name(writer) in _PRINTING and not any("%q" in word.text for word in writer.words):
+            yield from ((word, shell) for word in writer.words if VALUE in word.text)
 
 
 def _through(reads: Iterable[Command]) -> Iterable[Command]:
     """What a command reads, and what programs that pass on their input have read."""
-    todo, seen = list(reads), dict[int, Command]()
+    todo, visited = list(reads), dict[int, Command]()
     while todo:
-        one = todo.pop()
-        if id(one) not in seen and _name(one) in _FILTERS:
-            todo.extend(one.reads)
-        seen[id(one)] = one
-    return seen.values()
+        command = todo.pop()
+        if id(command) not in visited and _name(command) in _FILTERS:
+            todo.extend(command.reads)
+        visited[id(command)] = command
+    return visited.values()
 
 
 def _name(command: Command) -> str:
@@ -343,10 +343,10 @@ def _of_shell(words: Sequence[Word], place: int, name: str) -> Iterator[tuple[in
     """The text after a shell's -c: also after -lc, and after `-c -o pipefail`."""
     letters, operand = _behind_options(words, place)
     if "c" in letters or (name == "fish" and "C" in letters):
-        options = (one for one in range(place, operand) if words[one].text[:1] in ("-", "+"))
-        for one in (*options, operand):
-            if one < len(words) and VALUE in words[one].text:
-                yield one, name
+        options = (n for n in range(place, operand) if words[n].text[:1] in ("-", "+"))
+        for n in (*options, operand):
+            if n < len(words) and VALUE in words[n].text:
+                yield n, name
 
 
 def _behind_options(words: Sequence[Word], place: int) -> tuple[str, int]:
@@ -365,15 +365,15 @@ def _handed(words: Sequence[Word], place: int, name: str) -> Iterator[int]:
     """The words that a program hands to a shell or runs as a program."""
     rest = range(place + 1, len(words))
     if name in _WITH_C:
-        yield from (one for one in rest if words[one - 1].text in ("-c", "--command", "--session-command"))
-        yield from (one for one in rest if words[one].text.startswith("--command="))
+        yield from (n for n in rest if words[n - 1].text in ("-c", "--command", "--session-command"))
+        yield from (n for n in rest if words[n].text.startswith("--command="))
     elif name == "env":
-        yield from (one for one in rest if words[one - 1].text in ("-S", "--split-string", "-vS"))
-        yield from (one for one in rest if words[one].text.startswith(("-S", "--split-string=")))
+        yield from (n for n in rest if words[n - 1].text in ("-S", "--split-string", "-vS"))
+        yield from (n for n in rest if words[n].text.startswith(("-S", "--split-string=")))
     elif name in _REMOTE:
         yield from _behind_host(words, place + 1)
     elif name in ("watch", "parallel"):
-        end = next((one for one in rest if words[one].text.startswith(":::")), len(words))
+        end = next((n for n in rest if words[n].text.startswith(":::")), len(words))
         yield from range(place + 1, end)
 
 
@@ -395,15 +395,15 @@ def _built_in(words: Sequence[Word], place: int) -> Iterator[int]:
     if name in ("eval", "let"):
         yield from rest
     elif name == "trap":
-        yield from [one for one in rest if not words[one].text.startswith("-")][:1]
+        yield from [n for n in rest if not words[n].text.startswith("-")][:1]
     elif name in ("declare", "typeset", "local", "export", "readonly"):
-        if any(re.match("-[A-Za-z]*i", words[one].text) for one in rest):
+        if any(re.match("-[A-Za-z]*i", words[n].text) for n in rest):
             yield from rest
     elif name == "[[":
-        if any(words[one].text in _COMPARED for one in rest):
+        if any(words[n].text in _COMPARED for n in rest):
             yield from rest
     elif name in ("[", "test"):
-        yield from (one for one in rest if words[one - 1].text == "-v")
+        yield from (n for n in rest if words[n - 1].text == "-v")
 
 
 def _behind_host(words: Sequence[Word], place: int) -> Iterator[int]:

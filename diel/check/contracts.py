@@ -36,66 +36,66 @@ _NO_NUMBERS = {
 """Types of values, as written, that cannot rank trials."""
 
 
-def check_outputs(found: Check) -> None:
+def check_outputs(check: Check) -> None:
     """Checks that each output that is read is one that its stage makes, if that is known."""
-    for edge in found.graph.edges:
+    for edge in check.graph.edges:
         if edge.output is None or edge.published is not None or edge.stream:
             continue
-        names = visible_names(found, edge.upstream)
-        known = known_outputs(found, edge.upstream)
-        if known is None or edge.output in known or edge.output in names.parameters:
+        names = visible_names(check, edge.upstream)
+        outputs = known_outputs(check, edge.upstream)
+        if outputs is None or edge.output in outputs or edge.output in names.parameters:
             continue
-        if names.open_axes and not did_you_mean(edge.output, known):
+        if names.open_axes and not did_you_mean(edge.output, outputs):
             continue  # its axis may give it as a parameter
         message = f"'{edge.upstream}' makes no output '{edge.output}'"
-        made, inside = (*known, *names.parameters), found.document.template_at(edge.key)
+        available, inside = (*outputs, *names.parameters), check.document.template_at(edge.key)
         offset = None if inside is None else place_of_name(inside.text, f"{edge.upstream}.{edge.output}")
-        found.add(
+        check.add(
             edge.key,
             message,
-            _made_hint(found, edge.upstream, edge.output, made, "it has", _DECLARE_ANY),
+            _made_hint(check, edge.upstream, edge.output, available, "it has", _DECLARE_ANY),
             offset,
         )
 
 
-def check_metrics(found: Check) -> None:
+def check_metrics(check: Check) -> None:
     """Check that STAGE.VALUE of `minimize`, `maximize` and `until` is made, and a number, as far as known."""
-    stages = found.workflow.stages
-    for label, axis in found.workflow.axes.items():
+    stages = check.workflow.stages
+    for label, axis in check.workflow.axes.items():
         for key, reference in references_of(label, axis):
             if "watch" in key or len(reference) != 2 or reference[0] not in stages:
                 continue
             name, value = reference
-            if label not in stages[name].over or found.lacks_module(name):
+            if label not in stages[name].over or check.lacks_module(name):
                 continue  # which has its own message
             until = axis.condition if key[-1] == "until" else None
-            wrong = _missing(found, name, value) or (None if until else _no_number(found, name, value))
+            wrong = _missing(check, name, value) or (None if until else _no_number(check, name, value))
             if wrong is not None:
                 offset = None if until is None else place_of_name(until, f"{name}.{value}")
-                found.add(key, *wrong, offset)
+                check.add(key, *wrong, offset)
 
 
-def _missing(found: Check, name: str, value: str) -> tuple[str, str] | None:
-    stage = found.workflow.stages[name]
+def _missing(check: Check, name: str, value: str) -> tuple[str, str] | None:
+    stage = check.workflow.stages[name]
     if value in stage.outputs and stage.outputs[value].stream is not None:
         return f"'{value}' is a stream, not a value", "name a value that the stage makes besides it"
-    known = known_outputs(found, name)
-    if known is None or value in known:
+    outputs = known_outputs(check, name)
+    if outputs is None or value in outputs:
         return None
-    return f"'{name}' makes no value '{value}'", _made_hint(found, name, value, known, "it makes")
+    return f"'{name}' makes no value '{value}'", _made_hint(check, name, value, outputs, "it makes")
 
 
 def _made_hint(
-    found: Check, name: str, output: str, made: tuple[str, ...], it: str, declare: str = DECLARE
+    check: Check, name: str, output: str, available: tuple[str, ...], it: str, declare: str = DECLARE
 ) -> str:
-    hint = did_you_mean(output, made) or (f"{it}: {', '.join(made)}" if made else "")
-    if found.workflow.stages[name].module is not None:
+    hint = did_you_mean(output, available) or (f"{it}: {', '.join(available)}" if available else "")
+    if check.workflow.stages[name].module is not None:
         return hint
     return "; or ".join(filter(None, (hint, declare.format(output))))
 
 
-def _no_number(found: Check, name: str, value: str) -> tuple[str, str] | None:
-    output, module = found.workflow.stages[name].outputs.get(value), found.modules.get(name)
+def _no_number(check: Check, name: str, value: str) -> tuple[str, str] | None:
+    output, module = check.workflow.stages[name].outputs.get(value), check.modules.get(name)
     if module is not None:
         is_file = value in module.signature.artifacts
         kind = (module.signature.returns or {}).get(value, "")
@@ -109,10 +109,10 @@ def _no_number(found: Check, name: str, value: str) -> tuple[str, str] | None:
     return message, "name a value of type float or int, which the stage makes besides it"
 
 
-def known_outputs(found: Check, name: str) -> tuple[str, ...] | None:
+def known_outputs(check: Check, name: str) -> tuple[str, ...] | None:
     """The outputs of a stage; None if it can make undeclared ones."""
-    stage, module = found.workflow.stages[name], found.modules.get(name)
-    if found.lacks_module(name):
+    stage, module = check.workflow.stages[name], check.modules.get(name)
+    if check.lacks_module(name):
         return None
     answered = () if stage.surrogate is None else (SIMULATED,)
     if module is not None:
@@ -133,16 +133,16 @@ class InputUse(NamedTuple):
     which: str | None = None
     """Which files no function gets the numbers of."""
 
-    def refusal(self, rule: Rule, made: Units) -> tuple[str, str] | None:
+    def refusal(self, rule: Rule, units: Units) -> tuple[str, str] | None:
         """Say why a rule cannot convert this, and what to do: only functions get the numbers in files."""
-        same, of_columns = f"write units: {_shown(made)} here", isinstance(rule, Columns)
+        same, of_columns = f"write units: {_shown(units)} here", isinstance(rule, Columns)
         if self.kind in ("int", "float", "list", None):
             return ("a value has no columns", same) if of_columns and self.kind is not None else None
         if self.kind not in ("file", "array", "files"):
             return f"a {self.kind} is not converted", same
         if self.module is None or self.which is not None:
             return f"nothing converts a file {self.which}", f"{same}, and convert it in the program"
-        parameters = {one.name: one.takes for one in self.module.signature.parameters}
+        parameters = {parameter.name: parameter.takes for parameter in self.module.signature.parameters}
         takes = parameters.get(self.input, frozenset({"any"}))
         if "any" in takes or takes & (_TABLES if of_columns else _ARRAYS):
             return None
@@ -157,52 +157,52 @@ _TABLES = {"frame", "arrow", "dataset", "frames", "arrows", "datasets"}
 _ARRAYS = {"array", "arrays", "dataarray", "dataarrays"}
 
 
-def unit_flaws(source: str, made: Units, wanted: Units, reader: InputUse) -> Iterator[tuple[str, str]]:
+def unit_flaws(source: str, units: Units, target: Units, reader: InputUse) -> Iterator[tuple[str, str]]:
     """Yield what is wrong with units at the two ends of an edge."""
-    if made == wanted:
+    if units == target:
         return
     try:
-        rule = conversions(made, wanted)
-        wrong = None if rule is None else reader.refusal(rule, made)
+        rule = conversions(units, target)
+        wrong = None if rule is None else reader.refusal(rule, units)
     except UnitsError as error:
         wrong = error.message, error.hint
     if wrong is not None:
-        yield f"{source} has units {_shown(made)}; expected {_shown(wanted)}: {wrong[0]}", wrong[1]
+        yield f"{source} has units {_shown(units)}; expected {_shown(target)}: {wrong[0]}", wrong[1]
 
 
 def _shown(units: Units) -> str:
     if isinstance(units, str):
         return f"'{units}'"
-    return f"{{{', '.join(f'{name}: {one}' for name, one in units.items())}}}"
+    return f"{{{', '.join(f'{name}: {unit}' for name, unit in units.items())}}}"
 
 
-def check_contracts(found: Check) -> None:
+def check_contracts(check: Check) -> None:
     """Everything about contracts that can be known before a run."""
-    for name, stage in found.workflow.stages.items():
-        if name in found.modules:
-            _check_returned(found, name, stage, found.modules[name])
-        _check_kept(found, name, stage)
-        _check_readable(found, name, stage)
+    for name, stage in check.workflow.stages.items():
+        if name in check.modules:
+            _check_returned(check, name, stage, check.modules[name])
+        _check_kept(check, name, stage)
+        _check_readable(check, name, stage)
     sizes: dict[str, dict[str, tuple[int, str]]] = {}
-    for edge in found.graph.edges:
+    for edge in check.graph.edges:
         if edge.output and edge.name and not edge.published and not edge.stream:
-            _check_expected(found, edge, sizes.setdefault(edge.downstream, {}))
-            _check_annotated(found, edge)
-    for label, axis in found.workflow.axes.items():
+            _check_expected(check, edge, sizes.setdefault(edge.downstream, {}))
+            _check_annotated(check, edge)
+    for label, axis in check.workflow.axes.items():
         if isinstance(axis, Derived):
-            _check_taken(found, label, axis)
+            _check_taken(check, label, axis)
 
 
-def _check_taken(found: Check, label: str, axis: Derived) -> None:
+def _check_taken(check: Check, label: str, axis: Derived) -> None:
     """Checks that a derived axis declares no other types than its maker promises; texts are always right."""
     for name, kind in axis.types.items():
-        made = axis.promised.get(name, kind)
-        if kind not in (made, "str") and (made, kind) != ("int", "float"):
-            message = f"column '{name}' of {axis.output} is {made}; expected {kind}"
-            found.add(("axes", label, "columns", name), message, f"write {name}: {made}, or fix the promise")
+        word = axis.promised.get(name, kind)
+        if kind not in (word, "str") and (word, kind) != ("int", "float"):
+            message = f"column '{name}' of {axis.output} is {word}; expected {kind}"
+            check.add(("axes", label, "columns", name), message, f"write {name}: {word}, or fix the promise")
 
 
-def _check_returned(found: Check, name: str, stage: Stage, module: Module) -> None:
+def _check_returned(check: Check, name: str, stage: Stage, module: Module) -> None:
     """Checks that a module's contracts are for outputs that it returns, and fit their kind."""
     returns = module.signature.returns
     if returns is None:
@@ -213,7 +213,7 @@ def _check_returned(found: Check, name: str, stage: Stage, module: Module) -> No
             continue
         if label not in returns:
             hint = did_you_mean(label, returns) or f"it returns: {', '.join(returns) or 'nothing'}"
-            found.add(key, f"'{module.reference}' returns no '{label}'", hint)
+            check.add(key, f"'{module.reference}' returns no '{label}'", hint)
             continue
         kind = _returned(module, label)
         for promise in output.promises:
@@ -221,7 +221,7 @@ def _check_returned(found: Check, name: str, stage: Stage, module: Module) -> No
             if kind is not None and about is not None and about not in _MAY_BE.get(kind.word, ()):
                 what = f"`{promise}` is about {_ABOUT[about]}, and '{module.reference}' returns {label}: "
                 hint = "drop it, or return what it promises: an array, or the Path of a file"
-                found.add((*key, promise), what + returns[label], hint)
+                check.add((*key, promise), what + returns[label], hint)
 
 
 _ABOUT = {"table": "a table", "array": "an array", "json": "a JSON object", "files": "several files"}
@@ -229,9 +229,9 @@ _MAY_BE = {"array": {"array"}, "dict": {"json"}, "file": {*_ABOUT}}
 """What a promise can be about, by what a module returns."""
 
 
-def _check_readable(found: Check, name: str, stage: Stage) -> None:
+def _check_readable(check: Check, name: str, stage: Stage) -> None:
     """Checks that the libraries are there that read what is promised, and what axes are made of."""
-    axes = {edge.output for edge in found.graph.out_of(name) if edge.axis is not None}
+    axes = {edge.output for edge in check.graph.out_of(name) if edge.axis is not None}
     for label, output in stage.outputs.items():
         missing = "" if output.path is None else lacking(output.path)
         if missing and (label in axes or output.inside or set(output.promises) - {"units"}):
@@ -239,132 +239,132 @@ def _check_readable(found: Check, name: str, stage: Stage) -> None:
             message = (
                 f"{shown(output.path)} cannot be read {why}: {missing.partition(':')[0]} is not installed"
             )
-            found.add(("stages", name, "outputs", label), message, missing.partition(": ")[2])
+            check.add(("stages", name, "outputs", label), message, missing.partition(": ")[2])
 
 
-def _check_kept(found: Check, name: str, stage: Stage) -> None:
+def _check_kept(check: Check, name: str, stage: Stage) -> None:
     """Checks that a stage reads what is not kept, and no axis does: its points are read again later."""
     for label in (label for label, output in stage.outputs.items() if not output.keep):
         key: Key = ("stages", name, "outputs", label, "keep")
-        readers = [edge for edge in found.graph.out_of(name) if edge.output == label]
+        readers = [edge for edge in check.graph.out_of(name) if edge.output == label]
         axes = [edge.axis for edge in readers if edge.axis is not None]
         if axes:
             message = f"the points of axis '{axes[0]}' are in it, and are read again by `resume`"
-            found.add(key, message, "drop `keep: false`")
+            check.add(key, message, "drop `keep: false`")
         elif not readers:
             message = f"no stage reads '{label}', so it would be deleted at once"
-            found.add(key, message, "drop `keep: false`, or the output")
+            check.add(key, message, "drop `keep: false`, or the output")
 
 
-def _check_expected(found: Check, edge: Edge, sizes: dict[str, tuple[int, str]]) -> None:
-    given = found.workflow.stages[edge.downstream].inputs.get(str(edge.name))
-    if given is None or not given.expectations:
+def _check_expected(check: Check, edge: Edge, sizes: dict[str, tuple[int, str]]) -> None:
+    expected = check.workflow.stages[edge.downstream].inputs.get(str(edge.name))
+    if expected is None or not expected.expectations:
         return
-    maker, known = found.workflow.stages[edge.upstream], known_outputs(found, edge.upstream)
-    if edge.output not in (known or maker.outputs):
-        names = visible_names(found, edge.upstream)
+    maker, outputs = check.workflow.stages[edge.upstream], known_outputs(check, edge.upstream)
+    if edge.output not in (outputs or maker.outputs):
+        names = visible_names(check, edge.upstream)
         if edge.output in names.parameters or names.open_axes:
-            _check_parameter(found, edge, given)
+            _check_parameter(check, edge, expected)
             return
-    if known is not None and edge.output not in known:
+    if outputs is not None and edge.output not in outputs:
         return
     source = f"{edge.upstream}.{edge.output}"
     promised = maker.outputs.get(str(edge.output))
-    for name in given.expectations:
+    for name in expected.expectations:
         key: Key = (*edge.key, name)
         if promised is None or getattr(promised, name) is None:
-            flaws = iter([_not_promised(edge, name, getattr(given, name), maker, promised)])
-        elif name == "units" and given.units is not None and promised.units is not None:
-            flaws = unit_flaws(source, promised.units, given.units, _reader(found, edge))
+            flaws = iter([_not_promised(edge, name, getattr(expected, name), maker, promised)])
+        elif name == "units" and expected.units is not None and promised.units is not None:
+            flaws = unit_flaws(source, promised.units, expected.units, _reader(check, edge))
         else:
-            flaws = _disagreements(name, given, promised, source)
+            flaws = _disagreements(name, expected, promised, source)
         for message, hint in flaws:
-            found.add(key, message, hint)
-    if promised is not None and given.shape is not None and promised.shape is not None:
-        _check_sizes(found, edge, given.shape, promised.shape, sizes)
+            check.add(key, message, hint)
+    if promised is not None and expected.shape is not None and promised.shape is not None:
+        _check_sizes(check, edge, expected.shape, promised.shape, sizes)
 
 
-def _check_parameter(found: Check, edge: Edge, given: Input) -> None:
+def _check_parameter(check: Check, edge: Edge, expected: Input) -> None:
     """Checks what is expected of a parameter of an axis: it has the units of what made the axis, or none."""
     source = f"{edge.upstream}.{edge.output}"
-    made = found.workflow.carried_units(edge.upstream, str(edge.output))
-    for name in given.expectations:
+    units = check.workflow.carried_units(edge.upstream, str(edge.output))
+    for name in expected.expectations:
         if name != "units":
-            found.add(
+            check.add(
                 (*edge.key, name), f"{source} is a parameter of an axis: {name} is about files", "drop it"
             )
-        elif made is None:
+        elif units is None:
             hint = "promise units where the points of the axis are made, or drop it"
-            found.add((*edge.key, name), f"{source} is a parameter of an axis, which has no units", hint)
-        elif given.units is not None:
-            for message, hint in unit_flaws(source, made, given.units, InputUse(str(edge.name))):
-                found.add((*edge.key, name), message, hint)
+            check.add((*edge.key, name), f"{source} is a parameter of an axis, which has no units", hint)
+        elif expected.units is not None:
+            for message, hint in unit_flaws(source, units, expected.units, InputUse(str(edge.name))):
+                check.add((*edge.key, name), message, hint)
 
 
 def _not_promised(
-    edge: Edge, name: str, wanted: object, maker: Stage, promised: Output | None
+    edge: Edge, name: str, expected: object, maker: Stage, promised: Output | None
 ) -> tuple[str, str]:
     message = f"'{edge.downstream}' expects {name} of {edge.upstream}.{edge.output}, which promises none"
-    if isinstance(wanted, tuple):
-        wanted = shown_shape('"*"' if size == "*" else size for size in wanted)
-    elif isinstance(wanted, dict):
-        wanted = f"{{{', '.join(f'{key}: {kind}' for key, kind in wanted.items())}}}"
-    says = f"{name}: {wanted}"
+    if isinstance(expected, tuple):
+        expected = shown_shape('"*"' if size == "*" else size for size in expected)
+    elif isinstance(expected, dict):
+        expected = f"{{{', '.join(f'{key}: {kind}' for key, kind in expected.items())}}}"
+    says = f"{name}: {expected}"
     if promised is not None or maker.module is not None:
         return message, f"add it to '{edge.upstream}': outputs: {{{edge.output}: {{{says}}}}}"
     return message, f"declare it in '{edge.upstream}': outputs: {{{edge.output}: {{path: FILE, {says}}}}}"
 
 
-def _disagreements(name: str, given: Expected, promised: Expected, source: str) -> Iterator[tuple[str, str]]:
-    wanted, made = getattr(given, name), getattr(promised, name)
+def _disagreements(name: str, needs: Expected, promised: Expected, source: str) -> Iterator[tuple[str, str]]:
+    need, offer = getattr(needs, name), getattr(promised, name)
     if name == "columns":
-        yield from _columns(given.columns or {}, promised.columns or {}, source)
+        yield from _columns(needs.columns or {}, promised.columns or {}, source)
     elif name == "shape":
-        pairs = zip(wanted, made, strict=False)
-        if len(wanted) != len(made) or any(
-            one != two for one, two in pairs if {type(one), type(two)} == {int}
+        pairs = zip(need, offer, strict=False)
+        if len(need) != len(offer) or any(
+            first != second for first, second in pairs if {type(first), type(second)} == {int}
         ):
-            hint = f'change one of the two ends: shape: {shown_shape(made)}; "*" takes any size'
-            yield f"{source} has shape {shown_shape(made)}; expected {shown_shape(wanted)}", hint
-    elif wanted != made:
-        hint = f"change one of the two ends, or convert it in a stage between them: {name}: {made}"
-        yield f"{source} has {name} {shown(made)}; expected {shown(wanted)}", hint
+            hint = f'change one of the two ends: shape: {shown_shape(offer)}; "*" takes any size'
+            yield f"{source} has shape {shown_shape(offer)}; expected {shown_shape(need)}", hint
+    elif need != offer:
+        hint = f"change one of the two ends, or convert it in a stage between them: {name}: {offer}"
+        yield f"{source} has {name} {shown(offer)}; expected {shown(need)}", hint
 
 
-def _reader(found: Check, edge: Edge) -> InputUse:
-    kind, name = kind_of(found, edge.upstream, str(edge.output)), str(edge.name)
-    which = unread(found.workflow.stages[edge.downstream], name)
-    return InputUse(name, found.modules.get(edge.downstream), None if kind is None else kind.word, which)
+def _reader(check: Check, edge: Edge) -> InputUse:
+    kind, name = kind_of(check, edge.upstream, str(edge.output)), str(edge.name)
+    which = unread(check.workflow.stages[edge.downstream], name)
+    return InputUse(name, check.modules.get(edge.downstream), None if kind is None else kind.word, which)
 
 
-def _columns(wanted: Mapping[str, str], made: Mapping[str, str], source: str) -> Iterator[tuple[str, str]]:
-    for column, kind in wanted.items():
-        if column not in made:
-            hint = did_you_mean(column, made) or "promise it there, where it is made"
-            yield f"{source} promises no column '{column}'; it has: {', '.join(made)}", hint
-        elif made[column] != kind and (made[column], kind) != ("int", "float"):
-            hint = f"write {column}: {made[column]}, or fix the promise"
-            yield f"column '{column}' of {source} is {made[column]}; expected {kind}", hint
+def _columns(expected: Mapping[str, str], offer: Mapping[str, str], source: str) -> Iterator[tuple[str, str]]:
+    for column, kind in expected.items():
+        if column not in offer:
+            hint = did_you_mean(column, offer) or "promise it there, where it is made"
+            yield f"{source} promises no column '{column}'; it has: {', '.join(offer)}", hint
+        elif offer[column] != kind and (offer[column], kind) != ("int", "float"):
+            hint = f"write {column}: {offer[column]}, or fix the promise"
+            yield f"column '{column}' of {source} is {offer[column]}; expected {kind}", hint
 
 
 def _check_sizes(
-    found: Check,
+    check: Check,
     edge: Edge,
-    wanted: tuple[int | str, ...],
-    made: tuple[int | str, ...],
+    expected: tuple[int | str, ...],
+    promised: tuple[int | str, ...],
     sizes: dict[str, tuple[int, str]],
 ) -> None:
     """Checks that a name for a size means the same size in all inputs of a stage."""
-    if len(wanted) != len(made):
+    if len(expected) != len(promised):
         return
     source = f"{edge.upstream}.{edge.output}"
-    for one, other in zip(wanted, made, strict=True):
-        if isinstance(one, str) and one != "*" and isinstance(other, int):
-            known, owner = sizes.setdefault(one, (other, source))
-            if known != other:
-                message = f"the size {one} is {known} in {owner}, and {other} in {source}"
+    for length, other in zip(expected, promised, strict=True):
+        if isinstance(length, str) and length != "*" and isinstance(other, int):
+            earlier, owner = sizes.setdefault(length, (other, source))
+            if earlier != other:
+                message = f"the size {length} is {earlier} in {owner}, and {other} in {source}"
                 hint = "they must be equal: give one of them another name, or fix a shape"
-                found.add((*edge.key, "shape"), message, hint)
+                check.add((*edge.key, "shape"), message, hint)
 
 
 class Kind(NamedTuple):
@@ -378,15 +378,15 @@ class Kind(NamedTuple):
     """The objects that can be read from it, in the words of `Parameter.takes`."""
 
 
-def _check_annotated(found: Check, edge: Edge) -> None:
+def _check_annotated(check: Check, edge: Edge) -> None:
     """Checks that a Python function's annotations fit its inputs, where both are known."""
-    module = found.modules.get(edge.downstream)
+    module = check.modules.get(edge.downstream)
     if module is None:
         return
     parameter = next((p for p in module.signature.parameters if p.name == edge.name), None)
     if parameter is not None and edge.outer and edge.gathered:
-        _check_nulls(found, edge, parameter, module)
-    kind = kind_of(found, edge.upstream, str(edge.output))
+        _check_nulls(check, edge, parameter, module)
+    kind = kind_of(check, edge.upstream, str(edge.output))
     if parameter is None or parameter.injected or kind is None or "any" in parameter.takes:
         return
     fitting = _fitting(kind, gathered=bool(edge.gathered))
@@ -396,25 +396,25 @@ def _check_annotated(found: Check, edge: Edge) -> None:
         return
     what = f"a list of all ({kind.shown} each)" if edge.gathered else kind.shown
     message = f"{edge.upstream}.{edge.output} is {what}; '{edge.name}' of '{module.reference}' is annotated "
-    found.add(edge.key, f"{message}{parameter.annotation}", _advice(edge, kind, parameter))
+    check.add(edge.key, f"{message}{parameter.annotation}", _advice(edge, kind, parameter))
 
 
-def _check_nulls(found: Check, edge: Edge, parameter: Parameter, module: Module) -> None:
+def _check_nulls(check: Check, edge: Edge, parameter: Parameter, module: Module) -> None:
     """Checks that a function may get null for what is missing."""
     if "[" in parameter.annotation and not _NULL.search(parameter.annotation):
         message = f"a place without a result is null; '{edge.name}' of '{module.reference}' is annotated "
         inner = parameter.annotation.partition("[")[2].removesuffix("]")
         hint = f"annotate it with list[{inner} | None], or drop `missing`"
-        found.add((*edge.key, "missing"), message + parameter.annotation, hint)
+        check.add((*edge.key, "missing"), message + parameter.annotation, hint)
 
 
-def kind_of(found: Check, name: str, label: str) -> Kind | None:
+def kind_of(check: Check, name: str, label: str) -> Kind | None:
     """Return what an output of a stage is; None if that is not known."""
-    stage = found.workflow.stages[name]
-    output, module = stage.outputs.get(label), found.modules.get(name)
+    stage = check.workflow.stages[name]
+    output, module = stage.outputs.get(label), check.modules.get(name)
     if module is not None:
         return _returned(module, label) or (_promised(output) if output is not None else None)
-    if output is None or label in visible_names(found, name).parameters:
+    if output is None or label in visible_names(check, name).parameters:
         return None
     if output.path is not None:
         form, late = format_of(output.path), output.path.rstrip().endswith("}}")
@@ -479,12 +479,12 @@ _FITTING = {
 def _fitting(kind: Kind, *, gathered: bool) -> set[str]:
     if kind.word in _FITTING:
         return _LISTS if gathered else _FITTING[kind.word]
-    several = {"list", "paths", *(f"{one}s" for one in kind.objects), *(["arrays"] if kind.is_array else ())}
+    several = {"list", "paths", *(f"{o}s" for o in kind.objects), *(["arrays"] if kind.is_array else ())}
     if kind.word == "files":
         return {"list"} if gathered else several
     frames = {"structures"} if "structure" in kind.objects else set()
-    one = {"path", "str", *kind.objects, *(["array"] if kind.is_array else ())} | frames
-    return several if gathered else one
+    single = {"path", "str", *kind.objects, *(["array"] if kind.is_array else ())} | frames
+    return several if gathered else single
 
 
 def _advice(edge: Edge, kind: Kind, parameter: Parameter) -> str:
@@ -498,7 +498,7 @@ def _advice(edge: Edge, kind: Kind, parameter: Parameter) -> str:
         return f"annotate it with list[{item}]; or run over {axes} too, or pick a point with `at`"
     if edge.gathered or kind.word == "files":
         return f"annotate it with list[{item}]"
-    if kind.word == "file" and takes & {*OBJECTS, *(f"{one}s" for one in OBJECTS)}:
+    if kind.word == "file" and takes & {*OBJECTS, *(f"{word}s" for word in OBJECTS)}:
         return "make a file that has such data; or annotate it with Path, and read the file"
     if kind.word in ("file", "array") and plural:
         tasks = f"run '{edge.upstream}' over an axis, and read what all its tasks made"

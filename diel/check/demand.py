@@ -87,21 +87,21 @@ def range_of(checked: Checked, site: Site, name: str) -> Range:
     with the `others`: each is found without those before it."""
     wrong: dict[Key, Misfit] = {}
     while True:
-        known = _Asked(checked, site, name, wrong)
+        inquiry = _Asked(checked, site, name, wrong)
         try:
-            for key, axes in known.apart.items():
-                for place in known.places(axes):
-                    known.demand.check_alone(key, known.scope(axes, place))
-            found = _folded(known.asks(), known)
+            for key, axes in inquiry.apart.items():
+                for place in inquiry.places(axes):
+                    inquiry.demand.check_alone(key, inquiry.scope(axes, place))
+            extent = _folded(inquiry.asks(), inquiry)
         except Misfit as error:
             if error.key not in wrong and error.key in checked.workflow.stages[name].demand:
                 wrong[error.key] = error
                 continue
             wrong = wrong or {error.key: error}
         if not wrong:
-            return found
-        first, *others = wrong.values()
-        first.others = tuple(others)
+            return extent
+        first, *rest = wrong.values()
+        first.others = tuple(rest)
         raise first
 
 
@@ -118,37 +118,37 @@ def shared_room_flaws(checked: Checked, site: Site, names: Iterable[str]) -> Ite
                 yield checked.document.problem(("stages", name, *key), message, hint, offset=offset)
 
 
-def _folded(asks: Iterable[Ask], known: _Asked) -> Range:
+def _folded(asks: Iterable[Ask], inquiry: _Asked) -> Range:
     """What is asked for at the points that are known, without the keys that the run will show."""
-    hidden = {key[-1] for key in known.later} | {one for one in _MADE if known.hides(*_MADE[one])}
-    found, cores = list(asks), attrgetter("cores")
+    hidden = {key[-1] for key in inquiry.later} | {entry for entry in _MADE if inquiry.hides(*_MADE[entry])}
+    demands, cores = list(asks), attrgetter("cores")
     spans: dict[str, tuple[Any, Any]] = {}
-    for ask in found:
+    for ask in demands:
         for key, value in {**ask.own, "cores": ask.cores, "gpus": ask.spec.resources.gpus}.items():
             if isinstance(value, int | float) and key not in hidden:
                 low, high = spans.get(key, (value, value))
                 spans[key] = min(low, value), max(high, value)
     launchers: dict[str, tuple[Words, Words]] = {}
-    for program in dict.fromkeys(program for ask in found for program in ask.launcher[:1]):
-        own = [ask for ask in found if ask.launcher[:1] == (program,)]
+    for program in dict.fromkeys(program for ask in demands for program in ask.launcher[:1]):
+        own = [ask for ask in demands if ask.launcher[:1] == (program,)]
         least, most = min(own, key=cores), max(own, key=cores)
         shown = (least.launcher, most.launcher) if "cores" not in hidden else ((program, "…"),) * 2
         launchers[program] = shown[0], shown[1]
-    shapes = sorted({ask.shape for ask in found}, key=lambda shape: (shape.nodes, shape.cores, *shape))
-    seconds = [math.inf if ask.seconds is None else ask.seconds for ask in found]
+    shapes = sorted({ask.shape for ask in demands}, key=lambda shape: (shape.nodes, shape.cores, *shape))
+    seconds = [math.inf if ask.seconds is None else ask.seconds for ask in demands]
     longest = max(seconds, default=math.inf)
-    bounded = not math.isinf(longest) and not known.hides("walltime", "timeout")
-    placed = found if "cores" not in hidden else []
-    spent = [ask.cores * one for ask, one in zip(placed, seconds, strict=False)] if bounded else []
+    bounded = not math.isinf(longest) and not inquiry.hides("walltime", "timeout")
+    placed = demands if "cores" not in hidden else []
+    spent = [ask.cores * entry for ask, entry in zip(placed, seconds, strict=False)] if bounded else []
     mean = sum(spent) / len(spent) if spent else None
     return Range(
         spans,
-        () if known.later else tuple(shapes),
+        () if inquiry.later else tuple(shapes),
         narrowest=min(placed, key=cores, default=None),
         widest=max(placed, key=cores, default=None),
         seconds=longest if bounded else None,
-        core_seconds=mean if known.is_whole else max(spent, default=None),
-        partial=bool(known.later) or known.grows or not known.is_whole,
+        core_seconds=mean if inquiry.is_whole else max(spent, default=None),
+        partial=bool(inquiry.later) or inquiry.grows or not inquiry.is_whole,
         launchers=launchers,
     )
 
@@ -159,8 +159,8 @@ def _files(checked: Checked, stage: Stage) -> Iterator[tuple[str, Any]]:
         from diel.artifacts import File  # here: it takes a while, and few stages have files
 
         for label, path in paths.items():
-            if (found := checked.document.path.parent / path).exists():
-                yield label, File(str(found))
+            if (file := checked.document.path.parent / path).exists():
+                yield label, File(str(file))
 
 
 def _points_of(checked: Checked, label: str) -> Points | None:
@@ -179,20 +179,20 @@ class _Asked(Known):
         self.stage = checked.workflow.stages[name]
         over = ((label, _points_of(checked, label)) for label in self.stage.over)
         later = checked.graph.handed_to(name)
-        later |= {one for label in self.stage.over for one in checked.workflow.axes[label].sets}
-        given = checked.hyperparameters.plain()
+        later |= {item for label in self.stage.over for item in checked.workflow.axes[label].sets}
+        values = checked.hyperparameters.plain()
         super().__init__(
             {label: points for label, points in over if points is not None},
-            {label: value for label, value in given.items() if label not in later},
+            {label: value for label, value in values.items() if label not in later},
         )
         self._files = dict(_files(checked, self.stage))
         demand = {key: parse(text) for key, text in self.stage.demand.items()}
-        self.shown_by_the_run = {key: one for key, one in demand.items() if self.axes_of(one) is None}
+        self.shown_by_the_run = {key: item for key, item in demand.items() if self.axes_of(item) is None}
         self.later = {*self.shown_by_the_run, *wrong}
         if self.hides(*TOGETHER):
             self.later |= {key for key in demand if key[-1] in TOGETHER}
-        known = {key: self.axes_of(demand[key]) for key in self.later}
-        self.apart = {key: axes for key, axes in known.items() if axes is not None and key not in wrong}
+        reads = {key: self.axes_of(demand[key]) for key in self.later}
+        self.apart = {key: axes for key, axes in reads.items() if axes is not None and key not in wrong}
         """The axes of what is known, but must agree with what is not."""
         self.demand = Demand(checked.document, site, name, words_of, self.later)
         self.templates = {**self.demand.templates}
@@ -200,7 +200,7 @@ class _Asked(Known):
             when = parse_expression(self.stage.when)
             self.templates |= {_WHEN: when} if self.axes_of(when) is not None else {}
         self._reads_files = any(
-            read[0] in ("files", "params") for one in self.templates.values() for read in one.references
+            read[0] in ("files", "params") for item in self.templates.values() for read in item.references
         )
 
     def hides(self, *names: str) -> bool:
@@ -214,7 +214,7 @@ class _Asked(Known):
 
     def axes_of(self, *templates: Template) -> Axes | None:
         """Return the axes that templates read, all for the index; None if they read what only a run shows."""
-        reads = {*self._names(one for template in templates for one in template.references)}
+        reads = {*self._names(reference for template in templates for reference in template.references)}
         every = len(self.points) == len(self.stage.over) and self.stage.replicas == 1
         numbered = every and ("task", "index") in reads  # by points that are all known
         whole = ((label,) for label in self.points) if numbered else ()

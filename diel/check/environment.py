@@ -15,12 +15,12 @@ from diel.spec.environment import Definition
 
 def definitions_of(document: Document | None, site: Site, folder: Path) -> Mapping[str, Definition]:
     """Return environments by name: those of the workflow in `folder`, and of the site, which come first."""
-    found: dict[str, Definition] = {}
-    for name, one in document.spec.environments.items() if document is not None else ():
+    definitions: dict[str, Definition] = {}
+    for name, spec in document.spec.environments.items() if document is not None else ():
         home = (document and document.home(("environments", name))) or folder
-        found[name] = Definition(one.beside(home), "the workflow", home)
+        definitions[name] = Definition(spec.beside(home), "the workflow", home)
     source = f"site '{site.name}'"
-    return found | {name: Definition(one, source, folder) for name, one in site.environments.items()}
+    return definitions | {name: Definition(spec, source, folder) for name, spec in site.environments.items()}
 
 
 def missing_files(document: Document, site: Site, folder: Path) -> Iterator[Problem]:
@@ -41,14 +41,14 @@ def missing_files(document: Document, site: Site, folder: Path) -> Iterator[Prob
 
 def own_places(document: Document, folder: Path) -> dict[str, str]:
     """The files and directories that a workflow's environments are made of, and what each is for people."""
-    found = {}
-    for name, one in document.spec.environments.items():
-        made = one.beside(document.home(("environments", name)) or folder)
-        packages, image = made.python and made.python.requirements, made.container and made.container.image
-        for file in (packages, made.conda, made.spack, image):
+    owners = {}
+    for name, own in document.spec.environments.items():
+        spec = own.beside(document.home(("environments", name)) or folder)
+        packages, image = spec.python and spec.python.requirements, spec.container and spec.container.image
+        for file in (packages, spec.conda, spec.spack, image):
             if isinstance(file, str) and os.path.isabs(file):
-                found[os.path.realpath(file)] = f"what environment '{name}' is made of"
-    return found
+                owners[os.path.realpath(file)] = f"what environment '{name}' is made of"
+    return owners
 
 
 def brings_packages(workflow: Workflow, stage: Stage) -> bool:
@@ -59,12 +59,12 @@ def brings_packages(workflow: Workflow, stage: Stage) -> bool:
 
 def missing_environments(document: Document, site: Site) -> Iterator[Problem]:
     """Stages whose environment is defined neither by the workflow nor by the site."""
-    known = {**document.spec.environments, **site.environments}
+    defined = {**document.spec.environments, **site.environments}
     for name, stage in document.spec.stages.items():
-        wanted = stage.environment
-        if wanted is None or wanted in known or "${{" in wanted:
+        environment = stage.environment
+        if environment is None or environment in defined or "${{" in environment:
             continue
         where = f"`environments` of this file, or of the file of site '{site.name}'"
-        message = f"no environment '{wanted}' here or on site '{site.name}'"
-        hint = did_you_mean(wanted, known) or f"define it under {where}: {{modules: […], setup: […]}}"
+        message = f"no environment '{environment}' here or on site '{site.name}'"
+        hint = did_you_mean(environment, defined) or f"define it under {where}: {{modules: […], setup: […]}}"
         yield document.problem(("stages", name, "environment"), message, hint)

@@ -30,23 +30,23 @@ _LOOKED_AT = 10_000
 _VALUES = ("int", "float", "str", "bool", "None", "list", "dict")
 
 
-def check_exports(found: Check, counts: Mapping[str, int | None], values: Mapping[str, Any]) -> None:
+def check_exports(check: Check, counts: Mapping[str, int | None], values: Mapping[str, Any]) -> None:
     """Checks every `export`; `counts` are the points of axes, `values` the hyperparameters."""
-    own = own_files(found.document, found.folder / found.document.path.name, found.modules)
-    if found.workflow.any_stage(lambda stage: stage.exports):
-        own |= _files_of_points(found, values)
+    own = own_files(check.document, check.folder / check.document.path.name, check.modules)
+    if check.workflow.any_stage(lambda stage: stage.exports):
+        own |= _files_of_points(check, values)
     owners: dict[str, str] = {}
-    for name, stage in found.workflow.stages.items():
+    for name, stage in check.workflow.stages.items():
         for label, output in stage.outputs.items():
             key: Key = ("stages", name, "outputs", label, "export")
-            if output.export is None or found.is_wrong(key):
+            if output.export is None or check.is_wrong(key):
                 continue
-            _check_kind(found, name, label, key)
+            _check_kind(check, name, label, key)
             try:
                 template = parse(_whole(output))
                 sure = stage.when is None  # else it may leave out what would be the same
-                if not (sure and _check_axes(found, name, key, template, counts)):
-                    _check_paths(found, f"{name}.{label}", key, template, values, own, owners)
+                if not (sure and _check_axes(check, name, key, template, counts)):
+                    _check_paths(check, f"{name}.{label}", key, template, values, own, owners)
             except ExpressionError:
                 continue  # which has its own message
 
@@ -59,34 +59,34 @@ def _whole(output: Output) -> str:
     return export + (output.path or "").rpartition("/")[2] if export.endswith("/") else export
 
 
-def _check_kind(found: Check, name: str, label: str, key: Key) -> None:
+def _check_kind(check: Check, name: str, label: str, key: Key) -> None:
     """Checks that what a module returns there can be a file."""
-    module = found.modules.get(name)
+    module = check.modules.get(name)
     returns = None if module is None else module.signature.returns
     if module is None or returns is None or label not in returns or label in module.signature.artifacts:
         return
     if returns[label].partition("[")[0].strip() in _VALUES:
         hint = "drop it: `diel results --csv` prints values as a table"
-        found.add(key, f"`export` is about files, and '{label}' is {returns[label]}", hint)
+        check.add(key, f"`export` is about files, and '{label}' is {returns[label]}", hint)
 
 
 def _check_axes(
-    found: Check, name: str, key: Key, template: Template, counts: Mapping[str, int | None]
+    check: Check, name: str, key: Key, template: Template, counts: Mapping[str, int | None]
 ) -> bool:
     """Tells of axes that the path does not read, so that several tasks would write one file."""
-    stage, names = found.workflow.stages[name], visible_names(found, name)
+    stage, names = check.workflow.stages[name], visible_names(check, name)
     read = {chain[0] for chain in template.references}
-    unknown = names.open_axes and any(one not in names.parameters and one not in names.keyed for one in read)
+    unknown = names.open_axes and any(n not in names.parameters and n not in names.keyed for n in read)
     if unknown or {("task", "id"), ("task", "index")} & template.references:
         return False
-    read |= {names.parameters[one] for one in read if one in names.parameters}
+    read |= {names.parameters[n] for n in read if n in names.parameters}
     apart = [axis for axis in stage.over if axis not in read and counts.get(axis) != 1]
     if not apart:
         return False
     tasks = prod(counts.get(axis) or 0 for axis in apart)
     who = counted(tasks, "task") if tasks else "several tasks"
-    wanted = [next((one for one, of in names.parameters.items() if of == axis), axis) for axis in apart]
-    found.add(key, f"{shown(template.text)} is written by {who}", _put(wanted))
+    lacking = [next((n for n, of in names.parameters.items() if of == axis), axis) for axis in apart]
+    check.add(key, f"{shown(template.text)} is written by {who}", _put(lacking))
     return True
 
 
@@ -95,7 +95,7 @@ def _put(names: Iterable[str]) -> str:
 
 
 def _check_paths(
-    found: Check,
+    check: Check,
     place: str,
     key: Key,
     template: Template,
@@ -105,29 +105,29 @@ def _check_paths(
 ) -> None:
     """Looks at the paths that are known: twice the same, another output's, or the workflow's own file."""
     name = str(key[1])
-    stage: Stage = found.workflow.stages[name]
-    known = Known.of(found, name, values)
-    axes = known.axes(template.references)
+    stage: Stage = check.workflow.stages[name]
+    space = Known.of(check, name, values)
+    axes = space.axes(template.references)
     if axes is None:
         return
     for axis, read in axes.items() if stage.when is None else ():
-        points = found.points[axis]
-        if len(points) <= _LOOKED_AT and sum(1 for _ in known.different(axis, read)) < len(points):
-            others = [one for one in points.parameters if one not in read]
+        points = check.points[axis]
+        if len(points) <= _LOOKED_AT and sum(1 for _ in space.different(axis, read)) < len(points):
+            unread = [n for n in points.parameters if n not in read]
             message = f"{shown(template.text)} is written by several tasks: points of '{axis}' have the same"
-            found.add(key, f"{message} {' and '.join(read)}", _put(others) if others else "")
+            check.add(key, f"{message} {' and '.join(read)}", _put(unread) if unread else "")
             return
-    seen: dict[str, str] = {}
-    for scope in (known.scope(axes, place) for place in islice(known.unlike(axes), _LOOKED_AT)):
+    writers: dict[str, str] = {}
+    for scope in (space.scope(axes, place) for place in islice(space.unlike(axes), _LOOKED_AT)):
         text = template.text_value(scope)
-        path = os.path.normpath(found.folder / text)
-        point = ", ".join(f"{one}={scope[one]}" for read in axes.values() for one in read)
+        path = os.path.normpath(check.folder / text)
+        point = ", ".join(f"{n}={scope[n]}" for read in axes.values() for n in read)
         real = os.path.realpath(path)
-        if path in seen and stage.when is not None:
+        if path in writers and stage.when is not None:
             continue
-        if path in seen:
-            hint = f"the values {point} and {seen[path]} give the same path"
-            found.add(key, f"{shown(text)} is written by several tasks", hint)
+        if path in writers:
+            hint = f"the values {point} and {writers[path]} give the same path"
+            check.add(key, f"{shown(text)} is written by several tasks", hint)
         elif (other := owners.get(path)) is not None:
             hint = "give each a path of its own"
             if "." in name:  # a stage of another workflow
@@ -135,30 +135,30 @@ def _check_paths(
                 hint += (
                     f", or one none: stages: {{{stage_there}: {{outputs: {{{label}: {{export: null}}}}}}}}"
                 )
-            found.add(key, f"{shown(text)} is written by '{other}' too", hint)
-        elif what := next((own[one] for one in (real, *map(str, Path(real).parents)) if one in own), ""):
-            found.add(key, f"{shown(text)} is {what}", "export to another path")
+            check.add(key, f"{shown(text)} is written by '{other}' too", hint)
+        elif what := next((own[n] for n in (real, *map(str, Path(real).parents)) if n in own), ""):
+            check.add(key, f"{shown(text)} is {what}", "export to another path")
         else:
-            seen[path] = point
+            writers[path] = point
             continue
         return
-    owners |= dict.fromkeys(seen, place)
+    owners |= dict.fromkeys(writers, place)
 
 
-def _files_of_points(found: Check, values: Mapping[str, Any]) -> dict[str, str]:
+def _files_of_points(check: Check, values: Mapping[str, Any]) -> dict[str, str]:
     """Return the files of single points, as far as they are known, and what they are."""
     own: dict[str, str] = {}
-    for name, stage in found.workflow.stages.items():
+    for name, stage in check.workflow.stages.items():
         for label, text in stage.files.items():
             with suppress(ExpressionError):  # which has its own message
                 template = parse(text) if isinstance(text, str) else None
                 if template is None or template.constant:
                     continue
-                known = Known.of(found, name, values)
-                axes = known.axes(template.references)
-                for place in islice(known.unlike(axes), _LOOKED_AT) if axes is not None else ():
+                space = Known.of(check, name, values)
+                axes = space.axes(template.references)
+                for place in islice(space.unlike(axes), _LOOKED_AT) if axes is not None else ():
                     path = os.path.realpath(
-                        found.folder / template.text_value(known.scope(axes or {}, place))
+                        check.folder / template.text_value(space.scope(axes or {}, place))
                     )
                     own[path] = f"files.{label} of '{name}'"
     return own
@@ -166,20 +166,20 @@ def _files_of_points(found: Check, values: Mapping[str, Any]) -> dict[str, str]:
 
 def own_files(document: Document, path: Path, modules: Mapping[str, Module]) -> dict[str, str]:
     """Return the workflow's files by real path, and what they are to it: nothing is exported there."""
-    workflow, found = document.spec, {os.path.realpath(path): "the workflow file"}
-    found |= {os.path.realpath(one): "a workflow that this one reads" for one in document.included}
-    found |= {os.path.realpath(one.path): f"module '{one.reference}'" for one in modules.values()}
-    found |= own_places(document, path.parent.absolute())
-    found[os.path.realpath(path.parent / "modules")] = "in the directory of the modules"
+    workflow, owners = document.spec, {os.path.realpath(path): "the workflow file"}
+    owners |= {os.path.realpath(source): "a workflow that this one reads" for source in document.included}
+    owners |= {os.path.realpath(source.path): f"module '{source.reference}'" for source in modules.values()}
+    owners |= own_places(document, path.parent.absolute())
+    owners[os.path.realpath(path.parent / "modules")] = "in the directory of the modules"
     for name, stage in workflow.stages.items():
         home = document.home(("stages", name, "command")) or path.parent.absolute()
         for word, _ in named_files(stage, home):
-            found[os.path.realpath(home / word)] = f"read by the command of '{name}'"
-        for label, given in stage.files.items():
-            file = given.template if isinstance(given, Rendering) else given
+            owners[os.path.realpath(home / word)] = f"read by the command of '{name}'"
+        for label, entry in stage.files.items():
+            file = entry.template if isinstance(entry, Rendering) else entry
             if "${{" not in file:
-                found[os.path.realpath(path.parent / file)] = f"files.{label} of '{name}'"
+                owners[os.path.realpath(path.parent / file)] = f"files.{label} of '{name}'"
     for label, axis in workflow.axes.items():
         if isinstance(axis, FileForm):
-            found[os.path.realpath(path.parent / axis.path)] = f"the file of axis '{label}'"
-    return found
+            owners[os.path.realpath(path.parent / axis.path)] = f"the file of axis '{label}'"
+    return owners

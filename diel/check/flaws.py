@@ -67,8 +67,8 @@ class Check:
         """Whether there is a problem at a key or below it."""
         here = self.document.problem(key, "")
         return any(
-            one.file == here.file and (one.key == here.key or one.key.startswith(f"{here.key}."))
-            for one in self.problems
+            problem.file == here.file and (problem.key == here.key or problem.key.startswith(f"{here.key}."))
+            for problem in self.problems
         )
 
     def stop_at(self, most: int) -> None:
@@ -78,53 +78,53 @@ class Check:
             raise SpecError(first_problems(places.values()))
 
 
-def check_axes(found: Check) -> dict[str, int | None]:
+def check_axes(check: Check) -> dict[str, int | None]:
     """Check axes; return the points of each: None for derived ones, the most for loops and searches."""
-    workflow = found.workflow
-    counts = {label: _count(found, label, axis) for label, axis in workflow.axes.items()}
+    workflow = check.workflow
+    counts = {label: _count(check, label, axis) for label, axis in workflow.axes.items()}
     for name, stage in workflow.stages.items():
-        points = {label: found.points[label].parameters for label in stage.over if label in found.points}
+        points = {label: check.points[label].parameters for label in stage.over if label in check.points}
         for label, message in clashes(points, workflow.stages):
             key: Key = ("stages", name, "over", stage.over.index(label))
-            if not found.is_wrong(key) and not found.is_wrong(("axes", label)):
-                found.add(key, message, "rename one of them; `columns` names those of a file to use")
+            if not check.is_wrong(key) and not check.is_wrong(("axes", label)):
+                check.add(key, message, "rename one of them; `columns` names those of a file to use")
         tasks = prod(counts.get(label) or 1 for label in stage.over)
         if tasks > MAX_POINTS:
-            found.add(("stages", name, "over"), f"{tasks:,} tasks; expected at most {MAX_POINTS:,} a stage")
-    for edge in found.graph.edges:
-        for label, wanted in edge.picked.items():
-            if label not in found.points:
+            check.add(("stages", name, "over"), f"{tasks:,} tasks; expected at most {MAX_POINTS:,} a stage")
+    for edge in check.graph.edges:
+        for label, point in edge.picked.items():
+            if label not in check.points:
                 continue
-            listed, strange = found.points[label], strange_word(label, workflow.axes[label], wanted)
-            places = listed.find(wanted) if len(listed) <= _SEARCHED else [] if strange else [0]
+            listed, strange = check.points[label], strange_word(label, workflow.axes[label], point)
+            places = listed.find(point) if len(listed) <= _SEARCHED else [] if strange else [0]
             if len(places) != 1:
                 many = f"{len(places)} points that are" if places else "no point"
-                hint = f"{strange and f'{strange}; '}{_points_hint(listed, wanted, places)}"
-                found.add((*edge.key, "at", label), f"axis '{label}' has {many} {wanted!r}", hint)
+                hint = f"{strange and f'{strange}; '}{_points_hint(listed, point, places)}"
+                check.add((*edge.key, "at", label), f"axis '{label}' has {many} {point!r}", hint)
     return counts
 
 
-def _count(found: Check, label: str, axis: Axis) -> int | None:
+def _count(check: Check, label: str, axis: Axis) -> int | None:
     try:
-        points = axis.listed(label, found.folder)
+        points = axis.listed(label, check.folder)
     except DielError as error:
-        found.add(("axes", label, axis.word), str(error).removeprefix(f"axis '{label}': "))
+        check.add(("axes", label, axis.word), str(error).removeprefix(f"axis '{label}': "))
         return None
-    count = axis.size(found.workflow.hyperparameters)
+    count = axis.size(check.workflow.hyperparameters)
     if points is None:
         return count
-    found.points[label] = points
+    check.points[label] = points
     count = len(points) if count is None else count
     if count == 0:
-        found.add(("axes", label), "no points", "a stage over an empty axis would have no tasks")
+        check.add(("axes", label), "no points", "a stage over an empty axis would have no tasks")
     return count
 
 
-def _points_hint(points: Points, wanted: object, places: Sequence[int]) -> str:
+def _points_hint(points: Points, point: object, places: Sequence[int]) -> str:
     chosen = places or range(len(points))
     rows = [dict(zip(points.parameters, points.values(place), strict=True)) for place in chosen[:5]]
     values = ", ".join(
         json.dumps(row if len(row) > 1 else next(iter(row.values())), ensure_ascii=False) for row in rows
     )
     hint = f"{'choose one of' if places else 'its points:'} {values}{', …' if len(chosen) > 5 else ''}"
-    return f"its parameters: {', '.join(points.parameters)}; {hint}" if isinstance(wanted, dict) else hint
+    return f"its parameters: {', '.join(points.parameters)}; {hint}" if isinstance(point, dict) else hint

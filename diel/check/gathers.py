@@ -25,45 +25,45 @@ _LOOKED_AT = 1000
 """The most points of an axis whose types are looked at."""
 
 
-def check_gathers(found: Check, name: str, names: Names) -> None:
+def check_gathers(check: Check, name: str, names: Names) -> None:
     """Checks what each expression of a stage gives for values of the kinds that it reads."""
-    reads, stage = _Reads(found, name, names), found.workflow.stages[name]
-    for key, one in expressions(("stages", name), stage):
+    reads, stage = _Reads(check, name, names), check.workflow.stages[name]
+    for key, expression in expressions(("stages", name), stage):
         single = key[2:] in stage.demand or (key[2] in ("files", "outputs") and key[-1] != TEXT)
         needs = _TRUTHS if key[2] == "when" else _ONE if single else None
-        _check(found, key, one, reads, needs)
+        _check(check, key, expression, reads, needs)
 
 
-def check_conditions(found: Check) -> None:
+def check_conditions(check: Check) -> None:
     """Checks the `until` of searches and loops likewise."""
-    for label, axis in found.workflow.axes.items():
+    for label, axis in check.workflow.axes.items():
         key: Key = ("axes", label, axis.word, "until")
         if axis.condition is not None and names_in(axis.condition) is not None:
-            for one in parse_expression(axis.condition).expressions:
-                _check(found, key, one, _Reads(found), None)
+            for expression in parse_expression(axis.condition).expressions:
+                _check(check, key, expression, _Reads(check), None)
 
 
-def _check(found: Check, key: Key, one: Expression, reads: _Reads, needs: tuple[str, str] | None) -> None:
-    if one.tree is None and needs is None:
+def _check(check: Check, key: Key, part: Expression, reads: _Reads, needs: tuple[str, str] | None) -> None:
+    if part.tree is None and needs is None:
         return
     try:
-        made = infer(one, reads.sample, reads.places)
+        value = infer(part, reads.sample, reads.places)
     except ExpressionError as error:
-        found.add(key, error.message, error.hint, error.offset)
+        check.add(key, error.message, error.hint, error.offset)
         return
-    if needs is not None and isinstance(made, Gathered):
-        message = f"{needs[1]} is needed here, and this is a value for each point of {', '.join(made.axes)}"
-        found.add(key, message, f"write {needs[0]}", one.offset)
+    if needs is not None and isinstance(value, Gathered):
+        message = f"{needs[1]} is needed here, and this is a value for each point of {', '.join(value.axes)}"
+        check.add(key, message, f"write {needs[0]}", part.offset)
 
 
 class _Reads:
     """What is known of the names that the expressions of a stage, or an `until`, read."""
 
-    def __init__(self, found: Check, name: str | None = None, names: Names | None = None) -> None:
-        self._found = found
+    def __init__(self, check: Check, name: str | None = None, names: Names | None = None) -> None:
+        self._found = check
         self._names = names
-        into = [] if name is None else found.graph.into(name)
-        edges = [one for one in into if one.output and not one.axis and not one.stream and not one.published]
+        into = [] if name is None else check.graph.into(name)
+        edges = [use for use in into if use.output and not use.axis and not use.stream and not use.published]
         self._inputs = {edge.name: edge for edge in edges}
         edges.sort(key=lambda edge: edge.name is None)  # as a scope reads them
         self._made = {(edge.upstream, edge.output): edge for edge in edges}
@@ -76,10 +76,10 @@ class _Reads:
         if edge is not None:
             return self._along(edge, deeper[:-2])
         if first == "hp":
-            given = self._found.workflow.hyperparameters.get(second)
-            if given is None or given.type != "choice":
-                return VALUE if given is None else SAMPLES.get(given.type, VALUE)
-            return _of_one_kind(given.choices or ())
+            spec = self._found.workflow.hyperparameters.get(second)
+            if spec is None or spec.type != "choice":
+                return VALUE if spec is None else SAMPLES.get(spec.type, VALUE)
+            return _of_one_kind(spec.choices or ())
         if self._names is None and first in self._found.workflow.stages:
             return self._output(first, second) if len(chain) == 2 else VALUE
         if self._names is not None and first in self._names.parameters and len(chain) == 1:
@@ -149,19 +149,19 @@ def gathered(value: Any, axes: tuple[str, ...]) -> Any:
     return Gathered([value], axes, [(0,) * len(axes)]) if axes else value
 
 
-def infer(one: Expression, known: Callable[[Chain], Any], places: Collection[str]) -> Any:
+def infer(expression: Expression, sample: Callable[[Chain], Any], places: Collection[str]) -> Any:
     """Return what an expression gives of samples of what it reads. Raise ExpressionError at what fails."""
-    if one.tree is None:
-        return known(one.chain)
+    if expression.tree is None:
+        return sample(expression.chain)
     try:
-        return _Inference(known, places).run(one.tree, {})
+        return _Inference(sample, places).run(expression.tree, {})
     except _At as error:
         node, cause = error.args
-        before = one.source.encode()[: node.col_offset].decode(errors="ignore")
+        before = expression.source.encode()[: node.col_offset].decode(errors="ignore")
         shown = ast.unparse(node).replace(JOINT, ".")
         message = getattr(cause, "message", str(cause)).partition(", at point ")[0]
         message = f"{message}, in {shown if len(shown) <= 60 else shown[:57] + '...'}"
-        raise ExpressionError(message, one.offset + len(before), getattr(cause, "hint", "")) from None
+        raise ExpressionError(message, expression.offset + len(before), getattr(cause, "hint", "")) from None
 
 
 class _At(Exception):
@@ -171,9 +171,9 @@ class _At(Exception):
 class _Inference(Evaluator):
     """Computes with samples. Conditions hold, and all branches are looked at."""
 
-    def __init__(self, known: Callable[[Chain], Any], places: Collection[str]) -> None:
+    def __init__(self, sample: Callable[[Chain], Any], places: Collection[str]) -> None:
         super().__init__()
-        self._known = known
+        self._known = sample
         self._places = {axis: [0] for axis in places}
 
     def _eval(self, node: ast.expr) -> Any:
@@ -190,33 +190,33 @@ class _Inference(Evaluator):
     def _operate(self, kind: type[ast.AST], *values: Any, by: Callable[..., Any] = operate) -> Any:
         if kind is ast.Not:
             return truth(values[0])
-        if any(_is_vague(one) for one in values):
+        if any(_is_vague(value) for value in values):
             if kind in (ast.In, ast.NotIn):  # a container is looked into as a whole
-                return _vague(values[:1], each=True)
+                return _vague(values[:1], by_item=True)
             if issubclass(kind, ast.operator) and by is operate:
-                refuse_lists(*(one for one in values if not isinstance(one, Gathered)))
-            return _vague(values, each=True)
+                refuse_lists(*(value for value in values if not isinstance(value, Gathered)))
+            return _vague(values, by_item=True)
         if kind in (ast.Eq, ast.NotEq):
-            texts = [isinstance(_item(one), str) for one in values if isinstance(_item(one), SCALARS)]
+            texts = [isinstance(_item(value), str) for value in values if isinstance(_item(value), SCALARS)]
             if None not in values and len(texts) == 2 and texts[0] is not texts[1]:
                 raise Unfit("a text never equals a number or a truth value", "quote texts, and only texts")
-        made = by(kind, *values)
+        outcome = by(kind, *values)
         if not issubclass(kind, ast.cmpop):
-            return made
-        return made.map(lambda _: True) if isinstance(made, Gathered) else True
+            return outcome
+        return outcome.map(lambda _: True) if isinstance(outcome, Gathered) else True
 
     def _call(self, name: str, values: list[Any], options: Mapping[str, Any]) -> Any:
-        each = is_of_one(name, values)
+        by_item = is_of_one(name, values)
         if name == "along":
             vague, values = False, [[VALUE] if values[0] is VALUE else values[0], *values[1:]]
         elif name in ("where", "concat"):
-            vague = any(isinstance(one, Unknown) for one in values)
+            vague = any(isinstance(value, Unknown) for value in values)
         else:
-            vague = any(_is_vague(one, inside=name not in OF_ONE) for one in values)
-        made = Unplaced.of(values, [VALUE])
-        if vague and name in ("concat", "sorted") and isinstance(made, Unplaced):
-            return made
-        return _vague(values, each) if vague else call(name, values, options)
+            vague = any(_is_vague(value, inside=name not in OF_ONE) for value in values)
+        outcome = Unplaced.of(values, [VALUE])
+        if vague and name in ("concat", "sorted") and isinstance(outcome, Unplaced):
+            return outcome
+        return _vague(values, by_item) if vague else call(name, values, options)
 
     def _subscript(self, node: ast.Subscript) -> Any:
         if chain_of(node) is None:
@@ -228,21 +228,21 @@ class _Inference(Evaluator):
         return super()._subscript(node)
 
     def _operation(self, node: ast.BinOp) -> Any:
-        made, parts = super()._operation(node), (node.left, node.right)
-        cuts = [ast.unparse(one.slice) for one in parts if isinstance(one, ast.Subscript)]
-        if isinstance(made, Gathered) and len(set(cuts)) > 1 and all(":" in cut for cut in cuts):
+        outcome, parts = super()._operation(node), (node.left, node.right)
+        cuts = [ast.unparse(part.slice) for part in parts if isinstance(part, ast.Subscript)]
+        if isinstance(outcome, Gathered) and len(set(cuts)) > 1 and all(":" in cut for cut in cuts):
             message = (
                 f"slices keep their points: [{cuts[0]}] and [{cuts[1]}] meet where both have the same one"
             )
             raise Unfit(message, "compute with neighbours in a module, which gets the whole list")
-        return made
+        return outcome
 
     def _choice(self, node: ast.IfExp) -> Any:
         truth(self._eval(node.test))
-        one, other = self._eval(node.body), self._eval(node.orelse)
-        if type(one) is type(other) and getattr(one, "axes", ()) == getattr(other, "axes", ()):
-            return one
-        return UNKNOWN if isinstance(one, Gathered) or isinstance(other, Gathered) else VALUE
+        first, second = self._eval(node.body), self._eval(node.orelse)
+        if type(first) is type(second) and getattr(first, "axes", ()) == getattr(second, "axes", ()):
+            return first
+        return UNKNOWN if isinstance(first, Gathered) or isinstance(second, Gathered) else VALUE
 
     def _logic(self, node: ast.BoolOp) -> Any:
         for operand in node.values:
@@ -262,9 +262,9 @@ def _is_vague(value: Any, *, inside: bool = False) -> bool:
     return isinstance(value, Unknown)
 
 
-def _vague(values: Collection[Any], each: bool) -> Any:
-    if any(one is UNKNOWN for one in values):
+def _vague(values: Collection[Any], by_item: bool) -> Any:
+    if any(value is UNKNOWN for value in values):
         return UNKNOWN
-    if each and any(isinstance(one, Gathered) for one in values):
+    if by_item and any(isinstance(value, Gathered) for value in values):
         return pointwise(lambda *_: VALUE, list(values), of_null=True)
     return VALUE

@@ -19,8 +19,8 @@ Absent = Callable[[Iterable[str]], Iterable[str]]
 def refuse_missing(checked: Checked) -> None:
     """Raises SpecError where modules import what is not here. For workflows that run on this machine."""
     problems = [
-        checked.document.problem(("stages", stage, "module"), f"{said} here", hint)
-        for stage, said, hint in missing(checked, checked.modules, absent, sys.executable)
+        checked.document.problem(("stages", stage, "module"), f"{message} here", hint)
+        for stage, message, hint in missing(checked, checked.modules, absent, sys.executable)
     ]
     if problems:
         raise SpecError(problems)
@@ -33,20 +33,20 @@ def missing(
     for stage, path, names in imported(checked, stages):
         for package in absent(names):
             extra = EXTRAS.get(package)
-            wanted = f"diel[{extra}]" if extra else _NAMES.get(package, package)
-            said = f"{path.name} imports '{package}', which is not installed"
-            yield stage, said, f"{python} -m pip install '{wanted}'"
+            requirement = f"diel[{extra}]" if extra else _NAMES.get(package, package)
+            message = f"{path.name} imports '{package}', which is not installed"
+            yield stage, message, f"{python} -m pip install '{requirement}'"
 
 
 def imported(checked: Checked, stages: Iterable[str]) -> Iterator[tuple[str, Path, tuple[str, ...]]]:
     """What the files of stages' modules import."""
-    known: dict[Path, tuple[str, ...]] = {}
+    cached: dict[Path, tuple[str, ...]] = {}
     for name in stages:
         module, stage = checked.modules.get(name), checked.workflow.stages[name]
         if module is None or module.import_name is not None:
             continue  # a package brings what it needs
         if stage.is_surrounded or "PYTHONPATH" in stage.env:
             continue  # another Python or path has packages of its own
-        if module.path not in known:
-            known[module.path] = imports(module.path, module.folders)
-        yield name, module.path, known[module.path]
+        if module.path not in cached:
+            cached[module.path] = imports(module.path, module.folders)
+        yield name, module.path, cached[module.path]

@@ -32,24 +32,24 @@ class Known:
         self._owners = {name: label for label, own in points.items() for name in own.parameters}
 
     @classmethod
-    def of(cls, found: Check, name: str, values: Mapping[str, Any]) -> Known:
+    def of(cls, check: Check, name: str, values: Mapping[str, Any]) -> Known:
         """Return what is known for a stage; `values` are those of all hyperparameters."""
-        over, later = found.workflow.stages[name].over, found.set_later(name)
-        points = {label: found.points[label] for label in over if label in found.points}
+        over, later = check.workflow.stages[name].over, check.set_later(name)
+        points = {label: check.points[label] for label in over if label in check.points}
         return cls(points, {label: value for label, value in values.items() if label not in later})
 
     def axes(self, references: Iterable[Chain]) -> Axes | None:
         """Return the axes that are read, with the parameters; None if only the run shows what is read."""
-        found: dict[str, set[str]] = {}
+        columns: dict[str, set[str]] = {}
         for first, second in ((*read, "")[:2] for read in references):
             label = f"hp.{second}" if first == "hp" else self._owners.get(first, first)
             if label in self.points:
                 names = self.points[label].parameters
                 own = first if first in names else second
-                found.setdefault(label, set()).update({own} & {*names} or names)
+                columns.setdefault(label, set()).update({own} & {*names} or names)
             elif first != "hp" or second not in self.hyperparameters:
                 return None
-        return {label: tuple(sorted(found[label])) for label in self.points if label in found}
+        return {label: tuple(sorted(columns[label])) for label in self.points if label in columns}
 
     def places(self, axes: Axes) -> Iterator[Place]:
         """Yield the places to look at: all, or of many the corners and others evenly spread."""
@@ -62,12 +62,12 @@ class Known:
     def different(self, label: str, names: Iterable[str]) -> Iterator[int]:
         """Yield the first point of an axis with each combination of values of some parameters."""
         columns = [self._column(label, name) for name in names]
-        seen: set[str] = set()
+        marks: set[str] = set()
         for index in range(min(len(self.points[label]), _ROWS)):
-            if (mark := repr([column[index] for column in columns])) not in seen:
-                seen.add(mark)
+            if (mark := repr([column[index] for column in columns])) not in marks:
+                marks.add(mark)
                 yield index
-                if len(seen) == MOST:
+                if len(marks) == MOST:
                     return
 
     def scope(self, axes: Axes, place: Place) -> dict[str, Any]:

@@ -30,17 +30,17 @@ def misplaced(stage: Stage | None, place: str) -> tuple[str, str] | None:
     return None if stage.resources.mpi else _NO_RANKS
 
 
-def check_launcher(found: Check, name: str) -> None:
+def check_launcher(check: Check, name: str) -> None:
     """A command names DIEL_LAUNCHER only where there is one, `${{ launcher }}` as a word of its own, and no
     other launcher where diel launches the command."""
-    stage, key = found.workflow.stages[name], ("stages", name, "command")
+    stage, key = check.workflow.stages[name], ("stages", name, "command")
     if not stage.resources.mpi and any(VARIABLE in text for text in told(stage)):
-        found.add(key, *_NO_RANKS)
+        check.add(key, *_NO_RANKS)
     text = stage.command if isinstance(stage.command, str) else str((stage.command or [""])[0])
     other = _OTHER.search(text) if stage.resources.mpi and not launches(stage) else None
     if other is not None:
         message = f"each rank would run {other[1]}: with `ranks` diel launches the command on all of them"
-        found.add(
+        check.add(
             key if text == stage.command else (*key, 0),
             message,
             f"write ${{{{ launcher }}}} in place of {other[1]} and its options",
@@ -49,12 +49,12 @@ def check_launcher(found: Check, name: str) -> None:
     for place, word in enumerate(stage.command if isinstance(stage.command, tuple) else ()):
         if isinstance(word, str) and re.search(r"\$\{\{\s*launcher\s*\}\}\s*\S", word):
             message = "`${{ launcher }}` with more behind it is one word here: no program has that name"
-            found.add((*key, place), message, 'write a text, or a list: ["${{ launcher }}", PROGRAM]')
+            check.add((*key, place), message, 'write a text, or a list: ["${{ launcher }}", PROGRAM]')
 
 
-def with_launcher(site: Site, pool: str, wanted: Resources) -> Site:
+def with_launcher(site: Site, pool: str, resources: Resources) -> Site:
     """Return the site with a launcher that is looked for here. Raise Misfit if there is none."""
-    chosen = chosen_launcher(site, pool, wanted)
+    chosen = chosen_launcher(site, pool, resources)
     if not isinstance(chosen, str) or chosen in site.launchers:
         return site
     sought = chosen in site.launcher_names
@@ -65,12 +65,12 @@ def with_launcher(site: Site, pool: str, wanted: Resources) -> Site:
     if sought:
         message += f": there is no {FOUND_HERE[chosen]} on PATH"
         hint = "install it or load its module, or write its words into `launchers` of a site file"
-    raise Misfit(message, hint, ("resources", "launcher") if wanted.launcher else ("resources",))
+    raise Misfit(message, hint, ("resources", "launcher") if resources.launcher else ("resources",))
 
 
-def words_of(site: Site, pool: str, wanted: Resources) -> tuple[str, ...]:
+def words_of(site: Site, pool: str, resources: Resources) -> tuple[str, ...]:
     """The words that start a task's ranks; none without ranks. Raises Misfit as `with_launcher` does."""
-    words = launcher_words(with_launcher(site, pool, wanted), pool, wanted) if wanted.mpi else ()
+    words = launcher_words(with_launcher(site, pool, resources), pool, resources) if resources.mpi else ()
     if site.scheduled or not words:
         return words  # the program is on the node, not on this host
     return (find_program(words[0]) or words[0], *words[1:])

@@ -27,78 +27,78 @@ from diel.spec.forms.written import Inline
 from diel.values import point_text
 
 
-def find_modules(found: Check, folder: Path, cwd: Path, sources: SourceVersion | None = None) -> None:
+def find_modules(check: Check, folder: Path, cwd: Path, sources: SourceVersion | None = None) -> None:
     """Finds the module of each stage; `folder` is the workflow's, `sources` what a run keeps."""
-    named = {name: stage.module for name, stage in found.workflow.stages.items() if stage.module is not None}
+    named = {name: stage.module for name, stage in check.workflow.stages.items() if stage.module is not None}
     folders = search_path(folder, cwd)
     seek = cache(find)  # many stages may run one function
     for name, module in named.items():
-        home, stage = found.document.home(("stages", name, "module")), found.workflow.stages[name]
+        home, stage = check.document.home(("stages", name, "module")), check.workflow.stages[name]
         try:
             if sources is not None and name in sources.modules:
-                made = again(sources.modules[name], sources)
+                resolved = again(sources.modules[name], sources)
             else:
-                made = seek(module, folders if home is None else (home / "modules", *folders))
-            if made.packaged and brings_packages(found.workflow, stage):
-                made = unread(module)
+                resolved = seek(module, folders if home is None else (home / "modules", *folders))
+            if resolved.packaged and brings_packages(check.workflow, stage):
+                resolved = unread(module)
         except ModuleNotFound as error:
             if not (stage.is_surrounded and isinstance(error, NotInstalled)):
-                found.add(("stages", name, "module"), error.message, error.hint)
+                check.add(("stages", name, "module"), error.message, error.hint)
                 continue
-            made = unread(module)
+            resolved = unread(module)
         declared = [label for label, output in stage.outputs.items() if output.form is None]
-        found.modules[name] = made._replace(signature=made.signature.named(declared))
+        check.modules[name] = resolved._replace(signature=resolved.signature.named(declared))
 
 
-def check_module(found: Check, name: str, names: Names, hyperparameters: Mapping[str, Any]) -> None:
+def check_module(check: Check, name: str, names: Names, hyperparameters: Mapping[str, Any]) -> None:
     """Names, types and bounds of what a stage gives its module."""
-    stage, module = found.workflow.stages[name], found.modules[name]
+    stage, module = check.workflow.stages[name], check.modules[name]
     here: Key = ("stages", name)
-    given, deferred = _given(found, name, hyperparameters)
+    arguments, deferred = _given(check, name, hyperparameters)
     takes = {parameter.name for parameter in module.signature.parameters}
     if names.open_axes:  # its points can give any parameter
         deferred |= takes
     for label in names.parameters:
-        if label in takes - given.keys():
+        if label in takes - arguments.keys():
             deferred.add(label)
-            given[label] = None
-    for wrong, message, advice in module.signature.check(given, deferred):
-        found.add(_place(found, name, wrong, names), message, advice)
-    check_points(found, name, names, hyperparameters)
+            arguments[label] = None
+    for wrong, message, advice in module.signature.check(arguments, deferred):
+        check.add(_place(check, name, wrong, names), message, advice)
+    check_points(check, name, names, hyperparameters)
     for label in stage.inputs.keys() & stage.params.keys():
-        found.add((*here, "inputs", label), f"'{label}' is in `params` too", "rename one of them")
+        check.add((*here, "inputs", label), f"'{label}' is in `params` too", "rename one of them")
     communicators = [p for p in module.signature.parameters if p.injected == "communicator"]
     if communicators and communicators[0].required and not stage.resources.mpi:
         message = f"'{module.reference}' needs MPI ranks for its parameter '{communicators[0].name}'"
-        found.add((*here, "module"), message, "add `resources: {ranks: 2}`")
+        check.add((*here, "module"), message, "add `resources: {ranks: 2}`")
 
 
-def _given(found: Check, name: str, hyperparameters: Mapping[str, Any]) -> tuple[dict[str, Any], set[str]]:
-    stage, searched = found.workflow.stages[name], found.searched(name)
-    given: dict[str, Any] = {}
+def _given(check: Check, name: str, hyperparameters: Mapping[str, Any]) -> tuple[dict[str, Any], set[str]]:
+    stage, searched = check.workflow.stages[name], check.searched(name)
+    arguments: dict[str, Any] = {}
     deferred: set[str] = set()
     for label, value in stage.params.items():
-        given[label] = value
+        arguments[label] = value
         try:
             tree = parse_tree(value)
             if any(chain[0] != "hp" or chain[1] in searched for chain in tree.references):
                 deferred.add(label)
             else:
-                given[label] = tree.value({"hp": hyperparameters})
-                if given[label] is None and not tree.constant:
+                arguments[label] = tree.value({"hp": hyperparameters})
+                if arguments[label] is None and not tree.constant:
                     deferred.add(label)  # a hyperparameter without a default
         except (ExpressionError, IndexError):
             deferred.add(label)
-    for label in stage.inputs.keys() - stream_inputs(found.workflow, name):
+    for label in stage.inputs.keys() - stream_inputs(check.workflow, name):
         source = stage.inputs[label].source.removeprefix("hp.")
-        given.setdefault(label, hyperparameters.get(source))
-        if given[label] is None or source == stage.inputs[label].source or source in searched:
+        arguments.setdefault(label, hyperparameters.get(source))
+        if arguments[label] is None or source == stage.inputs[label].source or source in searched:
             deferred.add(label)
-    return given, deferred
+    return arguments, deferred
 
 
-def _place(found: Check, name: str, label: str | None, names: Names) -> Key:
-    stage = found.workflow.stages[name]
+def _place(check: Check, name: str, label: str | None, names: Names) -> Key:
+    stage = check.workflow.stages[name]
     if label in stage.params:
         return ("stages", name, "params", str(label))
     if label in stage.inputs:
@@ -132,22 +132,22 @@ class _Evaluation(NamedTuple):
                 continue  # for example, a division by zero, which its task will tell
 
 
-def check_points(found: Check, name: str, names: Names, hyperparameters: Mapping[str, Any]) -> None:
+def check_points(check: Check, name: str, names: Names, hyperparameters: Mapping[str, Any]) -> None:
     """Hold what a module takes to its annotations: at each point of an axis, in large products at their
     corners and at points evenly spread, and only where tasks are wanted."""
-    stage, signature = found.workflow.stages[name], found.modules[name].signature
-    points = {label: made for label in stage.over if (made := _points(found, label)) is not None}
-    for one in sorted(found.searched(name) & set(found.workflow.hyperparameters)):
-        points[f"hp.{one}"] = Points((f"hp.{one}",), (_ends(found.workflow.hyperparameters[one]),))
+    stage, signature = check.workflow.stages[name], check.modules[name].signature
+    points = {label: listed for label in stage.over if (listed := _points(check, label)) is not None}
+    for n in sorted(check.searched(name) & set(check.workflow.hyperparameters)):
+        points[f"hp.{n}"] = Points((f"hp.{n}",), (_ends(check.workflow.hyperparameters[n]),))
     if not points or signature.loose or stage.when is False:
         return
-    given = Known.of(found, name, hyperparameters).hyperparameters
-    known = Known(points, {label: value for label, value in given.items() if value is not None})
+    settled = Known.of(check, name, hyperparameters).hyperparameters
+    space = Known(points, {label: value for label, value in settled.items() if value is not None})
     try:
         when = parse_expression(stage.when) if isinstance(stage.when, str) else None
     except ExpressionError:
         return  # which is told at its own place
-    read, gates = _Evaluation(known, when), {} if when is None else known.axes(when.references)
+    read, gates = _Evaluation(space, when), {} if when is None else space.axes(when.references)
     for parameter in signature.parameters if gates is not None else ():
         label = parameter.name
         own = label not in stage.params and label not in stage.inputs and label in names.parameters
@@ -158,72 +158,72 @@ def check_points(found: Check, name: str, names: Names, hyperparameters: Mapping
             tree = parse_tree(written)
         except ExpressionError:
             continue
-        if axes := known.axes(tree.references):
-            over = {one: points[one].parameters for one in points if one in axes or one in (gates or ())}
+        if axes := space.axes(tree.references):
+            over = {n: points[n].parameters for n in points if n in axes or n in (gates or ())}
             wrong = _first_wrong(read, parameter, written, over)
             if wrong is not None:
                 place, value, message = wrong
                 first = next(iter(axes))
-                key = _point_key(found, first, label, place[[*over].index(first)]) if own else None
-                scope = known.scope(over, place)
-                drawn = [one for one in over if one.startswith("hp.")]
-                at = {one: scope[one] for one in (*names.parameters, *drawn) if one in scope}
+                key = _point_key(check, first, label, place[[*over].index(first)]) if own else None
+                scope = space.scope(over, place)
+                drawn = [n for n in over if n.startswith("hp.")]
+                at = {n: scope[n] for n in (*names.parameters, *drawn) if n in scope}
                 message = f"'{label}' at {point_text(at)}: {message}"
-                told = f"a search draws {drawn[0]}: narrow it to what fits" if drawn else hint(message, value)
-                found.add(key or ("stages", name, "params", label), message, told)
+                note = f"a search draws {drawn[0]}: narrow it to what fits" if drawn else hint(message, value)
+                check.add(key or ("stages", name, "params", label), message, note)
 
 
-def _ends(given: Hyperparameter) -> tuple[Any, ...]:
+def _ends(spec: Hyperparameter) -> tuple[Any, ...]:
     """What a search can draw at most, or the first of its choices."""
-    if given.type in ("choice", "bool"):
-        return (given.listed or ())[:_CHOICES]
-    kind = int if given.type == "int" else float
-    return tuple(kind(end) for end in (given.low, given.high) if end is not None)
+    if spec.type in ("choice", "bool"):
+        return (spec.listed or ())[:_CHOICES]
+    kind = int if spec.type == "int" else float
+    return tuple(kind(end) for end in (spec.low, spec.high) if end is not None)
 
 
-def check_designs(found: Check) -> None:
+def check_designs(check: Check) -> None:
     """Check that what is drawn for a hyperparameter is read: `hp.NAME` keeps its one value in all tasks."""
-    for label, axis in found.workflow.axes.items():
+    for label, axis in check.workflow.axes.items():
         if not isinstance(axis, Sample) or not isinstance(axis.parameters, tuple):
             continue
-        stages = [name for name, stage in found.workflow.stages.items() if label in stage.over]
+        stages = [name for name, stage in check.workflow.stages.items() if label in stage.over]
         for place, name in enumerate(axis.parameters):
-            shared = [key for stage in stages for key in _shared_reads(found, stage, label, name)]
+            shared = [key for stage in stages for key in _shared_reads(check, stage, label, name)]
             for key in shared:
                 message = f"hp.{name} is the same in all tasks, and axis '{label}' draws '{name}'"
-                found.add(key, message, f"write ${{{{ {name} }}}}")
-            commands = any(found.workflow.stages[one].command is not None for one in stages)  # by DIEL_PARAMS
-            if not shared and not commands and not any(_reads_drawn(found, s, label, name) for s in stages):
+                check.add(key, message, f"write ${{{{ {name} }}}}")
+            commands = any(check.workflow.stages[n].command is not None for n in stages)  # by DIEL_PARAMS
+            if not shared and not commands and not any(_reads_drawn(check, s, label, name) for s in stages):
                 message = f"no stage reads '{name}', so that what is drawn changes nothing"
-                found.add(("axes", label, "sample", "parameters", place), message, f"read ${{{{ {name} }}}}")
+                check.add(("axes", label, "sample", "parameters", place), message, f"read ${{{{ {name} }}}}")
 
 
-def _shared_reads(found: Check, stage: str, label: str, name: str) -> list[Key]:
+def _shared_reads(check: Check, stage: str, label: str, name: str) -> list[Key]:
     """Where a stage reads a hyperparameter instead of what is drawn for it."""
     here: Key = ("stages", stage)
-    spec = found.workflow.stages[stage]
+    spec = check.workflow.stages[stage]
     keys = [key for key, read in expression_references(here, spec) if read == ("hp", name)]
-    keys += [(*here, "inputs", key) for key, given in spec.inputs.items() if given.source == f"hp.{name}"]
-    return [] if _reads_drawn(found, stage, label, name) else keys[:1]
+    keys += [(*here, "inputs", key) for key, source in spec.inputs.items() if source.source == f"hp.{name}"]
+    return [] if _reads_drawn(check, stage, label, name) else keys[:1]
 
 
-def _reads_drawn(found: Check, stage: str, label: str, name: str) -> bool:
-    spec = found.workflow.stages[stage]
-    module = found.modules.get(stage)
+def _reads_drawn(check: Check, stage: str, label: str, name: str) -> bool:
+    spec = check.workflow.stages[stage]
+    module = check.modules.get(stage)
     if module is not None and name not in (*spec.params, *spec.inputs):
         signature = module.signature
-        if signature.loose or signature.variadic or name in (one.name for one in signature.parameters):
+        if signature.loose or signature.variadic or name in (p.name for p in signature.parameters):
             return True
-    if any(edge.output == name for edge in found.graph.out_of(stage)):
+    if any(edge.output == name for edge in check.graph.out_of(stage)):
         return True
     return any(chain[0] in (name, label, "params") for _, chain in expression_references((), spec))
 
 
-def _points(found: Check, label: str) -> Points | None:
+def _points(check: Check, label: str) -> Points | None:
     """The points of an axis that are known; of a design, which is drawn later, its ends."""
-    axis = found.workflow.axes.get(label)
-    made = axis.ends(found.workflow.hyperparameters) if isinstance(axis, Sample) else found.points.get(label)
-    return made if made is not None and len(made) else None
+    axis = check.workflow.axes.get(label)
+    rows = axis.ends(check.workflow.hyperparameters) if isinstance(axis, Sample) else check.points.get(label)
+    return rows if rows is not None and len(rows) else None
 
 
 def _first_wrong(
@@ -238,16 +238,16 @@ def _first_wrong(
         return None if index is None else ((index,), column[index], str(parameter.check(column[index])))
     tree, places = parse_tree(written), read.known.places(axes)
     while parameter.type is not Any and (batch := [*islice(places, _BATCH)]):
-        found = [*read.values(tree, axes, batch)]
-        index = parameter.first_misfit([value for _, value in found])
+        pairs = [*read.values(tree, axes, batch)]
+        index = parameter.first_misfit([value for _, value in pairs])
         if index is not None:
-            return (*found[index], str(parameter.check(found[index][1])))
+            return (*pairs[index], str(parameter.check(pairs[index][1])))
     return None
 
 
-def _point_key(found: Check, label: str, parameter: str, index: int) -> Key:
+def _point_key(check: Check, label: str, parameter: str, index: int) -> Key:
     """Where a value of an axis is written, or the axis."""
-    axis, here = found.workflow.axes[label], ("axes", label)
+    axis, here = check.workflow.axes[label], ("axes", label)
     if not isinstance(axis, Inline):
         return here
     column = axis.columns[axis.names.index(parameter) if axis.names else 0]

@@ -45,9 +45,9 @@ class Names(NamedTuple):
     """All axes of the workflow."""
 
 
-def visible_names(found: Check, name: str) -> Names:
+def visible_names(check: Check, name: str) -> Names:
     """The names that a stage's expressions can read."""
-    workflow = found.workflow
+    workflow = check.workflow
     stage = workflow.stages[name]
     parameters: dict[str, str] = {}
     open_axes: list[str] = []
@@ -55,14 +55,14 @@ def visible_names(found: Check, name: str) -> Names:
     for label in stage.over:
         if label not in workflow.axes:
             continue
-        known = workflow.axes[label].parameters_of(label)
-        if known is None and label in found.points:
-            known = found.points[label].parameters
-        if known is None:
+        columns = workflow.axes[label].parameters_of(label)
+        if columns is None and label in check.points:
+            columns = check.points[label].parameters
+        if columns is None:
             open_axes.append(label)
-        elif known != (bare(label),):
-            keyed[label] = known
-        parameters.update(dict.fromkeys(known or (), label))
+        elif columns != (bare(label),):
+            keyed[label] = columns
+        parameters.update(dict.fromkeys(columns or (), label))
     keyed |= {
         "hp": tuple(workflow.hyperparameters),
         "params": tuple(stage.params),
@@ -72,26 +72,26 @@ def visible_names(found: Check, name: str) -> Names:
         "task": _TASK,
         "run": _RUN,
     }
-    return Names(parameters, tuple(open_axes), ChainMap(found.stages, keyed), name, stage, workflow.axes)
+    return Names(parameters, tuple(open_axes), ChainMap(check.stages, keyed), name, stage, workflow.axes)
 
 
-def check_expressions(found: Check, name: str, names: Names) -> None:
+def check_expressions(check: Check, name: str, names: Names) -> None:
     """Parses every expression of a stage and looks its names up."""
-    for key, template in templates(("stages", name), found.workflow.stages[name]):
+    for key, template in templates(("stages", name), check.workflow.stages[name]):
         if isinstance(template, ExpressionError):
-            found.add(key, template.message, template.hint, template.offset)
+            check.add(key, template.message, template.hint, template.offset)
             continue
         place = _place(key)
-        told: set[tuple[str, ...]] = set()
-        for one in template.expressions:
-            read = set(one.references())
+        reported: set[tuple[str, ...]] = set()
+        for expression in template.expressions:
+            read = set(expression.references())
             if not read:
                 try:  # it gives the same in every task: it fails now or never
-                    one.text_value({})
+                    expression.text_value({})
                 except ExpressionError as error:
-                    found.add(key, error.message, error.hint, error.offset)
-            _look_up(found, key, one.source, read - told, names, place, one.offset)
-            told |= read
+                    check.add(key, error.message, error.hint, error.offset)
+            _look_up(check, key, expression.source, read - reported, names, place, expression.offset)
+            reported |= read
 
 
 def _place(key: Key) -> str:
@@ -102,7 +102,7 @@ def _place(key: Key) -> str:
 
 
 def _look_up(
-    found: Check,
+    check: Check,
     key: Key,
     text: str,
     references: Iterable[tuple[str, ...]],
@@ -114,36 +114,36 @@ def _look_up(
         problem = _missing(chain, names, place)
         if problem is not None:
             offset = place_of_name(text, ".".join(chain))
-            found.add(key, *problem, start if offset is None and start else start + (offset or 0))
+            check.add(key, *problem, start if offset is None and start else start + (offset or 0))
 
 
-def check_untils(found: Check) -> None:
+def check_untils(check: Check) -> None:
     """Parses the `until` of searches and loops, and looks up its names except STAGE.VALUE."""
-    names = Names({}, (), {"hp": tuple(found.workflow.hyperparameters), "run": _RUN})
-    for label, axis in found.workflow.axes.items():
+    names = Names({}, (), {"hp": tuple(check.workflow.hyperparameters), "run": _RUN})
+    for label, axis in check.workflow.axes.items():
         if axis.condition is None:
             continue
         key: Key = ("axes", label, axis.word, "until")
         try:
             read = parse_expression(axis.condition).references
         except ExpressionError as error:
-            found.add(key, error.message, error.hint, error.offset)
+            check.add(key, error.message, error.hint, error.offset)
             continue
-        _look_up(found, key, axis.condition, [c for c in read if c[0] in names.keyed], names, "until")
+        _look_up(check, key, axis.condition, [c for c in read if c[0] in names.keyed], names, "until")
 
 
-def check_values(found: Check, values: Mapping[str, Any], unread: Collection[str]) -> None:
+def check_values(check: Check, values: Mapping[str, Any], unread: Collection[str]) -> None:
     """Check that what tasks read has a value: in `values`, or by a search, unless it is `unread`."""
-    workflow = found.workflow
+    workflow = check.workflow
     flaws: list[tuple[Key, str, str]] = []
     for name, stage in workflow.stages.items():
-        axes = [*stage.over, *(label for given in stage.inputs.values() for label in given.at)]
-        drawn = {one for label in axes if label in workflow.axes for one in workflow.axes[label].sets}
-        handed = found.graph.handed_to(name)
+        axes = [*stage.over, *(label for source in stage.inputs.values() for label in source.at)]
+        drawn = {setting for label in axes if label in workflow.axes for setting in workflow.axes[label].sets}
+        handed = check.graph.handed_to(name)
         for read, key in hyperparameter_reads(name, stage).items():
             if read in values or read in handed or read not in workflow.hyperparameters:
                 continue
-            if read in unread or found.is_wrong(key) or found.is_wrong(("hyperparameters", read)):
+            if read in unread or check.is_wrong(key) or check.is_wrong(("hyperparameters", read)):
                 continue  # which may be the reason
             if read not in drawn:
                 message = f"hp.{read} has no value: no default, and no search here sets it"
@@ -152,7 +152,7 @@ def check_values(found: Check, values: Mapping[str, Any], unread: Collection[str
                 message = f"hp.{read} has no value in the trials that do not draw it"
                 flaws.append((key, message, "give it a `default`, which holds wherever its `when` does not"))
     for flaw in flaws:
-        found.add(*flaw)
+        check.add(*flaw)
 
 
 def _missing(chain: tuple[str, ...], names: Names, place: str) -> tuple[str, str] | None:
@@ -190,13 +190,13 @@ def _unknown(first: str, names: Names, place: str) -> tuple[str, str] | None:
         runs = names.stage is None or label in names.stage.over
         if not runs and first in (label, *(axis.parameters_of(label) or ())):
             return None if names.open_axes else _outside(first, label, names)
-    known = [*names.parameters, *names.open_axes, *(name for name in names.keyed if name != names.own)]
-    known += [LAUNCHER] if misplaced(names.stage, place) is None else []
-    near = did_you_mean(first, known) or _ELSEWHERE.get(first, "")
+    visible = [*names.parameters, *names.open_axes, *(name for name in names.keyed if name != names.own)]
+    visible += [LAUNCHER] if misplaced(names.stage, place) is None else []
+    near = did_you_mean(first, visible) or _ELSEWHERE.get(first, "")
     near = near or (_IN_COMMAND.get(first, "") if place == "command" else "")
     if names.open_axes and not near:
         return None
-    return f"no name '{first}' here", near or f"there are: {', '.join(known)}"
+    return f"no name '{first}' here", near or f"there are: {', '.join(visible)}"
 
 
 def _outside(name: str, label: str, names: Names) -> tuple[str, str] | None:
@@ -205,7 +205,7 @@ def _outside(name: str, label: str, names: Names) -> tuple[str, str] | None:
     Nothing if the stage names an axis that does not exist: that one was meant, and has its message.
     """
     over = () if names.stage is None else names.stage.over
-    if any(one not in names.axes for one in over):
+    if any(axis not in names.axes for axis in over):
         return None
     what = "an axis" if name == label else f"a parameter of axis '{label}'"
     return (

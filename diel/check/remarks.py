@@ -31,9 +31,7 @@ def warnings(checked: Checked, runs: Path) -> Iterator[Problem]:
         yield document.problem(("axes", label, "sample", "points"), f"{message}comes again", hint)
     for label, points in checked.points.items():
         for name, (cell, value) in points.lost.items():
-            kinds = {
-                one: "str" if one == name else kind for one, kind in column_types(checked)[label].items()
-            }
+            kinds = {c: "str" if c == name else kind for c, kind in column_types(checked)[label].items()}
             hint = f"to keep it as it is written, add columns: {{{_written(kinds)}}}"
             yield document.problem(
                 ("axes", label, "file"), f"column '{name}': {cell} is read as {value}", hint
@@ -43,14 +41,14 @@ def warnings(checked: Checked, runs: Path) -> Iterator[Problem]:
 
 def column_types(checked: Checked) -> dict[str, dict[str, str]]:
     """The types of columns by axis: of those that files list, and those of results that are declared."""
-    found: dict[str, dict[str, str]] = {}
+    types: dict[str, dict[str, str]] = {}
     for label, axis in checked.workflow.axes.items():
         if isinstance(axis, Derived) and axis.types:
-            found[label] = dict(axis.types)
+            types[label] = dict(axis.types)
         elif isinstance(axis, FileForm) and label in checked.points:
             points = checked.points[label]
-            found[label] = dict(zip(points.parameters, map(types_of, points.columns), strict=True))
-    return found
+            types[label] = dict(zip(points.parameters, map(types_of, points.columns), strict=True))
+    return types
 
 
 def column_lines(checked: Checked) -> list[str]:
@@ -69,8 +67,8 @@ _LONGEST = 60
 
 def undeclared_variables(document: Document) -> Iterator[Problem]:
     """Each with the place that reads it, what it is in this shell, and what to write."""
-    for stage, one in document.spec.stages.items():
-        for name, place in read_variables(document.spec, one).items():
+    for stage, spec in document.spec.stages.items():
+        for name, place in read_variables(document.spec, spec).items():
             value = os.environ.get(name)
             if value is None:
                 now, text = "not set here, so the command finds none", "VALUE"

@@ -80,26 +80,26 @@ def _values(stage: Stage, folder: Path, over: Iterable[Points]) -> Iterator[Warn
 
 def _imports(stage: Stage, folder: Path) -> Iterator[Warned]:
     """Return a warning for each script under `files` that imports what lies beside it, and is in none."""
-    given = _given(stage, folder)
-    for script in (Path(one) for one in sorted(given) if one.endswith(".py") and os.path.isfile(one)):
+    listed = _given(stage, folder)
+    for script in (Path(file) for file in sorted(listed) if file.endswith(".py") and os.path.isfile(file)):
         beside = files_of(script, (script.parent,))
-        found = [one for one in beside if not _is_known(str(one), str(one), given)]
-        if found:
-            shown = [os.path.relpath(one, folder) for one in found[:_SHOWN]]
-            more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+        unlisted = [file for file in beside if not _is_known(str(file), str(file), listed)]
+        if unlisted:
+            shown = [os.path.relpath(file, folder) for file in unlisted[:_SHOWN]]
+            more = f" and {len(unlisted) - _SHOWN} more" if len(unlisted) > _SHOWN else ""
             message = f"{script.name} imports {', '.join(shown)}{more}, which no `files` have: "
-            hint = f"add\n    {', '.join(f'{label_of(one, stage.files)}: {one}' for one in shown)}"
+            hint = f"add\n    {', '.join(f'{label_of(file, stage.files)}: {file}' for file in shown)}"
             yield ("files",), f"{message}results of before are used again after an edit", hint
 
 
 def _settings(stage: Stage, folder: Path) -> Iterator[Warned]:
     """Return a warning for each variable and parameter that is the absolute path of a file in no `files`."""
-    given = _given(stage, folder)
+    listed = _given(stage, folder)
     for key, values in (("env", stage.env), ("params", stage.params)):
         for label, value in values.items():
             if not isinstance(value, str) or not os.path.isabs(value) or "\0" in value:
                 continue
-            if os.path.isfile(value) and not _is_known(value, os.path.realpath(value), given):
+            if os.path.isfile(value) and not _is_known(value, os.path.realpath(value), listed):
                 hint = f"write\n    files: {{{label_of(value, stage.files)}: {value}}}"
                 yield (key, label), f"'{value}' {_UNKNOWN}", hint
 
@@ -112,25 +112,25 @@ def texts_of(stage: Stage) -> list[str]:
 
 def _given(stage: Stage, folder: Path) -> set[str]:
     """Return the files that a stage names without expressions."""
-    return {os.path.realpath(folder / one) for one in stage.files.values() if isinstance(one, str)}
+    return {os.path.realpath(folder / file) for file in stage.files.values() if isinstance(file, str)}
 
 
 def named_files(stage: Stage, folder: Path) -> Iterator[tuple[str, str]]:
     """Return the words of a stage's command that are files of the user, each with the text that has it."""
-    given = _given(stage, folder)
-    own = {one.target for one in stage.files.values() if isinstance(one, Rendering)}
+    listed = _given(stage, folder)
+    own = {rendering.target for rendering in stage.files.values() if isinstance(rendering, Rendering)}
     own |= {output.place for output in stage.outputs.values() if output.place is not None}
     for text in texts_of(stage):
         for word in names_in(EXPRESSION.sub("\0", text)):
             path = os.path.realpath(folder / os.path.expanduser(word))
-            if os.path.normpath(word) in own or not os.path.isfile(path) or _is_known(word, path, given):
+            if os.path.normpath(word) in own or not os.path.isfile(path) or _is_known(word, path, listed):
                 continue
             yield word, text
 
 
-def _is_known(word: str, path: str, given: set[str]) -> bool:
+def _is_known(word: str, path: str, listed: set[str]) -> bool:
     """Whether a file is in `files`, or a program; what lies beside the workflow is found by nobody."""
     if not os.path.isabs(word) and not word.startswith("~"):
         return not set(word) & set("./") and shutil.which(word) is not None
     places = {path, *map(str, Path(path).parents), *map(str, Path(word).parents)}
-    return Path(word).parent.name in ("bin", "sbin") or bool(places & (given | _SYSTEM))
+    return Path(word).parent.name in ("bin", "sbin") or bool(places & (listed | _SYSTEM))

@@ -22,71 +22,71 @@ _DRAWN = 200
 """How many are drawn at random if there are more."""
 
 
-def check_searches(found: Check, values: Mapping[str, Any], settings: Collection[str]) -> set[str]:
+def check_searches(check: Check, values: Mapping[str, Any], settings: Collection[str]) -> set[str]:
     """Check what searches set; return what nothing reads. `settings` are of --set, `values` all fixed
     ones."""
-    for label, axis in found.workflow.axes.items():
-        for flaw in axis.space_flaws(found.workflow.hyperparameters):
-            found.add(("axes", label, axis.word, *flaw.key), flaw.message, flaw.hint)
-    _check_doubles(found)
-    unread = _check_unread(found)
-    _check_until_values(found, values)
-    for label, axis in found.workflow.axes.items():
+    for label, axis in check.workflow.axes.items():
+        for flaw in axis.space_flaws(check.workflow.hyperparameters):
+            check.add(("axes", label, axis.word, *flaw.key), flaw.message, flaw.hint)
+    _check_doubles(check)
+    unread = _check_unread(check)
+    _check_until_values(check, values)
+    for label, axis in check.workflow.axes.items():
         for number, name in enumerate(axis.sets):
-            if name in settings and not _is_read_elsewhere(found.workflow, name):
+            if name in settings and not _is_read_elsewhere(check.workflow, name):
                 message = f"the search '{label}' sets '{name}' in every trial: --set would change nothing"
                 hint = f"omit --set, or remove '{name}' from `parameters`; `low` and `high` bound trials"
-                found.add(_parameter(found, label, number), message, hint)
+                check.add(_parameter(check, label, number), message, hint)
     return unread
 
 
-def _parameter(found: Check, label: str, number: int) -> Key:
-    return ("axes", label, found.workflow.axes[label].word, "parameters", number)
+def _parameter(check: Check, label: str, number: int) -> Key:
+    return ("axes", label, check.workflow.axes[label].word, "parameters", number)
 
 
-def _check_doubles(found: Check) -> None:
-    sets = {label: axis.sets for label, axis in found.workflow.axes.items()}
-    seen: set[tuple[str, str]] = set()
-    for stage, given in found.workflow.stages.items():
-        for other, label in itertools.combinations([one for one in sets if one in given.over], 2):
-            for number, name in enumerate(sets[label] if (other, label) not in seen else ()):
+def _check_doubles(check: Check) -> None:
+    sets = {label: axis.sets for label, axis in check.workflow.axes.items()}
+    pairs: set[tuple[str, str]] = set()
+    for stage, spec in check.workflow.stages.items():
+        for other, label in itertools.combinations([swept for swept in sets if swept in spec.over], 2):
+            for number, name in enumerate(sets[label] if (other, label) not in pairs else ()):
                 if name in sets[other]:
                     message = f"'{other}' sets '{name}' too, and '{stage}' runs over both searches"
                     hint = "remove it from the `parameters` of one of them"
-                    found.add(_parameter(found, label, number), message, hint)
-            seen.add((other, label))
+                    check.add(_parameter(check, label, number), message, hint)
+            pairs.add((other, label))
 
 
 # --- who reads what is set -----------------------------------------------------------------------
 
 
-def _check_unread(found: Check) -> set[str]:
+def _check_unread(check: Check) -> set[str]:
     """Find what a search sets and no stage over it reads, if nothing else is wrong; return its names."""
     unread: set[str] = set()
-    for label, axis in found.workflow.axes.items():
-        stages = [name for name, stage in found.workflow.stages.items() if label in stage.over]
-        wrong = found.is_wrong(("axes", label)) or any(found.is_wrong(("stages", name)) for name in stages)
+    for label, axis in check.workflow.axes.items():
+        stages = [name for name, stage in check.workflow.stages.items() if label in stage.over]
+        wrong = check.is_wrong(("axes", label)) or any(check.is_wrong(("stages", name)) for name in stages)
         if not axis.sets or not stages or wrong:
             continue
-        read = _read_within(found, label)
+        read = _read_within(check, label)
         for number, name in enumerate(axis.sets):
             if name not in read:
                 unread.add(name)
                 message = f"no stage over '{label}' reads hp.{name}: it would change nothing"
-                found.add(_parameter(found, label, number), message, _reader(found, label, name))
+                check.add(_parameter(check, label, number), message, _reader(check, label, name))
     return unread
 
 
-def _reader(found: Check, label: str, name: str) -> str:
-    for stage, given in found.workflow.stages.items():
-        if label not in given.over and name in hyperparameter_reads(stage, given):
+def _reader(check: Check, label: str, name: str) -> str:
+    for stage, spec in check.workflow.stages.items():
+        if label not in spec.over and name in hyperparameter_reads(stage, spec):
             return f"'{stage}' reads it: add {label} to the `over` of that stage"
     return f"read ${{{{ hp.{name} }}}} in a stage over '{label}', or remove it from `parameters`"
 
 
-def _read_within(found: Check, label: str) -> set[str]:
+def _read_within(check: Check, label: str) -> set[str]:
     """The hyperparameters that matter to a search's trials."""
-    workflow, sets = found.workflow, found.workflow.axes[label].sets
+    workflow, sets = check.workflow, check.workflow.axes[label].sets
     read: set[str] = set()
     inside = {label}
     for name, stage in workflow.stages.items():
@@ -111,11 +111,11 @@ def _read_by(expression: str | None) -> set[str]:
         return set()  # which has its own message
 
 
-def _check_until_values(found: Check, values: Mapping[str, Any]) -> None:
-    workflow = found.workflow
+def _check_until_values(check: Check, values: Mapping[str, Any]) -> None:
+    workflow = check.workflow
     for label, axis in workflow.axes.items():
         key: Key = ("axes", label, axis.word, "until")
-        if axis.condition is None or found.is_wrong(key):
+        if axis.condition is None or check.is_wrong(key):
             continue
         around = {label, *judge_of(workflow, label).context} & workflow.axes.keys()
         drawn = {name for other in around for name in workflow.axes[other].sets}
@@ -123,7 +123,7 @@ def _check_until_values(found: Check, values: Mapping[str, Any]) -> None:
             if name not in values and name not in drawn:
                 message = f"hp.{name} has no value: no default, and no search here sets it"
                 hint = f"give it a `default`, or a value by `--set {name}=VALUE`"
-                found.add(key, message, hint, place_of_name(axis.condition, f"hp.{name}"))
+                check.add(key, message, hint, place_of_name(axis.condition, f"hp.{name}"))
 
 
 def _is_read_elsewhere(workflow: Workflow, name: str) -> bool:
@@ -139,35 +139,35 @@ def _is_read_elsewhere(workflow: Workflow, name: str) -> bool:
         if not setting & {label, *judge_of(workflow, label).context}
     ]
     return any(name in _read_by(text) for text in texts) or any(
-        name in hyperparameter_reads(stage, given, picked=False) and not setting & set(given.over)
-        for stage, given in workflow.stages.items()
+        name in hyperparameter_reads(stage, spec, picked=False) and not setting & set(spec.over)
+        for stage, spec in workflow.stages.items()
     )
 
 
 # --- the `when` of hyperparameters -----------------------------------------------------------------
 
 
-def check_whens(found: Check, values: Mapping[str, Any]) -> set[str]:
+def check_whens(check: Check, values: Mapping[str, Any]) -> set[str]:
     """Check that each `when` can be read, is in no cycle, and holds for some trial; return the wrong ones."""
     conditions: dict[str, Template] = {}
     wrong: set[str] = set()
-    for name, given in found.workflow.hyperparameters.items():
-        if given.when is None:
+    for name, spec in check.workflow.hyperparameters.items():
+        if spec.when is None:
             continue
         try:
-            conditions[name] = parse_expression(given.when)
-            flaws = list(_reading_flaws(found, name, conditions[name]))
+            conditions[name] = parse_expression(spec.when)
+            flaws = list(_reading_flaws(check, name, conditions[name]))
         except ExpressionError as error:
             flaws = [(error.message, error.hint, error.offset)]
         for flaw in flaws:
-            found.add(_when(name), *flaw)
+            check.add(_when(name), *flaw)
             wrong.add(name)
-    wrong |= _check_cycles(found, conditions, wrong)
-    for label, axis in found.workflow.axes.items():
+    wrong |= _check_cycles(check, conditions, wrong)
+    for label, axis in check.workflow.axes.items():
         if axis.sets and not wrong & set(axis.sets):
-            space = _Space(found.workflow.hyperparameters, axis.sets, conditions, values)
-            if _check_sources(found, label, space):
-                _check_trials(found, label, space)
+            space = _Space(check.workflow.hyperparameters, axis.sets, conditions, values)
+            if _check_sources(check, label, space):
+                _check_trials(check, label, space)
     return wrong
 
 
@@ -179,40 +179,40 @@ def _when(name: str) -> Key:
     return ("hyperparameters", name, "when")
 
 
-def _reading_flaws(found: Check, name: str, condition: Template) -> Iterator[tuple[str, str, int | None]]:
-    known = found.workflow.hyperparameters
+def _reading_flaws(check: Check, name: str, condition: Template) -> Iterator[tuple[str, str, int | None]]:
+    registry = check.workflow.hyperparameters
     if not condition.references:
         yield "`when` reads no other hyperparameter", "for instance hp.optimizer == 'sgd'", None
     for chain in sorted(condition.references):
         written = ".".join(chain)
         offset = place_of_name(condition.text, written)
         if chain[0] != "hp":
-            bare = chain[0] in known and len(chain) == 1
+            bare = chain[0] in registry and len(chain) == 1
             hint = f"write hp.{written}" if bare else "it is evaluated before a trial begins"
             yield f"a `when` only reads other hyperparameters, found '{written}'", hint, offset
         elif len(chain) == 1:
-            yield "'hp' is not a value itself", f"write which one: hp.{next(iter(known))}", offset
-        elif chain[1] not in known:
-            hint = did_you_mean(chain[1], known) or f"hyperparameters: {', '.join(known)}"
+            yield "'hp' is not a value itself", f"write which one: hp.{next(iter(registry))}", offset
+        elif chain[1] not in registry:
+            hint = did_you_mean(chain[1], registry) or f"hyperparameters: {', '.join(registry)}"
             yield f"no hyperparameter '{chain[1]}'", hint, offset
         elif chain[1] == name:
             yield f"'{name}' would be drawn by its own value", "read other hyperparameters", offset
 
 
-def _check_cycles(found: Check, conditions: Mapping[str, Template], wrong: set[str]) -> set[str]:
+def _check_cycles(check: Check, conditions: Mapping[str, Template], wrong: set[str]) -> set[str]:
     """Finds hyperparameters that wait for each other; returns the names of one such cycle."""
     try:
         TopologicalSorter(
-            {name: [other for other in _reads(one) if other != name] for name, one in conditions.items()}
+            {name: [other for other in _reads(when) if other != name] for name, when in conditions.items()}
         ).prepare()
     except CycleError as error:
         ring: list[str] = error.args[1][:0:-1]
-        turn = ring.index(min(ring, key=list(found.workflow.hyperparameters).index))
+        turn = ring.index(min(ring, key=list(check.workflow.hyperparameters).index))
         ring = [*ring[turn:], *ring[:turn]]
         if not wrong & set(ring):
             shown = " -> ".join([*ring, ring[0]])
             message = f"each waits for the other: {shown}"
-            found.add(_when(ring[0]), message, "remove one of these `when`")
+            check.add(_when(ring[0]), message, "remove one of these `when`")
         return set(ring)
     return set()
 
@@ -232,14 +232,14 @@ class _Space(NamedTuple):
     @property
     def order(self) -> list[str]:
         """The deciding names, each after those that its condition reads."""
-        wanted: dict[str, tuple[str, ...]] = {}
+        needs: dict[str, tuple[str, ...]] = {}
         line = self.conditional
         while line:
             name = line.pop()
             before = _reads(self.conditions[name]) if name in self.conditions else ()
-            wanted[name] = tuple(other for other in before if other in self.names)
-            line += [other for other in wanted[name] if other not in wanted]
-        return list(TopologicalSorter(wanted).static_order())
+            needs[name] = tuple(other for other in before if other in self.names)
+            line += [other for other in needs[name] if other not in needs]
+        return list(TopologicalSorter(needs).static_order())
 
     def trials(self) -> tuple[bool, Iterator[dict[str, Any]]]:
         """Values for the deciding names, and whether these are all combinations."""
@@ -252,19 +252,19 @@ class _Space(NamedTuple):
         return False, ({name: _drawn(draw, self.known[name]) for name in order} for _ in range(_DRAWN))
 
 
-def _drawn(draw: random.Random, given: Hyperparameter) -> Any:
-    if given.type in ("choice", "bool"):
-        return draw.choice(given.listed or (None,))
-    low, high = given.low or 0, given.high or 0
-    return draw.randint(int(low), int(high)) if given.type == "int" else draw.uniform(low, high)
+def _drawn(draw: random.Random, spec: Hyperparameter) -> Any:
+    if spec.type in ("choice", "bool"):
+        return draw.choice(spec.listed or (None,))
+    low, high = spec.low or 0, spec.high or 0
+    return draw.randint(int(low), int(high)) if spec.type == "int" else draw.uniform(low, high)
 
 
-def _check_sources(found: Check, label: str, space: _Space) -> bool:
+def _check_sources(check: Check, label: str, space: _Space) -> bool:
     good = True
     for name in space.conditional:
         condition = space.conditions[name]
         for other in (other for other in _reads(condition) if other not in space.names):
-            elsewhere = _drawn_elsewhere(found, label, other)
+            elsewhere = _drawn_elsewhere(check, label, other)
             if elsewhere:
                 message = f"'{label}' draws '{name}', and cannot see '{other}', which '{elsewhere}' draws"
                 hint = "let one search set both"
@@ -273,21 +273,21 @@ def _check_sources(found: Check, label: str, space: _Space) -> bool:
                 hint = f"give '{other}' a default, or add it to the `parameters` of '{label}'"
             else:
                 continue
-            found.add(_when(name), message, hint, place_of_name(condition.text, f"hp.{other}"))
+            check.add(_when(name), message, hint, place_of_name(condition.text, f"hp.{other}"))
             good = False
     return good
 
 
-def _drawn_elsewhere(found: Check, label: str, name: str) -> str:
+def _drawn_elsewhere(check: Check, label: str, name: str) -> str:
     """Another search that sets a hyperparameter for the stages of this one; empty if none does."""
-    for other, axis in found.workflow.axes.items():
+    for other, axis in check.workflow.axes.items():
         sets = other != label and name in axis.sets
-        if sets and any({label, other} <= set(stage.over) for stage in found.workflow.stages.values()):
+        if sets and any({label, other} <= set(stage.over) for stage in check.workflow.stages.values()):
             return other
     return ""
 
 
-def _check_trials(found: Check, label: str, space: _Space) -> None:
+def _check_trials(check: Check, label: str, space: _Space) -> None:
     waiting = set(space.conditional)
     every, trials = space.trials()
     order = space.order
@@ -298,7 +298,7 @@ def _check_trials(found: Check, label: str, space: _Space) -> None:
             try:
                 holds = condition is None or condition.value({"hp": {**space.values, **drawn}})
             except ExpressionError as error:
-                found.add(_when(name), *_failure(error, space, name, drawn))
+                check.add(_when(name), *_failure(error, space, name, drawn))
                 return
             if holds:
                 drawn[name] = row[name]
@@ -306,19 +306,19 @@ def _check_trials(found: Check, label: str, space: _Space) -> None:
     for name in sorted(waiting) if every else ():
         if set(_reads(space.conditions[name])) <= set(space.names):
             message = f"it holds for no trial of '{label}', so '{name}' is never drawn"
-            found.add(_when(name), message, f"remove '{name}' from the `parameters`, or fix the condition")
+            check.add(_when(name), message, f"remove '{name}' from the `parameters`, or fix the condition")
 
 
 def _failure(
     error: ExpressionError, space: _Space, name: str, drawn: Mapping[str, Any]
 ) -> tuple[str, str, int | None]:
-    known = {**space.values, **drawn}
+    settled = {**space.values, **drawn}
     condition = space.conditions[name]
     for other in _reads(condition):
-        if other not in known:
+        if other not in settled:
             message = f"'{other}' has no value in trials that do not draw it"
             own = (space.known[other].when or "").strip().removeprefix("${{").removesuffix("}}").strip()
             hint = f"give it a default, or test its own condition first: `{own} and …`"
             return message, hint, place_of_name(condition.text, f"hp.{other}")
-    values = ", ".join(f"{other} is {known[other]!r}" for other in _reads(condition))
+    values = ", ".join(f"{other} is {settled[other]!r}" for other in _reads(condition))
     return f"{error.message} (where {values})", error.hint, error.offset

@@ -57,12 +57,12 @@ def _too_many_shapes(
 ) -> Iterator[Problem]:
     """Stages that need too many blocks: each shape has its own, and those of a service stay."""
     by_pool: dict[str, dict[str, None]] = {}
-    for one in (name, *needed):
-        by_pool.setdefault(placed[one][0], {})[shapes[one]] = None
-    for pool, found in by_pool.items():
-        if site.scheduled and len(found) > site.pools[pool].blocks:
-            message = f"'{name}' and its services need blocks of {len(found)} shapes at the same time "
-            message += f"({', '.join(found)}), and pool '{pool}' may have {site.pools[pool].blocks}"
+    for member in (name, *needed):
+        by_pool.setdefault(placed[member][0], {})[shapes[member]] = None
+    for pool, distinct in by_pool.items():
+        if site.scheduled and len(distinct) > site.pools[pool].blocks:
+            message = f"'{name}' and its services need blocks of {len(distinct)} shapes at the same time "
+            message += f"({', '.join(distinct)}), and pool '{pool}' may have {site.pools[pool].blocks}"
             hint = "give them the same resources, put one into another pool, or raise the pool's `blocks`"
             yield checked.document.problem(("stages", name, "services"), message, hint)
 

@@ -16,51 +16,51 @@ from diel.spec import Stage, Surrogate
 from diel.terms import SIMULATED
 
 
-def check_surrogates(found: Check, *, whole: bool) -> None:
+def check_surrogates(check: Check, *, whole: bool) -> None:
     """Check all that can be known of surrogates; of their teachers only where the graph is `whole`."""
-    for name, stage in found.workflow.stages.items():
-        if stage.surrogate is None or stage.service is not None or found.lacks_module(name):
+    for name, stage in check.workflow.stages.items():
+        if stage.surrogate is None or stage.service is not None or check.lacks_module(name):
             continue
-        module = found.modules.get(name)
-        if not _check_kind(found, name, stage, module):
+        module = check.modules.get(name)
+        if not _check_kind(check, name, stage, module):
             continue
-        names = visible_names(found, name)
+        names = visible_names(check, name)
         parameters = {**names.parameters, **dict.fromkeys(stage.params, "")}
         for place, label in enumerate(stage.surrogate.inputs):
             near = did_you_mean(label, parameters)
             if label not in parameters and (near or not names.open_axes):
                 hint = near or f"it has: {', '.join(parameters) or 'none'}"
                 key: Key = ("stages", name, "surrogate", "inputs", place)
-                found.add(key, f"'{name}' has no parameter '{label}'", hint)
-        outputs = _check_answered(found, name, stage, stage.surrogate, module)
+                check.add(key, f"'{name}' has no parameter '{label}'", hint)
+        outputs = _check_answered(check, name, stage, stage.surrogate, module)
         if outputs:
-            _check_read(found, name, outputs)
-        upstream = found.workflow.stages.get(stage.surrogate.service)
+            _check_read(check, name, outputs)
+        upstream = check.workflow.stages.get(stage.surrogate.service)
         if outputs and whole and upstream is not None and upstream.service is not None:
-            _check_taught(found, name, outputs)
+            _check_taught(check, name, outputs)
             sent = stage.surrogate.inputs or tuple(parameters)
-            known = bool(stage.surrogate.inputs) or not names.open_axes
-            _check_columns(found, name, stage.surrogate, outputs, sent, known=known)
+            complete = bool(stage.surrogate.inputs) or not names.open_axes
+            _check_columns(check, name, stage.surrogate, outputs, sent, complete=complete)
 
 
-def _check_kind(found: Check, name: str, stage: Stage, module: Module | None) -> bool:
+def _check_kind(check: Check, name: str, stage: Stage, module: Module | None) -> bool:
     """Whether a surrogate can stand in for this stage."""
     key: Key = ("stages", name, "surrogate")
     kind = stage.kind or (module.signature.kind if module is not None else None) or "analysis"
     if kind != "simulation":
         article = "an" if kind[0] in "aeiou" else "a"
         message = f"a surrogate replaces a simulation, and '{name}' is {article} {kind}"
-        found.add(key, message, "drop it; or write kind: simulation")
+        check.add(key, message, "drop it; or write kind: simulation")
     elif stage.joined:
         message = f"'{name}' runs beside other stages, and an answer writes nothing to a stream"
-        found.add(key, message, "drop one of the two")
+        check.add(key, message, "drop one of the two")
     else:
         return True
     return False
 
 
 def _check_answered(
-    found: Check, name: str, stage: Stage, surrogate: Surrogate, module: Module | None
+    check: Check, name: str, stage: Stage, surrogate: Surrogate, module: Module | None
 ) -> tuple[str, ...]:
     """The outputs that are answered; none if something is wrong with them."""
     here: Key = ("stages", name, "surrogate")
@@ -68,19 +68,19 @@ def _check_answered(
     values = values_of(stage, signature)
     if SIMULATED in (values or ()) or SIMULATED in stage.outputs:
         message = f"'{SIMULATED}' says for each task of such a stage whether it was computed"
-        found.add(here, message, "give the stage's own output another name")
+        check.add(here, message, "give the stage's own output another name")
         return ()
     outputs = answered(stage, signature)
     if not outputs:
-        known = "" if not values else f": it makes {', '.join(values)}"
-        message = f"which value of '{name}' is answered is not known{known}"
-        found.add(here, message, f"write outputs: [{next(iter(values or ()), 'NAME')}]")
+        offer = "" if not values else f": it makes {', '.join(values)}"
+        message = f"which value of '{name}' is answered is not known{offer}"
+        check.add(here, message, f"write outputs: [{next(iter(values or ()), 'NAME')}]")
         return ()
     flaws = dict(_unanswerable(stage, module, outputs, values))
     for label, (message, hint) in flaws.items():
         named = label in surrogate.outputs
         key = (*here, "outputs", surrogate.outputs.index(label)) if named else here
-        found.add(key, message, hint)
+        check.add(key, message, hint)
     return () if flaws else outputs
 
 
@@ -101,25 +101,25 @@ def _unanswerable(
             yield label, (message, "name another, or make it a float")
 
 
-def _check_read(found: Check, name: str, outputs: tuple[str, ...]) -> None:
+def _check_read(check: Check, name: str, outputs: tuple[str, ...]) -> None:
     there = (*outputs, SIMULATED)
-    own = visible_names(found, name).parameters
-    read = [(edge.key, edge.output) for edge in found.graph.out_of(name)]
+    own = visible_names(check, name).parameters
+    read = [(edge.key, edge.output) for edge in check.graph.out_of(name)]
     read = [(key, output) for key, output in read if output not in own]
-    for label, axis in found.workflow.axes.items():
+    for label, axis in check.workflow.axes.items():
         for key, reference in references_of(label, axis):
             read += [(key, reference[1])] if len(reference) == 2 and reference[0] == name else []
     for key, output in read:
         if output is not None and output not in there:
             message = f"{name}.{output} is missing for tasks that the surrogate answers; it answers: "
             hint = f"read one of these, or drop the surrogate of '{name}'"
-            found.add(key, message + ", ".join(outputs), hint)
+            check.add(key, message + ", ".join(outputs), hint)
 
 
-def _check_taught(found: Check, name: str, outputs: tuple[str, ...]) -> None:
+def _check_taught(check: Check, name: str, outputs: tuple[str, ...]) -> None:
     """Checks that a model does not learn from its own answers."""
-    for teacher in teachers(found.graph, name).names:
-        read = [edge for edge in found.graph.into(teacher) if edge.upstream == name]
+    for teacher in teachers(check.graph, name).names:
+        read = [edge for edge in check.graph.into(teacher) if edge.upstream == name]
         own = [edge for edge in read if edge.output in outputs]
         if own and all(edge.output != SIMULATED for edge in read):
             output = f"{name}.{own[0].output}"
@@ -127,38 +127,38 @@ def _check_taught(found: Check, name: str, outputs: tuple[str, ...]) -> None:
             if own[0].gathered:
                 hint = f"select what was simulated: ${{{{ where({output}, {name}.{SIMULATED}) }}}}"
             message = f"'{teacher}' would teach the model its own answers: {output} holds them too"
-            found.add(own[0].key, message, hint)
+            check.add(own[0].key, message, hint)
 
 
 def _check_columns(
-    found: Check,
+    check: Check,
     name: str,
     surrogate: Surrogate,
     outputs: tuple[str, ...],
     sent: tuple[str, ...],
     *,
-    known: bool,
+    complete: bool,
 ) -> None:
     """Checks that a model knows the columns it is asked about, if its training names those it learned.
 
-    `known` says whether all that is sent is known.
+    `complete` says whether all that is sent is known.
     """
     here: Key = ("stages", name, "surrogate")
     model = surrogate.service
-    trainings = [edge.upstream for edge in found.graph.into(model) if edge.output is not None]
+    trainings = [edge.upstream for edge in check.graph.into(model) if edge.output is not None]
     for training in dict.fromkeys(trainings):
-        features, target = _learned(found.workflow.stages[training].params)
+        features, target = _learned(check.workflow.stages[training].params)
         lacking = [feature for feature in features if feature not in sent]
-        if lacking and known:
+        if lacking and complete:
             where = (*here, "inputs" if surrogate.inputs else "service")
             message = f"the model of '{model}' reads '{lacking[0]}' ('{training}' says so)"
             hint = f"sent are: {', '.join(sent) or 'none'}"
-            found.add(where, f"{message}, which is not sent", hint)
+            check.add(where, f"{message}, which is not sent", hint)
             return
         if target is not None and target not in outputs:
             where = (*here, "outputs" if surrogate.outputs else "service")
             message = f"the model of '{model}' predicts '{target}' ('{training}' says so), and is "
-            found.add(where, f"{message}asked for {', '.join(outputs)}", f"write outputs: [{target}]")
+            check.add(where, f"{message}asked for {', '.join(outputs)}", f"write outputs: [{target}]")
             return
 
 

@@ -74,7 +74,7 @@ def check(
     text: str | None = None,
     included: Mapping[str, str] | None = None,
     runs: Path | None = None,
-    kept: Hyperparameters | None = None,
+    recorded: Hyperparameters | None = None,
     templates: Mapping[str, Filling] | None = None,
     sources: SourceVersion | None = None,
 ) -> Checked:
@@ -82,13 +82,13 @@ def check(
 
     `folder` is where its files and modules are looked for (the file's own directory), `text` stands in for
     the file's content, `included` for those of workflows that it includes. `runs` is the directory of the
-    runs, whose project has values of hyperparameters; `kept` stands in for all values, `templates` for
+    runs, whose project has values of hyperparameters; `recorded` stands in for all values, `templates` for
     such files, and `sources` for modules, where a run has its own already. Raises SpecError with all problems
     found, UsageError for settings that do not fit.
     """
 
     def settle(head: Document) -> Mapping[str, Any]:
-        return (_resolve(head, settings, params_files, runs) if kept is None else kept).plain()
+        return (_resolve(head, settings, params_files, runs) if recorded is None else recorded).plain()
 
     document, problems = examine(read_text(path) if text is None else text, path, settle, included)
     if document is None:
@@ -102,65 +102,65 @@ def check(
     graph, flaws = build(document.spec)
     problems += [document.problem(flaw.key, flaw.message, flaw.hint, offset=flaw.offset) for flaw in flaws]
     try:
-        hyperparameters = _resolve(document, settings, params_files, runs) if kept is None else kept
+        hyperparameters = _resolve(document, settings, params_files, runs) if recorded is None else recorded
     except SpecError as error:
         raise SpecError([*problems, *error.problems]) from error
-    found = Check(document, folder, graph, problems)
-    found.stop_at(MAX_PROBLEMS)
-    counts = check_axes(found)
+    examined = Check(document, folder, graph, problems)
+    examined.stop_at(MAX_PROBLEMS)
+    counts = check_axes(examined)
     if document.spec.any_stage(lambda stage: stage.module):
-        find_modules(found, folder, cwd or Path.cwd(), sources)
+        find_modules(examined, folder, cwd or Path.cwd(), sources)
     values = hyperparameters.plain()
     for name in document.spec.stages:
-        _check_stage(found, name, values, anew=kept is None)
-    whens = any(given.when is not None for given in document.spec.hyperparameters.values())
-    unclear = check_whens(found, values) if whens else ()
-    _check_data(found, counts, values, whole=not flaws)
+        _check_stage(examined, name, values, anew=recorded is None)
+    whens = any(spec.when is not None for spec in document.spec.hyperparameters.values())
+    unclear = check_whens(examined, values) if whens else ()
+    _check_data(examined, counts, values, whole=not flaws)
     settled = {**dict.fromkeys(unclear), **values}
     unread: set[str] = set()
     if document.spec.adaptive:
-        unread = check_searches(found, settled, () if kept is not None else hyperparameters.settings)
-    check_values(found, settled, unread)
-    found.stop_at(0)
-    return Checked(document, graph, found.modules, hyperparameters, counts, found.points)
+        unread = check_searches(examined, settled, () if recorded is not None else hyperparameters.settings)
+    check_values(examined, settled, unread)
+    examined.stop_at(0)
+    return Checked(document, graph, examined.modules, hyperparameters, counts, examined.points)
 
 
-def _check_stage(found: Check, name: str, values: Mapping[str, Any], *, anew: bool) -> None:
-    stage = found.workflow.stages[name]
-    names = visible_names(found, name)
-    check_expressions(found, name, names)
-    check_gathers(found, name, names)
-    check_command(found, name)
+def _check_stage(check: Check, name: str, values: Mapping[str, Any], *, anew: bool) -> None:
+    stage = check.workflow.stages[name]
+    names = visible_names(check, name)
+    check_expressions(check, name, names)
+    check_gathers(check, name, names)
+    check_command(check, name)
     if stage.resources.mpi or "launcher" in str(stage.command).lower():  # DIEL_LAUNCHER too
-        check_launcher(found, name)
-    handed = found.graph.handed_to(name)
+        check_launcher(check, name)
+    handed = check.graph.handed_to(name)
     if stage.files:
-        _check_files(found, name, values, anew=anew)
-    if name in found.modules:
-        known = {label: value for label, value in values.items() if label not in handed}
-        check_module(found, name, names, known)
+        _check_files(check, name, values, anew=anew)
+    if name in check.modules:
+        settled = {label: value for label, value in values.items() if label not in handed}
+        check_module(check, name, names, settled)
 
 
 def _check_data(
-    found: Check, counts: Mapping[str, int | None], values: Mapping[str, Any], *, whole: bool
+    check: Check, counts: Mapping[str, int | None], values: Mapping[str, Any], *, whole: bool
 ) -> None:
-    workflow = found.workflow
+    workflow = check.workflow
     if workflow.adaptive:
-        check_untils(found)
-        check_conditions(found)
-        check_metrics(found)
-    check_outputs(found)
-    check_designs(found)
-    if found.modules or not all(stage.plain for stage in workflow.stages.values()):
-        check_contracts(found)
+        check_untils(check)
+        check_conditions(check)
+        check_metrics(check)
+    check_outputs(check)
+    check_designs(check)
+    if check.modules or not all(stage.plain for stage in workflow.stages.values()):
+        check_contracts(check)
     if workflow.any_stage(lambda stage: stage.publishes):
-        _check_published(found)
+        _check_published(check)
     if workflow.any_stage(lambda stage: stage.moves_data):
-        _check_staging(found)
+        _check_staging(check)
     if workflow.any_stage(lambda stage: stage.surrogate):
-        check_surrogates(found, whole=whole)
+        check_surrogates(check, whole=whole)
     if workflow.any_stage(lambda stage: stage.exports):
-        check_exports(found, counts, values)
+        check_exports(check, counts, values)
 
 
 def _resolve(
@@ -174,26 +174,26 @@ def _resolve(
     return resolve(document, settings, params_files, project, elsewhere)
 
 
-def _check_published(found: Check) -> None:
+def _check_published(check: Check) -> None:
     """Checks that what stages publish are values that they make, if that is known."""
-    for name, stage in found.workflow.stages.items():
-        known = known_outputs(found, name)
-        for label, output in stage.publishes.items() if not found.lacks_module(name) else ():
+    for name, stage in check.workflow.stages.items():
+        outputs = known_outputs(check, name)
+        for label, output in stage.publishes.items() if not check.lacks_module(name) else ():
             key = ("stages", name, "publishes", label)
             if output in stage.outputs and stage.outputs[output].form not in (None, "value"):
                 what = "stream" if stage.outputs[output].stream is not None else "file"
                 message = f"'{output}' is a {what}, and a hyperparameter has a value"
-                found.add(key, message, DECLARE.format(output))
-            elif known is not None and output not in known:
-                hint = did_you_mean(output, known) or (f"it makes: {', '.join(known)}" if known else "")
-                found.add(key, f"'{name}' makes no value '{output}'", hint)
+                check.add(key, message, DECLARE.format(output))
+            elif outputs is not None and output not in outputs:
+                hint = did_you_mean(output, outputs) or (f"it makes: {', '.join(outputs)}" if outputs else "")
+                check.add(key, f"'{name}' makes no value '{output}'", hint)
 
 
-def _check_files(found: Check, name: str, values: Mapping[str, Any], *, anew: bool) -> None:
+def _check_files(check: Check, name: str, values: Mapping[str, Any], *, anew: bool) -> None:
     """Check the paths of `files`; without `anew`, files of single points are left to their tasks."""
-    stage = found.workflow.stages[name]
+    stage = check.workflow.stages[name]
     hint = "paths are relative to the workflow file"
-    folder = found.document.path.parent
+    folder = check.document.path.parent
     for label, text in stage.files.items():
         key = ("stages", name, "files", label)
         if not isinstance(text, str):
@@ -202,16 +202,16 @@ def _check_files(found: Check, name: str, values: Mapping[str, Any], *, anew: bo
             template = parse(text)
             if template.constant:
                 path = template.text_value({})
-                if flaw := flaw_of(found.folder / path):
+                if flaw := flaw_of(check.folder / path):
                     absent = flaw == "is not there"
                     message = f"no file {shown(path)} in {folder}" if absent else f"{shown(path)} {flaw}"
-                    found.add(key, message, hint)
+                    check.add(key, message, hint)
             elif anew:
-                missing, count = _missing(found, stage, template, Known.of(found, name, values))
+                missing, count = _missing(check, stage, template, Known.of(check, name, values))
                 if missing:
-                    found.add(key, _listed(missing, count), hint)
+                    check.add(key, _listed(missing, count), hint)
         except ExpressionError as error:
-            found.add(key, error.message, error.hint, error.offset)
+            check.add(key, error.message, error.hint, error.offset)
 
 
 def _listed(missing: list[str], count: int) -> str:
@@ -221,50 +221,50 @@ def _listed(missing: list[str], count: int) -> str:
     return f"{len(missing):,} of {counted(count, 'file')} cannot be read: {', '.join(missing[:_SHOWN])}{more}"
 
 
-def _missing(found: Check, stage: Stage, template: Template, known: Known) -> tuple[list[str], int]:
+def _missing(check: Check, stage: Stage, template: Template, space: Known) -> tuple[list[str], int]:
     """The paths that cannot be read, each with its point, and how many were looked up."""
     when = parse_expression(stage.when) if isinstance(stage.when, str) else None
     read = template.references | (when.references if when is not None else frozenset())
-    axes = known.axes(read)
+    axes = space.axes(read)
     missing: list[str] = []
-    seen: set[str] = set()
+    paths: set[str] = set()
     if axes is None or stage.when is False:
         return missing, 0
-    for place in islice(known.unlike(axes), MOST):
-        scope = known.scope(axes, place)
+    for place in islice(space.unlike(axes), MOST):
+        scope = space.scope(axes, place)
         if when is not None and not when.value(scope):
             continue
         path = template.text_value(scope)
-        if path in seen:
+        if path in paths:
             continue
-        seen.add(path)
-        if flaw := flaw_of(found.folder / path):
-            point = ", ".join(f"{one} = {shown(scope[one])}" for names in axes.values() for one in names)
+        paths.add(path)
+        if flaw := flaw_of(check.folder / path):
+            point = ", ".join(f"{name} = {shown(scope[name])}" for names in axes.values() for name in names)
             why = "" if flaw == "is not there" else f" {flaw}"
             missing.append(f"{shown(path)}{why}" + (f" ({point})" if point else ""))
-    return missing, len(seen)
+    return missing, len(paths)
 
 
-def _check_staging(found: Check) -> None:
+def _check_staging(check: Check) -> None:
     """Checks that `stage`, `shard` and `drain` are used where they work."""
-    for name, stage in found.workflow.stages.items():
-        edges = {edge.name: edge for edge in found.graph.into(name) if edge.name is not None}
-        for label, given in stage.inputs.items():
+    for name, stage in check.workflow.stages.items():
+        edges = {edge.name: edge for edge in check.graph.into(name) if edge.name is not None}
+        for label, source in stage.inputs.items():
             key: Key = ("stages", name, "inputs", label)
             edge = edges.get(label)
             if edge is not None and edge.stream:
                 continue
-            made = found.workflow.stages[edge.upstream].outputs if edge is not None else {}
-            output = made.get(str(edge and edge.output))
-            if given.stage is not None and given.source.startswith("hp."):
-                message = f"{given.source} is a hyperparameter: there is no file to copy"
-                found.add((*key, "stage"), message, "drop `stage`")
-            elif given.stage is not None and output is not None and output.value is not None:
-                message = f"{given.source} is a value: there is no file to copy"
-                found.add((*key, "stage"), message, "drop `stage`: values come with the task")
-            if given.shard is not None:
-                for message, hint in _shard_flaws(found, stage, edge, output, given.source, given.shard.by):
-                    found.add((*key, "shard"), message, hint)
+            outputs = check.workflow.stages[edge.upstream].outputs if edge is not None else {}
+            output = outputs.get(str(edge and edge.output))
+            if source.stage is not None and source.source.startswith("hp."):
+                message = f"{source.source} is a hyperparameter: there is no file to copy"
+                check.add((*key, "stage"), message, "drop `stage`")
+            elif source.stage is not None and output is not None and output.value is not None:
+                message = f"{source.source} is a value: there is no file to copy"
+                check.add((*key, "stage"), message, "drop `stage`: values come with the task")
+            if source.shard is not None:
+                for message, hint in _shard_flaws(check, stage, edge, output, source.source, source.shard.by):
+                    check.add((*key, "shard"), message, hint)
         whole = stage.resources.mpi and (nodes_of(stage.resources) > 1 or stage.resources.nodes is not None)
         for label, own in stage.outputs.items():
             if own.drain and whole:
@@ -272,11 +272,11 @@ def _check_staging(found: Check) -> None:
                     "a task on whole nodes has several disks: an output cannot be drained from one of them"
                 )
                 hint = "drop `drain`; write to the run's directory, which all ranks see"
-                found.add(("stages", name, "outputs", label, "drain"), message, hint)
+                check.add(("stages", name, "outputs", label, "drain"), message, hint)
 
 
 def _shard_flaws(
-    found: Check, stage: Stage, edge: Edge | None, output: Output | None, source: str, by: str
+    check: Check, stage: Stage, edge: Edge | None, output: Output | None, source: str, by: str
 ) -> Iterator[tuple[str, str]]:
     if source.startswith("hp."):
         yield f"{source} is a hyperparameter: there is nothing to split", "drop `shard`"
@@ -284,38 +284,38 @@ def _shard_flaws(
         hint = "split gathered results, a directory, a list of files, or an array"
         yield f"{source} is one value: there is nothing to split", hint
     elif by != "rank":
-        yield from () if edge is None else _task_flaws(found, stage, edge)
+        yield from () if edge is None else _task_flaws(check, stage, edge)
     elif not stage.resources.mpi:
         hint = "write resources: {ranks: 4}, or split it among tasks: shard: task"
         yield "split by rank, but a task of this stage is one process", hint
 
 
-def _absent(found: Check, stage: Stage, edge: Edge, own: list[str]) -> Iterator[tuple[str, str]]:
+def _absent(check: Check, stage: Stage, edge: Edge, own: list[str]) -> Iterator[tuple[str, str]]:
     """Checks that it is known which tasks run when the first one gets its share."""
-    name, stages = edge.downstream, found.workflow.stages
-    late = found.graph.handed_to(name)
+    name, stages = edge.downstream, check.workflow.stages
+    late = check.graph.handed_to(name)
     for chain in names_in(stage.when) or ():
         read = params if chain[0] == "params" and (params := stage.params.get(chain[-1])) else None
-        inner = [one for _, text in walk(read) if isinstance(text, Template) for one in text.references]
-        for one in (chain, *inner):
-            if one[0] in stages or one[0] == "inputs" or (one[0] == "hp" and late.intersection(one[1:2])):
+        inner = [ref for _, text in walk(read) if isinstance(text, Template) for ref in text.references]
+        for ref in (chain, *inner):
+            if ref[0] in stages or ref[0] == "inputs" or (ref[0] == "hp" and late.intersection(ref[1:2])):
                 hint = "let `when` read axis parameters and hyperparameters alone, or drop `shard`"
-                yield f"`when` reads {'.'.join(one)}: how many tasks share an input is known too late", hint
+                yield f"`when` reads {'.'.join(ref)}: how many tasks share an input is known too late", hint
                 return
-    for other in found.graph.into(name):
-        if not other.gathered and {*other.matched} & {*own} and _leaves_out(found, other.upstream):
+    for other in check.graph.into(name):
+        if not other.gathered and {*other.matched} & {*own} and _leaves_out(check, other.upstream):
             message = f"tasks that '{other.upstream}' leaves out by `when` would read a share of the input"
             yield message, f"write the `when` of '{other.upstream}' here, and let it run over other axes"
 
 
-def _leaves_out(found: Check, name: str) -> bool:
+def _leaves_out(check: Check, name: str) -> bool:
     """Whether tasks of a stage may be left out, by its own condition or by that of a stage before it."""
-    into = found.graph.into
-    line = reach([name], lambda one: [edge.upstream for edge in into(one) if not edge.gathered])
-    return any(found.workflow.stages[one].when not in (None, True) for one in line)
+    into = check.graph.into
+    line = reach([name], lambda upstream: [edge.upstream for edge in into(upstream) if not edge.gathered])
+    return any(check.workflow.stages[upstream].when not in (None, True) for upstream in line)
 
 
-def _task_flaws(found: Check, stage: Stage, edge: Edge) -> Iterator[tuple[str, str]]:
+def _task_flaws(check: Check, stage: Stage, edge: Edge) -> Iterator[tuple[str, str]]:
     """Checks that an input split by task has several tasks, known when the first begins."""
     own = [axis for axis in stage.over if axis not in edge.matched]
     if not own:
@@ -327,9 +327,9 @@ def _task_flaws(found: Check, stage: Stage, edge: Edge) -> Iterator[tuple[str, s
             yield "split by task, but the stage has one task", "write over: [AXIS], or drop `shard`"
         return
     for axis in own:
-        given = found.workflow.axes.get(axis)
-        if given is not None and given.adaptive:
-            message = f"the points of '{axis}' come one by one ({given.word}): its tasks cannot split"
-            hint = f"split it over another axis; each task of the {given.word} needs all of it"
+        form = check.workflow.axes.get(axis)
+        if form is not None and form.adaptive:
+            message = f"the points of '{axis}' come one by one ({form.word}): its tasks cannot split"
+            hint = f"split it over another axis; each task of the {form.word} needs all of it"
             yield f"{message} an input", hint
-    yield from _absent(found, stage, edge, own)
+    yield from _absent(check, stage, edge, own)

@@ -223,7 +223,7 @@ def plan_again(paths: RunPaths, site: Site | None = None, *, anew: bool = False)
         cwd=Path(run_file.cwd),
         text=read_kept_workflow(paths),
         included=run_file.included,
-        kept=kept_values(run_file),
+        recorded=kept_values(run_file),
         templates=None if anew else {name: Filling(*kept) for name, kept in run_file.templates.items()},
         sources=None if anew else newest(paths.sources),
     )

@@ -28,16 +28,16 @@ LOCK = "lock.txt"
 Tell = Callable[[str], None]
 
 
-def made(kept: Path, digest: str, make: Callable[[Path], None]) -> Path:
+def made(store: Path, digest: str, make: Callable[[Path], None]) -> Path:
     """Return this digest's directory, made if need be. Raises OSError, UsageError if others write there."""
-    link = kept / digest
-    kept.mkdir(0o755, parents=True, exist_ok=True)
-    refuse_shared(kept)
+    link = store / digest
+    store.mkdir(0o755, parents=True, exist_ok=True)
+    refuse_shared(store)
     if link.is_dir():
-        refuse_shared(link, others=0)
+        refuse_shared(link, mask=0)
     else:
-        sweep(kept)
-        place = kept / f"{digest}.{socket.gethostname()}-{os.getpid()}"
+        sweep(store)
+        place = store / f"{digest}.{socket.gethostname()}-{os.getpid()}"
         shutil.rmtree(place, ignore_errors=True)
         try:
             make(place)
@@ -50,9 +50,9 @@ def made(kept: Path, digest: str, make: Callable[[Path], None]) -> Path:
     return link
 
 
-def refuse_shared(folder: Path, others: int = 0o022) -> None:
+def refuse_shared(folder: Path, mask: int = 0o022) -> None:
     """Raise UsageError where another user could have put something into a directory: it would be executed."""
-    if not is_own(os.stat(folder), others=others):
+    if not is_own(os.stat(folder), others=mask):
         what = f"{folder} is another user's, or others can write there: what they put there would be executed"
         own = f"chmod go-w {shlex.quote(str(folder))}"
         hint = f"make it yours alone, {own}, or name another as `cache` of the site"
@@ -69,16 +69,16 @@ def _put_link(link: Path, place: Path) -> None:
         shutil.rmtree(place, ignore_errors=True)
 
 
-def sweep(kept: Path) -> None:
+def sweep(store: Path) -> None:
     """Removes directories that somebody began and nobody will finish."""
-    for path in list(left_behind(kept)):
+    for path in list(left_behind(store)):
         shutil.rmtree(path, ignore_errors=True)
 
 
-def left_behind(kept: Path) -> Iterator[Path]:
+def left_behind(store: Path) -> Iterator[Path]:
     """The directories without a link whose makers are gone."""
-    linked = {os.readlink(path) for path in kept.glob("*") if path.is_symlink()}
-    for path in kept.glob("*.*-*"):
+    linked = {os.readlink(path) for path in store.glob("*") if path.is_symlink()}
+    for path in store.glob("*.*-*"):
         host, _, process = path.name.partition(".")[2].rpartition("-")
         if path.name in linked or not process.isdecimal():
             continue
@@ -90,15 +90,15 @@ def left_behind(kept: Path) -> Iterator[Path]:
             yield path
 
 
-def unneeded_environments(runs: Path, known: Iterable[RunPaths]) -> list[Path]:
+def unneeded_environments(runs: Path, listed: Iterable[RunPaths]) -> list[Path]:
     """The kept environments of a project that none of these runs names, and what killed builds left."""
-    kept = kept_environments(runs)
+    store = kept_environments(runs)
     named = ""
-    for paths in known:
+    for paths in listed:
         with contextlib.suppress(OSError):
             named += paths.environments.read_text("utf-8")
-    links = sorted(path for path in kept.glob("*") if path.is_symlink())
-    return [*(path for path in links if path.name not in named), *left_behind(kept)]
+    links = sorted(path for path in store.glob("*") if path.is_symlink())
+    return [*(path for path in links if path.name not in named), *left_behind(store)]
 
 
 def remove_environment(path: Path) -> None:
@@ -112,21 +112,21 @@ def remove_environment(path: Path) -> None:
 def find_tool(*names: str) -> str | None:
     """The first of some programs that is on PATH or beside this Python."""
     path = os.pathsep.join([os.environ.get("PATH", os.defpath), os.path.dirname(sys.executable)])
-    return next((found for name in names if (found := shutil.which(name, path=path))), None)
+    return next((program for name in names if (program := shutil.which(name, path=path))), None)
 
 
 def output_of(
-    words: Sequence[str], said: str, folder: Path | None = None, timeout: float | None = None
+    words: Sequence[str], head: str, folder: Path | None = None, timeout: float | None = None
 ) -> str:
-    """Return what a program prints. Raises UsageError with `said` and its words, and TimeoutExpired."""
+    """Return what a program prints. Raises UsageError with `head` and its words, and TimeoutExpired."""
     nothing = subprocess.DEVNULL
     try:
         done = subprocess.run(
             words, stdin=nothing, capture_output=True, text=True, check=False, cwd=folder, timeout=timeout
         )
     except OSError as error:
-        raise UsageError(f"{said}: {words[0]}: {error.strerror}") from error
+        raise UsageError(f"{head}: {words[0]}: {error.strerror}") from error
     if done.returncode:
-        told = (done.stderr or done.stdout).strip().splitlines()[-20:]
-        raise UsageError("\n    ".join([f"{said}: {os.path.basename(words[0])} says", *told]))
+        lines = (done.stderr or done.stdout).strip().splitlines()[-20:]
+        raise UsageError("\n    ".join([f"{head}: {os.path.basename(words[0])} says", *lines]))
     return done.stdout

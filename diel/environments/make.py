@@ -44,33 +44,33 @@ BORROWED = ("psutil", "xxhash")
 """What functions of another version of Python need besides diel itself, which comes from its own place."""
 
 
-def make(name: str, defined: Definition, runs: Path, kept: Path, tell: Tell, *, here: bool) -> Prepared:
+def make(name: str, defined: Definition, runs: Path, store: Path, tell: Tell, *, here: bool) -> Prepared:
     """Make an environment for use; `here` says whether programs run on this machine. Raises UsageError."""
-    given, source, folder = defined
-    loads = [f"module load {shlex.quote(module)}" for module in given.modules]
-    lines = [*loads, *given.setup]
+    spec, source, folder = defined
+    loads = [f"module load {shlex.quote(module)}" for module in spec.modules]
+    lines = [*loads, *spec.setup]
     if any(line.split(maxsplit=1)[:1] in (["module"], ["ml"]) for line in lines):
         lines.insert(0, _MODULE_COMMAND)
     identity: dict[str, Any] = {
-        key: list(found) for key in ("modules", "setup") if (found := getattr(given, key))
+        key: list(commands) for key in ("modules", "setup") if (commands := getattr(spec, key))
     }
     prefix = conda = ""
-    if given.conda is not None:
-        place, identity["conda"] = _make_conda(name, given, kept, tell)
+    if spec.conda is not None:
+        place, identity["conda"] = _make_conda(name, spec, store, tell)
         lines += _conda_lines(place)
         conda = str(place / "conda-meta")
-    if given.spack is not None:
-        identity["spack"] = given.spack if isinstance(given.spack, str) else list(given.spack)
-        lines += _spack_lines(given.spack)
-    if given.python is not None:
-        place, identity["python"] = _make_python(name, given.python, kept, tell)
+    if spec.spack is not None:
+        identity["spack"] = spec.spack if isinstance(spec.spack, str) else list(spec.spack)
+        lines += _spack_lines(spec.spack)
+    if spec.python is not None:
+        place, identity["python"] = _make_python(name, spec.python, store, tell)
         prefix = str(place)
-    variables = {key: str(value) for key, value in given.variables.items()}
+    variables = {key: str(value) for key, value in spec.variables.items()}
     if variables:
         identity["variables"] = variables
     contained, sees = None, (str(runs), str(folder))
-    if given.container is not None:
-        box = given.container
+    if spec.container is not None:
+        box = spec.container
         _refuse_unmountable(name, sees)
         version = version_of_image(name, box.image, box.runtime or "", here=here)
         if here:
@@ -93,25 +93,25 @@ def make(name: str, defined: Definition, runs: Path, kept: Path, tell: Tell, *, 
         sees,
         identity,
         conda,
-        stamp(given),
+        stamp(spec),
     )
 
 
-def stamp(given: Environment) -> str | None:
+def stamp(spec: Environment) -> str | None:
     """What tells, without a tool or a network, whether an environment must be made anew: its definition, and
     the files that it names, as they are. None if one of them is gone."""
-    found: list[Any] = [given.model_dump(mode="json")]
+    parts: list[Any] = [spec.model_dump(mode="json")]
     try:
-        if given.python is not None:
-            found += _asked_of(Path(given.python.requirements))
-        if given.conda is not None:
-            path = Path(given.conda)
-            found.append(_packages(path) if path.is_dir() else content(path)[1])
-        if given.container is not None and given.container.image.startswith("/"):
-            found.append(content(given.container.image, "stat")[1])
+        if spec.python is not None:
+            parts += _asked_of(Path(spec.python.requirements))
+        if spec.conda is not None:
+            path = Path(spec.conda)
+            parts.append(_packages(path) if path.is_dir() else content(path)[1])
+        if spec.container is not None and spec.container.image.startswith("/"):
+            parts.append(content(spec.container.image, "stat")[1])
     except (OSError, UsageError):
         return None
-    return digest_of(found)
+    return digest_of(parts)
 
 
 def _refuse_unmountable(name: str, sees: tuple[str, ...]) -> None:
@@ -129,41 +129,41 @@ def _conda_lines(prefix: Path) -> Iterator[str]:
     yield f'for diel_file in {scripts}; do [ ! -r "$diel_file" ] || . "$diel_file"; done'
 
 
-def _spack_lines(given: str | Sequence[str]) -> Iterator[str]:
+def _spack_lines(spec: str | Sequence[str]) -> Iterator[str]:
     """What `spack load SPEC…` or `spack env activate NAME` does."""
-    if isinstance(given, str):
-        words = f"env activate --sh {shlex.quote(given)}"
+    if isinstance(spec, str):
+        words = f"env activate --sh {shlex.quote(spec)}"
     else:
-        words = f"load --sh {shlex.join(given)}"
+        words = f"load --sh {shlex.join(spec)}"
     yield '[ -z "${SPACK_ROOT:-}" ] || PATH=$SPACK_ROOT/bin:$PATH'
     lacks = "echo 'spack is not on this node: neither on PATH nor in SPACK_ROOT'"
     yield f"type spack >/dev/null 2>&1 || {{ {lacks}; diel_found=no; false; }}"
     yield f'diel_said=$(spack {words}) && eval "$diel_said"'
 
 
-def _make_conda(name: str, given: Environment, kept: Path, tell: Tell) -> tuple[Path, dict[str, Any]]:
+def _make_conda(name: str, spec: Environment, store: Path, tell: Tell) -> tuple[Path, dict[str, Any]]:
     """Return a Conda environment's directory, made if need be, and its part of a key. Raises UsageError."""
-    path, said = Path(str(given.conda)), f"environment '{name}': {given.conda}"
-    if given.prefix is not None:
+    path, head = Path(str(spec.conda)), f"environment '{name}': {spec.conda}"
+    if spec.prefix is not None:
         if not (path / "conda-meta").is_dir():
-            raise UsageError(f"{said} is no Conda environment: it has no directory conda-meta")
-        return path, {"from": given.prefix, "packages": _packages(path)}
+            raise UsageError(f"{head} is no Conda environment: it has no directory conda-meta")
+        return path, {"from": spec.prefix, "packages": _packages(path)}
     try:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{said}: cannot be read: {error}") from error
+        raise UsageError(f"{head}: cannot be read: {error}") from error
 
     def create(place: Path) -> None:
         tool = find_tool(*_TOOLS)
         if tool is None:
             hint = "install one, or name the directory of an environment"
-            raise UsageError(f"{said}: {', '.join(_TOOLS)}: none of them is here; {hint}")
+            raise UsageError(f"{head}: {', '.join(_TOOLS)}: none of them is here; {hint}")
         tell(f"environment '{name}': making it with {Path(tool).name} …")
         env = [] if Path(tool).name == "micromamba" else ["env"]
-        output_of([tool, *env, "create", "--yes", "--prefix", str(place), "--file", str(path)], said)
+        output_of([tool, *env, "create", "--yes", "--prefix", str(place), "--file", str(path)], head)
         put(place / LOCK, "\n".join([*_packages(place), ""]))
 
-    place = made(kept, digest_of(["conda", platform.machine(), text])[:24], create)
+    place = made(store, digest_of(["conda", platform.machine(), text])[:24], create)
     return place, {"from": path.name, "packages": _packages(place)}
 
 
@@ -178,50 +178,50 @@ def _packages(place: Path) -> list[str]:
 # --- packages of Python, by uv ------------------------------------------------------------------------
 
 
-def _make_python(name: str, asked: PythonPackages, kept: Path, tell: Tell) -> tuple[Path, dict[str, Any]]:
+def _make_python(name: str, spec: PythonPackages, store: Path, tell: Tell) -> tuple[Path, dict[str, Any]]:
     """Return the packages' directory, made if need be, and its part of a cache key. Raises UsageError."""
-    file = Path(asked.requirements)
-    said = f"environment '{name}': {file}"
-    texts = {str(path): path.read_text("utf-8") for path in _files(file, said)}
+    file = Path(spec.requirements)
+    head = f"environment '{name}': {file}"
+    texts = {str(path): path.read_text("utf-8") for path in _files(file, head)}
     if any(_EDITABLE.match(line) for text in texts.values() for line in text.splitlines()):
         hint = "its content has no version that a cache key could hold: name a wheel, or a version"
-        raise UsageError(f"{said}: an editable package\n    {hint}")
-    python, version = _interpreter(said, asked.version)
+        raise UsageError(f"{head}: an editable package\n    {hint}")
+    python, version = _interpreter(head, spec.version)
     tag = f"{version} {platform.machine()}"
-    if kept.is_dir():
-        refuse_shared(kept)
-    lock = _locked(said, file, texts, python, kept, tag)
+    if store.is_dir():
+        refuse_shared(store)
+    lock = _locked(head, file, texts, python, store, tag)
     lines = [line.removesuffix("\\").strip() for line in lock.splitlines() if line.strip()]
     hashes = [line for line in lines if line.startswith("--hash=")]
-    packages = [_with_content(line, file.parent, said) for line in lines if not line.startswith("--hash=")]
+    packages = [_with_content(line, file.parent, head) for line in lines if not line.startswith("--hash=")]
     digest = digest_of([tag, packages, *hashes])[:24]
     all_hashed = ["--require-hashes"] if lock.count(" \\\n    --hash=") >= len(packages) else []
 
     def install(place: Path) -> None:
         tell(f"environment '{name}': installing {counted(len(packages), 'package')} for Python {version} …")
-        output_of([_uv(said), "venv", "-q", "--no-project", "--python", python, str(place)], said)
+        output_of([_uv(head), "venv", "-q", "--no-project", "--python", python, str(place)], head)
         put(place / LOCK, lock)
         put(place / "options.txt", "\n".join([*_options(texts), ""]))
         where = ["--python", str(place / "bin" / "python"), str(place / "options.txt"), str(place / LOCK)]
-        output_of([_uv(said), "pip", "sync", "-q", "--no-progress", *all_hashed, *where], said, file.parent)
+        output_of([_uv(head), "pip", "sync", "-q", "--no-progress", *all_hashed, *where], head, file.parent)
         (place / "options.txt").unlink()  # an index may need a password, which is not kept
 
-    return made(kept, digest, install), {"version": version, "packages": packages}
+    return made(store, digest, install), {"version": version, "packages": packages}
 
 
-def _locked(said: str, file: Path, texts: Mapping[str, str], python: str, kept: Path, tag: str) -> str:
+def _locked(head: str, file: Path, texts: Mapping[str, str], python: str, store: Path, tag: str) -> str:
     """The exact versions: those that were found when these texts were first resolved here."""
     own = [*BORROWED] if _minor(tag) != _minor(platform.python_version()) else []
-    lock = kept / "locks" / f"{digest_of([tag, list(texts.values()), own])[:24]}.txt"
+    lock = store / "locks" / f"{digest_of([tag, list(texts.values()), own])[:24]}.txt"
     if not lock.is_file():
         lock.parent.mkdir(0o755, parents=True, exist_ok=True)
-        words = [_uv(said), "pip", "compile", "-q", "--no-progress", "--no-header", "--no-annotate"]
+        words = [_uv(head), "pip", "compile", "-q", "--no-progress", "--no-header", "--no-annotate"]
         words.append("--generate-hashes")
         with tempfile.NamedTemporaryFile("w", suffix=".in") as more:
             more.write("\n".join(own))
             more.flush()
-            found = output_of([*words, "--python", python, str(file), more.name], said, file.parent)
-        put(lock, found)
+            resolved = output_of([*words, "--python", python, str(file), more.name], head, file.parent)
+        put(lock, resolved)
     return lock.read_text("utf-8")
 
 
@@ -229,9 +229,9 @@ def _options(texts: Mapping[str, str]) -> Iterator[str]:
     """The lines that say where packages are; directories absolute."""
     for file, text in texts.items():
         for line in text.splitlines():
-            found = _FOLDER.match(line)
-            if found is not None and (folder := Path(file).parent / found[2]).is_dir():
-                yield f"{found[1]} {folder}"
+            match = _FOLDER.match(line)
+            if match is not None and (folder := Path(file).parent / match[2]).is_dir():
+                yield f"{match[1]} {folder}"
             elif _OPTION.match(line):
                 yield line
 
@@ -240,18 +240,18 @@ def _minor(version: str) -> list[str]:
     return version.split(".")[:2]
 
 
-def _files(file: Path, said: str, seen: frozenset[Path] = frozenset()) -> Iterator[Path]:
+def _files(file: Path, head: str, visited: frozenset[Path] = frozenset()) -> Iterator[Path]:
     """A file of requirements, and those that it names. Raises UsageError for one that cannot be read."""
     try:
         text = file.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
-        raise UsageError(f"{said}: cannot read {file}: {why}") from error
+        raise UsageError(f"{head}: cannot read {file}: {why}") from error
     yield file
     for line in text.splitlines():
         other = _OTHER_FILE.match(line)
-        if other is not None and (path := file.parent / other[1]) not in seen:
-            yield from _files(path, said, seen | {path})
+        if other is not None and (path := file.parent / other[1]) not in visited:
+            yield from _files(path, head, visited | {path})
 
 
 def _asked_of(file: Path) -> list[str]:
@@ -263,7 +263,7 @@ def _asked_of(file: Path) -> list[str]:
     ]
 
 
-def _with_content(line: str, folder: Path, said: str) -> str:
+def _with_content(line: str, folder: Path, head: str) -> str:
     """A line of a lock, with the digest of the file that it names, if it is one of this machine."""
     local = _LOCAL.match(line)
     if local is None:
@@ -271,33 +271,33 @@ def _with_content(line: str, folder: Path, said: str) -> str:
     path = folder / local[1]
     if not path.is_file():
         hint = "its content has no version that a cache key could hold: build a wheel, and name that"
-        raise UsageError(f"{said}: {local[1]} is a directory\n    {hint}")
+        raise UsageError(f"{head}: {local[1]} is a directory\n    {hint}")
     return f"{line.strip()} {content(path)[1]}"
 
 
-def _interpreter(said: str, version: str | None) -> tuple[str, str]:
+def _interpreter(head: str, version: str | None) -> tuple[str, str]:
     """A Python of this version, and its full version; uv looks for it, and downloads it if need be."""
     if version is None or _minor(version) == _minor(platform.python_version()):
         return sys.executable, platform.python_version()
-    found = _find(said, version)
-    if not found:
-        output_of([_uv(said), "python", "install", "-q", "--no-progress", version], said)
-        found = _find(said, version)
-    return found, output_of(
-        [found, "-I", "-c", "import platform; print(platform.python_version())"], said
+    python = _find(head, version)
+    if not python:
+        output_of([_uv(head), "python", "install", "-q", "--no-progress", version], head)
+        python = _find(head, version)
+    return python, output_of(
+        [python, "-I", "-c", "import platform; print(platform.python_version())"], head
     ).strip()
 
 
-def _find(said: str, version: str) -> str:
+def _find(head: str, version: str) -> str:
     try:
-        words = [_uv(said), "python", "find", "--no-project", "--no-python-downloads", version]
-        return output_of(words, said).strip()
+        words = [_uv(head), "python", "find", "--no-project", "--no-python-downloads", version]
+        return output_of(words, head).strip()
     except UsageError:
         return ""
 
 
-def _uv(said: str) -> str:
-    found = find_tool("uv")
-    if found is None:
-        raise UsageError(f"{said}: uv makes it, and is not here: {sys.executable} -m pip install 'diel[uv]'")
-    return found
+def _uv(head: str) -> str:
+    uv = find_tool("uv")
+    if uv is None:
+        raise UsageError(f"{head}: uv makes it, and is not here: {sys.executable} -m pip install 'diel[uv]'")
+    return uv

@@ -62,7 +62,7 @@ class Prepared(NamedTuple):
     def text(self) -> str:
         """It in a few words: `gcc/13, Python 3.11.7 with 12 packages, container tools.sif`."""
         parts = [*self.identity.get("modules", ())]
-        parts += [f"{key} {told}" for key in ("conda", "spack") if (told := self._told(key))]
+        parts += [f"{key} {origin}" for key in ("conda", "spack") if (origin := self._told(key))]
         if "python" in self.identity:
             packages = counted(len(self.identity["python"]["packages"]), "package")
             parts.append(f"Python {self.identity['python']['version']} with {packages}")
@@ -73,21 +73,21 @@ class Prepared(NamedTuple):
         return f"{', '.join(parts) or 'variables alone'} (defined by {self.source})"
 
     def _told(self, key: str) -> str:
-        given = self.identity.get(key)
-        told = given.get("from", "") if isinstance(given, dict) else given
-        return " ".join(told) if isinstance(told, list) else str(told or "")
+        entry = self.identity.get(key)
+        origin = entry.get("from", "") if isinstance(entry, dict) else entry
+        return " ".join(origin) if isinstance(origin, list) else str(origin or "")
 
 
-def prepared_text(made: Mapping[str, Prepared]) -> str:
+def prepared_text(environments: Mapping[str, Prepared]) -> str:
     """The environments of a run as the text of its file."""
-    return json.dumps({name: one._asdict() for name, one in made.items()}, indent=1)
+    return json.dumps({name: environment._asdict() for name, environment in environments.items()}, indent=1)
 
 
 def read_prepared(path: Path) -> dict[str, Prepared]:
     """The environments of a run; none if it has no such file, or an unreadable one."""
     try:
         written = json.loads(path.read_bytes())
-        return {name: _read(one) for name, one in written.items()}
+        return {name: _read(entry) for name, entry in written.items()}
     except (OSError, ValueError, TypeError, AttributeError):
         return {}
 
@@ -95,5 +95,5 @@ def read_prepared(path: Path) -> dict[str, Prepared]:
 def _read(written: dict[str, Any]) -> Prepared:
     box = written.pop("container")
     contained = None if box is None else Contained(box[0], box[1], tuple(box[2]))
-    given = {**written, "lines": tuple(written["lines"]), "sees": tuple(written["sees"])}
-    return Prepared(**given, container=contained)
+    fields = {**written, "lines": tuple(written["lines"]), "sees": tuple(written["sees"])}
+    return Prepared(**fields, container=contained)

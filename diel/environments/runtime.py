@@ -58,9 +58,9 @@ def start_words(
 ) -> tuple[str, ...]:
     """The words before a program that start it in a container. Raises NoContainer."""
     runtime, program = find_runtime(contained, env.get("PATH", os.defpath))
-    given = [_expanded(mount, env) for mount in contained.mounts]
-    places = {mount.partition(":")[0] for mount in given if ":" not in mount}
-    mounts = [*(place for place in dict.fromkeys(sees) if place not in places), *given]
+    expanded = [_expanded(mount, env) for mount in contained.mounts]
+    places = {mount.partition(":")[0] for mount in expanded if ":" not in mount}
+    mounts = [*(place for place in dict.fromkeys(sees) if place not in places), *expanded]
     gpus = os.path.exists(_NVIDIA), os.path.exists(_AMD)
     return _WORDS[runtime](Box(program, contained.image, folder, mounts, variables, *gpus))
 
@@ -102,8 +102,8 @@ def _apptainer(box: Box) -> tuple[str, ...]:
     binds = [word for mount in box.mounts for word in ("--bind", mount)]
     gpus = [*(["--nv"] if box.nvidia else []), *(["--rocm"] if box.amd else [])]
     prefix = f"{os.path.basename(box.program).upper()}ENV_"  # what an image sets cannot beat these
-    given = [f"{prefix}{name}={value}" for name, value in box.variables.items()]
-    start = ("env", *given, box.program) if given else (box.program,)
+    variables = [f"{prefix}{name}={value}" for name, value in box.variables.items()]
+    start = ("env", *variables, box.program) if variables else (box.program,)
     return (*start, "exec", *gpus, *binds, "--pwd", box.folder, box.image)
 
 
@@ -115,27 +115,27 @@ def _charliecloud(box: Box) -> tuple[str, ...]:
     binds.pop("--bind=", None)
     own = f"{box.image}/ch/environment"
     path = f"--set-env={own}" if os.path.exists(own) else f"--set-env=PATH={_PATH}"
-    given = [f"--set-env={name}={value}" for name, value in box.variables.items()]
+    variables = [f"--set-env={name}={value}" for name, value in box.variables.items()]
     start = ("env", "-u", "TMPDIR", f"USER={os.environ.get('USER') or os.getuid()}", box.program)
-    return (*start, "--env-no-expand", *binds, path, *given, f"--cd={box.folder}", box.image, "--")
+    return (*start, "--env-no-expand", *binds, path, *variables, f"--cd={box.folder}", box.image, "--")
 
 
 def _place(mount: str, image: str) -> str:
     """A mount for an image in which no directory can be made: what it needs must be there, or above it one
     that is empty; nothing for what is below /tmp, which it sees anyway."""
     source, _, target = mount.partition(":")
-    wanted = target or source
-    if wanted == "/tmp" or wanted.startswith("/tmp/"):
+    path = target or source
+    if path == "/tmp" or path.startswith("/tmp/"):
         return ""
-    if not os.path.isdir(image) or os.path.isdir(f"{image}{wanted}"):
-        return f"{source}:{wanted}"
-    above = wanted
+    if not os.path.isdir(image) or os.path.isdir(f"{image}{path}"):
+        return f"{source}:{path}"
+    above = path
     while above != "/" and not target:
         above = os.path.dirname(above)
         inside = f"{image}{above}"
         if above != "/" and os.path.isdir(inside) and not os.listdir(inside):
             return f"{above}:{above}"
-    raise NoContainer(f"the image has no directory {wanted} to mount on: mkdir -p {image}{wanted}")
+    raise NoContainer(f"the image has no directory {path} to mount on: mkdir -p {image}{path}")
 
 
 def _podman(box: Box) -> tuple[str, ...]:
@@ -184,11 +184,11 @@ def version_of_image(name: str, image: str, runtime: str, *, here: bool) -> str:
             raise UsageError(f"environment '{name}': no image {image}: {error.strerror}") from error
     if "@sha256:" in image:
         return image
-    for known in [runtime] if runtime else _QUESTIONS:
-        program = find_tool(_ASKED.get(known) or _program(known))
-        if program is not None and known in _QUESTIONS:
+    for tool in [runtime] if runtime else _QUESTIONS:
+        program = find_tool(_ASKED.get(tool) or _program(tool))
+        if program is not None and tool in _QUESTIONS:
             with suppress(UsageError, TimeoutExpired):
-                answer = output_of([program, *_QUESTIONS[known](image)], "", timeout=PATIENCE)
+                answer = output_of([program, *_QUESTIONS[tool](image)], "", timeout=PATIENCE)
                 if answer.strip():
                     return answer.strip()[:200]
     return image

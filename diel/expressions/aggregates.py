@@ -30,8 +30,8 @@ def _items(name: str, values: Any, of: Types) -> list[Any]:
     for kind in set(map(type, values)):
         if not issubclass(kind, (*of, type(None))):
             strange = next(item for item in values if type(item) is kind)
-            wanted = "numbers or texts" if str in of else "numbers"
-            raise Unfit(f"{name}: expected {wanted}, found {noun(strange)} among the values")
+            expected = "numbers or texts" if str in of else "numbers"
+            raise Unfit(f"{name}: expected {expected}, found {noun(strange)} among the values")
     return list(values)
 
 
@@ -61,7 +61,7 @@ def _total(items: Sequence[Any], start: Any = 0) -> Any:
     kinds = set(map(type, items))
     if Quantity in kinds:
         whole: Quantity = sum(items)  # which refuses other units
-        return whole.of(math.fsum(one.number for one in items))
+        return whole.of(math.fsum(summand.number for summand in items))
     if float not in kinds:
         return sum(items)
     try:
@@ -123,8 +123,8 @@ def _extreme(name: str, pick: Callable[..., Any], *, leaving_out: bool = False) 
     of_list = _aggregate(name, best, _ORDERED, leaving_out=leaving_out)
 
     def extreme(*values: Any, default: Any = None) -> Any:
-        found = of_list(values[0] if len(values) == 1 else values)
-        return default if found is None and len(values) == 1 and not values[0] else found
+        best = of_list(values[0] if len(values) == 1 else values)
+        return default if best is None and len(values) == 1 and not values[0] else best
 
     return extreme
 

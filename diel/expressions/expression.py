@@ -52,8 +52,8 @@ _QUOTED = re.compile(r"'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"")
 class Lazily(Mapping[str, Any]):
     """Values that are worked out when they are read."""
 
-    def __init__(self, made: Mapping[str, Callable[[], Any]]) -> None:
-        self._made = made
+    def __init__(self, makers: Mapping[str, Callable[[], Any]]) -> None:
+        self._made = makers
 
     def __getitem__(self, name: str) -> Any:
         return self._made[name]()
@@ -139,8 +139,8 @@ class Expression:
             yield self.chain
         else:
             axes = set(axes_in(self.tree))
-            found = ((node, chain) for node, chain in chains_in(self.tree) if chain[0] not in LITERALS)
-            yield from (chain for node, chain in found if node not in axes)
+            nodes = ((node, chain) for node, chain in chains_in(self.tree) if chain[0] not in LITERALS)
+            yield from (chain for node, chain in nodes if node not in axes)
 
     @property
     def axes(self) -> set[str]:
@@ -234,12 +234,12 @@ def _syntax_tree(text: str, offset: int) -> ast.expr:
 class _Quantities(ast.NodeTransformer):
     """Puts sizes and durations where names hold their places."""
 
-    def __init__(self, text: str, found: Mapping[int, Quantity]) -> None:
-        self._at = {len(text[:place].encode()): one for place, one in found.items()}
+    def __init__(self, text: str, quantities: Mapping[int, Quantity]) -> None:
+        self._at = {len(text[:place].encode()): quantity for place, quantity in quantities.items()}
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
-        found = self._at.get(node.col_offset)
-        return node if found is None else ast.copy_location(ast.Constant(found), node)  # type: ignore[arg-type]
+        quantity = self._at.get(node.col_offset)
+        return node if quantity is None else ast.copy_location(ast.Constant(quantity), node)  # type: ignore[arg-type]
 
 
 _ADVICE = (
@@ -301,7 +301,7 @@ def _check(tree: ast.expr, text: str, offset: int) -> None:
 def operands(node: ast.AST) -> list[ast.AST]:
     called = node.func if isinstance(node, ast.Call) else None
     children = ast.iter_child_nodes(node)
-    return [one for one in children if one is not called and not isinstance(one, ast.expr_context)]
+    return [child for child in children if child is not called and not isinstance(child, ast.expr_context)]
 
 
 def _objection(node: ast.AST) -> str:
@@ -320,11 +320,11 @@ def _objection(node: ast.AST) -> str:
 
 
 def _call_objection(node: ast.Call) -> str:
-    known = ", ".join(sorted(FUNCTIONS))
+    listing = ", ".join(sorted(FUNCTIONS))
     if not isinstance(node.func, ast.Name):
-        return f"methods cannot be called; the functions are {known}"
+        return f"methods cannot be called; the functions are {listing}"
     if node.func.id not in FUNCTIONS:
-        hint = did_you_mean(node.func.id, FUNCTIONS) or f"the functions are {known}"
+        hint = did_you_mean(node.func.id, FUNCTIONS) or f"the functions are {listing}"
         return f"unknown function '{node.func.id}'; {hint}"
     if any(argument.arg is None for argument in node.keywords):
         return "`**` before a mapping is not allowed"
@@ -497,13 +497,13 @@ class Evaluator(EvalWithCompoundTypes):  # type: ignore[misc]
         return self._eval(node.body if truth(self._eval(node.test)) else node.orelse)
 
     def _operation(self, node: ast.BinOp) -> Any:
-        left, right = self._eval(node.left), self._eval(node.right)
-        sides = (node.left, left), (node.right, right)
+        first, second = self._eval(node.left), self._eval(node.right)
+        sides = (node.left, first), (node.right, second)
         lists = [part for part, value in sides if not isinstance(value, SCALARS) and is_list(value)]
-        gathered = lists and (isinstance(left, Gathered) or isinstance(right, Gathered))
+        gathered = lists and (isinstance(first, Gathered) or isinstance(second, Gathered))
         if lists and not gathered and all(map(is_literal, lists)):
-            return self._operate(type(node.op), left, right, by=of_literals)
-        return self._operate(type(node.op), left, right)
+            return self._operate(type(node.op), first, second, by=of_literals)
+        return self._operate(type(node.op), first, second)
 
     def _logic(self, node: ast.BoolOp) -> Any:
         for operand in node.values:
@@ -514,13 +514,13 @@ class Evaluator(EvalWithCompoundTypes):  # type: ignore[misc]
 
     def _comparison(self, node: ast.Compare) -> Any:
         """A comparison; a chain of them holds at a point where all of them do."""
-        right, holds = self._eval(node.left), None
+        second, holds = self._eval(node.left), None
         for kind, operand in zip(node.ops, node.comparators, strict=True):
-            left, right = right, self._eval(operand)
-            one = self._operate(type(kind), left, right)
-            if isinstance(holds, Gathered) or (holds is not None and isinstance(one, Gathered)):
-                one = pointwise(lambda before, now: before and now, (holds, one), of_null=True)
-            holds = one
+            first, second = second, self._eval(operand)
+            outcome = self._operate(type(kind), first, second)
+            if isinstance(holds, Gathered) or (holds is not None and isinstance(outcome, Gathered)):
+                outcome = pointwise(lambda before, now: before and now, (holds, outcome), of_null=True)
+            holds = outcome
             if holds is False:
                 break
         return holds
@@ -530,8 +530,8 @@ class Evaluator(EvalWithCompoundTypes):  # type: ignore[misc]
         if node.func.id == "along":
             places = self._read((PLACES,))
             return self._call("along", [self._eval(node.args[0]), _axis(node.args[1]), places], {})
-        options = {str(one.arg): self._eval(one.value) for one in node.keywords}
-        return self._call(node.func.id, [self._eval(one) for one in node.args], options)
+        options = {str(arg.arg): self._eval(arg.value) for arg in node.keywords}
+        return self._call(node.func.id, [self._eval(arg) for arg in node.args], options)
 
 
 class _Evaluators(threading.local):

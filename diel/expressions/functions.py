@@ -68,13 +68,13 @@ def _bits(value: Any) -> int:
     return value.bit_length() if isinstance(value, int) else 0
 
 
-def _multiply(left: Any, right: Any) -> Any:
-    for many, times in ((left, right), (right, left)):
+def _multiply(first: Any, second: Any) -> Any:
+    for many, times in ((first, second), (second, first)):
         if isinstance(many, str):
             return _repeated(many, times)
-    if _bits(left) + _bits(right) > MAX_BITS:
+    if _bits(first) + _bits(second) > MAX_BITS:
         raise Undefined("the result is too large")
-    return left * right
+    return first * second
 
 
 def _repeated(many: Any, times: Any) -> Any:
@@ -87,25 +87,25 @@ def _repeated(many: Any, times: Any) -> Any:
     return many * times
 
 
-def of_literals(kind: type[ast.AST], left: Any, right: Any) -> Any:
+def of_literals(kind: type[ast.AST], first: Any, second: Any) -> Any:
     """Return what Python makes of literal lists: `[0] * n`, `[1] + [2]`. Raises Undefined for all else."""
     if kind is ast.Mult:
-        return _repeated(*(left, right) if is_list(left) else (right, left))
-    return _concat(left, right) if kind is ast.Add else operate(kind, left, right)
+        return _repeated(*(first, second) if is_list(first) else (second, first))
+    return _concat(first, second) if kind is ast.Add else operate(kind, first, second)
 
 
 def refuse_lists(*values: Any) -> None:
     """Raise Unfit where a list, which has no points, would be computed with."""
-    for one in values:
-        if not isinstance(one, _NUMBERS) and is_list(one):
+    for value in values:
+        if not isinstance(value, _NUMBERS) and is_list(value):
             hint = "concat(a, b) puts lists together, along(list, axis) gives the items of one their points"
             raise Unfit("cannot compute with a list: its items have no points", hint)
 
 
 def _of_numbers(compute: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    def computed(left: Any, right: Any) -> Any:
-        refuse_lists(left, right)
-        return compute(left, right)
+    def computed(first: Any, second: Any) -> Any:
+        refuse_lists(first, second)
+        return compute(first, second)
 
     return computed
 
@@ -119,17 +119,17 @@ def _power(base: Any, exponent: Any) -> Any:
     return result
 
 
-def _modulo(left: Any, right: Any) -> Any:
-    if isinstance(left, str):  # formatting could make a text of any length
+def _modulo(first: Any, second: Any) -> Any:
+    if isinstance(first, str):  # formatting could make a text of any length
         raise Undefined("cannot take the remainder of a text", "put several ${{ }} into the text")
-    return left % right
+    return first % second
 
 
-def _equal(left: Any, right: Any) -> Any:
-    if is_list(left) != is_list(right) and left is not None and right is not None:
+def _equal(first: Any, second: Any) -> Any:
+    if is_list(first) != is_list(second) and first is not None and second is not None:
         hint = "compare an item, len(...), or along(list, axis); `in` looks for an item"
-        raise Unfit(f"{noun(left)} never equals {noun(right)}", hint)
-    return left == right
+        raise Unfit(f"{noun(first)} never equals {noun(second)}", hint)
+    return first == second
 
 
 OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
@@ -157,10 +157,10 @@ OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
 def operate(kind: type[ast.AST], *values: Any) -> Any:
     """Return what an operator makes of values: of gathered ones, at each point. Raises Undefined."""
     compute = OPERATORS[kind]
-    for one in values if kind not in _WHOLE else values[:1]:
-        if type(one) is Gathered:
+    for value in values if kind not in _WHOLE else values[:1]:
+        if type(value) is Gathered:
             if kind in _WHOLE:
-                return compute(one) if kind is ast.Not else one.map(lambda item: compute(item, values[1]))
+                return compute(value) if kind is ast.Not else value.map(lambda item: compute(item, values[1]))
             return pointwise(compute, values, of_null=kind in (ast.Eq, ast.NotEq))
     try:
         return compute(*values)
@@ -204,19 +204,19 @@ def _where(values: Any, conditions: Any) -> list[Any]:
     if len(values) != len(conditions):
         message = f"one list has {counted(len(values), 'item')}, the other {len(conditions)}"
         raise Undefined(f"where: {message}", "gather both alike")
-    kept = [place for place, holds in enumerate(conditions) if holds and holds == holds]
-    items = [values[place] for place in kept]
+    places = [place for place, holds in enumerate(conditions) if holds and holds == holds]
+    items = [values[place] for place in places]
     if not gathered:
         return Unplaced.of((values, conditions), items)
-    return Gathered(items, values.axes, [values.points[place] for place in kept], picks)
+    return Gathered(items, values.axes, [values.points[place] for place in places], picks)
 
 
 def _concat(*lists: Any) -> list[Any]:
     """The items of several lists, one after the other. They have no points any more."""
-    for one in lists:
-        if not is_list(one):
-            raise Unfit(f"concat: expected lists, found {noun(one)}", "write one item as [item]")
-    return Unplaced.of(lists, [item for one in lists for item in one])
+    for part in lists:
+        if not is_list(part):
+            raise Unfit(f"concat: expected lists, found {noun(part)}", "write one item as [item]")
+    return Unplaced.of(lists, [item for part in lists for item in part])
 
 
 def along(values: Any, axis: str, places: Mapping[str, Sequence[int]]) -> Gathered:
@@ -225,15 +225,15 @@ def along(values: Any, axis: str, places: Mapping[str, Sequence[int]]) -> Gather
         hint = f"it gathers over: {', '.join(places) or 'no axis'}"
         raise Unfit(f"along: nothing is gathered over '{axis}' here", hint)
     if isinstance(values, Gathered) or not is_list(values):
-        found = "gathered values, which have their points" if is_list(values) else noun(values)
-        raise Unfit(f"along: expected a list that one task made, found {found}")
+        actual = "gathered values, which have their points" if is_list(values) else noun(values)
+        raise Unfit(f"along: expected a list that one task made, found {actual}")
     if isinstance(values, Unplaced):
         hint = "compute with gathered values as they are: they meet by point"
         raise Unfit("along: the items of this list were gathered, and have lost their points", hint)
     points = [(place,) for place in places[axis]]
     if len(points) != len(values):
-        found = f"{counted(len(values), 'item')} at {counted(len(points), 'point')} of axis '{axis}'"
-        raise Undefined(f"along: {found}", "make an item for each point")
+        actual = f"{counted(len(values), 'item')} at {counted(len(points), 'point')} of axis '{axis}'"
+        raise Undefined(f"along: {actual}", "make an item for each point")
     return Gathered(values, (axis,), points)
 
 
@@ -307,7 +307,7 @@ def call(name: str, values: Sequence[Any], options: Mapping[str, Any]) -> Any:
     """Return what a function makes of values: of gathered ones, at each point if it is of one value."""
     function = partial(FUNCTIONS[name], **options) if options else FUNCTIONS[name]
     if is_of_one(name, values):
-        if any(isinstance(one, Gathered) for one in values):
+        if any(isinstance(value, Gathered) for value in values):
             return pointwise(function, values)
         if name in OF_ONE and any(map(is_list, values)):
             hint = "along(list, axis) gives the items of a list the points of an axis"

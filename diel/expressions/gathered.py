@@ -67,7 +67,7 @@ class Unplaced(list[Any]):
     @classmethod
     def of(cls, sources: Iterable[Any], items: list[Any]) -> list[Any]:
         """Return a list as it is, or as such a one if a source had points or has lost them."""
-        return cls(items) if any(isinstance(one, Gathered | cls) for one in sources) else items
+        return cls(items) if any(isinstance(source, Gathered | cls) for source in sources) else items
 
 
 class ListText(str):
@@ -79,37 +79,37 @@ class ListText(str):
     @classmethod
     def of(cls, source: Gathered, write: Callable[[Sequence[Any]], str]) -> ListText:
         """Write gathered values."""
-        made = cls(write(list(source)))
-        made.source, made.write = source, write
-        return made
+        text = cls(write(list(source)))
+        text.source, text.write = source, write
+        return text
 
 
 def align(values: Sequence[Gathered]) -> Sequence[Gathered]:
     """Join values at the points that all have, in the order of the one with most axes; those with fewer axes
     repeat. Raise Undefined where one has an axis that these lack."""
-    wide = max(values, key=lambda one: len(one.axes))
-    if all(one.axes == wide.axes and one.points == wide.points for one in values):
+    wide = max(values, key=lambda value: len(value.axes))
+    if all(value.axes == wide.axes and value.points == wide.points for value in values):
         return values
-    tables = [dict(zip(one.points, one, strict=True)) for one in values]
-    keys = [list(map(_part(one, wide), wide.points)) for one in values]
+    tables = [dict(zip(value.points, value, strict=True)) for value in values]
+    keys = [list(map(_part(value, wide), wide.points)) for value in values]
     have = (map(table.__contains__, places) for table, places in zip(tables, keys, strict=True))
     common = list(map(all, zip(*have, strict=True)))
     points = list(compress(wide.points, common))
     columns = (map(t.__getitem__, compress(at, common)) for t, at in zip(tables, keys, strict=True))
-    picks = next((one.picks for one in values if one.picks), ())
+    picks = next((value.picks for value in values if value.picks), ())
     return [Gathered(column, wide.axes, points, picks) for column in columns]
 
 
-def _part(one: Gathered, wide: Gathered) -> Callable[[Point], Point]:
+def _part(narrow: Gathered, wide: Gathered) -> Callable[[Point], Point]:
     """What gives the point of one value from that of another with more axes."""
-    if one.axes == wide.axes:
+    if narrow.axes == wide.axes:
         return lambda point: point
-    alone = [axis for axis in one.axes if axis not in wide.axes]
+    alone = [axis for axis in narrow.axes if axis not in wide.axes]
     if alone:
-        found = f"{', '.join(one.axes)} and over {', '.join(wide.axes)}"
+        axes = f"{', '.join(narrow.axes)} and over {', '.join(wide.axes)}"
         hint = "reduce one of them first, with mean() or sum() for instance"
-        raise Unfit(f"values gathered over {found} have no points in common", hint)
-    places = [wide.axes.index(axis) for axis in one.axes]
+        raise Unfit(f"values gathered over {axes} have no points in common", hint)
+    places = [wide.axes.index(axis) for axis in narrow.axes]
     if len(places) == 1:
         place = places[0]
         return lambda point: (point[place],)
@@ -119,20 +119,20 @@ def _part(one: Gathered, wide: Gathered) -> Callable[[Point], Point]:
 def pointwise(function: Callable[..., Any], values: Sequence[Any], *, of_null: bool = False) -> Gathered:
     """Return a function's result at each point that all gathered values have; null where one is null, unless
     the function takes it. Raise Undefined with the point where it fails."""
-    met = align([one for one in values if isinstance(one, Gathered)])
+    met = align([value for value in values if isinstance(value, Gathered)])
     rest = iter(met)
-    columns = [next(rest) if isinstance(one, Gathered) else repeat(one) for one in values]
-    made: list[Any] = []
+    columns = [next(rest) if isinstance(value, Gathered) else repeat(value) for value in values]
+    results: list[Any] = []
     try:
         for row in zip(*columns, strict=False):  # one value is repeated without end
-            made.append(None if not of_null and None in row else function(*row))
+            results.append(None if not of_null and None in row else function(*row))
     except (ArithmeticError, LookupError, TypeError, ValueError, Undefined) as error:
-        place = zip(met[0].points[len(made)], met[0].axes, strict=True)
+        place = zip(met[0].points[len(results)], met[0].axes, strict=True)
         at = ", ".join(f"{number} of {axis}" for number, axis in place)
         kind = Unfit if isinstance(error, Unfit | TypeError) else Undefined
         message = getattr(error, "message", "") or readable(error)
         raise kind(f"{message}, at point {at}", getattr(error, "hint", "")) from None
-    return Gathered(made, met[0].axes, met[0].points, met[0].picks)
+    return Gathered(results, met[0].axes, met[0].points, met[0].picks)
 
 
 def truth(value: Any) -> bool:

@@ -129,8 +129,8 @@ def _made(number: float, size: int, time: int) -> Any:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        found = "null" if value is None else repr(value)
-        raise TypeError(f"cannot compute with {found} and a size or a duration")
+        shown = "null" if value is None else repr(value)
+        raise TypeError(f"cannot compute with {shown} and a size or a duration")
     return value
 
 
@@ -139,25 +139,25 @@ def _alike(mine: Quantity, other: Any) -> Quantity:
         return other
     if type(other) is int and other == 0:  # where a sum begins
         return mine.of(0)
-    told = f"{other} and {mine}" if isinstance(other, Quantity) else f"{mine} and the plain number {other}"
+    pair = f"{other} and {mine}" if isinstance(other, Quantity) else f"{mine} and the plain number {other}"
     hint = "a size goes with a size, a duration with a duration; divide, or multiply by a unit such as 1s"
-    raise Undefined(f"cannot compare, add or subtract {told}", hint)
+    raise Undefined(f"cannot compare, add or subtract {pair}", hint)
 
 
 def literals(text: str) -> tuple[str, dict[int, Quantity]]:
     """Return the text with a name of equal length for each size and duration outside quotes, and these by
     place. Raise ValueError for one that is too large."""
-    found: dict[int, Quantity] = {}
+    quantities: dict[int, Quantity] = {}
 
     def name(match: re.Match[str]) -> str:
         if match["size"] is None and match["duration"] is None:
             return match[0]
         size = match["size"] is not None
         read: Callable[[str], float] = parse_size if size else parse_duration
-        found[match.start()] = Quantity(read(match[0]), int(size), int(not size))
+        quantities[match.start()] = Quantity(read(match[0]), int(size), int(not size))
         return "_" * len(match[0])
 
-    return re.sub(_LITERAL, name, text), found
+    return re.sub(_LITERAL, name, text), quantities
 
 
 def size(value: Any) -> Quantity:
@@ -167,14 +167,14 @@ def size(value: Any) -> Quantity:
 
 def _sizes(value: Any) -> Iterator[int]:
     if isinstance(value, Sequence) and not isinstance(value, str):
-        for one in value:
-            yield from _sizes(one)
+        for item in value:
+            yield from _sizes(item)
         return
     try:
-        found = getattr(value, "bytes", None)
+        size = getattr(value, "bytes", None)
     except OSError as error:
         raise Undefined(f"size: {value} cannot be read: {error.strerror}") from None
-    if not isinstance(found, int):
+    if not isinstance(size, int):
         hint = "write size(inputs.NAME) or size(STAGE.OUTPUT) of a file, or size(files.NAME)"
         raise Undefined(f"size: expected a file or a directory, found {value!r:.60}", hint)
-    yield found
+    yield size

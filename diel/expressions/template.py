@@ -46,18 +46,18 @@ class Template:
     @cached_property
     def references(self) -> frozenset[Chain]:
         """The dotted names that are read, in full: ("train", "loss")."""
-        return frozenset(chain for one in self.expressions for chain in one.references())
+        return frozenset(chain for expression in self.expressions for chain in expression.references())
 
     @cached_property
     def literals(self) -> list[str]:
         """The texts before, between and after the expressions: one more than the expressions."""
-        found = [""]
+        literals = [""]
         for part in self.parts:
             if isinstance(part, str):
-                found[-1] += part
+                literals[-1] += part
             else:
-                found.append("")
-        return found
+                literals.append("")
+        return literals
 
     def value(self, scope: Scope) -> Any:
         """Return the value of the one expression, else the text with values. Raise ExpressionError."""
@@ -103,7 +103,7 @@ def parse(text: str) -> Template:
     parts = tuple(_parts(text))
     first, *rest = parts  # a block of YAML ends with an unintended line break
     whole = isinstance(first, Expression) and all(
-        isinstance(one, str) and not one.strip("\n") for one in rest
+        isinstance(part, str) and not part.strip("\n") for part in rest
     )
     return Template(text, parts, first if whole and isinstance(first, Expression) else None)
 
@@ -256,7 +256,7 @@ def walk(value: Json) -> Iterator[tuple[Path, Template | ExpressionError]]:
         try:
             template = parse(text)
         except ExpressionError:
-            yield from ((path, one) for one in _apart(text))
+            yield from ((path, part) for part in _apart(text))
         else:
             if not template.constant:
                 yield path, template

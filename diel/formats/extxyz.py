@@ -19,17 +19,17 @@ def open_frames(path: str, inside: str) -> Iterator[Content]:
     """Return what all frames say in line two, `atoms`, and lazily what each atom has, such as `pos`."""
     frames = list(_frames(path))
     shared = [key for key in (frames[0] if frames else {}) if all(key in frame for frame in frames)]
-    found: dict[str, FileArray] = {}
+    arrays: dict[str, FileArray] = {}
     for key in shared:
         if key != "Properties":
             items = numpy.array([frame[key] for frame in frames])
-            found[key] = FileArray(items.shape, items.dtype, partial(iter, [((0,) * items.ndim, items)]))
+            arrays[key] = FileArray(items.shape, items.dtype, partial(iter, [((0,) * items.ndim, items)]))
     properties = str(frames[0].get("Properties", "species:S:1:pos:R:3")).split(":") if frames else []
     for name, kind, width in zip(properties[::3], properties[1::3], properties[2::3], strict=True):
         sizes = () if width == "1" else (int(width),)
         atoms = sum(int(frame["atoms"]) for frame in frames)
-        found[name] = FileArray((atoms, *sizes), numpy.dtype(_KINDS[kind]), partial(_of_atoms, path, name))
-    yield found
+        arrays[name] = FileArray((atoms, *sizes), numpy.dtype(_KINDS[kind]), partial(_of_atoms, path, name))
+    yield arrays
 
 
 def _frames(path: str) -> Iterator[dict[str, Any]]:
@@ -41,11 +41,11 @@ def _frames(path: str) -> Iterator[dict[str, Any]]:
                 continue
             if not line.strip().isdigit():
                 raise BadData(f"frame {number} begins with {line.strip()[:40]!r}; expected a number of atoms")
-            atoms, said = int(line), next(file, None)
+            atoms, comment = int(line), next(file, None)
             lines = sum(1 for _, _ in zip(range(atoms), file, strict=False))
-            if said is None or lines < atoms:
+            if comment is None or lines < atoms:
                 raise BadData(f"its last frame is cut short: {lines} of {atoms} atoms")
-            yield {"atoms": atoms, **key_val_str_to_dict(said)}
+            yield {"atoms": atoms, **key_val_str_to_dict(comment)}
 
 
 def _of_atoms(path: str, name: str) -> Iterator[tuple[tuple[int, ...], Any]]:

@@ -111,15 +111,15 @@ def rows_of(path: str, inside: str | None, columns: tuple[str, ...] | None) -> l
     with opened(path, inside) as content:
         if isinstance(content, FileArray):
             return _items("it", content)
-        taken = {name: at(content, name) for name in columns or _columns_of(content, format_of(path))}
-        lengths = {name: node.shape[0] if node.shape else 0 for name, node in taken.items()}
-        if len(set(lengths.values())) > 1 or any(len(node.shape) != 1 for node in taken.values()):
-            has = ", ".join(f"{name} {list(node.shape)}" for name, node in taken.items())
+        nodes = {name: at(content, name) for name in columns or _columns_of(content, format_of(path))}
+        lengths = {name: node.shape[0] if node.shape else 0 for name, node in nodes.items()}
+        if len(set(lengths.values())) > 1 or any(len(node.shape) != 1 for node in nodes.values()):
+            has = ", ".join(f"{name} {list(node.shape)}" for name, node in nodes.items())
             raise BadData(f"its arrays are no columns of one table: {has}; name the `columns` to use")
-        if not taken and format_of(path) != "frames":
+        if not nodes and format_of(path) != "frames":
             raise BadData("there are no columns in it; name a place with an array or columns: FILE:/PLACE")
-        lists = [_items(name, node) for name, node in taken.items()]
-        return [dict(zip(taken, row, strict=True)) for row in zip(*lists, strict=True)]
+        lists = [_items(name, node) for name, node in nodes.items()]
+        return [dict(zip(nodes, row, strict=True)) for row in zip(*lists, strict=True)]
 
 
 def _columns_of(content: Mapping[str, FileArray], form: str | None) -> list[str]:
@@ -137,9 +137,9 @@ def _items(name: str, node: FileArray) -> list[Any]:
         import numpy  # here: it is loaded
 
         return [None if text == "NaT" else text for text in numpy.datetime_as_string(array).tolist()]
-    found = array.tolist() if array.dtype.kind != "m" else list(array)
+    items = array.tolist() if array.dtype.kind != "m" else list(array)
     try:
-        return [_plain(item) for item in found]
+        return [_plain(item) for item in items]
     except TypeError as error:
         raise BadData(f"{name} holds {error}; expected numbers, texts or dates") from None
 
@@ -156,9 +156,9 @@ def _plain(item: Any) -> Any:
         case date() | time():
             return item.isoformat()
         case list() | tuple():
-            return [_plain(one) for one in item]
+            return [_plain(part) for part in item]
         case dict():
-            return {str(key): _plain(one) for key, one in item.items()}
+            return {str(key): _plain(part) for key, part in item.items()}
     if getattr(item, "shape", ()):  # an array of its own length
-        return [_plain(one) for one in item.tolist()]
+        return [_plain(part) for part in item.tolist()]
     raise TypeError(f"{item!r:.60}")

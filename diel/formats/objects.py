@@ -65,10 +65,10 @@ def make_frame(table: Any, columns: Sequence[str] | None = None) -> Any:
 
 def _mend(frame: Any, place: int, exact: Any) -> None:
     """Set a column to its exact values, where pandas would round them or hide that they are truths."""
-    words = {one.__name__ for one in {*map(type, exact)}}
+    words = {item.__name__ for item in {*map(type, exact)}}
     kind = {"int": "Int64", "bool": "boolean"}.get("".join(words - {"NoneType"}), "object")
-    large = "int" in words and any(type(one) is int and abs(one) > 2**53 for one in exact)
-    if kind == "Int64" and any(one is not None and abs(one) >= 2**63 for one in exact):
+    large = "int" in words and any(type(item) is int and abs(item) > 2**53 for item in exact)
+    if kind == "Int64" and any(item is not None and abs(item) >= 2**63 for item in exact):
         kind = "object"
     if large or (kind != "object" and "NoneType" in words):
         frame.isetitem(place, exact.astype(kind))
@@ -122,7 +122,7 @@ def _of_netcdf(path: str) -> Any:
 
     frame = _dataset(path, None).to_dataframe().reset_index()
     with xarray.open_dataset(path, engine="netcdf4", mask_and_scale=False) as raw:
-        scaled = [n for n, one in raw.variables.items() if {"scale_factor", "add_offset"} & one.attrs.keys()]
+        scaled = [n for n, v in raw.variables.items() if {"scale_factor", "add_offset"} & v.attrs.keys()]
         whole = raw.to_dataframe().reset_index().drop(columns=scaled)
     for name, items in whole.items():
         if frame[name].dtype.kind == "f" and items.dtype.kind in "iu":
@@ -147,18 +147,18 @@ def _dataset(path: str, inside: str | None, table: Any = None) -> Any:
     if missing := lacking(path):
         raise BadData(f"to read it takes {missing}")
     engine = "zarr" if path.endswith(".zarr") else "netcdf4"
-    with xarray.open_dataset(path, engine=engine, group=inside) as found:
-        return found.load()
+    with xarray.open_dataset(path, engine=engine, group=inside) as dataset:
+        return dataset.load()
 
 
 def _dataarray(path: str, inside: str | None, table: Any = None) -> Any:
     if inside:
         group, _, name = inside.rpartition("/")
         return _dataset(path, group or None)[name]
-    found = _dataset(path, None, table)
-    if len(found.data_vars) != 1:
-        raise BadData(f"{path} has {', '.join(map(str, found.data_vars))}; name one: {path}:/NAME")
-    return next(iter(found.data_vars.values()))
+    dataset = _dataset(path, None, table)
+    if len(dataset.data_vars) != 1:
+        raise BadData(f"{path} has {', '.join(map(str, dataset.data_vars))}; name one: {path}:/NAME")
+    return next(iter(dataset.data_vars.values()))
 
 
 def _structure(path: str, inside: str | None, frames: Any = -1) -> Any:

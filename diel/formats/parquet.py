@@ -50,7 +50,7 @@ def _dtype(kind: Any) -> numpy.dtype[Any]:
     if arrow.types.is_dictionary(kind):
         return _dtype(kind.value_type)
     try:
-        found: numpy.dtype[Any] = numpy.dtype(kind.to_pandas_dtype())
+        dtype: numpy.dtype[Any] = numpy.dtype(kind.to_pandas_dtype())
     except (NotImplementedError, TypeError):  # of times, zones and structures
         return numpy.dtype(object)
-    return found
+    return dtype

@@ -20,12 +20,12 @@ def open_hdf5(path: str, inside: str) -> Iterator[Content]:
     import h5py  # here: only data of this kind needs it
 
     with h5py.File(path, "r") as file:
-        found: Any = file if inside == "/" else _below(file, inside)
-        if isinstance(found, h5py.Dataset):
-            names = found.dtype.names
-            yield _hdf5(found) if names is None else {name: _hdf5(found, name) for name in names}
+        target: Any = file if inside == "/" else _below(file, inside)
+        if isinstance(target, h5py.Dataset):
+            names = target.dtype.names
+            yield _hdf5(target) if names is None else {name: _hdf5(target, name) for name in names}
         else:
-            yield {name: _hdf5(one) for name, one in found.items() if isinstance(one, h5py.Dataset)}
+            yield {name: _hdf5(node) for name, node in target.items() if isinstance(node, h5py.Dataset)}
 
 
 def _hdf5(dataset: Any, field: str = "") -> FileArray:
@@ -59,7 +59,7 @@ def open_netcdf(path: str, inside: str) -> Iterator[Content]:
         if isinstance(group, netCDF4.Variable):
             yield _netcdf(group)
         else:
-            yield {name: _netcdf(one) for name, one in group.variables.items()}
+            yield {name: _netcdf(variable) for name, variable in group.variables.items()}
 
 
 def _netcdf(variable: Any) -> FileArray:
@@ -82,34 +82,34 @@ def open_zarr(path: str, inside: str) -> Iterator[Content]:
     """An array, or the arrays of a group."""
     import zarr  # here: only data of this kind needs it
 
-    found: Any = zarr.open(path, mode="r")
+    target: Any = zarr.open(path, mode="r")
     if inside != "/":
-        found = _below(found, inside)
-    if isinstance(found, zarr.Array):
-        yield _node(found.shape, found.dtype, found.__getitem__)
+        target = _below(target, inside)
+    if isinstance(target, zarr.Array):
+        yield _node(target.shape, target.dtype, target.__getitem__)
     else:
-        yield {name: _node(one.shape, one.dtype, one.__getitem__) for name, one in found.arrays()}
+        yield {name: _node(array.shape, array.dtype, array.__getitem__) for name, array in target.arrays()}
 
 
 @contextlib.contextmanager
 def open_numpy(path: str, inside: str) -> Iterator[Content]:
     """The array of a `.npy` file, the fields of a structured one, or the arrays of a `.npz` file."""
     try:
-        found: Any = numpy.load(path, allow_pickle=False)
-        if not isinstance(found, numpy.ndarray):
-            found = {name: found[name] for name in found.files}
+        parts: Any = numpy.load(path, allow_pickle=False)
+        if not isinstance(parts, numpy.ndarray):
+            parts = {name: parts[name] for name in parts.files}
     except (EOFError, BadZipFile) as error:
         raise BadData(f"it holds no array: {error}") from error
     except ValueError as error:
         if "pickle" not in str(error):  # NumPy takes all that it does not know for such objects
             raise
         raise BadData("it is no file of NumPy's, or holds pickled Python objects") from error
-    found = found if inside == "/" else at(found, inside.strip("/"))
-    names = found if isinstance(found, dict) else found.dtype.names
+    parts = parts if inside == "/" else at(parts, inside.strip("/"))
+    names = parts if isinstance(parts, dict) else parts.dtype.names
     if names is None:
-        yield _node(found.shape, found.dtype, found.__getitem__)
+        yield _node(parts.shape, parts.dtype, parts.__getitem__)
     else:
-        yield {name: _node(found[name].shape, found[name].dtype, found[name].__getitem__) for name in names}
+        yield {name: _node(parts[name].shape, parts[name].dtype, parts[name].__getitem__) for name in names}
 
 
 def _node(shape: tuple[int, ...], dtype: Any, read: Any) -> FileArray:

@@ -80,17 +80,17 @@ def _resolved(workflow: Workflow, use: Edge, flaws: list[Flaw]) -> Edge | None:
         return None
     source, reader = workflow.stages[other], workflow.stages[name]
     flaws += _at_flaws(workflow, use)
-    stream = (made := source.outputs.get(use.output or "")) is not None and made.stream is not None
+    stream = (declared := source.outputs.get(use.output or "")) is not None and declared.stream is not None
     if stream or use.share:
         flaws += check_stream(use, stream=stream)
     if source.service is not None or use.service or use.begun:
         flaws += check_service(workflow, use)
-    left = [a for a in source.over if a not in at]
+    rest = [a for a in source.over if a not in at]
     several = [a for a, choice in chosen.items() if choice.several]
     edge = use._replace(
         picked={a: point for a, point in at.items() if a not in chosen},
-        matched=tuple(a for a in left if a in reader.over),
-        gathered=tuple(a for a in axes if a in {*left, *several} and (a not in reader.over or a in several)),
+        matched=tuple(a for a in rest if a in reader.over),
+        gathered=tuple(a for a in axes if a in {*rest, *several} and (a not in reader.over or a in several)),
         stream=stream and use.name is not None,
         renewed=reader.service is not None and is_renewed(reader, use),
     )
@@ -142,9 +142,9 @@ def _axis_flaws(workflow: Workflow, name: str, stage: Stage) -> Iterator[Flaw]:
     for number, label in enumerate(stage.over):
         key: Key = ("stages", name, "over", number)
         if label not in workflow.axes:
-            owner = next((a for a, one in workflow.axes.items() if label in (one.parameters_of(a) or ())), "")
-            known = did_you_mean(label, workflow.axes) or f"axes: {', '.join(workflow.axes) or 'none'}"
-            hint = f"it is a parameter of axis '{owner}': write over: [{owner}]" if owner else known
+            owner = next((a for a, own in workflow.axes.items() if label in (own.parameters_of(a) or ())), "")
+            fallback = did_you_mean(label, workflow.axes) or f"axes: {', '.join(workflow.axes) or 'none'}"
+            hint = f"it is a parameter of axis '{owner}': write over: [{owner}]" if owner else fallback
             yield Flaw(f"no axis '{label}'", hint, key)
             continue
         brought[label] = workflow.axes[label].parameters_of(label) or (bare(label),)
@@ -169,8 +169,8 @@ def _check_publishers(graph: StageGraph) -> Iterator[Flaw]:
         for published in stage.publishes:
             key: Key = ("stages", name, "publishes", published)
             if published not in workflow.hyperparameters:
-                known = ", ".join(workflow.hyperparameters) or "none"
-                hint = did_you_mean(published, workflow.hyperparameters) or f"hyperparameters: {known}"
+                names = ", ".join(workflow.hyperparameters) or "none"
+                hint = did_you_mean(published, workflow.hyperparameters) or f"hyperparameters: {names}"
                 yield Flaw(f"no hyperparameter '{published}'", hint, key)
                 continue
             for label in _searches(workflow, name, published):
@@ -206,12 +206,12 @@ def _check_order(graph: StageGraph) -> Iterator[Flaw]:
 
 def _publishers(graph: StageGraph) -> dict[str, list[str]]:
     """By hyperparameter the stages that publish it, in the order in which they run."""
-    found: dict[str, list[str]] = {}
+    makers: dict[str, list[str]] = {}
     for name in graph.order:
         for published in graph.workflow.stages[name].publishes:
             if published in graph.workflow.hyperparameters:
-                found.setdefault(published, []).append(name)
-    return found
+                makers.setdefault(published, []).append(name)
+    return makers
 
 
 def _published_uses(graph: StageGraph, flaws: list[Flaw]) -> Iterator[Edge]:
@@ -235,8 +235,8 @@ def _published_uses(graph: StageGraph, flaws: list[Flaw]) -> Iterator[Edge]:
                 message = f"'{maker}' publishes '{read}' once for each {axes}, and '{name}' lacks {axes}"
                 flaws.append(Flaw(message, "add the axis, or let a stage without it publish one value", key))
                 continue
-            given = Published(read, workflow.hyperparameters[read])
-            known = [] if source.when is None else [one for one in source.over if one in workflow.axes]
+            declared = Published(read, workflow.hyperparameters[read])
+            over = [] if source.when is None else [axis for axis in source.over if axis in workflow.axes]
             # `when` may leave out some rounds of a loop: the last in which the stage ran is read.
-            picked = {label: "last" for label in known if workflow.axes[label].in_turn}
-            yield Edge(key, maker, name, source.publishes[read], picked=picked, published=given)
+            picked = {label: "last" for label in over if workflow.axes[label].in_turn}
+            yield Edge(key, maker, name, source.publishes[read], picked=picked, published=declared)

@@ -34,22 +34,22 @@ def gangs(graph: StageGraph) -> tuple[Gang, ...]:
     partners: dict[str, set[str]] = {name: {name} for name in workflow.stages}
     along = [(edge.upstream, edge.downstream) for edge in graph.edges if edge.stream]
     stages = workflow.stages.items()
-    beside = [(name, other) for name, one in stages for other in one.beside if other in workflow.stages]
-    for one, other in (*beside, *along):
-        if partners[one] is not partners[other]:
-            fewer, more = sorted((partners[one], partners[other]), key=len)
+    beside = [(name, other) for name, member in stages for other in member.beside if other in workflow.stages]
+    for member, other in (*beside, *along):
+        if partners[member] is not partners[other]:
+            fewer, more = sorted((partners[member], partners[other]), key=len)
             more |= fewer
             partners |= dict.fromkeys(fewer, more)
     held = {reader for _, reader in along} | {name for pair in beside for name in pair}
-    found: list[Gang] = []
+    groups: list[Gang] = []
     place = {name: place for place, name in enumerate(graph.order)}
     for together in {id(partners[name]): partners[name] for name in graph.order}.values():
         if len(together) > 1:
             names = tuple(sorted(together, key=place.__getitem__))
-            first, *others = (workflow.stages[other].over for other in names)
-            axes = tuple(axis for axis in first if all(axis in over for over in others))
-            found.append(Gang(names, axes, frozenset(names) - held))
-    return tuple(found)
+            first, *rest = (workflow.stages[other].over for other in names)
+            axes = tuple(axis for axis in first if all(axis in over for over in rest))
+            groups.append(Gang(names, axes, frozenset(names) - held))
+    return tuple(groups)
 
 
 def check_beside(workflow: Workflow) -> Iterator[Flaw]:
@@ -85,7 +85,7 @@ def _waits(graph: StageGraph, gang: Gang) -> Iterator[Flaw]:
 
     for name in gang.stages:
         for edge in _waited_for(graph, name):
-            other = next((one for one in reach([edge.upstream], above) if one in awaited), None)
+            other = next((stage for stage in reach([edge.upstream], above) if stage in awaited), None)
             if other is not None:
                 way = "" if edge.upstream == other else f", by way of '{edge.upstream}'"
                 yield Flaw(
@@ -137,14 +137,14 @@ def check_stream(use: Edge, *, stream: bool) -> list[Flaw]:
 
 def stream_inputs(workflow: Workflow, name: str) -> frozenset[str]:
     """The inputs of a stage that are streams: its module gets them from its context, not as parameters."""
-    found = set()
-    for label, given in workflow.stages[name].inputs.items():
-        upstream, _, output = given.source.rpartition(".")
+    labels = set()
+    for label, declared in workflow.stages[name].inputs.items():
+        upstream, _, output = declared.source.rpartition(".")
         stage = workflow.stages.get(upstream)
-        made = None if stage is None else stage.outputs.get(output)
-        if made is not None and made.stream is not None:
-            found.add(label)
-    return frozenset(found)
+        source = None if stage is None else stage.outputs.get(output)
+        if source is not None and source.stream is not None:
+            labels.add(label)
+    return frozenset(labels)
 
 
 def check_streams(graph: StageGraph) -> Iterator[Flaw]:
@@ -164,16 +164,16 @@ def check_streams(graph: StageGraph) -> Iterator[Flaw]:
                 )
 
 
-def _input_flaws(edge: Edge, given: Input) -> Iterator[Flaw]:
+def _input_flaws(edge: Edge, declared: Input) -> Iterator[Flaw]:
     """Items come one by one: there is no file, no list and no promise."""
     source = f"{edge.upstream}.{edge.output}"
-    if given.stage is not None:
+    if declared.stage is not None:
         hint = "drop `stage`: items of a stream come to the task by themselves"
         yield Flaw(f"{source} is a stream: there is no file to copy", hint, (*edge.key, "stage"))
-    if given.shard is not None:
+    if declared.shard is not None:
         hint = "write `share: true`: the tasks then share the items of the stream"
         yield Flaw(f"{source} is a stream, not a list of files", hint, (*edge.key, "shard"))
-    for name in given.expectations:
+    for name in declared.expectations:
         message = f"`{name}` is no promise that a stream can make: {source} is one"
         yield Flaw(message, "drop it", (*edge.key, name))
 

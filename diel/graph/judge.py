@@ -37,8 +37,8 @@ class AxisPlan(NamedTuple):
 
     def __str__(self) -> str:
         """`up to 16 trials, 4 at a time, for each material`."""
-        each = f", for each {' × '.join(self.context)}" if self.context else ""
-        return self.axis.describe(self.most) + each
+        scope = f", for each {' × '.join(self.context)}" if self.context else ""
+        return self.axis.describe(self.most) + scope
 
     def document(self) -> dict[str, Any]:
         return {
@@ -121,7 +121,7 @@ def _meant(workflow: Workflow, label: str, written: str) -> str:
     stage, _, value = read.rpartition(".")
     if read != written and stage.isidentifier() and value.isidentifier():
         return f"write {read}, without `${{{{ }}}}`"
-    makers = [name for name, made in workflow.stages.items() if read in made.outputs and label in made.over]
+    makers = [name for name, spec in workflow.stages.items() if read in spec.outputs and label in spec.over]
     if makers:
         return f"did you mean '{makers[0]}.{read}'?"
     if read in workflow.hyperparameters:

@@ -34,9 +34,9 @@ def check_service(workflow: Workflow, use: Edge) -> list[Flaw]:
     lacking = [label for label in upstream.over if label not in reader.over]
     if lacking:
         hint = f"add {', '.join(lacking)} to the stage's `over`, or take it out of the service's"
-        each = " × ".join(lacking)
+        axes = " × ".join(lacking)
         unsaid = f"and '{use.downstream}' does not say which one it asks"
-        return [Flaw(f"'{use.upstream}' has a service for each {each}, {unsaid}", hint, use.key)]
+        return [Flaw(f"'{use.upstream}' has a service for each {axes}, {unsaid}", hint, use.key)]
     return []
 
 
@@ -62,17 +62,17 @@ def is_renewed(reader: Stage, use: Edge) -> bool:
 def check_services(graph: StageGraph) -> Iterator[Flaw]:
     """Checks that services have consumers, and that their names do not clash."""
     workflow = graph.workflow
-    asked = {edge.upstream for edge in graph.edges if edge.service}
+    called = {edge.upstream for edge in graph.edges if edge.service}
     for name, stage in workflow.stages.items():
-        if stage.service is not None and name not in asked:
+        if stage.service is not None and name not in called:
             hint = f"add services: [{name}] to the stages that ask it"
             yield Flaw(f"no stage asks the service '{name}'", hint, ("stages", name, "service"))
         if stage.service is not None and REPLICA in stage.over:
             key: Key = ("stages", name, "over", stage.over.index(REPLICA))
             yield Flaw(f"a service has an axis '{REPLICA}' of its own", "rename the axis", key)
-        known: dict[str, str] = {}
+        owners: dict[str, str] = {}
         for number, other in enumerate(stage.services):
-            before = known.setdefault(variable_of(other), other)
+            before = owners.setdefault(variable_of(other), other)
             if before != other:
                 message = f"'{before}' and '{other}' share the variable {variable_of(other)}_URL"
                 yield Flaw(message, "rename one of them", ("stages", name, "services", number))
@@ -118,15 +118,15 @@ def teachers(graph: StageGraph, name: str) -> Teachers:
     """Who teaches the surrogate of a stage."""
     stage = graph.workflow.stages[name]
     assert stage.surrogate is not None
-    asked = stage.surrogate.service
+    service = stage.surrogate.service
 
     def data(reader: str) -> Iterator[str]:
         for edge in graph.into(reader):
             if (edge.output is not None or edge.hyperparameter is not None) and edge.upstream != name:
                 yield edge.upstream
 
-    found = reach([asked], data)[1:]
-    names = tuple(other for other in graph.order if other in found)
+    ancestors = reach([service], data)[1:]
+    names = tuple(other for other in graph.order if other in ancestors)
     what = stage.module, stage.command
     stages = graph.workflow.stages
     alike = tuple(other for other in names if (stages[other].module, stages[other].command) == what)

@@ -83,14 +83,14 @@ class Edge(NamedTuple):
 
 def reach(starts: Iterable[str], step: Callable[[str], Iterable[str]]) -> list[str]:
     """Return these names and all that steps from them lead to, the nearest first."""
-    found = [*dict.fromkeys(starts)]
-    known = {*found}
-    for name in found:  # which grows
+    reached = [*dict.fromkeys(starts)]
+    visited = {*reached}
+    for name in reached:  # which grows
         for other in step(name):
-            if other not in known:
-                known.add(other)
-                found.append(other)
-    return found
+            if other not in visited:
+                visited.add(other)
+                reached.append(other)
+    return reached
 
 
 @dataclass(frozen=True)
@@ -159,10 +159,10 @@ class StageGraph:
         return self._by_stage(lambda edge: edge.upstream)
 
     def _by_stage(self, end: Callable[[Edge], str]) -> dict[str, tuple[Edge, ...]]:
-        found: dict[str, list[Edge]] = {name: [] for name in self.workflow.stages}
+        groups: dict[str, list[Edge]] = {name: [] for name in self.workflow.stages}
         for edge in self.edges:
-            found[end(edge)].append(edge)
-        return {name: tuple(edges) for name, edges in found.items()}
+            groups[end(edge)].append(edge)
+        return {name: tuple(edges) for name, edges in groups.items()}
 
     def into(self, stage: str) -> tuple[Edge, ...]:
         """The edges that a stage waits for."""

@@ -63,50 +63,50 @@ def uses(workflow: Workflow, name: str, flaws: list[Flaw]) -> Iterator[Edge]:
 
 def _reads(here: Key, stage: Stage) -> Reads:
     """What the expressions of a stage read, by the first two parts of its name."""
-    found: Reads = {}
+    reads: Reads = {}
     for key, template in templates(here, stage):
         if isinstance(template, ExpressionError):
             continue
         place = key[len(here)]
         for reference in sorted(template.references):
-            found.setdefault(reference[:2], _Read(key))
-        for one in template.expressions:
-            for chain in one.always_read if place in _LATE else one.references():
-                if chain[:2] in found:
-                    found[chain[:2]].always = True
-            for number, chains in enumerate(one.meetings):
+            reads.setdefault(reference[:2], _Read(key))
+        for expression in template.expressions:
+            for chain in expression.always_read if place in _LATE else expression.references():
+                if chain[:2] in reads:
+                    reads[chain[:2]].always = True
+            for number, chains in enumerate(expression.meetings):
                 meet = len(chains) > 1 if number else place in _HANDED_ON
-                for chain in {chain[:2] for chain in chains} & found.keys() if meet else ():
-                    found[chain].meets.append(f"{key} {one.offset} {number}" if number else _TASK)
-    return found
+                for chain in {chain[:2] for chain in chains} & reads.keys() if meet else ():
+                    reads[chain].meets.append(f"{key} {expression.offset} {number}" if number else _TASK)
+    return reads
 
 
 def _share(stage: Stage, other: str) -> float:
     """The share of another stage's tasks that an expression needs: what the inputs that gather them allow."""
-    gathers = (one for one in stage.inputs.values() if not one.at and one.source.rpartition(".")[0] == other)
-    return min((one.min_success for one in gathers), default=1.0)
+    gathers = (use for use in stage.inputs.values() if not use.at and use.source.rpartition(".")[0] == other)
+    return min((use.min_success for use in gathers), default=1.0)
 
 
 def _inputs(workflow: Workflow, name: str, reads: Reads, flaws: list[Flaw]) -> Iterator[Edge]:
-    for label, given in workflow.stages[name].inputs.items():
+    for label, declared in workflow.stages[name].inputs.items():
         if len(flaws) > MAX_PROBLEMS:
             return
         key: Key = ("stages", name, "inputs", label)
-        if given.source.startswith("hp."):
+        if declared.source.startswith("hp."):
             yield from _hyperparameter_use(workflow, name, label, flaws)
-        elif (source := _split(key, given.source, flaws)) is not None:
+        elif (source := _split(key, declared.source, flaws)) is not None:
             yield Edge(
                 key,
                 source[0],
                 name,
                 source[1],
                 name=label,
-                picked=given.at,
-                min_success=given.min_success,
-                initially=given.initially,
-                begun="initially" in given.model_fields_set,
-                share=given.share,
-                outer="missing" in given.model_fields_set,
+                picked=declared.at,
+                min_success=declared.min_success,
+                initially=declared.initially,
+                begun="initially" in declared.model_fields_set,
+                share=declared.share,
+                outer="missing" in declared.model_fields_set,
                 meets=(_TASK, *(reads[read].meets if (read := ("inputs", label)) in reads else ())),
             )
 
@@ -114,21 +114,21 @@ def _inputs(workflow: Workflow, name: str, reads: Reads, flaws: list[Flaw]) -> I
 def _hyperparameter_use(workflow: Workflow, name: str, label: str, flaws: list[Flaw]) -> Iterator[Edge]:
     """A hyperparameter as an input: if `at` picks a trial, its judge decides."""
     key: Key = ("stages", name, "inputs", label)
-    given = workflow.stages[name].inputs[label]
-    read = given.source.removeprefix("hp.")
+    declared = workflow.stages[name].inputs[label]
+    read = declared.source.removeprefix("hp.")
     if read not in workflow.hyperparameters:
         hint = did_you_mean(read, workflow.hyperparameters)
         flaws.append(Flaw(f"no hyperparameter '{read}'", hint, key))
         return
-    searches = [axis for axis in given.at if axis in workflow.axes and read in workflow.axes[axis].sets]
-    if given.at and not searches:
+    searches = [axis for axis in declared.at if axis in workflow.axes and read in workflow.axes[axis].sets]
+    if declared.at and not searches:
         hint = "`at` picks a trial of a search that has it among its `parameters`"
         flaws.append(Flaw(f"no search here sets '{read}'", hint, (*key, "at")))
         return
     for axis in searches[:1]:
         for judge in judge_of(workflow, axis).stages[:1]:
-            share, outer = given.min_success, "missing" in given.model_fields_set
-            edge = Edge(key, judge, name, name=label, picked=given.at, min_success=share, outer=outer)
+            share, outer = declared.min_success, "missing" in declared.model_fields_set
+            edge = Edge(key, judge, name, name=label, picked=declared.at, min_success=share, outer=outer)
             yield edge._replace(hyperparameter=read, meets=(_TASK,))
 
 
@@ -145,14 +145,14 @@ def hyperparameter_reads(name: str, stage: Stage, *, picked: bool = True) -> dic
     """Return hyperparameters that a stage's expressions and inputs read, each with the first key that does;
     without `picked`, not those that inputs read as a trial has them."""
     here: Key = ("stages", name)
-    found: dict[str, Key] = {}
+    keys: dict[str, Key] = {}
     for key, reference in expression_references(here, stage):
         if reference[0] == "hp" and len(reference) > 1:
-            found.setdefault(reference[1], key)
-    for label, given in stage.inputs.items():
-        if given.source.startswith("hp.") and (picked or not given.at):
-            found.setdefault(given.source.removeprefix("hp."), (*here, "inputs", label))
-    return found
+            keys.setdefault(reference[1], key)
+    for label, declared in stage.inputs.items():
+        if declared.source.startswith("hp.") and (picked or not declared.at):
+            keys.setdefault(declared.source.removeprefix("hp."), (*here, "inputs", label))
+    return keys
 
 
 def expression_references(here: Key, stage: Stage) -> Iterator[tuple[Key, tuple[str, ...]]]:
@@ -175,7 +175,7 @@ def unread(stage: Stage, name: str) -> str | None:
 def expressions(here: Key, stage: Stage) -> Iterator[tuple[Key, Expression]]:
     """Each expression of a stage that can be read, with the key that holds it."""
     for key, template in templates(here, stage):
-        yield from ((key, one) for one in template.expressions) if isinstance(template, Template) else ()
+        yield from ((key, part) for part in template.expressions) if isinstance(template, Template) else ()
 
 
 def templates(here: Key, stage: Stage) -> Iterator[tuple[Key, Template | ExpressionError]]:
@@ -195,8 +195,8 @@ def texts(stage: Stage) -> Iterator[tuple[Key, Any]]:
     for place in ("command", "params", "env"):
         yield (place,), getattr(stage, place)
     yield from stage.demand.items()
-    for label, given in stage.inputs.items():
-        yield ("inputs", label, "initially"), given.initially
+    for label, declared in stage.inputs.items():
+        yield ("inputs", label, "initially"), declared.initially
     for label, given_file in stage.files.items():
         if isinstance(given_file, str):
             yield ("files", label), given_file

@@ -108,11 +108,11 @@ class Document(Source):
     ) -> Problem:
         """As every source tells it; what is wrong in a template is told at its place there."""
         if (inside := self.template_at(key)) is not None:
-            made = self._template(key).filling.edits
-            if made and offset:
+            edits = self._template(key).filling.edits
+            if edits and offset:
                 from diel.load.part import before  # only of what is included
 
-                offset = before(offset, made)
+                offset = before(offset, edits)
             return inside.at(offset or 0, key[:-1], message, hint)
         return super().problem(key, message, hint, offset=offset, at_key=at_key)
 
@@ -120,14 +120,14 @@ class Document(Source):
         """The text of a template, if the key stands for that."""
         if key[2:3] != ("files",) or key[4:] != (TEXT,):
             return None
-        given = self._template(key)
-        written = given.filling.written
-        return Source(self.path.parent / given.template, given.filling.text if written is None else written)
+        file = self._template(key)
+        written = file.filling.written
+        return Source(self.path.parent / file.template, file.filling.text if written is None else written)
 
     def _template(self, key: Key) -> Any:
-        given = self.spec.stages[str(key[1])].files[str(key[3])]
-        assert isinstance(given, Rendering)
-        return given
+        rendering = self.spec.stages[str(key[1])].files[str(key[3])]
+        assert isinstance(rendering, Rendering)
+        return rendering
 
 
 def leading_zeros(document: Document) -> Iterator[Problem]:
@@ -212,9 +212,9 @@ def _without_sections(data: Any) -> Any:
     """An included workflow without its parts, which are checked with those of the other one."""
     if not isinstance(data, dict):
         return data
-    others = {k: v for k, v in data.items() if k not in SECTIONS or not isinstance(v, dict)}
+    rest = {k: v for k, v in data.items() if k not in SECTIONS or not isinstance(v, dict)}
     parts = isinstance(data.get("stages"), dict) or "include" in data or "templates" in data
-    return {**others, **({"stages": {"any": {"command": ["true"]}}} if parts else {})}
+    return {**rest, **({"stages": {"any": {"command": ["true"]}}} if parts else {})}
 
 
 # --- expressions in axes ---------------------------------------------------------------------------
@@ -236,26 +236,26 @@ def _settled(
         return data, notes
     bare = {"diel": 1, "name": "head", "stages": {"none": {"command": ["true"]}}}
     head, _ = fit(source, {**bare, "hyperparameters": data.get("hyperparameters") or {}}, model)
-    made: dict[Key, Any] = dict.fromkeys(texts, 1)
+    settled: dict[Key, Any] = dict.fromkeys(texts, 1)
     if head is not None:
-        known, later = head.hyperparameters, _set_later(data)
+        registry, later = head.hyperparameters, _set_later(data)
         document = Document(source.path, source.text, source.root, source.elsewhere, spec=head)
-        values = _standing(known) if settle is None else settle(document)
+        values = _standing(registry) if settle is None else settle(document)
         enough = len(problems) + MAX_PROBLEMS
         for key, text in texts.items():
             try:
                 template = parse_template(text)
                 for chain in sorted(template.references):
-                    _check_name(chain, template, known, values, later)
-                made[key] = plain(template.value({"hp": values}))
+                    _check_name(chain, template, registry, values, later)
+                settled[key] = plain(template.value({"hp": values}))
             except ExpressionError as error:
                 problems.append(source.problem(key, error.message, error.hint, offset=error.offset))
                 if len(problems) > enough:
                     break
             else:
                 place = source.problem(key, "")
-                notes[place[:3]] = f"{found(text)} gives {found(made[key])}"
-    return {**data, "axes": _replaced(data["axes"], made, ("axes",))}, notes
+                notes[place[:3]] = f"{found(text)} gives {found(settled[key])}"
+    return {**data, "axes": _replaced(data["axes"], settled, ("axes",))}, notes
 
 
 def _expressions(data: dict[str, Any]) -> tuple[dict[Key, str], list[Key]]:
@@ -309,16 +309,16 @@ def _listed(value: Any) -> list[Any]:
 def _check_name(
     chain: tuple[str, ...],
     template: Template,
-    known: Mapping[str, Hyperparameter],
+    registry: Mapping[str, Hyperparameter],
     values: Mapping[str, Any],
     later: Mapping[str, tuple[str, str]],
 ) -> None:
     whole, name = ".".join(chain), chain[-1] if len(chain) < 2 else chain[1]
     if chain[0] != "hp" or len(chain) < 2:
         message, hint = f"an axis cannot read '{whole}'", "it reads hyperparameters: hp.NAME"
-    elif name not in known:
+    elif name not in registry:
         message = f"no hyperparameter '{name}'"
-        hint = did_you_mean(name, known) or f"hyperparameters: {', '.join(known) or 'none'}"
+        hint = did_you_mean(name, registry) or f"hyperparameters: {', '.join(registry) or 'none'}"
     elif name in later:
         who, hint = later[name]
         message = f"hp.{name} has no value before the run: {who} it"
@@ -330,21 +330,21 @@ def _check_name(
     raise ExpressionError(message, max(0, template.text.find(whole)), hint)
 
 
-def _standing(known: Mapping[str, Hyperparameter]) -> dict[str, Any]:
+def _standing(registry: Mapping[str, Hyperparameter]) -> dict[str, Any]:
     """Values for reading a file without sizes: one that fits, for each hyperparameter."""
     return {
-        name: next(v for v in (one.default, one.high, one.low, *(one.choices or ()), 1) if v is not None)
-        for name, one in known.items()
+        name: next(v for v in (spec.default, spec.high, spec.low, *(spec.choices or ()), 1) if v is not None)
+        for name, spec in registry.items()
     }
 
 
-def _replaced(value: Any, made: Mapping[Key, Any], key: Key) -> Any:
-    if key in made:
-        return made[key]
+def _replaced(value: Any, settled: Mapping[Key, Any], key: Key) -> Any:
+    if key in settled:
+        return settled[key]
     if isinstance(value, dict):
-        return {name: _replaced(part, made, (*key, name)) for name, part in value.items()}
+        return {name: _replaced(part, settled, (*key, name)) for name, part in value.items()}
     if isinstance(value, list):
-        return [_replaced(part, made, (*key, place)) for place, part in enumerate(value)]
+        return [_replaced(part, settled, (*key, place)) for place, part in enumerate(value)]
     return value
 
 
@@ -354,13 +354,13 @@ def _replaced(value: Any, made: Mapping[Key, Any], key: Key) -> Any:
 def fit(source: Source, data: Any, model: type[M]) -> tuple[M | None, list[Problem]]:
     """A model from the plain values of a text, and what does not fit it."""
     if not isinstance(data, dict):
-        known = ", ".join(info.alias or name for name, info in model.model_fields.items())
-        return None, [source.problem((), f"expected a mapping, found {found(data)}", f"its keys: {known}")]
+        keys = ", ".join(info.alias or name for name, info in model.model_fields.items())
+        return None, [source.problem((), f"expected a mapping, found {found(data)}", f"its keys: {keys}")]
     try:
         return model.model_validate(data), []
     except ValidationError:
-        made, misfits = check(data, model)
-    return made, [_shown(source, misfit) for misfit in misfits[: 10 * MAX_PROBLEMS]]
+        instance, misfits = check(data, model)
+    return instance, [_shown(source, misfit) for misfit in misfits[: 10 * MAX_PROBLEMS]]
 
 
 def parse(
@@ -451,18 +451,18 @@ _AS_IT_IS = "name a file under `files` without `template`, and it is read as it 
 def renderings(spec: Workflow) -> Iterator[tuple[Key, Rendering]]:
     """The templates of all stages, with their keys."""
     for name, stage in spec.stages.items():
-        for label, given in stage.rendered.items():
-            yield ("stages", name, "files", label), given
+        for label, rendering in stage.rendered.items():
+            yield ("stages", name, "files", label), rendering
 
 
 def read_templates(document: Document, folder: Path) -> Iterator[Problem]:
     """Reads the templates of a workflow, and tells which of them cannot be used."""
-    for key, given in renderings(document.spec):
-        path, shown = folder / given.template, document.path.parent / given.template
+    for key, rendering in renderings(document.spec):
+        path, shown = folder / rendering.template, document.path.parent / rendering.template
         try:
             if flaw := flaw_of(path):
                 absent = flaw == "is not there"
-                message = f"no file '{given.template}' in {shown.parent}" if absent else f"{shown} {flaw}"
+                message = f"no file '{rendering.template}' in {shown.parent}" if absent else f"{shown} {flaw}"
                 yield document.problem((*key, "template"), message, "paths are relative to the workflow file")
                 continue
             data = read_file(path, LARGEST)
@@ -481,17 +481,17 @@ def read_templates(document: Document, folder: Path) -> Iterator[Problem]:
             if (place := text.find("\0")) >= 0:
                 yield Source(shown, text).at(place, key, "a NUL character: this is no text", _AS_IT_IS)
             executable = os.access(path, os.X_OK)
-            made, edits = document.elsewhere.renamed(key, text) if document.elsewhere else (text, [])
-            given.fill(Filling(made, executable, text, edits) if edits else Filling(text, executable))
+            content, edits = document.elsewhere.renamed(key, text) if document.elsewhere else (text, [])
+            rendering.fill(Filling(content, executable, text, edits) if edits else Filling(text, executable))
 
 
-def fill_templates(spec: Workflow, kept: Mapping[str, Filling]) -> None:
+def fill_templates(spec: Workflow, fillings: Mapping[str, Filling]) -> None:
     """Give the templates of a run's workflow their texts of when it was made, which old runs keep by file."""
-    for key, given in renderings(spec):
-        earlier = f"{key[1]}:{given.template}" if "." in str(key[1]) else given.template
-        given.fill(kept.get(".".join(map(str, key)), kept.get(earlier, given.filling)))
+    for key, rendering in renderings(spec):
+        earlier = f"{key[1]}:{rendering.template}" if "." in str(key[1]) else rendering.template
+        rendering.fill(fillings.get(".".join(map(str, key)), fillings.get(earlier, rendering.filling)))
 
 
 def kept_templates(spec: Workflow) -> dict[str, Filling]:
     """What is in the templates, by their keys, for the run to keep: each stage has its own names."""
-    return {".".join(map(str, key)): given.filling for key, given in renderings(spec)}
+    return {".".join(map(str, key)): rendering.filling for key, rendering in renderings(spec)}

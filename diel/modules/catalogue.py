@@ -103,9 +103,9 @@ def find(reference: str, folders: Sequence[Path]) -> Module:
         path = folder.joinpath(*name.split(".")).with_suffix(".py")
         if os.path.exists(path) and not os.path.isdir(path):  # reading it shows what is not an ordinary file
             _refuse_private(reference, function)
-            found = _usable(reference, path, function, None, _origin(folder, folders))
+            module = _usable(reference, path, function, None, _origin(folder, folders))
             _refuse_relative(reference, path)
-            return _with_files(found)
+            return _with_files(module)
     if function and folders and (beside := _beside(reference, name, function, folders[0].parent)):
         return beside
     point = None if function else entry_points_of(MODULES).get(reference)
@@ -136,13 +136,13 @@ def _beside(reference: str, name: str, function: str, folder: Path) -> Module | 
     _refuse_private(reference, function)
     sys.path.insert(0, str(folder))
     try:
-        found = _installed(reference, name, function)
+        module = _installed(reference, name, function)
     except NotInstalled as error:
         raise ModuleNotFound(error.message, error.hint) from None
     finally:
         sys.path.remove(str(folder))
-    alone = "." not in name and found.path == path == places[0]
-    return _with_files(found._replace(origin="workflow", folder=folder, import_name=None if alone else name))
+    alone = "." not in name and module.path == path == places[0]
+    return _with_files(module._replace(origin="workflow", folder=folder, import_name=None if alone else name))
 
 
 def _with_files(module: Module) -> Module:
@@ -175,14 +175,14 @@ def _refuse_private(reference: str, function: str | None) -> None:
 
 def every(folders: Sequence[Path]) -> Iterator[Module | Problem]:
     """Yield all modules that can be named without their package, a Problem for a file that cannot be read."""
-    seen: set[str] = set()
+    names: set[str] = set()
     for folder in folders:
         for name, path in _files(folder):
-            if name not in seen:
-                seen.add(name)
+            if name not in names:
+                names.add(name)
                 yield from _all_in_file(name, path, _origin(folder, folders))
     for name, point in entry_points_of(MODULES).items():
-        if name not in seen:
+        if name not in names:
             try:
                 yield _installed(name, *_split(point.value))
             except ModuleNotFound as error:
@@ -218,9 +218,9 @@ def _split(reference: str) -> tuple[str, str | None]:
 
 
 def _not_found(reference: str, name: str, function: str | None, folders: Sequence[Path]) -> ModuleNotFound:
-    known = [found for folder in folders for found, _ in _files(folder)] + list(entry_points_of(MODULES))
-    alike = (f"did you mean '{other}'?" for other in known if other.split(".")[-1] == name.split(".")[-1])
-    near = did_you_mean(name, known) or next(alike, "")  # `ising` is near `simulation.ising`
+    names = [label for folder in folders for label, _ in _files(folder)] + list(entry_points_of(MODULES))
+    alike = (f"did you mean '{other}'?" for other in names if other.split(".")[-1] == name.split(".")[-1])
+    near = did_you_mean(name, names) or next(alike, "")  # `ising` is near `simulation.ising`
     places = ", ".join(str(folder) for folder in folders)
     looked = f"looked in {places} and the entry points {MODULES}"
     if function:
@@ -236,15 +236,15 @@ def _origin(folder: Path, folders: Sequence[Path]) -> Origin:
 
 
 def _files(folder: Path) -> Iterator[tuple[str, Path]]:
-    found: dict[str, Path] = {}
+    modules: dict[str, Path] = {}
     for parent, below, files in os.walk(folder):
         below[:] = [name for name in below if name.isidentifier() and not name.startswith("_")]
         place = Path(parent).relative_to(folder).parts
         for file in files:
             stem, suffix = os.path.splitext(file)
             if suffix == ".py" and stem.isidentifier() and not stem.startswith("_"):
-                found[".".join((*place, stem))] = Path(parent, file)
-    yield from sorted(found.items())
+                modules[".".join((*place, stem))] = Path(parent, file)
+    yield from sorted(modules.items())
 
 
 def _usable(
@@ -300,9 +300,9 @@ def _module(reference: str, path: Path, function: str, import_name: str | None, 
 
 def _packaged(reference: str, name: str, function: str | None) -> Module:
     """A function of an installed package, which counts by its version too."""
-    found = _installed(reference, name, function)
+    module = _installed(reference, name, function)
     version = "" if _is_pythons(name) else _version_of(name)
-    return found._replace(digest=digest_of_bytes(f"{found.digest} {version}".encode()))
+    return module._replace(digest=digest_of_bytes(f"{module.digest} {version}".encode()))
 
 
 def _installed(reference: str, name: str, function: str | None) -> Module:
@@ -318,10 +318,10 @@ def _installed(reference: str, name: str, function: str | None) -> Module:
     try:
         if origin.endswith(".py"):
             owner, dot, method = function.partition(".")
-            found = follow(name, owner)
-            if found is not None:
-                defined = f"{found[1]}{dot}{method}"
-                return _usable(reference, found[0], defined, name, "installed")._replace(function=function)
+            place = follow(name, owner)
+            if place is not None:
+                defined = f"{place[1]}{dot}{method}"
+                return _usable(reference, place[0], defined, name, "installed")._replace(function=function)
             signature = Signature(function, loose=True)
         elif not origin:
             raise ModuleNotFound(
@@ -348,30 +348,30 @@ def load_function(module: Module) -> Callable[..., Any]:
 
 
 @lru_cache(maxsize=256)
-def _load(path: Path, function: str, import_name: str | None, digest: str, kept: str) -> Callable[..., Any]:
+def _load(path: Path, function: str, import_name: str | None, digest: str, store: str) -> Callable[..., Any]:
     try:
-        found = _attribute(_loaded(path, import_name, digest, kept), function)
+        target = _attribute(_loaded(path, import_name, digest, store), function)
     except (Exception, SystemExit) as error:
         what = f"cannot be imported: {type(error).__name__}: {error}{_install_hint(error)}"
         raise ModuleError(f"{import_name or path} {what}") from error
-    if not callable(found):
+    if not callable(target):
         raise ModuleError(f"{import_name or path} has no function '{function}'")
-    return cast("Callable[..., Any]", found)
+    return cast("Callable[..., Any]", target)
 
 
 def _attribute(module: Any, name: str) -> Any:
     owner, dot, method = name.partition(".")
-    found = getattr(module, owner, None)
-    return method_of(found, method) if dot and found is not None else found
+    holder = getattr(module, owner, None)
+    return method_of(holder, method) if dot and holder is not None else holder
 
 
-def _loaded(path: Path, import_name: str | None, digest: str, kept: str) -> Any:
+def _loaded(path: Path, import_name: str | None, digest: str, store: str) -> Any:
     if import_name is not None:
         return importlib.import_module(import_name)
     name = name_of(str(path), digest)
     if name in sys.modules:
         return sys.modules[name]
-    loader = Loader(name, str(path), read_sources(kept).read(str(path)))
+    loader = Loader(name, str(path), read_sources(store).read(str(path)))
     spec = importlib.util.spec_from_file_location(name, path, loader=loader)
     if spec is None:
         raise ImportError(f"{path} is not a Python file")

@@ -24,9 +24,9 @@ _HIDING = re.compile(r"globals\(\)\s*(\[|\.(update|setdefault))|\bexec\(|setattr
 class Absent(Exception):
     """A package has no such name. `known` are those that it has."""
 
-    def __init__(self, known: Iterable[str] = (), *, maybe: bool = False) -> None:
+    def __init__(self, names: Iterable[str] = (), *, maybe: bool = False) -> None:
         super().__init__()
-        self.known = tuple(known)
+        self.known = tuple(names)
         self.maybe = maybe
         """Whether its code may make names that stand nowhere."""
 
@@ -54,24 +54,24 @@ def find_spec(name: str) -> ModuleSpec | None:
 def follow(module: str, name: str) -> tuple[Path, str] | None:
     """Return the file that defines a name of an importable module, and its name there; None where code makes
     it while it runs. Raise Absent if there is none."""
-    seen: dict[tuple[str, str], Path] = {}
+    visited: dict[tuple[str, str], Path] = {}
     try:
-        return _follow(module, name, seen)
+        return _follow(module, name, visited)
     except Absent as error:
-        paths = dict.fromkeys(seen.values())
-        known = dict.fromkeys(found for path in paths for found in _public(path))
-        if error.maybe and not get_close_matches(name, known, cutoff=0.9):
+        paths = dict.fromkeys(visited.values())
+        candidates = dict.fromkeys(public for path in paths for public in _public(path))
+        if error.maybe and not get_close_matches(name, candidates, cutoff=0.9):
             return None
-        raise Absent(known) from None
+        raise Absent(candidates) from None
 
 
-def _follow(module: str, name: str, seen: dict[tuple[str, str], Path]) -> tuple[Path, str] | None:
+def _follow(module: str, name: str, visited: dict[tuple[str, str], Path]) -> tuple[Path, str] | None:
     spec = find_spec(module)
     if spec is None or not (spec.origin or "").endswith(".py"):
         return None
-    if (module, name) in seen:
+    if (module, name) in visited:
         raise Absent
-    path = seen[module, name] = Path(str(spec.origin))
+    path = visited[module, name] = Path(str(spec.origin))
     text = path.read_text(encoding="utf-8", errors="replace")
     mentioned = re.search(rf"\b{name}\b", text) is not None
     if mentioned:  # large files that do not say the name need not be parsed
@@ -80,17 +80,17 @@ def _follow(module: str, name: str, seen: dict[tuple[str, str], Path]) -> tuple[
                 return path, name
             target = _target(node, name, spec)
             if target is not None:
-                return _follow(*target, seen) if all(target) else None
+                return _follow(*target, visited) if all(target) else None
     maybe, unclear = _HIDING.search(text) is not None, mentioned and "__getattr__" in text
     for star in reversed(_STAR.findall(text)):
         level = len(star) - len(star.lstrip("."))
         try:
-            found = _follow(_absolute(star.lstrip("."), level, spec), name, seen)
+            place = _follow(_absolute(star.lstrip("."), level, spec), name, visited)
         except Absent as error:
             maybe |= error.maybe
             continue
-        if found is not None:
-            return found
+        if place is not None:
+            return place
         unclear = True
     if unclear:
         return None
@@ -107,7 +107,7 @@ def _target(node: ast.stmt, name: str, spec: ModuleSpec) -> tuple[str, str] | No
     elif isinstance(node, ast.Import):
         if any((alias.asname or alias.name.partition(".")[0]) == name for alias in node.names):
             return "", ""
-    elif isinstance(node, ast.Assign) and name in [getattr(one, "id", "") for one in node.targets]:
+    elif isinstance(node, ast.Assign) and name in [getattr(target, "id", "") for target in node.targets]:
         other = getattr(node.value, "id", name)
         return (spec.name, other) if other != name else ("", "")
     return None
@@ -135,19 +135,19 @@ def read_object(module: Any, name: str) -> Signature:
     """The signature of a compiled function of Python itself, as far as it shows one. Raise Absent."""
     import inspect  # here: few workflows name one
 
-    found = getattr(module, name, None)
-    if not callable(found):
-        raise Absent([one for one in dir(module) if not one.startswith("_")])
-    doc = " ".join((inspect.getdoc(found) or "").split("\n\n")[0].split())
+    target = getattr(module, name, None)
+    if not callable(target):
+        raise Absent([arg for arg in dir(module) if not arg.startswith("_")])
+    doc = " ".join((inspect.getdoc(target) or "").split("\n\n")[0].split())
     try:
-        told = inspect.signature(found).parameters.values()
+        declared = inspect.signature(target).parameters.values()
     except (ValueError, TypeError):
         return Signature(name, doc=doc, loose=True)
     parameters = []
-    for one in told:
-        given, passed = one.default is not one.empty, way_of(one)
-        required, default = not given and passed != "spread", one.default if given else None
-        parameters.append(Parameter(one.name, required=required, default=default, passed=passed, takes=_ANY))
+    for arg in declared:
+        optional, passed = arg.default is not arg.empty, way_of(arg)
+        required, default = not optional and passed != "spread", arg.default if optional else None
+        parameters.append(Parameter(arg.name, required=required, default=default, passed=passed, takes=_ANY))
     return Signature(name, doc=doc, parameters=tuple(parameters))
 
 
@@ -168,17 +168,17 @@ _OF_CLASSES = (classmethod, staticmethod, types.ClassMethodDescriptorType, types
 def method_of(owner: Any, name: str) -> Callable[..., Any] | None:
     """Return a method as a function of `self`: an object, a mapping to make it of, or left out. One of the
     class itself (`classmethod`, `staticmethod`) is called as it is."""
-    found: Callable[..., Any] | None = getattr(owner, name, None)
-    if not callable(found):
+    method: Callable[..., Any] | None = getattr(owner, name, None)
+    if not callable(method):
         return None
     import inspect  # here: few workflows name one
 
     if isinstance(owner, type) and isinstance(inspect.getattr_static(owner, name), _OF_CLASSES):
-        return found
+        return method
 
-    @functools.wraps(found)
+    @functools.wraps(method)
     def call(*places: Any, self: Any = None, **named: Any) -> Any:
-        made = owner(**(self or {})) if self is None or isinstance(self, dict) else self
-        return getattr(made, name)(*places, **named)
+        instance = owner(**(self or {})) if self is None or isinstance(self, dict) else self
+        return getattr(instance, name)(*places, **named)
 
     return call

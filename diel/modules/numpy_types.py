@@ -27,11 +27,11 @@ class ToNumpy(NamedTuple):
         try:
             import numpy  # here: few parameters need it
 
-            made, given = numpy.array(value, self.dtype), numpy.array(value, object)
-            pairs = zip(made.astype(object).flat, given.flat, strict=True)
-            kinds = (_FITTING.get(one, "") for one in {*map(type, given.flat)})
-            if all(made.dtype.kind in kind for kind in kinds) and all(a == b or b != b for a, b in pairs):
-                return made if isinstance(value, list) else made[()]
+            array, items = numpy.array(value, self.dtype), numpy.array(value, object)
+            pairs = zip(array.astype(object).flat, items.flat, strict=True)
+            kinds = (_FITTING.get(type_, "") for type_ in {*map(type, items.flat)})
+            if all(array.dtype.kind in kind for kind in kinds) and all(a == b or b != b for a, b in pairs):
+                return array if isinstance(value, list) else array[()]
         except ImportError:
             return value
         except (ValueError, TypeError, OverflowError):  # rows of several lengths, a text, too large a number

@@ -75,8 +75,8 @@ class Parameter:
             try:
                 whole.validate_json(json.dumps(part), strict=True)
             except Exception:  # none of pydantic's alone: a bound that does not fit its type
-                found = (place for place, value in enumerate(part, begin) if self.check(value))
-                if (place := next(found, None)) is not None:
+                misfits = (place for place, value in enumerate(part, begin) if self.check(value))
+                if (place := next(misfits, None)) is not None:
                     return place
         return None
 
@@ -124,22 +124,22 @@ def _exact(schema: Any) -> Any:
         schema["extra_behavior"] = "forbid"
     if kind not in ("literal", "enum"):
         return schema
-    expected = schema["expected"] if kind == "literal" else [one.value for one in schema["members"]]
+    expected = schema["expected"] if kind == "literal" else [member.value for member in schema["members"]]
     *first, last = map(repr, expected)
     shown = f"{', '.join(first)} or {last}" if first else last
 
     def check(value: Any) -> Any:
-        if isinstance(value, int | float) and not any(_is_alike(one, value) for one in expected):
+        if isinstance(value, int | float) and not any(_is_alike(choice, value) for choice in expected):
             raise PydanticKnownError("literal_error", {"expected": shown})
         return value
 
     return before(check, core_schema.literal_schema(expected), ref=schema.get("ref"))
 
 
-def _is_alike(one: object, value: object) -> bool:
+def _is_alike(choice: object, value: object) -> bool:
     """Return whether a number is meant by another: true is not 1, and 1.0 no whole number."""
-    same = isinstance(one, bool) == isinstance(value, bool)
-    return one == value and same and (isinstance(one, float) or not isinstance(value, float))
+    same = isinstance(choice, bool) == isinstance(value, bool)
+    return choice == value and same and (isinstance(choice, float) or not isinstance(value, float))
 
 
 def fitted(adapter: Any, value: Any) -> Any:
@@ -197,9 +197,9 @@ def _explain(value: Any, errors: list[Any]) -> str:
     for error in alike:
         last = ("", *error["loc"])[-1]
         place = f"at least {last + 1} items" if isinstance(last, int) else f"'{last}'"
-        told = re.sub("^(Input should be|Value error, expected) ", "", error["msg"])
+        text = re.sub("^(Input should be|Value error, expected) ", "", error["msg"])
         expected[
-            _EXPECTED.get(error["type"], "{told}").format(told=told, place=place, **error.get("ctx", {}))
+            _EXPECTED.get(error["type"], "{text}").format(text=text, place=place, **error.get("ctx", {}))
         ] = None
     within = f" in {shown_value(value)}" if repr(deepest["input"]) != repr(value) else ""
     return f"expected {' or '.join(expected)}, found {shown_value(deepest['input'])}{within}"

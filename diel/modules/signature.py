@@ -68,18 +68,18 @@ class Signature(NamedTuple):
         artifacts, arrays = (frozenset(types) if kind else kind for kind in (self.artifacts, self.arrays))
         return self._replace(returns=types, artifacts=artifacts, arrays=arrays)
 
-    def check(self, given: Mapping[str, Any], deferred: Container[str]) -> list[tuple[str | None, str, str]]:
+    def check(self, params: Mapping[str, Any], deferred: Container[str]) -> list[tuple[str | None, str, str]]:
         """Return what is wrong with values for the parameters: (parameter or None, message, hint). Of names
         in `deferred` the value is only known at run time."""
         if self.loose:
             return []
         problems: list[tuple[str | None, str, str]] = []
-        known = {parameter.name: parameter for parameter in self.parameters}
-        for name, value in given.items():
-            parameter = known.get(name)
+        parameters = {parameter.name: parameter for parameter in self.parameters}
+        for name, value in params.items():
+            parameter = parameters.get(name)
             if parameter is None:
                 if not self.variadic:
-                    takes = [one.name for one in self.parameters if not one.injected]
+                    takes = [entry.name for entry in self.parameters if not entry.injected]
                     near = did_you_mean(name, takes) or f"it takes: {', '.join(takes) or 'none'}"
                     problems.append((name, f"'{self.name}' has no parameter '{name}'", near))
             elif parameter.injected:
@@ -91,7 +91,7 @@ class Signature(NamedTuple):
                 message = f"the default of '{parameter.name}' is an object of pydantic, which a function gets"
                 hint_ = f"write {parameter.name}: Annotated[{parameter.annotation}, Field(…)] = its default"
                 problems.append((None, message, hint_))
-            absent = parameter.name not in given and parameter.name not in deferred
+            absent = parameter.name not in params and parameter.name not in deferred
             if absent and parameter.required and not parameter.injected:
                 of = f" ({parameter.annotation})" if parameter.annotation else ""
                 message = f"missing parameter '{parameter.name}'{of} of '{self.name}'"
@@ -105,14 +105,14 @@ def read_signature(path: Path, function: str, data: bytes | None = None) -> Sign
     source = read_source(path, data)
     node, names = _callable(source, function), source.names
     mark = source.mark(node) if isinstance(node, ast.FunctionDef) else None
-    marks = {names.full_name(outer_call(one)) for one in node.decorator_list}
+    marks = {names.full_name(outer_call(part)) for part in node.decorator_list}
     hidden = not marks <= _TRANSPARENT
     hidden = hidden and mark is None
-    made = node.returns if isinstance(node, ast.FunctionDef) and not hidden else None
+    returned = node.returns if isinstance(node, ast.FunctionDef) and not hidden else None
     inherited = "." in function and isinstance(node, ast.ClassDef)
-    first = (one for one in node.body if isinstance(one, ast.FunctionDef) and one.name == "__init__")
+    first = (part for part in node.body if isinstance(part, ast.FunctionDef) and part.name == "__init__")
     called = node if isinstance(node, ast.FunctionDef) else None if inherited else next(first, None)
-    returns = _returns(source, made)
+    returns = _returns(source, returned)
     types = returns or {}
     return Signature(
         name=function,
@@ -135,31 +135,31 @@ Definition = ast.FunctionDef | ast.ClassDef
 
 def _callable(source: PythonFile, name: str) -> Definition:
     owner, _, method = name.partition(".")
-    found = source.functions.get(owner) or source.classes.get(owner)
-    if found is None:
+    target = source.functions.get(owner) or source.classes.get(owner)
+    if target is None:
         raise _no_function(source, owner)
     if method:
-        return _method(source, found, method)
-    waiting: list[ast.AST] = list(found.body) if isinstance(found, ast.FunctionDef) else []
+        return _method(source, target, method)
+    waiting: list[ast.AST] = list(target.body) if isinstance(target, ast.FunctionDef) else []
     while waiting:  # the nodes of its body, without those of functions inside it
         node = waiting.pop()
         if isinstance(node, ast.Yield | ast.YieldFrom):
             message = f"'{name}' is a generator, and a module returns its outputs"
-            raise SignatureError(message, found.lineno, "return a dict")
+            raise SignatureError(message, target.lineno, "return a dict")
         if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
             waiting.extend(ast.iter_child_nodes(node))
-    return found
+    return target
 
 
 def _method(source: PythonFile, owner: Definition, name: str) -> Definition:
     """A method of a class, or the class itself for one that only its bases can have."""
-    own = [one for one in owner.body if isinstance(one, ast.FunctionDef)]
-    found = next((one for one in own if one.name == name), None)
-    if isinstance(owner, ast.FunctionDef) or (found is None and not owner.bases):
-        known = [one.name for one in own if not one.name.startswith("_")]
-        hint = did_you_mean(name, known) or f"its methods: {', '.join(known) or 'none'}"
+    own = [function for function in owner.body if isinstance(function, ast.FunctionDef)]
+    match = next((function for function in own if function.name == name), None)
+    if isinstance(owner, ast.FunctionDef) or (match is None and not owner.bases):
+        names = [function.name for function in own if not function.name.startswith("_")]
+        hint = did_you_mean(name, names) or f"its methods: {', '.join(names) or 'none'}"
         raise SignatureError(f"'{owner.name}' has no method '{name}'", owner.lineno, hint)
-    return found or owner
+    return match or owner
 
 
 def _no_function(source: PythonFile, name: str) -> SignatureError:
@@ -176,9 +176,9 @@ def _no_function(source: PythonFile, name: str) -> SignatureError:
                 what = "a lambda" if isinstance(node.value, ast.Lambda) else "a variable"
         if what:
             return SignatureError(f"'{name}' is {what}", node.lineno, advice)
-    known = f"its functions: {', '.join(source.functions) or 'none'}"
+    listing = f"its functions: {', '.join(source.functions) or 'none'}"
     message = f"{source.path.name} has no function '{name}'"
-    return SignatureError(message, hint=did_you_mean(name, source.functions) or known)
+    return SignatureError(message, hint=did_you_mean(name, source.functions) or listing)
 
 
 def _kind(source: PythonFile, mark: ast.expr) -> Kind:
@@ -200,8 +200,8 @@ def _parameters(names: Annotations, function: ast.FunctionDef, *, method: bool) 
     places = [*arguments.posonlyargs, *arguments.args]
     defaults = [None] * (len(places) - len(arguments.defaults)) + list(arguments.defaults)
     pairs: list[tuple[ast.arg, ast.expr | None, Passed]] = [
-        (one, default, "place" if one in arguments.posonlyargs and one.arg != "self" else "name")
-        for one, default in zip(places, defaults, strict=True)
+        (arg, default, "place" if arg in arguments.posonlyargs and arg.arg != "self" else "name")
+        for arg, default in zip(places, defaults, strict=True)
     ][method:]
     if arguments.vararg is not None:
         pairs.append((arguments.vararg, ast.Tuple([]), "spread"))
@@ -239,7 +239,7 @@ def _returns(source: PythonFile, node: ast.expr | None) -> dict[str, ast.expr] |
 
 
 def _fields(
-    names: Annotations, node: ast.ClassDef, classes: Mapping[str, ast.ClassDef], seen: tuple[str, ...]
+    names: Annotations, node: ast.ClassDef, classes: Mapping[str, ast.ClassDef], visited: tuple[str, ...]
 ) -> dict[str, ast.expr] | None:
     """The fields of a record class and its bases; None if one of them is not a record."""
     fields: dict[str, ast.expr] = {}
@@ -247,8 +247,8 @@ def _fields(
     record = any(names.full_name(mark).endswith("dataclass") for mark in marks)
     for base in node.bases:
         name = names.full_name(base)
-        if name in classes and name not in seen:
-            inherited = _fields(names, classes[name], classes, (*seen, node.name))
+        if name in classes and name not in visited:
+            inherited = _fields(names, classes[name], classes, (*visited, node.name))
             if inherited is None:
                 return None
             fields |= inherited

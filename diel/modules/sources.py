@@ -85,9 +85,9 @@ def keep(folder: Path, modules: Mapping[str, Facts], version: int) -> SourceVers
             if digest_of_bytes(data) != digest:
                 raise UsageError(f"{path} was changed while the run was made: start it again")
             put(folder / digest, data)
-    made = SourceVersion(str(folder), version, modules, files)
-    put(made.place, json.dumps({"modules": modules, "files": files}))
-    return made
+    source = SourceVersion(str(folder), version, modules, files)
+    put(source.place, json.dumps({"modules": modules, "files": files}))
+    return source
 
 
 def newest(folder: Path) -> SourceVersion | None:

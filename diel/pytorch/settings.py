@@ -65,18 +65,18 @@ class Settings:
         return self.learning_rate * 0.5 * (1 + math.cos(math.pi * epoch / self.epochs))
 
 
-def find_device(asked: str, precision: str = "fp32") -> torch.device:
+def find_device(name: str, precision: str = "fp32") -> torch.device:
     """The device for `auto`, `cpu` or `cuda`; auto is a GPU if the task sees one.
 
     Raises ValueError where there is no such device, or where it cannot compute in this precision.
     """
-    found = torch.cuda.is_available()
-    if asked == "cuda" and not found:
+    has_cuda = torch.cuda.is_available()
+    if name == "cuda" and not has_cuda:
         raise ValueError(
             f"device: cuda, but PyTorch {torch.__version__} sees no GPU here; ask for one by "
             "`resources: {gpus_per_rank: 1}`, or write device: auto"
         )
-    device = torch.device("cuda" if found and asked != "cpu" else "cpu")
+    device = torch.device("cuda" if has_cuda and name != "cpu" else "cpu")
     if precision == "bf16" and device.type == "cuda" and not torch.cuda.is_bf16_supported(False):
         raise ValueError(f"precision: bf16 is beyond {torch.cuda.get_device_name()}; write fp16 or fp32")
     return device

@@ -46,9 +46,9 @@ def classes(targets: Any, rows: int) -> torch.Tensor:
     """The class of each row, counted from 0, of an array. Raises ValueError where it holds anything else."""
     kind = f"{targets.dtype} of shape {targets.shape}"
     if targets.dtype.kind in "biuf" and targets.shape == (rows,):
-        found = torch.tensor(targets, dtype=torch.float64)
-        whole = found.long()
-        if torch.equal(whole.double(), found) and bool((whole >= 0).all()):
+        numbers = torch.tensor(targets, dtype=torch.float64)
+        whole = numbers.long()
+        if torch.equal(whole.double(), numbers) and bool((whole >= 0).all()):
             return whole
         kind += f" from {targets.min():g} to {targets.max():g}"
     raise ValueError(
@@ -146,8 +146,8 @@ def _step(
     progress: Progress, inputs: torch.Tensor, targets: torch.Tensor, loss: Loss, settings: Settings
 ) -> None:
     with settings.autocast():
-        said = progress.network(inputs)
-    lost = loss(said.float(), targets)  # in single precision: squares soon leave the range of fp16
+        predictions = progress.network(inputs)
+    lost = loss(predictions.float(), targets)  # in single precision: squares soon leave the range of fp16
     progress.optimizer.zero_grad()
     progress.scaler.scale(lost).backward()  # type: ignore[no-untyped-call]
     progress.scaler.step(progress.optimizer)
@@ -157,8 +157,8 @@ def _step(
 
 def _judge(progress: Progress, mean: float, held_out: Rows, loss: Loss, settings: Settings) -> Best:
     """The best epoch, after the validation of the one that just ended. Raises ValueError."""
-    said = outputs(progress.network, held_out.inputs, settings.batch, settings.device)
-    validation_loss = float(loss(said, held_out.targets.cpu()))
+    predictions = outputs(progress.network, held_out.inputs, settings.batch, settings.device)
+    validation_loss = float(loss(predictions, held_out.targets.cpu()))
     if not math.isfinite(mean) or not math.isfinite(validation_loss):
         other = "" if settings.precision == "fp32" else ", or precision: fp32"
         raise ValueError(

@@ -59,20 +59,20 @@ def _size(value: Any) -> int | str:
     return value
 
 
-def _units(given: Any) -> Any:
+def _units(value: Any) -> Any:
     """Units of all numbers, or of columns by name."""
-    if isinstance(given, dict) and given:
-        return {name: _one_unit(one) for name, one in given.items()}
-    return _one_unit(given)
+    if isinstance(value, dict) and value:
+        return {name: _one_unit(unit) for name, unit in value.items()}
+    return _one_unit(value)
 
 
-def _one_unit(given: Any) -> str:
-    text = str(given).strip() if isinstance(given, str) or given == 1 else ""
+def _one_unit(value: Any) -> str:
+    text = str(value).strip() if isinstance(value, str) or value == 1 else ""
     if not text:
         message = (
             "empty units"
-            if given == {} or isinstance(given, str)
-            else f"expected units, found {found(given)}"
+            if value == {} or isinstance(value, str)
+            else f"expected units, found {found(value)}"
         )
         raise refuse(message, "write them as in K or eV/atom, 1 for a plain number, {COLUMN: K} for a table")
     return text
@@ -125,9 +125,9 @@ class Contract(Expected):
     @property
     def promises(self) -> tuple[str, ...]:
         """The promises, by the keys' names in the file."""
-        found = [*self.expectations]
-        found += [name for name in ("rows", "files") if getattr(self, name) is not None]
-        return (*found, *(("finite",) if self.finite else ()), *(("json",) if self.keys is not None else ()))
+        words = [*self.expectations]
+        words += [name for name in ("rows", "files") if getattr(self, name) is not None]
+        return (*words, *(("finite",) if self.finite else ()), *(("json",) if self.keys is not None else ()))
 
 
 _WRITTEN = {
@@ -181,15 +181,15 @@ def _path_flaws(contract: Contract, path: str) -> Iterator[Flaw]:
     kind = format_of(path)
     open_end = path.rstrip().endswith("}}")
     for name in contract.promises:
-        wanted = ABOUT.get(name)
-        if wanted == "files":
+        about = ABOUT.get(name)
+        if about == "files":
             if kind is not None:
                 hint = "drop it, or give the path of a directory"
                 yield Flaw(f"{found(path)} is one file; {_WRITTEN['files']}", hint, (name,))
-        elif wanted is not None and kind not in FITS.get(wanted, {wanted}) and not open_end:
-            hint = f"{_WRITTEN[wanted]}: give the path that suffix, or drop `{name}`"
+        elif about is not None and kind not in FITS.get(about, {about}) and not open_end:
+            hint = f"{_WRITTEN[about]}: give the path that suffix, or drop `{name}`"
             yield Flaw(f"`{name}` cannot be read from {found(path)}", hint, (name,))
-        elif wanted is None and name != "units" and not open_end and kind in (None, *_DUMB.get(name, ())):
+        elif about is None and name != "units" and not open_end and kind in (None, *_DUMB.get(name, ())):
             hint = f"{_WRITTEN['table']}, {_WRITTEN['array']}; drop `{name}` for other files"
             yield Flaw(f"`{name}` cannot be read from {found(path)}", hint, (name,))
 

@@ -49,27 +49,27 @@ class Extracted(SpecModel):
 
 def _extraction_flaws(output: Extracted, value: str | None, outside: str) -> Iterator[Flaw]:
     """What is wrong with how a value is found; `outside` says why its file is not the task's own."""
-    given = [name for name in _WAYS if getattr(output, name) is not None]
+    ways = [name for name in _WAYS if getattr(output, name) is not None]
     apart = next((name for name in ("file", "pick") if name in output.model_fields_set), None)
-    if len(given) > 1:
-        message = f"a value is found in one way, found both `{given[0]}` and `{given[1]}`"
-        yield Flaw(message, "make two outputs of it, or drop one of them", (given[1],))
-    elif given and value is None:
+    if len(ways) > 1:
+        message = f"a value is found in one way, found both `{ways[0]}` and `{ways[1]}`"
+        yield Flaw(message, "make two outputs of it, or drop one of them", (ways[1],))
+    elif ways and value is None:
         hint = "write `value: float` beside it; the file itself can be another output"
-        yield Flaw(f"`{given[0]}` finds a value, found no `value`", hint, (given[0],))
-    elif not given and apart:
+        yield Flaw(f"`{ways[0]}` finds a value, found no `value`", hint, (ways[0],))
+    elif not ways and apart:
         hint = "add `match: 'PATTERN'`, `column: NAME` or `key: NAME`"
         if value is None:
             hint = "write `path: FILE` for an output that is a file" if apart == "file" else "drop it"
         yield Flaw(f"`{apart}` goes with a value that is taken out of a file", hint, (apart,))
-    elif given and outside:
+    elif ways and outside:
         yield Flaw(
             f"{outside}: {found(output.file)}", "write a path relative to the task's directory", ("file",)
         )
-    elif given:
+    elif ways:
         if value not in _ONE and output.key is None:
             hint = "write the type of one of them, as in `value: float`; `pick: all` makes a list"
-            yield Flaw(f"`{given[0]}` finds numbers and texts, found value: {value}", hint, ("value",))
+            yield Flaw(f"`{ways[0]}` finds numbers and texts, found value: {value}", hint, ("value",))
         yield from _way_flaws(output)
 
 
@@ -97,9 +97,9 @@ def _pattern_flaws(text: str) -> Iterator[Flaw]:
     try:
         pattern = re.compile(text)
     except (re.error, RecursionError, OverflowError) as error:
-        told, place = (error.msg, error.pos) if isinstance(error, re.error) else (str(error), None)
+        reason, place = (error.msg, error.pos) if isinstance(error, re.error) else (str(error), None)
         hint = "a character that means itself takes a backslash: \\( \\* \\+ \\."
-        yield Flaw(f"the pattern cannot be read: {told}", hint, ("match",), offset=place)
+        yield Flaw(f"the pattern cannot be read: {reason}", hint, ("match",), offset=place)
         return
     if pattern.groups > 1 and len(pattern.groupindex) != 1:
         hint = "write (?:...) for groups that are not the value, or name the one that is: (?P<value>...)"
@@ -117,14 +117,14 @@ class Exported(SpecModel):
     )
 
 
-def _export_flaws(output: Exported, form: str | None, *, kept: bool) -> Iterator[Flaw]:
+def _export_flaws(output: Exported, form: str | None, *, keep: bool) -> Iterator[Flaw]:
     """What cannot be exported; `form` is that of the output."""
     if output.export is None:
         return
     if form not in (None, "path", "glob"):
         hint = "drop it: `diel results --csv` prints values as a table"
         yield Flaw(f"`export` is about files, found a {form}", hint, ("export",))
-    elif not kept:
+    elif not keep:
         hint = "drop one of them: what is exported is copied from the run, which may happen again"
         yield Flaw("what is exported is kept", hint, ("keep",))
     elif output.export.startswith("~"):
@@ -299,14 +299,14 @@ class Output(Exported, Extracted, Contract):
         return {"inside": inside, **(value if isinstance(value, dict) else {}), "path": file}
 
     def flaws(self) -> Iterator[Flaw]:
-        given = [name for name in _FORMS if getattr(self, name) is not None]
+        forms = [name for name in _FORMS if getattr(self, name) is not None]
         pattern = self.place
         flaw = path_flaw if self.file is not None else target_flaw
         outside = "" if pattern is None else flaw(EXPRESSION.sub("x", pattern))
-        if len(given) > 1:
-            what = " or ".join(_FORMS[name] for name in given[:2])
+        if len(forms) > 1:
+            what = " or ".join(_FORMS[name] for name in forms[:2])
             hint = "make two outputs of it, or drop one of them"
-            yield Flaw(f"an output is {what}, found both `{given[0]}` and `{given[1]}`", hint)
+            yield Flaw(f"an output is {what}, found both `{forms[0]}` and `{forms[1]}`", hint)
         elif outside and self.file is None:
             where = "path" if self.path is not None else "glob"
             hint = "write a path relative to the task's directory"
@@ -316,7 +316,7 @@ class Output(Exported, Extracted, Contract):
         elif not self.model_fields_set <= {"path", "value"}:
             yield from _extraction_flaws(self, self.value, outside)
             yield from self._promise_flaws()
-            yield from _export_flaws(self, self.form, kept=self.keep)
+            yield from _export_flaws(self, self.form, keep=self.keep)
 
     def _promise_flaws(self) -> Iterator[Flaw]:
         if self.inside is not None and self.path is not None and format_of(self.path) != "store":
@@ -387,7 +387,7 @@ class Rendering(SpecModel):
 def rendering_flaws(files: Mapping[str, Rendering]) -> Iterator[Flaw]:
     """Templates that would be written to the same file."""
     owners: dict[str, str] = {}
-    for name, given in files.items():
-        if (owner := owners.setdefault(posixpath.normpath(given.target), name)) != name:
-            message = f"'{owner}' and '{name}' are written to the same file {found(given.target)}"
+    for name, file in files.items():
+        if (owner := owners.setdefault(posixpath.normpath(file.target), name)) != name:
+            message = f"'{owner}' and '{name}' are written to the same file {found(file.target)}"
             yield Flaw(message, "give one of them another `path`", ("files", name))

@@ -30,28 +30,28 @@ TOGETHER = {"nodes", "ranks", "ranks_per_node"}
 
 def demand_in(stage: Any, keys: Mapping[str, Collection[str]]) -> dict[Place, str]:
     """The texts with expressions, by key. `keys` are those of a stage, each with those below it."""
-    found: dict[Place, str] = {}
+    demand: dict[Place, str] = {}
     for place in PLACES:
         value = stage.get(place) if isinstance(stage, dict) and place in keys else None
         if isinstance(value, str) and place != "resources":
-            found[(place,)] = value
+            demand[(place,)] = value
         elif isinstance(value, dict):
-            found |= {(place, name): text for name, text in value.items() if name in keys[place]}
-    return {key: text for key, text in found.items() if isinstance(text, str) and "${{" in text}
+            demand |= {(place, name): text for name, text in value.items() if name in keys[place]}
+    return {key: text for key, text in demand.items() if isinstance(text, str) and "${{" in text}
 
 
 def without_demand(stage: Mapping[str, Any], demand: Collection[Place]) -> dict[str, Any]:
     """What a file says of a stage, with the least in place of its expressions."""
     static = with_values(stage, {key: _LEAST.get(key) for key in demand})
-    given = static.get("resources")
-    if isinstance(given, dict) and any(key[-1] in TOGETHER for key in demand):
-        given |= {name: 1 for name in TOGETHER if isinstance(given.get(name), int)}
+    resources = static.get("resources")
+    if isinstance(resources, dict) and any(key[-1] in TOGETHER for key in demand):
+        resources |= {name: 1 for name in TOGETHER if isinstance(resources.get(name), int)}
     return static
 
 
-def with_values(said: Mapping[str, Any], values: Mapping[Place, Any]) -> dict[str, Any]:
+def with_values(written: Mapping[str, Any], values: Mapping[Place, Any]) -> dict[str, Any]:
     """What a file says, with values in place of the expressions of a demand; null leaves a key out."""
-    filled = {place: {**value} if isinstance(value, dict) else value for place, value in said.items()}
+    filled = {place: {**value} if isinstance(value, dict) else value for place, value in written.items()}
     for key, value in values.items():
         part = filled if len(key) == 1 else filled[str(key[0])]
         if value is None:

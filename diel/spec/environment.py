@@ -53,12 +53,12 @@ def _module(name: str) -> str:
     return name
 
 
-def _lines(given: Any) -> Any:
-    if isinstance(given, str):
-        lines = [line.strip() for line in given.splitlines() if line.strip()]
+def _lines(value: Any) -> Any:
+    if isinstance(value, str):
+        lines = [line.strip() for line in value.splitlines() if line.strip()]
         hint = f"write each line as an item of its own: - {lines[0] if lines else 'export A=1'}"
         raise refuse("expected a list of lines, found a text", hint)
-    return given
+    return value
 
 
 def _spack(value: Any) -> Any:
@@ -68,10 +68,10 @@ def _spack(value: Any) -> Any:
     raise refuse(f"expected specs or an environment's name, found {found(value)}", hint)
 
 
-def variable_names(given: dict[str, Any]) -> dict[str, Any]:
+def variable_names(variables: dict[str, Any]) -> dict[str, Any]:
     """Refuses what is no name of a variable, or one that diel sets."""
     flaws = []
-    for name in given:
+    for name in variables:
         if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) is None:
             hint = "a variable's name has letters, digits and _, and starts with no digit"
             flaws.append(Flaw(f"{found(name)} is not a name of an environment variable", hint, (name,)))
@@ -80,15 +80,15 @@ def variable_names(given: dict[str, Any]) -> dict[str, Any]:
             flaws.append(Flaw(message, "take another name", (name,)))
     if flaws:
         raise Flaws(*flaws)
-    return given
+    return variables
 
 
-def _constant(given: dict[str, Any]) -> dict[str, Any]:
-    for name, value in given.items():
+def _constant(variables: dict[str, Any]) -> dict[str, Any]:
+    for name, value in variables.items():
         if "${{" in str(value):
             hint = "write it under the stage's `env`, which has expressions"
             raise refuse("the variables of an environment are the same for all its tasks", hint, name)
-    return given
+    return variables
 
 
 def _mount(text: str) -> str:

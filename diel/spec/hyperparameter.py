@@ -120,11 +120,11 @@ class Hyperparameter(SpecModel):
             flaws.append(Flaw("type `choice` needs `choices`", "write choices: [a, b]", ("choices",)))
         if self.type != "choice" and self.choices is not None:
             flaws.append(Flaw(f"`choices` goes with type `choice`, not `{self.type}`", "", ("choices",)))
-        seen = set()
+        marks = set()
         for place, choice in enumerate(self.choices or ()):
-            if (mark := _mark(choice)) in seen:
+            if (mark := _mark(choice)) in marks:
                 flaws.append(Flaw(f"{found(choice)} is there twice", "", ("choices", place)))
-            seen.add(mark)
+            marks.add(mark)
         yield from flaws
         if not flaws and self.default is not None:
             try:
@@ -134,22 +134,22 @@ class Hyperparameter(SpecModel):
 
 
 def undrawable(
-    known: Mapping[str, Hyperparameter], names: Iterable[str], *, numbers: bool = False
+    registry: Mapping[str, Hyperparameter], names: Iterable[str], *, numbers: bool = False
 ) -> Iterator[Flaw]:
     """Flaws of names in `parameters` for which nothing, or with `numbers` no number, can be drawn."""
     for place, name in enumerate(names):
-        key, given = ("parameters", place), known.get(name)
-        numeric = given is not None and given.type in ("int", "float")
-        if given is None:
-            hint = did_you_mean(name, known) or f"hyperparameters: {', '.join(known) or 'none'}"
+        key, spec = ("parameters", place), registry.get(name)
+        numeric = spec is not None and spec.type in ("int", "float")
+        if spec is None:
+            hint = did_you_mean(name, registry) or f"hyperparameters: {', '.join(registry) or 'none'}"
             yield Flaw(f"no hyperparameter '{name}'", hint, key)
-        elif numeric and not given.searchable:
+        elif numeric and not spec.searchable:
             message = f"hyperparameter '{name}' has no bounds to draw from"
             yield Flaw(message, "give it `low` and `high`", key)
-        elif not given.searchable or (numbers and not numeric):
-            message = f"hyperparameter '{name}' is of type {given.type}, which has no range to draw from"
+        elif not spec.searchable or (numbers and not numeric):
+            message = f"hyperparameter '{name}' is of type {spec.type}, which has no range to draw from"
             yield Flaw(message, "" if numbers else "make it type choice, and list its `choices`", key)
-        elif numeric and given.log and given.low is None:
+        elif numeric and spec.log and spec.low is None:
             yield Flaw(f"hyperparameter '{name}' needs `low` for its logarithmic scale", "", key)
 
 
@@ -171,40 +171,40 @@ def _type_hint(kind: str, value: Any) -> str:
     return ""
 
 
-def _range_flaws(given: Hyperparameter) -> list[Flaw]:
+def _range_flaws(spec: Hyperparameter) -> list[Flaw]:
     flaws = []
     for word in ("low", "high", "step"):
-        bound = getattr(given, word)
-        if given.type == "int" and isinstance(bound, float):
+        bound = getattr(spec, word)
+        if spec.type == "int" and isinstance(bound, float):
             flaws.append(Flaw(f"expected a whole number, found {found(bound)}", "", (word,)))
-    if given.low is not None and given.high is not None and given.low > given.high:
-        flaws.append(Flaw(f"low ({given.low}) is above high ({given.high})", "swap them", ("low",)))
-    if given.log and given.low is not None and given.low <= 0:
-        flaws.append(Flaw(f"a logarithmic scale needs low > 0, found {given.low}", "", ("low",)))
-    if given.log and given.step is not None:
+    if spec.low is not None and spec.high is not None and spec.low > spec.high:
+        flaws.append(Flaw(f"low ({spec.low}) is above high ({spec.high})", "swap them", ("low",)))
+    if spec.log and spec.low is not None and spec.low <= 0:
+        flaws.append(Flaw(f"a logarithmic scale needs low > 0, found {spec.low}", "", ("low",)))
+    if spec.log and spec.step is not None:
         flaws.append(Flaw("`step` makes no sense on a logarithmic scale", "drop one of them", ("step",)))
-    if given.type == "float" and not flaws:
-        flaws += _scale_flaws(given)
-    if given.step is not None and given.step <= 0:
-        flaws.append(Flaw(f"expected a step above zero, found {given.step}", "", ("step",)))
+    if spec.type == "float" and not flaws:
+        flaws += _scale_flaws(spec)
+    if spec.step is not None and spec.step <= 0:
+        flaws.append(Flaw(f"expected a step above zero, found {spec.step}", "", ("step",)))
     return flaws
 
 
-def _scale_flaws(given: Hyperparameter) -> list[Flaw]:
+def _scale_flaws(spec: Hyperparameter) -> list[Flaw]:
     """Ranges that no float can be drawn from: their width or number of steps overflows."""
-    if given.low is None or given.high is None or given.log:
+    if spec.low is None or spec.high is None or spec.log:
         return []
-    width = as_float(given.high) - as_float(given.low)
+    width = as_float(spec.high) - as_float(spec.low)
     if not math.isfinite(width):
         return [Flaw("the distance from low to high is beyond a float", "use smaller bounds", ("high",))]
-    if given.step is not None and 0 < given.step < width / MAX_STEPS:
-        return [Flaw(f"a step of {given.step} is lost between low and high", "use a larger one", ("step",))]
+    if spec.step is not None and 0 < spec.step < width / MAX_STEPS:
+        return [Flaw(f"a step of {spec.step} is lost between low and high", "use a larger one", ("step",))]
     return []
 
 
-def _stray_flaws(given: Hyperparameter) -> list[Flaw]:
-    words = [word for word in ("low", "high", "step") if getattr(given, word) is not None]
-    words += ["log"] if given.log else []
+def _stray_flaws(spec: Hyperparameter) -> list[Flaw]:
+    words = [word for word in ("low", "high", "step") if getattr(spec, word) is not None]
+    words += ["log"] if spec.log else []
     return [
-        Flaw(f"`{word}` goes with int and float, not with type `{given.type}`", "", (word,)) for word in words
+        Flaw(f"`{word}` goes with int and float, not with type `{spec.type}`", "", (word,)) for word in words
     ]

@@ -96,14 +96,14 @@ def optional(description: str, default: Any = None, **bounds: Any) -> Any:
 M = TypeVar("M")
 
 
-def plain(given: M) -> M:
+def plain(spec: M) -> M:
     """Return a model's fields and properties without pydantic, for processes that must not load it."""
-    if not isinstance(given, SpecModel):
-        return given
-    own = [base for base in type(given).__mro__ if issubclass(base, SpecModel)]
-    told = [name for base in own for name, value in vars(base).items() if isinstance(value, property)]
-    found = {name: plain(getattr(given, name)) for name in (*type(given).model_fields, *told)}
-    return cast("M", SimpleNamespace(**found))
+    if not isinstance(spec, SpecModel):
+        return spec
+    own = [base for base in type(spec).__mro__ if issubclass(base, SpecModel)]
+    properties = [name for base in own for name, value in vars(base).items() if isinstance(value, property)]
+    fields = {name: plain(getattr(spec, name)) for name in (*type(spec).model_fields, *properties)}
+    return cast("M", SimpleNamespace(**fields))
 
 
 class _Later:
@@ -118,9 +118,9 @@ Later = Annotated[M, _Later()]
 class WrittenAs:
     """Says how a file writes a field that keeps something else: a property of that model."""
 
-    def __init__(self, model: type[SpecModel], kept: str) -> None:
+    def __init__(self, model: type[SpecModel], attribute: str) -> None:
         self.model = model
-        self._kept = attrgetter(kept)
+        self._kept = attrgetter(attribute)
 
     def __get_pydantic_core_schema__(self, _: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         return no_info_after_validator_function(self._kept, handler.generate_schema(self.model))

@@ -187,24 +187,24 @@ class Resources(SpecModel):
 
     def changed(self, changes: Mapping[str, Any]) -> Resources:
         """What an attempt asked for, from its journal record."""
-        known = {name: changes[name] for name in _CHANGING if name in changes}
-        return self.model_copy(update=known) if known else self
+        update = {name: changes[name] for name in _CHANGING if name in changes}
+        return self.model_copy(update=update) if update else self
 
     def at_least(self, changes: Mapping[str, Any]) -> Resources:
         """What a later attempt asks for after it was granted these: a retry never gets less."""
         return self.changed({name: max(changes[name], getattr(self, name) or 0) for name in changes})
 
     def flaws(self) -> Iterator[Flaw]:
-        nodes, ranks, each = self.nodes, self.ranks, self.ranks_per_node
+        nodes, ranks, local = self.nodes, self.ranks, self.ranks_per_node
         if self.launcher is not None and not self.mpi:
             yield Flaw("`launcher` starts ranks, and there are none", "write ranks: 4", ("launcher",))
         if ranks is None:
             return
-        if nodes is not None and each is not None and ranks != nodes * each:
-            hint = f"drop one of the three, or write ranks: {nodes * each}"
-            yield Flaw(f"{ranks} ranks are not {nodes} nodes times {each} ranks_per_node", hint, ("ranks",))
-        elif each is not None and each > ranks:
-            message = f"{each} ranks_per_node, but only {counted(ranks, 'rank')}"
+        if nodes is not None and local is not None and ranks != nodes * local:
+            hint = f"drop one of the three, or write ranks: {nodes * local}"
+            yield Flaw(f"{ranks} ranks are not {nodes} nodes times {local} ranks_per_node", hint, ("ranks",))
+        elif local is not None and local > ranks:
+            message = f"{local} ranks_per_node, but only {counted(ranks, 'rank')}"
             yield Flaw(message, f"write ranks_per_node: {ranks} or less", ("ranks_per_node",))
         elif nodes is not None and nodes > ranks:
             message = f"{nodes} nodes, but only {counted(ranks, 'rank')}"

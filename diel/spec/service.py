@@ -45,9 +45,9 @@ class Ready(SpecModel):
         return value
 
     def flaws(self) -> Iterator[Flaw]:
-        given = [way for way in WAYS if getattr(self, way) is not None]
-        if len(given) != 1:
-            yield Flaw(f"expected one of http, tcp and log; found {' and '.join(given) or 'none'}", READY)
+        ways = [way for way in WAYS if getattr(self, way) is not None]
+        if len(ways) != 1:
+            yield Flaw(f"expected one of http, tcp and log; found {' and '.join(ways) or 'none'}", READY)
         elif self.http is not None and not self.http.startswith("/"):
             yield Flaw(f"expected a path such as /health, found {found(self.http)}", READY, ("http",))
 

@@ -216,15 +216,15 @@ class Stage(SpecModel):
 
     @model_validator(mode="wrap")
     @classmethod
-    def _with_demand(cls, given: Any, make: ModelWrapValidatorHandler[Self]) -> Self:
-        if not isinstance(given, dict) or not any("${{" in str(given.get(place)) for place in PLACES):
-            return make(given)
+    def _with_demand(cls, fields: Any, make: ModelWrapValidatorHandler[Self]) -> Self:
+        if not isinstance(fields, dict) or not any("${{" in str(fields.get(place)) for place in PLACES):
+            return make(fields)
         below = {"resources": Resources.model_fields, "retries": Retries.model_fields}
-        demand = demand_in(given, {place: below.get(place, ()) for place in cls.model_fields})
-        stage = make(without_demand(given, demand) if demand else given)
+        demand = demand_in(fields, {place: below.get(place, ()) for place in cls.model_fields})
+        stage = make(without_demand(fields, demand) if demand else fields)
         if demand:
             stage._demand.update(demand)
-            stage._said.update({place: given[place] for place in PLACES if place in given})
+            stage._said.update({place: fields[place] for place in PLACES if place in fields})
         return stage
 
     @property
@@ -278,7 +278,7 @@ class Stage(SpecModel):
     @property
     def rendered(self) -> dict[str, Rendering]:
         """The files that are made from templates."""
-        return {name: given for name, given in self.files.items() if isinstance(given, Rendering)}
+        return {name: file for name, file in self.files.items() if isinstance(file, Rendering)}
 
     @property
     def asks(self) -> tuple[str, ...]:
@@ -299,13 +299,13 @@ class Stage(SpecModel):
     @property
     def moves_data(self) -> bool:
         """Whether any of its inputs or outputs is on its nodes' own disks, or split."""
-        brought = any(given.stage is not None or given.shard is not None for given in self.inputs.values())
+        brought = any(source.stage is not None or source.shard is not None for source in self.inputs.values())
         return brought or any(output.drain for output in self.outputs.values())
 
     @property
     def plain(self) -> bool:
         """Whether only the places of its inputs and outputs are given."""
-        return all(given.is_plain for given in self.inputs.values()) and all(
+        return all(source.is_plain for source in self.inputs.values()) and all(
             output.is_plain for output in self.outputs.values()
         )
 

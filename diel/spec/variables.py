@@ -36,11 +36,11 @@ def read_variables(workflow: Workflow, stage: Stage) -> dict[str, int]:
         if around is None or around.model_fields_set != {"variables"}:
             return {}  # its lines and modules may set any
         declared |= set(around.variables)
-    found: dict[str, int] = {}
+    places: dict[str, int] = {}
     for name, place in _read(stage):
         if name not in declared and not (is_carried(name) or _OWN.fullmatch(name)):
-            found.setdefault(name, place)
-    return found
+            places.setdefault(name, place)
+    return places
 
 
 def _read(stage: Stage) -> Iterator[tuple[str, int]]:
@@ -61,7 +61,7 @@ def _in_shell(text: str) -> Iterator[tuple[str, int]]:
     own = {match[1]: match.span() for match in reversed([*_SET.finditer(text)])}
     for match in _LISTED.finditer(text):
         own.update(dict.fromkeys(match[1].split(), match.span()))
-    for name, place in sorted(_names(text), key=lambda one: one[1]):
+    for name, place in sorted(_names(text), key=lambda pair: pair[1]):
         begin, end = own.get(name, (len(text), 0))
         if place < begin or (place < end and text[begin:end].find("=") > 0):
             yield name, place
@@ -73,9 +73,9 @@ def _names(text: str) -> Iterator[tuple[str, int]]:
             yield match[1], match.start()
         elif match[0].startswith('"'):
             inner = _READ.finditer(match[0])
-            yield from ((one[1], match.start() + one.start()) for one in inner if one[1])
+            yield from ((part[1], match.start() + part.start()) for part in inner if part[1])
     for match in _SUM.finditer(text):
-        yield from ((one[0], match.start()) for one in re.finditer(r"(?<!\$)\b[A-Za-z_]\w*", match[1]))
+        yield from ((part[0], match.start()) for part in re.finditer(r"(?<!\$)\b[A-Za-z_]\w*", match[1]))
 
 
 def shell_of(workflow: Workflow, environ: Mapping[str, str]) -> dict[str, str]:
@@ -88,15 +88,15 @@ def shell_of(workflow: Workflow, environ: Mapping[str, str]) -> dict[str, str]:
 def apply_shell(workflow: Workflow, shell: Mapping[str, str]) -> None:
     """Declares for each stage what its command reads of these variables."""
     for name, stage in workflow.stages.items() if shell else ():
-        read = {one: shell[one] for one in read_variables(workflow, stage) if one in shell}
+        read = {key: shell[key] for key in read_variables(workflow, stage) if key in shell}
         if read:
             workflow.stages[name] = stage.model_copy(update={"env": {**read, **stage.env}})
 
 
 def apply_sizes(workflow: Workflow, sizes: Mapping[str, Mapping[str, Any]]) -> None:
     """Gives stages these resources: sizes in bytes, durations in seconds."""
-    for name, given in sizes.items():
+    for name, size in sizes.items():
         if name in workflow.stages:
             stage = workflow.stages[name]
-            resources = stage.resources.model_copy(update=dict(given))
+            resources = stage.resources.model_copy(update=dict(size))
             workflow.stages[name] = stage.model_copy(update={"resources": resources})

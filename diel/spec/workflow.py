@@ -49,7 +49,7 @@ class PartialStage(Stage):
         try:
             return cls.model_validate(value)
         except ValidationError as error:
-            if any(one["type"] != "missing" for one in error.errors()):
+            if any(detail["type"] != "missing" for detail in error.errors()):
                 raise
             return value
 
@@ -143,8 +143,8 @@ class Workflow(SpecModel):
         for label, axis in self.axes.items():
             if isinstance(axis, Sample) and axis.seed is None:
                 self.axes[label] = axis.model_copy(update={"seed": seed_of(self.seed, label)})
-            elif isinstance(axis, Derived) and (made := self._promised(axis)):
-                self.axes[label] = replace(axis, types={**made, **axis.types}, promised=made)
+            elif isinstance(axis, Derived) and (columns := self._promised(axis)):
+                self.axes[label] = replace(axis, types={**columns, **axis.types}, promised=columns)
         return self
 
     def carried_units(self, stage: str, parameter: str) -> str | None:
@@ -154,8 +154,8 @@ class Workflow(SpecModel):
                 axis.gives is None or parameter in (axis.gives or (parameter,))
             ):
                 maker, _, output = axis.output.rpartition(".")
-                made = self.stages[maker].outputs.get(output) if maker in self.stages else None
-                units = None if made is None else made.units
+                source = self.stages[maker].outputs.get(output) if maker in self.stages else None
+                units = None if source is None else source.units
                 if units is not None:
                     return units if isinstance(units, str) else units.get(parameter)
         return None
@@ -163,8 +163,8 @@ class Workflow(SpecModel):
     def _promised(self, axis: Derived) -> dict[str, str]:
         """The types of columns that the maker of an axis promises."""
         stage, _, output = axis.output.rpartition(".")
-        made = self.stages[stage].outputs.get(output) if stage in self.stages else None
-        return dict(made.columns or {}) if made is not None else {}
+        source = self.stages[stage].outputs.get(output) if stage in self.stages else None
+        return dict(source.columns or {}) if source is not None else {}
 
     @model_validator(mode="after")
     def _shared_shell(self) -> Self:

@@ -50,11 +50,11 @@ class Lstm:
     def follow(self, begun: Floats) -> Floats:
         """Courses of shape (rows, steps) from what the layers gave, shape (rows, 2 hidden)."""
         hidden = len(self.inner)
-        inner, places, outer = (one.astype(begun.dtype) for one in (self.inner, self.places, self.outer))
+        inner, places, outer = (array.astype(begun.dtype) for array in (self.inner, self.places, self.outer))
         slope = np.repeat(np.array([0.5, 0.5, 1, 0.5], begun.dtype), hidden)  # σ(x) = ½ + ½ tanh(½ x)
         shift = np.repeat(np.array([0.5, 0.5, 0, 0.5], begun.dtype), hidden)
         inner, places = inner * slope, places * slope
-        found = np.empty((len(begun), len(places)), begun.dtype)
+        outputs = np.empty((len(begun), len(places)), begun.dtype)
         for start in range(0, len(begun), ROWS):
             part = slice(start, start + ROWS)
             state, cell = np.tanh(begun[part, :hidden]), begun[part, hidden:]
@@ -67,9 +67,9 @@ class Lstm:
                 let_in, keep, new, out = (gates[:, n * hidden : (n + 1) * hidden] for n in range(4))
                 cell = keep * cell + let_in * new
                 state = out * np.tanh(cell)
-                found[part, step] = state @ outer[:-1]
-        found += outer[-1]
-        return found
+                outputs[part, step] = state @ outer[:-1]
+        outputs += outer[-1]
+        return outputs
 
     def margins(self, courses: Floats) -> Floats:
         """Return how far courses are within their bounds at the worst place, (rows,): above 0, all."""
@@ -137,10 +137,10 @@ class Pairs:
         spins = bits.astype(np.float32)
         spins *= 2
         spins -= 1
-        seen = spins @ self.waves.astype(np.float32)
-        share = 0.5 + seen[:, :1] * np.float32(0.5 / np.sqrt(count))
-        np.square(seen, out=seen)
-        return np.concatenate([share, seen @ self.weights.astype(np.float32)], axis=1)
+        features = spins @ self.waves.astype(np.float32)
+        share = 0.5 + features[:, :1] * np.float32(0.5 / np.sqrt(count))
+        np.square(features, out=features)
+        return np.concatenate([share, features @ self.weights.astype(np.float32)], axis=1)
 
 
 Layers = tuple[tuple[Floats, Floats], ...]
@@ -251,7 +251,7 @@ class Model:
                     for n in range(sum(name.startswith("weight_") for name in arrays))
                 ),
                 Pairs(arrays["pair_waves"], arrays["pair_shells"]) if "pair_waves" in arrays else None,
-                Lstm(*(arrays[f"course_{one.name}"] for one in fields(Lstm)))
+                Lstm(*(arrays[f"course_{field.name}"] for field in fields(Lstm)))
                 if "course_inner" in arrays
                 else None,
             )
@@ -282,9 +282,9 @@ class Model:
             if not (np.isfinite(weight).all() and np.isfinite(bias).all()):
                 raise ValueError(f"layer {number} holds a number that is not finite")
             wide = weight.shape[1]
-        wanted = 1 if self.course is None else 2 * len(self.course.inner)
-        if wide != wanted:
-            raise ValueError(f"its last layer gives {wide} values for a row, not {wanted}")
+        expected = 1 if self.course is None else 2 * len(self.course.inner)
+        if wide != expected:
+            raise ValueError(f"its last layer gives {wide} values for a row, not {expected}")
 
     def save(self, path: Path) -> Path:
         """Writes the model, its weights in their own precision; returns the path."""
@@ -306,8 +306,8 @@ class Model:
         """
         missing = [name for name in self.features if name not in columns]
         if missing:
-            found = ", ".join(columns) or "none"
-            raise ValueError(f"the model needs the column '{missing[0]}'; found {found}")
+            names = ", ".join(columns) or "none"
+            raise ValueError(f"the model needs the column '{missing[0]}'; found {names}")
         lists = [columns[name] for name in self.features]
         if len({len(values) for values in lists}) != 1:
             lengths = ", ".join(str(len(values)) for values in lists)
@@ -330,8 +330,8 @@ class Model:
     def _evaluate(self, rows: Floats) -> Floats:
         activation = ACTIVATIONS[self.activation]
         weight, bias = self.layers[-1]
-        seen = rows if self.pairs is None else self.pairs.see(rows[:, 0])
-        values: Floats = self.scale.features(seen).astype(weight.dtype)
+        features = rows if self.pairs is None else self.pairs.see(rows[:, 0])
+        values: Floats = self.scale.features(features).astype(weight.dtype)
         for inner, offset in self.layers[:-1]:
             values = activation(values @ inner + offset)
         values = values @ weight + bias
@@ -355,7 +355,7 @@ class Ensemble:
             raise ValueError("expected at least one model; found none")
         for number, member in enumerate(self.members):
             first, other = (
-                f"{one.target} from {', '.join(one.features)}" for one in (self.members[0], member)
+                f"{model.target} from {', '.join(model.features)}" for model in (self.members[0], member)
             )
             if first != other:
                 what = f"model 0 predicts {first}, model {number} predicts {other}"

@@ -37,8 +37,8 @@ class Table:
         names = _features(list(columns), target, features)
         lengths = {name: len(columns[name]) for name in (target, *names)}
         if len(set(lengths.values())) != 1:
-            found = ", ".join(f"{name} has {length}" for name, length in lengths.items())
-            raise ValueError(f"the columns differ in length: {found}")
+            listing = ", ".join(f"{name} has {length}" for name, length in lengths.items())
+            raise ValueError(f"the columns differ in length: {listing}")
         numbers = {name: [_number(value) for value in columns[name]] for name in (target, *names)}
         for name, values in numbers.items():
             for row, value in enumerate(values):
@@ -99,13 +99,13 @@ class Table:
 
 
 def _features(
-    known: Sequence[str], target: str, features: Sequence[str] | None, where: str = ""
+    columns: Sequence[str], target: str, features: Sequence[str] | None, where: str = ""
 ) -> list[str]:
     """The features. Raises ValueError if a column is missing."""
-    names = [name for name in known if name != target] if features is None else list(features)
+    names = [name for name in columns if name != target] if features is None else list(features)
     for name in (target, *names):
-        if name not in known:
-            raise ValueError(f"{where}there is no column '{name}'; the columns are {', '.join(known)}")
+        if name not in columns:
+            raise ValueError(f"{where}there is no column '{name}'; the columns are {', '.join(columns)}")
     if not names or target in names:
         raise ValueError(f"{where}expected features other than the target '{target}'; found {names}")
     return names

@@ -43,9 +43,9 @@ class Axes:
                 self.points[label] = self._static(label, self._workflow.axes[label])
 
     def _static(self, label: str, axis: Axis) -> Points:
-        known = self._workflow.hyperparameters
+        registry = self._workflow.hyperparameters
         if not axis.kept:
-            return axis.points_of(label, known, self._folder)
+            return axis.points_of(label, registry, self._folder)
         path = self._paths.axis(label)
         points = kept(path)
         if points is None:
@@ -54,7 +54,7 @@ class Axes:
                     f"axis '{label}': the points that this run was made with are gone ({path}); put the file "
                     "back, or start again with `diel run`, which takes from the cache what has not changed"
                 )
-            keep(axis.points_of(label, known, self._folder), path)
+            keep(axis.points_of(label, registry, self._folder), path)
             points = kept(path)
         assert points is not None
         return points
@@ -75,15 +75,15 @@ class Axes:
         if texts := _mixed(parts.values()):  # cells of some files only are numbers
             axis = replace(axis, types={**axis.types, **dict.fromkeys(texts, "str")})
             parts = self._parts(label, axis, maker, results)
-        for index, made in parts.items():
-            if len(made) and names is not None and made.parameters != names:
+        for index, part in parts.items():
+            if len(part) and names is not None and part.parameters != names:
                 raise UsageError(
-                    f"axis '{label}': {maker.name}/{index} gives {', '.join(made.parameters)}, "
+                    f"axis '{label}': {maker.name}/{index} gives {', '.join(part.parameters)}, "
                     f"other tasks gave {', '.join(names)}"
                 )
-            names = made.parameters if len(made) or names is None else names
-            rows += map(made.values, range(len(made)))
-            origins += [tuple(maker.domain.coordinates(index).values())] * len(made)
+            names = part.parameters if len(part) or names is None else names
+            rows += map(part.values, range(len(part)))
+            origins += [tuple(maker.domain.coordinates(index).values())] * len(part)
         points = Points.of_rows(names or axis.gives or (bare(label),), rows)
         keep(points, self._paths.axis(label))
         self.points[label] = points
@@ -104,8 +104,8 @@ class Axes:
         try:
             value = output_of(record, output, self._paths.root)
         except KeyError:
-            made = ", ".join(outputs_of(record)) or "nothing"
-            raise UsageError(f"axis '{label}': {task} made no '{output}'; it made: {made}") from None
+            names = ", ".join(outputs_of(record)) or "nothing"
+            raise UsageError(f"axis '{label}': {task} made no '{output}'; it made: {names}") from None
         if isinstance(value, Artifact):
             if changes := differences(value, value.digest, value.identity):
                 raise UsageError(f"axis '{label}': {task}.{output} ({value}): {text_of(changes)}")
@@ -123,4 +123,4 @@ def _mixed(parts: Iterable[Points]) -> set[str]:
     for points in parts:
         for name, column in zip(points.parameters if points.cells else (), points.columns, strict=False):
             kinds.setdefault(name, set()).update(isinstance(value, str) for value in column[:1])
-    return {name for name, found in kinds.items() if len(found) > 1}
+    return {name for name, types in kinds.items() if len(types) > 1}

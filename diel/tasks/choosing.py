@@ -42,18 +42,18 @@ class ChoosingLink(Link):
     def group_of_downstream(self, index: int) -> Group:
         if not self._shared:
             return ()
-        found = self.down.domain.coordinates(index)
-        return tuple(found[axis] for axis in self._shared)
+        coordinates = self.down.domain.coordinates(index)
+        return tuple(coordinates[axis] for axis in self._shared)
 
     def woken_by(self, index: int) -> Iterable[int]:
         """The tasks that may read this task, or look past it if it was left out."""
-        found = self.up.domain.coordinates(index)
+        coordinates = self.up.domain.coordinates(index)
         outside = (axis for label, axis in self.axes.items() if label not in self._within)
-        if not self.edge.renewed and not all(axis.is_over(found) for axis in outside):
+        if not self.edge.renewed and not all(axis.is_over(coordinates) for axis in outside):
             return ()  # its end will wake them
-        fixed = {axis: found[axis] for axis in self.edge.matched}
+        fixed = {axis: coordinates[axis] for axis in self.edge.matched}
         spread = [
-            [(label, place) for place in self.axes[label].after(found)]
+            [(label, place) for place in self.axes[label].after(coordinates)]
             for label in self._within
             if self.edge.chosen[label].word == "previous" and index not in self.up.omitted
         ]
@@ -84,8 +84,8 @@ class ChoosingLink(Link):
 
     def has_failed(self, index: int) -> bool:
         """Whether the search or loop that it picks from failed, at an upstream task's point."""
-        found = self.up.domain.coordinates(index)
-        return any(axis.has_failed(found) for label, axis in self.axes.items() if label not in self._within)
+        place = self.up.domain.coordinates(index)
+        return any(axis.has_failed(place) for label, axis in self.axes.items() if label not in self._within)
 
     def _weigh(self, group: Group) -> Verdict:
         try:
@@ -98,17 +98,17 @@ class ChoosingLink(Link):
             fixed = group[: len(self.edge.matched)]
             empty = self.up.domain.count(self._fixed(fixed)) == 0 and not self._never_made(fixed)
             return Verdict.READY if empty else Verdict.FAILED
-        found = [Verdict.READY if one is None else self.verdict_of(one) for one in members]
-        return self._judge(found + [Verdict.FAILED] * lost)
+        verdicts = [Verdict.READY if member is None else self.verdict_of(member) for member in members]
+        return self._judge(verdicts + [Verdict.FAILED] * lost)
 
     def _judge(self, verdicts: list[Verdict]) -> Verdict:
         if Verdict.WAITING in verdicts:
             return Verdict.WAITING
         if not self.edge.gathered:
             return verdicts[0] if verdicts else Verdict.FAILED
-        wanted = [verdict for verdict in verdicts if verdict is not Verdict.OMITTED]
-        good = sum(verdict is Verdict.READY for verdict in wanted)
-        enough = good >= math.ceil(self.edge.min_success * len(wanted) - 1e-9)
+        considered = [verdict for verdict in verdicts if verdict is not Verdict.OMITTED]
+        good = sum(verdict is Verdict.READY for verdict in considered)
+        enough = good >= math.ceil(self.edge.min_success * len(considered) - 1e-9)
         return Verdict.READY if enough else Verdict.FAILED
 
     def _members(self, group: Group) -> tuple[list[int | None], int]:
@@ -119,15 +119,15 @@ class ChoosingLink(Link):
         rest = [axis for axis in self.up.spec.over if axis not in self.edge.chosen]
         chosen: list[int | None] = []
         lost = 0
-        others = [axis for axis in self.up.adaptive if axis.label not in self.edge.chosen]
+        unchosen = [axis for axis in self.up.adaptive if axis.label not in self.edge.chosen]
         first = {**fixed, **dict.fromkeys(self.edge.chosen, 0)}
         # One choice for each combination of the other axes: tasks at the first points represent them.
         for index in self.up.domain.matching(first):
-            found = self.up.domain.coordinates(index)
-            if any(axis.standing(found) is Standing.CLOSED for axis in others):
+            coordinates = self.up.domain.coordinates(index)
+            if any(axis.standing(coordinates) is Standing.CLOSED for axis in unchosen):
                 continue
             try:
-                chosen += self._choose({axis: found[axis] for axis in rest}, shared)
+                chosen += self._choose({axis: coordinates[axis] for axis in rest}, shared)
             except Lost:
                 if self.edge.min_success == 1:
                     raise
@@ -138,12 +138,12 @@ class ChoosingLink(Link):
 
     def _of_one_round(self, chosen: list[int | None]) -> list[int | None]:
         """The tasks of the latest round in which all have a result: gathered results belong together."""
-        found = [self.up.domain.coordinates(index) for index in chosen if index is not None]
-        if len(found) < len(chosen):
+        places = [self.up.domain.coordinates(index) for index in chosen if index is not None]
+        if len(places) < len(chosen):
             return [None]
         loops = [label for label in self.edge.chosen if self.axes[label].axis.in_turn]
-        oldest = {label: min(one[label] for one in found) for label in loops}
-        return [self.up.domain.index({**one, **oldest}) for one in found]
+        oldest = {label: min(place[label] for place in places) for label in loops}
+        return [self.up.domain.index({**place, **oldest}) for place in places]
 
     def _choose(self, here: dict[str, int], shared: Mapping[str, int]) -> list[int | None]:
         """The tasks picked at one combination of the axes without a choice."""
@@ -188,16 +188,16 @@ class ChoosingLink(Link):
     def _find(self, place: dict[str, int]) -> int | None:
         """The task at a place; for a loop, the last round that was not left out."""
         loops = [label for label in self.edge.chosen if self.axes[label].axis.in_turn]
-        found = None
+        index = None
         while all(place[label] >= 0 for label in self.edge.chosen):
-            found = self.up.domain.index(place)
-            if found is None:
+            index = self.up.domain.index(place)
+            if index is None:
                 raise Lost
-            verdict = self.verdict_of(found)
+            verdict = self.verdict_of(index)
             if verdict is Verdict.WAITING:
                 raise NotYet
             if verdict is not Verdict.OMITTED or not loops:
-                return found
+                return index
             place = {**place, loops[-1]: place[loops[-1]] - 1}
         before = any(choice.word == "previous" for choice in self.edge.chosen.values())
-        return None if before or self.edge.begun else found
+        return None if before or self.edge.begun else index

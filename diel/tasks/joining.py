@@ -67,9 +67,9 @@ class Join:
     def _points(self, values: list[Gathered]) -> set[Group] | None:
         """The points that all have; None where all have the same."""
         first = values[0].points
-        if all(one.points is first or one.points == first for one in values):
+        if all(value.points is first or value.points == first for value in values):
             return None
-        common = set(first).intersection(*(one.points for one in values))
+        common = set(first).intersection(*(value.points for value in values))
         if not common and all(values) and not self._apart():
             names = ", ".join(values[0].axes)
             raise MissingInput(
@@ -108,7 +108,7 @@ def _changed(value: Any, change: Callable[[Gathered], Any]) -> Any:
         return value if items is value.source else value.write(items)
     if type(value) is dict:
         return {key: _changed(item, change) for key, item in value.items()}
-    if type(value) is list and any(isinstance(one, list | dict | ListText) for one in value):
+    if type(value) is list and any(isinstance(part, list | dict | ListText) for part in value):
         return [_changed(item, change) for item in value]
     return value
 
@@ -139,7 +139,7 @@ class Meeting:
             if link.edge.gathered and not (link.alongside or link.edge.branch):
                 for place in dict.fromkeys(link.edge.meets):
                     sets.setdefault((place, _along(link.edge)), []).append(link)
-        self._sets = [found for found in sets.values() if len(found) > 1]
+        self._sets = [group for group in sets.values() if len(group) > 1]
         self._seen: dict[int, tuple[list[Group], _Met]] = {}
 
     def __bool__(self) -> bool:
@@ -153,15 +153,15 @@ class Meeting:
             share = min(link.edge.min_success for link in links)
             least = math.ceil(share * len(met.wanted) - 1e-9)
             if len(met.common) < least:
-                link = min(zip(met.held, links, strict=True), key=lambda one: len(one[0]))[1]
+                link = min(zip(met.held, links, strict=True), key=lambda pair: len(pair[0]))[1]
                 names = " and ".join(dict.fromkeys(_name(link.edge) for link in links))
-                found = f"{names} have {len(met.common)} of {len(met.wanted)} points in common"
-                return Shortage(link, f"{found}, and `min_success` asks for {least}")
+                counts = f"{names} have {len(met.common)} of {len(met.wanted)} points in common"
+                return Shortage(link, f"{counts}, and `min_success` asks for {least}")
         return None
 
     def left(self, index: int) -> list[Left]:
         """Return what a task does not get of some gathers, since others lack the points."""
-        found: dict[tuple[Along, tuple[Group, ...]], Left] = {}
+        gaps: dict[tuple[Along, tuple[Group, ...]], Left] = {}
         for links in self._unlike():
             met = self._look(links, index)
             union = set[Group]().union(*met.held)
@@ -169,19 +169,19 @@ class Meeting:
             for link, held in zip(links, met.held, strict=True):
                 lacks = sorted(every - held)
                 points = [_parameters(link, place) for place in lacks[:SHOWN]]
-                one = found.setdefault((_along(link.edge), tuple(lacks)), Left([], len(lacks), points))
-                one.edges.extend({_name(link.edge)} - {*one.edges})
-        return [one for one in found.values() if one.number]
+                gap = gaps.setdefault((_along(link.edge), tuple(lacks)), Left([], len(lacks), points))
+                gap.edges.extend({_name(link.edge)} - {*gap.edges})
+        return [gap for gap in gaps.values() if gap.number]
 
     def _unlike(self) -> Iterable[list[Link]]:
         return (links for links in self._sets if not all(map(_is_whole, links)))
 
     def _look(self, links: list[Link], index: int) -> _Met:
         groups = [link.group_of_downstream(index) for link in links]
-        known = self._seen.get(id(links))
-        if known is None or known[0] != groups:
-            known = self._seen[id(links)] = groups, _met(links, groups)
-        return known[1]
+        cached = self._seen.get(id(links))
+        if cached is None or cached[0] != groups:
+            cached = self._seen[id(links)] = groups, _met(links, groups)
+        return cached[1]
 
 
 class _Met(NamedTuple):
@@ -195,11 +195,11 @@ class _Met(NamedTuple):
 
 
 def _met(links: list[Link], groups: list[Group]) -> _Met:
-    held, wanted = [], []
+    held, expected = [], []
     for link, group in zip(links, groups, strict=True):
         held.append({place for place, _ in link.listed(group)})
-        wanted.append({link.place(index) for index in link.meant(group)})
-    return _Met(held, set.intersection(*held), set.intersection(*wanted), set.union(*wanted))
+        expected.append({link.place(index) for index in link.meant(group)})
+    return _Met(held, set.intersection(*held), set.intersection(*expected), set.union(*expected))
 
 
 def _is_whole(link: Link) -> bool:
@@ -216,19 +216,19 @@ def _name(edge: Edge) -> str:
 
 
 def _parameters(link: Link, place: Group) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for axis, number in zip(link.edge.gathered, place, strict=True):
         points = link.up.points[axis]
-        found.update(zip(points.parameters, points.values(number), strict=True))
-    return found
+        values.update(zip(points.parameters, points.values(number), strict=True))
+    return values
 
 
 def points_read(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return what enters a key beside gathered values that may meet: their points, where these differ."""
     read = {name: value for name, value in values.items() if isinstance(value, Gathered)}
-    found = {}
-    for name, one in read.items():
-        others = (other for other in read.values() if not {*one.axes}.isdisjoint(other.axes))
-        if any((other.axes, other.points) != (one.axes, one.points) for other in others):
-            found[f"points of {name}"] = [list(one.axes), list(map(list, one.points))]
-    return found
+    points = {}
+    for name, gathered in read.items():
+        rest = (other for other in read.values() if not {*gathered.axes}.isdisjoint(other.axes))
+        if any((other.axes, other.points) != (gathered.axes, gathered.points) for other in rest):
+            points[f"points of {name}"] = [list(gathered.axes), list(map(list, gathered.points))]
+    return points

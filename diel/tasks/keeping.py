@@ -106,9 +106,9 @@ def _all_well(stage: StageRun) -> bool:
 
 def reading(links: Iterable[Link]) -> Iterator[Link]:
     """Yield the links whose files can go afterwards: not those that axes and services read again."""
-    found = [link for link in links if link.edge.output is not None and link.edge.published is None]
-    again = {(link.edge.upstream, link.edge.output) for link in found if not link.feeds}
-    return (link for link in found if (link.edge.upstream, link.edge.output) not in again)
+    selected = [link for link in links if link.edge.output is not None and link.edge.published is None]
+    again = {(link.edge.upstream, link.edge.output) for link in selected if not link.feeds}
+    return (link for link in selected if (link.edge.upstream, link.edge.output) not in again)
 
 
 def lent(paths: RunPaths) -> bool:
@@ -136,8 +136,8 @@ class Keeping:
             for label, output in run.spec.outputs.items()
             if not output.keep
         }
-        wanted = (link for link in reading(links) if (link.edge.upstream, link.edge.output) in loose)
-        self._readers = Readers(wanted if loose else ())
+        readers = (link for link in reading(links) if (link.edge.upstream, link.edge.output) in loose)
+        self._readers = Readers(readers if loose else ())
         self._epoch = epoch_of(ledger.segment.name)
         self._is_lent = bool(loose) and self._epoch > 1 and lent(ledger.paths)
 
@@ -193,13 +193,13 @@ def own_files(record: Made, stage: str, output: str, root: Path) -> dict[str, st
     if "run" in record or output not in artifacts:
         return None
     home = os.path.realpath(root / "tasks" / stage)
-    places = {name: [f"{root}/{file['path']}" for file in files_of(made)] for name, made in artifacts.items()}
-    found = {name: {path: os.path.realpath(path) for path in paths} for name, paths in places.items()}
-    own = found.pop(output)
-    others = {real for files in found.values() for real in files.values()}
-    above = {folder for other in others for folder in _above(other, home)}
+    places = {name: [f"{root}/{file['path']}" for file in files_of(item)] for name, item in artifacts.items()}
+    resolved = {name: {path: os.path.realpath(path) for path in paths} for name, paths in places.items()}
+    own = resolved.pop(output)
+    foreign = {real for files in resolved.values() for real in files.values()}
+    above = {folder for other in foreign for folder in _above(other, home)}
     for real in own.values():
-        if not real.startswith(f"{home}/") or real in above or not others.isdisjoint(_above(real, home)):
+        if not real.startswith(f"{home}/") or real in above or not foreign.isdisjoint(_above(real, home)):
             return None
     return own
 

@@ -85,40 +85,40 @@ class Ledger:
             {"event": "skipped", "stage": stage.name, "tasks": tasks, "reason": reason, "cause": cause}
         )
 
-    def join(self, stage: StageRun, index: int, left: Iterable[Left]) -> None:
+    def join(self, stage: StageRun, index: int, remainders: Iterable[Left]) -> None:
         """Records what a task does not get of gathers that meet in it, unless that is known."""
-        found = [one._asdict() for one in left]
-        if found != stage.history.joined.get(index, []):
+        rows = [remainder._asdict() for remainder in remainders]
+        if rows != stage.history.joined.get(index, []):
             record: JoinedRecord = {
                 "event": "joined",
                 "stage": stage.name,
                 "index": index,
-                "left": found,
+                "left": rows,
             }
             self.append(record)
 
-    def fail(self, stage: StageRun, index: int, said: Said, attempt: int | None = None) -> None:
+    def fail(self, stage: StageRun, index: int, error: Said, attempt: int | None = None) -> None:
         """Records that a task failed for good, with the message of its last attempt."""
         record: Failed = {
             "event": "failed",
             "stage": stage.name,
             "tasks": [[index, index]],
-            "class": said["class"],
-            "message": said["message"],
+            "class": error["class"],
+            "message": error["message"],
         }
         if point := stage.point(index):
             record["point"] = point
         if attempt is not None:
             record |= {
-                "exit_code": said.get("exit_code"),
-                "stderr_tail": said.get("stderr_tail", ""),
+                "exit_code": error.get("exit_code"),
+                "stderr_tail": error.get("stderr_tail", ""),
                 "attempt": attempt,
             }
-        if "headline" in said:
-            record["headline"] = said["headline"]
+        if "headline" in error:
+            record["headline"] = error["headline"]
         self.append(record)
         if self.on_failure is not None:
-            self.on_failure(stage, index, said)
+            self.on_failure(stage, index, error)
 
     def commit(self, stage: StageRun, index: int, segment: str, offset: int, record: Result) -> None:
         self.history.apply(record, segment)

@@ -59,13 +59,13 @@ class Link:
     def resolve(self) -> None:
         """Finds the picked points, once the upstream stage's axes are known."""
         self.picked = {}
-        for axis, wanted in self.edge.picked.items():
-            places = self.up.points[axis].find(wanted)
+        for axis, point in self.edge.picked.items():
+            places = self.up.points[axis].find(point)
             if len(places) == 1:
                 self.picked[axis] = places[0]
             else:
                 many = f"{len(places)} points" if places else "no point"
-                self.missing = f"`at` picks {many} of axis '{axis}' of '{self.up.name}': {wanted!r}"
+                self.missing = f"`at` picks {many} of axis '{axis}' of '{self.up.name}': {point!r}"
 
     def group_of_upstream(self, index: int) -> Group | None:
         """The group that an upstream task is in; None where `at` picks others."""
@@ -88,7 +88,7 @@ class Link:
 
     def places(self, axis: str, index: int) -> list[int]:
         """The numbers of the points of an axis that a downstream task gathers along, in order."""
-        factor = next(one for one in self.up.domain.factors if axis in one.axes)
+        factor = next(candidate for candidate in self.up.domain.factors if axis in candidate.axes)
         column = factor.axes.index(axis)
         rows = factor.matching(self._fixed(self.group_of_downstream(index)))
         return sorted({factor.row(number)[column] for number in rows})
@@ -110,10 +110,10 @@ class Link:
     def listed(self, group: Group) -> list[tuple[Group, int]]:
         """Return the upstream tasks that a gather lists, by place in the order of axes, of a choice the best
         first. With `missing: null` those without a result too, unless their points never came."""
-        found = self.meant(group) if self.edge.outer else self.good_members(group)
+        members = self.meant(group) if self.edge.outer else self.good_members(group)
         turn = [n for n, axis in enumerate(self.edge.gathered) if axis not in self.edge.chosen]
         return sorted(
-            ((self.place(index), index) for index in found), key=lambda one: [one[0][n] for n in turn]
+            ((self.place(index), index) for index in members), key=lambda entry: [entry[0][n] for n in turn]
         )
 
     def lacking(self, group: Group) -> int:
@@ -168,7 +168,7 @@ class Link:
 
     def awaits(self, label: str) -> bool:
         """Whether what it reads is known once a search or loop is over."""
-        return label in self.edge.chosen or any(one.axis.prunes and one.label == label for one in self.leaves)
+        return label in self.edge.chosen or any(a.axis.prunes and a.label == label for a in self.leaves)
 
     @property
     def feeds(self) -> bool:
@@ -180,7 +180,7 @@ class Link:
     @property
     def leaves(self) -> list[Adaptive]:
         """The searches and loops of which it reads several points, or one that `at` names, from outside."""
-        return [one for one in self.up.adaptive if one.label not in self.down.spec.over]
+        return [axis for axis in self.up.adaptive if axis.label not in self.down.spec.over]
 
     def is_undecided(self, group: Group) -> bool:
         """Whether a search may still prune what is read from outside: when tasks end must decide nothing."""
@@ -211,8 +211,8 @@ class Link:
     def _gathered(self, group: Group) -> Verdict:
         size = self.up.domain.count(self._fixed(group))
         count = self._counts.get(group, _Count())
-        wanted = size - count.omitted
-        if wanted - count.bad < math.ceil(self.edge.min_success * wanted - 1e-9):
+        expected = size - count.omitted
+        if expected - count.bad < math.ceil(self.edge.min_success * expected - 1e-9):
             return Verdict.FAILED
         if count.ended < size:
             return Verdict.WAITING

@@ -70,17 +70,17 @@ class Publishing:
 
     def _values(self, stage: StageRun, index: int, record: Result) -> dict[str, Any]:
         """The values that fit; a bad one fails the tasks that read it, and is reported here."""
-        found = {}
+        values = {}
         for name, output in stage.spec.publishes.items():
             try:
-                made = output_of(record, output, self._ledger.paths.root)
+                value = output_of(record, output, self._ledger.paths.root)
                 published = Published(name, self._workflow.hyperparameters[name])
-                found[name] = accepted(published, made, stage.task(index))
+                values[name] = accepted(published, value, stage.task(index))
             except KeyError:
                 self._ledger.trouble(f"{stage.task(index)} made no '{output}' to publish")
             except MissingInput as error:
                 self._ledger.trouble(str(error))
-        return found
+        return values
 
     def _is_known(self, stage: StageRun, index: int, record: Result) -> bool:
         """Whether the project has this result, from this run or the one that the cache took it from."""
@@ -102,16 +102,16 @@ def accepted(published: Published, value: Any, maker: str) -> Any:
             raise refuse("expected a value, found a file")
         return published.given.accept(value)
     except Flaws as error:
-        told = f"hp.{published.name}, as {maker} has published it: {error.flaws[0].message}"
-        raise MissingInput(told) from None
+        message = f"hp.{published.name}, as {maker} has published it: {error.flaws[0].message}"
+        raise MissingInput(message) from None
 
 
 def published_values(links: Iterable[Link], index: int, read: Callable[[Link], Any]) -> dict[str, Any]:
     """Return what earlier stages publish for a task, by name. Raise MissingInput where it does not fit."""
-    found = {}
+    values = {}
     for link in links:
         published = link.edge.published
         assert published is not None
         maker = "/".join([link.up.name, *map(str, link.members(link.group_of_downstream(index)))])
-        found[published.name] = accepted(published, read(link), maker)
-    return found
+        values[published.name] = accepted(published, read(link), maker)
+    return values

@@ -144,12 +144,12 @@ class Recipe:
         self._texts = sources.texts
         self.chains = OwnNames(sources.run.name, sources.texts.references).chains
         """The dotted names that enter a task's key, as its own workflow has them."""
-        shared_out = any(given.shard is not None for given in stage.inputs.values())
+        shared_out = any(spec.shard is not None for spec in stage.inputs.values())
         self._sharing = Sharing(stage, sources.inputs, self.is_wanted) if shared_out else None
         self._asked = AskedServices(sources.links) if stage.services else None
         self._asking = asking_of(stage, module, sources.links) if stage.asks else None
-        self._shaped = {name: one.shape for name, one in stage.inputs.items() if one.shape is not None}
-        self._at_node = tuple(name for name, given in stage.inputs.items() if given.stage is not None)
+        self._shaped = {name: use.shape for name, use in stage.inputs.items() if use.shape is not None}
+        self._at_node = tuple(name for name, spec in stage.inputs.items() if spec.stage is not None)
         links = sources.links
         self.meeting = Meeting(links)
         """The gathers that meet in each task."""
@@ -159,7 +159,7 @@ class Recipe:
         """The gathered inputs that expressions read: whole, and not as they meet."""
         gathers = any(link.edge.gathered and link.edge.name is None for link in sources.made.values())
         texts = expressions((), stage) if self._gathers else ()
-        self._along = {axis for _, one in texts for axis in one.axes}
+        self._along = {axis for _, use in texts for axis in use.axes}
         """The axes of whose points the items of lists are put."""
         self._mixed = bool(self._listed or self._along) or gathers
         """Whether expressions read what is gathered, so that points may count for what they give."""
@@ -175,10 +175,10 @@ class Recipe:
     def _unread(self, *, passed: bool) -> frozenset[str]:
         """`passed`: whether a function gets its point by name."""
         stage = self.sources.run.spec
-        said = {chain[0] for chain in self.sources.texts.references}
-        said |= set() if stage.surrogate is None else set(stage.surrogate.inputs)
+        read = {chain[0] for chain in self.sources.texts.references}
+        read |= set() if stage.surrogate is None else set(stage.surrogate.inputs)
         numbers = {bare(axis.label) for axis in self.sources.run.adaptive if axis.axis.word == "search"}
-        return frozenset(n for n in numbers - said if not passed or n not in (self._accepted or {n}))
+        return frozenset(n for n in numbers - read if not passed or n not in (self._accepted or {n}))
 
     def scope(self, index: int) -> Scope:
         return Scope(self.sources, index)
@@ -237,9 +237,9 @@ class Recipe:
         """Hold what a task reads to the shapes that its stage expects, by header. Raises MissingInput."""
         sizes: Sizes = {}
         for name, shape in self._shaped.items():
-            for one in artifacts_in(inputs.get(name)):
+            for file in artifacts_in(inputs.get(name)):
                 try:
-                    hold_file(name, one, Output.model_construct(shape=shape, inside=one.inside), sizes)
+                    hold_file(name, file, Output.model_construct(shape=shape, inside=file.inside), sizes)
                 except (Breach, OSError) as breach:
                     raise MissingInput(f"input '{name}': {breach}") from None
 
@@ -276,9 +276,9 @@ class Recipe:
 
     def _params(self, scope: Scope) -> dict[str, Any]:
         """The parameters of a task: those of its point that its module takes, and those of its stage."""
-        said, taken = scope["params"], self._accepted
+        params, takes = scope["params"], self._accepted
         point = self._point(scope).items()
-        return {**{n: v for n, v in point if n not in said and (taken is None or n in taken)}, **said}
+        return {**{n: v for n, v in point if n not in params and (takes is None or n in takes)}, **params}
 
     def _point(self, scope: Scope) -> dict[str, Any]:
         """A task's point without what nothing reads."""
@@ -318,35 +318,35 @@ class Recipe:
         own: dict[str, Any] = {**self._point(scope), **(keyed(shards) if shards else {})}
         if self._chosen is not None:
             own.update(self._chosen(scope))
-        taken: dict[str, Any] = dict(inputs)
+        upstream: dict[str, Any] = dict(inputs)
         for name, rule in self.sources.conversions.items():
-            taken[f"units of {name}"] = rule
+            upstream[f"units of {name}"] = rule
         for name, columns in self.sources.columns.items():
-            taken[f"columns of {name}"] = columns
+            upstream[f"columns of {name}"] = columns
         for name, chain in self.chains.items():
             if self._branches and not scope.reads(chain):
                 continue
-            kept = own if self.sources.link_of(chain) is None else taken
-            kept[name] = scope.read(chain)
+            target = own if self.sources.link_of(chain) is None else upstream
+            target[name] = scope.read(chain)
         if self._mixed:
             places = scope[PLACES] if self._along else {}
             along = {axis: Gathered(at := places[axis], (axis,), [(n,) for n in at]) for axis in self._along}
-            taken |= points_read({**taken, **scope["inputs"], **along})
-            taken |= {f"all of {name}": scope["inputs"][name] for name in self._listed if name in inputs}
-        return own, taken
+            upstream |= points_read({**upstream, **scope["inputs"], **along})
+            upstream |= {f"all of {name}": scope["inputs"][name] for name in self._listed if name in inputs}
+        return own, upstream
 
     def _key(
         self, scope: Scope, shards: dict[str, Shard] | None, inputs: Mapping[str, Any]
     ) -> tuple[str, tuple[str, str], dict[str, Any], Answers | None]:
         """The key of a task, its parts, the files that it reads of other tasks, by name, and what makes the
         key if others may answer than should."""
-        own, taken = self._reads(scope, shards, inputs)
-        reads = {name: value for name, value in taken.items() if any(artifacts_in(value))}
+        own, upstream = self._reads(scope, shards, inputs)
+        reads = {name: value for name, value in upstream.items() if any(artifacts_in(value))}
         own.update(self.sources.files.digests(scope))
         if self._asked is not None:
-            taken.update(self._asked.keys(scope.index))
+            upstream.update(self._asked.keys(scope.index))
         params = digest_of_values(own)
-        read = digest_of_values(taken) if taken else ""
+        read = digest_of_values(upstream) if upstream else ""
         key = digest_of([self.family, params, read])
         if self.streams is not None:  # what came through them is in no key: another run's result never fits
             key = digest_of([key, self.sources.paths.run_id])
@@ -363,16 +363,16 @@ def staging_of(site: Site, stage: Stage, shape: Shape) -> Staging:
     each_node: tuple[str, ...] = ()
     if shape.nodes:  # they are not the node of the task's worker
         own = stage.resources.launcher
-        wanted = Resources(nodes=shape.nodes, ranks=shape.nodes, ranks_per_node=1, launcher=own)
-        each_node = launcher_words(site, shape.pool, wanted)
+        resources = Resources(nodes=shape.nodes, ranks=shape.nodes, ranks_per_node=1, launcher=own)
+        each_node = launcher_words(site, shape.pool, resources)
     return Staging(Local(site.local.dir or "", site.local.size), each_node, drains)
 
 
 def copies(inputs: Mapping[str, Any], names: set[str]) -> tuple[dict[str, Any], tuple[Item, ...]]:
     """Inputs in which placeholders for copies replace some artifacts, and these artifacts."""
     items: dict[str, Item] = {}
-    found = {name: _copied(value, items) if name in names else value for name, value in inputs.items()}
-    return found, tuple(items.values())
+    copied = {name: _copied(value, items) if name in names else value for name, value in inputs.items()}
+    return copied, tuple(items.values())
 
 
 def _copied(value: Any, items: dict[str, Item]) -> Any:
@@ -381,8 +381,8 @@ def _copied(value: Any, items: dict[str, Item]) -> Any:
         items[item.key] = item
         return Artifact(item.below(AT_NODE), value.digest, value.inside, value.bytes)
     if isinstance(value, Gathered):
-        return value.map(lambda one: _copied(one, items))
-    return [_copied(one, items) for one in value] if isinstance(value, list) else value
+        return value.map(lambda part: _copied(part, items))
+    return [_copied(part, items) for part in value] if isinstance(value, list) else value
 
 
 class Sharing:
@@ -391,31 +391,31 @@ class Sharing:
     def __init__(self, stage: Stage, links: Mapping[str, Link], is_wanted: Callable[[int], bool]) -> None:
         """`is_wanted` tells whether `when` holds for a task."""
         self._is_wanted = is_wanted
-        self._given = {name: given for name, given in stage.inputs.items() if given.shard is not None}
+        self._given = {name: use for name, use in stage.inputs.items() if use.shard is not None}
         self._links = links
         self._parts: dict[Key, tuple[Group, dict[int, int]]] = {}
 
     def shards(self, index: int, inputs: Mapping[str, Any]) -> dict[str, Shard]:
-        found = {}
-        for name, given in self._given.items():
-            assert given.shard is not None
-            by, value = given.shard.by, inputs[name]
+        shards = {}
+        for name, use in self._given.items():
+            assert use.shard is not None
+            by, value = use.shard.by, inputs[name]
             listed = flat(value) if isinstance(value, list) else [value]
             digests = tuple(item.digest if type(item) is Artifact else "" for item in listed)
             # An array is split by its rows, so each task needs all of it: it is copied before.
-            late = given.stage is not None and (isinstance(value, list) or os.path.isdir(str(value)))
+            late = use.stage is not None and (isinstance(value, list) or os.path.isdir(str(value)))
             part, parts = self._part(self._links[name], index) if by == "task" else (0, 1)
-            found[name] = Shard(by, given.shard.seed, part, parts, digests if any(digests) else (), late)
-        return found
+            shards[name] = Shard(by, use.shard.seed, part, parts, digests if any(digests) else (), late)
+        return shards
 
     def _part(self, link: Link, index: int) -> tuple[int, int]:
         """The number of this task among those that read the same input, and their count."""
         group = link.group_of_downstream(index)
-        known = self._parts.get(link.edge.key)
-        if known is None or known[0] != group:
+        cached = self._parts.get(link.edge.key)
+        if cached is None or cached[0] != group:
             tasks = filter(self._runs, link.dependents(group))  # what `when` leaves out would read its share
-            known = self._parts[link.edge.key] = group, {task: place for place, task in enumerate(tasks)}
-        return known[1].get(index, 0), len(known[1])
+            cached = self._parts[link.edge.key] = group, {task: place for place, task in enumerate(tasks)}
+        return cached[1].get(index, 0), len(cached[1])
 
     def _runs(self, index: int) -> bool:
         try:
@@ -438,16 +438,16 @@ def environments_of_stage(stage: Stage, paths: RunPaths) -> Mapping[str, Prepare
     demanded = stage.chooses_environment
     if stage.environment is None and not demanded:
         return None
-    made = read_prepared(paths.environments)
-    return made if demanded else {name: one for name, one in made.items() if name == stage.environment}
+    envs = read_prepared(paths.environments)
+    return envs if demanded else {name: env for name, env in envs.items() if name == stage.environment}
 
 
 def environment_part(stage: Stage, paths: RunPaths) -> dict[str, str]:
     """The part of the cache key that all tasks of a stage share; none if each has its own."""
     if stage.environment is None or stage.chooses_environment:
         return {}
-    made = environments_of_stage(stage, paths) or {}
-    return {"environment": made[stage.environment].digest} if made else {}
+    envs = environments_of_stage(stage, paths) or {}
+    return {"environment": envs[stage.environment].digest} if envs else {}
 
 
 def keyed_by_task(stage: Stage, paths: RunPaths) -> Callable[[Mapping[str, Any]], dict[str, str]] | None:
@@ -455,11 +455,11 @@ def keyed_by_task(stage: Stage, paths: RunPaths) -> Callable[[Mapping[str, Any]]
     name, for people, and its digest. None if all tasks have the same."""
     if not stage.chooses_environment:
         return None
-    made, chosen = read_prepared(paths.environments), parse(stage.demand[("environment",)])
+    envs, chosen = read_prepared(paths.environments), parse(stage.demand[("environment",)])
 
     def keyed(scope: Mapping[str, Any]) -> dict[str, str]:
         name = str(chosen.value(scope))
-        digest = f"{name} {made[name].digest}" if name in made else name
+        digest = f"{name} {envs[name].digest}" if name in envs else name
         return {"its environment": digest}  # no axis has this name
 
     return keyed

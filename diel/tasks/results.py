@@ -94,7 +94,7 @@ def output_of(record: Made, name: str, run_root: Path) -> Any:
     entry = record.get("artifacts", {})[name]
     home = os.fspath(artifact_home(record, run_root))
     inside = entry.get("inside")
-    found = [
+    artifacts = [
         Artifact(
             f"{home}/{path}",
             file["digest"],
@@ -106,7 +106,7 @@ def output_of(record: Made, name: str, run_root: Path) -> Any:
         for file in files_of(entry)
         for path in (file["path"],)
     ]
-    return found if "files" in entry else found[0]
+    return artifacts if "files" in entry else artifacts[0]
 
 
 def name_of(path: str) -> str:
@@ -127,13 +127,13 @@ def artifact_home(record: Made, run_root: Path) -> Path:
     return home_of_run(run_root.parent, origin, record.get("run_id", ""))
 
 
-def tell_origin(record: Cached, found: Result) -> None:
+def tell_origin(record: Cached, result: Result) -> None:
     """Notes which task made an earlier result: a pruner reads what it reported."""
-    if found["event"] == "done":
-        record["origin"] = [found["index"], found["attempt"]]
-    elif "origin" in found:
-        record["origin"] = found["origin"]
-    maker = found.get("origin_stage", found["stage"])
+    if result["event"] == "done":
+        record["origin"] = [result["index"], result["attempt"]]
+    elif "origin" in result:
+        record["origin"] = result["origin"]
+    maker = result.get("origin_stage", result["stage"])
     if maker != record["stage"]:
         record["origin_stage"] = maker
 
@@ -156,11 +156,11 @@ Outputs = Mapping[str, str]
 
 def outputs_digests(record: Made) -> Outputs:
     """What tells a result from another of the same task; of a file, its content and name."""
-    found = {name: digest_of([value])[:16] for name, value in record.get("values", {}).items()}
+    digests = {name: digest_of([value])[:16] for name, value in record.get("values", {}).items()}
     for name, entry in record.get("artifacts", {}).items():
         files = [[os.path.basename(file["path"]), file["digest"]] for file in files_of(entry)]
-        found[name] = digest_of(files)[:16]
-    return found
+        digests[name] = digest_of(files)[:16]
+    return digests
 
 
 def outputs_of(record: Made) -> list[str]:

@@ -58,18 +58,18 @@ class ServiceLink(Link):
         return self.edge.optional and super().verdict(group) in (Verdict.FAILED, Verdict.OMITTED)
 
     def _weigh(self, group: Group) -> Verdict:
-        found = [self._verdict_of_replica(index) for index in self.members(group)]
-        for one in (Verdict.READY, Verdict.WAITING):
-            if one in found:
-                return one
-        return found[0] if found else Verdict.FAILED
+        verdicts = [self._verdict_of_replica(index) for index in self.members(group)]
+        for verdict in (Verdict.READY, Verdict.WAITING):
+            if verdict in verdicts:
+                return verdict
+        return verdicts[0] if verdicts else Verdict.FAILED
 
     def _verdict_of_replica(self, index: int) -> Verdict:
         state = self.up.history.state(index)
         if state.ended or state in (TaskState.QUEUED, TaskState.RUNNING):
             return self.verdict_of(index) if state.ended else Verdict.READY
         verdicts = (link.verdict(link.group_of_downstream(index)) for link in self.inputs)
-        return next((one for one in verdicts if one is not Verdict.READY), Verdict.READY)
+        return next((verdict for verdict in verdicts if verdict is not Verdict.READY), Verdict.READY)
 
     @property
     def is_renewed(self) -> bool:
@@ -136,7 +136,7 @@ class AskedServices:
     def held(self, index: int) -> Held:
         """Return what the services of a task read, and must not change while it asks them."""
         held = [link.held(link.group_of_downstream(index)) for link in self._links]
-        return tuple(one for watched, _ in held for one in watched), {
+        return tuple(file for watched, _ in held for file in watched), {
             name: value for _, reads in held for name, value in reads.items()
         }
 

@@ -90,14 +90,14 @@ class Sources:
         """What expressions read of other stages, by stage and output."""
         self._published = [link for link in links if link.edge.published]
         self.own_inputs = {
-            label: given.source.removeprefix("hp.")
-            for label, given in run.spec.inputs.items()
-            if given.source.startswith("hp.") and label not in self.inputs
+            label: declared.source.removeprefix("hp.")
+            for label, declared in run.spec.inputs.items()
+            if declared.source.startswith("hp.") and label not in self.inputs
         }
         """The inputs that are hyperparameters of the task itself, by label."""
         self.conversions: Mapping[str, Any] = {}
         """How inputs in other units are converted, by name."""
-        if any(given.units is not None for given in run.spec.inputs.values()):
+        if any(declared.units is not None for declared in run.spec.inputs.values()):
             self.conversions = conversions_of(run.spec, self.inputs.values())
         self.columns = columns_of(run.spec, self.inputs) if run.spec.module is not None else {}
         """The types of columns that contracts declare, by input of a module."""
@@ -112,11 +112,11 @@ class Sources:
 
     def registry(self, index: int, scope: Mapping[str, Any]) -> dict[str, Any]:
         """Return a task's hyperparameters: the run's, earlier stages', its trial's. Raise MissingInput."""
-        given: Mapping[str, Any] = self._hyperparameters
+        values: Mapping[str, Any] = self._hyperparameters
         if self._published:
-            made = published_values(self._published, index, lambda link: self.read(link, index, scope))
-            given = {**given, **made}
-        return {**given, **self.run.searched(index)}
+            published = published_values(self._published, index, lambda link: self.read(link, index, scope))
+            values = {**values, **published}
+        return {**values, **self.run.searched(index)}
 
     def read(self, link: Link, index: int, scope: Mapping[str, Any]) -> Any:
         """Return what a task reads along an edge. Raise Unready along one of a branch, MissingInput."""
@@ -124,19 +124,19 @@ class Sources:
         if link.edge.branch and (verdict := link.verdict(group)) is not Verdict.READY:
             raise Unready(link, verdict)
         if not link.edge.gathered:
-            one = next(iter(link.members(group)), None)
-            return self._begin(link, scope) if one is None else self.output(link, one)
+            member = next(iter(link.members(group)), None)
+            return self._begin(link, scope) if member is None else self.output(link, member)
         output = link.edge.output or link.edge.hyperparameter
         place = (*link.edge.key, link.edge.upstream, str(output))  # one text may read several
-        known = self._gathered.get(place)
-        if known is None or known[0] != group or link.edge.renewed:
-            known = group, self._gather(link, group)
-            self._gathered[place] = known  # the latest group is the one that more tasks will read
-        return self._begin(link, scope) if not known[1] and link.edge.begun else known[1]
+        cached = self._gathered.get(place)
+        if cached is None or cached[0] != group or link.edge.renewed:
+            cached = group, self._gather(link, group)
+            self._gathered[place] = cached  # the latest group is the one that more tasks will read
+        return self._begin(link, scope) if not cached[1] and link.edge.begun else cached[1]
 
     def _gather(self, link: Link, group: Group) -> Gathered:
         listed, good = link.listed(group), link.up.history.state
-        values = (self.output(link, one) if good(one).good else None for _, one in listed)
+        values = (self.output(link, member) if good(member).good else None for _, member in listed)
         axes, points = link.edge.gathered, [place for place, _ in listed]
         if self._points.get(axes) != points:
             self._points[axes] = points
@@ -159,8 +159,8 @@ class Sources:
         except KeyError:
             point = link.up.point(index)
             if output not in point:
-                made = ", ".join(outputs_of(record)) or "nothing"
-                raise MissingInput(f"{link.up.task(index)} made no '{output}'; it made: {made}") from None
+                names = ", ".join(outputs_of(record)) or "nothing"
+                raise MissingInput(f"{link.up.task(index)} made no '{output}'; it made: {names}") from None
             value = point[output]
         rule = self.conversions.get(str(link.edge.name)) if self.conversions else None
         return value if rule is None else self._converted(link, index, rule, value)
@@ -181,15 +181,15 @@ class Sources:
 
 def columns_of(stage: Stage, links: Mapping[str, Link]) -> dict[str, dict[str, str]]:
     """The types of columns that either end of each edge declares, by input."""
-    found: dict[str, dict[str, str]] = {}
+    promises: dict[str, dict[str, str]] = {}
     for name in {**links, **stage.inputs}:
         link = links.get(name)
-        made = None if link is None else link.up.spec.outputs.get(str(link.edge.output))
+        source = None if link is None else link.up.spec.outputs.get(str(link.edge.output))
         own = stage.inputs[name].columns if name in stage.inputs else None
-        columns: dict[str, str] = {**((made and made.columns) or {}), **(own or {})}
+        columns: dict[str, str] = {**((source and source.columns) or {}), **(own or {})}
         if columns:
-            found[name] = columns
-    return found
+            promises[name] = columns
+    return promises
 
 
 class Scope(Mapping[str, Any]):
@@ -286,8 +286,8 @@ class Scope(Mapping[str, Any]):
     def _places(self) -> Lazily:
         """The numbers of the points of each axis along which the task gathers."""
         links = sorted(self.sources.links, key=lambda link: len(link.edge.matched))
-        found = {axis: link for link in links for axis in link.edge.gathered}
-        return Lazily({axis: partial(link.places, axis, self.index) for axis, link in found.items()})
+        by_axis = {axis: link for link in links for axis in link.edge.gathered}
+        return Lazily({axis: partial(link.places, axis, self.index) for axis, link in by_axis.items()})
 
     def __iter__(self) -> Iterator[str]:
         yield from self.point
@@ -304,13 +304,13 @@ def _is_of_files(value: Any) -> bool:
 
 def conversions_of(stage: Stage, links: Iterable[Link]) -> dict[str, Rule]:
     """The rules by input; empty where all units are the same."""
-    found: dict[str, Rule] = {}
+    rules: dict[str, Rule] = {}
     for link in links:
         name, read = link.edge.name, str(link.edge.output)
-        wanted = stage.inputs[name].units if name in stage.inputs else None
-        if name is None or wanted is None:
+        target = stage.inputs[name].units if name in stage.inputs else None
+        if name is None or target is None:
             continue
-        made = link.up.spec.outputs[read].units if read in link.up.spec.outputs else link.up.units_of(read)
-        if made is not None and made != wanted and (rule := conversions(made, wanted)) is not None:
-            found[name] = rule
-    return found
+        units = link.up.spec.outputs[read].units if read in link.up.spec.outputs else link.up.units_of(read)
+        if units is not None and units != target and (rule := conversions(units, target)) is not None:
+            rules[name] = rule
+    return rules

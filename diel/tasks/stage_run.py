@@ -74,11 +74,11 @@ class StageRun:
     @property
     def at_once(self) -> int:
         """The most tasks that can be under way at once: searches and loops make their points bit by bit."""
-        found = self.size
+        count = self.size
         for axis in self.adaptive:
             if axis.judged and axis.size:
-                found = found // axis.size * axis.at_once
-        return found
+                count = count // axis.size * axis.at_once
+        return count
 
     @property
     def complete(self) -> bool:
@@ -103,10 +103,10 @@ class StageRun:
         if self.demand is None:
             return None
         number = attempt or self.history.attempts.get(index, 0) + 1
-        known = self.asked.get(index)
-        if known is None or known[0] != number:
-            known = self.asked[index] = number, self.demand(index, number)
-        return known[1]
+        cached = self.asked.get(index)
+        if cached is None or cached[0] != number:
+            cached = self.asked[index] = number, self.demand(index, number)
+        return cached[1]
 
     def spec_of(self, index: int, attempt: int | None = None) -> Stage:
         """The stage with what one of its tasks asks for. Raises Misfit as `ask_of` does."""
@@ -156,13 +156,13 @@ class StageRun:
 
     def point(self, index: int) -> dict[str, Any]:
         """The value of each axis parameter of a task."""
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         for axis, place in self.domain.coordinates(index).items():
             if (points := self.points.get(axis)) is None:
-                found[axis] = place  # a replica's number
+                values[axis] = place  # a replica's number
             else:
-                found.update(zip(points.parameters, points.values(place), strict=True))
-        return found
+                values.update(zip(points.parameters, points.values(place), strict=True))
+        return values
 
     def task(self, index: int) -> str:
         """A task for people: `simulate/33 (depth=2.5, seed=1)`."""
@@ -180,8 +180,8 @@ class StageRun:
         if not self.adaptive:
             return Standing.OPEN
         coordinates = self.domain.coordinates(index)
-        found = {axis.standing(coordinates) for axis in self.adaptive}
-        return next(one for one in (Standing.CLOSED, Standing.WAITING, Standing.OPEN) if one in found)
+        kinds = {axis.standing(coordinates) for axis in self.adaptive}
+        return next(kind for kind in (Standing.CLOSED, Standing.WAITING, Standing.OPEN) if kind in kinds)
 
     def is_undecided(self, index: int) -> bool:
         """Whether a task's trial may still be pruned, and what the task has made count nowhere."""
@@ -192,12 +192,12 @@ class StageRun:
 
     def searched(self, index: int) -> dict[str, Any]:
         """The hyperparameters that searches have set for a task, by name."""
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         if self.adaptive:
             coordinates = self.domain.coordinates(index)
             for axis in self.adaptive:
-                found.update(axis.hyperparameters(coordinates))
-        return found
+                values.update(axis.hyperparameters(coordinates))
+        return values
 
     def look_at(self, indices: Iterable[int]) -> None:
         """Queues tasks to be looked at: some may be ready now."""

@@ -25,9 +25,9 @@ class StreamLink(Link):
 
     def verdict(self, group: Group) -> Verdict:
         """No task waits: both run together. It fails once too many producers are lost."""
-        found = super().verdict(group)
-        if found is not Verdict.WAITING or not self.up.known:
-            return found
+        verdict = super().verdict(group)
+        if verdict is not Verdict.WAITING or not self.up.known:
+            return verdict
         lacks = self.edge.min_success == 1 and self._never_made(group)
         return Verdict.FAILED if lacks else Verdict.READY
 
@@ -48,10 +48,10 @@ class StreamLink(Link):
 
     def readers(self, group: Group) -> dict[str, list[str]]:
         """The groups of readers of a channel, with their members."""
-        found: dict[str, list[str]] = {}
+        readers: dict[str, list[str]] = {}
         for index in self.dependents(group):
-            found.setdefault(self.reading_group(index), []).extend(members_of(self.down, index))
-        return found
+            readers.setdefault(self.reading_group(index), []).extend(members_of(self.down, index))
+        return readers
 
     def reading_group(self, index: int) -> str:
         """The group of a downstream task: each task gets all items, or the tasks share them."""
@@ -76,10 +76,10 @@ def _at(name: str, group: Group) -> str:
 def members_of(stage: StageRun, index: int) -> list[str]:
     """The members of a task, as in `Context.member`: each of its MPI ranks, or the task."""
     task = f"{stage.name}/{index}"
-    wanted = stage.resources_of(index)
-    if wanted.processes == 1:
+    resources = stage.resources_of(index)
+    if resources.processes == 1:
         return [task]
-    return [f"{task}.{rank}" for rank in range(wanted.processes)]
+    return [f"{task}.{rank}" for rank in range(resources.processes)]
 
 
 def ends_of(
@@ -93,11 +93,11 @@ def ends_of(
 
 
 def _ends(gets: list[StreamLink], puts: list[StreamLink], index: int) -> dict[str, dict[str, str]]:
-    found: dict[str, dict[str, str]] = {}
+    ends: dict[str, dict[str, str]] = {}
     for link in puts:  # several may read one output
         group = link.group_of_upstream(index)
         if group is not None:
-            found[str(link.edge.output)] = {
+            ends[str(link.edge.output)] = {
                 "role": "put",
                 "channel": link.channel(group),
                 **_ranks(link.up, index),
@@ -105,8 +105,8 @@ def _ends(gets: list[StreamLink], puts: list[StreamLink], index: int) -> dict[st
     for link in gets:
         channel, group_name = link.channel(link.group_of_downstream(index)), link.reading_group(index)
         end = {"role": "get", "channel": channel, "group": group_name, **_ranks(link.down, index)}
-        found[str(link.edge.name)] = end
-    return found
+        ends[str(link.edge.name)] = end
+    return ends
 
 
 def _ranks(stage: StageRun, index: int) -> dict[str, str]:

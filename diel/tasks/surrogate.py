@@ -46,15 +46,15 @@ def asking_of(stage: Stage, module: Module | None, links: Iterable[Link]) -> Ask
     if stage.surrogate is None:
         return None
     surrogate = surrogate_of(stage, module)
-    asked = (link for link in links if isinstance(link, ServiceLink) and link.up.name == surrogate.service)
-    return next((partial(_question, surrogate, link) for link in asked), None)
+    services = (link for link in links if isinstance(link, ServiceLink) and link.up.name == surrogate.service)
+    return next((partial(_question, surrogate, link) for link in services), None)
 
 
 def _question(
     surrogate: Surrogate,
     link: ServiceLink,
     index: int,
-    known: Mapping[str, Any],
+    values: Mapping[str, Any],
     key: str,
     parts: tuple[str, str],
 ) -> Question | str:
@@ -76,7 +76,7 @@ def _question(
         digest_of([key, settings]), digest_of([parts[1], settings]), models, {surrogate.service: replicas}
     )
     answer, part = answers.key_with(models)
-    row = {name: known[name] for name in surrogate.inputs or known if type(known.get(name)) in _NUMBERS}
+    row = {name: values[name] for name in surrogate.inputs or values if type(values.get(name)) in _NUMBERS}
     renewed = answers if link.is_renewed else None
     drawn = _is_drawn(surrogate, answer)
     return Question(row, replicas, answer, (parts[0], part), drawn, renewed, *link.held(group))
@@ -92,25 +92,25 @@ def name_teachers(record: records.StageRecord, graph: StageGraph, kinds: Mapping
     """Adds to a stage's record what the speedup of its surrogate is computed from; `kinds` are by stage."""
     surrogate = graph.workflow.stages[record["stage"]].surrogate
     if surrogate is not None:
-        found = teachers(graph, record["stage"])
-        training = [name for name in found.names if kinds[name] == "training"]
-        simulations = list(found.simulations)
+        lineage = teachers(graph, record["stage"])
+        training = [name for name in lineage.names if kinds[name] == "training"]
+        simulations = list(lineage.simulations)
         record["surrogate"] = {"service": surrogate.service, "training": training, "simulations": simulations}
         if surrogate.audit is not None:
             record["surrogate"]["tolerance"] = surrogate.tolerance
 
 
 def tell_cached(
-    record: records.Cached, found: records.Result, stage: Stage, asked: Question | str | None
+    record: records.Cached, result: records.Result, stage: Stage, question: Question | str | None
 ) -> None:
     """Add what the surrogate answered for an earlier result: an audit counts if the same model would answer,
     why it did not ask then does not. Without a surrogate it simulated without asking."""
     if stage.surrogate is not None:
         record["values"] = {SIMULATED: True, **record.get("values", {})}
         unasked: records.Answered = {"asked": 0.0, "used": False}
-        told = found.get("surrogate", unasked).copy()
-        told.pop("unasked", None)
-        same = isinstance(asked, Question) and told.get("answer") == asked.key
+        note = result.get("surrogate", unasked).copy()
+        note.pop("unasked", None)
+        same = isinstance(question, Question) and note.get("answer") == question.key
         if not same or stage.surrogate.audit is None:
-            told.pop("error", None)
-        record["surrogate"] = told
+            note.pop("error", None)
+        record["surrogate"] = note

@@ -52,9 +52,9 @@ class Texts:
 
     @property
     def _chains(self) -> set[tuple[str, ...]]:
-        found: list[Template | Tree] = [*self.params.values(), *self._env.values(), *self.outputs.values()]
-        found += self._words if self._shell is None else [self._shell]
-        chains = {chain for text in found for chain in text.references}
+        texts: list[Template | Tree] = [*self.params.values(), *self._env.values(), *self.outputs.values()]
+        texts += self._words if self._shell is None else [self._shell]
+        chains = {chain for text in texts for chain in text.references}
         if any("DIEL_TASK_ID" in text.text for text in (*self._words, self._shell) if text is not None):
             chains.add(("task", "index"))
         return chains
@@ -67,20 +67,20 @@ class Texts:
 
     def paths(self, scope: Scope) -> dict[str, str]:
         """The output files of a task. Raises ModuleError for one outside its directory."""
-        found: dict[str, str] = scope["outputs"]
-        for name, path in found.items():
+        paths: dict[str, str] = scope["outputs"]
+        for name, path in paths.items():
             flaw = target_flaw(path)
             if flaw:
                 raise ModuleError(f"output '{name}': {flaw}: {path!r}")
-        return found
+        return paths
 
     def env(self, scope: Scope) -> dict[str, str]:
         """A task's variables. Raises ModuleError for an impossible one."""
-        found = {name: template.text_value(scope) for name, template in self._env.items()}
-        for name, text in found.items():
+        variables = {name: template.text_value(scope) for name, template in self._env.items()}
+        for name, text in variables.items():
             if "\0" in text:
                 raise ModuleError(f"env '{name}': a variable cannot hold a NUL character")
-        return found
+        return variables
 
     def command(self, scope: Scope) -> tuple[str, ...] | None:
         if self._shell is not None:
@@ -105,14 +105,14 @@ class Files:
     def paths(self, scope: Mapping[str, Any]) -> dict[str, str]:
         """The absolute path of each file of a task. Raises ExpressionError."""
         own = {name: self._place(template.text_value(scope)) for name, template in self._own.items()}
-        made = {} if self.rendered is None else self.rendered.paths(scope)
-        return {**self.shared, **own, **made}
+        rendered = {} if self.rendered is None else self.rendered.paths(scope)
+        return {**self.shared, **own, **rendered}
 
     @property
     def static(self) -> list[tuple[str, str, str]]:
         """Return the files of all tasks: label, path from the workflow's folder, digest."""
         named = [(label, self._named(label, path)) for label, path in self.shared.items()]
-        return [(*name, one.digest) for name, one in zip(named, self.watched_by_all(), strict=True)]
+        return [(*name, artifact.digest) for name, artifact in zip(named, self.watched_by_all(), strict=True)]
 
     def _named(self, label: str, path: str) -> str:
         """Return a path as tasks see it, but for where the project lies."""
@@ -172,7 +172,7 @@ class OwnNames:
         if not self._within:
             return value
         if isinstance(value, str):
-            return EXPRESSION.sub(lambda found: found[0].replace(self._within, ""), value)
+            return EXPRESSION.sub(lambda match: match[0].replace(self._within, ""), value)
         if isinstance(value, dict):
             return {key: self.text(item) for key, item in value.items()}
         return [self.text(item) for item in value] if isinstance(value, list | tuple) else value
@@ -183,15 +183,15 @@ class Renderings:
 
     def __init__(self, stage: Stage) -> None:
         self._templates = {
-            name: (one.template, parse(one.target), parse(one.filling.text), one.filling.executable)
-            for name, one in stage.rendered.items()
+            name: (file.template, parse(file.target), parse(file.filling.text), file.filling.executable)
+            for name, file in stage.rendered.items()
         }
 
     def paths(self, scope: Scope) -> dict[str, str]:
         """Where they are written, relative to the task's directory; a script by a path that can be called."""
-        found = {name: target.text_value(scope) for name, (_, target, _, _) in self._templates.items()}
+        paths = {name: target.text_value(scope) for name, (_, target, _, _) in self._templates.items()}
         called = (name for name, (*_, executable) in self._templates.items() if executable)
-        return {**found, **{name: f"./{found[name]}" for name in called if "/" not in found[name]}}
+        return {**paths, **{name: f"./{paths[name]}" for name in called if "/" not in paths[name]}}
 
     def render(self, scope: Scope) -> tuple[Rendered, ...]:
         """The files of a task. Raises ModuleError for one outside its directory."""

@@ -36,6 +36,6 @@ def test_a_point_that_does_not_run_needs_no_file(folder: Path) -> None:
 
 def test_a_run_that_goes_on_looks_for_no_file_of_a_point(folder: Path) -> None:
     kept = checked(folder, "stages: {a: {command: [echo]}}").hyperparameters
-    checked(folder, FLOW.format(path="${{ n }}.csv", more=""), kept=kept)
+    checked(folder, FLOW.format(path="${{ n }}.csv", more=""), recorded=kept)
     with pytest.raises(SpecError, match="no file"):
-        checked(folder, FLOW.format(path="all.csv", more=""), kept=kept)
+        checked(folder, FLOW.format(path="all.csv", more=""), recorded=kept)

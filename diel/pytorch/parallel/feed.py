@@ -51,8 +51,8 @@ def shuffled(items: Sequence[Any], seed: int, world: Ranks) -> Order:
     """Rows or files in a new order each epoch, this rank's share of them."""
 
     def order(epoch: int) -> Sequence[Any]:
-        found = np.random.default_rng([seed, epoch]).permutation(len(items))
-        return [items[place] for place in found[world.place.data :: world.mesh.data].tolist()]
+        permutation = np.random.default_rng([seed, epoch]).permutation(len(items))
+        return [items[place] for place in permutation[world.place.data :: world.mesh.data].tolist()]
 
     return order
 
@@ -90,7 +90,7 @@ class Samples:
         if isinstance(data, list):
             if not data or targets is not None:
                 raise ValueError("data: expected one .npy beside `targets`, or .npz files that hold both")
-            inputs, wanted = _checked(*read_file(data[0]))
+            inputs, labels = _checked(*read_file(data[0]))
             scale = Standardised()
             items: Sequence[Any] = data
             rows = len(inputs)
@@ -98,56 +98,56 @@ class Samples:
         else:
             if targets is None:
                 raise ValueError("targets: expected an .npy with as many rows as data")
-            inputs, wanted = _checked(*(np.load(path, mmap_mode="r") for path in (data, targets)))
-            if len(inputs) != len(wanted):
-                raise ValueError(f"data has {len(inputs)} rows, and targets {len(wanted)}")
+            inputs, labels = _checked(*(np.load(path, mmap_mode="r") for path in (data, targets)))
+            if len(inputs) != len(labels):
+                raise ValueError(f"data has {len(inputs)} rows, and targets {len(labels)}")
             scale = Standardised.of(inputs) if standardise else Standardised()
-            items, rows, read = range(len(inputs)), 1, _rows_of(inputs, wanted, scale)
-        classes = bool(np.issubdtype(wanted.dtype, np.integer))
+            items, rows, read = range(len(inputs)), 1, _rows_of(inputs, labels, scale)
+        classes = bool(np.issubdtype(labels.dtype, np.integer))
         shape = tuple(inputs.shape[1:])
-        says = outputs or (int(wanted.max()) + 1 if classes else _numbers_of(wanted.shape))
+        says = outputs or (int(labels.max()) + 1 if classes else _numbers_of(labels.shape))
         return cls(items, rows, shape, says, classes, scale, read)
 
     def rows_of(self, items: Sequence[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
         """Inputs and targets of some items. Raises ValueError for a class that the network does not know."""
-        inputs, wanted = self.read(items)
-        self._check_classes("targets", wanted)
-        return inputs, wanted
+        inputs, targets = self.read(items)
+        self._check_classes("targets", targets)
+        return inputs, targets
 
-    def check_test(self, inputs: NDArray[Any], wanted: NDArray[Any]) -> None:
+    def check_test(self, inputs: NDArray[Any], targets: NDArray[Any]) -> None:
         """Raises ValueError where rows to judge a network by are not like those that it is trained on."""
         if inputs.shape[1:] != self.shape or not len(inputs):
             raise ValueError(f"test: expected rows of shape {self.shape}, as data has, found {inputs.shape}")
         _, like = self.read(self.items[:1])
-        if wanted.size * len(like) != like.size * len(inputs):
+        if targets.size * len(like) != like.size * len(inputs):
             expected = (len(inputs), *like.shape[1:])
-            raise ValueError(f"test_targets: expected numbers of shape {expected}, found {wanted.shape}")
-        self._check_classes("test_targets", wanted)
+            raise ValueError(f"test_targets: expected numbers of shape {expected}, found {targets.shape}")
+        self._check_classes("test_targets", targets)
 
-    def _check_classes(self, name: str, wanted: NDArray[Any]) -> None:
-        whole = np.issubdtype(wanted.dtype, np.integer)
-        if self.classes and not (whole and 0 <= wanted.min() <= wanted.max() < self.outputs):
-            there = f"{wanted.min()} to {wanted.max()}"
+    def _check_classes(self, name: str, targets: NDArray[Any]) -> None:
+        whole = np.issubdtype(targets.dtype, np.integer)
+        if self.classes and not (whole and 0 <= targets.min() <= targets.max() < self.outputs):
+            there = f"{targets.min()} to {targets.max()}"
             raise ValueError(f"{name}: expected classes from 0 to {self.outputs - 1}, found {there}")
 
-    def loss(self, said: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
+    def loss(self, out: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         """Cross-entropy in nats for classes; else the mean squared error. Computed in full precision.
 
         Raises ValueError where the network says something of another shape than the targets have.
         """
-        sites = said.shape[:1] + said.shape[2:]
-        if sites != wanted.shape if self.classes else said.numel() != wanted.numel():
-            raise ValueError(f"the network says {tuple(said.shape)}, and targets are {tuple(wanted.shape)}")
+        sites = out.shape[:1] + out.shape[2:]
+        if sites != targets.shape if self.classes else out.numel() != targets.numel():
+            raise ValueError(f"the network says {tuple(out.shape)}, and targets are {tuple(targets.shape)}")
         if self.classes:
-            return torch.nn.functional.cross_entropy(said, wanted)
-        return torch.nn.functional.mse_loss(said, wanted.view_as(said))
+            return torch.nn.functional.cross_entropy(out, targets)
+        return torch.nn.functional.mse_loss(out, targets.view_as(out))
 
 
 def _checked(inputs: NDArray[Any], targets: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
     """Both, if they are numbers that a network can learn. Raises ValueError."""
     if inputs.ndim < 2 or {inputs.dtype.kind, targets.dtype.kind} - set("biuf"):
-        found = f"{inputs.dtype} of shape {inputs.shape}, targets {targets.dtype}"
-        raise ValueError(f"data: expected numbers of shape (rows, ...) and their targets, found {found}")
+        shown = f"{inputs.dtype} of shape {inputs.shape}, targets {targets.dtype}"
+        raise ValueError(f"data: expected numbers of shape (rows, ...) and their targets, found {shown}")
     return inputs, targets
 
 
@@ -166,7 +166,7 @@ def read_files(files: Sequence[Path], rows: int) -> tuple[NDArray[Any], NDArray[
     parts = [read_file(file) for file in files]
     if {len(inputs) for inputs, _ in parts} != {rows}:
         raise ValueError("data: the files differ in their numbers of rows, so that no step is like another")
-    return np.concatenate([one for one, _ in parts]), np.concatenate([one for _, one in parts])
+    return np.concatenate([array for array, _ in parts]), np.concatenate([array for _, array in parts])
 
 
 def read_file(path: Path) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -204,5 +204,5 @@ class Feed:
 
 def tensor(array: NDArray[Any], dtype: torch.dtype) -> torch.Tensor:
     """An array for a network: whole numbers as they are."""
-    found = torch.from_numpy(np.array(array))
-    return found.to(dtype if found.is_floating_point() else torch.int64)
+    converted = torch.from_numpy(np.array(array))
+    return converted.to(dtype if converted.is_floating_point() else torch.int64)

@@ -62,10 +62,10 @@ def _find(model: str) -> Callable[..., nn.Module]:
             spec.loader.exec_module(module)
         else:
             module = importlib.import_module(package)
-        found: Callable[..., nn.Module] = getattr(module, name)
+        network: Callable[..., nn.Module] = getattr(module, name)
     except (ImportError, AttributeError, OSError) as error:
         raise ValueError(f"model {model}: {error}") from error
-    return found
+    return network
 
 
 # ---------------------------------------------------------------- layers
@@ -84,8 +84,8 @@ class Mix(nn.Module):
         self.down = nn.Linear(wider * width, width)
 
     def forward(self, x: Tensor) -> Tensor:
-        made: Tensor = self.down(nn.functional.gelu(self.up(self.norm(x))))
-        return x + made
+        output: Tensor = self.down(nn.functional.gelu(self.up(self.norm(x))))
+        return x + output
 
 
 class Pair(nn.Module):
@@ -123,9 +123,9 @@ class Attention(nn.Module):
         parts = (
             to(y).unflatten(-1, (-1, self.each)).transpose(1, 2) for to in (self.query, self.key, self.value)
         )
-        said = nn.functional.scaled_dot_product_attention(*parts)
-        made: Tensor = self.out(said.transpose(1, 2).flatten(-2))
-        return x + made
+        heads = nn.functional.scaled_dot_product_attention(*parts)
+        output: Tensor = self.out(heads.transpose(1, 2).flatten(-2))
+        return x + output
 
 
 class Embed(nn.Module):
@@ -141,8 +141,8 @@ class Embed(nn.Module):
             raise ValueError(
                 "vocabulary: expected whole numbers, which `standardise: false` leaves as they are"
             )
-        said: Tensor = self.of(x)
-        return said + self.places
+        output: Tensor = self.of(x)
+        return output + self.places
 
 
 class Recurrent(nn.Module):
@@ -153,8 +153,8 @@ class Recurrent(nn.Module):
         self.lstm = nn.LSTM(features, width, batch_first=True)
 
     def forward(self, x: Tensor) -> Tensor:
-        said: Tensor = self.lstm(x)[0]
-        return said
+        output: Tensor = self.lstm(x)[0]
+        return output
 
 
 class ReadOff(nn.Module):
@@ -192,8 +192,8 @@ class Patches(nn.Module):
         self.of = nn.Conv2d(channels, width, side, stride=side)
 
     def forward(self, x: Tensor) -> Tensor:
-        said: Tensor = self.of(x.movedim(-1, 1)).movedim(1, -1)
-        return said.contiguous()
+        output: Tensor = self.of(x.movedim(-1, 1)).movedim(1, -1)
+        return output.contiguous()
 
 
 class ChannelsLast(nn.Module):
@@ -231,12 +231,12 @@ class Up(nn.Module):
         self.join = nn.Linear(2 * channels, channels)
         self.sites = Sites(channels)
 
-    def forward(self, x: Tensor, kept: Tensor, *waiting: Tensor) -> Tensor | tuple[Tensor, ...]:
+    def forward(self, x: Tensor, skip: Tensor, *waiting: Tensor) -> Tensor | tuple[Tensor, ...]:
         rows, height, width, _ = x.shape
         fine = self.finer(x).view(rows, height, width, 2, 2, -1).transpose(2, 3)
         fine = fine.reshape(rows, 2 * height, 2 * width, -1)
-        said: Tensor = self.sites(self.join(torch.cat((fine, kept), dim=-1)))
-        return (said, *waiting) if waiting else said
+        output: Tensor = self.sites(self.join(torch.cat((fine, skip), dim=-1)))
+        return (output, *waiting) if waiting else output
 
 
 class Middle(nn.Module):
@@ -315,9 +315,9 @@ def unet(inputs: tuple[int, ...], outputs: int, width: int = 16, depth: int = 2)
     return Chain(
         ChannelsLast(),
         Patches(channels, width, 1),
-        *(Down(one) for one in widths),
+        *(Down(size) for size in widths),
         Middle(width * 2**depth),
-        *(Up(one) for one in reversed(widths)),
+        *(Up(size) for size in reversed(widths)),
         nn.Linear(width, outputs),
         ChannelsLast(back=True),
     )

@@ -61,15 +61,15 @@ class OnRank(nn.Module):
         self.device = device
 
     def forward(self, *x: Tensor) -> Any:
-        x = tuple(_Sent.apply(one) if one.requires_grad else one for one in x)  # type: ignore[no-untyped-call]
+        x = tuple(_Sent.apply(tensor) if tensor.requires_grad else tensor for tensor in x)  # type: ignore[no-untyped-call]
         with autocast(self.ways.precision, self.device):
             for layer in self.layers.values():
                 again = self.ways.recompute and torch.is_grad_enabled()
                 y = checkpoint(layer, *x, use_reentrant=False) if again else layer(*x)
                 x = y if isinstance(y, tuple) else (y,)
         kind = type_of(self.ways.precision)
-        said = tuple((one.to(kind) if one.is_floating_point() else one).contiguous() for one in x)
-        return said[0] if len(said) == 1 else said
+        out = tuple((tensor.to(kind) if tensor.is_floating_point() else tensor).contiguous() for tensor in x)
+        return out[0] if len(out) == 1 else out
 
 
 class _Sent(torch.autograd.Function):
@@ -114,11 +114,11 @@ class Placed:
         over this rank's rows, and 0 where a later rank knows it.
         """
         if self._pipeline is not None:
-            said: list[Tensor] = []
-            given = (inputs,) if self.first else ()
-            wanted = {"target": targets, "losses": said} if self.last else {}
-            self._pipeline.step(*given, **wanted)
-            loss = torch.stack(said).mean() if said else torch.zeros((), device=self.world.device)
+            losses: list[Tensor] = []
+            batch = (inputs,) if self.first else ()
+            options = {"target": targets, "losses": losses} if self.last else {}
+            self._pipeline.step(*batch, **options)
+            loss = torch.stack(losses).mean() if losses else torch.zeros((), device=self.world.device)
         else:
             loss = self._scaled(self._whole(inputs), targets)
             loss.backward()  # type: ignore[no-untyped-call]
@@ -141,34 +141,34 @@ class Placed:
             for name, value in self.part.state_dict().items()
         }
         place = self.world.place
-        found = self.world.gather(mine if place.data == place.tensor == 0 else None)
+        shares = self.world.gather(mine if place.data == place.tensor == 0 else None)
         if self.world.rank:
             return None
-        return {name: value for part in found if part for name, value in part.items()}
+        return {name: value for part in shares if part for name, value in part.items()}
 
-    def _scaled(self, said: Tensor, wanted: Tensor) -> Tensor:
-        return self._loss(said, wanted) * self.scale
+    def _scaled(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        return self._loss(outputs, targets) * self.scale
 
     def _average(self) -> None:
         """DDP takes no weights that are split, so their gradients are averaged here, as it would."""
         gradients = list(self.local_gradients())
-        flat = torch.cat([one.reshape(-1) for one in gradients])
+        flat = torch.cat([gradient.reshape(-1) for gradient in gradients])
         torch.distributed.all_reduce(flat, group=self.world.group("data"))
         flat /= self.world.mesh.data
         at = 0
-        for one in gradients:
-            one.copy_(flat[at : at + one.numel()].view_as(one))
-            at += one.numel()
+        for gradient in gradients:
+            gradient.copy_(flat[at : at + gradient.numel()].view_as(gradient))
+            at += gradient.numel()
 
 
 def _local(tensor: Tensor) -> Tensor:
-    found: Tensor = tensor.to_local() if hasattr(tensor, "to_local") else tensor
-    return found
+    local: Tensor = tensor.to_local() if hasattr(tensor, "to_local") else tensor
+    return local
 
 
 def _full(tensor: Tensor) -> Tensor:
-    found: Tensor = tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
-    return found
+    full: Tensor = tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
+    return full
 
 
 def _chain(network: nn.Module, mesh: Mesh) -> tuple[list[nn.Module], str]:
@@ -224,11 +224,11 @@ def _split(chain: list[nn.Module], part: OnRank, world: Ranks) -> None:
     ]
     if not planned:
         raise ValueError("mesh: tensor splits layers with a `tensor_plan`, and the network has none")
-    held = Counter(one for module in nn.ModuleList(chain).modules() for one in _of(module))
+    held = Counter(p for module in nn.ModuleList(chain).modules() for p in _of(module))
     for module in planned:
         kind = type(module).__name__
         for linear in map(module.get_submodule, module.tensor_plan):
-            if any(held[one] > 1 for one in (linear, *_of(linear))):
+            if any(held[p] > 1 for p in (linear, *_of(linear))):
                 raise ValueError(
                     f"mesh: tensor cannot split a {kind} that shares a weight with another layer"
                 )
@@ -262,7 +262,7 @@ def _spread(part: OnRank, ways: Ways, world: Ranks) -> nn.Module:
         held = Counter(weight for layer in part.layers.values() for weight in layer.parameters())
         for layer in part.layers.values():
             # layers that share a weight must be in one group, which is then that of the whole part
-            if any(True for _ in layer.parameters()) and all(held[one] == 1 for one in layer.parameters()):
+            if any(True for _ in layer.parameters()) and all(held[p] == 1 for p in layer.parameters()):
                 fully_shard(layer, mesh=world.along("data"))
         fully_shard(part, mesh=world.along("data"))
         return part

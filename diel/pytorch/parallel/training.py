@@ -69,9 +69,9 @@ class Advance:
     def of(cls, note: Path) -> Advance:
         """What a checkpoint's note says. Raises ValueError."""
         try:
-            said = json.loads(note.read_text(encoding="utf-8"))
-            rows = [(int(step), float(loss), float(rate)) for step, loss, rate in said["history"]]
-            return cls(**{**said, "history": rows, "scaler": Scaler(**said["scaler"])})
+            record = json.loads(note.read_text(encoding="utf-8"))
+            rows = [(int(step), float(loss), float(rate)) for step, loss, rate in record["history"]]
+            return cls(**{**record, "history": rows, "scaler": Scaler(**record["scaler"])})
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"{note} is damaged: {type(error).__name__}: {error}") from error
 
@@ -109,13 +109,13 @@ def train(
     """
     run = _Run(placed, settings, context, Advance(scaler=scaler), save_every)
     run.restore(start)
-    course, times, seen = run.course, [], Measured()
+    course, times, meter = run.course, [], Measured()
     first = course.step
     with seeded(settings.seed):
         while course.step < settings.epochs:
             began = time.perf_counter()
             measured = course.step == min(first + 1, settings.epochs - 1)
-            with seen if measured else nullcontext():
+            with meter if measured else nullcontext():
                 run.step(*feed(course.step))
             spent = time.perf_counter() - began
             course.seconds += spent
@@ -129,7 +129,7 @@ def train(
     run.keep(keep)
     world = placed.world
     times = times[_UNTIMED:] or times or [0.0]
-    return Spread(course, median(times), int(world.largest(seen.peak)), world.total(seen.sent))
+    return Spread(course, median(times), int(world.largest(meter.peak)), world.total(meter.sent))
 
 
 class _Run:
@@ -148,7 +148,7 @@ class _Run:
         """Goes on from where an earlier attempt was, or from `start`."""
         world, part = self.placed.world, self.placed.part
         own = world.agree(complete(self.context.checkpoint_dir) if self.context.checkpoint else [])
-        first = {name: one.detach().clone() for name, one in part.state_dict().items()} if own else {}
+        first = {name: tensor.detach().clone() for name, tensor in part.state_dict().items()} if own else {}
         for folder in own:
             try:
                 return self._go_on(folder)
@@ -158,10 +158,10 @@ class _Run:
                 if world.rank == 0:
                     sys.stderr.write(f"a checkpoint is left out: {error}\n")
         if start is not None:
-            given = world.agree(complete(start))
-            if not given:
+            checkpoints = world.agree(complete(start))
+            if not checkpoints:
                 raise ValueError(f"start: no checkpoint in {start}")
-            self._go_on(given[0])
+            self._go_on(checkpoints[0])
 
     def _go_on(self, folder: Path) -> None:
         """Goes on from a checkpoint. Raises ValueError."""
@@ -227,7 +227,7 @@ class _Run:
             folder = self.context.checkpoint_dir
             self.keep(folder / f"step-{self.course.step}")
             if world.rank == 0:
-                whole = [one for one in complete(folder) if steps_of(one) <= self.course.step]
+                whole = [path for path in complete(folder) if steps_of(path) <= self.course.step]
                 for other in set(folder.glob("step-*")) - set(whole[:_KEPT]):
                     shutil.rmtree(other, ignore_errors=True)
             ended = time.monotonic()
@@ -260,16 +260,16 @@ class Measured(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._seen: weakref.WeakSet[Any] = weakref.WeakSet()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if any(one not in (torch.Tensor, torch.nn.Parameter) and one.__name__ == "DTensor" for one in types):
+        if any(t not in (torch.Tensor, torch.nn.Parameter) and t.__name__ == "DTensor" for t in types):
             return NotImplemented  # what it stands for comes by itself
         if func.namespace in _NAMESPACES:
             self.sent += _sent(func._opname, args)
-        made = func(*args, **(kwargs or {}))
-        given = {_key(one) for one in tree_leaves((args, kwargs)) if isinstance(one, torch.Tensor)}
-        for one in tree_leaves(made):
-            if isinstance(one, torch.Tensor) and _key(one) not in given:
-                self._note(one.untyped_storage())
-        return made
+        output = func(*args, **(kwargs or {}))
+        inputs = {_key(t) for t in tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)}
+        for t in tree_leaves(output):
+            if isinstance(t, torch.Tensor) and _key(t) not in inputs:
+                self._note(t.untyped_storage())
+        return output
 
     def _note(self, storage: Any) -> None:
         if storage in self._seen or not storage.nbytes():
@@ -292,8 +292,8 @@ def _key(tensor: torch.Tensor) -> int:
 
 def _sent(name: str, args: Any) -> float:
     """Bytes that a rank sends in a collective."""
-    arrays = [one for one in tree_leaves(args) if isinstance(one, torch.Tensor)]
-    sizes = [one.numel() * one.element_size() for one in arrays]
+    arrays = [array for array in tree_leaves(args) if isinstance(array, torch.Tensor)]
+    sizes = [array.numel() * array.element_size() for array in arrays]
     if not sizes:
         return 0.0
     if name in ("send",):
@@ -313,12 +313,12 @@ def _sent(name: str, args: Any) -> float:
 
 def _ranks(args: Any) -> int:
     """Of the group that a collective is among."""
-    for one in args:
-        if isinstance(one, str) and one not in ("sum", "avg", "max", "min"):
-            found: Any = getattr(dist.distributed_c10d, "_resolve_process_group")(one)  # noqa: B009
-            return int(found.size())
-        if isinstance(one, torch.ScriptObject) and "ProcessGroup" in str(one._type()):
-            return dist.ProcessGroup.unbox(one).size()
+    for argument in args:
+        if isinstance(argument, str) and argument not in ("sum", "avg", "max", "min"):
+            group: Any = getattr(dist.distributed_c10d, "_resolve_process_group")(argument)  # noqa: B009
+            return int(group.size())
+        if isinstance(argument, torch.ScriptObject) and "ProcessGroup" in str(argument._type()):
+            return dist.ProcessGroup.unbox(argument).size()
     return dist.get_world_size()
 
 
@@ -373,8 +373,8 @@ def complete(folder: Path) -> list[Path]:
     """A checkpoint itself, or those in a folder of them, that of most steps first."""
     if (folder / NOTE).is_file():
         return [folder]
-    found = [path for path in folder.glob("step-*") if (path / NOTE).is_file()]
-    return sorted(found, key=steps_of, reverse=True)
+    checkpoints = [path for path in folder.glob("step-*") if (path / NOTE).is_file()]
+    return sorted(checkpoints, key=steps_of, reverse=True)
 
 
 def steps_of(checkpoint: Path) -> int:

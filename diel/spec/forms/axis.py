@@ -43,14 +43,14 @@ class Points:
         """The values of a point, in the order of `parameters`."""
         return tuple(column[index] for column in self.columns)
 
-    def find(self, wanted: Any) -> list[int]:
+    def find(self, point: Any) -> list[int]:
         """The indices of the points with this value: a value, or a mapping of parameters."""
         single = len(self.parameters) == 1
-        if not isinstance(wanted, Mapping) or (single and self.parameters[0] not in wanted):
-            wanted = {self.parameters[0]: wanted} if single else None
-        if wanted is None or not set(wanted) <= set(self.parameters):
+        if not isinstance(point, Mapping) or (single and self.parameters[0] not in point):
+            point = {self.parameters[0]: point} if single else None
+        if point is None or not set(point) <= set(self.parameters):
             return []
-        places = [self.places(name, value) for name, value in wanted.items()]
+        places = [self.places(name, value) for name, value in point.items()]
         return sorted(set(places[0]).intersection(*places[1:])) if places else [*range(len(self))]
 
     def places(self, name: str, value: Any) -> list[int]:
@@ -67,7 +67,7 @@ def near(column: Sequence[Any], value: Any) -> Sequence[int]:
     elif hasattr(column, "place_of"):
         place = column.place_of(value) if number else math.inf
     else:
-        return [index for index, found in enumerate(column) if _is(found, value)] or range(len(column))
+        return [index for index, item in enumerate(column) if _is(item, value)] or range(len(column))
     middle = int(min(max(place, 0), len(column) - 1))
     return range(max(middle - 1, 0), min(middle + 3, len(column)))
 
@@ -88,17 +88,17 @@ def clashes(brought: Mapping[str, Sequence[str]], stages: Collection[str]) -> It
                 yield label, f"axes '{owners[name]}' and '{label}' both give the parameter '{name}'"
 
 
-def _is(found: Any, wanted: Any) -> bool:
+def _is(value: Any, other: Any) -> bool:
     """Whether values are equal; a truth value is no number."""
-    return isinstance(found, bool) == isinstance(wanted, bool) and bool(found == wanted)
+    return isinstance(value, bool) == isinstance(other, bool) and bool(value == other)
 
 
-def same(found: Any, wanted: Any) -> bool:
+def same(value: Any, other: Any) -> bool:
     """Whether values of a point are equal: floats to nine digits; not-a-number equals itself."""
-    numbers = () if isinstance(found, bool) or isinstance(wanted, bool) else (int, float)
-    if isinstance(found, numbers) and isinstance(wanted, numbers):
-        return math.isclose(found, wanted, rel_tol=1e-9, abs_tol=0.0) or str(found) == str(wanted)
-    return _is(found, wanted)
+    numbers = () if isinstance(value, bool) or isinstance(other, bool) else (int, float)
+    if isinstance(value, numbers) and isinstance(other, numbers):
+        return math.isclose(value, other, rel_tol=1e-9, abs_tol=0.0) or str(value) == str(other)
+    return _is(value, other)
 
 
 def keep(points: Points, path: Path) -> None:
@@ -205,7 +205,7 @@ class Axis:
         """Each STAGE.VALUE that judges its points, with its key, except those of the condition."""
         yield from ()
 
-    def size(self, known: Known) -> int | None:
+    def size(self, registry: Known) -> int | None:
         """The number of points it has, or can have; None if only the run or a file shows it."""
         return None
 
@@ -221,7 +221,7 @@ class Axis:
         """Return its points if a file lists them, in or beside the workflow's `folder`. Raise UsageError."""
         return None
 
-    def points_of(self, label: str, known: Known, folder: Path) -> Points:
+    def points_of(self, label: str, registry: Known, folder: Path) -> Points:
         """Its points; those of a derived axis exist only in a run. Raises UsageError as `listed` does."""
         points = self.listed(label, folder)
         assert points is not None, "the results of a stage make them"
@@ -239,10 +239,10 @@ class Axis:
         """Why one of the words cannot pick among the points of this axis; None if it can."""
         return None
 
-    def registry_flaws(self, known: Known) -> Iterator[Flaw]:
+    def registry_flaws(self, registry: Known) -> Iterator[Flaw]:
         """Hyperparameters that it names but that do not exist, or cannot be drawn."""
         yield from ()
 
-    def space_flaws(self, known: Known) -> Iterator[Flaw]:
+    def space_flaws(self, registry: Known) -> Iterator[Flaw]:
         """Hyperparameters that exist but that it cannot draw in its own way."""
         yield from ()

@@ -36,11 +36,11 @@ class Judged(Axis):
     def most(self) -> int | None:
         """The most points, if the file says."""
 
-    def size(self, known: Known) -> int | None:
+    def size(self, registry: Known) -> int | None:
         return self.most
 
-    def points_of(self, label: str, known: Known, folder: Path) -> Points:
-        return Points.counted(label, self.size(known) or 0)
+    def points_of(self, label: str, registry: Known, folder: Path) -> Points:
+        return Points.counted(label, self.size(registry) or 0)
 
     def choice(self, point: object) -> Choice | None:
         if isinstance(point, Mapping):

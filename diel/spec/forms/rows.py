@@ -95,7 +95,7 @@ def _numbers(cells: Sequence[str]) -> list[Any]:
         row = values.index(high if high == math.inf else low)
         raise BadCell(row, f"{cells[row]:.60}: {BEYOND}")
     beyond = low < SMALLEST or high > LARGEST
-    if beyond and any(isinstance(one, int) and not SMALLEST <= one <= LARGEST for one in values):
+    if beyond and any(isinstance(value, int) and not SMALLEST <= value <= LARGEST for value in values):
         return list(cells)
     return values
 
@@ -156,7 +156,7 @@ def read_points(
             hint = "" if name in types else "; `columns` with its type `str` takes it as text"
             raise UsageError(f"{path}:{lines[error.row]}: column '{name}': {error}{hint}") from None
     lost = {name: lost_spelling(cells[name], values[name]) for name in names if name not in types}
-    return Points(names, tuple(values.values()), {name: one for name, one in lost.items() if one}, True)
+    return Points(names, tuple(values.values()), {name: loss for name, loss in lost.items() if loss}, True)
 
 
 TEXTS = (".csv", ".tsv", ".json", ".jsonl", ".ndjson")
@@ -172,13 +172,13 @@ def read_table(path: Path, types: Mapping[str, str] | None) -> Any:
     if path.suffix.lower() in TEXTS[2:]:
         return _jsonl(text, path)
     header, rows, lines = _csv(text, path)
-    found: dict[str, list[Any]] = {}
+    table: dict[str, list[Any]] = {}
     for name, cells in zip(header, zip(*rows, strict=True) if rows else ((),) * len(header), strict=True):
         try:
-            found[name] = table_values(cells, types.get(name))
+            table[name] = table_values(cells, types.get(name))
         except BadCell as error:
             raise UsageError(f"{path}:{lines[error.row]}: column '{name}': {error}") from None
-    return found
+    return table
 
 
 def _text(path: Path, who: str = "") -> str:
@@ -243,12 +243,12 @@ def _csv(text: str, path: Path) -> tuple[list[str], list[list[str]], list[int]]:
 def _refuse_odd(names: Sequence[Any], label: str, source: str) -> None:
     """Refuses names of columns that no expression can read."""
     bad = [name for name in names if not isinstance(name, str) or not name.isidentifier()]
-    taken = [name for name in names if name in RESERVED_NAMES]
-    if bad or taken or not names:
+    clash = [name for name in names if name in RESERVED_NAMES]
+    if bad or clash or not names:
         why = f"column {bad[0]!r} is not a parameter name" if bad else "point 0 gives no parameter a value"
-        if taken:
+        if clash:
             why = (
-                f"column '{taken[0]}' has its own meaning in expressions; rename it, or name `columns` to use"
+                f"column '{clash[0]}' has its own meaning in expressions; rename it, or name `columns` to use"
             )
         raise UsageError(f"axis '{label}': {source}: {why}")
 
@@ -267,8 +267,8 @@ def rows_to_points(
         column = points.columns[points.parameters.index(name)] if name in points.parameters else ()
         for number, value in enumerate(column):
             if value is not None and types_of([value]) not in (kind, "int" if kind == "float" else kind):
-                told = f"point {number}: {name} is {value!r:.60}; expected {kind}"
-                raise UsageError(f"axis '{label}': {source}: {told}")
+                message = f"point {number}: {name} is {value!r:.60}; expected {kind}"
+                raise UsageError(f"axis '{label}': {source}: {message}")
     return points
 
 

@@ -71,36 +71,34 @@ class Sample(SpecModel, Axis):
     def gives(self) -> tuple[str, ...]:
         return tuple(self.parameters)
 
-    def size(self, known: Known) -> int:
+    def size(self, registry: Known) -> int:
         return self.points
 
-    def registry_flaws(self, known: Known) -> Iterator[Flaw]:
+    def registry_flaws(self, registry: Known) -> Iterator[Flaw]:
         names = self.parameters if isinstance(self.parameters, tuple) else ()
-        flaws = list(undrawable(known, names, numbers=True))
+        flaws = list(undrawable(registry, names, numbers=True))
         yield from flaws
-        for place, drawn in enumerate(self._ranges(known) if not flaws else ()):
+        for place, drawn in enumerate(self._ranges(registry) if not flaws else ()):
             yield from (Flaw(flaw.message, flaw.hint, ("parameters", place)) for flaw in drawn.flaws())
 
-    def points_of(self, label: str, known: Known, folder: Path) -> Points:
-        ranges = list(self._ranges(known))
+    def points_of(self, label: str, registry: Known, folder: Path) -> Points:
+        ranges = list(self._ranges(registry))
         seed = seed_of(0, label) if self.seed is None else self.seed
         unit = _unit_points(self.method, self.points, len(ranges), seed)
         rows = [tuple(_scale(u, r) for u, r in zip(row, ranges, strict=True)) for row in unit]
         return Points.of_rows(self.gives, rows)
 
-    def ends(self, known: Known) -> Points:
+    def ends(self, registry: Known) -> Points:
         """Two points of it: hardly more than the least, and hardly less than the most of each range."""
-        rows = [[_scale(unit, one) for one in self._ranges(known)] for unit in (1e-9, 1 - 1e-9)]
+        rows = [[_scale(unit, span) for span in self._ranges(registry)] for unit in (1e-9, 1 - 1e-9)]
         return Points.of_rows(self.gives, rows)
 
-    def _ranges(self, known: Known) -> Iterator[SampleRange]:
+    def _ranges(self, registry: Known) -> Iterator[SampleRange]:
         if isinstance(self.parameters, Mapping):
             yield from self.parameters.values()
         else:
-            for given in (known[name] for name in self.parameters):
-                yield SampleRange.model_construct(
-                    low=given.low, high=given.high, log=given.log, type=given.type
-                )
+            for spec in (registry[name] for name in self.parameters):
+                yield SampleRange.model_construct(low=spec.low, high=spec.high, log=spec.log, type=spec.type)
 
 
 def seed_of(shared: int, label: str) -> int:

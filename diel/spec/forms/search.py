@@ -49,8 +49,8 @@ class Named(SpecModel):
     @property
     def arguments(self) -> dict[str, Any]:
         """The options that are given."""
-        given = {word: getattr(self, word) for word in self.options.get(self.name, ())}
-        return {word: value for word, value in given.items() if value is not None}
+        values = {word: getattr(self, word) for word in self.options.get(self.name, ())}
+        return {word: value for word, value in values.items() if value is not None}
 
 
 def accept_name(text: str, names: tuple[str, ...]) -> str:
@@ -172,8 +172,8 @@ class Pruner(Named):
         if self.name == "percentile" and self.percentile is None:
             yield Flaw("percentile needs `percentile`", "write percentile: 25 for the best quarter")
         if (self.max_resource or math.inf) < (least := self.min_resource or 1):
-            said = f"max_resource {self.max_resource} is below min_resource {least}"
-            yield Flaw(said, "a whole trial has at least the steps that each may do")
+            message = f"max_resource {self.max_resource} is below min_resource {least}"
+            yield Flaw(message, "a whole trial has at least the steps that each may do")
 
 
 PrunerOrName = Annotated[
@@ -262,14 +262,14 @@ class Search(SpecModel, Judged):
         """Each STAGE.VALUE, and whether it is minimized: `minimize` first."""
         return tuple(
             (reference, small)
-            for given, small in ((self.minimize, True), (self.maximize, False))
-            for reference in ((given,) if isinstance(given, str) else given or ())
+            for names, small in ((self.minimize, True), (self.maximize, False))
+            for reference in ((names,) if isinstance(names, str) else names or ())
         )
 
     @property
     def bounds(self) -> tuple[tuple[str, int, float], ...]:
         """Of each constraint STAGE.VALUE, 1 or -1, and the bound: what they give beyond it breaks it."""
-        matches = (_BOUND.fullmatch(one) for one in self.constraints or ())
+        matches = (_BOUND.fullmatch(text) for text in self.constraints or ())
         return tuple((m[1], 1 if m[2] == "<=" else -1, float(m[3])) for m in matches if m is not None)
 
     @property
@@ -322,11 +322,11 @@ class Search(SpecModel, Judged):
     def most(self) -> int | None:
         return self.trials
 
-    def size(self, known: Known) -> int | None:
+    def size(self, registry: Known) -> int | None:
         """The most trials; for a grid, the size of its list, or None if it cannot be listed."""
         if self.sampler.name != "grid":
             return self.trials
-        listed = [known[name].listed for name in self.parameters]
+        listed = [registry[name].listed for name in self.parameters]
         if any(values is None for values in listed):
             return None
         size = prod(len(values or ()) for values in listed)
@@ -341,11 +341,11 @@ class Search(SpecModel, Judged):
 
     def judged_by(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
         for word in ("minimize", "maximize"):
-            given = getattr(self, word)
-            if isinstance(given, str):
-                yield (word,), given
+            value = getattr(self, word)
+            if isinstance(value, str):
+                yield (word,), value
             else:
-                yield from (((word, place), reference) for place, reference in enumerate(given or ()))
+                yield from (((word, place), reference) for place, reference in enumerate(value or ()))
         for place, (reference, _, _) in enumerate(self.bounds):
             yield ("constraints", place), reference
         if self.watch is not None:
@@ -366,8 +366,8 @@ class Search(SpecModel, Judged):
             yield from super().pick_flaws(label, point, inside)
         elif point == "top" or (isinstance(point, dict) and (not is_count(point["top"]) or len(point) > 1)):
             pairs = point.items() if isinstance(point, dict) else ()
-            given = f"{{{', '.join(f'{key}: {value}' for key, value in pairs)}}}" if pairs else "top"
-            yield f"expected {{top: N}} with a whole number above 0, found {given}", "for instance {top: 5}"
+            text = f"{{{', '.join(f'{key}: {value}' for key, value in pairs)}}}" if pairs else "top"
+            yield f"expected {{top: N}} with a whole number above 0, found {text}", "for instance {top: 5}"
         elif inside:
             hint = f"which trial is best is known after the last: drop {label} from its `over`"
             word = "top" if top else point
@@ -383,41 +383,41 @@ class Search(SpecModel, Judged):
             return f"'{label}' has several objectives, so no single best trial"
         return f"'{label}' has one objective, so one best trial"
 
-    def registry_flaws(self, known: Known) -> Iterator[Flaw]:
-        return undrawable(known, self.parameters)
+    def registry_flaws(self, registry: Known) -> Iterator[Flaw]:
+        return undrawable(registry, self.parameters)
 
-    def space_flaws(self, known: Known) -> Iterator[Flaw]:
+    def space_flaws(self, registry: Known) -> Iterator[Flaw]:
         if self.sampler.name == "grid":
             for number, name in enumerate(self.parameters):
-                if known[name].listed is None:
+                if registry[name].listed is None:
                     message = f"a grid cannot list the values of '{name}'"
-                    yield Flaw(message, _listing(known[name]), ("parameters", number))
+                    yield Flaw(message, _listing(registry[name]), ("parameters", number))
         if self.sampler.name == "cmaes":
-            numbers = [name for name in self.parameters if known[name].type in ("int", "float")]
+            numbers = [name for name in self.parameters if registry[name].type in ("int", "float")]
             if len(numbers) < _PLANE:
                 message = f"cmaes needs at least two numbers to vary, found {', '.join(numbers) or 'none'}"
                 yield Flaw(message, "tpe, gp and random take any hyperparameters", ("sampler",))
         for place, point in enumerate(self.enqueue or ()):
             for name, value in point.items():
-                for flaw in self._value_flaws(known, name, value):
+                for flaw in self._value_flaws(registry, name, value):
                     yield flaw._replace(key=("enqueue", place, name))
 
-    def _value_flaws(self, known: Known, name: str, value: Any) -> Iterator[Flaw]:
+    def _value_flaws(self, registry: Known, name: str, value: Any) -> Iterator[Flaw]:
         """What is wrong with a value to try first."""
         if name not in self.parameters:
             hint = did_you_mean(name, self.parameters) or f"they are {', '.join(self.parameters)}"
             yield Flaw(f"'{name}' is none of the search's `parameters`", hint, at_key=True)
             return
-        given = known[name]
+        spec = registry[name]
         try:
-            taken = given.accept(value)
+            accepted = spec.accept(value)
         except Flaws as error:
             yield from error.flaws
             return
-        if given.step is not None and given.low is not None:
-            steps = (taken - given.low) / given.step
+        if spec.step is not None and spec.low is not None:
+            steps = (accepted - spec.low) / spec.step
             if abs(steps - round(steps)) > 1e-9:
-                yield Flaw(f"expected {given.low} and steps of {given.step}, found {found(value)}")
+                yield Flaw(f"expected {spec.low} and steps of {spec.step}, found {found(value)}")
 
     # --- what a file may say of it ----------------------------------------------------------------
 
@@ -482,9 +482,9 @@ class Search(SpecModel, Judged):
             yield Flaw(f"{self.sampler.name} takes one objective", hint, ("sampler",))
 
 
-def _listing(given: Hyperparameter) -> str:
-    if given.log:
+def _listing(spec: Hyperparameter) -> str:
+    if spec.log:
         return "a logarithmic scale has no end of values: list them as type choice, or use another sampler"
-    if given.step is not None or given.type == "int":
+    if spec.step is not None or spec.type == "int":
         return "there are more than a million: give it a larger `step`, or use another sampler"
     return "give it a `step`, or use another sampler"

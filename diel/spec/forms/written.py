@@ -42,7 +42,7 @@ class Inline(Axis):
     def gives(self) -> tuple[str, ...]:
         return self.names
 
-    def size(self, known: Known) -> int:
+    def size(self, registry: Known) -> int:
         return len(self.columns[0])
 
     def listed(self, label: str, folder: Path) -> Points:
@@ -204,10 +204,10 @@ class StaticForm(SpecModel):
         return value
 
     def flaws(self) -> Iterator[Flaw]:
-        given = [form for form, field in self.forms().items() if getattr(self, field) is not None]
-        if len(given) > 1:
-            yield Flaw(f"expected one form, found {' and '.join(given)}", "drop all but one", (given[1],))
-        if not given:
+        forms = [form for form, field in self.forms().items() if getattr(self, field) is not None]
+        if len(forms) > 1:
+            yield Flaw(f"expected one form, found {' and '.join(forms)}", "drop all but one", (forms[1],))
+        if not forms:
             yield Flaw("found none of the forms of an axis", self._hint())
 
     @classmethod
