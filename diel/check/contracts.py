@@ -18,7 +18,7 @@ from diel.modules.parameter import Parameter
 from diel.spec import Input, Output, Stage
 from diel.spec.contract import Expected
 from diel.spec.forms.rows import Derived
-from diel.spec.model import found as shown
+from diel.spec.model import quote
 from diel.terms import ABOUT, FITS, SIMULATED, format_of, lacking, shown_shape
 from diel.units import Columns, Rule, Units, UnitsError, conversions
 
@@ -237,7 +237,7 @@ def _check_readable(check: Check, name: str, stage: Stage) -> None:
         if missing and (label in axes or output.inside or set(output.promises) - {"units"}):
             why = "as an axis needs it" if label in axes else "to hold it to its contract"
             message = (
-                f"{shown(output.path)} cannot be read {why}: {missing.partition(':')[0]} is not installed"
+                f"{quote(output.path)} cannot be read {why}: {missing.partition(':')[0]} is not installed"
             )
             check.add(("stages", name, "outputs", label), message, missing.partition(": ")[2])
 
@@ -328,7 +328,7 @@ def _disagreements(name: str, needs: Expected, promised: Expected, source: str) 
             yield f"{source} has shape {shown_shape(offer)}; expected {shown_shape(need)}", hint
     elif need != offer:
         hint = f"change one of the two ends, or convert it in a stage between them: {name}: {offer}"
-        yield f"{source} has {name} {shown(offer)}; expected {shown(need)}", hint
+        yield f"{source} has {name} {quote(offer)}; expected {quote(need)}", hint
 
 
 def _reader(check: Check, edge: Edge) -> InputUse:

@@ -23,7 +23,7 @@ from diel.modules.catalogue import Module
 from diel.spec import Output, Stage
 from diel.spec.data import Rendering
 from diel.spec.forms.rows import FileForm
-from diel.spec.model import found as shown
+from diel.spec.model import quote
 
 _LOOKED_AT = 10_000
 """The most paths to compare for one output; the others are compared as they are written."""
@@ -86,7 +86,7 @@ def _check_axes(
     tasks = prod(counts.get(axis) or 0 for axis in apart)
     who = counted(tasks, "task") if tasks else "several tasks"
     lacking = [next((n for n, of in names.parameters.items() if of == axis), axis) for axis in apart]
-    check.add(key, f"{shown(template.text)} is written by {who}", _put(lacking))
+    check.add(key, f"{quote(template.text)} is written by {who}", _put(lacking))
     return True
 
 
@@ -114,7 +114,7 @@ def _check_paths(
         points = check.points[axis]
         if len(points) <= _LOOKED_AT and sum(1 for _ in space.different(axis, read)) < len(points):
             unread = [n for n in points.parameters if n not in read]
-            message = f"{shown(template.text)} is written by several tasks: points of '{axis}' have the same"
+            message = f"{quote(template.text)} is written by several tasks: points of '{axis}' have the same"
             check.add(key, f"{message} {' and '.join(read)}", _put(unread) if unread else "")
             return
     writers: dict[str, str] = {}
@@ -127,7 +127,7 @@ def _check_paths(
             continue
         if path in writers:
             hint = f"the values {point} and {writers[path]} give the same path"
-            check.add(key, f"{shown(text)} is written by several tasks", hint)
+            check.add(key, f"{quote(text)} is written by several tasks", hint)
         elif (other := owners.get(path)) is not None:
             hint = "give each a path of its own"
             if "." in name:  # a stage of another workflow
@@ -135,9 +135,9 @@ def _check_paths(
                 hint += (
                     f", or one none: stages: {{{stage_there}: {{outputs: {{{label}: {{export: null}}}}}}}}"
                 )
-            check.add(key, f"{shown(text)} is written by '{other}' too", hint)
+            check.add(key, f"{quote(text)} is written by '{other}' too", hint)
         elif what := next((own[n] for n in (real, *map(str, Path(real).parents)) if n in own), ""):
-            check.add(key, f"{shown(text)} is {what}", "export to another path")
+            check.add(key, f"{quote(text)} is {what}", "export to another path")
         else:
             writers[path] = point
             continue

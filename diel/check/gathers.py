@@ -60,35 +60,35 @@ class _Reads:
     """What is known of the names that the expressions of a stage, or an `until`, read."""
 
     def __init__(self, check: Check, name: str | None = None, names: Names | None = None) -> None:
-        self._found = check
+        self._check = check
         self._names = names
         into = [] if name is None else check.graph.into(name)
         edges = [use for use in into if use.output and not use.axis and not use.stream and not use.published]
         self._inputs = {edge.name: edge for edge in edges}
         edges.sort(key=lambda edge: edge.name is None)  # as a scope reads them
-        self._made = {(edge.upstream, edge.output): edge for edge in edges}
+        self._outputs = {(edge.upstream, edge.output): edge for edge in edges}
         self.places = [axis for edge in into for axis in edge.gathered]
 
     def sample(self, chain: Chain) -> Any:
         """A value such as a name has."""
         first, second, *deeper = (*chain, "", "")
-        edge = self._inputs.get(second) if first == "inputs" else self._made.get((first, second))
+        edge = self._inputs.get(second) if first == "inputs" else self._outputs.get((first, second))
         if edge is not None:
             return self._along(edge, deeper[:-2])
         if first == "hp":
-            spec = self._found.workflow.hyperparameters.get(second)
+            spec = self._check.workflow.hyperparameters.get(second)
             if spec is None or spec.type != "choice":
                 return VALUE if spec is None else SAMPLES.get(spec.type, VALUE)
             return _of_one_kind(spec.choices or ())
-        if self._names is None and first in self._found.workflow.stages:
+        if self._names is None and first in self._check.workflow.stages:
             return self._output(first, second) if len(chain) == 2 else VALUE
         if self._names is not None and first in self._names.parameters and len(chain) == 1:
             return self._parameter(self._names.parameters[first], first)
         if first == "params" and self._names is not None and self._names.stage is not None:
-            return self._given(self._names.stage.params.get(second), deeper[:-2])
+            return self._param(self._names.stage.params.get(second), deeper[:-2])
         return UNKNOWN if first == "inputs" else VALUE
 
-    def _given(self, value: Any, deeper: list[str]) -> Any:
+    def _param(self, value: Any, deeper: list[str]) -> Any:
         """A value such as a parameter has: that of its expression, if it is one and no more."""
         try:
             whole = parse(value).whole if isinstance(value, str) else None
@@ -106,14 +106,14 @@ class _Reads:
     def _output(self, stage: str, output: str) -> Any:
         if output == SIMULATED:
             return True
-        parameters = visible_names(self._found, stage).parameters
-        kind = kind_of(self._found, stage, output)
+        parameters = visible_names(self._check, stage).parameters
+        kind = kind_of(self._check, stage, output)
         if kind is None and output in parameters:
             return self._parameter(parameters[output], output)
         return VALUE if kind is None else SAMPLES.get(kind.word, VALUE)
 
     def _parameter(self, axis: str, name: str) -> Any:
-        points = self._found.points.get(axis)
+        points = self._check.points.get(axis)
         if points is None or len(points) > _LOOKED_AT:
             return VALUE
         place = points.parameters.index(name)
@@ -173,7 +173,7 @@ class _Inference(Evaluator):
 
     def __init__(self, sample: Callable[[Chain], Any], places: Collection[str]) -> None:
         super().__init__()
-        self._known = sample
+        self._sample = sample
         self._places = {axis: [0] for axis in places}
 
     def _eval(self, node: ast.expr) -> Any:
@@ -185,7 +185,7 @@ class _Inference(Evaluator):
             return UNKNOWN  # other values may do
 
     def _read(self, chain: Chain) -> Any:
-        return self._places if chain == (PLACES,) else self._known(chain)
+        return self._places if chain == (PLACES,) else self._sample(chain)
 
     def _operate(self, kind: type[ast.AST], *values: Any, by: Callable[..., Any] = operate) -> Any:
         if kind is ast.Not:

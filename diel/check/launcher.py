@@ -7,7 +7,7 @@ import re
 import sys
 
 from diel.check.flaws import Check
-from diel.graph.uses import PLACES, VARIABLE, launches, told
+from diel.graph.uses import PLACES, VARIABLE, launch_texts, launches
 from diel.site import Misfit, Site, find_program, launcher_words
 from diel.site.shape import chosen_launcher
 from diel.site.site import FOUND_HERE
@@ -34,7 +34,7 @@ def check_launcher(check: Check, name: str) -> None:
     """A command names DIEL_LAUNCHER only where there is one, `${{ launcher }}` as a word of its own, and no
     other launcher where diel launches the command."""
     stage, key = check.workflow.stages[name], ("stages", name, "command")
-    if not stage.resources.mpi and any(VARIABLE in text for text in told(stage)):
+    if not stage.resources.mpi and any(VARIABLE in text for text in launch_texts(stage)):
         check.add(key, *_NO_RANKS)
     text = stage.command if isinstance(stage.command, str) else str((stage.command or [""])[0])
     other = _OTHER.search(text) if stage.resources.mpi and not launches(stage) else None

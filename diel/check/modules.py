@@ -54,7 +54,7 @@ def check_module(check: Check, name: str, names: Names, hyperparameters: Mapping
     """Names, types and bounds of what a stage gives its module."""
     stage, module = check.workflow.stages[name], check.modules[name]
     here: Key = ("stages", name)
-    arguments, deferred = _given(check, name, hyperparameters)
+    arguments, deferred = _params(check, name, hyperparameters)
     takes = {parameter.name for parameter in module.signature.parameters}
     if names.open_axes:  # its points can give any parameter
         deferred |= takes
@@ -73,7 +73,7 @@ def check_module(check: Check, name: str, names: Names, hyperparameters: Mapping
         check.add((*here, "module"), message, "add `resources: {ranks: 2}`")
 
 
-def _given(check: Check, name: str, hyperparameters: Mapping[str, Any]) -> tuple[dict[str, Any], set[str]]:
+def _params(check: Check, name: str, hyperparameters: Mapping[str, Any]) -> tuple[dict[str, Any], set[str]]:
     stage, searched = check.workflow.stages[name], check.searched(name)
     arguments: dict[str, Any] = {}
     deferred: set[str] = set()
@@ -118,13 +118,13 @@ _NAME = re.compile(r"\$\{\{\s*(\w+)\s*\}\}")
 class _Evaluation(NamedTuple):
     """What expressions of a stage can read before the run, and the condition of its tasks."""
 
-    known: Known
+    space: Known
     when: Template | None
 
     def values(self, tree: Tree, axes: Axes, places: Iterable[Place]) -> Iterator[tuple[Place, Any]]:
         """Yield the value at each place whose task is wanted."""
         for place in places:
-            scope = self.known.scope(axes, place)
+            scope = self.space.scope(axes, place)
             try:
                 if self.when is None or self.when.value(scope):
                     yield place, tree.value(scope)
@@ -231,12 +231,12 @@ def _first_wrong(
 ) -> tuple[Place, Any, str] | None:
     """The first place where a value does not fit, with the value and why."""
     name = _NAME.fullmatch(written) if isinstance(written, str) else None
-    points = read.known.points[next(iter(axes))]
+    points = read.space.points[next(iter(axes))]
     if read.when is None and len(axes) == 1 and name is not None and name[1] in points.parameters:
         column = points.columns[points.parameters.index(name[1])]
         index = parameter.first_misfit(column)
         return None if index is None else ((index,), column[index], str(parameter.check(column[index])))
-    tree, places = parse_tree(written), read.known.places(axes)
+    tree, places = parse_tree(written), read.space.places(axes)
     while parameter.type is not Any and (batch := [*islice(places, _BATCH)]):
         pairs = [*read.values(tree, axes, batch)]
         index = parameter.first_misfit([value for _, value in pairs])

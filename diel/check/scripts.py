@@ -80,7 +80,7 @@ def _values(stage: Stage, folder: Path, over: Iterable[Points]) -> Iterator[Warn
 
 def _imports(stage: Stage, folder: Path) -> Iterator[Warned]:
     """Return a warning for each script under `files` that imports what lies beside it, and is in none."""
-    listed = _given(stage, folder)
+    listed = _listed_files(stage, folder)
     for script in (Path(file) for file in sorted(listed) if file.endswith(".py") and os.path.isfile(file)):
         beside = files_of(script, (script.parent,))
         unlisted = [file for file in beside if not _is_known(str(file), str(file), listed)]
@@ -94,7 +94,7 @@ def _imports(stage: Stage, folder: Path) -> Iterator[Warned]:
 
 def _settings(stage: Stage, folder: Path) -> Iterator[Warned]:
     """Return a warning for each variable and parameter that is the absolute path of a file in no `files`."""
-    listed = _given(stage, folder)
+    listed = _listed_files(stage, folder)
     for key, values in (("env", stage.env), ("params", stage.params)):
         for label, value in values.items():
             if not isinstance(value, str) or not os.path.isabs(value) or "\0" in value:
@@ -110,14 +110,14 @@ def texts_of(stage: Stage) -> list[str]:
     return [word for word in words if isinstance(word, str)]
 
 
-def _given(stage: Stage, folder: Path) -> set[str]:
+def _listed_files(stage: Stage, folder: Path) -> set[str]:
     """Return the files that a stage names without expressions."""
     return {os.path.realpath(folder / file) for file in stage.files.values() if isinstance(file, str)}
 
 
 def named_files(stage: Stage, folder: Path) -> Iterator[tuple[str, str]]:
     """Return the words of a stage's command that are files of the user, each with the text that has it."""
-    listed = _given(stage, folder)
+    listed = _listed_files(stage, folder)
     own = {rendering.target for rendering in stage.files.values() if isinstance(rendering, Rendering)}
     own |= {output.place for output in stage.outputs.values() if output.place is not None}
     for text in texts_of(stage):

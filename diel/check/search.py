@@ -220,7 +220,7 @@ def _check_cycles(check: Check, conditions: Mapping[str, Template], wrong: set[s
 class _Space(NamedTuple):
     """What a search draws from, for checking its conditions."""
 
-    known: Mapping[str, Hyperparameter]
+    registry: Mapping[str, Hyperparameter]
     names: tuple[str, ...]
     conditions: Mapping[str, Template]
     values: Mapping[str, Any]
@@ -245,11 +245,11 @@ class _Space(NamedTuple):
         """Values for the deciding names, and whether these are all combinations."""
         order = self.order
         read = {other for name in self.conditional for other in _reads(self.conditions[name])}
-        columns = [self.known[name].listed or () if name in read else (None,) for name in order]
+        columns = [self.registry[name].listed or () if name in read else (None,) for name in order]
         if all(columns) and prod(map(len, columns)) <= _LISTED:
             return True, (dict(zip(order, row, strict=True)) for row in itertools.product(*columns))
         draw = random.Random(0)
-        return False, ({name: _drawn(draw, self.known[name]) for name in order} for _ in range(_DRAWN))
+        return False, ({name: _drawn(draw, self.registry[name]) for name in order} for _ in range(_DRAWN))
 
 
 def _drawn(draw: random.Random, spec: Hyperparameter) -> Any:
@@ -317,7 +317,7 @@ def _failure(
     for other in _reads(condition):
         if other not in settled:
             message = f"'{other}' has no value in trials that do not draw it"
-            own = (space.known[other].when or "").strip().removeprefix("${{").removesuffix("}}").strip()
+            own = (space.registry[other].when or "").strip().removeprefix("${{").removesuffix("}}").strip()
             hint = f"give it a default, or test its own condition first: `{own} and …`"
             return message, hint, place_of_name(condition.text, f"hp.{other}")
     values = ", ".join(f"{other} is {settled[other]!r}" for other in _reads(condition))

@@ -34,7 +34,7 @@ from diel.site import nodes_of
 from diel.spec import Output, Stage, Workflow
 from diel.spec.data import Filling
 from diel.spec.forms.axis import Points
-from diel.spec.model import found as shown
+from diel.spec.model import quote
 
 Counts = Mapping[str, int | None]
 _SHOWN = 8
@@ -204,7 +204,7 @@ def _check_files(check: Check, name: str, values: Mapping[str, Any], *, anew: bo
                 path = template.text_value({})
                 if flaw := flaw_of(check.folder / path):
                     absent = flaw == "is not there"
-                    message = f"no file {shown(path)} in {folder}" if absent else f"{shown(path)} {flaw}"
+                    message = f"no file {quote(path)} in {folder}" if absent else f"{quote(path)} {flaw}"
                     check.add(key, message, hint)
             elif anew:
                 missing, count = _missing(check, stage, template, Known.of(check, name, values))
@@ -239,9 +239,9 @@ def _missing(check: Check, stage: Stage, template: Template, space: Known) -> tu
             continue
         paths.add(path)
         if flaw := flaw_of(check.folder / path):
-            point = ", ".join(f"{name} = {shown(scope[name])}" for names in axes.values() for name in names)
+            point = ", ".join(f"{name} = {quote(scope[name])}" for names in axes.values() for name in names)
             why = "" if flaw == "is not there" else f" {flaw}"
-            missing.append(f"{shown(path)}{why}" + (f" ({point})" if point else ""))
+            missing.append(f"{quote(path)}{why}" + (f" ({point})" if point else ""))
     return missing, len(paths)
 
 

@@ -195,7 +195,7 @@ class Finder:
                 return None
             task = recipe.resolve(index)
             if recipe.meeting:
-                self._ledger.join(stage, index, recipe.meeting.left(index))
+                self._ledger.join(stage, index, recipe.meeting.gaps(index))
         except Unready as error:
             self._turn_away(stage, index, error.link, error.verdict)
             return None

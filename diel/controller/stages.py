@@ -240,7 +240,7 @@ class Stages:
     def note_end(self, stage: StageRun, index: int) -> None:
         """A task ended: those that wait for it can run now, or never."""
         stage.ended += 1
-        stage.asked.pop(index, None)
+        stage.asks.pop(index, None)
         for link in self.out_of[stage.name]:
             link.count(index)
             if link.down.known:

@@ -66,7 +66,7 @@ def with_sources(plan: Plan, paths: RunPaths) -> Plan:
     if sources is None:
         facts = {name: module.facts() for name, module in plan.modules.items()}
         sources = keep(paths.sources, facts, 1)
-    modules = {name: module._replace(kept=sources.place) for name, module in plan.modules.items()}
+    modules = {name: module._replace(store=sources.place) for name, module in plan.modules.items()}
     return plan._replace(checked=plan.checked._replace(modules=modules))
 
 

@@ -28,7 +28,7 @@ LOCK = "lock.txt"
 Tell = Callable[[str], None]
 
 
-def made(store: Path, digest: str, make: Callable[[Path], None]) -> Path:
+def make_once(store: Path, digest: str, make: Callable[[Path], None]) -> Path:
     """Return this digest's directory, made if need be. Raises OSError, UsageError if others write there."""
     link = store / digest
     store.mkdir(0o755, parents=True, exist_ok=True)

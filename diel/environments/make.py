@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from diel.artifacts import content, digest_of
-from diel.environments.kept import LOCK, Tell, find_tool, made, output_of, refuse_shared
+from diel.environments.kept import LOCK, Tell, find_tool, make_once, output_of, refuse_shared
 from diel.environments.prepared import Contained, Prepared
 from diel.environments.runtime import NoContainer, find_runtime, version_of_image
 from diel.errors import UsageError, counted
@@ -163,7 +163,7 @@ def _make_conda(name: str, spec: Environment, store: Path, tell: Tell) -> tuple[
         output_of([tool, *env, "create", "--yes", "--prefix", str(place), "--file", str(path)], head)
         put(place / LOCK, "\n".join([*_packages(place), ""]))
 
-    place = made(store, digest_of(["conda", platform.machine(), text])[:24], create)
+    place = make_once(store, digest_of(["conda", platform.machine(), text])[:24], create)
     return place, {"from": path.name, "packages": _packages(place)}
 
 
@@ -206,7 +206,7 @@ def _make_python(name: str, spec: PythonPackages, store: Path, tell: Tell) -> tu
         output_of([_uv(head), "pip", "sync", "-q", "--no-progress", *all_hashed, *where], head, file.parent)
         (place / "options.txt").unlink()  # an index may need a password, which is not kept
 
-    return made(store, digest, install), {"version": version, "packages": packages}
+    return make_once(store, digest, install), {"version": version, "packages": packages}
 
 
 def _locked(head: str, file: Path, texts: Mapping[str, str], python: str, store: Path, tag: str) -> str:

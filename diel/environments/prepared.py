@@ -62,7 +62,7 @@ class Prepared(NamedTuple):
     def text(self) -> str:
         """It in a few words: `gcc/13, Python 3.11.7 with 12 packages, container tools.sif`."""
         parts = [*self.identity.get("modules", ())]
-        parts += [f"{key} {origin}" for key in ("conda", "spack") if (origin := self._told(key))]
+        parts += [f"{key} {origin}" for key in ("conda", "spack") if (origin := self._origin(key))]
         if "python" in self.identity:
             packages = counted(len(self.identity["python"]["packages"]), "package")
             parts.append(f"Python {self.identity['python']['version']} with {packages}")
@@ -72,7 +72,7 @@ class Prepared(NamedTuple):
             parts.append(f"container {self.container.image}")
         return f"{', '.join(parts) or 'variables alone'} (defined by {self.source})"
 
-    def _told(self, key: str) -> str:
+    def _origin(self, key: str) -> str:
         entry = self.identity.get(key)
         origin = entry.get("from", "") if isinstance(entry, dict) else entry
         return " ".join(origin) if isinstance(origin, list) else str(origin or "")

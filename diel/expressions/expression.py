@@ -53,16 +53,16 @@ class Lazily(Mapping[str, Any]):
     """Values that are worked out when they are read."""
 
     def __init__(self, makers: Mapping[str, Callable[[], Any]]) -> None:
-        self._made = makers
+        self._makers = makers
 
     def __getitem__(self, name: str) -> Any:
-        return self._made[name]()
+        return self._makers[name]()
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._made)
+        return iter(self._makers)
 
     def __len__(self) -> int:
-        return len(self._made)
+        return len(self._makers)
 
 
 class ExpressionError(HintedError):

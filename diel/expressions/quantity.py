@@ -71,23 +71,23 @@ class Quantity:
 
     def __mul__(self, other: Any) -> Any:
         if isinstance(other, Quantity):
-            return _made(self.number * other.number, self.size + other.size, self.time + other.time)
-        return _made(self.number * _plain(other), self.size, self.time)
+            return _measure(self.number * other.number, self.size + other.size, self.time + other.time)
+        return _measure(self.number * _plain(other), self.size, self.time)
 
     __rmul__ = __mul__
 
     def __truediv__(self, other: Any) -> Any:
         if isinstance(other, Quantity):
-            return _made(self.number / other.number, self.size - other.size, self.time - other.time)
-        return _made(self.number / _plain(other), self.size, self.time)
+            return _measure(self.number / other.number, self.size - other.size, self.time - other.time)
+        return _measure(self.number / _plain(other), self.size, self.time)
 
     def __rtruediv__(self, other: Any) -> Any:
-        return _made(_plain(other) / self.number, -self.size, -self.time)
+        return _measure(_plain(other) / self.number, -self.size, -self.time)
 
     def __floordiv__(self, other: Any) -> Any:
         if isinstance(other, Quantity):
             return math.floor(self / _alike(self, other))
-        return _made(self.number // _plain(other), self.size, self.time)
+        return _measure(self.number // _plain(other), self.size, self.time)
 
     def __mod__(self, other: Any) -> Any:
         return self.of(self.number % _alike(self, other).number)
@@ -123,7 +123,7 @@ class Quantity:
         return Quantity(number, self.size, self.time)
 
 
-def _made(number: float, size: int, time: int) -> Any:
+def _measure(number: float, size: int, time: int) -> Any:
     return Quantity(number, size, time) if size or time else number
 
 

@@ -20,7 +20,7 @@ class Published(NamedTuple):
     """A hyperparameter that is read with the value that another stage gave it."""
 
     name: str
-    given: Hyperparameter
+    spec: Hyperparameter
     """Its type and bounds, which the value must fit."""
 
 

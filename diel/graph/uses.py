@@ -220,11 +220,11 @@ def launches(stage: Stage) -> bool:
     """Say whether `command`, `env` or a template starts the ranks: by `${{ launcher }}` or DIEL_LAUNCHER."""
     if stage.command is None or not stage.resources.mpi:
         return False
-    named = any(VARIABLE in text for text in told(stage))
+    named = any(VARIABLE in text for text in launch_texts(stage))
     return named or any(chain == (LAUNCHER,) for _, chain in expression_references((), stage))
 
 
-def told(stage: Stage) -> Iterator[str]:
+def launch_texts(stage: Stage) -> Iterator[str]:
     """The texts of a command, of its variables and its templates."""
     for key, value in texts(stage):
         if key[0] in PLACES or key[2:] == PLACES[2:]:

@@ -39,7 +39,7 @@ from diel.load.nodes import (
 )
 from diel.spec import Hyperparameter, SpecModel, Workflow
 from diel.spec.data import TEXT, Rendering
-from diel.spec.model import Flaw, found
+from diel.spec.model import Flaw, quote
 from diel.spec.workflow import SECTIONS
 from diel.values import resolve
 
@@ -254,7 +254,7 @@ def _settled(
                     break
             else:
                 place = source.problem(key, "")
-                notes[place[:3]] = f"{found(text)} gives {found(settled[key])}"
+                notes[place[:3]] = f"{quote(text)} gives {quote(settled[key])}"
     return {**data, "axes": _replaced(data["axes"], settled, ("axes",))}, notes
 
 
@@ -355,7 +355,7 @@ def fit(source: Source, data: Any, model: type[M]) -> tuple[M | None, list[Probl
     """A model from the plain values of a text, and what does not fit it."""
     if not isinstance(data, dict):
         keys = ", ".join(info.alias or name for name, info in model.model_fields.items())
-        return None, [source.problem((), f"expected a mapping, found {found(data)}", f"its keys: {keys}")]
+        return None, [source.problem((), f"expected a mapping, found {quote(data)}", f"its keys: {keys}")]
     try:
         return model.model_validate(data), []
     except ValidationError:

@@ -24,7 +24,7 @@ from diel.load.part import Edit, Part, Written, joined, renamed
 from diel.spec.forms import Axis, AxisForm
 from diel.spec.forms.sample import seed_of
 from diel.spec.hyperparameter import Hyperparameter
-from diel.spec.model import NAME_PATTERN, Later, WrittenAs, found, free_name
+from diel.spec.model import NAME_PATTERN, Later, WrittenAs, free_name, quote
 from diel.spec.stage import Stage
 from diel.spec.workflow import SECTIONS, Workflow, WrittenStage
 
@@ -261,7 +261,7 @@ class _Reader:
         """Whether something could not be read: what then lacks it says nothing new."""
         self._opened = opened
         self._read_before: dict[str, Inner] = {}
-        self._kept = texts
+        self._texts = texts
         self._count = 0
 
     def whole(self, source: Source, data: dict[str, Any], above: tuple[Path, ...]) -> Parts:
@@ -296,7 +296,7 @@ class _Reader:
                 if "." in name:
                     hint = "letters, digits and `_`; what is included has a name with a dot"
                     self.problems.append(
-                        source.problem(key, f"{found(name)} is not a name", hint, at_key=True)
+                        source.problem(key, f"{quote(name)} is not a name", hint, at_key=True)
                     )
                 else:
                     yield key, Part(value, {(): Written(source, key)})
@@ -327,15 +327,15 @@ class _Reader:
             self._count += 1
             if self._count > _MOST:
                 raise HintedError(f"more than {_MOST} workflows are included")
-            if self._kept is not None and label not in self._kept:
-                raise HintedError(f"the run has kept no text of {found(word)}")
+            if self._texts is not None and label not in self._texts:
+                raise HintedError(f"the run has kept no text of {quote(word)}")
             if label not in self._read_before:
-                text = None if self._kept is None else self._kept[label]
+                text = None if self._texts is None else self._texts[label]
                 self._read_before[label] = self._opened(path, text)
             inner = self._read_before[label]
         except (HintedError, SpecError) as error:
             first = error.problems[0] if isinstance(error, SpecError) else error
-            what = f"{found(word)}: {first.message}" if isinstance(error, SpecError) else first.message
+            what = f"{quote(word)}: {first.message}" if isinstance(error, SpecError) else first.message
             self.problems.append(source.problem(key, what, first.hint))
             self.lacking = True
             return None
@@ -357,7 +357,7 @@ class _Reader:
         try:
             return workflow_of(word), word
         except HintedError:
-            if self._kept is None or word not in self._kept:
+            if self._texts is None or word not in self._texts:
                 raise
             return folder / word, word  # its package is gone, and the run goes on
 

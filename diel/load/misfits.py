@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from diel.errors import did_you_mean
 from diel.load.nodes import Key
-from diel.spec.model import Flaw, Flaws, SpecModel, WrittenAs, found
+from diel.spec.model import Flaw, Flaws, SpecModel, WrittenAs, quote
 
 M = TypeVar("M", bound=SpecModel)
 
@@ -123,7 +123,7 @@ def _misfits(errors: Iterable[Any], data: Any, root: type[SpecModel]) -> Iterato
         sayings = [error for error in refusals if error["type"] not in _KINDS]
         if sayings:
             # A branch of a union that says more than that the type is wrong.
-            yield from _said(key, sayings[0], root)
+            yield from _flaws_of(key, sayings[0], root)
         elif not any(len(other) > len(key) and other[: len(key)] == key for other in places):
             yield _wrong_kind(key, refusals, root)
 
@@ -141,7 +141,7 @@ def _resolved(loc: Sequence[str | int], data: Any, keep: int) -> Key:
     return (*key, *loc[end:])
 
 
-def _said(key: Key, error: Any, root: type[SpecModel]) -> Iterator[Flaw]:
+def _flaws_of(key: Key, error: Any, root: type[SpecModel]) -> Iterator[Flaw]:
     kind, context = error["type"], error.get("ctx", {})
     at_key = bool(error["loc"]) and error["loc"][-1] == "[key]"
     if kind == "value_error":
@@ -173,7 +173,7 @@ def _wrong_kind(key: Key, refusals: Sequence[Any], root: type[SpecModel]) -> Fla
         words = [word for word in words if word != "a whole number"]
     expected = words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
     return Flaw(
-        f"expected {expected}, found {found(value)}",
+        f"expected {expected}, found {quote(value)}",
         _kind_hint(expected, value, key) or description(key, root),
         key,
     )
@@ -209,7 +209,7 @@ def _wrong_choice(key: Key, value: Any, expected: str) -> Flaw:
     choices = re.findall(r"'([^']*)'", expected)
     meant = meant_value(value, choices)
     hint = f"did you mean '{meant}'?" if meant else did_you_mean(str(value), choices)
-    return Flaw(f"expected one of {', '.join(choices)}; found {found(value)}", hint, key)
+    return Flaw(f"expected one of {', '.join(choices)}; found {quote(value)}", hint, key)
 
 
 _BOUNDS = {
@@ -229,7 +229,7 @@ def _bound(kind: str, context: dict[str, Any], value: Any) -> str:
     if kind == "too_short":
         least = context["min_length"]
         return f"expected at least {least} {'entry' if least == 1 else 'entries'}, found {size or 'none'}"
-    return _BOUNDS.get(kind, "not valid here").format(**context, found=found(value), size=size)
+    return _BOUNDS.get(kind, "not valid here").format(**context, found=quote(value), size=size)
 
 
 def _name_hint(key: Key, value: Any) -> str:

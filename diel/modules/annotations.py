@@ -205,9 +205,9 @@ class Annotations:
     def takes(self, node: ast.expr | None) -> frozenset[str]:
         """What a parameter accepts, in the words of `Parameter.takes`."""
         members = () if node is None else self.members(node)
-        return frozenset(self._taken(member) for member in members) - {""} or frozenset({"any"})
+        return frozenset(self._takes(member) for member in members) - {""} or frozenset({"any"})
 
-    def _taken(self, node: ast.expr, depth: int = 0) -> str:
+    def _takes(self, node: ast.expr, depth: int = 0) -> str:
         if isinstance(node, ast.Constant) and node.value is None:
             return ""
         name = self.full_name(outer(node))
@@ -219,7 +219,7 @@ class Annotations:
         inner = node.slice if isinstance(node, ast.Subscript) else None
         if isinstance(inner, ast.Tuple):
             inner = inner.elts[0] if inner.elts else None
-        items = {self._taken(member, depth + 1) for member in self.members(inner)} - {""} if inner else set()
+        items = {self._takes(member, depth + 1) for member in self.members(inner)} - {""} if inner else set()
         return (
             f"{item}s" if len(items) == 1 and (item := items.pop()) in ("path", "array", *OBJECTS) else "list"
         )

@@ -56,7 +56,7 @@ class Module(NamedTuple):
     """The workflow's own, from which a file beside it imports others; None for all else."""
     files: tuple[tuple[str, str], ...] = ()
     """The paths and digests of its own file and of all that this imports of a user's; none of a package."""
-    kept: str = ""
+    store: str = ""
     """The file that describes what the run keeps of these; empty: they are read where they lie."""
 
     @property
@@ -71,11 +71,11 @@ class Module(NamedTuple):
         """It as JSON, for a run to keep."""
         folder = None if self.folder is None else str(self.folder)
         own = self._replace(path=str(self.path), folder=folder)._asdict()  # type: ignore[arg-type]
-        return {name: own[name] for name in own if name not in ("signature", "kept")}
+        return {name: own[name] for name in own if name not in ("signature", "store")}
 
     def edited(self) -> str:
         """Return a file of it that lies there with other bytes than those that the run keeps, if any."""
-        for path, digest in self.files if self.kept else ():
+        for path, digest in self.files if self.store else ():
             with suppress(OSError):  # nobody can read what is gone
                 if digest_of_bytes(Path(path).read_bytes()) != digest:
                     return path
@@ -164,7 +164,7 @@ def again(facts: Facts, sources: SourceVersion) -> Module:
     folder = None if facts["folder"] is None else Path(facts["folder"])
     files = tuple((name, digest) for name, digest in facts["files"])
     own = {**facts, "path": path, "folder": folder, "files": files}
-    return Module(**own, signature=signature, kept=sources.place)
+    return Module(**own, signature=signature, store=sources.place)
 
 
 def _refuse_private(reference: str, function: str | None) -> None:
@@ -332,7 +332,7 @@ def _installed(reference: str, name: str, function: str | None) -> Module:
         else:
             signature = Signature(function, loose=True)
     except Absent as error:
-        near = did_you_mean(function, error.known) or "see what the package documents"
+        near = did_you_mean(function, error.names) or "see what the package documents"
         kind = ModuleNotFound if _is_pythons(name) else NotInstalled
         raise kind(f"module '{reference}': '{name}' has no function '{function}'", near) from None
     return Module(reference, path, function, signature, name, "installed", digest)
@@ -341,10 +341,10 @@ def _installed(reference: str, name: str, function: str | None) -> Module:
 def load_function(module: Module) -> Callable[..., Any]:
     """Import a module's function in a worker, once for each version of its file. Raise ModuleError."""
     try:
-        enter(module.path, module.folders, module.kept, first=module.folder is not None)
+        enter(module.path, module.folders, module.store, first=module.folder is not None)
     except OSError as error:
         raise ModuleError(f"what the run keeps of its sources cannot be read: {error}") from error
-    return _load(module.path, module.function, module.import_name, module.digest, module.kept)
+    return _load(module.path, module.function, module.import_name, module.digest, module.store)
 
 
 @lru_cache(maxsize=256)

@@ -26,7 +26,7 @@ class Absent(Exception):
 
     def __init__(self, names: Iterable[str] = (), *, maybe: bool = False) -> None:
         super().__init__()
-        self.known = tuple(names)
+        self.names = tuple(names)
         self.maybe = maybe
         """Whether its code may make names that stand nowhere."""
 

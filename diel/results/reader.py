@@ -39,7 +39,7 @@ from diel.project.run_file import RunFile, read_kept_workflow, read_run_file
 from diel.project.runs import all_runs
 from diel.spec import Workflow
 from diel.spec.data import Filling
-from diel.spec.forms.axis import Points, kept
+from diel.spec.forms.axis import Points, read_kept
 from diel.spec.forms.rows import Derived, read_points
 from diel.states import RunState
 from diel.status import AxisStatus, axes_of, standing
@@ -195,8 +195,8 @@ class RunReader:
         axis = self.workflow.axes.get(label)
         if axis is None:  # that of replicas
             return Points.counted(label, max(one.replicas for one in self.workflow.stages.values()))
-        if axis.kept:
-            return kept(self.paths.axis(label))
+        if axis.is_kept:
+            return read_kept(self.paths.axis(label))
         return axis.points_of(label, self.workflow.hyperparameters, self.run_file.folder)
 
     def _domain(self, stage: str) -> Domain | None:

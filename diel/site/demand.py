@@ -15,7 +15,7 @@ from diel.site.shape import Ask, Misfit, ask_of
 from diel.site.site import Site
 from diel.spec import Resources, Stage
 from diel.spec.demand import PLACES, Place
-from diel.spec.model import found
+from diel.spec.model import quote
 from diel.values import value_text
 
 Scope = Mapping[str, Any]
@@ -145,15 +145,15 @@ def plain_value(key: Place, value: Any) -> Any:
         return value.text
     if isinstance(value, bool | list | dict):  # alike or unlike others as keys of what is known
         expected = unit[0] if unit else "a whole number or a name"
-        raise Misfit(f"expected {expected}, found {found(value)}", "", key)
+        raise Misfit(f"expected {expected}, found {quote(value)}", "", key)
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if unit is None and isinstance(value, float):
         hint = "round it: ceil(x), floor(x) or x // 2"
-        raise Misfit(f"expected a whole number, found {found(value)}", hint, key)
+        raise Misfit(f"expected a whole number, found {quote(value)}", hint, key)
     if unit is not None and isinstance(value, int | float):
         hint = f"multiply it by a unit, as in ${{{{ {unit[1]} * x }}}}"
-        raise Misfit(f"expected {unit[0]}, found {found(value)} without a unit", hint, key)
+        raise Misfit(f"expected {unit[0]}, found {quote(value)} without a unit", hint, key)
     return value
 
 

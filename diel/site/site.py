@@ -26,8 +26,8 @@ from diel.spec.model import (
     Size,
     SpecModel,
     Text,
-    found,
     optional,
+    quote,
     refuse,
 )
 from diel.values import format_duration
@@ -49,7 +49,7 @@ def job_word(text: str) -> str:
     Flaws."""
     if not _NAME.fullmatch(text):
         hint = "it can have letters, digits and _ . @ : + / = , % - (the last not at its start)"
-        raise refuse(f"expected one word as the scheduler has it, found {found(text)}", hint)
+        raise refuse(f"expected one word as the scheduler has it, found {quote(text)}", hint)
     return text
 
 
@@ -62,7 +62,7 @@ def _scheduler(text: str) -> str:
     others = (name for name, scheduler in usable_schedulers() if word in scheduler.also)
     meant = LOCAL if word in _LOCAL_TOO else next(others, None)
     hint = f"did you mean '{meant}'?" if meant else did_you_mean(text, (*names, LOCAL))
-    raise refuse(f"expected one of {', '.join((LOCAL, *names))}; found {found(text)}", hint)
+    raise refuse(f"expected one of {', '.join((LOCAL, *names))}; found {quote(text)}", hint)
 
 
 def _filled_in(text: str, places: tuple[str, ...]) -> str:
@@ -76,7 +76,7 @@ def _filled_in(text: str, places: tuple[str, ...]) -> str:
     while (less := _BRACES.sub("", plain)) != plain:
         plain = less
     if "{" in plain or "}" in plain:
-        raise refuse(f"a lone brace in {found(text)}", f"filled in are: {listed}")
+        raise refuse(f"a lone brace in {quote(text)}", f"filled in are: {listed}")
     return text
 
 
@@ -91,7 +91,7 @@ LauncherWord = Annotated[Text, AfterValidator(partial(_filled_in, places=_LAUNCH
 def _words(given: Any) -> Any:
     if isinstance(given, str):
         words = ", ".join(f'"{word}"' if "{" in word else word for word in given.split())
-        raise refuse(f"expected a list of words, found {found(given)}", f"write [{words}]")
+        raise refuse(f"expected a list of words, found {quote(given)}", f"write [{words}]")
     return given
 
 

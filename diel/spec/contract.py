@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, WithJsonSchema
 
 from diel.errors import did_you_mean
-from diel.spec.model import Flaw, Items, SpecModel, filled, found, optional, refuse
+from diel.spec.model import Flaw, Items, SpecModel, filled, optional, quote, refuse
 from diel.terms import ABOUT, COUNT, FITS, format_of
 
 DTYPES = (
@@ -32,7 +32,7 @@ def _count(value: Any) -> str:
         return f"=={value}"
     match = COUNT.fullmatch(value) if isinstance(value, str) else None
     if match is None:
-        raise refuse(f"expected a number, found {found(value)}", 'write 100, or ">=100", ">0", "<=10"')
+        raise refuse(f"expected a number, found {quote(value)}", 'write 100, or ">=100", ">0", "<=10"')
     return f"{match[1] or '=='}{int(match[2])}"
 
 
@@ -41,13 +41,13 @@ def _dtype(value: Any) -> str:
         return str(value)
     near = _LOOSE.get(str(value)) or next((n for n in DTYPES if n == str(value).lower()), None)
     hint = f"write {near}" if near else did_you_mean(str(value), DTYPES)
-    raise refuse(f"unknown dtype {found(value)}", hint or f"dtypes: {', '.join(DTYPES)}")
+    raise refuse(f"unknown dtype {quote(value)}", hint or f"dtypes: {', '.join(DTYPES)}")
 
 
 def _size(value: Any) -> int | str:
     if isinstance(value, bool) or not isinstance(value, int | str):
         raise refuse(
-            f"expected a size, found {found(value)}", 'write 3, "*" for any size, or a name such as n'
+            f"expected a size, found {quote(value)}", 'write 3, "*" for any size, or a name such as n'
         )
     if isinstance(value, int):
         if value < 0:
@@ -55,7 +55,7 @@ def _size(value: Any) -> int | str:
         return value
     if value != "*" and re.fullmatch(_SIZE_NAME, value) is None:
         hint = "a name has letters, digits and _, and means one size everywhere"
-        raise refuse(f"{found(value)} is not a size", f'write 3, "*" for any, or a name such as n; {hint}')
+        raise refuse(f"{quote(value)} is not a size", f'write 3, "*" for any, or a name such as n; {hint}')
     return value
 
 
@@ -72,7 +72,7 @@ def _one_unit(value: Any) -> str:
         message = (
             "empty units"
             if value == {} or isinstance(value, str)
-            else f"expected units, found {found(value)}"
+            else f"expected units, found {quote(value)}"
         )
         raise refuse(message, "write them as in K or eV/atom, 1 for a plain number, {COLUMN: K} for a table")
     return text
@@ -185,13 +185,13 @@ def _path_flaws(contract: Contract, path: str) -> Iterator[Flaw]:
         if about == "files":
             if kind is not None:
                 hint = "drop it, or give the path of a directory"
-                yield Flaw(f"{found(path)} is one file; {_WRITTEN['files']}", hint, (name,))
+                yield Flaw(f"{quote(path)} is one file; {_WRITTEN['files']}", hint, (name,))
         elif about is not None and kind not in FITS.get(about, {about}) and not open_end:
             hint = f"{_WRITTEN[about]}: give the path that suffix, or drop `{name}`"
-            yield Flaw(f"`{name}` cannot be read from {found(path)}", hint, (name,))
+            yield Flaw(f"`{name}` cannot be read from {quote(path)}", hint, (name,))
         elif about is None and name != "units" and not open_end and kind in (None, *_DUMB.get(name, ())):
             hint = f"{_WRITTEN['table']}, {_WRITTEN['array']}; drop `{name}` for other files"
-            yield Flaw(f"`{name}` cannot be read from {found(path)}", hint, (name,))
+            yield Flaw(f"`{name}` cannot be read from {quote(path)}", hint, (name,))
 
 
 _DUMB = {"rows": ("json",)}

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, WithJsonSchema, model_validator
 
 from diel.spec.contract import Contract, Expected, contract_flaws
-from diel.spec.model import Flaw, Json, Later, SpecModel, Text, found, optional, refuse, written_as
+from diel.spec.model import Flaw, Json, Later, SpecModel, Text, optional, quote, refuse, written_as
 from diel.terms import OWN_FILES, format_of, parts_of, split_place
 
 _WAYS = ("match", "column", "key")
@@ -64,7 +64,7 @@ def _extraction_flaws(output: Extracted, value: str | None, outside: str) -> Ite
         yield Flaw(f"`{apart}` goes with a value that is taken out of a file", hint, (apart,))
     elif ways and outside:
         yield Flaw(
-            f"{outside}: {found(output.file)}", "write a path relative to the task's directory", ("file",)
+            f"{outside}: {quote(output.file)}", "write a path relative to the task's directory", ("file",)
         )
     elif ways:
         if value not in _ONE and output.key is None:
@@ -85,7 +85,7 @@ def _way_flaws(output: Extracted) -> Iterator[Flaw]:
         lines = "${{" in file or file in ("stdout", "stderr") or format_of(file) == "table"
         if parts_of(output.key) is None or output.key.startswith("$"):
             hint = 'write keys and indices as in energies.total, steps[-1].energy or units["m.s"]'
-            yield Flaw(f"{found(output.key)} is no place in JSON", hint, ("key",))
+            yield Flaw(f"{quote(output.key)} is no place in JSON", hint, ("key",))
         elif "pick" in output.model_fields_set and not lines:
             hint = "drop it, and write the place of one: steps[0].energy, steps[-1].energy"
             yield Flaw(
@@ -202,7 +202,7 @@ class Input(Expected):
 
 def _inside(place: str) -> str:
     if not place.startswith("/") or place.endswith("//"):
-        raise refuse(f"{found(place)} is no place in a file", "write it from the file's root: /group/data")
+        raise refuse(f"{quote(place)} is no place in a file", "write it from the file's root: /group/data")
     return place
 
 
@@ -312,7 +312,7 @@ class Output(Exported, Extracted, Contract):
             hint = "write a path relative to the task's directory"
             if outside.startswith("diel"):
                 hint = "give the file another name: command: PROGRAM > log.txt"
-            yield Flaw(f"{outside}: {found(pattern)}", hint, (where,))
+            yield Flaw(f"{outside}: {quote(pattern)}", hint, (where,))
         elif not self.model_fields_set <= {"path", "value"}:
             yield from _extraction_flaws(self, self.value, outside)
             yield from self._promise_flaws()
@@ -321,7 +321,7 @@ class Output(Exported, Extracted, Contract):
     def _promise_flaws(self) -> Iterator[Flaw]:
         if self.inside is not None and self.path is not None and format_of(self.path) != "store":
             hint = "drop it, or name an HDF5, NetCDF or Zarr file: {path: run.h5, inside: /group/data}"
-            yield Flaw(f"there is no place `{self.inside}` in {found(self.path)}", hint, ("inside",))
+            yield Flaw(f"there is no place `{self.inside}` in {quote(self.path)}", hint, ("inside",))
         for name in ("digest", "keep"):
             if self.form and self.path is self.glob is None and name in self.model_fields_set:
                 yield Flaw(f"`{name}` is about files, found {_FORMS[self.form]}", "drop it", (name,))
@@ -381,7 +381,7 @@ class Rendering(SpecModel):
             yield Flaw("the name of a template takes no expressions", hint, ("template",))
         elif flaw:
             hint = "write another path, relative to the task's directory"
-            yield Flaw(f"{flaw}: {found(self.target)}", hint, ("path",))
+            yield Flaw(f"{flaw}: {quote(self.target)}", hint, ("path",))
 
 
 def rendering_flaws(files: Mapping[str, Rendering]) -> Iterator[Flaw]:
@@ -389,5 +389,5 @@ def rendering_flaws(files: Mapping[str, Rendering]) -> Iterator[Flaw]:
     owners: dict[str, str] = {}
     for name, file in files.items():
         if (owner := owners.setdefault(posixpath.normpath(file.target), name)) != name:
-            message = f"'{owner}' and '{name}' are written to the same file {found(file.target)}"
+            message = f"'{owner}' and '{name}' are written to the same file {quote(file.target)}"
             yield Flaw(message, "give one of them another `path`", ("files", name))

@@ -16,8 +16,8 @@ from diel.spec.model import (
     Line,
     SpecModel,
     Text,
-    found,
     optional,
+    quote,
     refuse,
     written_as,
 )
@@ -42,14 +42,14 @@ def named(value: Any) -> Any:
             "define it under `environments`, and write its name here; variables alone go under `env`",
         )
     if not isinstance(value, str) and value is not None:
-        raise refuse(f"expected the name of an environment, found {found(value)}")
+        raise refuse(f"expected the name of an environment, found {quote(value)}")
     return value
 
 
 def _module(name: str) -> str:
     if _MODULE.fullmatch(name) is None:
         hint = "write its name alone, gcc/13; other words of `module` go into `setup`: module use DIR"
-        raise refuse(f"expected a module's name, found {found(name)}", hint)
+        raise refuse(f"expected a module's name, found {quote(name)}", hint)
     return name
 
 
@@ -65,7 +65,7 @@ def _spack(value: Any) -> Any:
     if isinstance(value, str | list | tuple) and value:
         return value
     hint = "write [gromacs@2023 +mpi] to load these, or the name or directory of an environment of Spack's"
-    raise refuse(f"expected specs or an environment's name, found {found(value)}", hint)
+    raise refuse(f"expected specs or an environment's name, found {quote(value)}", hint)
 
 
 def variable_names(variables: dict[str, Any]) -> dict[str, Any]:
@@ -74,7 +74,7 @@ def variable_names(variables: dict[str, Any]) -> dict[str, Any]:
     for name in variables:
         if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) is None:
             hint = "a variable's name has letters, digits and _, and starts with no digit"
-            flaws.append(Flaw(f"{found(name)} is not a name of an environment variable", hint, (name,)))
+            flaws.append(Flaw(f"{quote(name)} is not a name of an environment variable", hint, (name,)))
         elif name.startswith("DIEL_"):
             message = "variables that start with DIEL_ are set by diel"
             flaws.append(Flaw(message, "take another name", (name,)))
@@ -97,7 +97,7 @@ def _mount(text: str) -> str:
     good = len(rest) <= 2 and mode in ("", "ro", "rw") and bool(source)
     if not good or (rest and not target.startswith("/")) or not _PLAIN_PATH.fullmatch(text.replace(":", "")):
         hint = "write /data, /data:/place/in/the/container, or that with :ro at the end"
-        raise refuse(f"expected a directory, or DIR:DIR[:ro], found {found(text)}", hint)
+        raise refuse(f"expected a directory, or DIR:DIR[:ro], found {quote(text)}", hint)
     return text
 
 
@@ -105,7 +105,7 @@ def _version(value: Any) -> Any:
     text = str(value) if isinstance(value, float) else value
     if not isinstance(value, str) or _VERSION.fullmatch(value) is None:
         hint = f'write it in quotes: version: "{text}"' if _VERSION.fullmatch(str(text)) else 'as in "3.12"'
-        raise refuse(f"expected a version of Python, found {found(value)}", hint)
+        raise refuse(f"expected a version of Python, found {quote(value)}", hint)
     return value
 
 

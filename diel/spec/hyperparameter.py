@@ -9,14 +9,14 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from diel.errors import did_you_mean
-from diel.spec.model import Flaw, Flaws, Items, Json, Number, SpecModel, Text, found, optional, refuse
+from diel.spec.model import Flaw, Flaws, Items, Json, Number, SpecModel, Text, optional, quote, refuse
 from diel.values import as_float
 
 
 def _expression(value: Any) -> Any:
     if isinstance(value, bool | int | float):
         hint = "write a comparison, such as `validate.error < 0.01`; a constant decides nothing"
-        raise refuse(f"expected an expression, found {found(value)}", hint)
+        raise refuse(f"expected an expression, found {quote(value)}", hint)
     if isinstance(value, str) and not value.strip():
         raise refuse("expected an expression, found an empty text", "omit the key, or write one")
     return value
@@ -60,7 +60,7 @@ class Hyperparameter(SpecModel):
         kind = next((kind for kind in ("bool", "int", "float", "str") if _is_of(value, kind)), None)
         if kind is None:
             return value
-        shown = found(value)
+        shown = quote(value)
         raise refuse(f"expected a mapping, found {shown}", f"write {{type: {kind}, default: {shown}}}")
 
     @property
@@ -92,7 +92,7 @@ class Hyperparameter(SpecModel):
         if self.type == "choice":
             return self._chosen(value)
         if not _is_of(value, self.type):
-            raise refuse(f"expected {_WORDS[self.type]}, found {found(value)}", _type_hint(self.type, value))
+            raise refuse(f"expected {_WORDS[self.type]}, found {quote(value)}", _type_hint(self.type, value))
         if self.type in ("int", "float"):
             self._check_bounds(value)
         return float(value) if self.type == "float" else value
@@ -104,15 +104,15 @@ class Hyperparameter(SpecModel):
                 return choice
         listed = ", ".join(str(choice) for choice in choices)
         hint = did_you_mean(str(value), [str(choice) for choice in choices])
-        raise refuse(f"expected one of {listed}, found {found(value)}", hint)
+        raise refuse(f"expected one of {listed}, found {quote(value)}", hint)
 
     def _check_bounds(self, value: float) -> None:
         if not abs(value) <= sys.float_info.max:  # whole numbers have no bound of their own, NaN is not below
-            raise refuse(f"expected a finite number, found {found(value)}")
+            raise refuse(f"expected a finite number, found {quote(value)}")
         if self.low is not None and not value >= self.low:
-            raise refuse(f"expected at least {self.low} (`low`), found {found(value)}")
+            raise refuse(f"expected at least {self.low} (`low`), found {quote(value)}")
         if self.high is not None and not value <= self.high:
-            raise refuse(f"expected at most {self.high} (`high`), found {found(value)}")
+            raise refuse(f"expected at most {self.high} (`high`), found {quote(value)}")
 
     def flaws(self) -> Iterator[Flaw]:
         flaws = _range_flaws(self) if self.type in ("int", "float") else _stray_flaws(self)
@@ -123,7 +123,7 @@ class Hyperparameter(SpecModel):
         marks = set()
         for place, choice in enumerate(self.choices or ()):
             if (mark := _mark(choice)) in marks:
-                flaws.append(Flaw(f"{found(choice)} is there twice", "", ("choices", place)))
+                flaws.append(Flaw(f"{quote(choice)} is there twice", "", ("choices", place)))
             marks.add(mark)
         yield from flaws
         if not flaws and self.default is not None:
@@ -176,7 +176,7 @@ def _range_flaws(spec: Hyperparameter) -> list[Flaw]:
     for word in ("low", "high", "step"):
         bound = getattr(spec, word)
         if spec.type == "int" and isinstance(bound, float):
-            flaws.append(Flaw(f"expected a whole number, found {found(bound)}", "", (word,)))
+            flaws.append(Flaw(f"expected a whole number, found {quote(bound)}", "", (word,)))
     if spec.low is not None and spec.high is not None and spec.low > spec.high:
         flaws.append(Flaw(f"low ({spec.low}) is above high ({spec.high})", "swap them", ("low",)))
     if spec.log and spec.low is not None and spec.low <= 0:

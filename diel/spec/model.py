@@ -82,7 +82,7 @@ def written_as(expected: str, hint: str, *, text: str = "", true: bool = False) 
         if true and value is True:
             return {}
         if not isinstance(value, dict | cls):
-            raise refuse(f"expected {expected}, found {found(value)}", hint)
+            raise refuse(f"expected {expected}, found {quote(value)}", hint)
         return value
 
     return model_validator(mode="before")(check)
@@ -120,10 +120,10 @@ class WrittenAs:
 
     def __init__(self, model: type[SpecModel], attribute: str) -> None:
         self.model = model
-        self._kept = attrgetter(attribute)
+        self._take = attrgetter(attribute)
 
     def __get_pydantic_core_schema__(self, _: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return no_info_after_validator_function(self._kept, handler.generate_schema(self.model))
+        return no_info_after_validator_function(self._take, handler.generate_schema(self.model))
 
 
 class Flaw(NamedTuple):
@@ -151,7 +151,7 @@ def refuse(message: str, hint: str = "", *key: str | int) -> Flaws:
     return Flaws(Flaw(message, hint, key))
 
 
-def found(value: Any) -> str:
+def quote(value: Any) -> str:
     """A value as a message shows it: quoted, short, in YAML's words."""
     if value is None:
         return "nothing"
@@ -176,7 +176,7 @@ def free_name(name: str, info: ValidationInfo) -> str:
 
 def _finite(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
-        raise refuse(f"expected a finite number, found {found(value)}")
+        raise refuse(f"expected a finite number, found {quote(value)}")
     return value
 
 
@@ -199,7 +199,7 @@ _BREAK = re.compile("[\x00-\x08\x0a-\x1f\x7f\x85\u2028\u2029]")
 def _one_line(text: str) -> str:
     if _BREAK.search(text):
         hint = "write each line as an item of its own"
-        raise refuse(f"expected one line without control characters, found {found(text)}", hint)
+        raise refuse(f"expected one line without control characters, found {quote(text)}", hint)
     return text
 
 

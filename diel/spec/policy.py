@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, assert_never
 from pydantic import BeforeValidator, WithJsonSchema
 
 from diel.errors import counted
-from diel.spec.model import Duration, Flaw, Limit, Name, Size, SpecModel, found, optional, refuse
+from diel.spec.model import Duration, Flaw, Limit, Name, Size, SpecModel, optional, quote, refuse
 from diel.states import FailureClass
 
 if TYPE_CHECKING:
@@ -35,12 +35,12 @@ def _factor(value: Any) -> Any:
     if match is None:
         number = isinstance(value, int | float) and not isinstance(value, bool)
         hint = f"write x{value}" if number and value >= 1 else "write x2 or x1.5"
-        raise refuse(f"expected a factor such as x2, found {found(value)}", hint)
+        raise refuse(f"expected a factor such as x2, found {quote(value)}", hint)
     factor = float(match.group(1))
     if factor < 1:
-        raise refuse(f"expected a factor of at least x1, found {found(value)}", "retries never get less: x2")
+        raise refuse(f"expected a factor of at least x1, found {quote(value)}", "retries never get less: x2")
     if factor > MAX_FACTOR:
-        raise refuse(f"expected a factor of at most x{MAX_FACTOR:.0f}, found {found(value)}")
+        raise refuse(f"expected a factor of at most x{MAX_FACTOR:.0f}, found {quote(value)}")
     return factor
 
 
@@ -139,7 +139,7 @@ def default_rule(kind: FailureClass, resources: Resources, usual: Rule) -> Rule:
 
 def _name(launcher: Any) -> Any:
     if isinstance(launcher, list | tuple) or " " in str(launcher):
-        message = f"expected the name of a launcher, found {found(launcher)}"
+        message = f"expected the name of a launcher, found {quote(launcher)}"
         raise refuse(message, "its words belong into `launchers` of the site file, under a name")
     return launcher
 
@@ -223,7 +223,7 @@ def _most(value: Any) -> Any:
         hint = f"write max_failures: {value.strip()}"
     elif isinstance(value, float) and 0 < value < 1:
         hint = f"write max_failures: {100 * value:g}%"
-    raise refuse(f"{expected}, found {found(value)}", hint)
+    raise refuse(f"{expected}, found {quote(value)}", hint)
 
 
 MostFailures = Annotated[

@@ -14,8 +14,8 @@ from diel.spec.model import (
     SpecModel,
     Text,
     Unique,
-    found,
     optional,
+    quote,
     refuse,
     written_as,
 )
@@ -37,7 +37,7 @@ class Ready(SpecModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _known(cls, value: Any) -> Any:
+    def _refuse_unknown(cls, value: Any) -> Any:
         unknown = [way for way in value if way not in WAYS] if isinstance(value, dict) else ()
         message = "'{}' cannot show that a service is ready"
         if unknown:
@@ -49,14 +49,14 @@ class Ready(SpecModel):
         if len(ways) != 1:
             yield Flaw(f"expected one of http, tcp and log; found {' and '.join(ways) or 'none'}", READY)
         elif self.http is not None and not self.http.startswith("/"):
-            yield Flaw(f"expected a path such as /health, found {found(self.http)}", READY, ("http",))
+            yield Flaw(f"expected a path such as /health, found {quote(self.http)}", READY, ("http",))
 
 
 def _port(value: Any) -> Any:
     if value == "auto" or (isinstance(value, int) and not isinstance(value, bool)):
         return value
     raise refuse(
-        f"expected auto or a number, found {found(value)}",
+        f"expected auto or a number, found {quote(value)}",
         "write auto: a free port is found for each replica",
     )
 
@@ -99,7 +99,7 @@ class Service(SpecModel):
             message = f"{self.replicas} replicas cannot all listen at port {self.port} of one machine"
             yield Flaw(message, "write port: auto", ("port",))
         if self.reload is not None and not self.reload.startswith("/"):
-            message = f"expected true or a path such as /reload, found {found(self.reload)}"
+            message = f"expected true or a path such as /reload, found {quote(self.reload)}"
             yield Flaw(message, "write reload: true", ("reload",))
 
 
@@ -127,9 +127,9 @@ def _above_zero(most: float, expected: str, hint: str) -> BeforeValidator:
 
     def check(value: Any) -> float:
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise refuse(f"expected a number, found {found(value)}", hint)
+            raise refuse(f"expected a number, found {quote(value)}", hint)
         if not 0 < value <= most:
-            raise refuse(f"expected {expected}, found {found(value)}", hint)
+            raise refuse(f"expected {expected}, found {quote(value)}", hint)
         return float(value)
 
     return BeforeValidator(check)

@@ -30,8 +30,8 @@ from diel.spec.model import (
     SpecModel,
     Text,
     Unique,
-    found,
     optional,
+    quote,
     refuse,
 )
 from diel.spec.policy import MostFailures, Policies, Resources, Rule, default_rule, policy_flaws
@@ -55,8 +55,8 @@ def _shell(value: Any) -> Any:
     hint = "for instance [zsh, -e, -o, pipefail, -c]; the command's text becomes the last word"
     if isinstance(value, str) and value not in SHELLS:
         text = value.strip()
-        near = f"write [{text}, -e, -c]" if text in _POSIX else f"write command: {found(text)}"
-        raise refuse(f"{expected}, found {found(value)}", near)
+        near = f"write [{text}, -e, -c]" if text in _POSIX else f"write command: {quote(text)}"
+        raise refuse(f"{expected}, found {quote(value)}", near)
     if isinstance(value, list | tuple):
         if not value or not all(isinstance(word, str) and word for word in value):
             raise refuse(f"{expected}, found {'an empty entry' if value else 'an empty one'}", hint)
@@ -65,7 +65,7 @@ def _shell(value: Any) -> Any:
         if reads_quotes(tuple(value)) and not re.fullmatch("-(?!-).*c", value[-1], re.DOTALL):
             raise refuse(f"the last word is not -c: {value[-1]} would take the text as a file's name", hint)
     elif value is not None and not isinstance(value, str):
-        raise refuse(f"{expected}, found {found(value)}", hint)
+        raise refuse(f"{expected}, found {quote(value)}", hint)
     return value
 
 
@@ -110,7 +110,7 @@ class Retries(SpecModel):
 def _count_to_retries(value: Any) -> Any:
     if isinstance(value, bool) or not isinstance(value, int | dict | Retries):
         hint = "write 2, or {limit: 2, backoff: 10s}"
-        raise refuse(f"expected a number of retries, found {found(value)}", hint)
+        raise refuse(f"expected a number of retries, found {quote(value)}", hint)
     return {"limit": value} if isinstance(value, int) else value
 
 
@@ -137,7 +137,7 @@ def _word_flaws(command: Sequence[Any]) -> Iterator[Flaw]:
     for place, word in enumerate(command):
         if isinstance(word, list | tuple | dict):
             hint = "put it in quotes to pass it as it is"
-            yield Flaw(f"expected a word, found {found(word)}", hint, (place,))
+            yield Flaw(f"expected a word, found {quote(word)}", hint, (place,))
         elif isinstance(word, str) and "\0" in word:
             yield Flaw("a word cannot hold a NUL character", "", (place,))
         elif isinstance(word, str) and _is_too_long(word):
@@ -212,7 +212,7 @@ class Stage(SpecModel):
     when: str | bool | None = optional("Expression: the task is skipped if it is false.")
     extends: str | None = optional("A stage or template whose keys hold where it has none.", min_length=1)
     _demand: dict[Place, str] = PrivateAttr(default_factory=dict)
-    _said: dict[str, Any] = PrivateAttr(default_factory=dict)
+    _written: dict[str, Any] = PrivateAttr(default_factory=dict)
 
     @model_validator(mode="wrap")
     @classmethod
@@ -224,7 +224,7 @@ class Stage(SpecModel):
         stage = make(without_demand(fields, demand) if demand else fields)
         if demand:
             stage._demand.update(demand)
-            stage._said.update({place: fields[place] for place in PLACES if place in fields})
+            stage._written.update({place: fields[place] for place in PLACES if place in fields})
         return stage
 
     @property
@@ -261,7 +261,7 @@ class Stage(SpecModel):
         valid stands in place of `later`, which only the run shows."""
         own = {"command": ("true",), "checkpoint": self.checkpoint}
         grace = {} if self.grace is None else {"grace": f"{self.grace}s"}
-        return {**own, **grace, **with_values(without_demand(self._said, later), values)}
+        return {**own, **grace, **with_values(without_demand(self._written, later), values)}
 
     @property
     def interpreter(self) -> tuple[str, ...]:
@@ -387,5 +387,5 @@ def _shared_paths(outputs: dict[str, Output]) -> Iterator[Flaw]:
             path = "/".join(part for part in output.path.split("/") if part not in ("", "."))
             path += f":{output.inside}" if output.inside else ""
             if (owner := owners.setdefault(path, name)) != name:
-                message = f"'{owner}' and '{name}' are the same file {found(output.path)}"
+                message = f"'{owner}' and '{name}' are the same file {quote(output.path)}"
                 yield Flaw(message, "give each output a file of its own", ("outputs", name))

@@ -22,8 +22,8 @@ from diel.spec.model import (
     SpecModel,
     Text,
     WrittenAs,
-    found,
     optional,
+    quote,
     refuse,
     written_as,
 )
@@ -33,7 +33,7 @@ from diel.spec.stage import Shell, Stage
 
 def _version(value: Any) -> Any:
     if value != 1 or isinstance(value, bool | float):
-        raise refuse(f"expected version 1 of the file format, found {found(value)}", "write `diel: 1`")
+        raise refuse(f"expected version 1 of the file format, found {quote(value)}", "write `diel: 1`")
     return value
 
 

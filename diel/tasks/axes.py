@@ -12,7 +12,7 @@ from diel.axes.domain import Origins
 from diel.errors import UsageError
 from diel.paths import RunPaths
 from diel.spec import Axis, Workflow
-from diel.spec.forms.axis import Points, bare, keep, kept
+from diel.spec.forms.axis import Points, bare, keep, read_kept
 from diel.spec.forms.rows import Derived, read_points, rows_to_points
 from diel.tasks.results import Results, output_of, outputs_of
 from diel.tasks.stage_run import StageRun
@@ -44,10 +44,10 @@ class Axes:
 
     def _static(self, label: str, axis: Axis) -> Points:
         registry = self._workflow.hyperparameters
-        if not axis.kept:
+        if not axis.is_kept:
             return axis.points_of(label, registry, self._folder)
         path = self._paths.axis(label)
-        points = kept(path)
+        points = read_kept(path)
         if points is None:
             if any(label in self._workflow.stages[name].over for name in self._opened):
                 raise UsageError(
@@ -55,7 +55,7 @@ class Axes:
                     "back, or start again with `diel run`, which takes from the cache what has not changed"
                 )
             keep(axis.points_of(label, registry, self._folder), path)
-            points = kept(path)
+            points = read_kept(path)
         assert points is not None
         return points
 
@@ -96,11 +96,11 @@ class Axes:
         output = axis.output.rpartition(".")[2]
         good = (index for index in range(maker.size) if maker.history.state(index).good)
         return {
-            index: self._made(label, axis, f"{maker.name}/{index}", results.record(maker.name, index), output)
+            index: self._read(label, axis, f"{maker.name}/{index}", results.record(maker.name, index), output)
             for index in good
         }
 
-    def _made(self, label: str, axis: Derived, task: str, record: Made, output: str) -> Points:
+    def _read(self, label: str, axis: Derived, task: str, record: Made, output: str) -> Points:
         try:
             value = output_of(record, output, self._paths.root)
         except KeyError:

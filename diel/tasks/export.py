@@ -34,7 +34,7 @@ class Exports:
         """`folder` is the workflow's, `root` that of the run."""
         self._folder = folder
         self._root = root
-        self._given = {
+        self._templates = {
             name: (parse(output.export), _bare(output.glob))
             for name, output in stage.outputs.items()
             if output.export is not None
@@ -42,7 +42,7 @@ class Exports:
 
     def of(self, scope: Mapping[str, Any], record: Made) -> Iterator[Delivery]:
         """Yield what is copied where. Raise ExpressionError, ModuleError, what a scope raises."""
-        for name, (template, prefix) in self._given.items():
+        for name, (template, prefix) in self._templates.items():
             entry = record.get("artifacts", {}).get(name)
             if entry is None:
                 what = "is a value" if name in record.get("values", {}) else "was not made"

@@ -140,7 +140,7 @@ class Meeting:
                 for place in dict.fromkeys(link.edge.meets):
                     sets.setdefault((place, _along(link.edge)), []).append(link)
         self._sets = [group for group in sets.values() if len(group) > 1]
-        self._seen: dict[int, tuple[list[Group], _Met]] = {}
+        self._cache: dict[int, tuple[list[Group], _Met]] = {}
 
     def __bool__(self) -> bool:
         return bool(self._sets)
@@ -151,15 +151,15 @@ class Meeting:
         for links in self._unlike():
             met = self._look(links, index)
             share = min(link.edge.min_success for link in links)
-            least = math.ceil(share * len(met.wanted) - 1e-9)
+            least = math.ceil(share * len(met.expected) - 1e-9)
             if len(met.common) < least:
                 link = min(zip(met.held, links, strict=True), key=lambda pair: len(pair[0]))[1]
                 names = " and ".join(dict.fromkeys(_name(link.edge) for link in links))
-                counts = f"{names} have {len(met.common)} of {len(met.wanted)} points in common"
+                counts = f"{names} have {len(met.common)} of {len(met.expected)} points in common"
                 return Shortage(link, f"{counts}, and `min_success` asks for {least}")
         return None
 
-    def left(self, index: int) -> list[Left]:
+    def gaps(self, index: int) -> list[Left]:
         """Return what a task does not get of some gathers, since others lack the points."""
         gaps: dict[tuple[Along, tuple[Group, ...]], Left] = {}
         for links in self._unlike():
@@ -178,9 +178,9 @@ class Meeting:
 
     def _look(self, links: list[Link], index: int) -> _Met:
         groups = [link.group_of_downstream(index) for link in links]
-        cached = self._seen.get(id(links))
+        cached = self._cache.get(id(links))
         if cached is None or cached[0] != groups:
-            cached = self._seen[id(links)] = groups, _met(links, groups)
+            cached = self._cache[id(links)] = groups, _met(links, groups)
         return cached[1]
 
 
@@ -188,7 +188,7 @@ class _Met(NamedTuple):
     held: list[set[Group]]
     """The points that each edge has."""
     common: set[Group]
-    wanted: set[Group]
+    expected: set[Group]
     """The points that all would have if nothing had failed."""
     meant: set[Group]
     """Those that some would have."""

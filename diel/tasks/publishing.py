@@ -100,7 +100,7 @@ def accepted(published: Published, value: Any, maker: str) -> Any:
     try:
         if type(value) is Artifact:
             raise refuse("expected a value, found a file")
-        return published.given.accept(value)
+        return published.spec.accept(value)
     except Flaws as error:
         message = f"hp.{published.name}, as {maker} has published it: {error.flaws[0].message}"
         raise MissingInput(message) from None

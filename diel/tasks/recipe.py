@@ -88,7 +88,7 @@ def family_parts(
     own = OwnNames(name, Texts(stage).references if "." in name else ())
     reference = "" if module is None else f"{module.reference}:{module.function}"
     digest = "" if module is None else module.digest
-    outputs = {name: _made(output) for name, output in stage.outputs.items()}
+    outputs = {name: _promise_of(output) for name, output in stage.outputs.items()}
     command = list(stage.command) if isinstance(stage.command, tuple) else stage.command
     if stage.interpreter:
         command = [*stage.interpreter, command]
@@ -102,7 +102,7 @@ def family_parts(
     }
 
 
-def _made(output: Output) -> list[Any]:
+def _promise_of(output: Output) -> list[Any]:
     """An output as it enters a key: what it is and promises, but not how long it is kept, nor its units."""
     plain: list[Any] = [output.path, output.value]
     promised = output.model_dump(exclude={"path", "value", *APART}, exclude_defaults=True)
@@ -146,7 +146,7 @@ class Recipe:
         """The dotted names that enter a task's key, as its own workflow has them."""
         shared_out = any(spec.shard is not None for spec in stage.inputs.values())
         self._sharing = Sharing(stage, sources.inputs, self.is_wanted) if shared_out else None
-        self._asked = AskedServices(sources.links) if stage.services else None
+        self._services = AskedServices(sources.links) if stage.services else None
         self._asking = asking_of(stage, module, sources.links) if stage.asks else None
         self._shaped = {name: use.shape for name, use in stage.inputs.items() if use.shape is not None}
         self._at_node = tuple(name for name, spec in stage.inputs.items() if spec.stage is not None)
@@ -199,8 +199,8 @@ class Recipe:
         shards = self._shards(scope, inputs)
         key, parts, reads, answers = self._key(scope, shards, inputs)
         watched = self.sources.files.watched(scope)
-        if self._asked is not None:
-            theirs, read = self._asked.held(index)
+        if self._services is not None:
+            theirs, read = self._services.held(index)
             watched, reads = (*watched, *theirs), {**reads, **read}
         question = None
         if self._asking is not None:
@@ -217,7 +217,7 @@ class Recipe:
             env=env,
             staged=self._staged(scope, shards, join) if self._at_node else None,
             shards=shards,
-            services=None if self._asked is None else self._asked.replicas(index),
+            services=None if self._services is None else self._services.replicas(index),
             streams=None if self.streams is None else self.streams(index),
             question=question,
             rendered=rendered,
@@ -248,7 +248,7 @@ class Recipe:
         if not self._gathers:
             return None
         inputs = scope["inputs"]
-        join = Join(apart=lambda: bool(self.meeting.left(scope.index)))
+        join = Join(apart=lambda: bool(self.meeting.gaps(scope.index)))
         for value in inputs.values():
             if isinstance(value, Gathered):
                 join.note(value)
@@ -343,15 +343,15 @@ class Recipe:
         own, upstream = self._reads(scope, shards, inputs)
         reads = {name: value for name, value in upstream.items() if any(artifacts_in(value))}
         own.update(self.sources.files.digests(scope))
-        if self._asked is not None:
-            upstream.update(self._asked.keys(scope.index))
+        if self._services is not None:
+            upstream.update(self._services.keys(scope.index))
         params = digest_of_values(own)
         read = digest_of_values(upstream) if upstream else ""
         key = digest_of([self.family, params, read])
         if self.streams is not None:  # what came through them is in no key: another run's result never fits
             key = digest_of([key, self.sources.paths.run_id])
         part = read[:16]
-        answers = None if self._asked is None else self._asked.answers(scope.index, key, part)
+        answers = None if self._services is None else self._services.answers(scope.index, key, part)
         if answers is not None:
             key, part = answers.key_with(answers.models)
         return key, (params[:16], part), reads, answers
@@ -391,13 +391,13 @@ class Sharing:
     def __init__(self, stage: Stage, links: Mapping[str, Link], is_wanted: Callable[[int], bool]) -> None:
         """`is_wanted` tells whether `when` holds for a task."""
         self._is_wanted = is_wanted
-        self._given = {name: use for name, use in stage.inputs.items() if use.shard is not None}
+        self._shared = {name: use for name, use in stage.inputs.items() if use.shard is not None}
         self._links = links
         self._parts: dict[Key, tuple[Group, dict[int, int]]] = {}
 
     def shards(self, index: int, inputs: Mapping[str, Any]) -> dict[str, Shard]:
         shards = {}
-        for name, use in self._given.items():
+        for name, use in self._shared.items():
             assert use.shard is not None
             by, value = use.shard.by, inputs[name]
             listed = flat(value) if isinstance(value, list) else [value]

@@ -62,7 +62,7 @@ class Results:
         numbers, offsets = self._places[stage]
         return read_result(self._paths.journal / self._segments[numbers[index]], offsets[index])
 
-    def made(self, stage: str, index: int) -> Made:
+    def outputs(self, stage: str, index: int) -> Made:
         """What a task made, from its record."""
         return self.record(stage, index)
 

@@ -153,7 +153,7 @@ class Sources:
             return {**self._hyperparameters, **link.up.searched(index)}[link.edge.hyperparameter]
         output = link.edge.output
         assert output is not None
-        record = self._results.made(link.edge.upstream, index)
+        record = self._results.outputs(link.edge.upstream, index)
         try:
             value = output_of(record, output, self.paths.root)
         except KeyError:
@@ -203,7 +203,7 @@ class Scope(Mapping[str, Any]):
         self.index = index
         self._attempt = attempt
         self.point = sources.run.point(index)
-        self._known: dict[str, Any] = {} if inputs is None else {"inputs": inputs}
+        self._values: dict[str, Any] = {} if inputs is None else {"inputs": inputs}
         self.join: Callable[[Any], Any] | None = None
         """What is done to a gathered value that a command takes."""
         self.branches: set[Key] = set()
@@ -212,14 +212,14 @@ class Scope(Mapping[str, Any]):
     def join_by(self, join: Callable[[Any], Any] | None) -> None:
         """Sets what is done to gathered values; parameters are worked out again, for texts hold some."""
         self.join = join
-        self._known.pop("params", None)
+        self._values.pop("params", None)
 
     def __getitem__(self, name: str) -> Any:
         if name in self.point:
             return self.point[name]
-        if name not in self._known:
-            self._known[name] = self._places() if name == PLACES else self._find(name)
-        return self._known[name]
+        if name not in self._values:
+            self._values[name] = self._places() if name == PLACES else self._find(name)
+        return self._values[name]
 
     def read(self, chain: tuple[str, ...]) -> Any:
         """The value of a dotted name, followed through mappings."""

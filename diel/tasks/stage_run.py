@@ -50,7 +50,7 @@ class StageRun:
     """What a task's next attempt gets, if that is more than what it asks for."""
     demand: Callable[[int, int], Ask] | None = None
     """What a task asks for at an attempt, if expressions say it. Raises Misfit."""
-    asked: dict[int, tuple[int, Ask]] = field(default_factory=dict)
+    asks: dict[int, tuple[int, Ask]] = field(default_factory=dict)
     """By task that has not ended: what it asks for at its latest attempt, with the attempt's number."""
     held: bool = False
     """Whether its tasks are not to be begun for now."""
@@ -103,9 +103,9 @@ class StageRun:
         if self.demand is None:
             return None
         number = attempt or self.history.attempts.get(index, 0) + 1
-        cached = self.asked.get(index)
+        cached = self.asks.get(index)
         if cached is None or cached[0] != number:
-            cached = self.asked[index] = number, self.demand(index, number)
+            cached = self.asks[index] = number, self.demand(index, number)
         return cached[1]
 
     def spec_of(self, index: int, attempt: int | None = None) -> Stage:

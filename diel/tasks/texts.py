@@ -144,7 +144,7 @@ class Files:
     def watched_by_all(self, module: Module | None = None) -> tuple[FirstLook, ...]:
         """Return the files of all tasks as the run first read them. Raises ModuleError for an unknown one."""
         named = {f"files.{name}": file.written for name, file in self.shared.items()} | file_of(module)
-        return tuple(self._watch.known(name, path) for name, path in named.items())
+        return tuple(self._watch.recall(name, path) for name, path in named.items())
 
     def _place(self, path: str) -> File:
         if "\0" in path:

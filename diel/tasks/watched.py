@@ -58,7 +58,7 @@ class Watch:
             raise ModuleError(f"{name}: {path} cannot be read: {reason(error)}") from error
         return self.files.setdefault(path, file)
 
-    def known(self, name: str, path: str) -> FirstLook:
+    def recall(self, name: str, path: str) -> FirstLook:
         """Return a file as the run knows it, whatever lies there now. Raise as `look` does."""
         return self.files[path]._replace(name=name) if path in self.files else self.look(name, path)
 

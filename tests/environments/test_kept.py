@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from diel.environments.kept import left_behind, made
+from diel.environments.kept import left_behind, make_once
 from diel.errors import UsageError
 
 
@@ -18,9 +18,9 @@ def make(place: Path) -> None:
 
 
 def test_it_is_made_once(tmp_path: Path) -> None:
-    first = made(tmp_path / "kept", "d1", make)
+    first = make_once(tmp_path / "kept", "d1", make)
     assert (first / "content").read_text() == "whole"
-    assert made(tmp_path / "kept", "d1", lambda _: pytest.fail("made again")) == first
+    assert make_once(tmp_path / "kept", "d1", lambda _: pytest.fail("made again")) == first
 
 
 def test_what_fails_leaves_nothing(tmp_path: Path) -> None:
@@ -29,7 +29,7 @@ def test_what_fails_leaves_nothing(tmp_path: Path) -> None:
         raise UsageError("no such package")
 
     with pytest.raises(UsageError):
-        made(tmp_path, "d1", fail)
+        make_once(tmp_path, "d1", fail)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -39,12 +39,12 @@ def test_of_two_who_make_the_same_one_wins_and_the_other_uses_that(tmp_path: Pat
         (place / "content").write_text("late")
         if not os.fork():
             try:
-                made(tmp_path, "d1", make)
+                make_once(tmp_path, "d1", make)
             finally:
                 os._exit(0)
         os.wait()
 
-    assert (made(tmp_path, "d1", late) / "content").read_text() == "whole"
+    assert (make_once(tmp_path, "d1", late) / "content").read_text() == "whole"
     assert len(list(tmp_path.iterdir())) == 2, "the link and what it names"
 
 
@@ -55,39 +55,39 @@ def test_a_maker_that_is_killed_leaves_nothing_that_anyone_would_use(tmp_path: P
 
     child = os.fork()
     if not child:
-        made(tmp_path, "d1", killed)
+        make_once(tmp_path, "d1", killed)
     os.waitpid(child, 0)
     assert not (tmp_path / "d1").exists()
     assert len(list(left_behind(tmp_path))) == 1
-    made(tmp_path, "d2", make)
+    make_once(tmp_path, "d2", make)
     assert not list(left_behind(tmp_path)), "the next maker clears it away"
 
 
 def test_a_link_to_nothing_is_made_again(tmp_path: Path) -> None:
     (tmp_path / "d1").symlink_to("gone")
-    assert (made(tmp_path, "d1", make) / "content").read_text() == "whole"
+    assert (make_once(tmp_path, "d1", make) / "content").read_text() == "whole"
 
 
 @pytest.mark.parametrize("mode", [0o1777, 0o775, 0o757])
 def test_a_directory_into_which_others_can_write_is_refused(tmp_path: Path, mode: int) -> None:
     """Whoever can put the link of a digest there has their programs executed."""
     kept = tmp_path / "kept"
-    made(kept, "d1", make)
+    make_once(kept, "d1", make)
     kept.chmod(mode)
     for digest in ("d1", "d2"):
         with pytest.raises(UsageError, match="others can write there.*\n.*chmod go-w"):
-            made(kept, digest, make)
+            make_once(kept, digest, make)
     kept.chmod(0o755)
-    assert made(kept, "d1", lambda _: pytest.fail("made again"))
+    assert make_once(kept, "d1", lambda _: pytest.fail("made again"))
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="gives a directory to another user")
 def test_what_another_user_made_is_refused(tmp_path: Path) -> None:
-    link = made(tmp_path / "kept", "d1", make)
+    link = make_once(tmp_path / "kept", "d1", make)
     os.chown(link, 12345, 12345)
     with pytest.raises(UsageError, match="another user's"):
-        made(tmp_path / "kept", "d1", make)
+        make_once(tmp_path / "kept", "d1", make)
     os.chown(link, 0, 0)
     os.chown(tmp_path / "kept", 12345, 12345)
     with pytest.raises(UsageError, match="another user's"):
-        made(tmp_path / "kept", "d1", make)
+        make_once(tmp_path / "kept", "d1", make)

@@ -29,7 +29,7 @@ def test_a_stage_behind_the_publisher_reads_its_value_and_another_the_registrys(
     edge = edges["use"]
     assert (edge.upstream, edge.output, edge.key) == ("tune", "found", ("stages", "use", "command", 1))
     assert edge.published is not None
-    assert (edge.published.name, edge.published.given.high) == ("h", 1.0)
+    assert (edge.published.name, edge.published.spec.high) == ("h", 1.0)
 
 
 def test_of_several_publishers_the_latest_before_a_stage_is_read() -> None:

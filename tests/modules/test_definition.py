@@ -82,7 +82,7 @@ def test_a_name_that_is_nowhere_is_told_with_the_nearest(module: str, name: str,
     if near or name == "other":
         with pytest.raises(Absent) as caught:
             follow(module, name)
-        assert not near or near in caught.value.known
+        assert not near or near in caught.value.names
     else:  # its code may make it
         assert follow(module, name) is None
 

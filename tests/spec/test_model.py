@@ -9,7 +9,7 @@ import pytest
 from pydantic import AfterValidator, ValidationError
 
 from diel.spec import Flaw, Resources
-from diel.spec.model import Items, Label, Later, Size, SpecModel, Text, found, no_repeats, plain, written_as
+from diel.spec.model import Items, Label, Later, Size, SpecModel, Text, no_repeats, plain, quote, written_as
 from tests.spec.flawed import flaws_of
 
 
@@ -96,4 +96,4 @@ def test_a_model_without_pydantic_has_its_fields_and_properties() -> None:
     ],
 )
 def test_a_message_shows_a_value_as_yaml_would_and_keeps_it_short(value: object, shown: str) -> None:
-    assert found(value) == shown
+    assert quote(value) == shown

@@ -257,7 +257,7 @@ class Measured(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Bytes that this rank sends, if all-reduce is done in the way that needs fewest: 2 (p - 1) / p of an
         array (R. Thakur et al., Int. J. High Perform. Comput. Appl. 19, 49 (2005))."""
         self._held = 0
-        self._seen: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._counted: weakref.WeakSet[Any] = weakref.WeakSet()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if any(t not in (torch.Tensor, torch.nn.Parameter) and t.__name__ == "DTensor" for t in types):
@@ -272,9 +272,9 @@ class Measured(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return output
 
     def _note(self, storage: Any) -> None:
-        if storage in self._seen or not storage.nbytes():
+        if storage in self._counted or not storage.nbytes():
             return
-        self._seen.add(storage)
+        self._counted.add(storage)
         self._held += storage.nbytes()
         self.peak = max(self.peak, self._held)
         weakref.finalize(storage, self._drop, storage.nbytes())

@@ -109,7 +109,7 @@ def keep(points: Points, path: Path) -> None:
         file.writelines(json.dumps(points.values(index)).encode() + b"\n" for index in range(len(points)))
 
 
-def kept(path: Path) -> Points | None:
+def read_kept(path: Path) -> Points | None:
     """The points that `keep` wrote, or None."""
     try:
         with open(path, encoding="utf-8") as file:
@@ -149,7 +149,7 @@ class Axis:
     """Whether each of its points begins after the end of the one before."""
     named: ClassVar[bool] = True
     """Whether a point can be a text; those that are drawn or counted are numbers."""
-    kept: ClassVar[bool] = False
+    is_kept: ClassVar[bool] = False
     """Whether a run keeps its points in a file of its own, because their source can change."""
     picks: ClassVar[tuple[str, ...]] = ()
     """The words by which `at` picks points of it."""

@@ -10,7 +10,7 @@ from pydantic import Field
 from diel.errors import counted, did_you_mean
 from diel.spec.forms.axis import Axis, Choice, Known, Points
 from diel.spec.hyperparameter import Condition
-from diel.spec.model import MAX_POINTS, SpecModel, found, optional
+from diel.spec.model import MAX_POINTS, SpecModel, optional, quote
 
 _OTHER_WORDS = {
     "0": "first initial",
@@ -19,7 +19,7 @@ _OTHER_WORDS = {
     "best": "optimal optimum min max",
     "pareto": "front",
 }
-_MEANT = {other: word for word, others in _OTHER_WORDS.items() for other in others.split()}
+_MEANT = {other: word for word, synonyms in _OTHER_WORDS.items() for other in synonyms.split()}
 """Other words for picks."""
 
 
@@ -58,7 +58,7 @@ class Judged(Axis):
             hint = did_you_mean(point, words) if isinstance(point, str) else ""
             meant = _MEANT.get(str(point).lower())
             hint = f"write {meant}" if meant in (*words, "0") else hint
-            yield f"expected {', '.join(words)} or the number of a {self.point}, found {found(point)}", hint
+            yield f"expected {', '.join(words)} or the number of a {self.point}, found {quote(point)}", hint
         elif point < 0 or (self.most is not None and point >= self.most):
             last = " or above" if self.most is None else f" to {self.most - 1}"
             yield f"expected the number of a {self.point}, 0{last}; found {point}", self.end_hint

@@ -322,7 +322,7 @@ class FileForm(SpecModel, Axis):
     """Points read from a CSV or JSONL file: one point in each row."""
 
     word: ClassVar[str] = "file"
-    kept: ClassVar[bool] = True
+    is_kept: ClassVar[bool] = True
 
     path: Text = Field(min_length=1, description="The file, relative to the workflow file.")
     columns: Columns | None = optional(
@@ -344,7 +344,7 @@ class Derived(Axis):
     """The points that a STAGE.OUTPUT holds."""
 
     word: ClassVar[str] = "from"
-    kept: ClassVar[bool] = True
+    is_kept: ClassVar[bool] = True
 
     output: str
     columns: tuple[str, ...] | None = None

@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field
 from diel.errors import DielError
 from diel.spec.forms.axis import Axis, Known, Points, bare
 from diel.spec.hyperparameter import undrawable
-from diel.spec.model import Flaw, Label, Number, SpecModel, Unique, found, optional, refuse
+from diel.spec.model import Flaw, Label, Number, SpecModel, Unique, optional, quote, refuse
 from diel.values import as_float
 
 MAX_SAMPLES = 10_000_000
@@ -42,7 +42,7 @@ class SampleRange(SpecModel):
 def _list_or_ranges(value: Any) -> Any:
     hint = "write {NAME: {low: 0, high: 1}}"
     if not isinstance(value, list | dict):
-        raise refuse(f"expected ranges by parameter name, found {found(value)}", hint)
+        raise refuse(f"expected ranges by parameter name, found {quote(value)}", hint)
     if not value:
         raise refuse("expected at least one parameter", hint)
     return value
@@ -53,7 +53,7 @@ class Sample(SpecModel, Axis):
 
     word: ClassVar[str] = "sample"
     named: ClassVar[bool] = False
-    kept: ClassVar[bool] = True
+    is_kept: ClassVar[bool] = True
 
     method: Literal["lhs", "sobol", "uniform"] = Field(
         description="Latin hypercube, scrambled Sobol sequence, or independent uniform draws."

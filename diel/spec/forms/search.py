@@ -24,9 +24,9 @@ from diel.spec.model import (
     Number,
     SpecModel,
     Text,
-    found,
     no_repeats,
     optional,
+    quote,
     refuse,
 )
 
@@ -67,7 +67,7 @@ def or_name(model: type[Named], names: Callable[[], tuple[str, ...]], example: s
         if isinstance(value, str):
             return {"name": accept_name(value, names())}
         if not isinstance(value, dict | model):
-            raise refuse(f"expected a name or a mapping, found {found(value)}", f"for instance {example}")
+            raise refuse(f"expected a name or a mapping, found {quote(value)}", f"for instance {example}")
         return value
 
     return BeforeValidator(check)
@@ -77,13 +77,13 @@ SAMPLERS = ("random", "grid", "tpe", "cmaes", "nsga2", "gp", "qmc", "pbt")
 """Optuna's samplers, and diel's `pbt`: it knows what each needs and accepts. Packages add others."""
 
 
-def known() -> tuple[str, ...]:
+def samplers() -> tuple[str, ...]:
     """Return the samplers that are installed here."""
     return (*SAMPLERS, *(name for name in names_in(SEARCHERS) if name not in SAMPLERS))
 
 
-def _known(text: str) -> str:
-    return accept_name(text, SAMPLERS if text in SAMPLERS else known())
+def _accept_sampler(text: str) -> str:
+    return accept_name(text, SAMPLERS if text in SAMPLERS else samplers())
 
 
 class _Listed:
@@ -92,7 +92,7 @@ class _Listed:
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, object]:
-        return {"enum": list(known()), "type": "string"}
+        return {"enum": list(samplers()), "type": "string"}
 
 
 class Sampler(Named):
@@ -109,7 +109,7 @@ class Sampler(Named):
 
     name: Annotated[
         str,
-        AfterValidator(_known),
+        AfterValidator(_accept_sampler),
         _Listed(),
     ] = optional("Which one.", "tpe")
     multivariate: bool | None = optional("Whether hyperparameters are drawn together.")
@@ -139,7 +139,7 @@ class Sampler(Named):
             yield Flaw("`group` needs `multivariate`", "write multivariate: true", ("group",))
 
 
-SamplerOrName = Annotated[Sampler, or_name(Sampler, known, "nsga2, or {name: tpe, multivariate: true}")]
+SamplerOrName = Annotated[Sampler, or_name(Sampler, samplers, "nsga2, or {name: tpe, multivariate: true}")]
 
 
 _Name = Literal["median", "percentile", "hyperband", "asha", "none"]
@@ -190,7 +190,7 @@ def _failures(value: Any) -> Any:
     if isinstance(value, float) and value >= 0 and value.is_integer():
         hint = f"write {int(value)}, without decimals, for a number of trials"
     raise refuse(
-        f"expected a number of trials such as 3, or a share of them such as 0.5, found {found(value)}", hint
+        f"expected a number of trials such as 3, or a share of them such as 0.5, found {quote(value)}", hint
     )
 
 
@@ -417,7 +417,7 @@ class Search(SpecModel, Judged):
         if spec.step is not None and spec.low is not None:
             steps = (accepted - spec.low) / spec.step
             if abs(steps - round(steps)) > 1e-9:
-                yield Flaw(f"expected {spec.low} and steps of {spec.step}, found {found(value)}")
+                yield Flaw(f"expected {spec.low} and steps of {spec.step}, found {quote(value)}")
 
     # --- what a file may say of it ----------------------------------------------------------------
 

@@ -25,8 +25,8 @@ from diel.spec.model import (
     Number,
     SpecModel,
     filled,
-    found,
     optional,
+    quote,
     refuse,
 )
 
@@ -84,18 +84,18 @@ class Spaced(Sequence[float]):
 def _spaced(value: Any) -> Any:
     """Checks [first, last, count]: reports each entry at its own place, with its meaning."""
     if not isinstance(value, list | tuple):
-        raise refuse(f"expected [first, last, count], found {found(value)}")
+        raise refuse(f"expected [first, last, count], found {quote(value)}")
     if len(value) != 3:
         raise refuse(f"expected [first, last, count], found {counted(len(value), 'value')}")
     flaws = []
     for place, word in enumerate(("first", "last")):
         end = value[place]
         if isinstance(end, bool) or not isinstance(end, int | float) or not math.isfinite(end):
-            flaws.append(Flaw(f"{word}: expected a number, found {found(end)}", "", (place,)))
+            flaws.append(Flaw(f"{word}: expected a number, found {quote(end)}", "", (place,)))
     count = value[2]
     if isinstance(count, bool) or not isinstance(count, int):
         hint = "the third entry is how many points there are, not the distance between them"
-        flaws.append(Flaw(f"count: expected a whole number, found {found(count)}", hint, (2,)))
+        flaws.append(Flaw(f"count: expected a whole number, found {quote(count)}", hint, (2,)))
     elif not 1 <= count <= MAX_POINTS:
         flaws.append(Flaw(f"count: expected 1 to {MAX_POINTS} points, found {count}", "", (2,)))
     if flaws:
@@ -137,7 +137,7 @@ def _python_range(value: Any) -> Any:
         if isinstance(bound, bool) or not isinstance(bound, int):
             hint = "range takes whole numbers only; linspace: [first, last, count] takes any"
             key = (place,) if isinstance(value, list | tuple) else ()
-            flaws.append(Flaw(f"expected a whole number, found {found(bound)}", hint, key))
+            flaws.append(Flaw(f"expected a whole number, found {quote(bound)}", hint, key))
     if flaws:
         raise Flaws(*flaws)
     if bounds[2:] == [0]:
@@ -160,9 +160,9 @@ def len_of_range(bounds: list[int]) -> int:
 
 def _entries(value: Any) -> str:
     if isinstance(value, list | tuple):
-        text = ", ".join(found(bound) for bound in value[:4])
+        text = ", ".join(quote(bound) for bound in value[:4])
         return f"[{text}]" if len(value) <= 4 else f"{len(value)} entries"
-    return found(value)
+    return quote(value)
 
 
 _EMPTY = "an axis without points: its stages would have no tasks"
@@ -200,7 +200,7 @@ class StaticForm(SpecModel):
     def _mapping(cls, value: Any) -> Any:
         if not isinstance(value, dict | cls):
             hint = f"write {{values: {_entries(value)}}}" if isinstance(value, list) else cls._hint()
-            raise refuse(f"expected one of the forms of an axis, found {found(value)}", hint)
+            raise refuse(f"expected one of the forms of an axis, found {quote(value)}", hint)
         return value
 
     def flaws(self) -> Iterator[Flaw]:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diel.spec.forms.axis import keep, kept
+from diel.spec.forms.axis import keep, read_kept
 from diel.spec.forms.rows import rows_to_points
 from tests.spec.forms.points import points_of, rows
 
@@ -67,10 +67,10 @@ def test_points_that_are_kept_come_back_as_they_were(
     path = tmp_path_factory.getbasetemp() / "kept.jsonl"
     points = rows_to_points([{"a": a, "b": b} for a, b in values], "x", ("a", "b"), "test")
     keep(points, path)
-    again = kept(path)
+    again = read_kept(path)
     assert again is not None
     assert (again.parameters, rows(again)) == (("a", "b"), values)
 
 
 def test_points_that_were_never_kept_are_none(tmp_path: Path) -> None:
-    assert kept(tmp_path / "x.jsonl") is None
+    assert read_kept(tmp_path / "x.jsonl") is None
