@@ -39,7 +39,7 @@ class _Generator(GenerateJsonSchema):
 
 
 def schema() -> dict[str, Any]:
-    """The schema (draft 2020-12), with the short forms that the loader takes."""
+    """Return the schema (draft 2020-12), with the short forms that the loader takes."""
     text = json.dumps(Workflow.model_json_schema(schema_generator=_Generator))
     document = json.loads(text.replace("AxisForm", "Axis"))
     definitions = document["$defs"]
@@ -98,7 +98,7 @@ def _any_of(field: dict[str, Any], branches: list[dict[str, Any]]) -> None:
 
 
 def _or_expression(field: dict[str, Any]) -> dict[str, Any]:
-    """Lets a field take an expression instead of a number, true, false or a list of values."""
+    """Let a field take an expression instead of a number, true, false or a list of values."""
     notes = {key: field[key] for key in ("description", "default") if key in field}
     bare = {key: value for key, value in field.items() if key not in notes}
     branches = [dict(branch) for branch in bare.get("anyOf", [bare])]
@@ -122,7 +122,7 @@ def _is_evaluated(branch: dict[str, Any]) -> bool:
 
 
 def _tidy(part: Any) -> None:
-    """Closes mappings to names of the wrong form, and drops titles that repeat a key."""
+    """Close mappings to names of the wrong form, and drop titles that repeat a key."""
     if isinstance(part, list):
         for item in part:
             _tidy(item)

@@ -62,7 +62,7 @@ ABOUT = {"columns": "table", "dtype": "array", "shape": "array", "json": "json",
 
 
 def fits_count(count: str, number: int) -> bool:
-    """Whether a number satisfies a contract: `>=100`, `==3`."""
+    """Return whether a number satisfies a contract: `>=100`, `==3`."""
     match = COUNT.fullmatch(count)
     assert match is not None, count
     return bool(_COMPARISONS[match[1]](number, int(match[2])))
@@ -74,7 +74,7 @@ def count_words(count: str) -> str:
 
 
 def shown_shape(shape: Iterable[int | str]) -> str:
-    """A shape as the workflow writes it."""
+    """Return a shape as the workflow writes it."""
     return f"[{', '.join(map(str, shape))}]"
 
 
@@ -84,19 +84,19 @@ def format_of(path: str) -> str | None:
 
 
 def suffix_of(path: str) -> str:
-    """The end of a file's name, from its last point on, in small letters; empty without one."""
+    """Return the end of a file's name, from its last point on, in small letters; empty without one."""
     name = path.rpartition("/")[2]
     return name[name.rfind(".") :].lower() if "." in name else ""
 
 
 def split_place(path: str) -> tuple[str, str | None]:
-    """A file, and the place inside it that its path may name: `run.h5:/group/data`."""
+    """Return a file, and the place inside it that its path may name: `run.h5:/group/data`."""
     match = _PLACE.fullmatch(path)
     return (path, None) if match is None else (match[1], match[2])
 
 
 def lacking(path: str) -> str:
-    """What has to be installed before a file can be read; empty if nothing."""
+    """Return the missing package that reads a file, with its installation; empty if none is missing."""
     _, library, *_ = LIBRARIES.get(suffix_of(path), ("", ""))
     if not library or find_spec(library) is not None:
         return ""
@@ -104,7 +104,7 @@ def lacking(path: str) -> str:
 
 
 def parts_of(key: str) -> list[str | int] | None:
-    """The keys and indices of a dotted place in JSON, `a.b[0]["c.d"]`; None if it is none."""
+    """Return the keys and indices of a dotted place in JSON, `a.b[0]["c.d"]`; None if it is none."""
     parts: list[str | int] = []
     end = 0
     while end < len(key):
@@ -117,5 +117,5 @@ def parts_of(key: str) -> list[str | int] | None:
 
 
 def group_of(pattern: re.Pattern[str]) -> int | str:
-    """The group of a pattern that is the value: the named one, the only one, or the whole match (0)."""
+    """Return the group of a pattern that is the value: the named, the only one, or the whole match (0)."""
     return next(iter(pattern.groupindex), min(pattern.groups, 1))

@@ -53,7 +53,7 @@ class Columns(NamedTuple):
     rules: Mapping[str, Conversion]
 
     def apply(self, value: Any) -> Any:
-        """A table or dataset in other units; lists item by item. Raises UnitsError."""
+        """Return a table or dataset in other units; lists item by item. Raise UnitsError."""
         if isinstance(value, list):
             return [self.apply(item) for item in value]
         if not any(hasattr(value, attribute) for attribute in ("columns", "data_vars", "column_names")):
@@ -141,7 +141,7 @@ def _registry() -> Any:
 
 
 def _parsed(text: str) -> Any:
-    """A unit by its text. Raises UnitsError with the nearest that is known."""
+    """Return a unit by its text. Raise UnitsError with the nearest known one."""
     registry = _registry()
     try:
         unit = registry.parse_units(text)

@@ -81,7 +81,7 @@ def cell_value(text: str, kind: str) -> Any:
 
 
 def read_float(text: str) -> float:
-    """A number that Python can read, `nan` and `inf` too. Raises ValueError for one beyond a double."""
+    """Return a number that Python can read, `nan` and `inf` too. Raise ValueError for one beyond a double."""
     value = float(text)
     if math.isinf(value) and "n" not in text.lower():
         raise ValueError(f"{BEYOND}: {text:.40}")
@@ -89,8 +89,8 @@ def read_float(text: str) -> float:
 
 
 def read_json(text: str | bytes) -> Any:
-    """A JSON value. Raise ValueError, also for a key that is there twice, a number beyond a double, and what
-    UTF-8 cannot hold."""
+    """Return a JSON value. Raise ValueError, also for a key that is there twice, a number beyond a double,
+    and text that UTF-8 cannot hold."""
     value = json.loads(text, parse_float=read_float, object_pairs_hook=unique)
     if "\\u" in text if isinstance(text, str) else b"\\u" in text:  # only an escape gives half a character
         utf_8(value)
@@ -98,7 +98,7 @@ def read_json(text: str | bytes) -> Any:
 
 
 def utf_8(value: Any) -> bytes:
-    """A JSON value as text in UTF-8. Raise ValueError for what that cannot hold, such as half of a pair."""
+    """Return a JSON value as text in UTF-8. Raise ValueError for impossible ones, as half of a pair."""
     try:
         return json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogateescape")
     except UnicodeEncodeError as error:
@@ -106,7 +106,7 @@ def utf_8(value: Any) -> bytes:
 
 
 def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A mapping of pairs. Raises ValueError for a key that is there twice."""
+    """Return a mapping of pairs. Raise ValueError for a key that is there twice."""
     mapping = dict(pairs)
     if len(mapping) < len(pairs):
         names = [name for name, _ in pairs]
@@ -133,7 +133,7 @@ def _float(text: str) -> float:
 
 
 def as_float(number: float) -> float:
-    """A number as a float; infinity for a whole number that is too large for one."""
+    """Return a number as a float; infinity for a whole number that is too large for one."""
     try:
         return float(number)
     except OverflowError:
@@ -141,7 +141,7 @@ def as_float(number: float) -> float:
 
 
 def is_finite(value: Any) -> TypeGuard[int | float]:
-    """Whether it is a finite number that fits a float; truth values are none."""
+    """Return whether a value is a finite number that fits a float; truth values are none."""
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(as_float(value))
 
 
@@ -183,7 +183,7 @@ def parse_size(value: Any) -> int:
 
 
 def _bare(value: Any) -> bool:
-    """Whether this is a number without a unit, short enough to be shown with one."""
+    """Return whether this is a number without a unit, short enough to be shown with one."""
     number = isinstance(value, int | float) and not isinstance(value, bool)
     digits = isinstance(value, str) and re.fullmatch(_NUMBER, value.strip()) is not None
     return (number or digits) and len(str(value)) < 19 and float(value) >= 0
@@ -195,7 +195,7 @@ def _short(value: Any) -> str:
 
 
 def format_duration(seconds: float) -> str:
-    """A duration for people: `0.4s`, `12s`, `3m05s`, `2h10m`, `3d04h`."""
+    """Return a duration for people: `0.4s`, `12s`, `3m05s`, `2h10m`, `3d04h`."""
     if seconds < 10:
         return f"{seconds:.1f}s"
     whole = round(seconds)
@@ -209,12 +209,12 @@ def format_duration(seconds: float) -> str:
 
 
 def clock(seconds: float) -> str:
-    """A time since the epoch, as the clocks here show it."""
+    """Return a time since the epoch, as the clocks here show it."""
     return f"{datetime.fromtimestamp(seconds).astimezone():%Y-%m-%d %H:%M:%S}"
 
 
 def format_size(size: float) -> str:
-    """A size for people: `512 B`, `1.4 MiB`."""
+    """Return a size for people: `512 B`, `1.4 MiB`."""
     for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
         if size < 1024:
             return f"{size:.0f} B" if unit == "B" else f"{size:.1f} {unit}"
@@ -238,18 +238,18 @@ def bare(text: str) -> str:
 
 
 def point_text(point: Mapping[str, Any]) -> str:
-    """A point for people: `depth=2.5, seed=1`; of many parameters the first ones."""
+    """Return a point for people: `depth=2.5, seed=1`; of many parameters the first ones."""
     shown = [f"{name}={value_text(value)}" for name, value in islice(point.items(), MOST_SHOWN)]
     return ", ".join(shown + ["…"] * (len(point) > MOST_SHOWN))
 
 
 def task_text(task: str, point: Mapping[str, Any] | None) -> str:
-    """A task for people, by its point: `simulate/33 (depth=2.5, seed=1)`."""
+    """Return a task for people, by its point: `simulate/33 (depth=2.5, seed=1)`."""
     return f"{task} ({point_text(point)})" if point else task
 
 
 def json_value(value: Any) -> Any:
-    """A value in strict JSON, where infinity and not-a-number are the texts that Python's own writes bare."""
+    """Return a value in strict JSON, with texts for infinity and not-a-number."""
     if isinstance(value, float) and not math.isfinite(value):
         return json.dumps(value)
     if isinstance(value, dict):

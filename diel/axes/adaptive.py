@@ -43,11 +43,11 @@ class Adaptive(ABC):
         """The most points that there can be."""
 
     def context(self, coordinates: Mapping[str, int]) -> Context:
-        """The course that a task belongs to, by the task's coordinates."""
+        """Return the course that a task belongs to, by the task's coordinates."""
         return tuple(coordinates[axis] for axis in self.judge.context)
 
     def course(self, coordinates: Mapping[str, int]) -> Course:
-        """How far it has come; NOT_BEGUN if it has not begun."""
+        """Return how far it has come; NOT_BEGUN if it has not begun."""
         return self.history.courses.get(self.context(coordinates), NOT_BEGUN)
 
     @property
@@ -61,7 +61,7 @@ class Adaptive(ABC):
         return self.axis.at_once(self.size)
 
     def standing(self, coordinates: Mapping[str, int]) -> Standing:
-        """Whether the point of a task is there."""
+        """Return whether the point of a task is there."""
         if not self.judged:
             return Standing.OPEN
         course = self.course(coordinates)
@@ -71,11 +71,11 @@ class Adaptive(ABC):
     def _standing(self, course: Course, place: int) -> Standing: ...
 
     def is_over(self, coordinates: Mapping[str, int]) -> bool:
-        """Whether all its points are known, and judged."""
+        """Return whether all its points are known, and judged."""
         return not self.judged or self.course(coordinates).over
 
     def has_failed(self, coordinates: Mapping[str, int]) -> bool:
-        """Whether it is over without a point to hand on."""
+        """Return whether it is over without a point to hand on."""
         return self.course(coordinates).failed
 
     def is_lost(self, coordinates: Mapping[str, int]) -> bool:
@@ -87,31 +87,31 @@ class Adaptive(ABC):
     def _is_lost(self, course: Course, place: int) -> bool: ...
 
     def went_on_without(self, coordinates: Mapping[str, int]) -> bool:
-        """Whether it was decided without a point, because its trial failed or was pruned."""
+        """Return whether it was decided without a point, because its trial failed or was pruned."""
         return self.is_lost(coordinates) and not self.has_failed(coordinates)
 
     def is_undecided(self, coordinates: Mapping[str, int]) -> bool:
-        """Whether a point may still be taken back, with all that its tasks have made."""
+        """Return whether a point may still be taken back, with all that its tasks have made."""
         return False
 
     @abstractmethod
     def chosen(self, coordinates: Mapping[str, int], choice: Choice) -> tuple[int, ...]:
-        """The points that a choice picks, once it is over: the best first, a front by number."""
+        """Return the points that a choice picks, once it is over: the best first, a front by number."""
 
     @abstractmethod
     def before(self, coordinates: Mapping[str, int]) -> int:
-        """The point that `previous` means at a task's point; -1 where there is none."""
+        """Return the point that `previous` means at a task's point; -1 where there is none."""
 
     @abstractmethod
     def after(self, coordinates: Mapping[str, int]) -> list[int]:
-        """The points at which `previous` means a task's point."""
+        """Return the points at which `previous` means a task's point."""
 
     def hyperparameters(self, coordinates: Mapping[str, int]) -> Mapping[str, Any]:
-        """What it has set at a task's point, by name."""
+        """Return what it has set at a task's point, by name."""
         return {}
 
     def facts(self, workflow: Workflow) -> AxisFacts:
-        """What is recorded about it for those who read a run without its workflow."""
+        """Return what is recorded about it for those who read a run without its workflow."""
         stages = [name for name, stage in workflow.stages.items() if self.label in stage.over]
         context, judges, until = list(self.judge.context), list(self.judge.stages), self.axis.condition or ""
         return AxisFacts(self.axis.word, self.size, context, judges, stages, until=until)
@@ -137,7 +137,7 @@ class Searched(Adaptive):
         return self.axis.prunes and place < len(trials) and trials[place].state is TrialState.RUNNING
 
     def is_extended(self, course: Course) -> bool:
-        """Whether it was over after its trials, and has been given more since."""
+        """Return whether it was over after its trials, and has been given more since."""
         return course.reason == "trials" and not course.failed and len(course.trials) < self.size
 
     def chosen(self, coordinates: Mapping[str, int], choice: Choice) -> tuple[int, ...]:
@@ -196,7 +196,7 @@ _KINDS: dict[str, type[Adaptive]] = {"search": Searched, "loop": Looped}
 
 
 def adaptive_axes(workflow: Workflow, history: History) -> dict[str, Adaptive]:
-    """The searches and loops of a run that a stage runs over."""
+    """Return the searches and loops of a run that a stage runs over."""
     used = {label for stage in workflow.stages.values() for label in stage.over}
     return {
         label: _KINDS[axis.word](label, workflow, history.axis(label))

@@ -39,7 +39,7 @@ class Factor:
         return (number,) if self.rows is None else self.rows[number]
 
     def number(self, row: tuple[int, ...]) -> int | None:
-        """The position of a row; None if there is no such combination."""
+        """Return the position of a row; None if there is no such combination."""
         if self.rows is None:
             return row[0] if 0 <= row[0] < self.count else None
         return self._numbers.get(row)
@@ -51,7 +51,7 @@ class Factor:
         return range(self.count) if rows is None else sorted(range(self.count), key=rows.__getitem__)
 
     def matching(self, fixed: Mapping[str, int]) -> Sequence[int]:
-        """The positions of the rows that agree with some fixed coordinates, by the others."""
+        """Return the positions of the rows that agree with some fixed coordinates, by the others."""
         pinned = [(place, fixed[axis]) for place, axis in enumerate(self.axes) if axis in fixed]
         if not pinned:
             return self.in_order
@@ -95,7 +95,7 @@ class Domain:
         )
 
     def coordinates(self, index: int) -> dict[str, int]:
-        """The point index on each axis of a task."""
+        """Return the point index on each axis of a task."""
         places: dict[str, int] = {}
         for factor, stride in zip(self.factors, self._strides, strict=True):
             number, index = divmod(index, stride)
@@ -103,7 +103,7 @@ class Domain:
         return places
 
     def index(self, coordinates: Mapping[str, int]) -> int | None:
-        """The task at these coordinates; None if there is none."""
+        """Return the task at these coordinates; None if there is none."""
         index = 0
         for factor, stride in zip(self.factors, self._strides, strict=True):
             number = factor.number(tuple(coordinates[axis] for axis in factor.axes))
@@ -113,14 +113,14 @@ class Domain:
         return index
 
     def group(self, index: int, axes: tuple[str, ...]) -> Group:
-        """The coordinates of a task on some axes."""
+        """Return the coordinates of a task on some axes."""
         if axes == self.axes and self._plain and len(self.factors) == 1:
             return (index,)
         coordinates = self.coordinates(index)
         return tuple(coordinates[axis] for axis in axes)
 
     def matching(self, fixed: Mapping[str, int]) -> Iterable[int]:
-        """The tasks that agree with some coordinates, in the order of the axes, one at a time."""
+        """Return the tasks that agree with some coordinates, in the order of the axes, one at a time."""
         if not fixed and all(factor.rows is None for factor in self.factors):
             return range(self.size)
         numbers = [factor.matching(fixed) for factor in self.factors]
@@ -133,7 +133,7 @@ class Domain:
         return sorted(indices, key=None if rows is None else rows.__getitem__)
 
     def count(self, fixed: Mapping[str, int]) -> int:
-        """How many tasks agree with some coordinates."""
+        """Return how many tasks agree with some coordinates."""
         return prod(len(factor.matching(fixed)) for factor in self.factors)
 
 
@@ -159,7 +159,7 @@ def make_domain(
 
 
 def _numbered(domain: Domain, grown: Sequence[tuple[str, int]]) -> Domain:
-    """The same tasks, those first that were there before axes have grown."""
+    """Return the same tasks, those first that were there before axes have grown."""
     first = domain.factors[0] if domain.factors else None
     if not grown or (first is not None and {axis for axis, _ in grown} == set(first.axes)):
         return domain  # the slowest axis: what comes later has later numbers anyway
@@ -200,7 +200,7 @@ class Origins(NamedTuple):
 def _joined(
     over: Sequence[str], joined: Mapping[str, tuple[str, ...]], origins: Mapping[str, Origins]
 ) -> Factor:
-    """Derived axes with their parents; of several that share one the combinations in which all agree."""
+    """Join derived axes with their parents; axes that share a parent keep the rows in which all agree."""
     axes = tuple(a for a in over if a in joined or any(a in parents for parents in joined.values()))
     rows: list[dict[str, int]] = [{}]
     for axis, parents in joined.items():

@@ -64,7 +64,7 @@ def _facts(domain: Domain, points: Mapping[str, Points], task: int) -> list[Fact
 
 
 def _total(domain: Domain, points: Mapping[str, Points], facts: Sequence[Fact]) -> int:
-    """How many tasks of the stage have all these values."""
+    """Return how many tasks of the stage have all these values."""
     places: dict[str, set[int]] = {}
     for axis, name, value in facts:
         matches = {*points[axis].places(name, json.loads(value))}

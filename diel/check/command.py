@@ -43,7 +43,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9_./+-]+")
 
 
 def check_command(check: Check, name: str) -> None:
-    """Checks that each value in a command can be quoted, and that no shell executes what it holds."""
+    """Check that each value in a command can be quoted, and that no shell executes what it holds."""
     stage = check.workflow.stages[name]
     key = ("stages", name, "command")
     try:
@@ -93,7 +93,7 @@ def _foreign_parameters(document: Document) -> Iterator[Problem]:
 
 
 def _mistyped_outputs(document: Document) -> Iterator[Problem]:
-    """Outputs whose file a command does not name, though it names one that is called nearly so."""
+    """Report outputs whose file a command does not name, where the command has a file of nearly that name."""
     for name, stage in document.spec.stages.items():
         text = " ".join(texts_of(stage))
         paths = {label: output.path or output.file for label, output in stage.outputs.items()}
@@ -111,7 +111,7 @@ def _mistyped_outputs(document: Document) -> Iterator[Problem]:
 
 
 def _nearly(file: str, names: Iterable[str]) -> str:
-    """The one of other files that is called nearly so, numbers apart; empty if none is."""
+    """Return the other file with nearly this name and the same numbers; empty if there is none."""
     from difflib import get_close_matches  # only where a command does not name its output
 
     numbers = re.findall(r"[0-9]+", file)
@@ -187,7 +187,7 @@ def _hint(runner: str, written: str) -> str:
 
 
 def _retold(whole: str, words: Sequence[Word], place: int, runner: str) -> str:
-    """A simple command of a text, rewritten; empty if that is impossible."""
+    """Return a simple command of a text, rewritten; empty if that is impossible."""
     start = words[begin(words)].start
     if runner == "eval":
         return " ".join(word.text for word in words[place:]) if len(words) == place + 1 else ""
@@ -200,7 +200,7 @@ def _retold(whole: str, words: Sequence[Word], place: int, runner: str) -> str:
 
 
 def _with_arguments(words: Sequence[Word], place: int) -> str | None:
-    """A program with "$1" in place of each value; None if that is impossible."""
+    """Return a program with "$1" in place of each value; None if that is impossible."""
     code, arguments = words[place].text, words[place + 1 :]
     if any(VALUE in word.text for word in (*words[:place], *arguments)):
         return None
@@ -259,7 +259,7 @@ _COMPARED = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-v"})
 
 
 def executed(words: Sequence[Word]) -> Iterator[tuple[int, str]]:
-    """The words of a simple command that hold a value and run as a program, and what runs them."""
+    """Yield the words of a simple command that hold a value and run as a program, and what runs them."""
     if any(os.path.basename(word.text) == "env" for word in words):
         places, split = zip(*_split(words), strict=True)
         yield from ((places[index], runner) for index, runner in _executed(split))
@@ -281,7 +281,7 @@ def _executed(words: Sequence[Word]) -> Iterator[tuple[int, str]]:
 
 
 def printed(command: Command) -> Iterator[tuple[Word, str]]:
-    """The words with a value that a shell reads as a program from its input, and which shell."""
+    """Yield the words by which a command prints a value to a shell that runs it, and that shell."""
     shell = _reading_shell(command.words)
     for writer in _through(command.reads) if shell else ():
         if _name(writer) in _PRINTING and not any("%q" in word.text for word in writer.words):
@@ -289,7 +289,7 @@ def printed(command: Command) -> Iterator[tuple[Word, str]]:
 
 
 def _through(reads: Iterable[Command]) -> Iterable[Command]:
-    """What a command reads, and what programs that pass on their input have read."""
+    """Return the commands that a command reads from; through filters, also the commands before those."""
     todo, visited = list(reads), dict[int, Command]()
     while todo:
         command = todo.pop()
@@ -304,7 +304,7 @@ def _name(command: Command) -> str:
 
 
 def _reading_shell(words: Sequence[Word]) -> str:
-    """The shell that runs a command's input, rather than a file or a text after -c; empty if none does."""
+    """Return the shell that runs a command's input; empty if it runs a file, or a text after -c."""
     start = begin(words)
     name = os.path.basename(words[start].text)
     if name in ("source", ".") and any(word.text == PIPE for word in words[start + 1 : start + 2]):
@@ -321,7 +321,7 @@ def _reading_shell(words: Sequence[Word]) -> str:
 
 
 def evaluated(words: Sequence[Word]) -> Iterator[tuple[int, str]]:
-    """The same for a shell's own commands: `eval`, and arithmetic, where a value can be `x[$(...)]`."""
+    """Yield the words of `eval`, and of arithmetic, where a shell would run a value such as `x[$(...)]`."""
     start = begin(words)
     for place in _built_in(words, start):
         if VALUE in words[place].text:
@@ -332,7 +332,7 @@ def evaluated(words: Sequence[Word]) -> Iterator[tuple[int, str]]:
 
 
 def begin(words: Sequence[Word]) -> int:
-    """The place of the program: after assignments, and words such as `then`."""
+    """Return the place of the program: after assignments, and words such as `then`."""
     place = 0
     while place < len(words) - 1 and (words[place].text in _BEFORE or _ASSIGNMENT.match(words[place].text)):
         place += 1
@@ -340,7 +340,7 @@ def begin(words: Sequence[Word]) -> int:
 
 
 def _of_shell(words: Sequence[Word], place: int, name: str) -> Iterator[tuple[int, str]]:
-    """The text after a shell's -c: also after -lc, and after `-c -o pipefail`."""
+    """Yield the text after a shell's -c: also after -lc, and after `-c -o pipefail`."""
     letters, operand = _behind_options(words, place)
     if "c" in letters or (name == "fish" and "C" in letters):
         options = (n for n in range(place, operand) if words[n].text[:1] in ("-", "+"))
@@ -350,7 +350,7 @@ def _of_shell(words: Sequence[Word], place: int, name: str) -> Iterator[tuple[in
 
 
 def _behind_options(words: Sequence[Word], place: int) -> tuple[str, int]:
-    """The letters of a shell's options, and the place where its first operand would be."""
+    """Return the letters of a shell's options, and the place where its first operand would be."""
     letters = ""
     while place < len(words) and re.match("[-+].", words[place].text):
         text = words[place].text
@@ -362,7 +362,7 @@ def _behind_options(words: Sequence[Word], place: int) -> tuple[str, int]:
 
 
 def _handed(words: Sequence[Word], place: int, name: str) -> Iterator[int]:
-    """The words that a program hands to a shell or runs as a program."""
+    """Yield the words that a program hands to a shell or runs as a program."""
     rest = range(place + 1, len(words))
     if name in _WITH_C:
         yield from (n for n in rest if words[n - 1].text in ("-c", "--command", "--session-command"))
@@ -378,7 +378,7 @@ def _handed(words: Sequence[Word], place: int, name: str) -> Iterator[int]:
 
 
 def _split(words: Sequence[Word]) -> Iterator[tuple[int, Word]]:
-    """The words, each with its place; a text without a value after env -S is split, as env does."""
+    """Yield the words, each with its place; a text without a value after env -S is split, as env does."""
     for place, word in enumerate(words):
         option, text = words[place - 1].text if place else "", word.text
         attached = next((text.removeprefix(o) for o in ("-S", "--split-string=") if text.startswith(o)), "")
@@ -390,7 +390,7 @@ def _split(words: Sequence[Word]) -> Iterator[tuple[int, Word]]:
 
 
 def _built_in(words: Sequence[Word], place: int) -> Iterator[int]:
-    """The words that a shell's built-in command reads as a program, or computes with."""
+    """Yield the words that a shell's built-in command reads as a program, or computes with."""
     name, rest = words[place].text, range(place + 1, len(words))
     if name in ("eval", "let"):
         yield from rest
@@ -407,7 +407,7 @@ def _built_in(words: Sequence[Word], place: int) -> Iterator[int]:
 
 
 def _behind_host(words: Sequence[Word], place: int) -> Iterator[int]:
-    """The words that ssh joins and hands to the other host's shell."""
+    """Yield the words that ssh joins and hands to the other host's shell."""
     while place < len(words) and words[place].text.startswith("-"):
         text = words[place].text
         place += 2 if len(text) == 2 and text[1] in _SSH_VALUED else 1

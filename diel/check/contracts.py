@@ -37,7 +37,7 @@ _NO_NUMBERS = {
 
 
 def check_outputs(check: Check) -> None:
-    """Checks that each output that is read is one that its stage makes, if that is known."""
+    """Check that stages make the outputs that others read, where the outputs are known."""
     for edge in check.graph.edges:
         if edge.output is None or edge.published is not None or edge.stream:
             continue
@@ -110,7 +110,7 @@ def _no_number(check: Check, name: str, value: str) -> tuple[str, str] | None:
 
 
 def known_outputs(check: Check, name: str) -> tuple[str, ...] | None:
-    """The outputs of a stage; None if it can make undeclared ones."""
+    """Return the outputs of a stage; None if it can make undeclared ones."""
     stage, module = check.workflow.stages[name], check.modules.get(name)
     if check.lacks_module(name):
         return None
@@ -194,7 +194,7 @@ def check_contracts(check: Check) -> None:
 
 
 def _check_taken(check: Check, label: str, axis: Derived) -> None:
-    """Checks that a derived axis declares no other types than its maker promises; texts are always right."""
+    """Check that a derived axis declares no other types than its maker promises; texts are always right."""
     for name, kind in axis.types.items():
         word = axis.promised.get(name, kind)
         if kind not in (word, "str") and (word, kind) != ("int", "float"):
@@ -203,7 +203,7 @@ def _check_taken(check: Check, label: str, axis: Derived) -> None:
 
 
 def _check_returned(check: Check, name: str, stage: Stage, module: Module) -> None:
-    """Checks that a module's contracts are for outputs that it returns, and fit their kind."""
+    """Check that a module's contracts are for outputs that it returns, and fit their kind."""
     returns = module.signature.returns
     if returns is None:
         return
@@ -230,7 +230,7 @@ _MAY_BE = {"array": {"array"}, "dict": {"json"}, "file": {*_ABOUT}}
 
 
 def _check_readable(check: Check, name: str, stage: Stage) -> None:
-    """Checks that the libraries are there that read what is promised, and what axes are made of."""
+    """Check that the libraries are installed that read what is promised, and what axes are made of."""
     axes = {edge.output for edge in check.graph.out_of(name) if edge.axis is not None}
     for label, output in stage.outputs.items():
         missing = "" if output.path is None else lacking(output.path)
@@ -243,7 +243,7 @@ def _check_readable(check: Check, name: str, stage: Stage) -> None:
 
 
 def _check_kept(check: Check, name: str, stage: Stage) -> None:
-    """Checks that a stage reads what is not kept, and no axis does: its points are read again later."""
+    """Check that outputs with `keep: false` have a reader, and no axis among their readers."""
     for label in (label for label, output in stage.outputs.items() if not output.keep):
         key: Key = ("stages", name, "outputs", label, "keep")
         readers = [edge for edge in check.graph.out_of(name) if edge.output == label]
@@ -285,7 +285,7 @@ def _check_expected(check: Check, edge: Edge, sizes: dict[str, tuple[int, str]])
 
 
 def _check_parameter(check: Check, edge: Edge, expected: Input) -> None:
-    """Checks what is expected of a parameter of an axis: it has the units of what made the axis, or none."""
+    """Check what an input expects of an axis' parameter: only the units of the output that made the axis."""
     source = f"{edge.upstream}.{edge.output}"
     units = check.workflow.carried_units(edge.upstream, str(edge.output))
     for name in expected.expectations:
@@ -354,7 +354,7 @@ def _check_sizes(
     promised: tuple[int | str, ...],
     sizes: dict[str, tuple[int, str]],
 ) -> None:
-    """Checks that a name for a size means the same size in all inputs of a stage."""
+    """Check that a name for a size means the same size in all inputs of a stage."""
     if len(expected) != len(promised):
         return
     source = f"{edge.upstream}.{edge.output}"
@@ -379,7 +379,7 @@ class Kind(NamedTuple):
 
 
 def _check_annotated(check: Check, edge: Edge) -> None:
-    """Checks that a Python function's annotations fit its inputs, where both are known."""
+    """Check that a Python function's annotations fit its inputs, where both are known."""
     module = check.modules.get(edge.downstream)
     if module is None:
         return
@@ -400,7 +400,7 @@ def _check_annotated(check: Check, edge: Edge) -> None:
 
 
 def _check_nulls(check: Check, edge: Edge, parameter: Parameter, module: Module) -> None:
-    """Checks that a function may get null for what is missing."""
+    """Check that a parameter for gathered values accepts null, which stands for what is missing."""
     if "[" in parameter.annotation and not _NULL.search(parameter.annotation):
         message = f"a place without a result is null; '{edge.name}' of '{module.reference}' is annotated "
         inner = parameter.annotation.partition("[")[2].removesuffix("]")

@@ -69,12 +69,12 @@ class Range(NamedTuple):
     """The words that start ranks, by their program: for the fewest cores, and for the most."""
 
     def document(self) -> dict[str, Any]:
-        """The least and the most of each key, as JSON."""
+        """Return the least and the most of each key, as JSON."""
         spans = {key: {"least": least, "most": most} for key, (least, most) in self.spans.items()}
         return {**spans, "known": not self.partial}
 
     def words(self, key: str) -> str:
-        """A key in words: `ranks 1–64`, `memory 2.0–16.0 GiB`; `ranks …` if only the run shows it."""
+        """Return a key in words: `ranks 1–64`, `memory 2.0–16.0 GiB`; `ranks …` if only the run shows it."""
         least, most = self.spans.get(key, ("…", "…"))
         if key == "memory" and key in self.spans:
             least, most = format_size(least), format_size(most)
@@ -106,7 +106,7 @@ def range_of(checked: Checked, site: Site, name: str) -> Range:
 
 
 def shared_room_flaws(checked: Checked, site: Site, names: Iterable[str]) -> Iterator[Problem]:
-    """Stages whose room others share, but only the run shows what they ask for."""
+    """Return the stages whose room others share, where only the run shows what those ask for."""
     for name in names:
         if not checked.workflow.stages[name].demand:
             continue
@@ -119,7 +119,7 @@ def shared_room_flaws(checked: Checked, site: Site, names: Iterable[str]) -> Ite
 
 
 def _folded(asks: Iterable[Ask], inquiry: _Asked) -> Range:
-    """What is asked for at the points that are known, without the keys that the run will show."""
+    """Return what is asked for at the points that are known, without the keys that the run will show."""
     hidden = {key[-1] for key in inquiry.later} | {entry for entry in _MADE if inquiry.hides(*_MADE[entry])}
     demands, cores = list(asks), attrgetter("cores")
     spans: dict[str, tuple[Any, Any]] = {}
@@ -175,7 +175,7 @@ class _Asked(Known):
     """The points of a stage's axes, as far as they are known, for its demand."""
 
     def __init__(self, checked: Checked, site: Site, name: str, wrong: Collection[Key] = ()) -> None:
-        """The keys `wrong` are left out, as those that only the run shows."""
+        """Leave out the keys `wrong`, as if only the run showed them."""
         self.stage = checked.workflow.stages[name]
         over = ((label, _points_of(checked, label)) for label in self.stage.over)
         later = checked.graph.handed_to(name)
@@ -204,7 +204,7 @@ class _Asked(Known):
         )
 
     def hides(self, *names: str) -> bool:
-        """Whether only the run shows one of these keys."""
+        """Return whether only the run shows one of these keys."""
         return any(key[-1] in names for key in self.later)
 
     @property
@@ -222,7 +222,7 @@ class _Asked(Known):
         return self.axes((*reads, *whole))
 
     def _names(self, references: Iterable[Chain]) -> Iterator[Chain]:
-        """The names that are read, but those of files that are there; for `params` what these read."""
+        """Yield the names that are read, but those of files that are there; for `params` what these read."""
         for read in references:
             if read[0] == "files" and read[1:] and read[1] in self._files:
                 continue
@@ -258,7 +258,7 @@ class _Asked(Known):
         return prod(len(self.points[label]) for label in self._axes) <= PLACED
 
     def asks(self) -> Iterator[Ask]:
-        """The demands at the points to look at. Raises Misfit for the first that is wrong."""
+        """Yield the demands at the points to look at. Raise Misfit for the first that is wrong."""
         places = self.places(self._axes) if self.stage.when is not False else ()
         when = self.templates.get(_WHEN)
         every = (self.scope(self._axes, place) for place in places)

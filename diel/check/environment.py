@@ -24,7 +24,7 @@ def definitions_of(document: Document | None, site: Site, folder: Path) -> Mappi
 
 
 def missing_files(document: Document, site: Site, folder: Path) -> Iterator[Problem]:
-    """What packages are made of or lie in, if it is not there; a run that goes on has what was made of it."""
+    """Yield what packages are made of or lie in, where it is missing; a run that goes on has its own."""
     for name, (place, source, home) in definitions_of(document, site, folder).items():
         if source != "the workflow":
             continue
@@ -40,7 +40,7 @@ def missing_files(document: Document, site: Site, folder: Path) -> Iterator[Prob
 
 
 def own_places(document: Document, folder: Path) -> dict[str, str]:
-    """The files and directories that a workflow's environments are made of, and what each is for people."""
+    """Return the files and directories that environments are made of, each with a description."""
     owners = {}
     for name, own in document.spec.environments.items():
         spec = own.beside(document.home(("environments", name)) or folder)
@@ -52,13 +52,13 @@ def own_places(document: Document, folder: Path) -> dict[str, str]:
 
 
 def brings_packages(workflow: Workflow, stage: Stage) -> bool:
-    """Whether a stage's environment has packages of its own, whatever is installed here."""
+    """Return whether the packages of a stage's environment are its own, not those installed here."""
     own = workflow.environments.get(stage.environment or "")
     return own is not None and any((own.python, own.conda, own.container))
 
 
 def missing_environments(document: Document, site: Site) -> Iterator[Problem]:
-    """Stages whose environment is defined neither by the workflow nor by the site."""
+    """Report stages whose environment neither the workflow nor the site defines."""
     defined = {**document.spec.environments, **site.environments}
     for name, stage in document.spec.stages.items():
         environment = stage.environment

@@ -31,7 +31,7 @@ _VALUES = ("int", "float", "str", "bool", "None", "list", "dict")
 
 
 def check_exports(check: Check, counts: Mapping[str, int | None], values: Mapping[str, Any]) -> None:
-    """Checks every `export`; `counts` are the points of axes, `values` the hyperparameters."""
+    """Check every `export`; `counts` are the points of axes, `values` the hyperparameters."""
     own = own_files(check.document, check.folder / check.document.path.name, check.modules)
     if check.workflow.any_stage(lambda stage: stage.exports):
         own |= _files_of_points(check, values)
@@ -52,7 +52,7 @@ def check_exports(check: Check, counts: Mapping[str, int | None], values: Mappin
 
 
 def _whole(output: Output) -> str:
-    """The path with what is put below it: a file under its own name, those of a pattern."""
+    """Return the path with what is put below it: a file under its own name, those of a pattern."""
     export = str(output.export)
     if output.glob is not None:
         return f"{export}/{output.glob}"
@@ -60,7 +60,7 @@ def _whole(output: Output) -> str:
 
 
 def _check_kind(check: Check, name: str, label: str, key: Key) -> None:
-    """Checks that what a module returns there can be a file."""
+    """Check that what a module returns there can be a file."""
     module = check.modules.get(name)
     returns = None if module is None else module.signature.returns
     if module is None or returns is None or label not in returns or label in module.signature.artifacts:
@@ -73,7 +73,7 @@ def _check_kind(check: Check, name: str, label: str, key: Key) -> None:
 def _check_axes(
     check: Check, name: str, key: Key, template: Template, counts: Mapping[str, int | None]
 ) -> bool:
-    """Tells of axes that the path does not read, so that several tasks would write one file."""
+    """Report axes that the path does not read: several tasks would write one file."""
     stage, names = check.workflow.stages[name], visible_names(check, name)
     read = {chain[0] for chain in template.references}
     unknown = names.open_axes and any(n not in names.parameters and n not in names.keyed for n in read)
@@ -103,7 +103,7 @@ def _check_paths(
     own: Mapping[str, str],
     owners: dict[str, str],
 ) -> None:
-    """Looks at the paths that are known: twice the same, another output's, or the workflow's own file."""
+    """Check known paths: none twice, none of another output, none of the workflow's own files."""
     name = str(key[1])
     stage: Stage = check.workflow.stages[name]
     space = Known.of(check, name, values)

@@ -44,18 +44,18 @@ class Check:
         return dict.fromkeys(self.workflow.stages)
 
     def lacks_module(self, stage: str) -> bool:
-        """Whether a stage's module was not found, which has its own message."""
+        """Return whether a stage's module was not found; another message says so."""
         return self.workflow.stages[stage].module is not None and stage not in self.modules
 
     def searched(self, stage: str) -> set[str]:
-        """The hyperparameters that the searches of a stage set."""
+        """Return the hyperparameters that the searches of a stage set."""
         axes = self.workflow.axes
         return {
             name for label in self.workflow.stages[stage].over if label in axes for name in axes[label].sets
         }
 
     def set_later(self, stage: str) -> set[str]:
-        """The hyperparameters of a stage that get their values during the run."""
+        """Return the hyperparameters of a stage that get their values during the run."""
         return {*self.graph.handed_to(stage), *self.searched(stage)}
 
     def add(self, key: Key, message: str, hint: str = "", offset: int | None = None) -> None:
@@ -64,7 +64,7 @@ class Check:
         self.stop_at(MAX_PROBLEMS)
 
     def is_wrong(self, key: Key) -> bool:
-        """Whether there is a problem at a key or below it."""
+        """Return whether there is a problem at a key or below it."""
         here = self.document.problem(key, "")
         return any(
             problem.file == here.file and (problem.key == here.key or problem.key.startswith(f"{here.key}."))
@@ -72,7 +72,7 @@ class Check:
         )
 
     def stop_at(self, most: int) -> None:
-        """Raises SpecError if there are more than `most` problems, with the first of each place."""
+        """Raise SpecError if there are more than `most` problems, with the first of each place."""
         if len(self.problems) > most:
             places = {problem[:3]: problem for problem in reversed(self.problems)}
             raise SpecError(first_problems(places.values()))

@@ -26,7 +26,7 @@ _LOOKED_AT = 1000
 
 
 def check_gathers(check: Check, name: str, names: Names) -> None:
-    """Checks what each expression of a stage gives for values of the kinds that it reads."""
+    """Evaluate each expression of a stage on values of the kinds that it reads."""
     reads, stage = _Reads(check, name, names), check.workflow.stages[name]
     for key, expression in expressions(("stages", name), stage):
         single = key[2:] in stage.demand or (key[2] in ("files", "outputs") and key[-1] != TEXT)
@@ -35,7 +35,7 @@ def check_gathers(check: Check, name: str, names: Names) -> None:
 
 
 def check_conditions(check: Check) -> None:
-    """Checks the `until` of searches and loops likewise."""
+    """Evaluate the `until` of searches and loops in the same way."""
     for label, axis in check.workflow.axes.items():
         key: Key = ("axes", label, axis.word, "until")
         if axis.condition is not None and names_in(axis.condition) is not None:
@@ -70,7 +70,7 @@ class _Reads:
         self.places = [axis for edge in into for axis in edge.gathered]
 
     def sample(self, chain: Chain) -> Any:
-        """A value such as a name has."""
+        """Return an example of a name's value."""
         first, second, *deeper = (*chain, "", "")
         edge = self._inputs.get(second) if first == "inputs" else self._outputs.get((first, second))
         if edge is not None:
@@ -89,7 +89,7 @@ class _Reads:
         return UNKNOWN if first == "inputs" else VALUE
 
     def _param(self, value: Any, deeper: list[str]) -> Any:
-        """A value such as a parameter has: that of its expression, if it is one and no more."""
+        """Return an example of a parameter's value: that of its expression, if the text is nothing else."""
         try:
             whole = parse(value).whole if isinstance(value, str) else None
             return UNKNOWN if deeper or whole is None else infer(whole, self.sample, self.places)
@@ -251,12 +251,12 @@ class _Inference(Evaluator):
 
 
 def _item(value: Any) -> Any:
-    """A value at one point."""
+    """Return a value at one point."""
     return value[0] if isinstance(value, Gathered) and value else value
 
 
 def _is_vague(value: Any, *, inside: bool = False) -> bool:
-    """Whether nothing is known of a value, or of the items of one that is gathered, or of any list."""
+    """Return whether a value is unknown, or its gathered items are, or it is any list."""
     if isinstance(value, Gathered) or (inside and is_list(value)):
         return any(isinstance(item, Unknown) for item in value)
     return isinstance(value, Unknown)

@@ -17,7 +17,7 @@ Absent = Callable[[Iterable[str]], Iterable[str]]
 
 
 def refuse_missing(checked: Checked) -> None:
-    """Raises SpecError where modules import what is not here. For workflows that run on this machine."""
+    """Raise SpecError where modules import what is not installed here, for runs on this machine."""
     problems = [
         checked.document.problem(("stages", stage, "module"), f"{message} here", hint)
         for stage, message, hint in missing(checked, checked.modules, absent, sys.executable)
@@ -29,7 +29,7 @@ def refuse_missing(checked: Checked) -> None:
 def missing(
     checked: Checked, stages: Iterable[str], absent: Absent, python: str
 ) -> Iterator[tuple[str, str, str]]:
-    """Stages, what is not installed that their modules import, and the command that installs it."""
+    """Yield stages whose modules import what is not installed: message and the command that installs it."""
     for stage, path, names in imported(checked, stages):
         for package in absent(names):
             extra = EXTRAS.get(package)
@@ -39,7 +39,7 @@ def missing(
 
 
 def imported(checked: Checked, stages: Iterable[str]) -> Iterator[tuple[str, Path, tuple[str, ...]]]:
-    """What the files of stages' modules import."""
+    """Yield what the files of stages' modules import."""
     cached: dict[Path, tuple[str, ...]] = {}
     for name in stages:
         module, stage = checked.modules.get(name), checked.workflow.stages[name]

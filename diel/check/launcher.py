@@ -21,7 +21,7 @@ _OPEN_MPI = ("--map-by", "slot:OVERSUBSCRIBE", "--bind-to", "none")
 
 
 def misplaced(stage: Stage | None, place: str) -> tuple[str, str] | None:
-    """What is wrong with `${{ launcher }}` in a stage, and what to do; None if nothing is."""
+    """Return what is wrong with `${{ launcher }}` in a stage, and what to do; None if nothing is."""
     if stage is None or stage.command is None or place not in PLACES:
         return (
             "`launcher` stands only in `command`, `env` and templates of a command",
@@ -31,8 +31,8 @@ def misplaced(stage: Stage | None, place: str) -> tuple[str, str] | None:
 
 
 def check_launcher(check: Check, name: str) -> None:
-    """A command names DIEL_LAUNCHER only where there is one, `${{ launcher }}` as a word of its own, and no
-    other launcher where diel launches the command."""
+    """Check that a command names DIEL_LAUNCHER only where there is one, that `${{ launcher }}` is a word
+    of its own, and that diel's launcher is the only one."""
     stage, key = check.workflow.stages[name], ("stages", name, "command")
     if not stage.resources.mpi and any(VARIABLE in text for text in launch_texts(stage)):
         check.add(key, *_NO_RANKS)
@@ -69,7 +69,7 @@ def with_launcher(site: Site, pool: str, resources: Resources) -> Site:
 
 
 def words_of(site: Site, pool: str, resources: Resources) -> tuple[str, ...]:
-    """The words that start a task's ranks; none without ranks. Raises Misfit as `with_launcher` does."""
+    """Return the words that start a task's ranks; none without ranks. Raise Misfit."""
     words = launcher_words(with_launcher(site, pool, resources), pool, resources) if resources.mpi else ()
     if site.scheduled or not words:
         return words  # the program is on the node, not on this host
@@ -77,7 +77,7 @@ def words_of(site: Site, pool: str, resources: Resources) -> tuple[str, ...]:
 
 
 def here(name: str) -> tuple[str, ...]:
-    """The words of the launcher that this machine has by a name of FOUND_HERE; empty if it has none."""
+    """Return the words of the launcher for a name of FOUND_HERE on this machine; empty without one."""
     from diel.attempt.mpi import OPEN_MPI, starter_of  # plans that name no launcher do without
 
     path = os.pathsep.join((os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)))

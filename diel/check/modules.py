@@ -28,7 +28,7 @@ from diel.values import point_text
 
 
 def find_modules(check: Check, folder: Path, cwd: Path, sources: SourceVersion | None = None) -> None:
-    """Finds the module of each stage; `folder` is the workflow's, `sources` what a run keeps."""
+    """Find the module of each stage; `folder` is the workflow's, `sources` what a run keeps."""
     named = {name: stage.module for name, stage in check.workflow.stages.items() if stage.module is not None}
     folders = search_path(folder, cwd)
     seek = cache(find)  # many stages may run one function
@@ -51,7 +51,7 @@ def find_modules(check: Check, folder: Path, cwd: Path, sources: SourceVersion |
 
 
 def check_module(check: Check, name: str, names: Names, hyperparameters: Mapping[str, Any]) -> None:
-    """Names, types and bounds of what a stage gives its module."""
+    """Check names, types and bounds of what a stage gives its module."""
     stage, module = check.workflow.stages[name], check.modules[name]
     here: Key = ("stages", name)
     arguments, deferred = _params(check, name, hyperparameters)
@@ -174,7 +174,7 @@ def check_points(check: Check, name: str, names: Names, hyperparameters: Mapping
 
 
 def _ends(spec: Hyperparameter) -> tuple[Any, ...]:
-    """What a search can draw at most, or the first of its choices."""
+    """Return what a search can draw at most, or the first of its choices."""
     if spec.type in ("choice", "bool"):
         return (spec.listed or ())[:_CHOICES]
     kind = int if spec.type == "int" else float
@@ -199,7 +199,7 @@ def check_designs(check: Check) -> None:
 
 
 def _shared_reads(check: Check, stage: str, label: str, name: str) -> list[Key]:
-    """Where a stage reads a hyperparameter instead of what is drawn for it."""
+    """Return where a stage reads a hyperparameter, and not the value drawn for it."""
     here: Key = ("stages", stage)
     spec = check.workflow.stages[stage]
     keys = [key for key, read in expression_references(here, spec) if read == ("hp", name)]
@@ -220,7 +220,7 @@ def _reads_drawn(check: Check, stage: str, label: str, name: str) -> bool:
 
 
 def _points(check: Check, label: str) -> Points | None:
-    """The points of an axis that are known; of a design, which is drawn later, its ends."""
+    """Return the known points of an axis; of a design, which is drawn later, its ends."""
     axis = check.workflow.axes.get(label)
     rows = axis.ends(check.workflow.hyperparameters) if isinstance(axis, Sample) else check.points.get(label)
     return rows if rows is not None and len(rows) else None
@@ -229,7 +229,7 @@ def _points(check: Check, label: str) -> Points | None:
 def _first_wrong(
     read: _Evaluation, parameter: Parameter, written: Any, axes: Axes
 ) -> tuple[Place, Any, str] | None:
-    """The first place where a value does not fit, with the value and why."""
+    """Return the first place where a value does not fit, with the value and the reason."""
     name = _NAME.fullmatch(written) if isinstance(written, str) else None
     points = read.space.points[next(iter(axes))]
     if read.when is None and len(axes) == 1 and name is not None and name[1] in points.parameters:
@@ -246,7 +246,7 @@ def _first_wrong(
 
 
 def _point_key(check: Check, label: str, parameter: str, index: int) -> Key:
-    """Where a value of an axis is written, or the axis."""
+    """Return where a value of an axis is written, or the axis."""
     axis, here = check.workflow.axes[label], ("axes", label)
     if not isinstance(axis, Inline):
         return here

@@ -46,7 +46,7 @@ class Names(NamedTuple):
 
 
 def visible_names(check: Check, name: str) -> Names:
-    """The names that a stage's expressions can read."""
+    """Return the names that a stage's expressions can read."""
     workflow = check.workflow
     stage = workflow.stages[name]
     parameters: dict[str, str] = {}
@@ -76,7 +76,7 @@ def visible_names(check: Check, name: str) -> Names:
 
 
 def check_expressions(check: Check, name: str, names: Names) -> None:
-    """Parses every expression of a stage and looks its names up."""
+    """Parse every expression of a stage and look up its names."""
     for key, template in templates(("stages", name), check.workflow.stages[name]):
         if isinstance(template, ExpressionError):
             check.add(key, template.message, template.hint, template.offset)
@@ -95,7 +95,7 @@ def check_expressions(check: Check, name: str, names: Names) -> None:
 
 
 def _place(key: Key) -> str:
-    """Where an expression stands, for what it may read there."""
+    """Return the place of an expression, which decides what the expression may read."""
     if key[4:5] == ("initially",) or (key[2] == "files" and key[4:5] == (TEXT,)):
         return str(key[4])
     return str(key[-1] if key[-1] == "backoff" else key[2])
@@ -118,7 +118,7 @@ def _look_up(
 
 
 def check_untils(check: Check) -> None:
-    """Parses the `until` of searches and loops, and looks up its names except STAGE.VALUE."""
+    """Parse the `until` of searches and loops, and look up its names except STAGE.VALUE."""
     names = Names({}, (), {"hp": tuple(check.workflow.hyperparameters), "run": _RUN})
     for label, axis in check.workflow.axes.items():
         if axis.condition is None:
@@ -185,7 +185,7 @@ def _missing(chain: tuple[str, ...], names: Names, place: str) -> tuple[str, str
 
 
 def _unknown(first: str, names: Names, place: str) -> tuple[str, str] | None:
-    """What to say of a name that is none here; None if it may be one, or if another message says it."""
+    """Return message and hint for a wrong name; None for a good name, or if another message covers it."""
     for label, axis in names.axes.items():  # an open axis may give the name too: checked once known
         runs = names.stage is None or label in names.stage.over
         if not runs and first in (label, *(axis.parameters_of(label) or ())):
@@ -200,9 +200,9 @@ def _unknown(first: str, names: Names, place: str) -> tuple[str, str] | None:
 
 
 def _outside(name: str, label: str, names: Names) -> tuple[str, str] | None:
-    """What to say of the name of an axis over which the stage does not run, or of a parameter of it.
+    """Return message and hint for the name of an axis that the stage is not over, or of its parameter.
 
-    Nothing if the stage names an axis that does not exist: that one was meant, and has its message.
+    None if the stage names an axis that does not exist: that axis was meant, and has its message.
     """
     over = () if names.stage is None else names.stage.over
     if any(axis not in names.axes for axis in over):

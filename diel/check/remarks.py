@@ -20,7 +20,7 @@ from diel.spec.variables import read_variables
 
 
 def warnings(checked: Checked, runs: Path) -> Iterator[Problem]:
-    """All of them, each at its place. `runs` has the earlier runs of the project."""
+    """Yield all remarks, each at its place. `runs` has the earlier runs of the project."""
     document = checked.document
     yield from remarks(document)
     yield from undeclared_variables(document)
@@ -40,7 +40,7 @@ def warnings(checked: Checked, runs: Path) -> Iterator[Problem]:
 
 
 def column_types(checked: Checked) -> dict[str, dict[str, str]]:
-    """The types of columns by axis: of those that files list, and those of results that are declared."""
+    """Return the types of columns by axis: as files list them, and as results declare them."""
     types: dict[str, dict[str, str]] = {}
     for label, axis in checked.workflow.axes.items():
         if isinstance(axis, Derived) and axis.types:
@@ -52,7 +52,7 @@ def column_types(checked: Checked) -> dict[str, dict[str, str]]:
 
 
 def column_lines(checked: Checked) -> list[str]:
-    """The types of columns, a line for each axis that has them."""
+    """Return the types of columns, a line for each axis that has them."""
     return [f"{label}: {_written(kinds)}" for label, kinds in column_types(checked).items()]
 
 
@@ -66,7 +66,7 @@ _LONGEST = 60
 
 
 def undeclared_variables(document: Document) -> Iterator[Problem]:
-    """Each with the place that reads it, what it is in this shell, and what to write."""
+    """Yield undeclared variables: the place that reads one, its value in this shell, and a declaration."""
     for stage, spec in document.spec.stages.items():
         for name, place in read_variables(document.spec, spec).items():
             value = os.environ.get(name)

@@ -129,7 +129,7 @@ def named_files(stage: Stage, folder: Path) -> Iterator[tuple[str, str]]:
 
 
 def _is_known(word: str, path: str, listed: set[str]) -> bool:
-    """Whether a file is in `files`, or a program; what lies beside the workflow is found by nobody."""
+    """Return whether a file is in `files`, or a program: a task finds no file beside the workflow."""
     if not os.path.isabs(word) and not word.startswith("~"):
         return not set(word) & set("./") and shutil.which(word) is not None
     places = {path, *map(str, Path(path).parents), *map(str, Path(word).parents)}

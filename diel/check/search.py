@@ -85,7 +85,7 @@ def _reader(check: Check, label: str, name: str) -> str:
 
 
 def _read_within(check: Check, label: str) -> set[str]:
-    """The hyperparameters that matter to a search's trials."""
+    """Return the hyperparameters that matter to a search's trials."""
     workflow, sets = check.workflow, check.workflow.axes[label].sets
     read: set[str] = set()
     inside = {label}
@@ -127,7 +127,7 @@ def _check_until_values(check: Check, values: Mapping[str, Any]) -> None:
 
 
 def _is_read_elsewhere(workflow: Workflow, name: str) -> bool:
-    """Whether anything reads a hyperparameter's own value, though searches set it."""
+    """Return whether a stage reads a hyperparameter's own value, though searches set it."""
     if workflow.hyperparameters[name].when is not None:
         return True  # which holds in trials that do not draw it
     setting = {label for label, axis in workflow.axes.items() if name in axis.sets}
@@ -200,7 +200,7 @@ def _reading_flaws(check: Check, name: str, condition: Template) -> Iterator[tup
 
 
 def _check_cycles(check: Check, conditions: Mapping[str, Template], wrong: set[str]) -> set[str]:
-    """Finds hyperparameters that wait for each other; returns the names of one such cycle."""
+    """Find hyperparameters that wait for each other; return the names of one such cycle."""
     try:
         TopologicalSorter(
             {name: [other for other in _reads(when) if other != name] for name, when in conditions.items()}

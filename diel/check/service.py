@@ -55,7 +55,7 @@ def _too_many_shapes(
     name: str,
     needed: Sequence[str],
 ) -> Iterator[Problem]:
-    """Stages that need too many blocks: each shape has its own, and those of a service stay."""
+    """Report stages that need too many blocks: each shape has its own, and a service's block stays."""
     by_pool: dict[str, dict[str, None]] = {}
     for member in (name, *needed):
         by_pool.setdefault(placed[member][0], {})[shapes[member]] = None

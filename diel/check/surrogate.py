@@ -44,7 +44,7 @@ def check_surrogates(check: Check, *, whole: bool) -> None:
 
 
 def _check_kind(check: Check, name: str, stage: Stage, module: Module | None) -> bool:
-    """Whether a surrogate can stand in for this stage."""
+    """Check that a surrogate can stand in for this stage; return whether it can."""
     key: Key = ("stages", name, "surrogate")
     kind = stage.kind or (module.signature.kind if module is not None else None) or "analysis"
     if kind != "simulation":
@@ -62,7 +62,7 @@ def _check_kind(check: Check, name: str, stage: Stage, module: Module | None) ->
 def _check_answered(
     check: Check, name: str, stage: Stage, surrogate: Surrogate, module: Module | None
 ) -> tuple[str, ...]:
-    """The outputs that are answered; none if something is wrong with them."""
+    """Return the outputs that a surrogate answers; none if something is wrong with them."""
     here: Key = ("stages", name, "surrogate")
     signature = None if module is None else module.signature
     values = values_of(stage, signature)
@@ -117,7 +117,7 @@ def _check_read(check: Check, name: str, outputs: tuple[str, ...]) -> None:
 
 
 def _check_taught(check: Check, name: str, outputs: tuple[str, ...]) -> None:
-    """Checks that a model does not learn from its own answers."""
+    """Check that a model does not learn from its own answers."""
     for teacher in teachers(check.graph, name).names:
         read = [edge for edge in check.graph.into(teacher) if edge.upstream == name]
         own = [edge for edge in read if edge.output in outputs]
@@ -139,9 +139,9 @@ def _check_columns(
     *,
     complete: bool,
 ) -> None:
-    """Checks that a model knows the columns it is asked about, if its training names those it learned.
+    """Check that a model knows the columns of its questions, if its training names those that it learned.
 
-    `complete` says whether all that is sent is known.
+    `complete`: whether the columns of the questions are all known.
     """
     here: Key = ("stages", name, "surrogate")
     model = surrogate.service
@@ -163,7 +163,7 @@ def _check_columns(
 
 
 def _learned(params: Mapping[str, Any]) -> tuple[tuple[str, ...], str | None]:
-    """The features and the target that a training's parameters name; empty if they do not."""
+    """Return the features and the target that a training's parameters name; empty if they do not."""
     target, features, columns = params.get("target"), params.get("features"), params.get("columns")
     if not isinstance(target, str) or "${{" in target:
         return (), None

@@ -58,7 +58,7 @@ class Checked(NamedTuple):
         return self.document.spec
 
     def kind(self, stage: str) -> str:
-        """Simulation, training, inference or analysis."""
+        """Return the kind: simulation, training, inference or analysis."""
         module = self.modules.get(stage)
         own = self.workflow.stages[stage].kind
         return own or (module.signature.kind if module is not None else None) or "analysis"
@@ -78,13 +78,13 @@ def check(
     templates: Mapping[str, Filling] | None = None,
     sources: SourceVersion | None = None,
 ) -> Checked:
-    """Reads a workflow file and checks all of it.
+    """Read a workflow file and check all of it.
 
-    `folder` is where its files and modules are looked for (the file's own directory), `text` stands in for
-    the file's content, `included` for those of workflows that it includes. `runs` is the directory of the
-    runs, whose project has values of hyperparameters; `recorded` stands in for all values, `templates` for
-    such files, and `sources` for modules, where a run has its own already. Raises SpecError with all problems
-    found, UsageError for settings that do not fit.
+    Files and modules are looked for in `folder`, by default the file's own directory. `text` replaces the
+    file's content, `included` that of included workflows, `templates` that of templates. `runs` is the
+    directory of the runs: their project has values of hyperparameters, which `recorded` replaces. `sources`
+    replaces the modules, where a run has its own. Raise SpecError with all problems, UsageError for settings
+    that do not fit.
     """
 
     def settle(head: Document) -> Mapping[str, Any]:
@@ -166,7 +166,7 @@ def _check_data(
 def _resolve(
     document: Document, settings: Sequence[str], params_files: Sequence[Path], runs: Path | None
 ) -> Hyperparameters:
-    """The values for a new run, with those of its project. Raises SpecError and UsageError."""
+    """Return the values for a new run, with those of its project. Raise SpecError and UsageError."""
     if runs is None:
         return resolve(document, settings, params_files)
     project = {} if flaw_of(registry_dir(runs)) == "is not there" else read_current(runs)[0]
@@ -175,7 +175,7 @@ def _resolve(
 
 
 def _check_published(check: Check) -> None:
-    """Checks that what stages publish are values that they make, if that is known."""
+    """Check that stages make the values that they publish, where the values are known."""
     for name, stage in check.workflow.stages.items():
         outputs = known_outputs(check, name)
         for label, output in stage.publishes.items() if not check.lacks_module(name) else ():
@@ -222,7 +222,7 @@ def _listed(missing: list[str], count: int) -> str:
 
 
 def _missing(check: Check, stage: Stage, template: Template, space: Known) -> tuple[list[str], int]:
-    """The paths that cannot be read, each with its point, and how many were looked up."""
+    """Return the unreadable paths, each with its point, and the number of paths that were looked up."""
     when = parse_expression(stage.when) if isinstance(stage.when, str) else None
     read = template.references | (when.references if when is not None else frozenset())
     axes = space.axes(read)
@@ -246,7 +246,7 @@ def _missing(check: Check, stage: Stage, template: Template, space: Known) -> tu
 
 
 def _check_staging(check: Check) -> None:
-    """Checks that `stage`, `shard` and `drain` are used where they work."""
+    """Check that `stage`, `shard` and `drain` are used where they work."""
     for name, stage in check.workflow.stages.items():
         edges = {edge.name: edge for edge in check.graph.into(name) if edge.name is not None}
         for label, source in stage.inputs.items():
@@ -291,7 +291,7 @@ def _shard_flaws(
 
 
 def _absent(check: Check, stage: Stage, edge: Edge, own: list[str]) -> Iterator[tuple[str, str]]:
-    """Checks that it is known which tasks run when the first one gets its share."""
+    """Check that it is known which tasks run when the first one gets its share."""
     name, stages = edge.downstream, check.workflow.stages
     late = check.graph.handed_to(name)
     for chain in names_in(stage.when) or ():
@@ -309,14 +309,14 @@ def _absent(check: Check, stage: Stage, edge: Edge, own: list[str]) -> Iterator[
 
 
 def _leaves_out(check: Check, name: str) -> bool:
-    """Whether tasks of a stage may be left out, by its own condition or by that of a stage before it."""
+    """Return whether a condition may leave out tasks of a stage: its own, or one of a stage before it."""
     into = check.graph.into
     line = reach([name], lambda upstream: [edge.upstream for edge in into(upstream) if not edge.gathered])
     return any(check.workflow.stages[upstream].when not in (None, True) for upstream in line)
 
 
 def _task_flaws(check: Check, stage: Stage, edge: Edge) -> Iterator[tuple[str, str]]:
-    """Checks that an input split by task has several tasks, known when the first begins."""
+    """Check an input that is split by task: it has several tasks, known when the first begins."""
     own = [axis for axis in stage.over if axis not in edge.matched]
     if not own:
         if stage.over:

@@ -29,7 +29,7 @@ Tell = Callable[[str], None]
 
 
 def make_once(store: Path, digest: str, make: Callable[[Path], None]) -> Path:
-    """Return this digest's directory, made if need be. Raises OSError, UsageError if others write there."""
+    """Return this digest's directory, made if need be. Raise OSError, UsageError if others write there."""
     link = store / digest
     store.mkdir(0o755, parents=True, exist_ok=True)
     refuse_shared(store)
@@ -70,13 +70,13 @@ def _put_link(link: Path, place: Path) -> None:
 
 
 def sweep(store: Path) -> None:
-    """Removes directories that somebody began and nobody will finish."""
+    """Remove unfinished directories whose makers are gone."""
     for path in list(left_behind(store)):
         shutil.rmtree(path, ignore_errors=True)
 
 
 def left_behind(store: Path) -> Iterator[Path]:
-    """The directories without a link whose makers are gone."""
+    """Yield the directories without a link whose makers are gone."""
     linked = {os.readlink(path) for path in store.glob("*") if path.is_symlink()}
     for path in store.glob("*.*-*"):
         host, _, process = path.name.partition(".")[2].rpartition("-")
@@ -91,7 +91,7 @@ def left_behind(store: Path) -> Iterator[Path]:
 
 
 def unneeded_environments(runs: Path, listed: Iterable[RunPaths]) -> list[Path]:
-    """The kept environments of a project that none of these runs names, and what killed builds left."""
+    """Return the kept environments that none of these runs names, and the leftovers of killed builds."""
     store = kept_environments(runs)
     named = ""
     for paths in listed:
@@ -102,7 +102,7 @@ def unneeded_environments(runs: Path, listed: Iterable[RunPaths]) -> list[Path]:
 
 
 def remove_environment(path: Path) -> None:
-    """Removes a kept environment: first the link, so that nobody finds half of it. Raises OSError."""
+    """Remove a kept environment: first the link, so that nobody finds half of it. Raise OSError."""
     place = path.parent / os.readlink(path) if path.is_symlink() else path
     if path.is_symlink():
         path.unlink()
@@ -110,7 +110,7 @@ def remove_environment(path: Path) -> None:
 
 
 def find_tool(*names: str) -> str | None:
-    """The first of some programs that is on PATH or beside this Python."""
+    """Return the first of some programs that is on PATH or beside this Python."""
     path = os.pathsep.join([os.environ.get("PATH", os.defpath), os.path.dirname(sys.executable)])
     return next((program for name in names if (program := shutil.which(name, path=path))), None)
 
@@ -118,7 +118,7 @@ def find_tool(*names: str) -> str | None:
 def output_of(
     words: Sequence[str], head: str, folder: Path | None = None, timeout: float | None = None
 ) -> str:
-    """Return what a program prints. Raises UsageError with `head` and its words, and TimeoutExpired."""
+    """Return what a program prints. Raise UsageError with `head` and its words, and TimeoutExpired."""
     nothing = subprocess.DEVNULL
     try:
         done = subprocess.run(

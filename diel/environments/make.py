@@ -45,7 +45,7 @@ BORROWED = ("psutil", "xxhash")
 
 
 def make(name: str, defined: Definition, runs: Path, store: Path, tell: Tell, *, here: bool) -> Prepared:
-    """Make an environment for use; `here` says whether programs run on this machine. Raises UsageError."""
+    """Make an environment for use; `here` says whether programs run on this machine. Raise UsageError."""
     spec, source, folder = defined
     loads = [f"module load {shlex.quote(module)}" for module in spec.modules]
     lines = [*loads, *spec.setup]
@@ -98,8 +98,8 @@ def make(name: str, defined: Definition, runs: Path, store: Path, tell: Tell, *,
 
 
 def stamp(spec: Environment) -> str | None:
-    """What tells, without a tool or a network, whether an environment must be made anew: its definition, and
-    the files that it names, as they are. None if one of them is gone."""
+    """Return what tells, without a tool or a network, whether an environment must be made anew: its
+    definition, and the files that it names. None if a file is gone."""
     parts: list[Any] = [spec.model_dump(mode="json")]
     try:
         if spec.python is not None:
@@ -122,7 +122,7 @@ def _refuse_unmountable(name: str, sees: tuple[str, ...]) -> None:
 
 
 def _conda_lines(prefix: Path) -> Iterator[str]:
-    """What `conda activate` does, without Conda."""
+    """Yield what `conda activate` does, without Conda."""
     place = shlex.quote(str(prefix))
     yield f"export CONDA_PREFIX={place} CONDA_DEFAULT_ENV={place} CONDA_SHLVL=1 PATH={place}/bin:$PATH"
     scripts = f"{place}/etc/conda/activate.d/*.sh"
@@ -130,7 +130,7 @@ def _conda_lines(prefix: Path) -> Iterator[str]:
 
 
 def _spack_lines(spec: str | Sequence[str]) -> Iterator[str]:
-    """What `spack load SPEC…` or `spack env activate NAME` does."""
+    """Yield what `spack load SPEC…` or `spack env activate NAME` does."""
     if isinstance(spec, str):
         words = f"env activate --sh {shlex.quote(spec)}"
     else:
@@ -142,7 +142,7 @@ def _spack_lines(spec: str | Sequence[str]) -> Iterator[str]:
 
 
 def _make_conda(name: str, spec: Environment, store: Path, tell: Tell) -> tuple[Path, dict[str, Any]]:
-    """Return a Conda environment's directory, made if need be, and its part of a key. Raises UsageError."""
+    """Return a Conda environment's directory, made if need be, and its part of a key. Raise UsageError."""
     path, head = Path(str(spec.conda)), f"environment '{name}': {spec.conda}"
     if spec.prefix is not None:
         if not (path / "conda-meta").is_dir():
@@ -168,7 +168,7 @@ def _make_conda(name: str, spec: Environment, store: Path, tell: Tell) -> tuple[
 
 
 def _packages(place: Path) -> list[str]:
-    """The packages in an environment: Conda's with version and build, those of pip with their version."""
+    """Return an environment's packages: Conda's with version and build, pip's with their version."""
     notes = place.glob("lib/python3*/site-packages/*.dist-info/INSTALLER")
     by_pip = (note.parent.stem for note in notes if note.read_text("utf-8").strip() != "conda")
     conda = (path.stem for path in (place / "conda-meta").glob("*.json"))
@@ -179,7 +179,7 @@ def _packages(place: Path) -> list[str]:
 
 
 def _make_python(name: str, spec: PythonPackages, store: Path, tell: Tell) -> tuple[Path, dict[str, Any]]:
-    """Return the packages' directory, made if need be, and its part of a cache key. Raises UsageError."""
+    """Return the packages' directory, made if need be, and its part of a cache key. Raise UsageError."""
     file = Path(spec.requirements)
     head = f"environment '{name}': {file}"
     texts = {str(path): path.read_text("utf-8") for path in _files(file, head)}
@@ -210,7 +210,7 @@ def _make_python(name: str, spec: PythonPackages, store: Path, tell: Tell) -> tu
 
 
 def _locked(head: str, file: Path, texts: Mapping[str, str], python: str, store: Path, tag: str) -> str:
-    """The exact versions: those that were found when these texts were first resolved here."""
+    """Return the exact versions, as found when these texts were first resolved here."""
     own = [*BORROWED] if _minor(tag) != _minor(platform.python_version()) else []
     lock = store / "locks" / f"{digest_of([tag, list(texts.values()), own])[:24]}.txt"
     if not lock.is_file():
@@ -226,7 +226,7 @@ def _locked(head: str, file: Path, texts: Mapping[str, str], python: str, store:
 
 
 def _options(texts: Mapping[str, str]) -> Iterator[str]:
-    """The lines that say where packages are; directories absolute."""
+    """Yield the lines that say where packages are; directories absolute."""
     for file, text in texts.items():
         for line in text.splitlines():
             match = _FOLDER.match(line)
@@ -241,7 +241,7 @@ def _minor(version: str) -> list[str]:
 
 
 def _files(file: Path, head: str, visited: frozenset[Path] = frozenset()) -> Iterator[Path]:
-    """A file of requirements, and those that it names. Raises UsageError for one that cannot be read."""
+    """Yield a file of requirements, and those that it names. Raise UsageError for one that cannot be read."""
     try:
         text = file.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -255,7 +255,7 @@ def _files(file: Path, head: str, visited: frozenset[Path] = frozenset()) -> Ite
 
 
 def _asked_of(file: Path) -> list[str]:
-    """Read what a file of requirements asks for, with its files' content. Raises OSError and UsageError."""
+    """Read what a file of requirements asks for, with its files' content. Raise OSError and UsageError."""
     return [
         _with_content(line, path.parent, "")
         for path in _files(file, "")
@@ -264,7 +264,7 @@ def _asked_of(file: Path) -> list[str]:
 
 
 def _with_content(line: str, folder: Path, head: str) -> str:
-    """A line of a lock, with the digest of the file that it names, if it is one of this machine."""
+    """Return a line of a lock, with the digest of the file that it names, if it is one of this machine."""
     local = _LOCAL.match(line)
     if local is None:
         return line.strip()
@@ -276,7 +276,7 @@ def _with_content(line: str, folder: Path, head: str) -> str:
 
 
 def _interpreter(head: str, version: str | None) -> tuple[str, str]:
-    """A Python of this version, and its full version; uv looks for it, and downloads it if need be."""
+    """Return a Python of this version, and its full version; uv finds it, or downloads it."""
     if version is None or _minor(version) == _minor(platform.python_version()):
         return sys.executable, platform.python_version()
     python = _find(head, version)

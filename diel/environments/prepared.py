@@ -43,7 +43,7 @@ class Prepared(NamedTuple):
     """What told, when it was made, whether it must be made anew."""
 
     def seeing(self, place: str) -> Prepared:
-        """The same whose container sees one more directory."""
+        """Return the same environment whose container sees one more directory."""
         return self._replace(sees=tuple(dict.fromkeys((*self.sees, place))))
 
     @property
@@ -79,12 +79,12 @@ class Prepared(NamedTuple):
 
 
 def prepared_text(environments: Mapping[str, Prepared]) -> str:
-    """The environments of a run as the text of its file."""
+    """Return the environments of a run as the text of its file."""
     return json.dumps({name: environment._asdict() for name, environment in environments.items()}, indent=1)
 
 
 def read_prepared(path: Path) -> dict[str, Prepared]:
-    """The environments of a run; none if it has no such file, or an unreadable one."""
+    """Return the environments of a run; none if it has no such file, or an unreadable one."""
     try:
         written = json.loads(path.read_bytes())
         return {name: _read(entry) for name, entry in written.items()}

@@ -56,7 +56,7 @@ def start_words(
     env: Mapping[str, str],
     variables: Mapping[str, str],
 ) -> tuple[str, ...]:
-    """The words before a program that start it in a container. Raises NoContainer."""
+    """Return the words before a program that start it in a container. Raise NoContainer."""
     runtime, program = find_runtime(contained, env.get("PATH", os.defpath))
     expanded = [_expanded(mount, env) for mount in contained.mounts]
     places = {mount.partition(":")[0] for mount in expanded if ":" not in mount}
@@ -66,7 +66,7 @@ def start_words(
 
 
 def find_runtime(contained: Contained, path: str) -> tuple[str, str]:
-    """Find a container's runtime and its program: as asked, or the first that fits. Raises NoContainer."""
+    """Find a container's runtime and its program: as asked, or the first that fits. Raise NoContainer."""
     names = [contained.runtime] if contained.runtime else _fitting(contained.image)
     for name in names:
         program = shutil.which(_program(name), path=path)
@@ -108,7 +108,7 @@ def _apptainer(box: Box) -> tuple[str, ...]:
 
 
 def _charliecloud(box: Box) -> tuple[str, ...]:
-    """Its /tmp is the machine's, and GPUs are put into the image beforehand: ch-fromhost(1)."""
+    """Return the words for ch-run, which shows the machine's /tmp; ch-fromhost(1) adds GPUs to an image."""
     if any(mount.endswith(":ro") for mount in box.mounts):
         raise NoContainer("charliecloud mounts nothing read-only: drop :ro")
     binds = dict.fromkeys(f"--bind={_place(mount, box.image)}" for mount in box.mounts)
@@ -121,8 +121,8 @@ def _charliecloud(box: Box) -> tuple[str, ...]:
 
 
 def _place(mount: str, image: str) -> str:
-    """A mount for an image in which no directory can be made: what it needs must be there, or above it one
-    that is empty; nothing for what is below /tmp, which it sees anyway."""
+    """Return a mount for an image in which no directory can be made: its place must exist, or an empty
+    directory above it. Return nothing for a place below /tmp, which the container sees anyway."""
     source, _, target = mount.partition(":")
     path = target or source
     if path == "/tmp" or path.startswith("/tmp/"):

@@ -23,7 +23,7 @@ _ORDERED: Types = (*_NUMBERS, str)
 
 
 def _items(name: str, values: Any, of: Types) -> list[Any]:
-    """The values of a list. Raises Undefined where it is none, or one is of none of these types."""
+    """Return the values of a list. Raise Undefined for another value, or an item of none of these types."""
     if not is_list(values):
         hint = "it takes a list, or what is gathered over an axis"
         raise Unfit(f"{name}: expected a list, found {noun(values)}", hint)
@@ -36,14 +36,14 @@ def _items(name: str, values: Any, of: Types) -> list[Any]:
 
 
 def _there(items: Sequence[Any]) -> list[Any]:
-    """The values that are neither null nor NaN."""
+    """Return the values that are neither null nor NaN."""
     return [item for item in items if item is not None and item == item]
 
 
 def _aggregate(
     name: str, compute: Callable[..., Any], of: Types = _NUMBERS, *, leaving_out: bool = False
 ) -> Callable[..., Any]:
-    """A function of a list, null of nothing. `compute` gets the values, with none among them missing."""
+    """Return a function of a list that gives null for an empty one. `compute` gets no missing values."""
 
     def aggregate(values: Any, *options: Any, **more: Any) -> Any:
         items = _items(name, values, of)
@@ -56,7 +56,7 @@ def _aggregate(
 
 
 def _total(items: Sequence[Any], start: Any = 0) -> Any:
-    """The sum, rounded once, so that the order of the values does not matter."""
+    """Return the sum, rounded once, so that the order of the values does not matter."""
     items = [start, *items] if start else items
     kinds = set(map(type, items))
     if Quantity in kinds:
@@ -79,7 +79,7 @@ def _mean(items: Sequence[Any]) -> Any:
 
 
 def _deviation(items: Sequence[float], ddof: int = 1) -> float | None:
-    """The standard deviation of a sample, or with ddof=0 of all that there is; null for too few values."""
+    """Return the standard deviation of a sample, or of all values with ddof=0; null for too few."""
     if len(items) <= ddof:
         return None
     center = _mean(items)
@@ -87,7 +87,7 @@ def _deviation(items: Sequence[float], ddof: int = 1) -> float | None:
 
 
 def _in_order(items: Sequence[Any]) -> list[Any]:
-    """The values in order. Equal ones of different types, as 1 and 1.0, stand by what they are written as."""
+    """Return the values in order; equal values of different types, as 1 and 1.0, by their text."""
     alike = set(map(type, items)) <= {str} or set(map(type, items)) <= {int}
     try:
         return sorted(items if alike else sorted(items, key=repr))
@@ -96,7 +96,7 @@ def _in_order(items: Sequence[Any]) -> list[Any]:
 
 
 def _quantile(items: Sequence[Any], share: Any) -> Any:
-    """The value below which a share of the values lies; between two, on the line that joins them."""
+    """Return the value below which a share of the values lies, interpolated between neighbours."""
     if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
         raise Undefined(
             f"quantile: expected a share from 0 to 1, found {share!r}", "as in quantile(a.e, 0.9)"
@@ -130,7 +130,7 @@ def _extreme(name: str, pick: Callable[..., Any], *, leaving_out: bool = False) 
 
 
 def _sorted(values: Any, reverse: bool = False) -> list[Any]:
-    """The values in order, NaN after all numbers, and null last."""
+    """Return the values in order, NaN after all numbers, and null last."""
     items = _items("sorted", values, _ORDERED)
     nans = [item for item in items if item is not None and item != item]
     ordered = _in_order(_there(items))[:: -1 if reverse else 1]

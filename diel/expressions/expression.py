@@ -94,7 +94,7 @@ class Expression:
         return parse_one, (self.source, self.offset)
 
     def value(self, scope: Scope) -> Any:
-        """The value, with its type. Raises ExpressionError."""
+        """Return the value, with its type. Raise ExpressionError."""
         if self.tree is not None:
             return self._computed(self.tree, scope)
         value: Any = scope
@@ -106,7 +106,7 @@ class Expression:
         return value
 
     def truth(self, scope: Scope) -> bool:
-        """Whether the value counts as true. Raises ExpressionError, also where each point has one."""
+        """Return whether the value counts as true. Raise ExpressionError, also for a value at each point."""
         value = self.value(scope)
         try:
             return truth(value)
@@ -114,7 +114,7 @@ class Expression:
             raise self._failed(error.message, error.hint) from None
 
     def words(self, scope: Scope) -> list[str]:
-        """The words of a command that the value gives: one for each item of a list."""
+        """Return the value as words of a command: one for each item of a list."""
         value = self._handed_on(scope)
         if not is_list(value):
             return [without_nul(self._written(value), self.offset)]
@@ -122,11 +122,11 @@ class Expression:
         return [without_nul(text, self.offset) for text in texts]
 
     def text_value(self, scope: Scope) -> str:
-        """The value, written as text. Raises ExpressionError."""
+        """Return the value, written as text. Raise ExpressionError."""
         return self._written(self._handed_on(scope))
 
     def _handed_on(self, scope: Scope) -> Any:
-        """The value as a command takes it: a scope may join what is gathered with what else it takes."""
+        """Return the value as a command takes it: a scope may join gathered values with others."""
         value = self.value(scope)
         if type(value) is not Gathered and type(value) is not ListText:
             return value
@@ -134,7 +134,7 @@ class Expression:
         return value if join is None else join(value)
 
     def references(self) -> Iterator[Chain]:
-        """The dotted names that are read; `x["a"]` counts as `x.a`."""
+        """Yield the dotted names that are read; `x["a"]` counts as `x.a`."""
         if self.tree is None:
             yield self.chain
         else:
@@ -200,7 +200,7 @@ def parse_one(source: str, offset: int) -> Expression:
 
 
 def without_nul(word: str, offset: int) -> str:
-    """A word of a command. Raises ExpressionError if it holds a NUL, which no program can get."""
+    """Return a word of a command. Raise ExpressionError for a NUL, which no program can get."""
     if "\0" in word:
         raise ExpressionError("a word of a command cannot hold a NUL character", offset)
     return word
@@ -339,7 +339,7 @@ def _call_objection(node: ast.Call) -> str:
 
 
 def axes_in(tree: ast.AST) -> Iterator[ast.AST]:
-    """The nodes that name an axis, as in `along(list, axis)`, and read no value."""
+    """Yield the nodes that name an axis, as in `along(list, axis)`, and read no value."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "along":
             yield node.args[1]
@@ -350,14 +350,14 @@ def _axis(node: ast.AST) -> str:
 
 
 def is_literal(node: ast.expr) -> bool:
-    """Whether a list is written in the expression itself, as `[0] * n`."""
+    """Return whether a list is written in the expression itself, as `[0] * n`."""
     if isinstance(node, ast.BinOp):
         return is_literal(node.left) or is_literal(node.right)
     return isinstance(node, ast.List | ast.Tuple)
 
 
 def chain_of(node: ast.AST) -> Chain | None:
-    """The dotted name that a node is; None where it is none. `x["a"]` counts as `x.a`."""
+    """Return the dotted name that a node is; None where it is none. `x["a"]` counts as `x.a`."""
     names: list[str] = []
     while isinstance(node, ast.Attribute | ast.Subscript):
         if isinstance(node, ast.Attribute):
@@ -371,7 +371,7 @@ def chain_of(node: ast.AST) -> Chain | None:
 
 
 def chains_in(tree: ast.AST) -> Iterator[tuple[ast.AST, Chain]]:
-    """The dotted names in a tree, each with its node."""
+    """Yield the dotted names in a tree, each with its node."""
     waiting: list[ast.AST] = [tree]
     while waiting:
         node = waiting.pop()
@@ -392,7 +392,7 @@ def _reduces(node: ast.Call) -> bool:
 
 
 def handed_on(tree: ast.AST) -> Iterator[Chain]:
-    """The dotted names whose values are handed on point by point, not an aggregate of them."""
+    """Yield the dotted names whose values are handed on point by point, and not as an aggregate."""
     waiting: list[ast.AST] = [tree]
     while waiting:
         node = waiting.pop()
@@ -405,7 +405,7 @@ def handed_on(tree: ast.AST) -> Iterator[Chain]:
 
 
 def always_read(tree: ast.AST) -> set[Chain]:
-    """The dotted names that are read whatever the conditions in a tree are: of `a if c else b`, only `c`."""
+    """Return the dotted names that are read under all conditions: of `a if c else b`, only `c`."""
     if (chain := chain_of(tree)) is not None:
         return {chain}
     if isinstance(tree, ast.IfExp):
@@ -444,7 +444,7 @@ class Evaluator(EvalWithCompoundTypes):  # type: ignore[misc]
         }
 
     def run(self, tree: ast.expr, scope: Scope) -> Any:
-        """The value of a tree. A scope can evaluate others while it is read, so the state is restored."""
+        """Return the value of a tree. Restore the state: a scope may evaluate other trees meanwhile."""
         outer = self.names
         self.names = scope
         try:
@@ -513,7 +513,7 @@ class Evaluator(EvalWithCompoundTypes):  # type: ignore[misc]
         return value
 
     def _comparison(self, node: ast.Compare) -> Any:
-        """A comparison; a chain of them holds at a point where all of them do."""
+        """Return a comparison; a chain holds at a point where all its comparisons do."""
         second, holds = self._eval(node.left), None
         for kind, operand in zip(node.ops, node.comparators, strict=True):
             first, second = second, self._eval(operand)
@@ -545,7 +545,7 @@ _evaluators = _Evaluators()
 
 
 def _key(value: Any, key: str) -> Any:
-    """A key of a mapping; never an attribute of an object."""
+    """Return a key of a mapping; never an attribute of an object."""
     if isinstance(value, SCALARS) or (is_list(value) and not isinstance(value, Gathered)):
         raise Undefined(f"{noun(value)} has no '{key}'")
     try:

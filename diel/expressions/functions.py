@@ -78,7 +78,7 @@ def _multiply(first: Any, second: Any) -> Any:
 
 
 def _repeated(many: Any, times: Any) -> Any:
-    """A text or a literal list several times over."""
+    """Return a text or a literal list several times over."""
     if not isinstance(times, int):
         raise Unfit(f"cannot multiply {noun(many)} by {noun(times)}")
     nested = not isinstance(many, str) and any(not isinstance(item, SCALARS) for item in many)
@@ -88,7 +88,7 @@ def _repeated(many: Any, times: Any) -> Any:
 
 
 def of_literals(kind: type[ast.AST], first: Any, second: Any) -> Any:
-    """Return what Python makes of literal lists: `[0] * n`, `[1] + [2]`. Raises Undefined for all else."""
+    """Return what Python makes of literal lists: `[0] * n`, `[1] + [2]`. Raise Undefined for all else."""
     if kind is ast.Mult:
         return _repeated(*(first, second) if is_list(first) else (second, first))
     return _concat(first, second) if kind is ast.Add else operate(kind, first, second)
@@ -155,7 +155,7 @@ OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
 
 
 def operate(kind: type[ast.AST], *values: Any) -> Any:
-    """Return what an operator makes of values: of gathered ones, at each point. Raises Undefined."""
+    """Return what an operator makes of values: of gathered ones, at each point. Raise Undefined."""
     compute = OPERATORS[kind]
     for value in values if kind not in _WHOLE else values[:1]:
         if type(value) is Gathered:
@@ -189,7 +189,7 @@ def _round(value: float, digits: int | None = None) -> Any:
 
 
 def _where(values: Any, conditions: Any) -> list[Any]:
-    """The values for which a condition holds: that at the same point, or place of a list."""
+    """Return the values for which a condition holds at the same point, or place of a list."""
     gathered = isinstance(values, Gathered)
     if not (is_list(values) and is_list(conditions)):
         raise Unfit(f"where: expected two lists, found {noun(values)} and {noun(conditions)}")
@@ -212,7 +212,7 @@ def _where(values: Any, conditions: Any) -> list[Any]:
 
 
 def _concat(*lists: Any) -> list[Any]:
-    """The items of several lists, one after the other. They have no points any more."""
+    """Return the items of several lists, one after the other. They have no points any more."""
     for part in lists:
         if not is_list(part):
             raise Unfit(f"concat: expected lists, found {noun(part)}", "write one item as [item]")
@@ -220,7 +220,7 @@ def _concat(*lists: Any) -> list[Any]:
 
 
 def along(values: Any, axis: str, places: Mapping[str, Sequence[int]]) -> Gathered:
-    """Return the items of a list that one task made, each at a point of an axis. Raises Undefined."""
+    """Return the items of a list that one task made, each at a point of an axis. Raise Undefined."""
     if axis not in places:
         hint = f"it gathers over: {', '.join(places) or 'no axis'}"
         raise Unfit(f"along: nothing is gathered over '{axis}' here", hint)
@@ -238,7 +238,7 @@ def along(values: Any, axis: str, places: Mapping[str, Sequence[int]]) -> Gather
 
 
 def _join(values: Any, between: str = " ") -> str:
-    """The items as one text; those that are lists themselves are rows, with blanks between their items."""
+    """Return the items as one text; items that are lists are rows, with blanks between their items."""
     if isinstance(values, Gathered):
         return ListText.of(values, lambda items: _join(items, between))
     if not is_list(values):
@@ -253,7 +253,7 @@ _FORMAT = re.compile(r"[<>^=]?[-+ ]?0?\d{0,3}[,_]?(\.\d{1,3})?[bcdeEfgGnosxX%]?"
 
 
 def _format(value: Any, form: str) -> str:
-    """A value as Python's format writes it: `.6f`, `12.5e`, `05d`, `>10`."""
+    """Return a value as Python's format writes it: `.6f`, `12.5e`, `05d`, `>10`."""
     if not (isinstance(form, str) and _FORMAT.fullmatch(form)):
         raise Undefined(f"format: {form!r} is no format", "write it as in '.6f', '12.5e', '05d' or '>10'")
     if not isinstance(value, SCALARS):
@@ -262,7 +262,7 @@ def _format(value: Any, form: str) -> str:
 
 
 def _fortran(value: Any) -> str:
-    """A value as Fortran's namelists read it: `1.0d-3`, `.true.`, `'text'`; a list with commas."""
+    """Return a value as Fortran's namelists read it: `1.0d-3`, `.true.`, `'text'`; a list with commas."""
     if isinstance(value, Gathered):
         return ListText.of(value, _fortran)
     if is_list(value):
@@ -316,5 +316,5 @@ def call(name: str, values: Sequence[Any], options: Mapping[str, Any]) -> Any:
 
 
 def is_of_one(name: str, values: Sequence[Any]) -> bool:
-    """Whether a function gives a value at each point of gathered ones."""
+    """Return whether a function gives a value at each point of gathered ones."""
     return name in OF_ONE or (name in ("max", "min") and len(values) > 1)

@@ -29,7 +29,7 @@ class Gathered(list[Any]):
         points: Sequence[Point],
         picks: tuple[str, ...] = (),
     ) -> None:
-        """`points` has a tuple for each value, with a number for each axis. Raises ValueError otherwise.
+        """`points` has a tuple for each value, with a number for each axis. Raise ValueError otherwise.
 
         `picks` says what chose these points, as the best five of a search, a slice or a condition: another
         set than all of them.
@@ -101,7 +101,7 @@ def align(values: Sequence[Gathered]) -> Sequence[Gathered]:
 
 
 def _part(narrow: Gathered, wide: Gathered) -> Callable[[Point], Point]:
-    """What gives the point of one value from that of another with more axes."""
+    """Return a function from the point of a value with more axes to that of this one."""
     if narrow.axes == wide.axes:
         return lambda point: point
     alone = [axis for axis in narrow.axes if axis not in wide.axes]
@@ -136,7 +136,7 @@ def pointwise(function: Callable[..., Any], values: Sequence[Any], *, of_null: b
 
 
 def truth(value: Any) -> bool:
-    """Return whether a value counts as true. Raises Undefined for one that is true or false at each point."""
+    """Return whether a value counts as true. Raise Undefined for one that is true or false at each point."""
     if isinstance(value, Gathered):
         message = f"one truth is needed here, and this is a value for each point of {', '.join(value.axes)}"
         raise Unfit(message, "write all(...), any(...), or compare mean(...)")
@@ -144,12 +144,12 @@ def truth(value: Any) -> bool:
 
 
 def is_list(value: Any) -> bool:
-    """Whether a value is a sequence of items: a list, or one that a scope reads on demand."""
+    """Return whether a value is a sequence of items: a list, or one that a scope reads on demand."""
     return isinstance(value, Sequence) and not isinstance(value, str | bytes)
 
 
 def noun(value: Any) -> str:
-    """The kind of a value, in words."""
+    """Return the kind of a value, in words."""
     if value is None or isinstance(value, Quantity):
         return "null" if value is None else str(value)
     nouns = {bool: "a truth value", int: "a whole number", float: "a number", str: "a text"}
@@ -159,7 +159,7 @@ def noun(value: Any) -> str:
 
 
 def readable(error: Exception) -> str:
-    """What went wrong in a computation, in words of the field."""
+    """Return the error of a computation in words of the field."""
     if isinstance(error, ZeroDivisionError):
         return "division by zero"
     if isinstance(error, OverflowError):

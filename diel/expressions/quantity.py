@@ -50,7 +50,7 @@ class Quantity:
     """The power of seconds."""
 
     def __post_init__(self) -> None:
-        """Raises Undefined for what is infinite or no number, and OverflowError for what no float holds."""
+        """Raise Undefined for what is infinite or no number, and OverflowError for what no float holds."""
         if not math.isfinite(self.number):
             raise Undefined(f"the size or duration is {self.number}", "look at its divisors and factors")
 
@@ -161,7 +161,7 @@ def literals(text: str) -> tuple[str, dict[int, Quantity]]:
 
 
 def size(value: Any) -> Quantity:
-    """Bytes of a file or directory that is read; of a gathered list the sum."""
+    """Return bytes of a file or directory that is read; of a gathered list the sum."""
     return Quantity(sum(_sizes(value)), 1)
 
 

@@ -77,7 +77,7 @@ class _Follower:
         return self.open[-1] if self.open else ""
 
     def obstacle(self) -> str:
-        """Why no value can be here; empty if one can."""
+        """Return the reason why no value can be here; empty if one can."""
         if self.escaped:
             return "right after a backslash"
         return self.lost or next((_UNSAFE[mark] for mark in self.open if mark in _UNSAFE), "")
@@ -88,7 +88,7 @@ class _Follower:
             index += self.step(text, index)
 
     def step(self, text: str, index: int) -> int:
-        """Reads what starts at the index; returns its length."""
+        """Read the construct at the index; return its length."""
         char, top = text[index], self.top
         if self.escaped:
             self.escaped = False
@@ -266,7 +266,7 @@ class _Commands(_Follower):
             self.words.append(Word(PIPE, self.index, self.index + 1))
 
     def _take(self, piece: str, top: str, escaped: bool, opened: int) -> None:
-        """Handles what was just read: a part of a word, the end of one, or a bracket."""
+        """Handle the part just read: of a word, its end, or a bracket."""
         if top == "#" or (opened > 0 and self.top == "#"):
             self._end_command()
         elif opened > 0 and self.top == "(":

@@ -64,16 +64,16 @@ class Template:
         return self.text_value(scope) if self.whole is None else self.whole.value(scope)
 
     def truth(self, scope: Scope) -> bool:
-        """Whether a condition holds. Raises as `value` does, and where it holds or not at each point."""
+        """Return whether a condition holds. Raise as `value` does, and for a condition at each point."""
         assert self.whole is not None
         return self.whole.truth(scope)
 
     def text_value(self, scope: Scope) -> str:
-        """The text with values put in: true/false, nothing for null, JSON for lists and mappings."""
+        """Return the text with values put in: true/false, nothing for null, JSON for lists and mappings."""
         return "".join(part if isinstance(part, str) else part.text_value(scope) for part in self.parts)
 
     def words(self, scope: Scope) -> list[str]:
-        """The words of a command that this element of a list gives: several for a whole list."""
+        """Return the words of a command that this element of a list gives: several for a whole list."""
         if self.whole is not None:
             return self.whole.words(scope)
         return [without_nul(self.text_value(scope), 0)]
@@ -87,7 +87,7 @@ class Template:
         )
 
     def check_shell(self) -> None:
-        """Raises ExpressionError if a value is where no quoting is safe, as in a comment."""
+        """Raise ExpressionError for a value where no quoting is safe, as in a comment."""
         _ = self._places
 
     @cached_property
@@ -99,7 +99,7 @@ class Template:
 
 
 def parse(text: str) -> Template:
-    """Parses a text. Raises ExpressionError, with the offset, for the first mistake."""
+    """Parse a text. Raise ExpressionError, with the offset, for the first mistake."""
     parts = tuple(_parts(text))
     first, *rest = parts  # a block of YAML ends with an unintended line break
     whole = isinstance(first, Expression) and all(
@@ -127,7 +127,7 @@ def parse_expression(text: str) -> Template:
 
 
 def names_in(condition: object) -> list[Chain] | None:
-    """The dotted names that a `when:` or `until:` reads, sorted; None if it cannot be parsed."""
+    """Return the dotted names that a `when:` or `until:` reads, sorted; None if it cannot be parsed."""
     try:
         return sorted(parse_expression(condition).references) if isinstance(condition, str) else []
     except ExpressionError:
@@ -135,7 +135,7 @@ def names_in(condition: object) -> list[Chain] | None:
 
 
 def _parts(text: str) -> Iterator[str | Expression]:
-    """The literal texts and expressions of a text, in order; `$${{` becomes a literal `${{`."""
+    """Yield the literal texts and expressions of a text, in order; `$${{` becomes a literal `${{`."""
     position = 0
     literal = ""
     while opening := _OPENING.search(text, position):
@@ -156,7 +156,7 @@ def _parts(text: str) -> Iterator[str | Expression]:
 
 
 def _apart(text: str) -> Iterator[ExpressionError | Template]:
-    """The expressions of a text that cannot be read, then all others as a template."""
+    """Yield the expressions of a text that cannot be read, then all others as a template."""
     good: list[Expression] = []
     position = 0
     for opening in _OPENING.finditer(text):
@@ -174,7 +174,7 @@ def _apart(text: str) -> Iterator[ExpressionError | Template]:
 
 
 def _closing(text: str, position: int, opening: int) -> int:
-    """The index of the `}}` that ends an expression: not one in quotes or of a mapping."""
+    """Return the index of the `}}` that ends an expression, outside quotes and mappings."""
     depth = 0
     quote = ""
     while position < len(text):
@@ -220,7 +220,7 @@ class Tree:
         return frozenset().union(*(tree.references for tree in inner))
 
     def value(self, scope: Scope) -> Json:
-        """The value as plain JSON; constant parts are shared, not copied. Raises ExpressionError."""
+        """Return the value as plain JSON; constant parts are shared, not copied. Raise ExpressionError."""
         content = self.content
         if content is None:
             return self.source
@@ -232,7 +232,7 @@ class Tree:
 
 
 def parse_tree(value: Json) -> Tree:
-    """Parses all texts of a JSON value. Raises ExpressionError for the first wrong one."""
+    """Parse all texts of a JSON value. Raise ExpressionError for the first wrong one."""
     if isinstance(value, str):
         template = parse(value)
         return Tree(template.text_value({}), None) if template.constant else Tree(value, template)
@@ -251,7 +251,7 @@ Path = tuple[str | int, ...]
 
 
 def walk(value: Json) -> Iterator[tuple[Path, Template | ExpressionError]]:
-    """Every text of a JSON value that holds an expression: its path and its template."""
+    """Yield every text of a JSON value that holds an expression: its path and its template."""
     for path, text in texts_in(value):
         try:
             template = parse(text)
@@ -263,7 +263,7 @@ def walk(value: Json) -> Iterator[tuple[Path, Template | ExpressionError]]:
 
 
 def texts_in(value: Json, path: Path = ()) -> Iterator[tuple[Path, str]]:
-    """Every text of a JSON value, with its path."""
+    """Yield every text of a JSON value, with its path."""
     if isinstance(value, str):
         yield path, value
     elif isinstance(value, dict | list | tuple):

@@ -49,7 +49,7 @@ def _frames(path: str) -> Iterator[dict[str, Any]]:
 
 
 def _of_atoms(path: str, name: str) -> Iterator[tuple[tuple[int, ...], Any]]:
-    """The rows of all atoms, frame by frame."""
+    """Yield the rows of all atoms, frame by frame."""
     from ase.io import iread  # here: ASE loads slowly
 
     name = "positions" if name == "pos" else name

@@ -41,7 +41,7 @@ class FileArray(NamedTuple):
         return kinds.get(self.dtype.kind, self.dtype.name)
 
     def values(self) -> Any:
-        """All its items as one array."""
+        """Return all its items as one array."""
         import numpy  # here: it is loaded with the library that reads the file
 
         pieces = [piece for _, piece in self.pieces()]
@@ -55,7 +55,7 @@ Content = FileArray | dict[str, FileArray]
 
 
 def sliced(shape: tuple[int, ...], itemsize: int, read: Callable[[Any], Any]) -> Iterator[tuple[Any, Any]]:
-    """Reads an array by slices along its first sizes, so that none is much larger than a piece."""
+    """Read an array by slices along its first sizes, so that none is much larger than a piece."""
     if not shape:
         yield (), read(())
         return
@@ -98,7 +98,7 @@ def opened(path: str, inside: str | None = None) -> Iterator[Content]:
 
 
 def at(members: Mapping[str, Any], inside: str) -> Any:
-    """One of the members of a file. Raises BadData with those that there are."""
+    """One of the members of a file. Raise BadData with those that there are."""
     try:
         return members[inside]
     except (KeyError, IndexError):
@@ -107,7 +107,7 @@ def at(members: Mapping[str, Any], inside: str) -> Any:
 
 
 def rows_of(path: str, inside: str | None, columns: tuple[str, ...] | None) -> list[Any]:
-    """The rows of a table, or the items of an array, as JSON values. Raises BadData."""
+    """Return the rows of a table, or the items of an array, as JSON values. Raise BadData."""
     with opened(path, inside) as content:
         if isinstance(content, FileArray):
             return _items("it", content)
@@ -123,13 +123,13 @@ def rows_of(path: str, inside: str | None, columns: tuple[str, ...] | None) -> l
 
 
 def _columns_of(content: Mapping[str, FileArray], form: str | None) -> list[str]:
-    """The arrays that are columns: those with one size; of frames, which come first, one number for each."""
+    """Return the columns: the arrays with one size; of frames, the arrays with one number for each."""
     flat = [name for name, array in content.items() if len(array.shape) == 1]
     return [name for name in flat if form != "frames" or content[name].shape == content[flat[0]].shape]
 
 
 def _items(name: str, node: FileArray) -> list[Any]:
-    """The items of an array as JSON values: null for those that are missing. Raises BadData."""
+    """Return the items of an array as JSON values: null for those that are missing. Raise BadData."""
     array = node.values() if node.masked is None else node.masked()
     if not array.shape:
         raise BadData(f"{name} is one item, {array!s:.40}; expected a list of them")
@@ -145,7 +145,7 @@ def _items(name: str, node: FileArray) -> list[Any]:
 
 
 def _plain(item: Any) -> Any:
-    """An item as a JSON value. Raises TypeError, with the item, for what cannot be one."""
+    """Return an item as a JSON value. Raise TypeError, with the item, for what cannot be one."""
     match item:
         case None | bool() | int() | float() | str():
             return item

@@ -39,7 +39,7 @@ def load(kind: str, path: str, inside: str | None = None, table: Any = None) -> 
 
 
 def load_array(path: str, inside: str | None) -> Any:
-    """An array of a store, in memory and read-only."""
+    """Return an array of a store, in memory and read-only."""
     with opened(path, inside) as content:
         if not isinstance(content, FileArray):
             raise BadData(f"{path} has several arrays: {', '.join(content)}; name one: {path}:/NAME")
@@ -49,8 +49,8 @@ def load_array(path: str, inside: str | None) -> Any:
 
 
 def make_frame(table: Any, columns: Sequence[str] | None = None) -> Any:
-    """A DataFrame of rows or columns. Whole numbers and truths that lack some are nullable, and those that a
-    double does not hold stay whole among other numbers."""
+    """Return a DataFrame of rows or columns. Whole numbers and truths with gaps are nullable; whole numbers
+    beyond a double stay whole among other numbers."""
     import pandas  # here: only data of this kind needs it
 
     frame = pandas.DataFrame(table, columns=columns)
@@ -93,7 +93,7 @@ def _frame(path: str, inside: str | None, table: Any = None) -> Any:
 
 
 def _items(node: FileArray) -> Any:
-    """All items of an array; whole numbers of which some are missing are nullable."""
+    """Return all items of an array; whole numbers with gaps are nullable."""
     items = None if node.masked is None else node.masked()
     lacks = getattr(items, "mask", None)
     if items is None or items.dtype.kind not in "iu" or items.ndim != 1 or lacks is None or not lacks.any():
@@ -104,7 +104,7 @@ def _items(node: FileArray) -> Any:
 
 
 def _of_parquet(path: str) -> Any:
-    """A table, with whole numbers of which some are missing as such."""
+    """Return a table; whole numbers with gaps are nullable."""
     import pyarrow  # here: only data of this kind needs it
     import pyarrow.parquet
 
@@ -117,7 +117,7 @@ def _of_parquet(path: str) -> Any:
 
 
 def _of_netcdf(path: str) -> Any:
-    """All variables of a file, with whole numbers of which some are missing as such."""
+    """Return all variables of a file; whole numbers with gaps are nullable."""
     import xarray  # here: only data of this kind needs it
 
     frame = _dataset(path, None).to_dataframe().reset_index()
@@ -183,7 +183,7 @@ _LOADERS: dict[str, Callable[..., Any]] = {
 
 
 def kind_of(value: Any) -> str | None:
-    """The kind of an object that is kept in a file; None for all others. It imports nothing."""
+    """Return the kind of an object that is kept in a file; None for all others. It imports nothing."""
     if isinstance(value, list | tuple):
         return "structures" if value and all(kind_of(item) == "structure" for item in value) else None
     for kind, module, names in (
@@ -200,7 +200,7 @@ def kind_of(value: Any) -> str | None:
 
 
 def save(kind: str, value: Any, path: str) -> str:
-    """Writes an object to a file whose name begins so; returns the file. Raises BadData where it fails."""
+    """Write an object to a file whose name begins so; return the file. Raise BadData where it fails."""
     try:
         return _WRITERS[kind](value, path)
     except ImportError as error:

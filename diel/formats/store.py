@@ -16,7 +16,7 @@ _TEXT = numpy.dtype("U")
 
 @contextlib.contextmanager
 def open_hdf5(path: str, inside: str) -> Iterator[Content]:
-    """A dataset, the fields of one, or the datasets of a group."""
+    """Open a dataset, the fields of one, or the datasets of a group."""
     import h5py  # here: only data of this kind needs it
 
     with h5py.File(path, "r") as file:
@@ -39,7 +39,7 @@ def _hdf5(dataset: Any, field: str = "") -> FileArray:
 
 
 def _below(group: Any, inside: str) -> Any:
-    """What is at a place of nested groups. Raises BadData with what there is instead."""
+    """Return the node at a place of nested groups. Raise BadData with the nodes there are instead."""
     for part in inside.strip("/").split("/"):
         group = at(group, part)
     return group
@@ -47,7 +47,7 @@ def _below(group: Any, inside: str) -> Any:
 
 @contextlib.contextmanager
 def open_netcdf(path: str, inside: str) -> Iterator[Content]:
-    """A variable, or the variables of a group; what is missing in one is NaN."""
+    """Open a variable, or the variables of a group; a missing number is NaN."""
     import netCDF4  # here: only data of this kind needs it
 
     with netCDF4.Dataset(path) as file:
@@ -79,7 +79,7 @@ def _netcdf(variable: Any) -> FileArray:
 
 @contextlib.contextmanager
 def open_zarr(path: str, inside: str) -> Iterator[Content]:
-    """An array, or the arrays of a group."""
+    """Open an array, or the arrays of a group."""
     import zarr  # here: only data of this kind needs it
 
     target: Any = zarr.open(path, mode="r")
@@ -93,7 +93,7 @@ def open_zarr(path: str, inside: str) -> Iterator[Content]:
 
 @contextlib.contextmanager
 def open_numpy(path: str, inside: str) -> Iterator[Content]:
-    """The array of a `.npy` file, the fields of a structured one, or the arrays of a `.npz` file."""
+    """Open the array of a `.npy` file, the fields of a structured one, or the arrays of a `.npz` file."""
     try:
         parts: Any = numpy.load(path, allow_pickle=False)
         if not isinstance(parts, numpy.ndarray):

@@ -18,7 +18,7 @@ from diel.spec.model import Key
 
 
 def build(workflow: Workflow) -> tuple[StageGraph, list[Flaw]]:
-    """The graph of a workflow, and all that is wrong with it, up to what is shown."""
+    """Return the graph of a workflow, and its first flaws."""
     flaws: list[Flaw] = []
     edges: list[Edge] = []
 
@@ -62,7 +62,7 @@ def _whole_flaws(graph: StageGraph) -> Iterator[Flaw]:
 
 
 def _resolved(workflow: Workflow, use: Edge, flaws: list[Flaw]) -> Edge | None:
-    """The edge of a mention, with the axes along which data moves; None if there can be none."""
+    """Return the edge of a mention, with the axes along which data moves; None for an impossible one."""
     name, other = use.downstream, use.upstream
     if other not in workflow.stages:
         hint = did_you_mean(other, workflow.stages) or f"stages: {', '.join(workflow.stages)}"
@@ -163,7 +163,7 @@ def _cycle_flaw(graph: StageGraph, names: list[str]) -> Flaw:
 
 
 def _check_publishers(graph: StageGraph) -> Iterator[Flaw]:
-    """What is wrong with `publishes`, except the outputs, which depend on modules."""
+    """Yield what is wrong with `publishes`, except the outputs, which depend on modules."""
     workflow = graph.workflow
     for name, stage in workflow.stages.items():
         for published in stage.publishes:
@@ -192,7 +192,7 @@ def _searches(workflow: Workflow, name: str, hyperparameter: str) -> list[str]:
 
 
 def _check_order(graph: StageGraph) -> Iterator[Flaw]:
-    """Checks that of two stages that publish the same name, one depends on the other."""
+    """Check that of two stages that publish the same name, one depends on the other."""
     for published, names in _publishers(graph).items():
         for place, name in enumerate(names):
             for other in names[:place]:

@@ -29,7 +29,7 @@ class Gang:
 
 
 def gangs(graph: StageGraph) -> tuple[Gang, ...]:
-    """The gangs of a workflow; a stage is in at most one."""
+    """Return the gangs of a workflow; a stage is in at most one."""
     workflow = graph.workflow
     partners: dict[str, set[str]] = {name: {name} for name in workflow.stages}
     along = [(edge.upstream, edge.downstream) for edge in graph.edges if edge.stream]
@@ -53,7 +53,7 @@ def gangs(graph: StageGraph) -> tuple[Gang, ...]:
 
 
 def check_beside(workflow: Workflow) -> Iterator[Flaw]:
-    """Checks that `beside` names other stages."""
+    """Check that `beside` names other stages."""
     for name, stage in workflow.stages.items():
         for number, other in enumerate(stage.beside):
             key: Key = ("stages", name, "beside", number)
@@ -66,7 +66,7 @@ def check_beside(workflow: Workflow) -> Iterator[Flaw]:
 
 
 def check_gangs(graph: StageGraph) -> list[Flaw]:
-    """Checks that stages that run at the same time do not wait for each other."""
+    """Check that stages that run at the same time do not wait for each other."""
     flaws: list[Flaw] = []
     for gang in gangs(graph):
         flaws += _waits(graph, gang)
@@ -101,7 +101,7 @@ def _waited_for(graph: StageGraph, name: str) -> Iterator[Edge]:
 
 
 def _come_late(workflow: Workflow, gang: Gang) -> Iterator[Flaw]:
-    """Refuses axes whose points come as earlier ones end: they never all run at the same time."""
+    """Refuse axes whose points come as earlier ones end: they never all run at the same time."""
     for name in gang.stages:
         stage = workflow.stages[name]
         if name in gang.in_waves:
@@ -120,7 +120,7 @@ def _come_late(workflow: Workflow, gang: Gang) -> Iterator[Flaw]:
 
 
 def check_stream(use: Edge, *, stream: bool) -> list[Flaw]:
-    """Checks that streams are read by inputs, from their beginning, and that only streams are shared."""
+    """Check that streams are read by inputs, from their beginning, and that only streams are shared."""
     source = f"{use.upstream}.{use.output}"
     if not stream:
         hint = f"drop it, or make {source} a stream: outputs: {{{use.output}: {{stream: true}}}}"
@@ -136,7 +136,7 @@ def check_stream(use: Edge, *, stream: bool) -> list[Flaw]:
 
 
 def stream_inputs(workflow: Workflow, name: str) -> frozenset[str]:
-    """The inputs of a stage that are streams: its module gets them from its context, not as parameters."""
+    """Return the inputs of a stage that are streams: its module gets these from its context."""
     labels = set()
     for label, declared in workflow.stages[name].inputs.items():
         upstream, _, output = declared.source.rpartition(".")
@@ -148,7 +148,7 @@ def stream_inputs(workflow: Workflow, name: str) -> frozenset[str]:
 
 
 def check_streams(graph: StageGraph) -> Iterator[Flaw]:
-    """Checks that each stream is read, and by all readers along the same axes: each task has one channel."""
+    """Check that each stream is read, by all readers along the same axes: each task has one channel."""
     yield from _unread(graph)
     first: dict[tuple[str, str | None], Edge] = {}
     for edge in graph.edges:

@@ -60,7 +60,7 @@ def judge_of(workflow: Workflow, label: str) -> Judge:
 
 
 def references_of(label: str, axis: Axis) -> Iterator[tuple[Key, tuple[str, ...]]]:
-    """Each STAGE.VALUE that judges an axis, with the key that holds it."""
+    """Yield each STAGE.VALUE that judges an axis, with the key that holds it."""
     here: Key = ("axes", label, axis.word)
     for key, reference in axis.judged_by():
         yield (*here, *key), tuple(reference.rsplit(".", 1))
@@ -79,13 +79,13 @@ def deciding(graph: StageGraph) -> Iterator[str]:
 
 
 def place_of_name(text: str, name: str) -> int | None:
-    """The place of a dotted name in the text of an expression; None if written in another way."""
+    """Return the place of a dotted name in the text of an expression; None if written in another way."""
     match = re.search(rf"(?<![\w.]){re.escape(name)}(?!\w)", text.replace(JOINT, "."))
     return None if match is None else match.start()
 
 
 def check_adaptive(workflow: Workflow) -> Iterator[Flaw]:
-    """All that is wrong with the judges of searches and loops."""
+    """Yield all that is wrong with the judges of searches and loops."""
     for label, axis in workflow.axes.items():
         if not axis.adaptive:
             continue
@@ -116,7 +116,7 @@ def _offset(axis: Axis, written: str) -> int | None:
 
 
 def _meant(workflow: Workflow, label: str, written: str) -> str:
-    """What to write instead of something that is not a STAGE.VALUE."""
+    """Return a hint for something that is not a STAGE.VALUE."""
     read = written.removeprefix("${{").removesuffix("}}").strip()
     stage, _, value = read.rpartition(".")
     if read != written and stage.isidentifier() and value.isidentifier():
@@ -133,7 +133,7 @@ def _meant(workflow: Workflow, label: str, written: str) -> str:
 
 
 def _check_judges(workflow: Workflow, label: str, axis: Axis) -> Iterator[Flaw]:
-    """Stages that judge together run over the same axes; an `until` reads something of the round."""
+    """Check that stages that judge together share their axes, and that `until` reads a value of a round."""
     named = list(references_of(label, axis))
     for key, name in named[1:]:
         first, other = named[0][1][0], name[0]
@@ -151,7 +151,7 @@ def _check_judges(workflow: Workflow, label: str, axis: Axis) -> Iterator[Flaw]:
 
 
 def _check_empty_until(label: str, axis: Axis) -> Iterator[Flaw]:
-    """Refuses an `until` that reads no value of a point: it says nothing about it."""
+    """Refuse an `until` that reads no value of a point: it says nothing about it."""
     read = names_in(axis.condition)
     if axis.condition is None or read is None:  # the checker of expressions says what is wrong with it
         return
@@ -178,7 +178,7 @@ def _check_contexts(workflow: Workflow, label: str) -> Iterator[Flaw]:
 
 
 def _check_nesting(workflow: Workflow) -> Iterator[Flaw]:
-    """Checks that no two axes each run once for each point of the other."""
+    """Check that no two axes each run once for each point of the other."""
     contexts: Mapping[str, tuple[str, ...]] = {
         label: judge_of(workflow, label).context for label, axis in workflow.axes.items() if axis.adaptive
     }
@@ -193,7 +193,7 @@ def _check_nesting(workflow: Workflow) -> Iterator[Flaw]:
 
 
 def check_waits(graph: StageGraph) -> Iterator[Flaw]:
-    """Checks that no stage waits for all points of a search or loop that wait for that stage."""
+    """Check that no stage waits for all points of a search or loop that wait for that stage."""
     for edge in graph.edges:
         for label in _awaited(graph.workflow, edge):
             judges = judge_of(graph.workflow, label).stages
@@ -214,7 +214,7 @@ def check_waits(graph: StageGraph) -> Iterator[Flaw]:
 
 
 def _awaited(workflow: Workflow, edge: Edge) -> list[str]:
-    """The searches and loops that must be over before a task reads along an edge."""
+    """Return the searches and loops that must be over before a task reads along an edge."""
     upstream = workflow.stages[edge.upstream].over
     inside = () if edge.axis is not None else workflow.stages[edge.downstream].over
     outside = () if edge.renewed else (label for label in upstream if label not in inside)

@@ -15,7 +15,7 @@ from diel.spec.model import Key
 
 
 def service_uses(stage: Stage, name: str) -> Iterator[Edge]:
-    """What a stage asks: the services that it names, and the one before it runs."""
+    """Yield the services that a stage asks: those that it names, and the one of its surrogate."""
     for number, other in enumerate(stage.services):
         yield Edge(("stages", name, "services", number), other, name, service=True)
     for other in stage.asks[len(stage.services) :]:
@@ -23,7 +23,7 @@ def service_uses(stage: Stage, name: str) -> Iterator[Edge]:
 
 
 def check_service(workflow: Workflow, use: Edge) -> list[Flaw]:
-    """Checks that a service is asked, not read, and that stages that ask it run over all of its axes."""
+    """Check that a service is asked, not read, and that stages that ask it run over all of its axes."""
     upstream, reader = workflow.stages[use.upstream], workflow.stages[use.downstream]
     if use.service and upstream.service is None:
         other = use.upstream
@@ -54,13 +54,13 @@ def _read_flaws(use: Edge, upstream: Stage, reader: Stage) -> list[Flaw]:
 
 
 def is_renewed(reader: Stage, use: Edge) -> bool:
-    """Whether an input of a running service is replaced as a loop makes newer ones."""
+    """Return whether a loop replaces an input of a running service with newer ones."""
     reloads = reader.service is not None and reader.service.reload is not None
     return reloads and use.name is not None and any(choice.word == "last" for choice in use.chosen.values())
 
 
 def check_services(graph: StageGraph) -> Iterator[Flaw]:
-    """Checks that services have consumers, and that their names do not clash."""
+    """Check that services have consumers, and that their names do not clash."""
     workflow = graph.workflow
     called = {edge.upstream for edge in graph.edges if edge.service}
     for name, stage in workflow.stages.items():
@@ -83,7 +83,7 @@ def check_services(graph: StageGraph) -> Iterator[Flaw]:
 
 
 def nearest_service(workflow: Workflow, name: str) -> str:
-    """The hint for a stage that asks a missing service."""
+    """Return the hint for a stage that asks a missing service."""
     services = [other for other, stage in workflow.stages.items() if stage.service is not None]
     return did_you_mean(name, services) or f"services: {', '.join(services) or 'none'}"
 
@@ -97,7 +97,7 @@ def answered(stage: Stage, signature: Signature | None) -> tuple[str, ...]:
 
 
 def values_of(stage: Stage, signature: Signature | None) -> dict[str, str] | None:
-    """The values that a stage makes, each with its type as written; None if not written."""
+    """Return the values that a stage makes, each with its type as written; None if not written."""
     if stage.module is None:
         return {name: kind for name, output in stage.outputs.items() if (kind := output.kind) is not None}
     if signature is None or signature.returns is None:

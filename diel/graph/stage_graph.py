@@ -165,19 +165,19 @@ class StageGraph:
         return {name: tuple(edges) for name, edges in groups.items()}
 
     def into(self, stage: str) -> tuple[Edge, ...]:
-        """The edges that a stage waits for."""
+        """Return the edges that a stage waits for."""
         return self._into[stage]
 
     def handed_to(self, stage: str) -> set[str]:
-        """The hyperparameters that a stage reads as stages before it made them."""
+        """Return the hyperparameters that a stage reads as stages before it made them."""
         return {edge.published.name for edge in self._into[stage] if edge.published is not None}
 
     def out_of(self, stage: str) -> tuple[Edge, ...]:
-        """The edges that wait for a stage."""
+        """Return the edges that wait for a stage."""
         return self._out_of[stage]
 
     def after(self, stage: str, loop: str = "") -> frozenset[str]:
-        """A stage and all that depends on it within a round; of one loop, through earlier rounds too."""
+        """Yield a stage and all that depends on it within a round; of one loop, in earlier rounds too."""
 
         def step(name: str) -> Iterator[str]:
             for edge in self.out_of(name):
@@ -188,7 +188,7 @@ class StageGraph:
         return frozenset(reach([stage], step))
 
     def before(self, stages: Iterable[str]) -> frozenset[str]:
-        """These stages and all that they depend on, in earlier rounds too."""
+        """Return these stages and all stages before them, through earlier rounds too."""
         return frozenset(reach(stages, lambda name: [edge.upstream for edge in self.into(name)]))
 
     def critical_path(self, seconds: Mapping[str, float]) -> tuple[str, ...]:

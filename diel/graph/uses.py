@@ -40,7 +40,7 @@ Reads = dict[tuple[str, ...], _Read]
 
 
 def uses(workflow: Workflow, name: str, flaws: list[Flaw]) -> Iterator[Edge]:
-    """Every mention of another stage, as an edge that has not been checked yet."""
+    """Yield every mention of another stage, as an edge that has not been checked yet."""
     stage = workflow.stages[name]
     here: Key = ("stages", name)
     reads = _reads(here, stage)
@@ -62,7 +62,7 @@ def uses(workflow: Workflow, name: str, flaws: list[Flaw]) -> Iterator[Edge]:
 
 
 def _reads(here: Key, stage: Stage) -> Reads:
-    """What the expressions of a stage read, by the first two parts of its name."""
+    """Return what the expressions of a stage read, by the first two parts of its name."""
     reads: Reads = {}
     for key, template in templates(here, stage):
         if isinstance(template, ExpressionError):
@@ -82,7 +82,7 @@ def _reads(here: Key, stage: Stage) -> Reads:
 
 
 def _share(stage: Stage, other: str) -> float:
-    """The share of another stage's tasks that an expression needs: what the inputs that gather them allow."""
+    """Return the share of another stage's tasks that an expression needs, as the gathering inputs set it."""
     gathers = (use for use in stage.inputs.values() if not use.at and use.source.rpartition(".")[0] == other)
     return min((use.min_success for use in gathers), default=1.0)
 
@@ -112,7 +112,7 @@ def _inputs(workflow: Workflow, name: str, reads: Reads, flaws: list[Flaw]) -> I
 
 
 def _hyperparameter_use(workflow: Workflow, name: str, label: str, flaws: list[Flaw]) -> Iterator[Edge]:
-    """A hyperparameter as an input: if `at` picks a trial, its judge decides."""
+    """Yield a hyperparameter as an input: if `at` picks a trial, its judge decides."""
     key: Key = ("stages", name, "inputs", label)
     declared = workflow.stages[name].inputs[label]
     read = declared.source.removeprefix("hp.")
@@ -133,7 +133,7 @@ def _hyperparameter_use(workflow: Workflow, name: str, label: str, flaws: list[F
 
 
 def _split(key: Key, reference: str, flaws: list[Flaw]) -> tuple[str, str] | None:
-    """The stage and the output of a reference; None, with a flaw, if it is not one."""
+    """Return the stage and the output of a reference; None, with a flaw, if it is not one."""
     stage, dot, output = reference.rpartition(".")
     if dot and all(part.isidentifier() for part in (*stage.split("."), output)):
         return stage, output
@@ -163,7 +163,7 @@ def expression_references(here: Key, stage: Stage) -> Iterator[tuple[Key, tuple[
 
 
 def unread(stage: Stage, name: str) -> str | None:
-    """Which files an input's are that no function gets the numbers of; None where it may."""
+    """Say which files an input's are, if no function gets their numbers; None where one may."""
     if stage.module is None:
         return "for a command"
     if stage.inputs[name].shard is not None:
@@ -173,13 +173,13 @@ def unread(stage: Stage, name: str) -> str | None:
 
 
 def expressions(here: Key, stage: Stage) -> Iterator[tuple[Key, Expression]]:
-    """Each expression of a stage that can be read, with the key that holds it."""
+    """Yield each expression of a stage that can be read, with the key that holds it."""
     for key, template in templates(here, stage):
         yield from ((key, part) for part in template.expressions) if isinstance(template, Template) else ()
 
 
 def templates(here: Key, stage: Stage) -> Iterator[tuple[Key, Template | ExpressionError]]:
-    """Each text of a stage that holds expressions, or why it does not parse, with its key."""
+    """Yield each text of a stage that holds expressions, or why it does not parse, with its key."""
     for key, value in texts(stage):
         for path, template in walk(value):
             yield (*here, *key, *path), template
@@ -191,7 +191,7 @@ def templates(here: Key, stage: Stage) -> Iterator[tuple[Key, Template | Express
 
 
 def texts(stage: Stage) -> Iterator[tuple[Key, Any]]:
-    """The parts of a stage that can hold expressions, with their keys; all of `when` is one."""
+    """Yield the parts of a stage that can hold expressions, with their keys; all of `when` is one."""
     for place in ("command", "params", "env"):
         yield (place,), getattr(stage, place)
     yield from stage.demand.items()
@@ -225,7 +225,7 @@ def launches(stage: Stage) -> bool:
 
 
 def launch_texts(stage: Stage) -> Iterator[str]:
-    """The texts of a command, of its variables and its templates."""
+    """Yield the texts of a command, of its variables and its templates."""
     for key, value in texts(stage):
         if key[0] in PLACES or key[2:] == PLACES[2:]:
             yield from (text for _, text in texts_in(value))

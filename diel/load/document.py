@@ -98,7 +98,7 @@ class Document(Source):
     included: Mapping[str, str] = field(default_factory=dict, kw_only=True)
 
     def home(self, key: Key) -> Path | None:
-        """The folder of an included workflow that has written a key; None where it is this one's."""
+        """Return the folder of the included workflow that wrote a key; None for this workflow's own keys."""
         moved = None if self.elsewhere is None else self.elsewhere(key, None)
         folder = self.path.parent if moved is None else moved[0].path.parent
         return None if folder == self.path.parent else folder.absolute()
@@ -117,7 +117,7 @@ class Document(Source):
         return super().problem(key, message, hint, offset=offset, at_key=at_key)
 
     def template_at(self, key: Key) -> Source | None:
-        """The text of a template, if the key stands for that."""
+        """Return the text of a template, if the key stands for one."""
         if key[2:3] != ("files",) or key[4:] != (TEXT,):
             return None
         file = self._template(key)
@@ -144,14 +144,14 @@ Settle = Callable[[Document], Mapping[str, Any]]
 
 
 def load(path: Path, settle: Settle | None = None) -> Document:
-    """Reads a workflow file. Raises SpecError with all that is wrong in it."""
+    """Read a workflow file. Raise SpecError with all that is wrong in it."""
     return load_text(read_text(path), path, settle)
 
 
 def load_text(
     text: str, path: Path, settle: Settle | None = None, included: Mapping[str, str] | None = None
 ) -> Document:
-    """Reads a workflow from its text; `path` is where it comes from. Raises SpecError as `load` does."""
+    """Read a workflow from its text; `path` is where it comes from. Raise SpecError as `load` does."""
     document, problems = examine(text, path, settle, included)
     if document is None or problems:
         raise SpecError(problems)
@@ -194,7 +194,7 @@ def examine(
 def _composed(
     source: Source, data: dict[str, Any], included: Mapping[str, str] | None
 ) -> tuple[Source, Composition, type[Workflow]]:
-    """A workflow with what it includes and extends in place, and the model of such a one."""
+    """Return a workflow with its included and extended parts in place, and the model for it."""
     from diel.load.include import Composed, Inner, composed  # here: few workflows include or extend
     from diel.load.part import Whereabouts
 
@@ -209,7 +209,7 @@ def _composed(
 
 
 def _without_sections(data: Any) -> Any:
-    """An included workflow without its parts, which are checked with those of the other one."""
+    """Return an included workflow without its parts: they are checked with those of the whole."""
     if not isinstance(data, dict):
         return data
     rest = {k: v for k, v in data.items() if k not in SECTIONS or not isinstance(v, dict)}
@@ -227,7 +227,7 @@ def _settled(
     settle: Settle | None,
     problems: list[Problem],
 ) -> tuple[dict[str, Any], dict[tuple[str, int, int], str]]:
-    """The data with the axes' expressions evaluated, and the value of each by its place."""
+    """Return the data with the axes' expressions evaluated, and the value of each by its place."""
     texts, stray = _expressions(data)
     where = "an expression where none is evaluated"
     problems += [source.problem(key, where, _STRAY_IN.get(str(key[-1]), _STRAY)) for key in stray]
@@ -259,7 +259,7 @@ def _settled(
 
 
 def _expressions(data: dict[str, Any]) -> tuple[dict[Key, str], list[Key]]:
-    """The expressions of axes, by key, and the keys of those where none is evaluated."""
+    """Return the expressions of axes, by key, and the keys of those where none is evaluated."""
     texts: dict[Key, str] = {}
     stray: list[Key] = []
     has_axes = isinstance(data.get("axes"), dict)
@@ -281,13 +281,13 @@ def _expressions(data: dict[str, Any]) -> tuple[dict[Key, str], list[Key]]:
 
 
 def _place(key: Key) -> str:
-    """A key as the patterns above have it: a template is like a stage, and a name has no dots."""
+    """Return a key as the patterns above write it: templates as stages, and names without dots."""
     section, *rest = (str(part).replace(".", JOINT) for part in key)
     return ".".join(("stages" if section == "templates" else section, *rest))
 
 
 def _set_later(data: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
-    """The hyperparameters that a run sets: what sets them, and what to do instead."""
+    """Return the hyperparameters that a run sets, each with its setter and what to do instead."""
     later: dict[str, tuple[str, str]] = {}
     for label, axis in data["axes"].items():
         search = axis.get("search") if isinstance(axis, dict) else None
@@ -352,7 +352,7 @@ def _replaced(value: Any, settled: Mapping[Key, Any], key: Key) -> Any:
 
 
 def fit(source: Source, data: Any, model: type[M]) -> tuple[M | None, list[Problem]]:
-    """A model from the plain values of a text, and what does not fit it."""
+    """Return a model of a text's plain values, and the misfits."""
     if not isinstance(data, dict):
         keys = ", ".join(info.alias or name for name, info in model.model_fields.items())
         return None, [source.problem((), f"expected a mapping, found {quote(data)}", f"its keys: {keys}")]
@@ -394,7 +394,7 @@ _NO_WORKFLOWS = {
 
 
 def read_text(path: Path, what: str = "workflow") -> str:
-    """Read a file that should hold `what`. Raises SpecError where it is no UTF-8 of at most 16 MiB."""
+    """Read a file that should hold `what`. Raise SpecError where it is no UTF-8 of at most 16 MiB."""
 
     def refused(message: str, hint: str = "", line: int = 1, column: int = 1) -> SpecError:
         return SpecError([Problem(str(path), line, column, "", message, hint)])
@@ -449,14 +449,14 @@ _AS_IT_IS = "name a file under `files` without `template`, and it is read as it 
 
 
 def renderings(spec: Workflow) -> Iterator[tuple[Key, Rendering]]:
-    """The templates of all stages, with their keys."""
+    """Yield the templates of all stages, with their keys."""
     for name, stage in spec.stages.items():
         for label, rendering in stage.rendered.items():
             yield ("stages", name, "files", label), rendering
 
 
 def read_templates(document: Document, folder: Path) -> Iterator[Problem]:
-    """Reads the templates of a workflow, and tells which of them cannot be used."""
+    """Read the templates of a workflow, and report those that cannot be used."""
     for key, rendering in renderings(document.spec):
         path, shown = folder / rendering.template, document.path.parent / rendering.template
         try:
@@ -493,5 +493,5 @@ def fill_templates(spec: Workflow, fillings: Mapping[str, Filling]) -> None:
 
 
 def kept_templates(spec: Workflow) -> dict[str, Filling]:
-    """What is in the templates, by their keys, for the run to keep: each stage has its own names."""
+    """Return the content of the templates by key, for the run to keep: each stage has its own names."""
     return {".".join(map(str, key)): rendering.filling for key, rendering in renderings(spec)}

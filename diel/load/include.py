@@ -36,7 +36,7 @@ _LONGEST = 100
 
 
 def overridden(below: Part, above: Part) -> Part:
-    """A stage with the keys of another one where it has none; it alone says what runs, if it does."""
+    """Return a stage with another one's keys below its own; if it says what runs, the other's is dropped."""
     if not isinstance(below.data, dict) or not isinstance(above.data, dict):
         return above
     gone = [key for own, rivals in _RUNS.items() if above.data.get(own) is not None for key in rivals]
@@ -69,7 +69,7 @@ class _Extended:
             self._make(key, ())
 
     def _make(self, key: tuple[str, str], line: tuple[tuple[str, str], ...]) -> Part:
-        """A stage or template with all that it extends; `line` has what extends it."""
+        """Return a stage or template with all that it extends; `line` has the stages that extend it."""
         if key in self.whole:
             return self.whole[key]
         part, base = self._parts[key], self._base(key, line)
@@ -84,7 +84,7 @@ class _Extended:
         return part
 
     def _base(self, key: tuple[str, str], line: tuple[tuple[str, str], ...]) -> tuple[str, str] | None:
-        """What a stage extends; None, with a problem where it names something wrong, if nothing."""
+        """Return the base that a stage extends; None without one, or with a problem for a wrong name."""
         part = self._parts[key]
         name = part.data.get("extends") if isinstance(part.data, dict) else None
         if not isinstance(name, str) or not name:
@@ -151,7 +151,7 @@ class Renaming:
 
 
 def _seen_from_outside(parts: Parts) -> Renaming:
-    """What to write for the names of included parts: `relax.scf` is two words to a parser, and one name."""
+    """Return the spelling of included names: a parser reads `relax.scf` as two words, and it is one name."""
     chains: dict[Chain, str] = {}
     for section, name in parts:
         words, joint = tuple(name.split(".")), name.replace(".", JOINT)
@@ -167,7 +167,7 @@ def _seen_from_outside(parts: Parts) -> Renaming:
 
 
 def _names_itself(axis: Any) -> bool:
-    """Whether an axis gives one parameter, of its own name."""
+    """Return whether an axis gives one parameter, of its own name."""
     return isinstance(axis, dict) and not {"zip", "sample", "columns", "file"} & axis.keys()
 
 
@@ -265,7 +265,7 @@ class _Reader:
         self._count = 0
 
     def whole(self, source: Source, data: dict[str, Any], above: tuple[Path, ...]) -> Parts:
-        """The parts of a workflow, with those that it includes, and with what each extends."""
+        """Return the parts of a workflow, with those that it includes, and with all that they extend."""
         own = dict(self._own(source, data))
         include = data.get("include")
         brought: Parts = {}
@@ -302,7 +302,7 @@ class _Reader:
                     yield key, Part(value, {(): Written(source, key)})
 
     def _is_free(self, source: Source, name: str, own: Parts) -> bool:
-        """Whether something can be included under a name: no stage or the like has it."""
+        """Return whether a workflow can be included under a name: no stage or the like has it."""
         sections = (section for section in SECTIONS if section != "environments")
         other = next((section for section in sections if (section, name) in own), None)
         if other is not None:
@@ -314,7 +314,7 @@ class _Reader:
         return other is None and re.fullmatch(NAME_PATTERN, name) is not None  # else the model says so
 
     def _read(self, source: Source, name: str, word: Any, above: tuple[Path, ...]) -> Inner | None:
-        """An included workflow; None where it cannot be read, and with a problem that says why."""
+        """Return an included workflow; None with a problem where it cannot be read."""
         key: Key = ("include", name, "file")
         if not isinstance(word, str) or not word:
             self.lacking = True  # the model says what is expected
@@ -348,7 +348,7 @@ class _Reader:
         return inner._replace(parts=_as_its_own(parts, inner))
 
     def _find(self, word: str, folder: Path) -> tuple[Path, str]:
-        """The file that a word names, and the word or path under which a run keeps its text."""
+        """Return the file of a word, and the word or path under which a run keeps its text."""
         if not _PACKAGED.fullmatch(word):
             path = folder / word
             return path, str(path.absolute())
@@ -374,7 +374,7 @@ def _clashes(source: Source, name: str, merged: Parts, brought: Parts, own: Part
 
 
 def _as_its_own(parts: Parts, inner: Inner) -> Parts:
-    """The parts of an included workflow, whose own shell and seed hold for it, not those of the other."""
+    """Return the parts of an included workflow with its own shell and seed, not the other workflow's."""
     changed = dict(parts)
     for (section, name), part in parts.items():
         texts = isinstance(part.data, dict) and isinstance(part.data.get("command"), str)
@@ -451,7 +451,7 @@ class _Binding:
             del self._inner["axes", label]
 
     def _hand_over(self, label: str, own: str, here: str) -> None:
-        """Gives modules over an axis the parameter that they take under its name there."""
+        """Give modules over an axis the parameter that they take under its name there."""
         for (section, name), part in self._inner.items():
             if section == "stages" and _takes(part, label, own):
                 params = {**part.data.get("params", {}), own: f"${{{{ {own} }}}}"}
@@ -484,7 +484,7 @@ class _Binding:
             self.changes.append((f"{self._name}.{label}", Part(value, {(): place})))
 
     def _name_chains(self) -> None:
-        """What to write for its names in expressions: a parameter keeps its name, where it is not bound."""
+        """Collect the spelling of its names in expressions: an unbound parameter keeps its name."""
         for name, new in self._names.stages.items():
             self._names.chains[(name,)] = new.replace(".", JOINT)
             part = self._inner.get(("stages", name))  # a template has no results to read
@@ -500,7 +500,7 @@ class _Binding:
 
 
 def _takes(part: Part, label: str, parameter: str) -> bool:
-    """Whether a stage over an axis has a module that takes a parameter, and does not give it itself."""
+    """Return whether a module of a stage over an axis takes a parameter that the stage does not give."""
     data = part.data if isinstance(part.data, dict) else {}
     params, over, module = data.get("params", {}), data.get("over"), data.get("module")
     if not (

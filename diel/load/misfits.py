@@ -77,7 +77,7 @@ def check(data: dict[str, Any], model: type[M]) -> tuple[M | None, list[Flaw]]:
 
 
 def _as_written(key: Key, renamed: dict[Key, Key]) -> Key:
-    """A key's path in the file's own words, if unknown keys were taken for known ones."""
+    """Return a key's path in the file's own words, where unknown keys were taken for known ones."""
     for length in range(len(key), 0, -1):
         if key[:length] in renamed:
             return (*renamed[key[:length]], *key[length:])

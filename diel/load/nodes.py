@@ -93,7 +93,7 @@ Node = Scalar | Sequence | Dictionary
 
 
 def compose(text: str) -> tuple[Node | None, list[Complaint]]:
-    """Return a text's tree (None if empty) and its mistakes. Raises Unreadable and yaml.YAMLError."""
+    """Return a text's tree (None if empty) and its mistakes. Raise Unreadable and yaml.YAMLError."""
     composer = _Composer()
     events: Iterator[Any] = yaml.parse(text, Loader=_Loader)
     for event in events:
@@ -196,7 +196,7 @@ class _Composer:
             top.key, top.skip = None, False
 
     def _as_key(self, mapping: Dictionary, node: Node) -> tuple[Scalar, bool]:
-        """A node as the key of a mapping, and whether it was refused."""
+        """Return a node as the key of a mapping, and whether it was refused."""
         if not isinstance(node, Scalar):
             message = "a list or a mapping where a key belongs"
             self._complain(node.start, message, "an expression is written ${{ … }}")
@@ -304,7 +304,7 @@ class Elsewhere(Protocol):
 
 
 def descend(root: Node, key: Key) -> tuple[list[tuple[Scalar | None, Node]], Key]:
-    """The parts along a key's path, each with its key, and the rest of the path that does not exist."""
+    """Return the parts along a key's path, each with its key, and the rest that does not exist."""
     trail: list[tuple[Scalar | None, Node]] = [(None, root)]
     for place, part in enumerate(key):
         node = trail[-1][1]
@@ -337,7 +337,7 @@ class Source:
         return line, index - self._lines[line - 1] + 1
 
     def at(self, index: int, key: Key, message: str, hint: str = "") -> Problem:
-        """A problem at a character."""
+        """Return a problem at a character."""
         line, column = self.place(index)
         texts = (_short(text.replace(JOINT, ".")) for text in (message, hint))
         return Problem(str(self.path), line, column, _dotted(key), *texts)
@@ -366,7 +366,7 @@ class Source:
         return self.at(index, key, message, hint)
 
     def _hangs_below(self, label: Scalar, node: Node) -> bool:
-        """Whether a value is a block below its key, or empty: then the key is the better place."""
+        """Return whether a value is a block below its key, or empty: a problem then stands at the key."""
         if isinstance(node, Scalar):
             return node.plain and not node.text
         return not node.flow or self.place(node.start)[0] != self.place(label.start)[0]
@@ -382,7 +382,7 @@ class Source:
 
 
 def _without(label: str, text: str) -> str:
-    """What is said of a key of another file, in the names of that file."""
+    """Return a message about a key of another file, in the names of that file."""
     before = label.rpartition(".")[0]
     return re.sub(rf"(?<![\w./]){re.escape(before)}[.{JOINT}](?=\w)", "", text) if before else text
 
@@ -447,7 +447,7 @@ _PLAIN = (
 
 
 def complaint(error: yaml.YAMLError, text: str) -> Complaint:
-    """The parser's error as a complaint about the text."""
+    """Return the parser's error as a complaint about the text."""
     if not isinstance(error, yaml.MarkedYAMLError):
         return Complaint(0, (), "not YAML: the text cannot be read", "`diel init` writes an example")
     mark = error.problem_mark or error.context_mark
@@ -470,7 +470,7 @@ def complaint(error: yaml.YAMLError, text: str) -> Complaint:
 
 
 def _expression_hint(text: str, at: int, began: int) -> str:
-    """A hint for unquoted expressions, the usual cause: their braces mean something to YAML."""
+    """Return a hint for unquoted expressions, the usual cause: their braces mean something to YAML."""
     line = text[text.rfind("\n", 0, at) + 1 : (text + "\n").index("\n", at)]
     whole = line if began > at else text[began:at] + line
     if re.search(r"(?<!['\"$\w])\$\{\{", whole):

@@ -43,7 +43,7 @@ def renamed(text: str, names: Mapping[Chain, str], *, bare: bool = False) -> tup
 
 
 def place_before(place: int, edits: Iterable[Sequence[int]]) -> int:
-    """Where a character of a renamed text was before; the beginning of its name if that was replaced."""
+    """Return the earlier place of a character of a renamed text: within a name, the name's beginning."""
     shift = 0
     for start, old, new in edits:
         if place < start + shift:
@@ -55,7 +55,7 @@ def place_before(place: int, edits: Iterable[Sequence[int]]) -> int:
 
 
 def _places(expression: Expression, names: Mapping[Chain, str]) -> Iterator[tuple[int, int, str]]:
-    """The names to replace: where they begin, how long they are, and what to write."""
+    """Yield the names to replace: where they begin, how long they are, and what to write."""
     if expression.tree is None:
         name, count = _new_name(expression.chain, names)
         if count:
@@ -102,7 +102,7 @@ class Part:
     places: Mapping[Key, Written]
 
     def place(self, key: Key) -> Written:
-        """Where a key is written."""
+        """Return where a key is written."""
         for length in range(len(key), -1, -1):
             if key[:length] in self.places:
                 above = self.places[key[:length]]
@@ -187,14 +187,14 @@ class Whereabouts:
         self._parts = parts
 
     def __call__(self, key: Key, offset: int | None) -> tuple[Source, Key, int | None] | None:
-        """The file and key, and which character of a text was meant; None where it is the file itself."""
+        """Return the file and key, and the character, behind a place; None in the file itself."""
         written = self._written(key)
         if written is None:
             return None
         return written.source, written.key, offset and before(offset, written.edits)
 
     def renamed(self, key: Key, text: str) -> tuple[str, list[list[Edit]]]:
-        """The text of a file that a key names, with the names that a text at that key got."""
+        """Return a text with the names that the part at its key got, and the rounds of edits."""
         written, rounds = self._written(key), []
         for names in () if written is None else written.names:
             text, edits = renamed(text, names)
@@ -207,14 +207,14 @@ class Whereabouts:
 
 
 def before(offset: int, edits: Sequence[Sequence[Sequence[int]]]) -> int:
-    """The place of a character before several rounds of edits."""
+    """Return the earlier place of a character, before several rounds of edits."""
     for edit in reversed(edits):
         offset = place_before(offset, edit)
     return offset
 
 
 def _folders() -> dict[str, Path]:
-    """The folder of workflows of each package; none is imported, but for a package around it."""
+    """Return the folder of workflows of each package, without importing it; packages around it are."""
     folders = {"diel": shipped("workflows")}
     for name, point in entry_points_of(WORKFLOWS).items():
         try:
@@ -234,7 +234,7 @@ def workflows() -> Iterator[tuple[str, Path]]:
 
 
 def workflow_of(word: str) -> Path:
-    """The file of PACKAGE:NAME. Raises HintedError where there is none."""
+    """Return the file of PACKAGE:NAME. Raise HintedError where there is none."""
     available = dict(workflows())
     if word not in available:
         package = word.partition(":")[0]

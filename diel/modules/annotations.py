@@ -100,7 +100,7 @@ class Annotations:
         return name.replace("typing_extensions.", "typing.")
 
     def unquoted(self, node: ast.expr) -> ast.expr:
-        """The annotation inside the quotes, if quoted."""
+        """Return the annotation inside the quotes, if quoted."""
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             try:
                 return ast.parse(node.value.strip(), mode="eval").body
@@ -109,7 +109,7 @@ class Annotations:
         return node
 
     def members(self, node: ast.expr, depth: int = 0) -> Iterator[ast.expr]:
-        """The members of a union, or the one type; sees through aliases and Annotated."""
+        """Yield the members of a union, or the one type; see through aliases and Annotated."""
         node = self._resolved(node)
         if depth > _MAX_DEPTH:
             return
@@ -128,7 +128,7 @@ class Annotations:
             yield from self.members(member, depth + 1)
 
     def literal(self, node: ast.expr) -> Any:
-        """A literal, or the top-level name of one; None if it is neither."""
+        """Return a literal, or the top-level name of one; None if it is neither."""
         if isinstance(node, ast.Name) and node.id in self._aliases:
             node = self._aliases[node.id]
         try:
@@ -137,7 +137,7 @@ class Annotations:
             return None
 
     def type_of(self, node: ast.expr, depth: int = 0) -> Any:
-        """The type that an annotation means; Any for what cannot be followed."""
+        """Return the type that an annotation means; Any for what cannot be followed."""
         if depth > _MAX_DEPTH:
             return Any
         node = self._resolved(node)
@@ -203,7 +203,7 @@ class Annotations:
         return {key: value for key, value in values.items() if value is not None}
 
     def takes(self, node: ast.expr | None) -> frozenset[str]:
-        """What a parameter accepts, in the words of `Parameter.takes`."""
+        """Return what a parameter accepts, in the words of `Parameter.takes`."""
         members = () if node is None else self.members(node)
         return frozenset(self._takes(member) for member in members) - {""} or frozenset({"any"})
 
@@ -225,7 +225,7 @@ class Annotations:
         )
 
     def injected(self, node: ast.expr) -> Injected | None:
-        """What diel fills in for a parameter; None if the workflow does."""
+        """Return what diel fills in for a parameter; None if the workflow does."""
         for member in self.members(node):
             name = self.full_name(member)
             if name in _CONTEXT:
@@ -235,11 +235,11 @@ class Annotations:
         return None
 
     def is_artifact(self, node: ast.expr) -> bool:
-        """Whether a returned value is a file, or is kept in one."""
+        """Return whether a returned value is a file, or is kept in one."""
         return any(self.full_name(outer(member)) in _FILES for member in self.members(node))
 
     def is_single(self, node: ast.expr) -> bool:
-        """Whether what is returned is one output: a number, a text, a list, or kept in one file."""
+        """Return whether a returned value is one output: a number, a text, a list, or kept in one file."""
         single = frozenset({"int", "float", "str", "bool", "list", "typing.List"}) | _FILES
         return all(self.full_name(outer(member)) in single for member in self.members(node))
 
@@ -288,5 +288,5 @@ def _items(node: ast.Subscript) -> list[ast.expr]:
 
 
 def outer(node: ast.expr) -> ast.expr:
-    """A generic without its brackets."""
+    """Return a generic without its brackets."""
     return node.value if isinstance(node, ast.Subscript) else node

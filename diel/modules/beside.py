@@ -95,12 +95,12 @@ class _Finder:
         return self._spec(name, spec.origin) if self.covers(spec.origin) else spec
 
     def covers(self, path: str) -> bool:
-        """Whether a file or folder is a user's own, and no installed package in one of his folders."""
+        """Return whether a file or folder is a user's own, and not of a package installed in his folders."""
         whole = f"{path}/"
         return any(whole.startswith(f"{folder}/") for folder in self.folders) and not _PACKAGES.search(whole)
 
     def _of_run(self, name: str, tail: str, places: Sequence[str]) -> ModuleSpec | None:
-        """What the run keeps, even where it is deleted or something else came there."""
+        """Find a module that the run keeps, even if its file is gone or another one."""
         files = self.sources.files
         for place in places:
             for path in (f"{place}/{tail}/__init__.py", f"{place}/{tail}.py"):
@@ -222,7 +222,7 @@ def imports(path: Path, folders: Iterable[Path]) -> tuple[str, ...]:
 
 
 def absent(names: Iterable[str]) -> tuple[str, ...]:
-    """Those of these packages that are not installed here."""
+    """Return the packages among these that are not installed here."""
     return tuple(name for name in names if not _is_here(name))
 
 
@@ -272,7 +272,7 @@ def _called_name(called: ast.expr) -> str:
 
 
 def _computed(name: ast.expr, roots: Sequence[Path]) -> Iterator[Path]:
-    """The files that a call may import: of `f"models.{kind}"`, those of `models`; of a variable, all."""
+    """Yield files that a call may import: of `f"models.{kind}"`, those of `models`; of a variable, all."""
     first = name.values[0] if isinstance(name, ast.JoinedStr) and name.values else name
     text = first.value if isinstance(first, ast.Constant) and isinstance(first.value, str) else ""
     package = text.strip(".") if first is name else text.rpartition(".")[0]
@@ -282,7 +282,7 @@ def _computed(name: ast.expr, roots: Sequence[Path]) -> Iterator[Path]:
 
 
 def _placed(name: str, roots: Sequence[Path]) -> Iterator[Path]:
-    """The files of a dotted name, and of the packages above it."""
+    """Yield the files of a dotted name, and of the packages above it."""
     parts = name.split(".") if name else []
     for end in range(1, len(parts) + 1):
         at = Path(*parts[:end])
@@ -291,7 +291,7 @@ def _placed(name: str, roots: Sequence[Path]) -> Iterator[Path]:
 
 
 def _below(folders: Sequence[Path]) -> list[Path]:
-    """The Python files below some folders, at most some thousands."""
+    """Return the Python files below some folders, at most some thousands."""
     files: dict[Path, None] = {}
     for folder in folders:
         for parent, below, names in os.walk(folder):

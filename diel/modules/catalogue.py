@@ -68,7 +68,7 @@ class Module(NamedTuple):
         return tuple(dict.fromkeys((self.path.parent, self.path.parents[below])))
 
     def facts(self) -> dict[str, Any]:
-        """It as JSON, for a run to keep."""
+        """Return its fields as JSON, for a run to keep."""
         folder = None if self.folder is None else str(self.folder)
         own = self._replace(path=str(self.path), folder=folder)._asdict()  # type: ignore[arg-type]
         return {name: own[name] for name in own if name not in ("signature", "store")}
@@ -88,7 +88,7 @@ class Module(NamedTuple):
 
 
 def search_path(workflow_dir: Path, cwd: Path) -> tuple[Path, ...]:
-    """The `modules/` folders in the order of the search, each once."""
+    """Return the `modules/` folders in the order of the search, each once."""
     folders = (workflow_dir / "modules", cwd / "modules", shipped("modules"))
     unique: dict[Path, Path] = {}
     for folder in folders:
@@ -97,7 +97,7 @@ def search_path(workflow_dir: Path, cwd: Path) -> tuple[Path, ...]:
 
 
 def find(reference: str, folders: Sequence[Path]) -> Module:
-    """The module of that name. Raise ModuleNotFound."""
+    """Return the module of that name. Raise ModuleNotFound."""
     name, function = _split(reference)
     for folder in folders:
         path = folder.joinpath(*name.split(".")).with_suffix(".py")
@@ -117,7 +117,7 @@ def find(reference: str, folders: Sequence[Path]) -> Module:
 
 
 def unread(reference: str) -> Module:
-    """A function of a package that is not here: what it takes is seen when it is called."""
+    """Return a function of a package that is not installed here: its parameters show when it is called."""
     name, function = _split(reference)
     signature = Signature(str(function), loose=True)
     return Module(reference, Path(sys.executable), str(function), signature, name, "installed", "")
@@ -146,7 +146,7 @@ def _beside(reference: str, name: str, function: str, folder: Path) -> Module | 
 
 
 def _with_files(module: Module) -> Module:
-    """A module whose digest is also that of the user's files that it imports."""
+    """Return a module whose digest covers the user's files that it imports."""
     shipped_one = module.origin == "shipped"  # it imports nothing of its own folders
     more = () if shipped_one else files_of(module.path, module.folders, module.import_name)
     digests = {str(path): digest_of(path) for path in more}
@@ -195,7 +195,7 @@ def digest_of(path: Path) -> str:
 
 
 def _version_of(name: str) -> str:
-    """The version of the distribution that has a package; empty if none is known."""
+    """Return the version of the distribution that has a package; empty if none is known."""
     from importlib import metadata  # here: few workflows name a package
 
     top = name.partition(".")[0]
@@ -207,7 +207,7 @@ def _version_of(name: str) -> str:
 
 
 def _split(reference: str) -> tuple[str, str | None]:
-    """The dotted name and the function of a reference. Raise ModuleNotFound if it has neither."""
+    """Return the dotted name and the function of a reference. Raise ModuleNotFound if it has neither."""
     name, colon, function = reference.partition(":")
     parts = [*name.split("."), *(function.split(".") if colon else [])]
     if len(reference) > _MAX_REFERENCE or not all(part.isidentifier() for part in parts):
@@ -299,14 +299,14 @@ def _module(reference: str, path: Path, function: str, import_name: str | None, 
 
 
 def _packaged(reference: str, name: str, function: str | None) -> Module:
-    """A function of an installed package, which counts by its version too."""
+    """Return a function of an installed package, which counts by its version too."""
     module = _installed(reference, name, function)
     version = "" if _is_pythons(name) else _version_of(name)
     return module._replace(digest=digest_of_bytes(f"{module.digest} {version}".encode()))
 
 
 def _installed(reference: str, name: str, function: str | None) -> Module:
-    """A function of an installed package, read where it is defined: a package may only import it."""
+    """Return a function of an installed package, read where it is defined: a package may only import it."""
     if function is None:
         raise ModuleNotFound(f"module '{reference}': '{name}' names no function", f"write {name}:function")
     spec = find_spec(name)

@@ -32,7 +32,7 @@ class Absent(Exception):
 
 
 def find_spec(name: str) -> ModuleSpec | None:
-    """Where an importable module is, found without importing the packages that hold it."""
+    """Return where an importable module is, found without importing the packages that hold it."""
     package = name.rpartition(".")[0]
     if package in sys.stdlib_module_names and name in sys.modules:
         return sys.modules[name].__spec__  # `os.path` is in no package
@@ -98,7 +98,7 @@ def _follow(module: str, name: str, visited: dict[tuple[str, str], Path]) -> tup
 
 
 def _target(node: ast.stmt, name: str, spec: ModuleSpec) -> tuple[str, str] | None:
-    """The module and name that a statement gives this name; empty ones for what cannot be followed."""
+    """Return the module and name that a statement gives this name; empty where nobody can tell."""
     if isinstance(node, ast.ImportFrom):
         for alias in node.names:
             if (alias.asname or alias.name) == name:
@@ -132,7 +132,7 @@ def _public(path: Path) -> Iterator[str]:
 
 
 def read_object(module: Any, name: str) -> Signature:
-    """The signature of a compiled function of Python itself, as far as it shows one. Raise Absent."""
+    """Return the signature of a compiled function, as far as Python shows one. Raise Absent."""
     import inspect  # here: few workflows name one
 
     target = getattr(module, name, None)
@@ -155,7 +155,7 @@ _ANY = frozenset({"any"})
 
 
 def way_of(parameter: Any) -> Passed:
-    """How a call gives a parameter, as `inspect` describes it."""
+    """Return how a call gives a parameter, as `inspect` describes it."""
     if parameter.kind is parameter.POSITIONAL_ONLY:
         return "place"
     return "spread" if parameter.kind is parameter.VAR_POSITIONAL else "name"

@@ -40,7 +40,7 @@ class Parameter:
     them, `int`, `float`, `str`, `bool`, `list`, `dict`, and `any` for what cannot be followed."""
 
     def __getstate__(self) -> dict[str, Any]:
-        """All but the validator: who calls the function checks nothing, and may have no pydantic."""
+        """Return all but the validator: a worker that calls the function may have no pydantic."""
         return {name: value for name, value in self.__dict__.items() if name != "_adapter"}
 
     @property
@@ -66,7 +66,7 @@ class Parameter:
         return self._adapter if isinstance(self._adapter, str) else None
 
     def first_misfit(self, values: Sequence[Any]) -> int | None:
-        """The place of the first of many values that does not fit; None if all do."""
+        """Return the place of the first value that does not fit; None if all do."""
         if self._adapter is None:
             return None
         whole = validator_of(list[self.type])  # type: ignore[name-defined]
@@ -95,7 +95,7 @@ class Parameter:
 
 
 def validator_of(kind: Any) -> Any:
-    """Return pydantic's validator of a type, as strict in JSON as in Python. Raises whatever that does."""
+    """Return pydantic's validator of a type, as strict in JSON as in Python. Raise whatever that does."""
     from pydantic import ConfigDict, PydanticUserError, TypeAdapter  # here: as in `fitted`
     from pydantic_core import SchemaValidator
 
@@ -143,7 +143,7 @@ def _is_alike(choice: object, value: object) -> bool:
 
 
 def fitted(adapter: Any, value: Any) -> Any:
-    """Return a JSON value as one of pydantic's validators makes it. Raises ValueError."""
+    """Return a JSON value as one of pydantic's validators makes it. Raise ValueError."""
     try:
         document = json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")  # files have any names
     except (TypeError, ValueError, RecursionError):
@@ -206,13 +206,13 @@ def _explain(value: Any, errors: list[Any]) -> str:
 
 
 def shown_value(value: Any) -> str:
-    """A value in a message."""
+    """Return a value in a message."""
     text = json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= 60 else text[:57] + "..."
 
 
 def hint(message: str, value: Any) -> str:
-    """What to change after such a message, for the usual mistakes of YAML."""
+    """Return a hint for such a message, for the usual mistakes of YAML."""
     if "a whole number" in message and isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
         return f"a whole number is written without a point or exponent: {int(value)}"
     if "number" in message and isinstance(value, str) and _NUMBER.fullmatch(value):

@@ -60,7 +60,7 @@ class Signature(NamedTuple):
     """Whether it may take other parameters than these: a decorator or compiled code hides them."""
 
     def named(self, declared: Collection[str]) -> Signature:
-        """The same for a stage with these outputs: a result without a name takes the only one's."""
+        """Return the same for a stage with these outputs: a result without a name is their only one."""
         if self.returns is None or set(self.returns) != {RESULT} or len(declared) != 1:
             return self
         (name,) = declared
@@ -152,7 +152,7 @@ def _callable(source: PythonFile, name: str) -> Definition:
 
 
 def _method(source: PythonFile, owner: Definition, name: str) -> Definition:
-    """A method of a class, or the class itself for one that only its bases can have."""
+    """Return a method of a class; the class itself for a method that only its bases can have."""
     own = [function for function in owner.body if isinstance(function, ast.FunctionDef)]
     match = next((function for function in own if function.name == name), None)
     if isinstance(owner, ast.FunctionDef) or (match is None and not owner.bases):
@@ -241,7 +241,7 @@ def _returns(source: PythonFile, node: ast.expr | None) -> dict[str, ast.expr] |
 def _fields(
     names: Annotations, node: ast.ClassDef, classes: Mapping[str, ast.ClassDef], visited: tuple[str, ...]
 ) -> dict[str, ast.expr] | None:
-    """The fields of a record class and its bases; None if one of them is not a record."""
+    """Return the fields of a record class and its bases; None if one of them is not a record."""
     fields: dict[str, ast.expr] = {}
     marks = [item.func if isinstance(item, ast.Call) else item for item in node.decorator_list]
     record = any(names.full_name(mark).endswith("dataclass") for mark in marks)
@@ -299,7 +299,7 @@ class PythonFile:
         return marked or [name for name in self.functions if not name.startswith("_")]
 
     def mark(self, function: ast.FunctionDef) -> ast.expr | None:
-        """The decorator that makes a function a module."""
+        """Return the decorator that makes a function a module."""
         for decorator in function.decorator_list:
             if self.names.full_name(outer_call(decorator)) in _DECORATORS:
                 return decorator
@@ -307,7 +307,7 @@ class PythonFile:
 
 
 def read_source(path: Path, data: bytes | None = None) -> PythonFile:
-    """A Python file, parsed once for each content. Raise SignatureError."""
+    """Return a Python file, parsed once for each content. Raise SignatureError."""
     if data is None and (flaw := flaw_of(path)):
         raise SignatureError(f"the file {flaw}")
     try:
@@ -329,12 +329,12 @@ def _parsed(path: Path, data: bytes) -> PythonFile:
 
 
 def outer_call(node: ast.expr) -> ast.expr:
-    """What is called, or the name alone."""
+    """Return what is called, or the name alone."""
     return node.func if isinstance(node, ast.Call) else node
 
 
 def top_level(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """The statements of a file, those under `if`, `try` and `with` included."""
+    """Yield the statements of a file, those under `if`, `try` and `with` included."""
     for node in body:
         yield node
         if isinstance(node, ast.If | ast.Try | ast.With):

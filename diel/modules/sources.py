@@ -38,7 +38,7 @@ class SourceVersion(NamedTuple):
         return f"{self.folder}/{self.version}.json" if self.folder else ""
 
     def read(self, path: str) -> bytes:
-        """The bytes of a source. Raise OSError."""
+        """Return the bytes of a source. Raise OSError."""
         digest = self.files.get(path)
         if digest is not None:
             data = Path(self.folder, digest).read_bytes()
@@ -48,7 +48,7 @@ class SourceVersion(NamedTuple):
         return self._read_later(path) if self.folder else Path(path).read_bytes()
 
     def _read_later(self, path: str) -> bytes:
-        """The bytes that the first worker found that imported this file."""
+        """Return the bytes of this file, as the first worker that imported it found them."""
         name = digest_of_bytes(os.fsencode(path))
         first = Path(self.folder, f"{self.version}.{name}.later")
         if not first.exists():
@@ -61,7 +61,7 @@ class SourceVersion(NamedTuple):
         return first.read_bytes().partition(b"\0")[2]
 
     def later(self) -> Iterator[tuple[str, bytes]]:
-        """The files that no import names and workers imported, with their bytes."""
+        """Yield the files that workers imported though no import names them, with their bytes."""
         for file in Path(self.folder).glob(f"{self.version}.*.later"):
             path, _, data = file.read_bytes().partition(b"\0")
             yield os.fsdecode(path), data

@@ -87,7 +87,7 @@ class Progress:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Continues from what `state` gave."""
+        """Continue from a result of `state`."""
         self.network.load_state_dict(state["network"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.scaler.load_state_dict(state["scaler"])
@@ -114,11 +114,11 @@ class Saver:
         self._due = time.monotonic() + SAVE_EVERY
 
     def tick(self) -> None:
-        """Brings the time up to date."""
+        """Bring the time up to date."""
         self.progress.seconds = time.monotonic() - self._began
 
     def look(self) -> None:
-        """Saves if due; called after every step but the last. Raises Interrupted."""
+        """Save if due; called after every step but the last. Raise Interrupted."""
         if self.path is None:
             return
         interrupted = self.context.interrupted

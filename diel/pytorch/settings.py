@@ -47,16 +47,16 @@ class Settings:
         return torch.optim.Adam(network.parameters(), rate, weight_decay=decay)
 
     def make_scaler(self) -> torch.amp.GradScaler:
-        """Keeps small gradients from vanishing in half precision; does nothing in the others."""
+        """Keep small gradients from vanishing in half precision; do nothing in the others."""
         return torch.amp.GradScaler(self.device.type, enabled=self.precision == "fp16")
 
     def autocast(self) -> torch.autocast:
-        """The context in which a network computes its products in the chosen precision."""
+        """Return the context in which a network computes its products in the chosen precision."""
         half = torch.float16 if self.precision == "fp16" else torch.bfloat16
         return torch.autocast(self.device.type, dtype=half, enabled=self.precision != "fp32")
 
     def rate(self, epoch: int) -> float:
-        """The learning rate of an epoch, counted from 0; the cosine is arXiv:1608.03983, without restarts.
+        """Return the learning rate of an epoch, from 0; the cosine is arXiv:1608.03983, without restarts.
 
         It depends on the epoch alone, so that no checkpoint has to keep it.
         """
@@ -66,9 +66,9 @@ class Settings:
 
 
 def find_device(name: str, precision: str = "fp32") -> torch.device:
-    """The device for `auto`, `cpu` or `cuda`; auto is a GPU if the task sees one.
+    """Return the device for `auto`, `cpu` or `cuda`; auto is a GPU if the task sees one.
 
-    Raises ValueError where there is no such device, or where it cannot compute in this precision.
+    Raise ValueError where there is no such device, or where it cannot compute in this precision.
     """
     has_cuda = torch.cuda.is_available()
     if name == "cuda" and not has_cuda:
@@ -84,7 +84,7 @@ def find_device(name: str, precision: str = "fp32") -> torch.device:
 
 @contextmanager
 def reproducible() -> Iterator[None]:
-    """Computes on the task's own cores, and the same numbers each time.
+    """Compute on the task's own cores, and the same numbers each time.
 
     The task's cores are what OMP_NUM_THREADS says, else one. Afterwards all is as before, for a worker's
     next task. Operations that PyTorch has in no deterministic form raise RuntimeError.
@@ -104,7 +104,7 @@ def reproducible() -> Iterator[None]:
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """The first weights of layers made here follow from the seed; the worker's own random numbers stay."""
+    """Seed the first weights of layers made here; the worker's own random numbers stay as they were."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         yield

@@ -28,7 +28,7 @@ class Rows:
     targets: torch.Tensor
 
     def take(self, rows: torch.Tensor, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
-        """Some of the rows, on the device."""
+        """Return some of the rows, on the device."""
         return self.inputs[rows].to(device).float(), self.targets[rows].to(device)
 
     def __len__(self) -> int:
@@ -36,14 +36,14 @@ class Rows:
 
 
 def split(rows: int, held_out: float, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """The rows to train on and the rows held out (a share, at least one), drawn at random, in order."""
+    """Return the rows to train on and the rows held out (a share, at least one), drawn at random."""
     order = torch.randperm(rows, generator=torch.Generator().manual_seed(seed))
     count = min(max(1, round(held_out * rows)), rows - 1)
     return order[count:].sort().values, order[:count].sort().values
 
 
 def classes(targets: Any, rows: int) -> torch.Tensor:
-    """The class of each row, counted from 0, of an array. Raises ValueError where it holds anything else."""
+    """Return the class of each row, counted from 0. Raise ValueError for anything else."""
     kind = f"{targets.dtype} of shape {targets.shape}"
     if targets.dtype.kind in "biuf" and targets.shape == (rows,):
         numbers = torch.tensor(targets, dtype=torch.float64)
@@ -79,7 +79,7 @@ class Trained:
     """A row of HISTORY for each epoch."""
 
     def save_history(self, path: Path) -> Path:
-        """Writes the history as CSV."""
+        """Write the history as CSV."""
         with path.open("w", encoding="utf-8", newline="") as file:
             writer = csv.writer(file)
             writer.writerow(HISTORY)
@@ -90,12 +90,12 @@ class Trained:
 def train(
     network: torch.nn.Module, rows: Rows, held_out: Rows, loss: Loss, settings: Settings, context: Context
 ) -> Trained:
-    """Trains a network that is on the device already, until the last epoch or the end of patience.
+    """Train a network that is on the device already, until the last epoch or the end of patience.
 
-    Reports `epoch`, `loss` (mean over the epoch's rows while they were trained on) and `validation_loss`
-    (over the held-out rows, after the epoch) after each epoch. Where the stage keeps checkpoints, goes on
-    from where an earlier attempt at the task was, and ends with the very numbers of an undisturbed one.
-    Raises Interrupted when the task's time is over, and ValueError where the loss is not finite.
+    Report `epoch`, `loss` (mean over the epoch's rows while they were trained on) and `validation_loss`
+    (over the held-out rows, after the epoch) after each epoch. Where the stage keeps checkpoints, go on
+    from where an earlier attempt at the task was, and end with the very numbers of an undisturbed one.
+    Raise Interrupted when the task's time is over, and ValueError where the loss is not finite.
     """
     progress = Progress.start(network, settings)
     with seeded(settings.seed):
@@ -122,7 +122,7 @@ def outputs(network: torch.nn.Module, inputs: torch.Tensor, batch: int, device: 
 
 
 def _epoch(progress: Progress, rows: Rows, loss: Loss, settings: Settings, saver: Saver) -> float:
-    """Trains the rest of an epoch, without the rows of an earlier attempt; returns its mean loss."""
+    """Train the rest of an epoch, without the rows of an earlier attempt; return its mean loss."""
     generator = torch.Generator()
     generator.set_state(progress.shuffle)
     order = torch.randperm(len(rows), generator=generator)
@@ -156,7 +156,7 @@ def _step(
 
 
 def _judge(progress: Progress, mean: float, held_out: Rows, loss: Loss, settings: Settings) -> Best:
-    """The best epoch, after the validation of the one that just ended. Raises ValueError."""
+    """Return the best epoch, after the validation of the last one. Raise ValueError."""
     predictions = outputs(progress.network, held_out.inputs, settings.batch, settings.device)
     validation_loss = float(loss(predictions, held_out.targets.cpu()))
     if not math.isfinite(mean) or not math.isfinite(validation_loss):

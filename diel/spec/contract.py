@@ -27,7 +27,7 @@ KeyType = Literal["int", "float", "str", "bool", "list", "dict"]
 
 
 def _count(value: Any) -> str:
-    """A number of things in its stored form: `>=100`, or `==3` for a plain number."""
+    """Return a number of things in its stored form: `>=100`, or `==3` for a plain number."""
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return f"=={value}"
     match = COUNT.fullmatch(value) if isinstance(value, str) else None

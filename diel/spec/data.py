@@ -48,7 +48,7 @@ class Extracted(SpecModel):
 
 
 def _extraction_flaws(output: Extracted, value: str | None, outside: str) -> Iterator[Flaw]:
-    """What is wrong with how a value is found; `outside` says why its file is not the task's own."""
+    """Yield the flaws of how a value is found; `outside`: why its file is not the task's own."""
     ways = [name for name in _WAYS if getattr(output, name) is not None]
     apart = next((name for name in ("file", "pick") if name in output.model_fields_set), None)
     if len(ways) > 1:
@@ -118,7 +118,7 @@ class Exported(SpecModel):
 
 
 def _export_flaws(output: Exported, form: str | None, *, keep: bool) -> Iterator[Flaw]:
-    """What cannot be exported; `form` is that of the output."""
+    """Yield the flaws of an export; `form` is that of the output."""
     if output.export is None:
         return
     if form not in (None, "path", "glob"):
@@ -231,7 +231,7 @@ def path_flaw(path: str) -> str:
 
 
 def target_flaw(path: str) -> str:
-    """Why nothing can be written there; as `path_flaw`, to be asked twice."""
+    """Return the reason why nothing can be written there; as `path_flaw`, for a second question."""
     first = posixpath.normpath(path).partition("/")[0]
     return path_flaw(path) or (
         f"diel itself writes {first} in the task's directory" if first in OWN_FILES else ""
@@ -371,7 +371,7 @@ class Rendering(SpecModel):
         return self._filling
 
     def fill(self, filling: Filling) -> None:
-        """Notes what is in the template."""
+        """Note the template's content."""
         self._filling = filling
 
     def flaws(self) -> Iterator[Flaw]:

@@ -29,7 +29,7 @@ TOGETHER = {"nodes", "ranks", "ranks_per_node"}
 
 
 def demand_in(stage: Any, keys: Mapping[str, Collection[str]]) -> dict[Place, str]:
-    """The texts with expressions, by key. `keys` are those of a stage, each with those below it."""
+    """Return the texts with expressions, by key. `keys` are those of a stage, each with those below it."""
     demand: dict[Place, str] = {}
     for place in PLACES:
         value = stage.get(place) if isinstance(stage, dict) and place in keys else None
@@ -41,7 +41,7 @@ def demand_in(stage: Any, keys: Mapping[str, Collection[str]]) -> dict[Place, st
 
 
 def without_demand(stage: Mapping[str, Any], demand: Collection[Place]) -> dict[str, Any]:
-    """What a file says of a stage, with the least in place of its expressions."""
+    """Return a stage as a file writes it, with the least in place of its expressions."""
     static = with_values(stage, {key: _LEAST.get(key) for key in demand})
     resources = static.get("resources")
     if isinstance(resources, dict) and any(key[-1] in TOGETHER for key in demand):
@@ -50,7 +50,7 @@ def without_demand(stage: Mapping[str, Any], demand: Collection[Place]) -> dict[
 
 
 def with_values(written: Mapping[str, Any], values: Mapping[Place, Any]) -> dict[str, Any]:
-    """What a file says, with values in place of the expressions of a demand; null leaves a key out."""
+    """Return a stage as a file writes it, with values for its demand; null leaves a key out."""
     filled = {place: {**value} if isinstance(value, dict) else value for place, value in written.items()}
     for key, value in values.items():
         part = filled if len(key) == 1 else filled[str(key[0])]

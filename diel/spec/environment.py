@@ -35,7 +35,7 @@ def _located(path: str, folder: Path) -> str:
 
 
 def named(value: Any) -> Any:
-    """A stage's `environment`, as written. Raises Flaws where it is no text."""
+    """Return a stage's `environment`, as written. Raise Flaws where it is no text."""
     if isinstance(value, dict):
         raise refuse(
             "expected the name of an environment, found a mapping",
@@ -69,7 +69,7 @@ def _spack(value: Any) -> Any:
 
 
 def variable_names(variables: dict[str, Any]) -> dict[str, Any]:
-    """Refuses what is no name of a variable, or one that diel sets."""
+    """Refuse what is no name of a variable, or one that diel sets."""
     flaws = []
     for name in variables:
         if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) is None:
@@ -147,7 +147,7 @@ class Container(SpecModel):
     _short = written_as("an image or a mapping", "for instance `tools.sif`", text="image")
 
     def beside(self, folder: Path) -> "Container":
-        """The same with paths that are relative to a folder made absolute; a name stays what it is."""
+        """Return the same environment with absolute paths in place of those relative to a folder."""
         image = self.image
         written = image.startswith(("/", "./", "../", "~", "$")) or image.endswith(_FILES)
         if written or (":" not in image and (folder / image).exists()):
@@ -193,7 +193,7 @@ class Environment(SpecModel):
     _mapping = written_as("a mapping", "for instance {modules: [gcc/13], setup: [export X=1]}")
 
     def beside(self, folder: Path) -> "Environment":
-        """The same with paths that are relative to a folder made absolute."""
+        """Return the same environment with absolute paths in place of those relative to a folder."""
         changes: dict[str, Any] = {}
         if self.python is not None:
             file = _located(self.python.requirements, folder)

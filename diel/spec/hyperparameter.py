@@ -158,7 +158,7 @@ def _is_of(value: Any, kind: str) -> bool:
 
 
 def _mark(value: Any) -> tuple[bool, Any]:
-    """A hashable stand-in that is equal for equal values; 1 and true differ."""
+    """Return a hashable stand-in that is equal for equal values; 1 and true differ."""
     plain = isinstance(value, str | int | float | type(None))
     return isinstance(value, bool), value if plain else json.dumps(value, sort_keys=True)
 

@@ -53,7 +53,7 @@ class SpecModel(BaseModel):
 
     @classmethod
     def model_rebuild(cls, **how: Any) -> bool | None:
-        """Builds it without pydantic's plugins: the search reads a file of every installed package."""
+        """Build it without pydantic's plugins: the search reads a file of every installed package."""
         before = os.environ.get(_PLUGINS)
         os.environ[_PLUGINS] = "__all__"
         try:
@@ -63,7 +63,7 @@ class SpecModel(BaseModel):
             os.environ |= {} if before is None else {_PLUGINS: before}
 
     def flaws(self) -> "Iterable[Flaw]":
-        """What is wrong with its fields together."""
+        """Return the flaws of its fields together."""
         return ()
 
     @model_validator(mode="after")
@@ -89,7 +89,7 @@ def written_as(expected: str, hint: str, *, text: str = "", true: bool = False) 
 
 
 def optional(description: str, default: Any = None, **bounds: Any) -> Any:
-    """A key that may be left out, and what holds then; the bounds are those of pydantic's `Field`."""
+    """Return an optional key with its default; the bounds are those of pydantic's `Field`."""
     return Field(default=default, description=description, **bounds)
 
 
@@ -147,12 +147,12 @@ class Flaws(ValueError):
 
 
 def refuse(message: str, hint: str = "", *key: str | int) -> Flaws:
-    """The error to raise for a single flaw."""
+    """Return the error to raise for a single flaw."""
     return Flaws(Flaw(message, hint, key))
 
 
 def quote(value: Any) -> str:
-    """A value as a message shows it: quoted, short, in YAML's words."""
+    """Return a value as a message shows it: quoted, short, in YAML's words."""
     if value is None:
         return "nothing"
     if isinstance(value, bool):
@@ -168,7 +168,7 @@ def quote(value: Any) -> str:
 
 
 def free_name(name: str, info: ValidationInfo) -> str:
-    """Refuses a name that has its own meaning in expressions, once: with a context it was told already."""
+    """Refuse a name with a meaning of its own in expressions, once: `context` says that it was told."""
     if info.context is None and name.rpartition(".")[2] in RESERVED_NAMES:
         raise refuse(f"'{name}' has its own meaning in expressions", f"choose another name, such as {name}_")
     return name
@@ -215,7 +215,7 @@ def filled(kind: type, message: str, hint: str) -> BeforeValidator:
 
 
 def no_repeats(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Refuses a list that names something twice."""
+    """Refuse a list that names something twice."""
     first = {name: place for place, name in reversed([*enumerate(names)])}
     again = [(place, name) for place, name in enumerate(names) if place > first[name]]
     if again:

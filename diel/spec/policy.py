@@ -76,12 +76,12 @@ class Policies(SpecModel):
     launch: Policy | None = optional("It could not be started.")
 
     def of(self, kind: str) -> Policy:
-        """The policy for a class of failures; an empty one if the file says nothing."""
+        """Return the policy for a class of failures; an empty one if the file says nothing."""
         return getattr(self, kind, None) or Policy.model_construct()
 
 
 def policy_flaws(on: Policies, resources: Resources, timeout: float | None) -> Iterator[Flaw]:
-    """What is wrong with policies together with the rest of the stage."""
+    """Yield the flaws of policies together with the rest of the stage."""
     for kind in Policies.model_fields:
         policy = on.of(kind)
         for key, example in (("memory", "4GiB"), ("walltime", "30m")):
@@ -111,7 +111,7 @@ class Rule(NamedTuple):
 
 
 def default_rule(kind: FailureClass, resources: Resources, usual: Rule) -> Rule:
-    """The rule for a class of failures that the stage does not mention; `usual` is that of its `retries`."""
+    """Return the rule for a class of failures without one of its own; `usual` is that of `retries`."""
     match kind:
         case FailureClass.OOM if resources.memory is not None:
             return Rule(ESCALATED_RETRIES, 0.0, shared=False, memory=2.0)
@@ -182,16 +182,16 @@ class Resources(SpecModel):
         return self.processes * self.gpus_per_rank
 
     def changes(self, since: Resources) -> dict[str, Any]:
-        """What a later attempt asks for beyond these: `memory` in bytes, `walltime` in seconds."""
+        """Return the resources of a later attempt: `memory` in bytes, `walltime` in seconds."""
         return {name: mine for name in _CHANGING if (mine := getattr(self, name)) != getattr(since, name)}
 
     def changed(self, changes: Mapping[str, Any]) -> Resources:
-        """What an attempt asked for, from its journal record."""
+        """Return the resources of an attempt from its journal record."""
         update = {name: changes[name] for name in _CHANGING if name in changes}
         return self.model_copy(update=update) if update else self
 
     def at_least(self, changes: Mapping[str, Any]) -> Resources:
-        """What a later attempt asks for after it was granted these: a retry never gets less."""
+        """Return the resources of a later attempt after it was granted these: a retry never gets less."""
         return self.changed({name: max(changes[name], getattr(self, name) or 0) for name in changes})
 
     def flaws(self) -> Iterator[Flaw]:
@@ -243,12 +243,12 @@ MostFailures = Annotated[
 
 
 def most_failures(most: int | str | None, tasks: int) -> float | None:
-    """How many of so many tasks may fail; None for any number."""
+    """Return the number of so many tasks that may fail; None for any number."""
     return tasks * float(most.rstrip("% ")) / 100 if isinstance(most, str) else most
 
 
 def share_flaws(name: str, over: Sequence[str], axes: Mapping[str, Axis]) -> Iterator[Flaw]:
-    """A stage of a search or loop, which decides what a failure means."""
+    """Yield the flaws of a stage of a search or loop, where the axis decides what a failure means."""
     label = next((label for label in over if label in axes and axes[label].adaptive), None)
     if label is not None:
         word = axes[label].word

@@ -104,12 +104,12 @@ class Service(SpecModel):
 
 
 def never_ends(stage: SpecModel) -> bool:
-    """Whether the tasks of a stage stay up until they are stopped."""
+    """Return whether the tasks of a stage stay up until they are stopped."""
     return getattr(stage, "service", None) is not None
 
 
 def service_flaws(stage: SpecModel, *, beside: bool, mpi: bool) -> Iterator[Flaw]:
-    """What a stage says that does not go with a service."""
+    """Yield the flaws of a stage that do not go with a service."""
     for key in ("outputs", "publishes", "max_failures", "timeout", "checkpoint", "surrogate"):
         if getattr(stage, key):
             message = "a service has no result: it stays up until its consumers have ended"

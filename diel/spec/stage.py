@@ -74,12 +74,12 @@ Shell = Annotated[Literal["bash", "sh"] | Items[Text] | None, BeforeValidator(_s
 
 
 def reads_quotes(words: tuple[str, ...]) -> bool:
-    """Whether these words start a shell that lets values be quoted."""
+    """Return whether these words start a shell that lets values be quoted."""
     return shell_name(words) in _POSIX
 
 
 def shell_name(words: tuple[str, ...]) -> str:
-    """The program that reads a text behind these words, without the `env` or `busybox` that starts it."""
+    """Return the program that reads a text behind these words, without a leading `env` or `busybox`."""
     names = [os.path.basename(word) for word in words]
     if names[0] == "env":
         names = [name for name, word in zip(names, words, strict=True) if word[0] != "-" and "=" not in word]
@@ -248,7 +248,7 @@ class Stage(SpecModel):
         return self.without(self.demand)
 
     def without(self, keys: Collection[Place]) -> Self:
-        """The stage without the sizes and durations among some keys."""
+        """Return the stage without the sizes and durations among some keys."""
         if not keys:
             return self
         left_out = {key: None for key in ("memory", "walltime") if ("resources", key) in keys}
@@ -310,7 +310,7 @@ class Stage(SpecModel):
         )
 
     def rule(self, kind: FailureClass) -> Rule:
-        """What happens after a failure of a class: its policy over the defaults."""
+        """Return the policy after a failure of a class: its own over the defaults."""
         usual = Rule(self.retries.limit, self.retries.backoff, shared=True)
         policy, default = self.on.of(kind), default_rule(kind, self.resources, usual)
         return Rule(
@@ -323,7 +323,7 @@ class Stage(SpecModel):
         )
 
     def _grows(self, key: str) -> bool:
-        """Whether an expression says itself how much more a retry gets."""
+        """Return whether an expression says itself how much more a retry gets."""
         return "task.attempt" in self.demand.get(("resources", key), "")
 
     def flaws(self) -> Iterator[Flaw]:

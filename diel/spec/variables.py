@@ -28,8 +28,8 @@ _OWN = re.compile(
 
 
 def read_variables(workflow: Workflow, stage: Stage) -> dict[str, int]:
-    """The variables that a stage's command reads by name and that neither diel sets nor the stage or its
-    environment declares, with the place in the text of each; 0 where the command is a list of words."""
+    """Return the variables that a stage's command reads by name, if neither diel sets them nor the stage or
+    its environment declares them, with the place in the text of each; 0 for a command that is a list."""
     declared = set(stage.env)
     if stage.is_surrounded:
         around = workflow.environments.get(stage.environment or "")
@@ -57,7 +57,7 @@ def _read(stage: Stage) -> Iterator[tuple[str, int]]:
 
 
 def _in_shell(text: str) -> Iterator[tuple[str, int]]:
-    """What a shell reads of its surroundings, and not what the text has set before."""
+    """Yield the variables that a shell reads, and that the text has not set before."""
     own = {match[1]: match.span() for match in reversed([*_SET.finditer(text)])}
     for match in _LISTED.finditer(text):
         own.update(dict.fromkeys(match[1].split(), match.span()))
@@ -79,14 +79,14 @@ def _names(text: str) -> Iterator[tuple[str, int]]:
 
 
 def shell_of(workflow: Workflow, environ: Mapping[str, str]) -> dict[str, str]:
-    """The values of all variables that its commands read by name and nothing declares."""
+    """Return the values of all variables that its commands read by name and nothing declares."""
     names = {name for stage in workflow.stages.values() for name in read_variables(workflow, stage)}
     values = {name: environ[name] for name in sorted(names) if name in environ}
     return {name: value for name, value in values.items() if not re.search("[\ud800-\udfff]|\\${{", value)}
 
 
 def apply_shell(workflow: Workflow, shell: Mapping[str, str]) -> None:
-    """Declares for each stage what its command reads of these variables."""
+    """Declare for each stage the variables of these that its command reads."""
     for name, stage in workflow.stages.items() if shell else ():
         read = {key: shell[key] for key in read_variables(workflow, stage) if key in shell}
         if read:
@@ -94,7 +94,7 @@ def apply_shell(workflow: Workflow, shell: Mapping[str, str]) -> None:
 
 
 def apply_sizes(workflow: Workflow, sizes: Mapping[str, Mapping[str, Any]]) -> None:
-    """Gives stages these resources: sizes in bytes, durations in seconds."""
+    """Give stages these resources: sizes in bytes, durations in seconds."""
     for name, size in sizes.items():
         if name in workflow.stages:
             stage = workflow.stages[name]

@@ -45,7 +45,7 @@ class PartialStage(Stage):
 
     @classmethod
     def check(cls, value: Any) -> Any:
-        """Refuses what is wrong in it, whatever is missing."""
+        """Refuse wrong keys, whatever is missing."""
         try:
             return cls.model_validate(value)
         except ValidationError as error:
@@ -118,7 +118,7 @@ class Workflow(SpecModel):
         return any(axis.adaptive for axis in self.axes.values())
 
     def any_stage(self, uses: Callable[[Stage], object]) -> bool:
-        """Whether any stage uses something; what none uses need not be checked."""
+        """Return whether any stage uses a feature; unused ones need no check."""
         return any(uses(stage) for stage in self.stages.values())
 
     def flaws(self) -> Iterator[Flaw]:
@@ -139,7 +139,7 @@ class Workflow(SpecModel):
 
     @model_validator(mode="after")
     def _whole_axes(self) -> Self:
-        """Gives each design without a seed one of its own, and derived axes the types of their contracts."""
+        """Give each design without a seed one of its own, and derived axes the types of their contracts."""
         for label, axis in self.axes.items():
             if isinstance(axis, Sample) and axis.seed is None:
                 self.axes[label] = axis.model_copy(update={"seed": seed_of(self.seed, label)})
@@ -148,7 +148,7 @@ class Workflow(SpecModel):
         return self
 
     def carried_units(self, stage: str, parameter: str) -> str | None:
-        """The units of a parameter of an axis: those that what made it has."""
+        """Return the units of an axis' parameter: those of the output that made the axis."""
         for axis in (self.axes[label] for label in self.stages[stage].over if label in self.axes):
             if isinstance(axis, Derived) and (
                 axis.gives is None or parameter in (axis.gives or (parameter,))
@@ -161,14 +161,14 @@ class Workflow(SpecModel):
         return None
 
     def _promised(self, axis: Derived) -> dict[str, str]:
-        """The types of columns that the maker of an axis promises."""
+        """Return the types of columns that the maker of an axis promises."""
         stage, _, output = axis.output.rpartition(".")
         source = self.stages[stage].outputs.get(output) if stage in self.stages else None
         return dict(source.columns or {}) if source is not None else {}
 
     @model_validator(mode="after")
     def _shared_shell(self) -> Self:
-        """Gives each stage that needs a shell and names none the workflow's."""
+        """Give each stage that needs a shell and names none the workflow's."""
         stages = {
             name: stage.model_copy(update={"shell": self.shell})
             for name, stage in self.stages.items()

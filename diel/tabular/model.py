@@ -40,7 +40,7 @@ class Lstm:
     high: Floats
 
     def __post_init__(self) -> None:
-        """Raises ValueError where the arrays do not fit each other."""
+        """Raise ValueError where the arrays do not fit each other."""
         steps, hidden = len(self.places), len(self.inner)
         shapes = ((hidden, 4 * hidden), (steps, 4 * hidden), (hidden + 1,), (steps,), (steps,))
         for (name, array), shape in zip(vars(self).items(), shapes, strict=True):
@@ -101,12 +101,12 @@ class Pairs:
 
     @classmethod
     def of(cls, sites: ArrayLike, period: ArrayLike) -> Pairs:
-        """Those of a crystal.
+        """Return the pairs of a crystal.
 
         sites: whole numbers of shape (sites, 3), in any unit of length
         period: after how many of these the crystal repeats itself, along each axis
 
-        Raises ValueError for less than two sites or more than 52, and where their surroundings differ.
+        Raise ValueError for less than two sites or more than 52, and where their surroundings differ.
         """
         places, repeat = np.asarray(sites, int), np.asarray(period, int)
         if places.ndim != 2 or places.shape[1] != 3 or not 2 <= len(places) <= _SITES:
@@ -130,7 +130,7 @@ class Pairs:
         return ("share", *(f"pair_{n}" for n in range(1, self.weights.shape[1] + 1)))
 
     def see(self, arrangements: Floats) -> Floats:
-        """The second kind's share and the correlations, (rows, 1 + shells), of whole numbers, (rows,)."""
+        """Return the second kind's share and the correlations, (rows, 1 + shells), of integers, (rows,)."""
         count = len(self.waves)
         numbers = arrangements.astype("<u8").view(np.uint8).reshape(-1, 8)[:, : -(-count // 8)]
         bits = np.unpackbits(numbers, axis=1, count=count, bitorder="little")
@@ -153,7 +153,7 @@ def _logistic(values: Floats) -> Floats:
 
 
 def _gelu(values: Floats) -> Floats:
-    """Its formula with tanh (D. Hendrycks and K. Gimpel, arXiv:1606.08415), as PyTorch trained it."""
+    """Return its formula with tanh (D. Hendrycks and K. Gimpel, arXiv:1606.08415), as PyTorch trained it."""
     inner = math.sqrt(2 / math.pi) * (values + 0.044715 * values**3)
     return 0.5 * values * (1 + np.tanh(inner))  # type: ignore[no-any-return]
 
@@ -184,7 +184,7 @@ class Scale:
 
     @classmethod
     def of(cls, table: Table) -> Scale:
-        """The scale on which the columns of the table have mean 0 and variance 1."""
+        """Return the scale on which the columns of the table have mean 0 and variance 1."""
         features, target = table.features, table.target
         return cls(
             features.mean(axis=0), _deviation(features), float(target.mean()), float(_deviation(target))
@@ -199,7 +199,7 @@ class Scale:
         return np.asarray((values - self.target_mean) / self.target_scale)
 
     def own_units(self, values: Floats) -> Floats:
-        """What `target` made, in the target's units again."""
+        """Return a result of `target` in the target's units again."""
         return np.asarray(values * self.target_scale + self.target_mean)
 
 
@@ -227,7 +227,7 @@ class Model:
 
     @classmethod
     def load(cls, path: Path, precision: DTypeLike = np.float32) -> Model:
-        """The model in a file. Raises ValueError if it is not one, OSError if it cannot be opened.
+        """Return the model in a file. Raise ValueError if it is not one, OSError if it cannot be opened.
 
         precision: of the weights, and so of `predict`. Single precision halves the time, and its 1e-7 is
             far below any model's error.
@@ -263,7 +263,7 @@ class Model:
             ) from error
 
     def _check(self) -> None:
-        """Raises ValueError if it cannot predict anything."""
+        """Raise ValueError if it cannot predict anything."""
         if self.activation not in ACTIVATIONS:
             raise ValueError(f"unknown activation '{self.activation}'")
         if not self.layers:
@@ -287,7 +287,7 @@ class Model:
             raise ValueError(f"its last layer gives {wide} values for a row, not {expected}")
 
     def save(self, path: Path) -> Path:
-        """Writes the model, its weights in their own precision; returns the path."""
+        """Write the model, its weights in their own precision; return the path."""
         arrays: dict[str, ArrayLike] = {"features": self.features, "target": self.target}
         arrays |= {"activation": self.activation, **vars(self.scale)}
         if self.pairs is not None:
@@ -302,7 +302,7 @@ class Model:
     def rows(self, columns: Mapping[str, Sequence[float]]) -> Floats:
         """Rows of shape (rows, features) from lists of equal length by name; others are passed over.
 
-        Raises ValueError where a feature is missing or the lists differ in length.
+        Raise ValueError where a feature is missing or the lists differ in length.
         """
         missing = [name for name in self.features if name not in columns]
         if missing:
@@ -350,7 +350,7 @@ class Ensemble:
     members: tuple[Model, ...]
 
     def __post_init__(self) -> None:
-        """Raises ValueError if there is no member, or if they do not predict the same."""
+        """Raise ValueError if there is no member, or if they do not predict the same."""
         if not self.members:
             raise ValueError("expected at least one model; found none")
         for number, member in enumerate(self.members):
@@ -363,7 +363,7 @@ class Ensemble:
 
     @classmethod
     def load(cls, paths: Sequence[Path], precision: DTypeLike = np.float32) -> Ensemble:
-        """The models in some files; `Model.load` describes precision and errors."""
+        """Return the models in some files; `Model.load` describes precision and errors."""
         return cls(tuple(Model.load(path, precision) for path in paths))
 
     def predict(self, rows: Floats, batch: int | None = None) -> tuple[Floats, Floats]:
@@ -376,7 +376,7 @@ def mean_and_spread(predicted: Sequence[ArrayLike], rows: int) -> tuple[Floats, 
 
     predicted: a list a member, with a prediction a row
 
-    The deviation is that of these members, not of all that they could be drawn from. Raises ValueError where
+    The deviation is that of these members, not of all that they could be drawn from. Raise ValueError where
     a member has not as many predictions as rows.
     """
     members = [np.asarray(values, dtype=float) for values in predicted]

@@ -30,9 +30,9 @@ class Table:
     def from_columns(
         cls, columns: Mapping[str, Sequence[float]], target: str, features: Sequence[str] | None = None
     ) -> Table:
-        """The table of some lists by name, to predict the target from the features: all others if None.
+        """Return the table of lists by name, to predict the target from the features: all others if None.
 
-        Raises ValueError where columns are missing, differ in length, or hold something that is not finite.
+        Raise ValueError where columns are missing, differ in length, or hold something that is not finite.
         """
         names = _features(list(columns), target, features)
         lengths = {name: len(columns[name]) for name in (target, *names)}
@@ -63,9 +63,9 @@ class Table:
 
     @classmethod
     def from_files(cls, paths: Sequence[Path], target: str, features: Sequence[str] | None = None) -> Table:
-        """The table of CSV files with headers, one below the other, all with the columns of the first.
+        """Return the table of CSV files with headers, one below the other, all with the columns of the first.
 
-        Raises ValueError where there is no file, or one cannot be read or holds something else than numbers.
+        Raise ValueError without a file, for one that cannot be read, and for cells that are no numbers.
         """
         if not paths:
             raise ValueError("table: expected at least one file; found none")
@@ -76,14 +76,14 @@ class Table:
         return cls(tuple(names), array[:, 1:], array[:, 0])
 
     def at_least(self, rows: int, what_for: str = "") -> Table:
-        """The same table. Raises ValueError, with `what_for`, if it has fewer rows."""
+        """Return the same table. Raise ValueError, with `what_for`, if it has fewer rows."""
         if len(self) < rows:
             needed = f"{rows} rows, {what_for}" if what_for else f"{rows} rows"
             raise ValueError(f"expected at least {needed}; found {len(self)}")
         return self
 
     def take(self, rows: NDArray[np.integer[Any]]) -> Table:
-        """Some of the rows, by their places."""
+        """Return some of the rows, by their places."""
         return Table(self.names, self.features[rows], self.target[rows])
 
     def save_predictions(self, path: Path, predicted: Floats) -> Path:
@@ -101,7 +101,7 @@ class Table:
 def _features(
     columns: Sequence[str], target: str, features: Sequence[str] | None, where: str = ""
 ) -> list[str]:
-    """The features. Raises ValueError if a column is missing."""
+    """Return the features. Raise ValueError if a column is missing."""
     names = [name for name in columns if name != target] if features is None else list(features)
     for name in (target, *names):
         if name not in columns:
@@ -112,7 +112,7 @@ def _features(
 
 
 def _number(value: Any) -> float:
-    """A value as a number, NaN if it is not one."""
+    """Return a value as a number, NaN if it is not one."""
     try:
         return float(value)
     except (TypeError, ValueError):
@@ -120,7 +120,7 @@ def _number(value: Any) -> float:
 
 
 def _read(path: Path, target: str, features: Sequence[str] | None) -> tuple[list[str], list[list[float]]]:
-    """The features, and for each row the target and the features."""
+    """Return the features, and for each row the target and the features."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             reader = csv.reader(file, strict=True)

@@ -27,7 +27,7 @@ class Axes:
     def __init__(
         self, workflow: Workflow, folder: Path, paths: RunPaths, opened: Collection[str] = ()
     ) -> None:
-        """`opened` names the stages whose tasks an earlier controller knew."""
+        """Open no axis yet. `opened` names the stages whose tasks an earlier controller knew."""
         self._workflow = workflow
         self._folder = folder
         self._paths = paths
@@ -36,7 +36,7 @@ class Axes:
         self.origins: dict[str, Origins] = {}
 
     def open_static(self) -> None:
-        """Opens every axis that a stage runs over, except derived ones. Raises UsageError."""
+        """Open every axis that a stage runs over, except derived ones. Raise UsageError."""
         used = {label for stage in self._workflow.stages.values() for label in stage.over}
         for label in self._workflow.axes:
             if label in used and self._workflow.axes[label].maker is None:
@@ -60,7 +60,7 @@ class Axes:
         return points
 
     def was_made_by(self, maker: str) -> bool:
-        """Whether an earlier controller of the run took an axis from a stage's results."""
+        """Return whether an earlier controller of the run took an axis from a stage's results."""
         labels = (label for label, axis in self._workflow.axes.items() if axis.maker == maker)
         return any(self._paths.axis(label).exists() for label in labels)
 
@@ -92,7 +92,7 @@ class Axes:
             self.origins[label] = Origins(axes, origins)
 
     def _parts(self, label: str, axis: Derived, maker: StageRun, results: Results) -> dict[int, Points]:
-        """The points that each task made."""
+        """Return the points that each task made."""
         output = axis.output.rpartition(".")[2]
         good = (index for index in range(maker.size) if maker.history.state(index).good)
         return {
@@ -118,7 +118,7 @@ class Axes:
 
 
 def _mixed(parts: Iterable[Points]) -> set[str]:
-    """The columns of texts in one file that are numbers in another: in all they have one type."""
+    """Return the columns that hold numbers in one file and texts in another: all become texts."""
     kinds: dict[str, set[bool]] = {}
     for points in parts:
         for name, column in zip(points.parameters if points.cells else (), points.columns, strict=False):

@@ -46,7 +46,7 @@ class ChoosingLink(Link):
         return tuple(coordinates[axis] for axis in self._shared)
 
     def woken_by(self, index: int) -> Iterable[int]:
-        """The tasks that may read this task, or look past it if it was left out."""
+        """Return the tasks that may read this task, or skip it if its condition left it out."""
         coordinates = self.up.domain.coordinates(index)
         outside = (axis for label, axis in self.axes.items() if label not in self._within)
         if not self.edge.renewed and not all(axis.is_over(coordinates) for axis in outside):
@@ -67,7 +67,7 @@ class ChoosingLink(Link):
         """Nothing was counted."""
 
     def members(self, group: Group) -> Iterable[int]:
-        """The tasks that are read; none in the first round, or while nothing is picked yet."""
+        """Return the tasks to read; none in the first round, or while nothing is picked yet."""
         try:
             return [index for index in self._members(group)[0] if index is not None]
         except (NotYet, Lost):
@@ -83,7 +83,7 @@ class ChoosingLink(Link):
         return (index for index in self.members(group) if self.verdict_of(index) is Verdict.READY)
 
     def has_failed(self, index: int) -> bool:
-        """Whether the search or loop that it picks from failed, at an upstream task's point."""
+        """Return whether the search or loop that it picks from failed, at an upstream task's point."""
         place = self.up.domain.coordinates(index)
         return any(axis.has_failed(place) for label, axis in self.axes.items() if label not in self._within)
 
@@ -137,7 +137,7 @@ class ChoosingLink(Link):
         return chosen, lost
 
     def _of_one_round(self, chosen: list[int | None]) -> list[int | None]:
-        """The tasks of the latest round in which all have a result: gathered results belong together."""
+        """Return the tasks of the latest round in which all have a result: gathered results go together."""
         places = [self.up.domain.coordinates(index) for index in chosen if index is not None]
         if len(places) < len(chosen):
             return [None]
@@ -146,7 +146,7 @@ class ChoosingLink(Link):
         return [self.up.domain.index({**place, **oldest}) for place in places]
 
     def _choose(self, here: dict[str, int], shared: Mapping[str, int]) -> list[int | None]:
-        """The tasks picked at one combination of the axes without a choice."""
+        """Return the tasks picked at one combination of the axes without a choice."""
         places: list[dict[str, int]] = [here]
         chosen = self.edge.chosen
 
@@ -186,7 +186,7 @@ class ChoosingLink(Link):
         raise Lost if axis.is_over(place) else NotYet
 
     def _find(self, place: dict[str, int]) -> int | None:
-        """The task at a place; for a loop, the last round that was not left out."""
+        """Return the task at a place; for a loop, the last round that was not left out."""
         loops = [label for label in self.edge.chosen if self.axes[label].axis.in_turn]
         index = None
         while all(place[label] >= 0 for label in self.edge.chosen):

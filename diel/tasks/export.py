@@ -59,7 +59,7 @@ class Exports:
 
 
 def _bare(glob: str | None) -> str:
-    """The directories before the first pattern of a glob: they are not repeated where its files go."""
+    """Return the directories before the first pattern of a glob: they are not repeated where its files go."""
     parts = (glob or "").split("/")[:-1]
     plain = next((place for place, part in enumerate(parts) if set(part) & set("*?[$")), len(parts))
     return "".join(f"{part}/" for part in parts[:plain])

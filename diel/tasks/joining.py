@@ -48,7 +48,7 @@ class Join:
         return _changed(_with_tables(value), self._note)
 
     def meet(self, value: Any) -> Any:
-        """Return a noted value without points: plain lists of what meets. Raises MissingInput."""
+        """Return a noted value without points: plain lists of what meets. Raise MissingInput."""
         return _changed(_with_tables(value), self._met)
 
     def _note(self, value: Gathered) -> Gathered:
@@ -65,7 +65,7 @@ class Join:
         return [item for item, point in zip(value, value.points, strict=True) if point in common]
 
     def _points(self, values: list[Gathered]) -> set[Group] | None:
-        """The points that all have; None where all have the same."""
+        """Return the points that all have; None where all have the same."""
         first = values[0].points
         if all(value.points is first or value.points == first for value in values):
             return None
@@ -100,7 +100,7 @@ def _as_table(value: Any) -> Any:
 
 
 def _changed(value: Any, change: Callable[[Gathered], Any]) -> Any:
-    """A value with something else in place of what is gathered in it."""
+    """Return a value with something else in place of what is gathered in it."""
     if isinstance(value, Gathered):
         return change(value)
     if isinstance(value, ListText):
@@ -203,7 +203,7 @@ def _met(links: list[Link], groups: list[Group]) -> _Met:
 
 
 def _is_whole(link: Link) -> bool:
-    """Whether all tasks of the stage that is read have a result, so that no point is lacking."""
+    """Return whether all tasks of the stage that is read have a result, so that no point is lacking."""
     states = link.up.history.states
     return (
         not link.edge.chosen and states.count(TaskState.DONE) + states.count(TaskState.CACHED) == link.up.size

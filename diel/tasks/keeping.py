@@ -47,7 +47,7 @@ class Readers:
         self._numbers = {id(link): number for into in self._into.values() for number, link in into}
 
     def reads(self, stage: str) -> bool:
-        """Whether a stage is one of the readers."""
+        """Return whether a stage is one of the readers."""
         return stage in self._into
 
     def count(self, stage: StageRun, index: int) -> list[tuple[Link, Group | None]]:
@@ -68,13 +68,13 @@ class Readers:
         return over
 
     def count_ended(self, stage: StageRun) -> None:
-        """Counts the tasks of a stage that have succeeded so far."""
+        """Count the tasks of a stage that have succeeded so far."""
         for index in range(stage.size if self.reads(stage.name) else 0):
             if ended_well(stage, index):
                 self.count(stage, index)
 
     def done_with(self, place: Place, index: int) -> bool:
-        """Whether nobody needs an output of a task any longer."""
+        """Return whether nobody needs an output of a task any longer."""
         return all(self._is_over(link, index) for link in self.links[place])
 
     def _is_over(self, link: Link, index: int) -> bool:
@@ -96,7 +96,7 @@ def _waiting(link: Link, group: Group) -> int:
 
 
 def ended_well(stage: StageRun, index: int) -> bool:
-    """Whether a task has a result, or was left out by its `when`."""
+    """Return whether a task has a result, or was left out by its `when`."""
     return stage.history.state(index).good or index in stage.omitted
 
 
@@ -112,7 +112,7 @@ def reading(links: Iterable[Link]) -> Iterator[Link]:
 
 
 def lent(paths: RunPaths) -> bool:
-    """Whether another run took results of this one from the cache: it may still read their files."""
+    """Return whether another run took results of this one from the cache: it may still read their files."""
     own = {paths.run_id, identity_of_run(paths.root)}
     for other in all_runs(paths.root.parent):
         try:
@@ -142,7 +142,7 @@ class Keeping:
         self._is_lent = bool(loose) and self._epoch > 1 and lent(ledger.paths)
 
     def note_end(self, stage: StageRun, index: int) -> None:
-        """A task ended: deletes what only it still needed."""
+        """Delete the outputs that only an ended task still needed."""
         if not self._readers.reads(stage.name) or not ended_well(stage, index):
             return
         for link, group in self._readers.count(stage, index):
@@ -150,11 +150,11 @@ class Keeping:
             self._drop((link.edge.upstream, str(link.edge.output)), members)
 
     def note_open(self, stage: StageRun) -> None:
-        """Counts what had ended before this controller took over."""
+        """Count the tasks that had ended before this controller took over."""
         self._readers.count_ended(stage)
 
     def catch_up(self) -> None:
-        """Deletes what the previous controller had not yet deleted."""
+        """Delete the outputs that the previous controller had not yet deleted."""
         for place in self._readers.links:
             if any(link.down.ended for link in self._readers.links[place]):
                 self._drop(place, range(self._runs[place[0]].size))
@@ -181,7 +181,7 @@ class Keeping:
 
 
 def dropped_record(place: Place, tasks: Iterable[int], freed: int) -> Dropped:
-    """The record of tasks whose output was deleted, with the freed bytes."""
+    """Return the record of tasks whose output was deleted, with the freed bytes."""
     gone = ranges(sorted(tasks))
     return {"event": "dropped", "stage": place[0], "output": place[1], "tasks": gone, "bytes": freed}
 
@@ -205,14 +205,14 @@ def own_files(record: Made, stage: str, output: str, root: Path) -> dict[str, st
 
 
 def _above(path: str, home: str) -> Iterator[str]:
-    """A path and its parent directories, below another."""
+    """Yield the parent directories of a path below another, and the path itself."""
     while path.startswith(f"{home}/"):
         yield path
         path = os.path.dirname(path)
 
 
 def delete(record: Made, stage: str, output: str, root: Path) -> int | None:
-    """Deletes an artifact; returns the bytes freed, or None if it must stay (see `own_files`)."""
+    """Delete an artifact; return the bytes freed, or None if it must stay (see `own_files`)."""
     files = own_files(record, stage, output, root)
     if files is None:
         return None
@@ -225,7 +225,7 @@ def delete(record: Made, stage: str, output: str, root: Path) -> int | None:
 
 
 def _remove(path: str) -> int:
-    """Removes a file or directory; returns the bytes freed: a file with another hard link stays."""
+    """Remove a file or directory; return the bytes freed: a file with another hard link stays."""
     freed = 0
     if os.path.isdir(path):
         for folder, _, names in os.walk(path):

@@ -46,7 +46,7 @@ class Ledger:
             self.results.put(record["stage"], record["index"], segment, offset, record)
 
     def counts(self, record: Result) -> bool:
-        """Whether a result counts: not if its attempt was given up for lost, or lost its files."""
+        """Return whether a result counts: its attempt was not given up for lost, and kept its files."""
         return self.history.stage(record["stage"]).takes(record)
 
     def read_news(self) -> list[tuple[str, int, Record, bool]]:
@@ -73,7 +73,7 @@ class Ledger:
         return offset
 
     def trouble(self, message: str) -> None:
-        """Records a problem that is not a task's."""
+        """Record a problem of the run, not of a task."""
         self.append({"event": "trouble", "message": message})
 
     def cancel(self, stage: StageRun, tasks: Ranges) -> None:
@@ -86,7 +86,7 @@ class Ledger:
         )
 
     def join(self, stage: StageRun, index: int, remainders: Iterable[Left]) -> None:
-        """Records what a task does not get of gathers that meet in it, unless that is known."""
+        """Record the points that a task lacks of gathers that meet in it, unless that is known."""
         rows = [remainder._asdict() for remainder in remainders]
         if rows != stage.history.joined.get(index, []):
             record: JoinedRecord = {
@@ -98,7 +98,7 @@ class Ledger:
             self.append(record)
 
     def fail(self, stage: StageRun, index: int, error: Said, attempt: int | None = None) -> None:
-        """Records that a task failed for good, with the message of its last attempt."""
+        """Record that a task failed for good, with the message of its last attempt."""
         record: Failed = {
             "event": "failed",
             "stage": stage.name,
@@ -125,7 +125,7 @@ class Ledger:
         self.results.put(stage.name, index, segment, offset, record)
 
     def read_until(self, segment: str, end: int) -> None:
-        """Reads a worker's segment up to this byte: what it reported, and in its first line who it is."""
+        """Read a worker's segment up to this byte: what it reported, and in its first line who it is."""
         if segment not in self.reader.offsets:
             first = next(read_segment(self.paths.journal / segment), (0, 0, None))[-1]
             if first is not None and first["event"] == "worker":
@@ -136,11 +136,11 @@ class Ledger:
         self.reader.save()
 
     def hand_over(self) -> None:
-        """Hands the run to the next controller: tasks that run in blocks stay as they are."""
+        """Hand the run to the next controller: tasks that run in blocks stay as they are."""
         self._leave({"event": "handover"})
 
     def close(self, state: RunState) -> None:
-        """Leaves the run in a form that others can read fast."""
+        """Leave the run in a form that others can read fast."""
         self._leave({"event": "end", "state": state})
         write_keys(self.paths)
         if sum(stage.total for stage in self.history.stages.values()) >= MANY:

@@ -57,7 +57,7 @@ class Link:
     _counts: dict[Group, _Count] = field(default_factory=dict)
 
     def resolve(self) -> None:
-        """Finds the picked points, once the upstream stage's axes are known."""
+        """Find the picked points, once the upstream stage's axes are known."""
         self.picked = {}
         for axis, point in self.edge.picked.items():
             places = self.up.points[axis].find(point)
@@ -68,7 +68,7 @@ class Link:
                 self.missing = f"`at` picks {many} of axis '{axis}' of '{self.up.name}': {point!r}"
 
     def group_of_upstream(self, index: int) -> Group | None:
-        """The group that an upstream task is in; None where `at` picks others."""
+        """Return the group that an upstream task is in; None where `at` picks others."""
         assert self.picked is not None
         if not self.picked:
             return self.up.domain.group(index, self.edge.matched)
@@ -83,11 +83,11 @@ class Link:
         return self.down.domain.group(index, self.edge.matched)
 
     def members(self, group: Group) -> Iterable[int]:
-        """The upstream tasks of a group, in axis order."""
+        """Return the upstream tasks of a group, in axis order."""
         return self.up.domain.matching(self._fixed(group))
 
     def places(self, axis: str, index: int) -> list[int]:
-        """The numbers of the points of an axis that a downstream task gathers along, in order."""
+        """Return the numbers of the points of an axis that a downstream task gathers along, in order."""
         factor = next(candidate for candidate in self.up.domain.factors if axis in candidate.axes)
         column = factor.axes.index(axis)
         rows = factor.matching(self._fixed(self.group_of_downstream(index)))
@@ -98,13 +98,13 @@ class Link:
         return (index for index in self.members(group) if state(index).good)
 
     def meant(self, group: Group) -> Iterator[int]:
-        """The upstream tasks of which a gather would list something if nothing had failed."""
+        """Return the upstream tasks that a gather would list if nothing had failed."""
         if self.edge.outer:
             return (i for i in self.members(group) if self.up.standing(i) is not Standing.CLOSED)
         return (i for i in self.members(group) if i not in self.up.omitted)
 
     def place(self, index: int) -> Group:
-        """The coordinates of an upstream task on the gathered axes."""
+        """Return the coordinates of an upstream task on the gathered axes."""
         return self.up.domain.group(index, self.edge.gathered)
 
     def listed(self, group: Group) -> list[tuple[Group, int]]:
@@ -117,7 +117,7 @@ class Link:
         )
 
     def lacking(self, group: Group) -> int:
-        """How many more tasks a group would have if no search or loop had failed."""
+        """Return how many more tasks a group would have if no search or loop had failed."""
         return 0
 
     def dependents(self, group: Group) -> Iterable[int]:
@@ -144,7 +144,7 @@ class Link:
                 count.bad += 1
 
     def leave_out(self, index: int) -> None:
-        """A task that was counted is left out after all. Called before its state changes."""
+        """Leave out a task that was counted. Call it before the task's state changes."""
         group = self.group_of_upstream(index) if self.edge.gathered else None
         if group is not None and index not in self.up.omitted:
             count = self._counts[group]
@@ -152,14 +152,14 @@ class Link:
             count.bad -= not self.up.history.state(index).good
 
     def woken_by(self, index: int) -> Iterable[int]:
-        """The downstream tasks to look at once an upstream task has ended, and was counted."""
+        """Return the downstream tasks to look at once an upstream task has ended, and was counted."""
         group = self.group_of_upstream(index)
         if group is None or self.verdict(group) is Verdict.WAITING:
             return ()
         return self.dependents(group)
 
     def verdict(self, group: Group) -> Verdict:
-        """Whether the tasks that wait for a group can run."""
+        """Return whether the tasks that wait for a group can run."""
         if self.up.void or self.missing:
             return Verdict.FAILED
         if not self.up.known or (not self.alongside and self.is_undecided(group)):
@@ -167,7 +167,7 @@ class Link:
         return self._weigh(group)
 
     def awaits(self, label: str) -> bool:
-        """Whether what it reads is known once a search or loop is over."""
+        """Return whether an edge's reading is known once a search or loop is over."""
         return label in self.edge.chosen or any(a.axis.prunes and a.label == label for a in self.leaves)
 
     @property
@@ -183,7 +183,7 @@ class Link:
         return [axis for axis in self.up.adaptive if axis.label not in self.down.spec.over]
 
     def is_undecided(self, group: Group) -> bool:
-        """Whether a search may still prune what is read from outside: when tasks end must decide nothing."""
+        """Return whether a search may still prune tasks read from outside: their ends must decide nothing."""
         for axis in self.leaves:
             if axis.axis.prunes and axis.label not in self.edge.chosen:
                 first = self.up.domain.matching({axis.label: 0} | self._fixed(group))
@@ -200,7 +200,7 @@ class Link:
         return self.verdict_of(index)
 
     def verdict_of(self, index: int) -> Verdict:
-        """What one upstream task means for those that read it."""
+        """Return the meaning of one upstream task for its readers."""
         state = self.up.history.state(index)
         if state.good:
             return Verdict.READY

@@ -23,7 +23,7 @@ class Metrics:
         self._lines = 0
 
     def read(self, metric: str) -> Iterator[tuple[int, float]]:
-        """The new values of a metric, each with its step."""
+        """Yield the new values of a metric, each with its step."""
         for record in self._new():
             value = record.get(metric)
             if is_finite(value):
@@ -49,7 +49,7 @@ class Metrics:
             return
 
     def all(self) -> Iterator[Metric]:
-        """All that was reported, in its order; a metric's lines are counted where they tell no step."""
+        """Yield all reports in their order; lines of a metric without steps are counted."""
         lines: dict[str, int] = {}
         for record in self._new():
             step, time = _step_of(record), record.get("time")
@@ -71,7 +71,7 @@ class Metric(NamedTuple):
 
 
 def _step_of(record: Mapping[str, Any]) -> str | None:
-    """The metric that says how far the task was: a whole number that fits into 64 bits, for pruners."""
+    """Return the metric of a task's progress, for pruners: a whole number that fits into 64 bits."""
     for name in STEPS:
         value = record.get(name)
         if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63:

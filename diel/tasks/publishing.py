@@ -35,7 +35,7 @@ class Publishing:
         """The last round of each stage that has published."""
 
     def note_end(self, stage: StageRun, index: int) -> None:
-        """A task has ended: what it publishes becomes the project's. Errors are only noted."""
+        """Publish the values of an ended task to the project. Only note errors."""
         in_turn = (self._workflow.axes[label].in_turn for label in stage.spec.over)
         if not stage.spec.publishes or not all(in_turn):
             return
@@ -62,14 +62,14 @@ class Publishing:
             self._ledger.trouble(f"{stage.task(index)} publishes: {error}")
 
     def catch_up(self, stage: StageRun) -> None:
-        """Publishes what was committed while no controller was running."""
+        """Publish results that were committed while no controller was running."""
         if stage.spec.publishes:
             good = (index for index in reversed(range(stage.size)) if stage.history.state(index).good)
             for index in islice(good, 1):
                 self.note_end(stage, index)
 
     def _values(self, stage: StageRun, index: int, record: Result) -> dict[str, Any]:
-        """The values that fit; a bad one fails the tasks that read it, and is reported here."""
+        """Return the values that fit; report a bad one, which fails the tasks that read it."""
         values = {}
         for name, output in stage.spec.publishes.items():
             try:
@@ -83,7 +83,7 @@ class Publishing:
         return values
 
     def _is_known(self, stage: StageRun, index: int, record: Result) -> bool:
-        """Whether the project has this result, from this run or the one that the cache took it from."""
+        """Return whether the project has this result, from this run or from the one behind the cache."""
         cached = record["event"] == "cached"
         mine = (self._ledger.paths.run_id, self._run_file.created, stage.name, index)
         names = set(stage.spec.publishes)
@@ -96,7 +96,7 @@ class Publishing:
 
 
 def accepted(published: Published, value: Any, maker: str) -> Any:
-    """A published value in its hyperparameter's type. Raises MissingInput for a bad one."""
+    """Return a published value in its hyperparameter's type. Raise MissingInput for a bad one."""
     try:
         if type(value) is Artifact:
             raise refuse("expected a value, found a file")

@@ -53,7 +53,7 @@ def work_of(
     site: Site,
     environments: Mapping[str, Prepared] | None = None,
 ) -> Work:
-    """What all tasks of a stage share when a worker gets them."""
+    """Return what all tasks of a stage share when a worker gets them."""
     return Work(
         stage=name,
         module=module,
@@ -103,7 +103,7 @@ def family_parts(
 
 
 def _promise_of(output: Output) -> list[Any]:
-    """An output as it enters a key: what it is and promises, but not how long it is kept, nor its units."""
+    """Return an output's part of a key: its form and promises, without its units and `keep`."""
     plain: list[Any] = [output.path, output.value]
     promised = output.model_dump(exclude={"path", "value", *APART}, exclude_defaults=True)
     return [*plain, promised] if promised else plain
@@ -173,7 +173,7 @@ class Recipe:
         """Whether tasks that are equal but for these share a result."""
 
     def _unread(self, *, passed: bool) -> frozenset[str]:
-        """`passed`: whether a function gets its point by name."""
+        """Return the parameters that nothing reads. `passed`: whether a function gets its point by name."""
         stage = self.sources.run.spec
         read = {chain[0] for chain in self.sources.texts.references}
         read |= set() if stage.surrogate is None else set(stage.surrogate.inputs)
@@ -184,7 +184,7 @@ class Recipe:
         return Scope(self.sources, index)
 
     def is_wanted(self, index: int) -> bool:
-        """Whether `when` holds for a task. Raises ExpressionError and MissingInput."""
+        """Return whether `when` holds for a task. Raise ExpressionError and MissingInput."""
         return self._texts.is_wanted(self.scope(index))
 
     def resolve(self, index: int) -> Request:
@@ -234,7 +234,7 @@ class Recipe:
         return request._replace(watched=watched)
 
     def _hold(self, inputs: Mapping[str, Any]) -> None:
-        """Hold what a task reads to the shapes that its stage expects, by header. Raises MissingInput."""
+        """Hold what a task reads to the shapes that its stage expects, by header. Raise MissingInput."""
         sizes: Sizes = {}
         for name, shape in self._shaped.items():
             for file in artifacts_in(inputs.get(name)):
@@ -244,7 +244,7 @@ class Recipe:
                     raise MissingInput(f"input '{name}': {breach}") from None
 
     def _joined(self, scope: Scope) -> Join | None:
-        """How what a task gathers meets; the scope joins what its command takes. None where nothing does."""
+        """Return how gathers meet in a task, those of its texts included; None without gathers."""
         if not self._gathers:
             return None
         inputs = scope["inputs"]
@@ -260,7 +260,7 @@ class Recipe:
         return join
 
     def _handed_on(self, scope: Scope, join: Join | None) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The parameters and inputs of a task: what is gathered as plain lists, joined by point."""
+        """Return the parameters and inputs of a task; gathered values are plain lists, joined by point."""
         params, inputs = self._params(scope), scope["inputs"]
         if join is None:
             return params, inputs
@@ -270,18 +270,18 @@ class Recipe:
         return join.meet(params), met
 
     def _written(self, scope: Scope) -> tuple[dict[str, str], tuple[str, ...] | None, tuple[Rendered, ...]]:
-        """What is written for a task: its variables, its command, its files."""
+        """Return the texts of a task: its variables, its command, its files."""
         texts = self._texts
         return texts.env(scope), texts.command(scope), self.sources.files.render(scope)
 
     def _params(self, scope: Scope) -> dict[str, Any]:
-        """The parameters of a task: those of its point that its module takes, and those of its stage."""
+        """Return the parameters of a task: of its point those that its module takes, and its stage's."""
         params, takes = scope["params"], self._accepted
         point = self._point(scope).items()
         return {**{n: v for n, v in point if n not in params and (takes is None or n in takes)}, **params}
 
     def _point(self, scope: Scope) -> dict[str, Any]:
-        """A task's point without what nothing reads."""
+        """Return a task's point without the parameters that nothing reads."""
         unread = self.unread
         return {n: v for n, v in scope.point.items() if n not in unread} if unread else scope.point
 
@@ -289,7 +289,7 @@ class Recipe:
         return self._sharing.shards(scope.index, inputs) if self._sharing is not None else None
 
     def _staged(self, scope: Scope, shards: dict[str, Shard] | None, join: Join | None) -> Staged | None:
-        """The task's texts again, with copies on its node in place of artifacts; None without any."""
+        """Return the task's texts again, with copies on its node in place of artifacts; None without any."""
         late = {name for name, shard in (shards or {}).items() if shard.stage}
         inputs, items = copies(scope["inputs"], {*self._at_node} - late)
         if not items:
@@ -300,7 +300,7 @@ class Recipe:
         return Staged(items, *self._handed_on(again, join), command, env, rendered)
 
     def own_files(self, index: int) -> dict[str, File]:
-        """The files that a task has of its own, absolute. Raises ExpressionError and MissingInput."""
+        """Return the files that a task has of its own, absolute. Raise ExpressionError and MissingInput."""
         return self.sources.files.own(self.scope(index))
 
     def reads(self, index: int) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -314,7 +314,7 @@ class Recipe:
     def _reads(
         self, scope: Scope, shards: dict[str, Shard] | None, inputs: Mapping[str, Any]
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The same, of a scope whose expressions were evaluated: a branch not taken is not read."""
+        """Return the values that a task reads, own ones and other tasks'; branches not taken are not read."""
         own: dict[str, Any] = {**self._point(scope), **(keyed(shards) if shards else {})}
         if self._chosen is not None:
             own.update(self._chosen(scope))
@@ -338,8 +338,8 @@ class Recipe:
     def _key(
         self, scope: Scope, shards: dict[str, Shard] | None, inputs: Mapping[str, Any]
     ) -> tuple[str, tuple[str, str], dict[str, Any], Answers | None]:
-        """The key of a task, its parts, the files that it reads of other tasks, by name, and what makes the
-        key if others may answer than should."""
+        """Return a task's key, its parts, the files of other tasks that it reads, by name, and the answers
+        that make the key, if services take newer inputs."""
         own, upstream = self._reads(scope, shards, inputs)
         reads = {name: value for name, value in upstream.items() if any(artifacts_in(value))}
         own.update(self.sources.files.digests(scope))
@@ -358,7 +358,7 @@ class Recipe:
 
 
 def staging_of(site: Site, stage: Stage, shape: Shape) -> Staging:
-    """What the workers of a stage that moves data must know."""
+    """Return what the workers of a stage that moves data must know."""
     drains = tuple(name for name, output in stage.outputs.items() if output.drain)
     each_node: tuple[str, ...] = ()
     if shape.nodes:  # they are not the node of the task's worker
@@ -369,7 +369,7 @@ def staging_of(site: Site, stage: Stage, shape: Shape) -> Staging:
 
 
 def copies(inputs: Mapping[str, Any], names: set[str]) -> tuple[dict[str, Any], tuple[Item, ...]]:
-    """Inputs in which placeholders for copies replace some artifacts, and these artifacts."""
+    """Return inputs with placeholders for copies in place of some artifacts, and these artifacts."""
     items: dict[str, Item] = {}
     copied = {name: _copied(value, items) if name in names else value for name, value in inputs.items()}
     return copied, tuple(items.values())
@@ -409,7 +409,7 @@ class Sharing:
         return shards
 
     def _part(self, link: Link, index: int) -> tuple[int, int]:
-        """The number of this task among those that read the same input, and their count."""
+        """Return the number of this task among those that read the same input, and their count."""
         group = link.group_of_downstream(index)
         cached = self._parts.get(link.edge.key)
         if cached is None or cached[0] != group:
@@ -434,7 +434,7 @@ def keyed(shards: Mapping[str, Shard]) -> dict[str, str]:
 
 
 def environments_of_stage(stage: Stage, paths: RunPaths) -> Mapping[str, Prepared] | None:
-    """Those that its tasks may name; None if they name none."""
+    """Return the environments that its tasks may name; None without any."""
     demanded = stage.chooses_environment
     if stage.environment is None and not demanded:
         return None
@@ -443,7 +443,7 @@ def environments_of_stage(stage: Stage, paths: RunPaths) -> Mapping[str, Prepare
 
 
 def environment_part(stage: Stage, paths: RunPaths) -> dict[str, str]:
-    """The part of the cache key that all tasks of a stage share; none if each has its own."""
+    """Return the part of the cache key that all tasks of a stage share; none if each has its own."""
     if stage.environment is None or stage.chooses_environment:
         return {}
     envs = environments_of_stage(stage, paths) or {}

@@ -63,7 +63,7 @@ class Results:
         return read_result(self._paths.journal / self._segments[numbers[index]], offsets[index])
 
     def outputs(self, stage: str, index: int) -> Made:
-        """What a task made, from its record."""
+        """Return the outputs of a task, in its record."""
         return self.record(stage, index)
 
     def place(self, stage: str, index: int) -> tuple[str, int]:
@@ -73,7 +73,7 @@ class Results:
 
 
 def carry(record: Made, to: Made) -> None:
-    """Copies what a task made, and nothing else of its record."""
+    """Copy a task's outputs from its record, and nothing else."""
     if "values" in record:
         to["values"] = record["values"]
     if "artifacts" in record:
@@ -115,7 +115,7 @@ def name_of(path: str) -> str:
 
 
 def artifact_path(record: Made, path: str, run_root: Path) -> Path:
-    """The path of an artifact: in this run, or in the earlier one that it was taken from."""
+    """Return the path of an artifact: in this run, or in the earlier one that it was taken from."""
     return artifact_home(record, run_root) / path
 
 
@@ -128,7 +128,7 @@ def artifact_home(record: Made, run_root: Path) -> Path:
 
 
 def tell_origin(record: Cached, result: Result) -> None:
-    """Notes which task made an earlier result: a pruner reads what it reported."""
+    """Note which task made an earlier result: a pruner reads what it reported."""
     if result["event"] == "done":
         record["origin"] = [result["index"], result["attempt"]]
     elif "origin" in result:
@@ -155,7 +155,7 @@ Outputs = Mapping[str, str]
 
 
 def outputs_digests(record: Made) -> Outputs:
-    """What tells a result from another of the same task; of a file, its content and name."""
+    """Return digests that tell a result from another of its task; of a file, of its content and name."""
     digests = {name: digest_of([value])[:16] for name, value in record.get("values", {}).items()}
     for name, entry in record.get("artifacts", {}).items():
         files = [[os.path.basename(file["path"]), file["digest"]] for file in files_of(entry)]

@@ -43,7 +43,7 @@ class ServiceLink(Link):
         """Nothing was counted."""
 
     def woken_by(self, index: int) -> Iterable[int]:
-        """The tasks that cannot continue if a replica ended badly."""
+        """Return the tasks that cannot continue if a replica ended badly."""
         group = self.group_of_upstream(index)
         if group is None or self.up.history.state(index).good:
             return ()
@@ -54,7 +54,7 @@ class ServiceLink(Link):
         return Verdict.READY if self.is_spared(group) else super().verdict(group)
 
     def is_spared(self, group: Group) -> bool:
-        """Whether the service will not come, and its consumers continue without it."""
+        """Return whether the service will not come, and its consumers continue without it."""
         return self.edge.optional and super().verdict(group) in (Verdict.FAILED, Verdict.OMITTED)
 
     def _weigh(self, group: Group) -> Verdict:
@@ -77,7 +77,7 @@ class ServiceLink(Link):
         return self.up.spec.service is not None and self.up.spec.service.reload is not None
 
     def key(self, group: Group) -> str:
-        """The cache key of the service at a point: a consumer's result depends on it."""
+        """Return the cache key of the service at a point: a consumer's result depends on it."""
         return self._request(group).key
 
     def _request(self, group: Group) -> Request:
@@ -96,20 +96,20 @@ class ServiceLink(Link):
         self._requests.clear()
 
     def replicas(self, group: Group) -> range:
-        """The replicas of a point, side by side."""
+        """Return the replicas of a point, side by side."""
         first = next(iter(self.members(group)))
         service = self.up.spec.service
         assert service is not None
         return range(first, first + service.replicas)
 
     def note_end(self, index: int) -> Group:
-        """Counts a consumer that ended; returns the point whose service it asked."""
+        """Count a consumer that ended; return the point whose service it asked."""
         group = self.group_of_downstream(index)
         self._ended[group] = self._ended.get(group, 0) + 1
         return group
 
     def is_done(self, group: Group) -> bool:
-        """Whether no further consumer will ask the service at a point."""
+        """Return whether no further consumer will ask the service at a point."""
         if self.down.void:
             return True
         if not self.down.known:
@@ -126,11 +126,11 @@ class AskedServices:
         self._links = [link for link in links if not link.edge.optional]
 
     def replicas(self, index: int) -> dict[str, range]:
-        """The task indices of the replicas that a task asks, by service."""
+        """Return the task indices of the replicas that a task asks, by service."""
         return {link.up.name: link.replicas(link.group_of_downstream(index)) for link in self._links}
 
     def keys(self, index: int) -> dict[str, str]:
-        """What enters the key of a task: what a service answers depends on what it reads."""
+        """Return a service's part of a task's key: its answers depend on its inputs."""
         return {f"service {name}": key for name, key in self._models(index, renewed=False).items()}
 
     def held(self, index: int) -> Held:
@@ -141,7 +141,7 @@ class AskedServices:
         }
 
     def answers(self, index: int, key: str, part: str) -> Answers | None:
-        """What makes the key of a task of its key so far, if services take newer inputs while they run."""
+        """Return the function of a task's key, if services take newer inputs while they run."""
         models = self._models(index, renewed=True)
         return Answers(key, part, models, self.replicas(index)) if models else None
 
@@ -151,7 +151,7 @@ class AskedServices:
 
 
 def tie(links: Collection[Link], request: Callable[[str, int], Request]) -> None:
-    """Gives services their own inputs and keys: `request` makes the request of a stage's task."""
+    """Give services their own inputs and keys: `request` makes the request of a stage's task."""
     inputs: dict[str, list[Link]] = {}
     for link in links:
         inputs.setdefault(link.down.name, []).append(link)

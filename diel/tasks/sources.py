@@ -38,7 +38,7 @@ from diel.units import Rule, UnitsError, conversions
 def link_of(
     edge: Edge, up: StageRun, down: StageRun, axes: Mapping[str, Adaptive], makers: tuple[StageRun, ...] = ()
 ) -> Link:
-    """The link of an edge. `axes` has the run's searches and loops."""
+    """Return the link of an edge. `axes` has the run's searches and loops."""
     if edge.service:
         return ServiceLink(edge, up, down, makers=makers)
     if edge.stream:
@@ -107,7 +107,7 @@ class Sources:
         self._gathered: dict[Key, tuple[Group, Gathered]] = {}
 
     def link_of(self, chain: tuple[str, ...]) -> Link | None:
-        """The edge along which an expression reads what another stage made; None if it reads none."""
+        """Return the edge along which an expression reads what another stage made; None if it reads none."""
         return self.made.get((chain[0], chain[1] if len(chain) > 1 else None))
 
     def registry(self, index: int, scope: Mapping[str, Any]) -> dict[str, Any]:
@@ -144,11 +144,11 @@ class Sources:
         return Gathered(values, axes, self._points[axes], picks)  # one list, for points are often compared
 
     def _begin(self, link: Link, scope: Mapping[str, Any]) -> Any:
-        """What a task of the first round reads instead of the previous round."""
+        """Return the value that a task of the first round reads instead of the previous round's."""
         return self._initially[str(link.edge.name)].value(scope)
 
     def output(self, link: Link, index: int) -> Any:
-        """What one upstream task gives along an edge. Raises MissingInput, KeyError for a hyperparameter."""
+        """Return an upstream task's value along an edge. Raise MissingInput, or KeyError."""
         if link.edge.hyperparameter is not None:
             return {**self._hyperparameters, **link.up.searched(index)}[link.edge.hyperparameter]
         output = link.edge.output
@@ -166,7 +166,7 @@ class Sources:
         return value if rule is None else self._converted(link, index, rule, value)
 
     def _converted(self, link: Link, index: int, rule: Any, value: Any) -> Any:
-        """A value in other units; a file as it is, if the function that gets it converts its numbers."""
+        """Return a value in other units; a file as it is, if its function converts the numbers."""
         try:
             if not _is_of_files(value):
                 return rule.apply(value)
@@ -180,7 +180,7 @@ class Sources:
 
 
 def columns_of(stage: Stage, links: Mapping[str, Link]) -> dict[str, dict[str, str]]:
-    """The types of columns that either end of each edge declares, by input."""
+    """Return the types of columns that either end of each edge declares, by input."""
     promises: dict[str, dict[str, str]] = {}
     for name in {**links, **stage.inputs}:
         link = links.get(name)
@@ -198,7 +198,7 @@ class Scope(Mapping[str, Any]):
     def __init__(
         self, sources: Sources, index: int, inputs: Mapping[str, Any] | None = None, attempt: int = 0
     ) -> None:
-        """`inputs`, if given, replace what the task reads; `attempt` is the next one if 0."""
+        """Read for a task. `inputs` replace what the task reads; `attempt` is the next one if 0."""
         self.sources = sources
         self.index = index
         self._attempt = attempt
@@ -210,7 +210,7 @@ class Scope(Mapping[str, Any]):
         """The edges of the branches that expressions took."""
 
     def join_by(self, join: Callable[[Any], Any] | None) -> None:
-        """Sets what is done to gathered values; parameters are worked out again, for texts hold some."""
+        """Set the treatment of gathered values; parameters are evaluated again, for texts hold some."""
         self.join = join
         self._values.pop("params", None)
 
@@ -222,7 +222,7 @@ class Scope(Mapping[str, Any]):
         return self._values[name]
 
     def read(self, chain: tuple[str, ...]) -> Any:
-        """The value of a dotted name, followed through mappings."""
+        """Return the value of a dotted name, followed through mappings."""
         value: Any = self
         for name in chain:
             if not isinstance(value, Mapping):
@@ -231,20 +231,20 @@ class Scope(Mapping[str, Any]):
         return value
 
     def along(self, link: Link) -> Any:
-        """What the task reads along an edge. Raises MissingInput."""
+        """Return the task's value along an edge. Raise MissingInput."""
         if link.edge.branch:
             self.branches.add((*link.edge.key, link.edge.upstream, str(link.edge.output)))
         return self.sources.read(link, self.index, self)
 
     def reads(self, chain: tuple[str, ...]) -> bool:
-        """Whether the expressions that were evaluated have read a dotted name of the stage."""
+        """Return whether evaluated expressions have read a dotted name of the stage."""
         link = self.sources.link_of(chain)
         if link is None or not link.edge.branch:
             return True
         return (*link.edge.key, link.edge.upstream, str(link.edge.output)) in self.branches
 
     def hyperparameter_inputs(self) -> dict[str, Any]:
-        """The inputs that are hyperparameters of the task itself. Raises MissingInput without a value."""
+        """Return the inputs that are hyperparameters of the task itself. Raise MissingInput."""
         for name in self.sources.own_inputs.values():
             if name not in self["hp"]:
                 raise MissingInput(f"hp.{name} has no value: give it a default, or --set hp.{name}=VALUE")
@@ -284,7 +284,7 @@ class Scope(Mapping[str, Any]):
         raise KeyError(name)
 
     def _places(self) -> Lazily:
-        """The numbers of the points of each axis along which the task gathers."""
+        """Return the numbers of the points of each axis along which the task gathers."""
         links = sorted(self.sources.links, key=lambda link: len(link.edge.matched))
         by_axis = {axis: link for link in links for axis in link.edge.gathered}
         return Lazily({axis: partial(link.places, axis, self.index) for axis, link in by_axis.items()})
@@ -303,7 +303,7 @@ def _is_of_files(value: Any) -> bool:
 
 
 def conversions_of(stage: Stage, links: Iterable[Link]) -> dict[str, Rule]:
-    """The rules by input; empty where all units are the same."""
+    """Return the rules by input; empty where all units are the same."""
     rules: dict[str, Rule] = {}
     for link in links:
         name, read = link.edge.name, str(link.edge.output)

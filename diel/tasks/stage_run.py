@@ -49,7 +49,7 @@ class StageRun:
     granted: dict[int, dict[str, Any]] = field(default_factory=dict)
     """What a task's next attempt gets, if that is more than what it asks for."""
     demand: Callable[[int, int], Ask] | None = None
-    """What a task asks for at an attempt, if expressions say it. Raises Misfit."""
+    """What a task asks for at an attempt, if expressions say it. Raise Misfit."""
     asks: dict[int, tuple[int, Ask]] = field(default_factory=dict)
     """By task that has not ended: what it asks for at its latest attempt, with the attempt's number."""
     held: bool = False
@@ -90,12 +90,12 @@ class StageRun:
         return self.complete and not (self.adaptive and any(map(self.is_undecided, range(self.size))))
 
     def has_result(self, coordinates: Mapping[str, int]) -> bool:
-        """Whether any of its tasks that agree with these coordinates has a result."""
+        """Return whether any of its tasks that agree with these coordinates has a result."""
         here = {axis: place for axis, place in coordinates.items() if axis in self.domain.axes}
         return any(self.history.state(index).good for index in self.domain.matching(here))
 
     def has_lost(self, index: int) -> bool:
-        """Whether a task that ended lacks a result that was wanted."""
+        """Return whether an ended task lacks a result that was not left out."""
         return not self.history.state(index).good and index not in self.omitted
 
     def ask_of(self, index: int, attempt: int | None = None) -> Ask | None:
@@ -109,12 +109,12 @@ class StageRun:
         return cached[1]
 
     def spec_of(self, index: int, attempt: int | None = None) -> Stage:
-        """The stage with what one of its tasks asks for. Raises Misfit as `ask_of` does."""
+        """Return the stage with the demand of one of its tasks. Raise Misfit as `ask_of` does."""
         ask = self.ask_of(index, attempt)
         return self.spec if ask is None else ask.spec
 
     def ran_as(self, index: int, attempt: int) -> Stage:
-        """The stage with what an attempt that began asked for; as written if that cannot be told any more."""
+        """Return the stage with the demand of an attempt that began; as written if that cannot be known."""
         try:
             return self.spec_of(index, attempt)
         except Misfit:
@@ -132,12 +132,12 @@ class StageRun:
         return bool(self.granted or self.history.resources)
 
     def count_failure(self, index: int, kind: str) -> int:
-        """Counts a failed attempt of a task; returns the number of its class so far."""
+        """Count a failed attempt of a task; return the number of its class so far."""
         count = self.failures[(index, kind)] = self.failures.get((index, kind), 0) + 1
         return count
 
     def measure(self, seconds: float) -> None:
-        """Adds the run time of one task: recent ones count most."""
+        """Add the run time of one task: recent ones count most."""
         if self.mean_seconds is None:
             self.mean_seconds = seconds
             return
@@ -155,7 +155,7 @@ class StageRun:
         return self.history.seconds / self.history.timed if self.history.timed else 0.0
 
     def point(self, index: int) -> dict[str, Any]:
-        """The value of each axis parameter of a task."""
+        """Return the value of each axis parameter of a task."""
         values: dict[str, Any] = {}
         for axis, place in self.domain.coordinates(index).items():
             if (points := self.points.get(axis)) is None:
@@ -165,18 +165,18 @@ class StageRun:
         return values
 
     def task(self, index: int) -> str:
-        """A task for people: `simulate/33 (depth=2.5, seed=1)`."""
+        """Return a task for people: `simulate/33 (depth=2.5, seed=1)`."""
         return task_text(f"{self.name}/{index}", self.point(index))
 
     def shared_failures(self) -> str:
-        """What its failed tasks share: `all 4 with depth=2.5`; empty if nothing."""
+        """Return the common facts of its failed tasks: `all 4 with depth=2.5`; empty without any."""
         from diel.axes.shared import shared  # only where tasks failed
 
         failed = [index for index, state in enumerate(self.history.states) if state == TaskState.FAILED]
         return shared(self.domain, self.points, failed) if failed else ""
 
     def standing(self, index: int) -> Standing:
-        """Whether the points of a task's searches and loops exist."""
+        """Return whether the points of a task's searches and loops exist."""
         if not self.adaptive:
             return Standing.OPEN
         coordinates = self.domain.coordinates(index)
@@ -184,14 +184,14 @@ class StageRun:
         return next(kind for kind in (Standing.CLOSED, Standing.WAITING, Standing.OPEN) if kind in kinds)
 
     def is_undecided(self, index: int) -> bool:
-        """Whether a task's trial may still be pruned, and what the task has made count nowhere."""
+        """Return whether a task's trial may still be pruned, so that its results count nowhere."""
         if not self.adaptive:
             return False
         coordinates = self.domain.coordinates(index)
         return any(axis.is_undecided(coordinates) for axis in self.adaptive)
 
     def searched(self, index: int) -> dict[str, Any]:
-        """The hyperparameters that searches have set for a task, by name."""
+        """Return the hyperparameters that searches have set for a task, by name."""
         values: dict[str, Any] = {}
         if self.adaptive:
             coordinates = self.domain.coordinates(index)
@@ -200,16 +200,16 @@ class StageRun:
         return values
 
     def look_at(self, indices: Iterable[int]) -> None:
-        """Queues tasks to be looked at: some may be ready now."""
+        """Queue tasks to be looked at: some may be ready now."""
         self._pending.append(iter(indices))
 
     def look_at_all(self) -> None:
-        """Queues all its known tasks."""
+        """Queue all its known tasks."""
         if self.known:
             self.look_at(range(self.size))
 
     def later(self, index: int, when: float) -> None:
-        """Queues a task for a moment (time.monotonic seconds)."""
+        """Queue a task for a moment (time.monotonic seconds)."""
         heapq.heappush(self._delayed, (when, index))
 
     def next_wake(self) -> float | None:

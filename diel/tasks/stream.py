@@ -32,35 +32,35 @@ class StreamLink(Link):
         return Verdict.FAILED if lacks else Verdict.READY
 
     def is_cut(self, index: int) -> bool:
-        """Whether a producer ended without a result, so perhaps before its last item."""
+        """Return whether a producer ended without a result, so perhaps before its last item."""
         history = self.up.history
         ended = history.state(index).ended and not history.state(index).good
         return ended and (index not in self.up.omitted or index in history.attempts)
 
     def broken_by(self, group: Group, index: int) -> dict[str, list[str]]:
-        """The groups of readers for which the loss of one producer is too much."""
+        """Return the groups of readers that cannot bear the loss of one producer."""
         is_too_much = self.verdict(group) is Verdict.FAILED or index in self.up.omitted
         return self.readers(group) if is_too_much else {}
 
     def channel(self, group: Group) -> str:
-        """The channel of a group of producers: one for each combination of the matched axes' points."""
+        """Return the channel of a group of producers: one for each point of the matched axes."""
         return _at(f"{self.edge.upstream}.{self.edge.output}", group)
 
     def readers(self, group: Group) -> dict[str, list[str]]:
-        """The groups of readers of a channel, with their members."""
+        """Return the groups of readers of a channel, with their members."""
         readers: dict[str, list[str]] = {}
         for index in self.dependents(group):
             readers.setdefault(self.reading_group(index), []).extend(members_of(self.down, index))
         return readers
 
     def reading_group(self, index: int) -> str:
-        """The group of a downstream task: each task gets all items, or the tasks share them."""
+        """Return the reading group of a downstream task: the task alone, or all that share the items."""
         name = f"{self.down.name}.{self.edge.name}"
         return _at(name, self.group_of_downstream(index)) if self.edge.share else f"{name}/{index}"
 
 
 def is_cut_by_user(into: Iterable[Link], index: int) -> bool:
-    """Whether a task lacks items of streams only because a user cancelled their producers."""
+    """Return whether a task lacks items of streams only because a user cancelled their producers."""
     lost: set[TaskState] = set()
     for link in into:
         if isinstance(link, StreamLink):
@@ -74,7 +74,7 @@ def _at(name: str, group: Group) -> str:
 
 
 def members_of(stage: StageRun, index: int) -> list[str]:
-    """The members of a task, as in `Context.member`: each of its MPI ranks, or the task."""
+    """Return the members of a task, as in `Context.member`: each of its MPI ranks, or the task."""
     task = f"{stage.name}/{index}"
     resources = stage.resources_of(index)
     if resources.processes == 1:
@@ -85,7 +85,7 @@ def members_of(stage: StageRun, index: int) -> list[str]:
 def ends_of(
     graph: StageGraph, into: Mapping[str, list[Link]], out_of: Mapping[str, list[Link]]
 ) -> dict[str, StreamEnds]:
-    """The streams of each stage that runs with others; none for `beside` alone."""
+    """Return the streams of each stage that runs with others; none for `beside` alone."""
     together = [name for gang in gangs(graph) for name in gang.stages]
     gets = {name: [link for link in into[name] if isinstance(link, StreamLink)] for name in together}
     puts = {name: [link for link in out_of[name] if isinstance(link, StreamLink)] for name in together}
@@ -110,6 +110,6 @@ def _ends(gets: list[StreamLink], puts: list[StreamLink], index: int) -> dict[st
 
 
 def _ranks(stage: StageRun, index: int) -> dict[str, str]:
-    """What `diel stream` must know to distinguish the ranks of a command."""
+    """Return the variables by which `diel stream` tells the ranks of a command apart."""
     count = stage.resources_of(index).processes
     return {"ranks": str(count)} if count > 1 else {}

@@ -35,14 +35,14 @@ why it asks nobody."""
 
 
 def surrogate_of(stage: Stage, module: Module | None) -> Surrogate:
-    """The surrogate of a stage that has one, with the outputs that it answers."""
+    """Return the surrogate of a stage that has one, with the outputs that it answers."""
     assert stage.surrogate is not None
     outputs = answered(stage, None if module is None else module.signature)
     return stage.surrogate.model_copy(update={"outputs": outputs})
 
 
 def asking_of(stage: Stage, module: Module | None, links: Iterable[Link]) -> Asking | None:
-    """Makes the questions of a stage's tasks; None if it has no surrogate."""
+    """Make the questions of a stage's tasks; None if it has no surrogate."""
     if stage.surrogate is None:
         return None
     surrogate = surrogate_of(stage, module)
@@ -58,7 +58,7 @@ def _question(
     key: str,
     parts: tuple[str, str],
 ) -> Question | str:
-    """What a task asks, or why nobody will answer."""
+    """Return a task's question, or the reason why nobody will answer."""
     group = link.group_of_downstream(index)
     past = link.down.history.surrogate
     if past is not None and past.is_off:
@@ -83,13 +83,13 @@ def _question(
 
 
 def _is_drawn(surrogate: Surrogate, answer: str) -> bool:
-    """Whether an answer is audited: the seed and the answer's key say, in whatever order tasks run."""
+    """Return whether an answer is audited: its key and the seed decide, in whatever order tasks run."""
     drawn = int(digest_of([surrogate.seed, answer])[:13], 16) / 16**13
     return surrogate.audit is not None and drawn < surrogate.audit
 
 
 def name_teachers(record: records.StageRecord, graph: StageGraph, kinds: Mapping[str, str]) -> None:
-    """Adds to a stage's record what the speedup of its surrogate is computed from; `kinds` are by stage."""
+    """Add the figures of a surrogate's speedup to a stage's record; `kinds` are by stage."""
     surrogate = graph.workflow.stages[record["stage"]].surrogate
     if surrogate is not None:
         lineage = teachers(graph, record["stage"])

@@ -60,13 +60,13 @@ class Texts:
         return chains
 
     def is_wanted(self, scope: Scope) -> bool:
-        """Whether `when` holds for a task."""
+        """Return whether `when` holds for a task."""
         if self._when is None or isinstance(self._when, bool):
             return self._when is not False
         return self._when.truth(scope)
 
     def paths(self, scope: Scope) -> dict[str, str]:
-        """The output files of a task. Raises ModuleError for one outside its directory."""
+        """Return the output files of a task. Raise ModuleError for one outside its directory."""
         paths: dict[str, str] = scope["outputs"]
         for name, path in paths.items():
             flaw = target_flaw(path)
@@ -75,7 +75,7 @@ class Texts:
         return paths
 
     def env(self, scope: Scope) -> dict[str, str]:
-        """A task's variables. Raises ModuleError for an impossible one."""
+        """Return a task's variables. Raise ModuleError for an impossible one."""
         variables = {name: template.text_value(scope) for name, template in self._env.items()}
         for name, text in variables.items():
             if "\0" in text:
@@ -103,7 +103,7 @@ class Files:
         self._own: dict[str, Template] = {name: t for name, t in templates.items() if not t.constant}
 
     def paths(self, scope: Mapping[str, Any]) -> dict[str, str]:
-        """The absolute path of each file of a task. Raises ExpressionError."""
+        """Return the absolute path of each file of a task. Raise ExpressionError."""
         own = {name: self._place(template.text_value(scope)) for name, template in self._own.items()}
         rendered = {} if self.rendered is None else self.rendered.paths(scope)
         return {**self.shared, **own, **rendered}
@@ -130,19 +130,19 @@ class Files:
         return own if self.rendered is None else {**own, **self.rendered.digests(scope)}
 
     def render(self, scope: Mapping[str, Any]) -> tuple[Rendered, ...]:
-        """The files that are made for a task. Raises as `Renderings.render` does."""
+        """Return the files that are made for a task. Raise as `Renderings.render` does."""
         return () if self.rendered is None else self.rendered.render(scope)
 
     def own(self, scope: Mapping[str, Any]) -> dict[str, File]:
         return {name: scope["files"][name] for name in self._own}
 
     def watched(self, scope: Mapping[str, Any]) -> tuple[FirstLook, ...]:
-        """Return a task's own files as the run first read them. Raises ModuleError, Changed."""
+        """Return a task's own files as the run first read them. Raise ModuleError, Changed."""
         own = self.own(scope).items() if self._own else ()
         return tuple(self._watch.look(f"files.{name}", file.written) for name, file in own)
 
     def watched_by_all(self, module: Module | None = None) -> tuple[FirstLook, ...]:
-        """Return the files of all tasks as the run first read them. Raises ModuleError for an unknown one."""
+        """Return the files of all tasks as the run first read them. Raise ModuleError for an unknown one."""
         named = {f"files.{name}": file.written for name, file in self.shared.items()} | file_of(module)
         return tuple(self._watch.recall(name, path) for name, path in named.items())
 
@@ -159,7 +159,7 @@ class OwnNames:
     name of the outer workflow which would then be the same."""
 
     def __init__(self, stage: str, references: Collection[tuple[str, ...]]) -> None:
-        """`references` are the dotted names that its tasks' keys have."""
+        """Note the dotted names that the keys of the stage's tasks have."""
         before = stage.rpartition(".")[0]
         within = f"{before}." if before else ""
         self.chains = {".".join(part.removeprefix(within) for part in chain): chain for chain in references}
@@ -168,7 +168,7 @@ class OwnNames:
         self._within = within.replace(".", JOINT)
 
     def text(self, value: Any) -> Any:
-        """A JSON value with these names in its expressions."""
+        """Return a JSON value with these names in its expressions."""
         if not self._within:
             return value
         if isinstance(value, str):
@@ -188,13 +188,13 @@ class Renderings:
         }
 
     def paths(self, scope: Scope) -> dict[str, str]:
-        """Where they are written, relative to the task's directory; a script by a path that can be called."""
+        """Return their places, relative to the task's directory; a script's can be called."""
         paths = {name: target.text_value(scope) for name, (_, target, _, _) in self._templates.items()}
         called = (name for name, (*_, executable) in self._templates.items() if executable)
         return {**paths, **{name: f"./{paths[name]}" for name in called if "/" not in paths[name]}}
 
     def render(self, scope: Scope) -> tuple[Rendered, ...]:
-        """The files of a task. Raises ModuleError for one outside its directory."""
+        """Return the files of a task. Raise ModuleError for one outside its directory."""
         rendered: list[Rendered] = []
         places: dict[str, str] = {}
         for name, (template, _, text, executable) in self._templates.items():
@@ -208,14 +208,14 @@ class Renderings:
         return tuple(rendered)
 
     def texts(self, scope: Scope) -> dict[str, tuple[str, str, bool]]:
-        """The same by name and as the key sees it: of files the content counts, and not the path."""
+        """Return the same by name, as the key sees them: of files the content, and not the path."""
         return {
             name: (scope["files"][name], _filled(template, text, _Keyed(scope)), executable)
             for name, (template, _, text, executable) in self._templates.items()
         }
 
     def digests(self, scope: Scope) -> dict[str, str]:
-        """What enters a task's key."""
+        """Return the part of a task's key."""
         return {f"files.{name}": digest_of(text) for name, text in self.texts(scope).items()}
 
 

@@ -32,7 +32,7 @@ class Standardised:
     def of(cls, inputs: NDArray[Any]) -> Standardised:
         """Of all numbers of an array; whole numbers that are no measurements should not be scaled.
 
-        Raises ValueError where one is not finite.
+        Raise ValueError where one is not finite.
         """
         mean, deviation = float(np.mean(inputs)), float(np.std(inputs))
         if not math.isfinite(mean + deviation):
@@ -40,7 +40,7 @@ class Standardised:
         return cls(mean, deviation or 1.0)
 
     def __call__(self, inputs: NDArray[Any]) -> NDArray[Any]:
-        """The inputs, scaled; whole numbers stay whole where there is nothing to scale."""
+        """Return the inputs, scaled; whole numbers stay whole where there is nothing to scale."""
         if self == Standardised():
             return inputs
         done: NDArray[Any] = (np.asarray(inputs, dtype=np.float64) - self.mean) / self.deviation
@@ -58,7 +58,7 @@ def shuffled(items: Sequence[Any], seed: int, world: Ranks) -> Order:
 
 
 def sharded(name: str, context: Context, world: Ranks) -> Order:
-    """The items that `shard: rank` gives: ranks that share a part of the data get the same ones."""
+    """Return the items for `shard: rank`: ranks that share a part of the data get the same ones."""
     mine = replace(context, rank=world.place.data, ranks=world.mesh.data)
     return lambda epoch: mine.shard(name, epoch)
 
@@ -86,7 +86,7 @@ class Samples:
         cls, data: Path | list[Path], targets: Path | None, standardise: bool, outputs: int | None
     ) -> Samples:
         """Of an .npy with a row for each sample and one with their targets, or of .npz files with `inputs`
-        and `targets`, of which the first one tells the shapes. Raises ValueError."""
+        and `targets`, of which the first one tells the shapes. Raise ValueError."""
         if isinstance(data, list):
             if not data or targets is not None:
                 raise ValueError("data: expected one .npy beside `targets`, or .npz files that hold both")
@@ -109,13 +109,13 @@ class Samples:
         return cls(items, rows, shape, says, classes, scale, read)
 
     def rows_of(self, items: Sequence[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Inputs and targets of some items. Raises ValueError for a class that the network does not know."""
+        """Return inputs and targets of some items. Raise ValueError for a class unknown to the network."""
         inputs, targets = self.read(items)
         self._check_classes("targets", targets)
         return inputs, targets
 
     def check_test(self, inputs: NDArray[Any], targets: NDArray[Any]) -> None:
-        """Raises ValueError where rows to judge a network by are not like those that it is trained on."""
+        """Raise ValueError where the test rows differ in shape from those of the training."""
         if inputs.shape[1:] != self.shape or not len(inputs):
             raise ValueError(f"test: expected rows of shape {self.shape}, as data has, found {inputs.shape}")
         _, like = self.read(self.items[:1])
@@ -133,7 +133,7 @@ class Samples:
     def loss(self, out: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         """Cross-entropy in nats for classes; else the mean squared error. Computed in full precision.
 
-        Raises ValueError where the network says something of another shape than the targets have.
+        Raise ValueError where the network says something of another shape than the targets have.
         """
         sites = out.shape[:1] + out.shape[2:]
         if sites != targets.shape if self.classes else out.numel() != targets.numel():
@@ -144,7 +144,7 @@ class Samples:
 
 
 def _checked(inputs: NDArray[Any], targets: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Both, if they are numbers that a network can learn. Raises ValueError."""
+    """Both, if they are numbers that a network can learn. Raise ValueError."""
     if inputs.ndim < 2 or {inputs.dtype.kind, targets.dtype.kind} - set("biuf"):
         shown = f"{inputs.dtype} of shape {inputs.shape}, targets {targets.dtype}"
         raise ValueError(f"data: expected numbers of shape (rows, ...) and their targets, found {shown}")
@@ -152,8 +152,8 @@ def _checked(inputs: NDArray[Any], targets: NDArray[Any]) -> tuple[NDArray[Any],
 
 
 def _numbers_of(targets: tuple[int, ...]) -> int:
-    """That a network says of a sample or a site, for targets of this shape: (rows, height, width) are fields
-    without channels."""
+    """Return how many numbers a network gives for a sample or a site, for targets of this shape:
+    (rows, height, width) are fields without channels."""
     return 1 if len(targets) == 1 or (len(targets) == 3 and targets[2] > 1) else targets[1]
 
 
@@ -162,7 +162,7 @@ def _rows_of(inputs: NDArray[Any], targets: NDArray[Any], scale: Standardised) -
 
 
 def read_files(files: Sequence[Path], rows: int) -> tuple[NDArray[Any], NDArray[Any]]:
-    """All rows of some files, each with so many. Raises ValueError."""
+    """Return the rows of some files, with this number in each. Raise ValueError."""
     parts = [read_file(file) for file in files]
     if {len(inputs) for inputs, _ in parts} != {rows}:
         raise ValueError("data: the files differ in their numbers of rows, so that no step is like another")
@@ -170,7 +170,7 @@ def read_files(files: Sequence[Path], rows: int) -> tuple[NDArray[Any], NDArray[
 
 
 def read_file(path: Path) -> tuple[NDArray[Any], NDArray[Any]]:
-    """`inputs` and `targets` of an .npz file. Raises ValueError."""
+    """Return `inputs` and `targets` of an .npz file. Raise ValueError."""
     try:
         with np.load(path) as arrays:
             return arrays["inputs"], arrays["targets"]
@@ -193,7 +193,7 @@ class Feed:
         self._epoch: tuple[int, Sequence[Any]] = (-1, ())
 
     def __call__(self, step: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Inputs and targets of a step, counted from 0."""
+        """Return inputs and targets of a step, counted from 0."""
         epoch, place = divmod(step, self._each)
         if self._epoch[0] != epoch:
             self._epoch = (epoch, self._order(epoch))
@@ -203,6 +203,6 @@ class Feed:
 
 
 def tensor(array: NDArray[Any], dtype: torch.dtype) -> torch.Tensor:
-    """An array for a network: whole numbers as they are."""
+    """Return an array for a network: whole numbers as they are."""
     converted = torch.from_numpy(np.array(array))
     return converted.to(dtype if converted.is_floating_point() else torch.int64)

@@ -27,7 +27,7 @@ def build(model: str, inputs: tuple[int, ...], outputs: int, settings: Mapping[s
     """One of NETWORKS, for samples of this shape and so many outputs; or `package:Class`,
     `path/file.py:Class`.
 
-    A class is called with `settings` alone. Raises ValueError where there is no such network, or where it
+    A class is called with `settings` alone. Raise ValueError where there is no such network, or where it
     does not take these settings or samples.
     """
     if ":" in model:
@@ -264,7 +264,7 @@ class Chain(nn.Sequential):
 
 
 def mlp(inputs: tuple[int, ...], outputs: int, width: int = 64, depth: int = 2) -> nn.Sequential:
-    """A perceptron with 1 + 2 `depth` hidden layers of tanh."""
+    """Return a perceptron with 1 + 2 `depth` hidden layers of tanh."""
     pairs = (Pair(width) for _ in range(depth))
     first = (nn.Flatten(), nn.Linear(math.prod(inputs), width), nn.Tanh())
     return nn.Sequential(*first, *pairs, nn.Linear(width, outputs))
@@ -306,8 +306,8 @@ def transformer(
 
 
 def unet(inputs: tuple[int, ...], outputs: int, width: int = 16, depth: int = 2) -> nn.Sequential:
-    """A field of `outputs` channels for one of (height, width) or (channels, height, width), over `depth`
-    coarser ones (O. Ronneberger et al., arXiv:1505.04597). Height and width are multiples of 2 ** depth."""
+    """Return a network that maps (height, width) or (channels, height, width) to `outputs` channels, over
+    `depth` coarser fields (O. Ronneberger et al., arXiv:1505.04597); both are multiples of 2 ** depth."""
     channels = _channels("unet", inputs)
     if any(side % 2**depth for side in inputs[-2:]):
         raise ValueError(f"unet: {inputs[-2]} × {inputs[-1]} sites cannot be halved {depth} times")

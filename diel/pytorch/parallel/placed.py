@@ -36,7 +36,7 @@ class Ways:
     precision: Precision = "fp32"
 
     def share(self, batch: int, mesh: Mesh) -> int:
-        """Rows of a batch for each rank. Raises ValueError where they cannot be shared out equally."""
+        """Rows of a batch for each rank. Raise ValueError where they cannot be shared out equally."""
         if mesh.pipeline > self.microbatches:
             raise ValueError(
                 f"microbatches: a pipeline of {mesh.pipeline} needs as many at least, not {self.microbatches}"
@@ -88,7 +88,7 @@ class Placed:
     """A network on the ranks of a world, which all have made it with the same weights."""
 
     def __init__(self, network: nn.Module, loss: Loss, ways: Ways, world: Ranks) -> None:
-        """Raises ValueError for a network that the mesh cannot cut."""
+        """Raise ValueError for a network that the mesh cannot cut."""
         chain, self._prefix = _chain(network, world.mesh)
         self.world, self.ways, self._loss = world, ways, loss
         self.parameters = sum(weight.numel() for weight in network.parameters())
@@ -107,8 +107,7 @@ class Placed:
         self._pipeline = None if mesh.pipeline == 1 else _pipeline(self._whole, self._scaled, ways, world)
 
     def gradients(self, inputs: Tensor, targets: Tensor) -> Tensor:
-        """Leaves each weight's gradient of the mean loss over all ranks' batches; returns this rank's share
-        of it.
+        """Leave each weight's gradient of the mean loss over all ranks' batches; return this rank's share.
 
         The first ranks of a pipeline read the inputs, the last ones the targets. The share is the mean loss
         over this rank's rows, and 0 where a later rank knows it.
@@ -131,11 +130,11 @@ class Placed:
         return (_local(weight.grad) for weight in self.part.parameters() if weight.grad is not None)
 
     def local_weights(self) -> Iterator[Tensor]:
-        """Those that this rank keeps."""
+        """Return the weights that this rank keeps."""
         return (_local(weight) for weight in self.part.parameters())
 
     def weights(self) -> dict[str, Tensor] | None:
-        """All weights by their names in the network, on the CPU; on rank 0 alone. All ranks must call it."""
+        """Return all weights by their names in the network, on rank 0's CPU alone. All ranks must call it."""
         mine = {
             name.removeprefix(self._prefix): _full(value).cpu()
             for name, value in self.part.state_dict().items()
@@ -172,9 +171,9 @@ def _full(tensor: Tensor) -> Tensor:
 
 
 def _chain(network: nn.Module, mesh: Mesh) -> tuple[list[nn.Module], str]:
-    """The layers of a network, and what stands before its own names in those on a rank.
+    """Return the layers of a network, and the prefix of their names on a rank.
 
-    A module that computes anything in a `forward` of its own is one layer, whatever it is made of.
+    A module with a `forward` of its own is one layer, whatever it is made of.
     """
     if isinstance(network, nn.Sequential) and type(network).forward in (nn.Sequential.forward, Chain.forward):
         return list(network), "layers."
@@ -187,7 +186,7 @@ def _chain(network: nn.Module, mesh: Mesh) -> tuple[list[nn.Module], str]:
 
 
 def _cuts(sizes: list[int], parts: int) -> list[int]:
-    """Where a chain is cut so that its parts have about as many weights each, and one layer at least."""
+    """Return the cuts of a chain into parts of about as many weights each, and one layer at least."""
     if len(sizes) < parts:
         raise ValueError(
             f"mesh: a pipeline of {parts} needs as many layers, and the network has {len(sizes)}"
@@ -201,7 +200,7 @@ def _cuts(sizes: list[int], parts: int) -> list[int]:
 
 
 def _check_ties(chain: list[nn.Module], cuts: list[int]) -> None:
-    """Raises ValueError where parts of a pipeline share a weight: each would train its own."""
+    """Raise ValueError where parts of a pipeline share a weight: each would train its own."""
     held: dict[nn.Parameter, int] = {}
     for number, layer in enumerate(chain):
         for weight in layer.parameters():
@@ -214,7 +213,7 @@ def _check_ties(chain: list[nn.Module], cuts: list[int]) -> None:
 
 
 def _split(chain: list[nn.Module], part: OnRank, world: Ranks) -> None:
-    """Splits the layers that have a `tensor_plan` over the ranks of the tensor axis."""
+    """Split the layers that have a `tensor_plan` over the ranks of the tensor axis."""
     # a second that only those who split pay
     from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
@@ -247,13 +246,13 @@ def _split(chain: list[nn.Module], part: OnRank, world: Ranks) -> None:
 
 
 def _of(module: nn.Module) -> Iterator[nn.Module | nn.Parameter]:
-    """What is a module's own: the ones in it, and the weights beside them."""
+    """Yield the modules in a module, and the weights beside them."""
     yield from module.children()
     yield from module.parameters(recurse=False)
 
 
 def _spread(part: OnRank, ways: Ways, world: Ranks) -> nn.Module:
-    """Makes the ranks that share the data have the same gradients."""
+    """Average the gradients over the ranks that share the data."""
     if world.mesh.data == 1:
         return part
     if ways.sharded:

@@ -23,7 +23,7 @@ def type_of(precision: Precision) -> torch.dtype:
 
 
 def autocast(precision: Precision, device: torch.device) -> torch.autocast:
-    """The context in which a network computes its products."""
+    """Return the context in which a network computes its products."""
     half = _HALVES.get(precision)
     return torch.autocast(device.type, dtype=half or torch.bfloat16, enabled=half is not None)
 
@@ -47,15 +47,15 @@ class Scaler:
 
     @classmethod
     def of(cls, precision: Precision) -> Scaler:
-        """Scales in fp16, and leaves all else as it is."""
+        """Scale in fp16, and leave all else as it is."""
         return cls(_FIRST, active=True) if precision == "fp16" else cls()
 
     def after(self, other: Scaler) -> Scaler:
-        """What goes on from another: with its scale, unless only one of them scales."""
+        """Return the scaler that goes on from another's scale, unless only one of the two scales."""
         return other if other.active == self.active else replace(self, skipped=other.skipped)
 
     def unscale(self, gradients: Iterable[torch.Tensor], world: Ranks) -> bool:
-        """Divides the gradients in place; returns whether they are all finite, on all ranks."""
+        """Divide the gradients in place; return whether they are all finite, on all ranks."""
         if not self.active:
             return True
         bad = 0.0

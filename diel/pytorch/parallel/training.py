@@ -67,7 +67,7 @@ class Advance:
 
     @classmethod
     def of(cls, note: Path) -> Advance:
-        """What a checkpoint's note says. Raises ValueError."""
+        """Return what a checkpoint's note says. Raise ValueError."""
         try:
             record = json.loads(note.read_text(encoding="utf-8"))
             rows = [(int(step), float(loss), float(rate)) for step, loss, rate in record["history"]]
@@ -100,11 +100,11 @@ def train(
     start: Path | None = None,
     save_every: int | None = None,
 ) -> Spread:
-    """Trains until the last step; `settings` count steps where they say epochs.
+    """Train until the last step; `settings` count steps where they say epochs.
 
-    Reports `step` and `loss`, the mean over the steps since the last report, each `every` steps. Goes on from
-    the newest whole checkpoint of the task if the stage keeps them, else from `start`. Leaves its last state
-    in `keep`, for another training to go on from. Raises Interrupted when the task's time is over, and
+    Report `step` and `loss`, the mean over the steps since the last report, each `every` steps. Go on from
+    the newest whole checkpoint of the task if the stage keeps them, else from `start`. Leave the last state
+    in `keep`, for another training to go on from. Raise Interrupted when the task's time is over, and
     ValueError where the loss is not finite.
     """
     run = _Run(placed, settings, context, Advance(scaler=scaler), save_every)
@@ -145,7 +145,7 @@ class _Run:
         self._due = time.monotonic() + SAVE_EVERY
 
     def restore(self, start: Path | None) -> None:
-        """Goes on from where an earlier attempt was, or from `start`."""
+        """Go on from the state of an earlier attempt, or from `start`."""
         world, part = self.placed.world, self.placed.part
         own = world.agree(complete(self.context.checkpoint_dir) if self.context.checkpoint else [])
         first = {name: tensor.detach().clone() for name, tensor in part.state_dict().items()} if own else {}
@@ -164,7 +164,7 @@ class _Run:
             self._go_on(checkpoints[0])
 
     def _go_on(self, folder: Path) -> None:
-        """Goes on from a checkpoint. Raises ValueError."""
+        """Go on from a checkpoint. Raise ValueError."""
         course = Advance.of(folder / NOTE)
         load(folder, self.placed, self.optimizer)
         course.scaler = self.course.scaler.after(course.scaler)
@@ -197,7 +197,7 @@ class _Run:
         self.course.step += 1
 
     def report(self) -> None:
-        """Tells the mean loss since the last report."""
+        """Tell the mean loss since the last report."""
         course = self.course
         self._gather_losses()
         last = course.history[-1][0] if course.history else 0
@@ -209,7 +209,7 @@ class _Run:
         self.context.report(step=course.step, loss=mean)
 
     def _gather_losses(self) -> None:
-        """Adds up over all ranks what each knows of the losses: the last ones of a pipeline do."""
+        """Add up the losses over all ranks: the last ones of a pipeline know them."""
         world = self.placed.world
         mine = float(torch.stack(self._losses).double().sum()) if self._losses else 0.0
         self._losses.clear()
@@ -217,7 +217,7 @@ class _Run:
         self.course.loss_sum += world.total(mine if self.placed.last else 0.0) / copies
 
     def look(self) -> None:
-        """Saves if it is time to, as rank 0 finds. Raises Interrupted."""
+        """Save if it is time to, as rank 0 finds. Raise Interrupted."""
         if not self.context.checkpoint:
             return
         world, now = self.placed.world, time.monotonic()
@@ -236,7 +236,7 @@ class _Run:
             raise Interrupted(f"{self.course.step} of {self.settings.epochs} steps are done")
 
     def keep(self, folder: Path) -> None:
-        """Saves a checkpoint."""
+        """Save a checkpoint."""
         self._gather_losses()
         save(folder, self.placed, self.optimizer, asdict(self.course))
 
@@ -291,7 +291,7 @@ def _key(tensor: torch.Tensor) -> int:
 
 
 def _sent(name: str, args: Any) -> float:
-    """Bytes that a rank sends in a collective."""
+    """Return the bytes that a rank sends in a collective."""
     arrays = [array for array in tree_leaves(args) if isinstance(array, torch.Tensor)]
     sizes = [array.numel() * array.element_size() for array in arrays]
     if not sizes:
@@ -328,7 +328,7 @@ _FLAT = StateDictOptions(flatten_optimizer_state_dict=True)
 
 
 def save(folder: Path, placed: Placed, optimizer: torch.optim.Optimizer, note: dict[str, Any]) -> None:
-    """Leaves a checkpoint, which counts once its note is there. All ranks must call it."""
+    """Leave a checkpoint, which counts once its note is there. All ranks must call it."""
     world = placed.world
     if world.rank == 0:
         shutil.rmtree(folder, ignore_errors=True)  # half of one, of an attempt that was killed
@@ -343,9 +343,9 @@ def save(folder: Path, placed: Placed, optimizer: torch.optim.Optimizer, note: d
 
 
 def load(folder: Path, placed: Placed, optimizer: torch.optim.Optimizer) -> None:
-    """Goes on from a checkpoint of any mesh. All ranks must call it, and it fails on all or on none.
+    """Go on from a checkpoint of any mesh. All ranks must call it, and it fails on all or on none.
 
-    Raises ValueError where it is damaged, which may leave some of its weights, or not of this network.
+    Raise ValueError for a damaged one, which may leave some of its weights, and for another network's.
     """
     if flaw := placed.world.agree(_flaw_of(folder)):
         raise ValueError(flaw)
@@ -361,7 +361,7 @@ def load(folder: Path, placed: Placed, optimizer: torch.optim.Optimizer) -> None
 
 
 def _flaw_of(folder: Path) -> str:
-    """Why the list of what a checkpoint holds cannot be read: PyTorch's own reading tells that at length."""
+    """Return the reason why a checkpoint's list of contents cannot be read, shorter than PyTorch's own."""
     try:
         FileSystemReader(folder).read_metadata()
     except Exception as error:  # whatever a pickle's damage leads to
@@ -370,7 +370,7 @@ def _flaw_of(folder: Path) -> str:
 
 
 def complete(folder: Path) -> list[Path]:
-    """A checkpoint itself, or those in a folder of them, that of most steps first."""
+    """Return a checkpoint itself, or those in a folder of them, the one of most steps first."""
     if (folder / NOTE).is_file():
         return [folder]
     checkpoints = [path for path in folder.glob("step-*") if (path / NOTE).is_file()]
@@ -378,7 +378,7 @@ def complete(folder: Path) -> list[Path]:
 
 
 def steps_of(checkpoint: Path) -> int:
-    """Steps before a checkpoint, as its name says."""
+    """Return the steps before a checkpoint, as its name says."""
     return int(checkpoint.name.removeprefix("step-"))
 
 

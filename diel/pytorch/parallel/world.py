@@ -31,9 +31,9 @@ class Mesh:
 
     @classmethod
     def of(cls, written: Mapping[str, int] | None, ranks: int) -> Mesh:
-        """The mesh that a user wrote, for so many ranks; `data` takes what the others leave.
+        """Return the mesh that a user wrote, for so many ranks; `data` takes what the others leave.
 
-        Raises ValueError for an axis that does not exist, and where the product is not the number of ranks.
+        Raise ValueError for an axis that does not exist, and where the product is not the number of ranks.
         """
         written = written or {}
         unknown = sorted(written.keys() - set(_AXES))
@@ -62,7 +62,7 @@ class Mesh:
         return self.pipeline, self.data, self.tensor
 
     def place(self, rank: int) -> Mesh:
-        """Where a rank is: its number along each axis, from 0."""
+        """Return the place of a rank: its number along each axis, from 0."""
         rest, tensor = divmod(rank, self.tensor)
         pipeline, data = divmod(rest, self.data)
         return Mesh(data, pipeline, tensor)
@@ -94,20 +94,20 @@ class Ranks:
         return 0 if self.comm is None else self.comm.Get_rank()
 
     def along(self, axis: str) -> DeviceMesh:
-        """The ranks that differ from this one in their number along an axis, and this one."""
+        """Return the ranks that differ from this one only along an axis, this one included."""
         assert self.devices is not None
         return self.devices[axis]
 
     def group(self, axis: str) -> dist.ProcessGroup:
-        """The same, for collectives."""
+        """Return the same ranks, for collectives."""
         return self.along(axis).get_group()
 
     def agree(self, value: Any) -> Any:
-        """What rank 0 says, on every rank."""
+        """Return rank 0's answer, on every rank."""
         return value if self.comm is None else self.comm.bcast(value)
 
     def total(self, value: float) -> float:
-        """The sum over all ranks."""
+        """Return the sum over all ranks."""
         return value if self.comm is None else self.comm.allreduce(value)
 
     def gather(self, value: Any) -> list[Any]:
@@ -120,13 +120,13 @@ class Ranks:
             self.comm.Barrier()
 
     def largest(self, value: float) -> float:
-        """The largest over all ranks."""
+        """Return the largest over all ranks."""
         return value if self.comm is None else max(self.comm.allgather(value))
 
 
 @contextmanager
 def joined(comm: MPI.Comm | None, mesh: Mesh, device: torch.device) -> Iterator[Ranks]:
-    """The ranks of a communicator as PyTorch's processes: NCCL between GPUs, gloo between CPUs.
+    """Join the ranks of a communicator as PyTorch's processes: NCCL between GPUs, gloo between CPUs.
 
     Rank 0 takes any port that is free and tells the others by MPI. On one node all of it stays on the
     loopback interface; across nodes it is as open as the cluster's network (decision 065). With several GPUs
@@ -166,7 +166,7 @@ def joined(comm: MPI.Comm | None, mesh: Mesh, device: torch.device) -> Iterator[
 
 
 def _meet(comm: MPI.Comm, host: str) -> TCPStore:
-    """Where all ranks find each other's addresses: rank 0 keeps them at a port that its kernel chooses."""
+    """Return where all ranks find each other's addresses, at a port that rank 0's kernel chooses."""
     if comm.Get_rank() == 0:
         store = TCPStore(host, 0, comm.Get_size(), is_master=True, wait_for_workers=False)
         comm.bcast((host, store.port))

@@ -40,11 +40,11 @@ class Points:
         return len(self.columns[0])
 
     def values(self, index: int) -> tuple[Any, ...]:
-        """The values of a point, in the order of `parameters`."""
+        """Return the values of a point, in the order of `parameters`."""
         return tuple(column[index] for column in self.columns)
 
     def find(self, point: Any) -> list[int]:
-        """The indices of the points with this value: a value, or a mapping of parameters."""
+        """Return the indices of the points with this value: a value, or a mapping of parameters."""
         single = len(self.parameters) == 1
         if not isinstance(point, Mapping) or (single and self.parameters[0] not in point):
             point = {self.parameters[0]: point} if single else None
@@ -54,13 +54,13 @@ class Points:
         return sorted(set(places[0]).intersection(*places[1:])) if places else [*range(len(self))]
 
     def places(self, name: str, value: Any) -> list[int]:
-        """The indices of all points at which a parameter has this value; floats agree to nine digits."""
+        """Return the indices of the points with a parameter's value; floats agree to nine digits."""
         column = self.columns[self.parameters.index(name)]
         return [index for index in near(column, value) if same(column[index], value)]
 
 
 def near(column: Sequence[Any], value: Any) -> Sequence[int]:
-    """Where a value can be in a column: computed where its numbers are evenly spaced, else looked for."""
+    """Return possible indices of a value: computed for evenly spaced numbers, else looked for."""
     number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     if isinstance(column, range) and number:
         place = (value - column.start) / column.step
@@ -73,7 +73,7 @@ def near(column: Sequence[Any], value: Any) -> Sequence[int]:
 
 
 def bare(label: str) -> str:
-    """The parameter of an axis that names none: its label, without the name under which it was included."""
+    """Return the parameter of an axis that names none: its label, without the prefix of an include."""
     return label.rpartition(".")[2]
 
 
@@ -89,12 +89,12 @@ def clashes(brought: Mapping[str, Sequence[str]], stages: Collection[str]) -> It
 
 
 def _is(value: Any, other: Any) -> bool:
-    """Whether values are equal; a truth value is no number."""
+    """Return whether values are equal; a truth value is no number."""
     return isinstance(value, bool) == isinstance(other, bool) and bool(value == other)
 
 
 def same(value: Any, other: Any) -> bool:
-    """Whether values of a point are equal: floats to nine digits; not-a-number equals itself."""
+    """Return whether values of a point are equal: floats to nine digits; not-a-number equals itself."""
     numbers = () if isinstance(value, bool) or isinstance(other, bool) else (int, float)
     if isinstance(value, numbers) and isinstance(other, numbers):
         return math.isclose(value, other, rel_tol=1e-9, abs_tol=0.0) or str(value) == str(other)
@@ -102,7 +102,7 @@ def same(value: Any, other: Any) -> bool:
 
 
 def keep(points: Points, path: Path) -> None:
-    """Writes points as JSON lines: the parameters first, then one line for each point."""
+    """Write points as JSON lines: the parameters first, then one line for each point."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as file:
         file.write(json.dumps(points.parameters).encode() + b"\n")
@@ -110,7 +110,7 @@ def keep(points: Points, path: Path) -> None:
 
 
 def read_kept(path: Path) -> Points | None:
-    """The points that `keep` wrote, or None."""
+    """Return the points that `keep` wrote, or None."""
     try:
         with open(path, encoding="utf-8") as file:
             parameters = tuple(json.loads(file.readline()))
@@ -198,23 +198,23 @@ class Axis:
         return False
 
     def parameters_of(self, label: str) -> tuple[str, ...] | None:
-        """The parameters that an axis of this name gives, or None if only its points show them."""
+        """Return the parameters that an axis of this name gives, or None if only its points show them."""
         return self.gives if self.gives is None else self.gives or (bare(label),)
 
     def judged_by(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
-        """Each STAGE.VALUE that judges its points, with its key, except those of the condition."""
+        """Yield each STAGE.VALUE that judges its points, with its key, except those of the condition."""
         yield from ()
 
     def size(self, registry: Known) -> int | None:
-        """The number of points it has, or can have; None if only the run or a file shows it."""
+        """Return the number of points that it has, or can have; None if only the run or a file shows it."""
         return None
 
     def at_once(self, most: int | None) -> int:
-        """The most of its points that can be under way at once, if there are `most` of them."""
+        """Return the most points of `most` that can be under way at once."""
         return most or 1
 
     def describe(self, most: int | None) -> str:
-        """How many points it can have, in words: `up to 16 trials, 4 at a time`."""
+        """Return its largest number of points in words: `up to 16 trials, 4 at a time`."""
         return counted(most or 0, self.point)
 
     def listed(self, label: str, folder: Path) -> Points | None:
@@ -222,21 +222,21 @@ class Axis:
         return None
 
     def points_of(self, label: str, registry: Known, folder: Path) -> Points:
-        """Its points; those of a derived axis exist only in a run. Raises UsageError as `listed` does."""
+        """Return its points; those of a derived axis exist only in a run. Raise UsageError."""
         points = self.listed(label, folder)
         assert points is not None, "the results of a stage make them"
         return points
 
     def choice(self, point: object) -> Choice | None:
-        """What a pick of `at` chooses during the run; None if it names a point."""
+        """Return the choice that a pick of `at` makes during the run; None if it names a point."""
         return None
 
     def pick_flaws(self, label: str, point: object, inside: bool) -> Iterator[tuple[str, str]]:
-        """What is wrong with a pick: message and hint. `inside`: whether the reader runs over the axis."""
+        """Yield the flaws of a pick: message and hint. `inside`: whether the reader runs over the axis."""
         yield from ()
 
     def refusal(self, label: str, word: object) -> str | None:
-        """Why one of the words cannot pick among the points of this axis; None if it can."""
+        """Return the reason why a word cannot pick among the points of this axis; None if it can."""
         return None
 
     def registry_flaws(self, registry: Known) -> Iterator[Flaw]:

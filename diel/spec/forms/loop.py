@@ -50,7 +50,7 @@ class Judged(Axis):
         return Choice(word) if point in self.picks and point != "top" else None
 
     def pick_flaws(self, label: str, point: object, inside: bool) -> Iterator[tuple[str, str]]:
-        """What is wrong with a pick: it must be a point's number, or one of the words."""
+        """Yield the flaws of a pick: it must be a point's number, or one of the words."""
         if isinstance(point, dict) and set(point) == {label}:
             point = point[label]
         words = tuple("{top: N}" if word == "top" else word for word in self.picks)

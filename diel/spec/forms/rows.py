@@ -85,7 +85,7 @@ def table_values(cells: Sequence[str], kind: str | None) -> list[Any]:
 
 
 def _numbers(cells: Sequence[str]) -> list[Any]:
-    """Plain numbers; the texts, if one is a whole number beyond 64 bits. Raises BadCell beyond a double."""
+    """Plain numbers; the texts, if one is a whole number beyond 64 bits. Raise BadCell beyond a double."""
     try:
         values = [int(cell) if cell.lstrip("-").isdigit() else float(cell) for cell in cells]
     except ValueError:  # thousands of digits
@@ -101,7 +101,7 @@ def _numbers(cells: Sequence[str]) -> list[Any]:
 
 
 def lost_spelling(cells: Iterable[str], values: Iterable[Any]) -> tuple[str, Any] | None:
-    """The first cell whose number is written otherwise than it was, as 1.1 for `1.10`, with that number."""
+    """Return the first cell whose number loses its spelling, as `1.10` becomes 1.1, with that number."""
     for cell, value in zip(cells, values, strict=True):
         if not isinstance(value, str) and not _KEPT.fullmatch(cell) and repr(value) != cell:
             return cell, value
@@ -109,7 +109,7 @@ def lost_spelling(cells: Iterable[str], values: Iterable[Any]) -> tuple[str, Any
 
 
 def types_of(column: Iterable[Any]) -> str:
-    """The types of a column's values in words: `float` for whole and other numbers, `int or null`."""
+    """Return the types of a column's values in words: `float` for whole and other numbers, `int or null`."""
     words = {"null" if value is None else type(value).__name__ for value in column}
     if "float" in words:
         words.discard("int")
@@ -182,7 +182,7 @@ def read_table(path: Path, types: Mapping[str, str] | None) -> Any:
 
 
 def _text(path: Path, who: str = "") -> str:
-    """The text of a table; line ends in a cell stay as they are. Raises UsageError."""
+    """Return the text of a table; line ends in a cell stay. Raise UsageError."""
     try:
         data = read_file(path, MAX_BYTES)
         text = data.decode("utf-8-sig")
@@ -213,7 +213,7 @@ def _jsonl(text: str, path: Path) -> list[Any]:
 
 
 def _csv(text: str, path: Path) -> tuple[list[str], list[list[str]], list[int]]:
-    """The header, the rows, and the line of each."""
+    """Return the header, the rows, and the line of each."""
     tabs = "\t" if path.suffix == ".tsv" else ","
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=tabs, strict=True)
     try:
@@ -241,7 +241,7 @@ def _csv(text: str, path: Path) -> tuple[list[str], list[list[str]], list[int]]:
 
 
 def _refuse_odd(names: Sequence[Any], label: str, source: str) -> None:
-    """Refuses names of columns that no expression can read."""
+    """Refuse names of columns that no expression can read."""
     bad = [name for name in names if not isinstance(name, str) or not name.isidentifier()]
     clash = [name for name in names if name in RESERVED_NAMES]
     if bad or clash or not names:
@@ -314,7 +314,7 @@ Columns = Annotated[
 
 
 def typed(columns: Sequence[str] | Mapping[str, str] | None) -> Mapping[str, str]:
-    """The types that are declared."""
+    """Return the declared types."""
     return columns if isinstance(columns, Mapping) else NO_TYPES
 
 

@@ -102,7 +102,7 @@ class Sample(SpecModel, Axis):
 
 
 def seed_of(shared: int, label: str) -> int:
-    """The seed of an axis without one: of the workflow's seed and its own name, so that no two draw alike."""
+    """Return the seed of an axis without one, of the workflow's seed and its name: no two draw alike."""
     return random.Random(f"{shared} {bare(label)}").getrandbits(53)
 
 
@@ -125,7 +125,7 @@ def _unit_points(method: str, count: int, dimensions: int, seed: int) -> Iterabl
 
 
 def _scale(unit: float, bounds: SampleRange) -> float | int:
-    """Maps a value in [0, 1) to a range; a whole number gets half a step on each side of it."""
+    """Map a value in [0, 1) to a range; a whole number gets half a step on each side of it."""
     low, high = float(bounds.low), float(bounds.high)
     if bounds.type == "int":
         low, high = math.ceil(bounds.low) - 0.5, math.floor(bounds.high) + 0.5

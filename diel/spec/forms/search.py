@@ -54,14 +54,14 @@ class Named(SpecModel):
 
 
 def accept_name(text: str, names: tuple[str, ...]) -> str:
-    """Return one of some names. Raises PydanticKnownError for another."""
+    """Return one of some names. Raise PydanticKnownError for another."""
     if text not in names:
         raise PydanticKnownError("literal_error", {"expected": ", ".join(f"'{name}'" for name in names)})
     return text
 
 
 def or_name(model: type[Named], names: Callable[[], tuple[str, ...]], example: str) -> BeforeValidator:
-    """Takes the bare name, too."""
+    """Take the bare name, too."""
 
     def check(value: Any) -> Any:
         if isinstance(value, str):
@@ -283,7 +283,7 @@ class Search(SpecModel, Judged):
         return self.sampler.name == "pbt" or self.sampler.name not in SAMPLERS
 
     def tolerates(self, failed: int, trials: int) -> bool:
-        """Whether `failed` of at most `trials` trials may fail."""
+        """Return whether `failed` of at most `trials` trials may fail."""
         share = self.failures
         return failed <= (share if isinstance(share, int) else share * trials + 1e-9)
 
@@ -323,7 +323,7 @@ class Search(SpecModel, Judged):
         return self.trials
 
     def size(self, registry: Known) -> int | None:
-        """The most trials; for a grid, the size of its list, or None if it cannot be listed."""
+        """Return the most trials; for a grid, the size of its list, or None if it cannot be listed."""
         if self.sampler.name != "grid":
             return self.trials
         listed = [registry[name].listed for name in self.parameters]
@@ -403,7 +403,7 @@ class Search(SpecModel, Judged):
                     yield flaw._replace(key=("enqueue", place, name))
 
     def _value_flaws(self, registry: Known, name: str, value: Any) -> Iterator[Flaw]:
-        """What is wrong with a value to try first."""
+        """Yield the flaws of a value to try first."""
         if name not in self.parameters:
             hint = did_you_mean(name, self.parameters) or f"they are {', '.join(self.parameters)}"
             yield Flaw(f"'{name}' is none of the search's `parameters`", hint, at_key=True)
@@ -449,7 +449,7 @@ class Search(SpecModel, Judged):
             yield Flaw("a search needs `trials`, the most that it may run", "write trials: 50")
 
     def _trial_flaws(self) -> Iterator[Flaw]:
-        """What is wrong with the points to try first, and with what the best trial must keep."""
+        """Yield the flaws of the points to try first, and of the bounds on the best trial."""
         if self.trials is not None and len(self.enqueue or ()) > self.trials:
             many = counted(len(self.enqueue or ()), "point")
             yield Flaw(f"{many} to try first are more than the {self.trials} trials", "", ("enqueue",))

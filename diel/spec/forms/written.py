@@ -82,7 +82,7 @@ class Spaced(Sequence[float]):
 
 
 def _spaced(value: Any) -> Any:
-    """Checks [first, last, count]: reports each entry at its own place, with its meaning."""
+    """Check [first, last, count]: report each entry at its own place, with its meaning."""
     if not isinstance(value, list | tuple):
         raise refuse(f"expected [first, last, count], found {quote(value)}")
     if len(value) != 3:
@@ -106,7 +106,7 @@ def _spaced(value: Any) -> Any:
 
 
 def _exponents(value: tuple[float, float, int]) -> tuple[float, float, int]:
-    """Refuses what overflows, and ends that look like values instead of exponents."""
+    """Refuse overflowing numbers, and ends that look like values instead of exponents."""
     first, last, count = value
     hint = "logspace takes exponents of ten, -308 to 308"
     flaws = [
@@ -152,7 +152,7 @@ def _python_range(value: Any) -> Any:
 
 
 def len_of_range(bounds: list[int]) -> int:
-    """How many numbers Python's range holds; `len(range(...))` overflows beyond 2**63."""
+    """Return how many numbers Python's range holds; `len(range(...))` overflows beyond 2**63."""
     start, stop = (0, bounds[0]) if len(bounds) == 1 else (bounds[0], bounds[1])
     step = bounds[2] if len(bounds) == 3 else 1
     return max(0, -((start - stop) // step))
@@ -212,7 +212,7 @@ class StaticForm(SpecModel):
 
     @classmethod
     def forms(cls) -> dict[str, str]:
-        """The keys of the forms, and the field of each."""
+        """Return the keys of the forms, and the field of each."""
         fields = cls.model_fields.items()
         return {info.alias or name: name for name, info in fields if name not in ("columns", "description")}
 
@@ -226,7 +226,7 @@ _ZIP = "write {NAME: [1, 2], OTHER: [3, 4]}"
 
 
 def sequence_of(column: tuple[Any, ...] | StaticForm) -> Sequence[Any]:
-    """The values of one of several lists side by side."""
+    """Return the values of one of several lists side by side."""
     return column.sequence if isinstance(column, StaticForm) else column
 
 
