@@ -575,7 +575,7 @@ class _Lookup(Results):
         super().__init__(run.paths)
         self._stage = cache(run.records)
 
-    def made(self, stage: str, index: int) -> Made:
+    def outputs(self, stage: str, index: int) -> Made:
         """Raises MissingInput where the task has no result."""
         made = self._stage(stage)
         if index not in made:
