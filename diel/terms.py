@@ -69,7 +69,7 @@ def fits_count(count: str, number: int) -> bool:
 
 
 def count_words(count: str) -> str:
-    """Such a condition in a sentence: `100`, `>=100`."""
+    """Return such a condition for a sentence: `100`, `>=100`."""
     return count.removeprefix("==")
 
 
@@ -79,7 +79,7 @@ def shown_shape(shape: Iterable[int | str]) -> str:
 
 
 def format_of(path: str) -> str | None:
-    """table, array, json, store or frames, by a path's suffix; None if the suffix does not say."""
+    """Return table, array, json, store or frames, by a path's suffix; None for another suffix."""
     return _FORMATS.get(suffix_of(path))
 
 

@@ -223,7 +223,7 @@ def format_size(size: float) -> str:
 
 
 def value_text(value: Any, width: int = 32) -> str:
-    """One value of a point: a float in fifteen digits, without the noise of binary; a long text cut."""
+    """Return a value of a point: a float in fifteen digits, without the noise of binary; a long text cut."""
     if isinstance(value, float):
         near = float(f"{value:.15g}")
         return repr(value if math.isinf(near) else near)
@@ -233,7 +233,7 @@ def value_text(value: Any, width: int = 32) -> str:
 
 
 def bare(text: str) -> str:
-    """Text of a program without its escape sequences: colours, titles, moves of a cursor."""
+    """Return a program's text without its escape sequences: colours, titles, moves of a cursor."""
     return _ESCAPES.sub("", text) if "\x1b" in text else text
 
 

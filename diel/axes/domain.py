@@ -128,7 +128,7 @@ class Domain:
         return (sum(number * stride for number, stride in zip(row, strides, strict=True)) for row in rows)
 
     def in_order(self, indices: Iterable[int]) -> list[int]:
-        """Tasks in the order of the axes: that of their numbers, but for those that came later."""
+        """Yield tasks in the order of the axes: that of their numbers, but for those that came later."""
         rows = self.factors[0].rows if len(self.factors) == 1 else None
         return sorted(indices, key=None if rows is None else rows.__getitem__)
 
@@ -165,7 +165,7 @@ def _numbered(domain: Domain, grown: Sequence[tuple[str, int]]) -> Domain:
         return domain  # the slowest axis: what comes later has later numbers anyway
 
     def came(row: tuple[int, ...]) -> int:
-        """After how many steps."""
+        """Return after how many steps."""
         places = dict(zip(domain.axes, row, strict=True))
         return max((step for step, (axis, had) in enumerate(grown, 1) if places[axis] >= had), default=0)
 

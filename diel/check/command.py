@@ -67,13 +67,13 @@ def check_command(check: Check, name: str) -> None:
 
 
 def remarks(document: Document) -> Iterator[Problem]:
-    """Warnings: what is right, and hardly meant."""
+    """Warn of what is right, and hardly meant."""
     yield from _foreign_parameters(document)
     yield from _mistyped_outputs(document)
 
 
 def _foreign_parameters(document: Document) -> Iterator[Problem]:
-    """Parameters as other tools write them, which a shell or a path takes as they are."""
+    """Report parameters as other tools write them: a shell or a path takes them as they are."""
     for name, stage in document.spec.stages.items():
         axes = {label: document.spec.axes[label] for label in stage.over}
         names = {own for label, axis in axes.items() for own in axis.parameters_of(label) or (bare(label),)}
@@ -120,7 +120,7 @@ def _nearly(file: str, names: Iterable[str]) -> str:
 
 
 def missing_shells(document: Document, site: Site) -> Iterator[Problem]:
-    """Shells of commands that this machine lacks, if it is the one that runs them."""
+    """Report shells of commands that this machine lacks, if the commands run here."""
     if site.scheduled:
         return  # a node's shell is found by the node
     for name, stage in document.spec.stages.items():

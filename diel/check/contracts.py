@@ -177,7 +177,7 @@ def _shown(units: Units) -> str:
 
 
 def check_contracts(check: Check) -> None:
-    """Everything about contracts that can be known before a run."""
+    """Check all of contracts that can be known before a run."""
     for name, stage in check.workflow.stages.items():
         if name in check.modules:
             _check_returned(check, name, stage, check.modules[name])

@@ -121,7 +121,7 @@ class _Reads:
 
 
 def _of_one_kind(values: Sequence[Any]) -> Any:
-    """One of several values that are all of a type; else one of which nothing is known."""
+    """Return one of several values of a type; an unknown value if their types differ."""
     kinds = {type(value) for value in values}
     return values[0] if len(kinds) == 1 and kinds <= {bool, int, float, str} else VALUE
 

@@ -242,7 +242,7 @@ class _Space(NamedTuple):
         return list(TopologicalSorter(needs).static_order())
 
     def trials(self) -> tuple[bool, Iterator[dict[str, Any]]]:
-        """Values for the deciding names, and whether these are all combinations."""
+        """Return values for the deciding names, and whether these are all combinations."""
         order = self.order
         read = {other for name in self.conditional for other in _reads(self.conditions[name])}
         columns = [self.registry[name].listed or () if name in read else (None,) for name in order]
@@ -279,7 +279,7 @@ def _check_sources(check: Check, label: str, space: _Space) -> bool:
 
 
 def _drawn_elsewhere(check: Check, label: str, name: str) -> str:
-    """Another search that sets a hyperparameter for the stages of this one; empty if none does."""
+    """Find another search that sets a hyperparameter for the stages of this one; empty if none does."""
     for other, axis in check.workflow.axes.items():
         sets = other != label and name in axis.sets
         if sets and any({label, other} <= set(stage.over) for stage in check.workflow.stages.values()):

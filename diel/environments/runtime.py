@@ -155,7 +155,7 @@ def _shifter(box: Box) -> tuple[str, ...]:
 
 
 def _options(box: Box, *more: str) -> Iterator[str]:
-    """Mounts, with `more` of them, variables and the directory, as Docker's options name them."""
+    """Yield mounts, with `more` of them, variables and the directory, as Docker's options name them."""
     yield from (f"--volume={m if ':' in m else f'{m}:{m}'}" for m in (*more, *box.mounts))
     yield from (f"--env={name}={value}" for name, value in box.variables.items())
     yield f"--workdir={box.folder}"

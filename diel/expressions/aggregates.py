@@ -110,7 +110,7 @@ def _quantile(items: Sequence[Any], share: Any) -> Any:
 
 
 def _extreme(name: str, pick: Callable[..., Any], *, leaving_out: bool = False) -> Callable[..., Any]:
-    """`min` or `max` of a list or of several values."""
+    """Make `min` or `max` of a list or of several values."""
 
     def best(items: Sequence[Any]) -> Any:
         try:
@@ -138,7 +138,7 @@ def _sorted(values: Any, reverse: bool = False) -> list[Any]:
 
 
 def _truth(name: str, decisive: bool) -> Callable[[Any], bool | None]:
-    """`any` or `all`: null where a value that is null or NaN could decide it."""
+    """Make `any` or `all`: null where a value that is null or NaN could decide it."""
 
     def together(values: Any) -> bool | None:
         items = _items(name, values, _NUMBERS)

@@ -29,7 +29,7 @@ class Gathered(list[Any]):
         points: Sequence[Point],
         picks: tuple[str, ...] = (),
     ) -> None:
-        """`points` has a tuple for each value, with a number for each axis. Raise ValueError otherwise.
+        """Gather values. `points`: a tuple for each, with a number for each axis; else raise ValueError.
 
         `picks` says what chose these points, as the best five of a search, a slice or a condition: another
         set than all of them.

@@ -98,7 +98,7 @@ def opened(path: str, inside: str | None = None) -> Iterator[Content]:
 
 
 def at(members: Mapping[str, Any], inside: str) -> Any:
-    """One of the members of a file. Raise BadData with those that there are."""
+    """Return a member of a file. Raise BadData with the members that there are."""
     try:
         return members[inside]
     except (KeyError, IndexError):

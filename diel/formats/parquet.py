@@ -16,7 +16,7 @@ from diel.formats.node import BadData, Content, FileArray
 
 @contextlib.contextmanager
 def open_parquet(path: str, inside: str) -> Iterator[Content]:
-    """Its columns; only the end of the file is read for what they are."""
+    """Open its columns; their types are read from the end of the file."""
     with parquet.ParquetFile(path) as file:
         rows, names = file.metadata.num_rows, [field.name for field in file.schema_arrow]
         if twice := [name for place, name in enumerate(names) if name in names[:place]]:
@@ -36,7 +36,7 @@ def _column(file: Any, name: str) -> Iterator[tuple[tuple[int, ...], Any]]:
 
 
 def _array(items: Any) -> Any:
-    """Numbers as such; as Python's objects what may be missing, or is none."""
+    """Return numbers as such; as Python's objects those that may be missing, and all else."""
     kind, types = items.type, arrow.types
     whole = items.null_count == 0 and (types.is_integer(kind) or types.is_boolean(kind))
     if whole or types.is_floating(kind):

@@ -205,7 +205,7 @@ def _check_order(graph: StageGraph) -> Iterator[Flaw]:
 
 
 def _publishers(graph: StageGraph) -> dict[str, list[str]]:
-    """By hyperparameter the stages that publish it, in the order in which they run."""
+    """Return the stages that publish each hyperparameter, in the order in which they run."""
     makers: dict[str, list[str]] = {}
     for name in graph.order:
         for published in graph.workflow.stages[name].publishes:

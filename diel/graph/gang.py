@@ -165,7 +165,7 @@ def check_streams(graph: StageGraph) -> Iterator[Flaw]:
 
 
 def _input_flaws(edge: Edge, declared: Input) -> Iterator[Flaw]:
-    """Items come one by one: there is no file, no list and no promise."""
+    """Yield keys that do not go with a stream's items: a file, a list, a promise."""
     source = f"{edge.upstream}.{edge.output}"
     if declared.stage is not None:
         hint = "drop `stage`: items of a stream come to the task by themselves"

@@ -36,7 +36,7 @@ class AxisPlan(NamedTuple):
     """The axes that it runs over, once for each combination of their points."""
 
     def __str__(self) -> str:
-        """`up to 16 trials, 4 at a time, for each material`."""
+        """Describe it: `up to 16 trials, 4 at a time, for each material`."""
         scope = f", for each {' × '.join(self.context)}" if self.context else ""
         return self.axis.describe(self.most) + scope
 

@@ -115,7 +115,7 @@ class Teachers(NamedTuple):
 
 
 def teachers(graph: StageGraph, name: str) -> Teachers:
-    """Who teaches the surrogate of a stage."""
+    """Find the stages that teach the surrogate of a stage."""
     stage = graph.workflow.stages[name]
     assert stage.surrogate is not None
     service = stage.surrogate.service

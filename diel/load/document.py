@@ -106,7 +106,7 @@ class Document(Source):
     def problem(
         self, key: Key, message: str, hint: str = "", *, offset: int | None = None, at_key: bool = False
     ) -> Problem:
-        """As every source tells it; what is wrong in a template is told at its place there."""
+        """Return a problem as every source does; a template's is told at its place in the template."""
         if (inside := self.template_at(key)) is not None:
             edits = self._template(key).filling.edits
             if edits and offset:
@@ -131,7 +131,7 @@ class Document(Source):
 
 
 def leading_zeros(document: Document) -> Iterator[Problem]:
-    """Warnings of numbers such as `007`, which YAML reads as 7."""
+    """Return warnings of numbers such as `007`, which YAML reads as 7."""
     inner = (Source(Path(label), text, compose(text)[0]) for label, text in document.included.items())
     for source in (document, *inner):
         nodes = [] if source.root is None else zero_padded(source.root, _VERBATIM)
@@ -331,7 +331,7 @@ def _check_name(
 
 
 def _standing(registry: Mapping[str, Hyperparameter]) -> dict[str, Any]:
-    """Values for reading a file without sizes: one that fits, for each hyperparameter."""
+    """Return a fitting value for each hyperparameter, for reading a file without its sizes."""
     return {
         name: next(v for v in (spec.default, spec.high, spec.low, *(spec.choices or ()), 1) if v is not None)
         for name, spec in registry.items()

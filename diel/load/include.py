@@ -172,7 +172,7 @@ def _names_itself(axis: Any) -> bool:
 
 
 def _rename(section: str, part: Part, names: Renaming) -> Part:
-    """Part of a workflow with the names that its expressions and references have in another one."""
+    """Give a part of a workflow the names that its expressions and references have in another one."""
 
     kind = "stages" if section == "templates" else section
     otherwise = () if section == "stages" else names.parameters  # a template can leave its axes to a stage
@@ -363,7 +363,7 @@ class _Reader:
 
 
 def _clashes(source: Source, name: str, merged: Parts, brought: Parts, own: Parts) -> Iterator[Problem]:
-    """Environments that two included workflows define, and not in the same file: which one would hold?"""
+    """Report environments that two included workflows define in different files: which one would hold?"""
     for key, part in merged.items():
         if key[0] == "environments" and key in brought and key not in own:
             here, there = part.place(()).source.path, brought[key].place(()).source.path

@@ -267,7 +267,7 @@ def content(node: Node, verbatim: Verbatim, complaints: list[Complaint], key: Ke
 
 
 def zero_padded(node: Node, verbatim: Verbatim) -> Iterator[Scalar]:
-    """Numbers that begin with zeros, which are lost."""
+    """Yield numbers with leading zeros, which are lost."""
     if isinstance(node, Dictionary):
         for name, (_, child) in node.entries.items():
             yield from zero_padded(child, _below(verbatim, name))
@@ -332,7 +332,7 @@ class Source:
         return [0, *(match.end() for match in re.finditer(r"\r\n|\n|\r", self.text))]
 
     def place(self, index: int) -> tuple[int, int]:
-        """Line and column, both from 1, of a character."""
+        """Return line and column, both from 1, of a character."""
         line = bisect_right(self._lines, index)
         return line, index - self._lines[line - 1] + 1
 
@@ -372,7 +372,7 @@ class Source:
         return not node.flow or self.place(node.start)[0] != self.place(label.start)[0]
 
     def complained(self, complaints: Iterable[Complaint]) -> list[Problem]:
-        """Complaints about the text as problems."""
+        """Return complaints about the text as problems."""
         problems = []
         for complaint in complaints:
             line, column = self.place(complaint.first or 0)

@@ -151,7 +151,7 @@ def merged(
 
 
 def joined(below: Part, above: Part, values: tuple[str, ...] = ()) -> Part:
-    """Two parts as `merged` joins their data; each key keeps its place."""
+    """Join two parts as `merged` joins their data; each key keeps its place."""
     data = merged(below.data, above.data, values)
     places: dict[Key, Written] = {}
     for key in _keys(data):
@@ -227,7 +227,7 @@ def _folders() -> dict[str, Path]:
 
 
 def workflows() -> Iterator[tuple[str, Path]]:
-    """PACKAGE:NAME and the file of each workflow."""
+    """Yield PACKAGE:NAME and the file of each workflow."""
     for package, folder in _folders().items():
         for path in sorted(folder.glob("*.yaml")):
             yield f"{package}:{path.stem}", path

@@ -190,7 +190,7 @@ def every(folders: Sequence[Path]) -> Iterator[Module | Problem]:
 
 
 def digest_of(path: Path) -> str:
-    """BLAKE2b of a file's bytes in hexadecimal. No time and no size tells that a file is as it was."""
+    """Return BLAKE2b of a file's bytes in hexadecimal: time and size do not tell that a file is unchanged."""
     return digest_of_bytes(path.read_bytes())
 
 

@@ -189,7 +189,7 @@ _EXPECTED = {
 
 
 def _explain(value: Any, errors: list[Any]) -> str:
-    """pydantic's errors as one sentence; those of a union's members are joined by `or`."""
+    """Write pydantic's errors as one sentence; those of a union's members are joined by `or`."""
     deepest = max(errors, key=lambda error: repr(error["input"]) != repr(value))  # NaN is as itself
     alike = [error for error in errors if repr(error["input"]) == repr(deepest["input"])]
     alike = alike[-1:] if alike[-1]["type"] == "missing" else alike

@@ -68,7 +68,7 @@ class SourceVersion(NamedTuple):
 
 
 def digest_of_bytes(data: bytes) -> str:
-    """BLAKE2b of a source in hexadecimal."""
+    """Return BLAKE2b of a source in hexadecimal."""
     return blake2b(data, digest_size=16).hexdigest()
 
 

@@ -55,7 +55,7 @@ class Progress:
 
     @classmethod
     def start(cls, network: torch.nn.Module, settings: Settings) -> Progress:
-        """Before the first step."""
+        """Begin before the first step."""
         return cls(
             network,
             settings.make_optimizer(network),
@@ -65,7 +65,7 @@ class Progress:
         )
 
     def state(self) -> dict[str, Any]:
-        """Only tensors, numbers and texts: reading them back runs no code.
+        """Return only tensors, numbers and texts: reading them back runs no code.
 
         The global random numbers are among them, for layers that draw some, such as Dropout.
         """

@@ -38,7 +38,7 @@ class Settings:
     """Of the order of the rows, and of what layers such as Dropout draw."""
 
     def make_optimizer(self, network: torch.nn.Module) -> torch.optim.Optimizer:
-        """Adam (arXiv:1412.6980), AdamW (arXiv:1711.05101) or gradient descent with momentum."""
+        """Make Adam (arXiv:1412.6980), AdamW (arXiv:1711.05101) or gradient descent with momentum."""
         rate, decay = self.learning_rate, self.weight_decay
         if self.optimizer == "sgd":
             return torch.optim.SGD(network.parameters(), rate, self.momentum, weight_decay=decay)

@@ -57,7 +57,7 @@ def classes(targets: Any, rows: int) -> torch.Tensor:
 
 
 def r2(observed: torch.Tensor, predicted: torch.Tensor) -> float:
-    """Coefficient of determination: 1 less the squared errors by the squared distances from the mean.
+    """Return the coefficient of determination: 1 - squared errors / squared distances from the mean.
 
     Where all observed values are equal it is 1 for a perfect prediction, and 0 for any other.
     """

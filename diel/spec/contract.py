@@ -60,7 +60,7 @@ def _size(value: Any) -> int | str:
 
 
 def _units(value: Any) -> Any:
-    """Units of all numbers, or of columns by name."""
+    """Check units of all numbers, or of columns by name."""
     if isinstance(value, dict) and value:
         return {name: _one_unit(unit) for name, unit in value.items()}
     return _one_unit(value)
@@ -141,7 +141,7 @@ _WRITTEN = {
 def contract_flaws(
     contract: Contract, path: str | None, glob: str | None, value: str | None
 ) -> Iterator[Flaw]:
-    """Keys of a contract that do not fit together, or do not fit the output."""
+    """Yield keys of a contract that do not fit together, or do not fit the output."""
     about = {name: ABOUT[name] for name in contract.promises if name in ABOUT}
     first = next(iter(about), None)
     for name, kind in about.items():

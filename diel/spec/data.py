@@ -291,7 +291,7 @@ class Output(Exported, Extracted, Contract):
     @model_validator(mode="before")
     @classmethod
     def _split(cls, value: Any) -> Any:
-        """`run.h5:/group/data` is a file, and a place inside it."""
+        """Split `run.h5:/group/data` into a file, and a place inside it."""
         path = value.get("path") if isinstance(value, dict) else value
         file, inside = split_place(path) if isinstance(path, str) and ":/" in path else (path, None)
         if inside is None:
@@ -385,7 +385,7 @@ class Rendering(SpecModel):
 
 
 def rendering_flaws(files: Mapping[str, Rendering]) -> Iterator[Flaw]:
-    """Templates that would be written to the same file."""
+    """Yield templates that would be written to the same file."""
     owners: dict[str, str] = {}
     for name, file in files.items():
         if (owner := owners.setdefault(posixpath.normpath(file.target), name)) != name:

@@ -136,7 +136,7 @@ class Hyperparameter(SpecModel):
 def undrawable(
     registry: Mapping[str, Hyperparameter], names: Iterable[str], *, numbers: bool = False
 ) -> Iterator[Flaw]:
-    """Flaws of names in `parameters` for which nothing, or with `numbers` no number, can be drawn."""
+    """Yield flaws of names in `parameters` for which nothing, or with `numbers` no number, can be drawn."""
     for place, name in enumerate(names):
         key, spec = ("parameters", place), registry.get(name)
         numeric = spec is not None and spec.type in ("int", "float")
@@ -191,7 +191,7 @@ def _range_flaws(spec: Hyperparameter) -> list[Flaw]:
 
 
 def _scale_flaws(spec: Hyperparameter) -> list[Flaw]:
-    """Ranges that no float can be drawn from: their width or number of steps overflows."""
+    """Return flaws of ranges whose width or number of steps overflows a float."""
     if spec.low is None or spec.high is None or spec.log:
         return []
     width = as_float(spec.high) - as_float(spec.low)

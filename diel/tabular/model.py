@@ -48,7 +48,7 @@ class Lstm:
                 raise ValueError(f"a course's {name}: expected numbers of shape {shape}, found {array.shape}")
 
     def follow(self, begun: Floats) -> Floats:
-        """Courses of shape (rows, steps) from what the layers gave, shape (rows, 2 hidden)."""
+        """Return courses of shape (rows, steps) from the layers' outputs, shape (rows, 2 hidden)."""
         hidden = len(self.inner)
         inner, places, outer = (array.astype(begun.dtype) for array in (self.inner, self.places, self.outer))
         slope = np.repeat(np.array([0.5, 0.5, 1, 0.5], begun.dtype), hidden)  # σ(x) = ½ + ½ tanh(½ x)
@@ -191,11 +191,11 @@ class Scale:
         )
 
     def features(self, rows: Floats) -> Floats:
-        """Features of shape (rows, features), standardised."""
+        """Return features of shape (rows, features), standardised."""
         return np.asarray((rows - self.feature_mean) / self.feature_scale)
 
     def target(self, values: Floats) -> Floats:
-        """Values of the target, standardised."""
+        """Return values of the target, standardised."""
         return np.asarray((values - self.target_mean) / self.target_scale)
 
     def own_units(self, values: Floats) -> Floats:
@@ -300,7 +300,7 @@ class Model:
         return path
 
     def rows(self, columns: Mapping[str, Sequence[float]]) -> Floats:
-        """Rows of shape (rows, features) from lists of equal length by name; others are passed over.
+        """Return rows of shape (rows, features) from lists of equal length by name; others are passed over.
 
         Raise ValueError where a feature is missing or the lists differ in length.
         """
@@ -315,7 +315,7 @@ class Model:
         return np.array(lists, dtype=float).T
 
     def predict(self, rows: Floats, batch: int | None = None) -> Floats:
-        """Predictions of shape (rows,), float64, for rows of shape (rows, features).
+        """Return predictions of shape (rows,), float64, for rows of shape (rows, features).
 
         batch: rows evaluated at a time, which bounds the memory; by default as many as are quick
         """
@@ -367,12 +367,12 @@ class Ensemble:
         return cls(tuple(Model.load(path, precision) for path in paths))
 
     def predict(self, rows: Floats, batch: int | None = None) -> tuple[Floats, Floats]:
-        """Mean and spread of the members' predictions, each of shape (rows,); see `Model.predict`."""
+        """Return mean and spread of the members' predictions, each of shape (rows,); see `Model.predict`."""
         return mean_and_spread([member.predict(rows, batch) for member in self.members], len(rows))
 
 
 def mean_and_spread(predicted: Sequence[ArrayLike], rows: int) -> tuple[Floats, Floats]:
-    """Mean and standard deviation of the members, each of shape (rows,).
+    """Return mean and standard deviation of the members, each of shape (rows,).
 
     predicted: a list a member, with a prediction a row
 

@@ -61,10 +61,10 @@ class ChoosingLink(Link):
         return chain.from_iterable(map(self.down.domain.matching, rows))
 
     def count(self, index: int) -> None:
-        """Nothing to count: picks are looked up."""
+        """Count nothing: picks are looked up."""
 
     def leave_out(self, index: int) -> None:
-        """Nothing was counted."""
+        """Take back nothing: nothing was counted."""
 
     def members(self, group: Group) -> Iterable[int]:
         """Return the tasks to read; none in the first round, or while nothing is picked yet."""

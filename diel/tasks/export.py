@@ -31,7 +31,7 @@ class Exports:
     """The outputs of one stage that are exported."""
 
     def __init__(self, stage: Stage, folder: Path, root: Path) -> None:
-        """`folder` is the workflow's, `root` that of the run."""
+        """Parse the paths. `folder` is the workflow's, `root` that of the run."""
         self._folder = folder
         self._root = root
         self._templates = {

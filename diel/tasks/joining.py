@@ -38,7 +38,7 @@ class Join:
     """The gathered values that one task takes: first all are noted, then each is met at the common points."""
 
     def __init__(self, *, apart: Callable[[], bool]) -> None:
-        """`apart` tells whether the stages that are read have themselves left points out."""
+        """Begin without values. `apart` tells whether the stages that are read have left points out."""
         self._noted: dict[Along, list[Gathered]] = {}
         self._common: dict[Along, set[Group] | None] = {}
         self._apart = apart

@@ -38,7 +38,7 @@ class Ledger:
         """Told of each verdict that a task failed for good."""
 
     def read_all(self) -> None:
-        """Folds the records of earlier controllers and their workers."""
+        """Fold the records of earlier controllers and their workers."""
         self.reader.catch_up(self._remember)
 
     def _remember(self, segment: str, offset: int, record: Record) -> None:

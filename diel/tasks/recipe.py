@@ -135,7 +135,7 @@ class Recipe:
         parts: dict[str, str],
         streams: StreamEnds | None = None,
     ) -> None:
-        """`parts` of the cache key are those that all tasks share; `streams` those of a stage in company."""
+        """Prepare what all tasks share. `parts` are those of their keys, `streams` those of a gang's stage."""
         stage = sources.run.spec
         self.sources = sources
         self.family_parts, self._module = parts, module
@@ -389,7 +389,7 @@ class Sharing:
     """The inputs of one stage that are split."""
 
     def __init__(self, stage: Stage, links: Mapping[str, Link], is_wanted: Callable[[int], bool]) -> None:
-        """`is_wanted` tells whether `when` holds for a task."""
+        """Find the split inputs. `is_wanted` tells whether `when` holds for a task."""
         self._is_wanted = is_wanted
         self._shared = {name: use for name, use in stage.inputs.items() if use.shard is not None}
         self._links = links
@@ -425,7 +425,7 @@ class Sharing:
 
 
 def keyed(shards: Mapping[str, Shard]) -> dict[str, str]:
-    """Shards as they enter a key: another part or order makes another task."""
+    """Return shards as they enter a key: another part or order makes another task."""
     return {
         f"shard of {name}": (f"task {shard.part} of {shard.parts}" if shard.by == "task" else "by rank")
         + f", seed {shard.seed}"

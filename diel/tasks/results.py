@@ -67,7 +67,7 @@ class Results:
         return self.record(stage, index)
 
     def place(self, stage: str, index: int) -> tuple[str, int]:
-        """Segment and offset of a committed result."""
+        """Return segment and offset of a committed result."""
         numbers, offsets = self._places[stage]
         return self._segments[numbers[index]], offsets[index]
 

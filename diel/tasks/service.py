@@ -37,10 +37,10 @@ class ServiceLink(Link):
     _ended: dict[Group, int] = field(default_factory=dict)
 
     def count(self, index: int) -> None:
-        """Nothing to count: a replica that ends does not affect others."""
+        """Count nothing: a replica that ends does not affect others."""
 
     def leave_out(self, index: int) -> None:
-        """Nothing was counted."""
+        """Take back nothing: nothing was counted."""
 
     def woken_by(self, index: int) -> Iterable[int]:
         """Return the tasks that cannot continue if a replica ended badly."""
@@ -50,7 +50,7 @@ class ServiceLink(Link):
         return self.dependents(group)
 
     def verdict(self, group: Group) -> Verdict:
-        """READY once a replica can start or has started, or if the service is not needed."""
+        """Return READY once a replica can start or has started, or if the service is not needed."""
         return Verdict.READY if self.is_spared(group) else super().verdict(group)
 
     def is_spared(self, group: Group) -> bool:

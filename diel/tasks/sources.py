@@ -70,7 +70,7 @@ class Sources:
         watch: Watch,
         homes: Mapping[str, Path] = NOWHERE,
     ) -> None:
-        """`homes` are those of `Files`."""
+        """Link a stage to what it reads. `homes` are those of `Files`."""
         self.run = run
         self.links = links
         self.paths = paths

@@ -216,7 +216,7 @@ class StageRun:
         return self._delayed[0][0] if self._delayed and not self.held else None
 
     def candidates(self, now: float) -> Iterator[int]:
-        """Queued tasks that have not begun, one at a time."""
+        """Yield queued tasks that have not begun, one at a time."""
         while self._delayed and self._delayed[0][0] <= now:
             index = heapq.heappop(self._delayed)[1]
             if self.history.state(index) == TaskState.WAITING:

@@ -24,7 +24,7 @@ class StreamLink(Link):
     alongside = True
 
     def verdict(self, group: Group) -> Verdict:
-        """No task waits: both run together. It fails once too many producers are lost."""
+        """Let no task wait: both run together. Fail once too many producers are lost."""
         verdict = super().verdict(group)
         if verdict is not Verdict.WAITING or not self.up.known:
             return verdict

@@ -92,7 +92,7 @@ class Files:
     """The files of one stage: those of all its tasks, and each task's own."""
 
     def __init__(self, stage: Stage, folder: Path, watch: Watch, homes: Mapping[str, Path] = NOWHERE) -> None:
-        """`homes` are the folders of included workflows that have written entries, by label."""
+        """Watch the files. `homes`: the folders of included workflows that have written entries, by label."""
         self._folder, self._watch = folder, watch
         self._homes = {label: os.path.realpath(homes.get(label, folder)) for label in stage.files}
         templates = {name: parse(text) for name, text in stage.files.items() if isinstance(text, str)}

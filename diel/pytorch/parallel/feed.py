@@ -30,7 +30,7 @@ class Standardised:
 
     @classmethod
     def of(cls, inputs: NDArray[Any]) -> Standardised:
-        """Of all numbers of an array; whole numbers that are no measurements should not be scaled.
+        """Scale by all numbers of an array; whole numbers that are no measurements should not be scaled.
 
         Raise ValueError where one is not finite.
         """
@@ -48,7 +48,7 @@ class Standardised:
 
 
 def shuffled(items: Sequence[Any], seed: int, world: Ranks) -> Order:
-    """Rows or files in a new order each epoch, this rank's share of them."""
+    """Return this rank's share of rows or files, in a new order each epoch."""
 
     def order(epoch: int) -> Sequence[Any]:
         permutation = np.random.default_rng([seed, epoch]).permutation(len(items))
@@ -85,7 +85,7 @@ class Samples:
     def of(
         cls, data: Path | list[Path], targets: Path | None, standardise: bool, outputs: int | None
     ) -> Samples:
-        """Of an .npy with a row for each sample and one with their targets, or of .npz files with `inputs`
+        """Open an .npy with a row for each sample and one with their targets, or .npz files with `inputs`
         and `targets`, of which the first one tells the shapes. Raise ValueError."""
         if isinstance(data, list):
             if not data or targets is not None:
@@ -131,7 +131,7 @@ class Samples:
             raise ValueError(f"{name}: expected classes from 0 to {self.outputs - 1}, found {there}")
 
     def loss(self, out: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        """Cross-entropy in nats for classes; else the mean squared error. Computed in full precision.
+        """Return cross-entropy in nats for classes, else the mean squared error, computed in full precision.
 
         Raise ValueError where the network says something of another shape than the targets have.
         """
@@ -144,7 +144,7 @@ class Samples:
 
 
 def _checked(inputs: NDArray[Any], targets: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Both, if they are numbers that a network can learn. Raise ValueError."""
+    """Return both, if they are numbers that a network can learn. Raise ValueError."""
     if inputs.ndim < 2 or {inputs.dtype.kind, targets.dtype.kind} - set("biuf"):
         shown = f"{inputs.dtype} of shape {inputs.shape}, targets {targets.dtype}"
         raise ValueError(f"data: expected numbers of shape (rows, ...) and their targets, found {shown}")
@@ -182,8 +182,7 @@ class Feed:
     """Feeds the samples of a source step by step: the same in any attempt, and in all on any mesh."""
 
     def __init__(self, source: Samples, batch: int, order: Order, world: Ranks, dtype: torch.dtype) -> None:
-        """batch: items of a step on this rank; what is left of an epoch is not read in it. Raises
-        ValueError."""
+        """Read `batch` items a step on this rank, and not the rest of an epoch. Raise ValueError."""
         self._each = len(source.items) // (batch * world.mesh.data)
         if not self._each:
             there = len(source.items)

@@ -24,7 +24,7 @@ NETWORKS = ("mlp", "cnn", "lstm", "transformer", "unet")
 
 
 def build(model: str, inputs: tuple[int, ...], outputs: int, settings: Mapping[str, Any]) -> nn.Module:
-    """One of NETWORKS, for samples of this shape and so many outputs; or `package:Class`,
+    """Build one of NETWORKS, for samples of this shape and so many outputs; or `package:Class`,
     `path/file.py:Class`.
 
     A class is called with `settings` alone. Raise ValueError where there is no such network, or where it
@@ -283,7 +283,7 @@ def cnn(
 
 
 def lstm(inputs: tuple[int, ...], outputs: int, width: int = 64, depth: int = 2) -> nn.Sequential:
-    """`depth` layers of LSTM over (places, features), whose last place is mixed and read."""
+    """Stack `depth` layers of LSTM over (places, features), whose last place is mixed and read."""
     _, features = _sequence("lstm", inputs)
     layers = (Recurrent(features if number == 0 else width, width) for number in range(depth))
     return nn.Sequential(*layers, ReadOff("last"), Mix(width), nn.Linear(width, outputs))

@@ -36,7 +36,7 @@ class Ways:
     precision: Precision = "fp32"
 
     def share(self, batch: int, mesh: Mesh) -> int:
-        """Rows of a batch for each rank. Raise ValueError where they cannot be shared out equally."""
+        """Return the rows of a batch for each rank. Raise ValueError where equal shares are impossible."""
         if mesh.pipeline > self.microbatches:
             raise ValueError(
                 f"microbatches: a pipeline of {mesh.pipeline} needs as many at least, not {self.microbatches}"
@@ -126,7 +126,7 @@ class Placed:
         return loss.detach() / self.scale
 
     def local_gradients(self) -> Iterator[Tensor]:
-        """Of this rank's share of the weights."""
+        """Yield the gradients of this rank's share of the weights."""
         return (_local(weight.grad) for weight in self.part.parameters() if weight.grad is not None)
 
     def local_weights(self) -> Iterator[Tensor]:
@@ -149,7 +149,7 @@ class Placed:
         return self._loss(outputs, targets) * self.scale
 
     def _average(self) -> None:
-        """DDP takes no weights that are split, so their gradients are averaged here, as it would."""
+        """Average the gradients of split weights as DDP would, which does not take such weights."""
         gradients = list(self.local_gradients())
         flat = torch.cat([gradient.reshape(-1) for gradient in gradients])
         torch.distributed.all_reduce(flat, group=self.world.group("data"))

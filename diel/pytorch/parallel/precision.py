@@ -18,7 +18,7 @@ _GROW_AFTER = 200
 
 
 def type_of(precision: Precision) -> torch.dtype:
-    """Of the weights, and of all that passes between ranks: half precision is for products alone."""
+    """Return the type of weights, and of all that ranks exchange: half precision is for products alone."""
     return torch.float64 if precision == "fp64" else torch.float32
 
 

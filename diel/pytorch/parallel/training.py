@@ -182,7 +182,7 @@ class _Run:
             torch.cuda.manual_seed(seed)
 
     def step(self, inputs: torch.Tensor, targets: torch.Tensor) -> None:
-        """One step of the optimizer, unless a gradient overflows."""
+        """Step the optimizer, unless a gradient overflows."""
         placed, scaler = self.placed, self.course.scaler
         self.draw()
         for group in self.optimizer.param_groups:
@@ -312,7 +312,7 @@ def _sent(name: str, args: Any) -> float:
 
 
 def _ranks(args: Any) -> int:
-    """Of the group that a collective is among."""
+    """Count the ranks of the group that a collective is among."""
     for argument in args:
         if isinstance(argument, str) and argument not in ("sum", "avg", "max", "min"):
             group: Any = getattr(dist.distributed_c10d, "_resolve_process_group")(argument)  # noqa: B009
@@ -384,7 +384,7 @@ def steps_of(checkpoint: Path) -> int:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """PyTorch warns a single rank that it is alone."""
+    """Silence PyTorch, which warns a single rank that it is alone."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "torch.distributed is disabled", UserWarning)
         yield

@@ -111,11 +111,11 @@ class Ranks:
         return value if self.comm is None else self.comm.allreduce(value)
 
     def gather(self, value: Any) -> list[Any]:
-        """Of each rank, in their order; on rank 0 alone, empty elsewhere."""
+        """Return each rank's part, in their order, on rank 0; an empty list elsewhere."""
         return [value] if self.comm is None else self.comm.gather(value) or []
 
     def wait(self) -> None:
-        """For all ranks. A thread of gloo that frees what was sent needs Python, and aborts where it ends."""
+        """Wait for all ranks. A thread of gloo that frees sent data needs Python, and aborts at its end."""
         if self.comm is not None:
             self.comm.Barrier()
 

@@ -28,12 +28,12 @@ class Points:
 
     @classmethod
     def of_rows(cls, parameters: tuple[str, ...], rows: Sequence[Sequence[Any]]) -> Points:
-        """Points as rows: each row has the values of one point."""
+        """Make points of rows: each row has the values of one point."""
         return cls(parameters, tuple([row[place] for row in rows] for place in range(len(parameters))))
 
     @classmethod
     def counted(cls, label: str, size: int) -> Points:
-        """Points that are numbers from 0 on: of a search or a loop, and replicas."""
+        """Make points that are numbers from 0 on: of a search or a loop, and replicas."""
         return cls((bare(label),), (range(size),))
 
     def __len__(self) -> int:
@@ -240,9 +240,9 @@ class Axis:
         return None
 
     def registry_flaws(self, registry: Known) -> Iterator[Flaw]:
-        """Hyperparameters that it names but that do not exist, or cannot be drawn."""
+        """Yield hyperparameters that it names but that do not exist, or cannot be drawn."""
         yield from ()
 
     def space_flaws(self, registry: Known) -> Iterator[Flaw]:
-        """Hyperparameters that exist but that it cannot draw in its own way."""
+        """Yield hyperparameters that exist but that it cannot draw in its own way."""
         yield from ()

@@ -85,7 +85,7 @@ def table_values(cells: Sequence[str], kind: str | None) -> list[Any]:
 
 
 def _numbers(cells: Sequence[str]) -> list[Any]:
-    """Plain numbers; the texts, if one is a whole number beyond 64 bits. Raise BadCell beyond a double."""
+    """Return numbers; texts, if one is an integer beyond 64 bits. Raise BadCell beyond a double."""
     try:
         values = [int(cell) if cell.lstrip("-").isdigit() else float(cell) for cell in cells]
     except ValueError:  # thousands of digits

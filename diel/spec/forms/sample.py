@@ -89,7 +89,7 @@ class Sample(SpecModel, Axis):
         return Points.of_rows(self.gives, rows)
 
     def ends(self, registry: Known) -> Points:
-        """Two points of it: hardly more than the least, and hardly less than the most of each range."""
+        """Return two points: hardly more than the least, and hardly less than the most of each range."""
         rows = [[_scale(unit, span) for span in self._ranges(registry)] for unit in (1e-9, 1 - 1e-9)]
         return Points.of_rows(self.gives, rows)
 
@@ -107,7 +107,7 @@ def seed_of(shared: int, label: str) -> int:
 
 
 def _unit_points(method: str, count: int, dimensions: int, seed: int) -> Iterable[Sequence[float]]:
-    """`count` points in the unit cube, by the sampling method."""
+    """Draw `count` points in the unit cube, by the sampling method."""
     if method == "uniform":
         draw = random.Random(seed)
         return ([draw.random() for _ in range(dimensions)] for _ in range(count))

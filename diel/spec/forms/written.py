@@ -75,7 +75,7 @@ class Spaced(Sequence[float]):
         return 10.0**value if self.powers else float(value)
 
     def place_of(self, value: float) -> float:
-        """About where a number would be."""
+        """Return about where a number would be."""
         if self.powers:
             value = math.log10(value) if value > 0 else -math.inf
         return (value - self.first) / ((self.last - self.first) or 1) * (self.size - 1)
