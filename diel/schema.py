@@ -54,7 +54,7 @@ def schema() -> dict[str, Any]:
     for name in _SIZES:
         for key, field in definitions[name]["properties"].items():
             definitions[name]["properties"][key] = _or_expression(field)
-    for name in ("Resources", "Retries"):  # what a task asks for
+    for name in ("Resources", "Retries"):  # a task's demand
         whole = next(
             part for part in definitions[name].get("anyOf", [definitions[name]]) if "properties" in part
         )
@@ -73,7 +73,7 @@ def schema() -> dict[str, Any]:
         _any_of(stage["command"], [_WORD, {"type": "array", "items": _WORD, "minItems": 1}])
         stage["env"]["additionalProperties"] = _WORD
         for key, field in stage.items():
-            stage[key] = _or(field, {"type": "null"})  # which takes away what it extends
+            stage[key] = _or(field, {"type": "null"})  # null takes away an extended value
     definitions["Environment"]["properties"]["variables"]["additionalProperties"] = _WORD
     _tidy(document)
     return {

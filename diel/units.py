@@ -147,7 +147,7 @@ def _parsed(text: str) -> Any:
         unit = registry.parse_units(text)
         if "astronomical_unit" not in str(unit) or "astronomical" in text:
             return unit
-    except Exception as error:  # whatever its parser meets: it has no class for a bad text
+    except Exception as error:  # its parser has no class for a bad text
         names = getattr(error, "unit_names", None)
         if not names:
             hint = "write them as in eV, kJ/mol or m/s**2"

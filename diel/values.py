@@ -92,7 +92,7 @@ def read_json(text: str | bytes) -> Any:
     """Return a JSON value. Raise ValueError, also for a key that is there twice, a number beyond a double,
     and text that UTF-8 cannot hold."""
     value = json.loads(text, parse_float=read_float, object_pairs_hook=unique)
-    if "\\u" in text if isinstance(text, str) else b"\\u" in text:  # only an escape gives half a character
+    if "\\u" in text if isinstance(text, str) else b"\\u" in text:  # only an escape can give half a character
         utf_8(value)
     return value
 

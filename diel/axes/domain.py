@@ -162,7 +162,7 @@ def _numbered(domain: Domain, grown: Sequence[tuple[str, int]]) -> Domain:
     """Return the same tasks, those first that were there before axes have grown."""
     first = domain.factors[0] if domain.factors else None
     if not grown or (first is not None and {axis for axis, _ in grown} == set(first.axes)):
-        return domain  # the slowest axis: what comes later has later numbers anyway
+        return domain  # the slowest axis: later points have later numbers anyway
 
     def came(row: tuple[int, ...]) -> int:
         """Return after how many steps."""

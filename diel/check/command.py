@@ -63,7 +63,7 @@ def check_command(check: Check, name: str) -> None:
         elif stage.command is not None:
             _check_list(check, key, [parse(w) if isinstance(w, str) else None for w in stage.command])
     except (ExpressionError, Unquotable):
-        return  # which has its own message
+        return  # another check reports it
 
 
 def remarks(document: Document) -> Iterator[Problem]:
@@ -122,7 +122,7 @@ def _nearly(file: str, names: Iterable[str]) -> str:
 def missing_shells(document: Document, site: Site) -> Iterator[Problem]:
     """Report shells of commands that this machine lacks, if the commands run here."""
     if site.scheduled:
-        return  # a node's shell is found by the node
+        return  # a node looks for its own shell
     for name, stage in document.spec.stages.items():
         if stage.interpreter and "PATH" not in stage.env and shutil.which(stage.interpreter[0]) is None:
             message = f"the shell '{stage.interpreter[0]}' is not on this machine"
@@ -205,7 +205,7 @@ def _with_arguments(words: Sequence[Word], place: int) -> str | None:
     if any(VALUE in word.text for word in (*words[:place], *arguments)):
         return None
     if arguments and arguments[-1].text in (";", "+"):
-        return None  # of find's -exec, which ends there
+        return None  # find's -exec ends there
     literals = code.split(VALUE)
     first = max(0, len(arguments) - 1) + 1
     try:

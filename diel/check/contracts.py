@@ -46,7 +46,7 @@ def check_outputs(check: Check) -> None:
         if outputs is None or edge.output in outputs or edge.output in names.parameters:
             continue
         if names.open_axes and not did_you_mean(edge.output, outputs):
-            continue  # its axis may give it as a parameter
+            continue  # an axis may give it as a parameter
         message = f"'{edge.upstream}' makes no output '{edge.output}'"
         available, inside = (*outputs, *names.parameters), check.document.template_at(edge.key)
         offset = None if inside is None else place_of_name(inside.text, f"{edge.upstream}.{edge.output}")
@@ -67,7 +67,7 @@ def check_metrics(check: Check) -> None:
                 continue
             name, value = reference
             if label not in stages[name].over or check.lacks_module(name):
-                continue  # which has its own message
+                continue  # another check reports it
             until = axis.condition if key[-1] == "until" else None
             wrong = _missing(check, name, value) or (None if until else _no_number(check, name, value))
             if wrong is not None:
@@ -120,7 +120,7 @@ def known_outputs(check: Check, name: str) -> tuple[str, ...] | None:
         return None if returns is None else (*returns, *answered)
     words = stage.command if isinstance(stage.command, str) else " ".join(map(str, stage.command or ()))
     if "DIEL_RESULT" in words or re.search(_SCRIPT, words):
-        return None  # it can write values that are not declared
+        return None  # the command can write undeclared values
     return (*stage.outputs, *answered)
 
 

@@ -156,7 +156,7 @@ def _folded(asks: Iterable[Ask], inquiry: _Asked) -> Range:
 def _files(checked: Checked, stage: Stage) -> Iterator[tuple[str, Any]]:
     paths = {label: path for label, path in stage.files.items() if isinstance(path, str)}
     if paths:
-        from diel.artifacts import File  # here: it takes a while, and few stages have files
+        from diel.artifacts import File  # here: the import is slow, and few stages have files
 
         for label, path in paths.items():
             if (file := checked.document.path.parent / path).exists():

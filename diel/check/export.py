@@ -44,11 +44,11 @@ def check_exports(check: Check, counts: Mapping[str, int | None], values: Mappin
             _check_kind(check, name, label, key)
             try:
                 template = parse(_whole(output))
-                sure = stage.when is None  # else it may leave out what would be the same
+                sure = stage.when is None  # else `when` may leave out tasks with the same path
                 if not (sure and _check_axes(check, name, key, template, counts)):
                     _check_paths(check, f"{name}.{label}", key, template, values, own, owners)
             except ExpressionError:
-                continue  # which has its own message
+                continue  # another check reports it
 
 
 def _whole(output: Output) -> str:
@@ -150,7 +150,7 @@ def _files_of_points(check: Check, values: Mapping[str, Any]) -> dict[str, str]:
     own: dict[str, str] = {}
     for name, stage in check.workflow.stages.items():
         for label, text in stage.files.items():
-            with suppress(ExpressionError):  # which has its own message
+            with suppress(ExpressionError):  # another check reports it
                 template = parse(text) if isinstance(text, str) else None
                 if template is None or template.constant:
                     continue

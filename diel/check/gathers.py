@@ -94,7 +94,7 @@ class _Reads:
             whole = parse(value).whole if isinstance(value, str) else None
             return UNKNOWN if deeper or whole is None else infer(whole, self.sample, self.places)
         except ExpressionError:
-            return UNKNOWN  # which has its own message
+            return UNKNOWN  # another check reports it
 
     def _along(self, edge: Edge, deeper: list[str]) -> Any:
         if edge.begun or edge.share:
@@ -182,7 +182,7 @@ class _Inference(Evaluator):
         except (Unfit, TypeError) as error:
             raise _At(node, error) from None
         except (Undefined, ArithmeticError, LookupError, ValueError):
-            return UNKNOWN  # other values may do
+            return UNKNOWN  # other values may fit
 
     def _read(self, chain: Chain) -> Any:
         return self._places if chain == (PLACES,) else self._sample(chain)

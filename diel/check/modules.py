@@ -129,7 +129,7 @@ class _Evaluation(NamedTuple):
                 if self.when is None or self.when.value(scope):
                     yield place, tree.value(scope)
             except ExpressionError:
-                continue  # for example, a division by zero, which its task will tell
+                continue  # as a division by zero: its task will tell
 
 
 def check_points(check: Check, name: str, names: Names, hyperparameters: Mapping[str, Any]) -> None:
@@ -146,7 +146,7 @@ def check_points(check: Check, name: str, names: Names, hyperparameters: Mapping
     try:
         when = parse_expression(stage.when) if isinstance(stage.when, str) else None
     except ExpressionError:
-        return  # which is told at its own place
+        return  # another check reports it
     read, gates = _Evaluation(space, when), {} if when is None else space.axes(when.references)
     for parameter in signature.parameters if gates is not None else ():
         label = parameter.name

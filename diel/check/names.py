@@ -86,7 +86,7 @@ def check_expressions(check: Check, name: str, names: Names) -> None:
         for expression in template.expressions:
             read = set(expression.references())
             if not read:
-                try:  # it gives the same in every task: it fails now or never
+                try:  # a constant: it fails now or never
                     expression.text_value({})
                 except ExpressionError as error:
                     check.add(key, error.message, error.hint, error.offset)
@@ -144,7 +144,7 @@ def check_values(check: Check, values: Mapping[str, Any], unread: Collection[str
             if read in values or read in handed or read not in workflow.hyperparameters:
                 continue
             if read in unread or check.is_wrong(key) or check.is_wrong(("hyperparameters", read)):
-                continue  # which may be the reason
+                continue  # another message may be the reason
             if read not in drawn:
                 message = f"hp.{read} has no value: no default, and no search here sets it"
                 flaws.append((key, message, f"give it a `default`, or a value by `--set {read}=VALUE`"))

@@ -108,7 +108,7 @@ def _read_by(expression: str | None) -> set[str]:
     try:
         return set() if expression is None else set(_reads(parse_expression(expression)))
     except ExpressionError:
-        return set()  # which has its own message
+        return set()  # another check reports it
 
 
 def _check_until_values(check: Check, values: Mapping[str, Any]) -> None:
@@ -129,7 +129,7 @@ def _check_until_values(check: Check, values: Mapping[str, Any]) -> None:
 def _is_read_elsewhere(workflow: Workflow, name: str) -> bool:
     """Return whether a stage reads a hyperparameter's own value, though searches set it."""
     if workflow.hyperparameters[name].when is not None:
-        return True  # which holds in trials that do not draw it
+        return True  # trials that do not draw it have its own value
     setting = {label for label, axis in workflow.axes.items() if name in axis.sets}
     drawn = {other for label in workflow.axes.keys() - setting for other in workflow.axes[label].sets}
     texts = [workflow.hyperparameters[other].when for other in drawn]

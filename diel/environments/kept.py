@@ -61,7 +61,7 @@ def refuse_shared(folder: Path, mask: int = 0o022) -> None:
 
 def _put_link(link: Path, place: Path) -> None:
     with contextlib.suppress(FileNotFoundError):
-        if not link.exists():  # a link to nothing: what it named was deleted by hand
+        if not link.exists():  # its target was deleted by hand
             link.unlink()
     try:
         link.symlink_to(place.name)

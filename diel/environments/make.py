@@ -75,7 +75,7 @@ def make(name: str, defined: Definition, runs: Path, store: Path, tell: Tell, *,
         version = version_of_image(name, box.image, box.runtime or "", here=here)
         if here:
             try:
-                if not lines:  # which may load it
+                if not lines:  # the lines may load it
                     find_runtime(Contained(box.image, box.runtime or ""), os.environ.get("PATH", os.defpath))
             except NoContainer as error:
                 raise UsageError(f"environment '{name}': {error}") from error
@@ -204,7 +204,7 @@ def _make_python(name: str, spec: PythonPackages, store: Path, tell: Tell) -> tu
         put(place / "options.txt", "\n".join([*_options(texts), ""]))
         where = ["--python", str(place / "bin" / "python"), str(place / "options.txt"), str(place / LOCK)]
         output_of([_uv(head), "pip", "sync", "-q", "--no-progress", *all_hashed, *where], head, file.parent)
-        (place / "options.txt").unlink()  # an index may need a password, which is not kept
+        (place / "options.txt").unlink()  # it may hold an index's password
 
     return make_once(store, digest, install), {"version": version, "packages": packages}
 

@@ -101,7 +101,7 @@ def _expanded(mount: str, env: Mapping[str, str]) -> str:
 def _apptainer(box: Box) -> tuple[str, ...]:
     binds = [word for mount in box.mounts for word in ("--bind", mount)]
     gpus = [*(["--nv"] if box.nvidia else []), *(["--rocm"] if box.amd else [])]
-    prefix = f"{os.path.basename(box.program).upper()}ENV_"  # what an image sets cannot beat these
+    prefix = f"{os.path.basename(box.program).upper()}ENV_"  # an image cannot overwrite these
     variables = [f"{prefix}{name}={value}" for name, value in box.variables.items()]
     start = ("env", *variables, box.program) if variables else (box.program,)
     return (*start, "exec", *gpus, *binds, "--pwd", box.folder, box.image)

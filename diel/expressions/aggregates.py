@@ -60,14 +60,14 @@ def _total(items: Sequence[Any], start: Any = 0) -> Any:
     items = [start, *items] if start else items
     kinds = set(map(type, items))
     if Quantity in kinds:
-        whole: Quantity = sum(items)  # which refuses other units
+        whole: Quantity = sum(items)  # a sum refuses other units
         return whole.of(math.fsum(summand.number for summand in items))
     if float not in kinds:
         return sum(items)
     try:
         if all(type(item) is float or abs(item) <= _EXACT for item in items):
             return math.fsum(items)
-        return float(sum(map(Fraction, items)))  # a double does not hold a whole number so large
+        return float(sum(map(Fraction, items)))  # integers too large for a double
     except OverflowError:  # an infinity among them, or a sum beyond a double
         return math.fsum(items)
     except ValueError:  # infinities of both signs

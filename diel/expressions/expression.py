@@ -98,7 +98,7 @@ class Expression:
         if self.tree is not None:
             return self._computed(self.tree, scope)
         value: Any = scope
-        try:  # as _read does, without a call: this runs for each parameter of each task
+        try:  # as `_read`, without a call: it runs for each parameter of each task
             for name in self.chain:
                 value = value[name]
         except (LookupError, TypeError):
@@ -218,7 +218,7 @@ def _syntax_tree(text: str, offset: int) -> ast.expr:
     try:
         flat, quantities = literals(flat) if re.search(r"\d\s?[A-Za-z]", flat) else (flat, {})
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Python warns of what it would not like in a program
+            warnings.simplefilter("ignore")  # Python warns of doubtful code
             tree = ast.parse(flat, mode="eval")
         return (_Quantities(flat, quantities).visit(tree) if quantities else tree).body
     except SyntaxError as error:

@@ -183,7 +183,7 @@ def _range(*bounds: int) -> list[int]:
 
 
 def _round(value: float, digits: int | None = None) -> Any:
-    if digits is not None and abs(digits) > 400:  # beyond any float; Python would build 10**digits
+    if digits is not None and abs(digits) > 400:  # beyond any float: Python would build 10**digits
         raise Undefined("cannot round to so many digits")
     return round(value, digits)
 

@@ -30,7 +30,7 @@ def load(kind: str, path: str, inside: str | None = None, table: Any = None) -> 
     """Return an object of a file, or of a text's `table`. Raise BadData, also without its library."""
     more = () if table is None else (table,)
     try:
-        return _LOADERS[kind](str(path), inside, *more)  # a library may take what has a name for an open file
+        return _LOADERS[kind](str(path), inside, *more)  # as text: a Path with a name may pass for a file
     except ImportError as error:
         extra = "ase" if MODULES.get(kind) == "ase" else "data"
         raise BadData(f"it takes {error.name}: pip install 'diel[{extra}]'") from error
@@ -55,7 +55,7 @@ def make_frame(table: Any, columns: Sequence[str] | None = None) -> Any:
 
     frame = pandas.DataFrame(table, columns=columns)
     if isinstance(table, list) and table and all(isinstance(row, Mapping) for row in table):
-        table = [{**dict.fromkeys(frame.columns), **row} for row in table]  # pandas puts NaN for what lacks
+        table = [{**dict.fromkeys(frame.columns), **row} for row in table]  # pandas puts NaN in gaps
     exact = pandas.DataFrame(table, columns=columns, dtype=object)
     for place, kind in enumerate(frame.dtypes):
         if kind.kind in "fO":

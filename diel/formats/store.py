@@ -101,7 +101,7 @@ def open_numpy(path: str, inside: str) -> Iterator[Content]:
     except (EOFError, BadZipFile) as error:
         raise BadData(f"it holds no array: {error}") from error
     except ValueError as error:
-        if "pickle" not in str(error):  # NumPy takes all that it does not know for such objects
+        if "pickle" not in str(error):  # NumPy takes unknown bytes for pickles
             raise
         raise BadData("it is no file of NumPy's, or holds pickled Python objects") from error
     parts = parts if inside == "/" else at(parts, inside.strip("/"))

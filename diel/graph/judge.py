@@ -153,7 +153,7 @@ def _check_judges(workflow: Workflow, label: str, axis: Axis) -> Iterator[Flaw]:
 def _check_empty_until(label: str, axis: Axis) -> Iterator[Flaw]:
     """Refuse an `until` that reads no value of a point: it says nothing about it."""
     read = names_in(axis.condition)
-    if axis.condition is None or read is None:  # the checker of expressions says what is wrong with it
+    if axis.condition is None or read is None:  # the check of expressions reports it
         return
     message = f"`until` reads no value of a {axis.point}: it is always or never true"
     hint = "name a STAGE.VALUE, as in `validate.error < 0.1`"

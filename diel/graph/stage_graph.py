@@ -85,7 +85,7 @@ def reach(starts: Iterable[str], step: Callable[[str], Iterable[str]]) -> list[s
     """Return these names and all that steps from them lead to, the nearest first."""
     reached = [*dict.fromkeys(starts)]
     visited = {*reached}
-    for name in reached:  # which grows
+    for name in reached:  # the list grows
         for other in step(name):
             if other not in visited:
                 visited.add(other)

@@ -110,7 +110,7 @@ class Document(Source):
         if (inside := self.template_at(key)) is not None:
             edits = self._template(key).filling.edits
             if edits and offset:
-                from diel.load.part import before  # only of what is included
+                from diel.load.part import before  # only for included workflows
 
                 offset = before(offset, edits)
             return inside.at(offset or 0, key[:-1], message, hint)
@@ -175,7 +175,7 @@ def examine(
     if isinstance(data, dict) and (texts or "${{" in text or "\\" in text):
         data, notes = _settled(source, data, model, settle, problems)
     spec, wrong = fit(source, data, model)
-    # If part of the text was refused, what its values then lack says nothing new.
+    # Values that lack a refused part of the text say nothing new.
     places = {p[:3] for p in problems}
     keys = {(p.file, p.key) for p in problems if p.message != TWICE}
     for p in wrong:
@@ -264,7 +264,7 @@ def _expressions(data: dict[str, Any]) -> tuple[dict[Key, str], list[Key]]:
     stray: list[Key] = []
     has_axes = isinstance(data.get("axes"), dict)
     for key, text in texts_in(data):
-        if "${{" not in text or key[0] == "include":  # which is checked where it was put in place
+        if "${{" not in text or key[0] == "include":  # checked where an include puts it
             continue
         if key[0] == "axes":
             place = ".".join(map(str, key[2:]))

@@ -79,7 +79,7 @@ class _Extended:
         if isinstance(part.data, dict) and isinstance(part.data.get("extends") or None, str):
             whole = {name: value for name, value in part.data.items() if name != "extends"}
             if base is None and not {"module", "command"} & whole.keys():
-                whole["command"] = ["true"]  # what it lacks has been said
+                whole["command"] = ["true"]  # a problem has told what it lacks
             self.whole[key] = part = Part(whole, part.places)
         return part
 
@@ -158,7 +158,7 @@ def _seen_from_outside(parts: Parts) -> Renaming:
         if section == "hyperparameters":
             chains["hp", *words] = f"hp.{joint}"
         elif section == "axes" and _names_itself(parts[section, name].data):
-            chains[words] = words[-1]  # its parameter has the name that it has in its own file
+            chains[words] = words[-1]  # its parameter keeps the name of its own file
         elif section == "stages" or section == "axes":
             chains[words] = joint
         if section == "axes":
@@ -243,7 +243,7 @@ def composed(
     parts = reader.whole(source, data, (source.path,))
     sections: dict[str, Any] = {section: {} for section in SECTIONS if section in data}
     for (section, name), part in parts.items():
-        if isinstance(data.get(section, {}), dict):  # or the model says what it is instead
+        if isinstance(data.get(section, {}), dict):  # else the model refuses it
             sections.setdefault(section, {})[name] = part.data
     whole = {section: value for section, value in sections.items() if isinstance(data.get(section, {}), dict)}
     if reader.lacking and "stages" not in {**data, **whole}:
@@ -311,13 +311,13 @@ class _Reader:
             self.problems.append(
                 source.problem(("include", name), message, "rename one of them", at_key=True)
             )
-        return other is None and re.fullmatch(NAME_PATTERN, name) is not None  # else the model says so
+        return other is None and re.fullmatch(NAME_PATTERN, name) is not None  # else the model refuses it
 
     def _read(self, source: Source, name: str, word: Any, above: tuple[Path, ...]) -> Inner | None:
         """Return an included workflow; None with a problem where it cannot be read."""
         key: Key = ("include", name, "file")
         if not isinstance(word, str) or not word:
-            self.lacking = True  # the model says what is expected
+            self.lacking = True  # the model refuses it
             return None
         try:
             path, label = self._find(word, source.path.parent)
@@ -352,7 +352,7 @@ class _Reader:
         if not _PACKAGED.fullmatch(word):
             path = folder / word
             return path, str(path.absolute())
-        from diel.load.part import workflow_of  # few workflows include one of a package
+        from diel.load.part import workflow_of  # few workflows include a package's
 
         try:
             return workflow_of(word), word
@@ -418,7 +418,7 @@ class _Binding:
         self._names.prefix = "" if folder == "." else f"{folder}/"
         self._name_chains()
         for (section, label), part in self._inner.items():
-            if section == "environments":  # whose names are the machine's words: a site has them too
+            if section == "environments":  # their names are the machine's words: a site has them too
                 bound[section, label] = part
             else:
                 bound[section, f"{name}.{label}"] = _rename(section, part, self._names)
@@ -513,7 +513,7 @@ def _takes(part: Part, label: str, parameter: str) -> bool:
         beside = part.place(("module",)).source.path.absolute().parent
         signature = find(module, search_path(beside, Path.cwd())).signature
     except ModuleNotFound:
-        return False  # which the checker reports
+        return False  # the checker reports it
     takes = signature.variadic or any(accepted.name == parameter for accepted in signature.parameters)
     return takes and parameter not in params
 

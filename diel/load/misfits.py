@@ -62,7 +62,7 @@ def check(data: dict[str, Any], model: type[M]) -> tuple[M | None, list[Flaw]]:
             many = error.error_count() > _MOST
             errors = error.errors(include_url=False)[:_MOST]
         unknown = [_resolved(item["loc"], data, 1) for item in errors if item["type"] == "extra_forbidden"]
-        # A key that is missing beside an unknown one is most likely that one: the next round shows it.
+        # An unknown key is most likely the one that is missing beside it: the next round shows it.
         guilty = {key[:-1] for key in unknown}
         errors = [
             e for e in errors if e["type"] != "missing" or _resolved(e["loc"], data, 1)[:-1] not in guilty
@@ -112,17 +112,17 @@ def _misfits(errors: Iterable[Any], data: Any, root: type[SpecModel]) -> Iterato
     places: dict[Key, list[Any]] = {}
     for error in errors:
         if error["type"] == "too_short" and len(error["input"]) >= error["ctx"]["min_length"]:
-            continue  # an entry is wrong, which is said there
+            continue  # a problem at the entry says it
         keep = 1 if error["type"] in ("extra_forbidden", "missing") else 0
         key = _resolved(error["loc"], data, keep)
-        # Part of a stage: something else may have what is missing.
+        # Part of a stage: another part may have the missing key.
         partial = key[:1] == ("templates",) or (key[:1] == ("include",) and key[2:3] == ("stages",))
         if error["type"] != "missing" or not partial:
             places.setdefault(key, []).append(error)
     for key, refusals in places.items():
         sayings = [error for error in refusals if error["type"] not in _KINDS]
         if sayings:
-            # A branch of a union that says more than that the type is wrong.
+            # This branch of a union says more than that the type is wrong.
             yield from _flaws_of(key, sayings[0], root)
         elif not any(len(other) > len(key) and other[: len(key)] == key for other in places):
             yield _wrong_kind(key, refusals, root)
@@ -364,7 +364,7 @@ def _home_below(word: str, models: Sequence[type[SpecModel]]) -> str:
     """Say where a key belongs one level down; empty if nowhere."""
     for label, info in _fields(models).items():
         for inner, named in _inner(info.annotation):
-            # Below a user's own name only the exact word counts: others mean too many things.
+            # Below a user's own name only the exact word counts: similar words mean too many things.
             for meant in _meanings(word)[: 1 if named else None]:
                 if meant in _fields([inner]):
                     holder = f"{label}.NAME" if named else label

@@ -35,7 +35,7 @@ def renamed(text: str, names: Mapping[Chain, str], *, bare: bool = False) -> tup
     try:
         template = parse_expression(text) if bare else parse(text)
     except ExpressionError:
-        return text, []  # which the checker reports
+        return text, []  # the checker reports it
     spots = sorted((place for part in template.expressions for place in _places(part, names)), reverse=True)
     for start, old, name in spots:
         text = text[:start] + name + text[start + old :]
@@ -220,7 +220,7 @@ def _folders() -> dict[str, Path]:
         try:
             spec = find_spec(point.value)
         except ImportError:
-            continue  # an entry point of a package that is gone, or broken
+            continue  # the package is gone, or broken
         for folder in (spec.submodule_search_locations if spec is not None else None) or ():
             folders.setdefault(name, Path(folder))
     return folders

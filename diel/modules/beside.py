@@ -171,8 +171,8 @@ def name_of(path: str, digest: str) -> str:
 
 
 def _is_within(module: ModuleType | None) -> bool:
-    own: Mapping[str, Any] = getattr(module, "__dict__", {})  # to ask some for what they lack imports it
-    name = own.get("__name__")  # libraries put objects of other kinds there, as mpi4py its `rc`
+    own: Mapping[str, Any] = getattr(module, "__dict__", {})  # some modules import a missing attribute
+    name = own.get("__name__")  # libraries put other objects there, as mpi4py its `rc`
     if not isinstance(name, str) or name.startswith(_OWN):  # these have names of their own
         return False
     if name.partition(".")[0] in ("diel", "__main__"):
@@ -230,14 +230,14 @@ def _is_here(name: str) -> bool:
     try:
         return find_spec(name) is not None
     except (ImportError, ValueError):
-        return True  # it is loaded in some way of its own
+        return True  # something loads it in its own way
 
 
 def _imported(path: Path, folders: Sequence[Path]) -> Iterator[Path]:
     try:
         source = read_source(path)
     except SignatureError:
-        return  # which is told where it is imported
+        return  # its import reports it
     roots = tuple(folders)
     if b"sys.path" in source.data:
         roots += tuple({file.parent: None for file in _below(folders)})

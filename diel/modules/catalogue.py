@@ -101,7 +101,7 @@ def find(reference: str, folders: Sequence[Path]) -> Module:
     name, function = _split(reference)
     for folder in folders:
         path = folder.joinpath(*name.split(".")).with_suffix(".py")
-        if os.path.exists(path) and not os.path.isdir(path):  # reading it shows what is not an ordinary file
+        if os.path.exists(path) and not os.path.isdir(path):  # a read shows other than ordinary files
             _refuse_private(reference, function)
             module = _usable(reference, path, function, None, _origin(folder, folders))
             _refuse_relative(reference, path)
@@ -376,7 +376,7 @@ def _loaded(path: Path, import_name: str | None, digest: str, store: str) -> Any
     if spec is None:
         raise ImportError(f"{path} is not a Python file")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses look their module up while it is being made
+    sys.modules[name] = module  # dataclasses look up their module while it is made
     try:
         loader.exec_module(module)
     except BaseException:

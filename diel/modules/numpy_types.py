@@ -50,7 +50,7 @@ def followed(kind: Any) -> Any:
     """Return a type with what pydantic cannot read in words of its own: NumPy's, and typing's TypedDict."""
     origin, items = typing.get_origin(kind) or kind, typing.get_args(kind)
     if typing.is_typeddict(kind):
-        import typing_extensions  # here: it came with pydantic, which wants it for Python 3.11
+        import typing_extensions  # here: pydantic brings it, for Python 3.11
 
         fields = typing.get_type_hints(kind, include_extras=True)
         for name, field in fields.items():

@@ -74,7 +74,7 @@ class Parameter:
             part = [values[place] for place in range(begin, min(begin + _CHUNK, len(values)))]
             try:
                 whole.validate_json(json.dumps(part), strict=True)
-            except Exception:  # none of pydantic's alone: a bound that does not fit its type
+            except Exception:  # not only pydantic's: a bound may not fit its type
                 misfits = (place for place, value in enumerate(part, begin) if self.check(value))
                 if (place := next(misfits, None)) is not None:
                     return place
@@ -90,7 +90,7 @@ class Parameter:
         """pydantic's validator for the annotation, or what is wrong with it; None if anything is allowed."""
         try:
             return None if self.injected or self.type is Any else validator_of(self.type)
-        except Exception as error:  # whatever an annotation does
+        except Exception as error:  # an annotation can raise anything
             return f"its type cannot be checked: {str(error).partition(chr(10))[0]}"
 
 
@@ -158,7 +158,7 @@ def fitted(adapter: Any, value: Any) -> Any:
         return adapter.validate_json(document, strict=True)
     except ValidationError as error:
         raise ValueError(_explain(value, error.errors(include_url=False))) from None
-    except Exception as error:  # a bound that does not fit its type
+    except Exception as error:  # a bound may not fit its type
         raise ValueError(f"its type cannot be checked: {error}") from None
 
 

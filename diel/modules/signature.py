@@ -320,7 +320,7 @@ def read_source(path: Path, data: bytes | None = None) -> PythonFile:
 def _parsed(path: Path, data: bytes) -> PythonFile:
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what Python thinks of the file's style is not our matter
+            warnings.simplefilter("ignore")  # a file's style is not our matter
             return PythonFile(path, ast.parse(data), data)
     except SyntaxError as error:
         raise SignatureError(f"not valid Python: {error.msg}", error.lineno or 1) from None

@@ -107,7 +107,7 @@ class Hyperparameter(SpecModel):
         raise refuse(f"expected one of {listed}, found {quote(value)}", hint)
 
     def _check_bounds(self, value: float) -> None:
-        if not abs(value) <= sys.float_info.max:  # whole numbers have no bound of their own, NaN is not below
+        if not abs(value) <= sys.float_info.max:  # integers have no bound of their own, and NaN is not below
             raise refuse(f"expected a finite number, found {quote(value)}")
         if self.low is not None and not value >= self.low:
             raise refuse(f"expected at least {self.low} (`low`), found {quote(value)}")

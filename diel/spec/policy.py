@@ -122,7 +122,7 @@ def default_rule(kind: FailureClass, resources: Resources, usual: Rule) -> Rule:
             return Rule(NODE_RETRIES, NODE_BACKOFF, shared=False)
         case FailureClass.PREEMPTED:
             return Rule(PREEMPTED_RETRIES, 0.0, shared=False)
-        case FailureClass.UPSTREAM | FailureClass.CHANGED:  # it would read the same
+        case FailureClass.UPSTREAM | FailureClass.CHANGED:  # another attempt would read the same
             return Rule(0, 0.0, shared=False)
         case (
             FailureClass.APP

@@ -34,7 +34,7 @@ def read_variables(workflow: Workflow, stage: Stage) -> dict[str, int]:
     if stage.is_surrounded:
         around = workflow.environments.get(stage.environment or "")
         if around is None or around.model_fields_set != {"variables"}:
-            return {}  # its lines and modules may set any
+            return {}  # the environment's lines and modules may set any
         declared |= set(around.variables)
     places: dict[str, int] = {}
     for name, place in _read(stage):

@@ -50,7 +50,7 @@ class ChoosingLink(Link):
         coordinates = self.up.domain.coordinates(index)
         outside = (axis for label, axis in self.axes.items() if label not in self._within)
         if not self.edge.renewed and not all(axis.is_over(coordinates) for axis in outside):
-            return ()  # its end will wake them
+            return ()  # the end of the search wakes the readers
         fixed = {axis: coordinates[axis] for axis in self.edge.matched}
         spread = [
             [(label, place) for place in self.axes[label].after(coordinates)]

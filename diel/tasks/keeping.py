@@ -84,7 +84,7 @@ class Readers:
             return _all_well(link.down)
         group = link.group_of_upstream(index)
         if group is None:
-            return True  # it reads others
+            return True  # the reader picks other tasks
         waiting = _waiting(link, group)
         if waiting == 1:
             return all(ended_well(link.down, index) for index in link.dependents(group))
@@ -170,7 +170,7 @@ class Keeping:
             if index in dropped or not stage.history.state(index).good:
                 continue
             if self._is_lent and epoch_of(self._ledger.results.place(name, index)[0]) < self._epoch:
-                continue  # another run may use what an earlier controller's workers made
+                continue  # another run may use outputs of an earlier controller's workers
             if self._readers.done_with(place, index):
                 size = delete(self._ledger.results.record(name, index), name, output, self._ledger.paths.root)
                 if size is not None:

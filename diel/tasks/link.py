@@ -218,7 +218,7 @@ class Link:
             return Verdict.WAITING
         if (size == 0 or self.edge.min_success == 1) and self._never_made(group):
             return Verdict.FAILED
-        return Verdict.READY  # a group that was left out wholly is an empty list
+        return Verdict.READY  # a group without tasks is an empty list
 
     def _never_made(self, group: Group) -> bool:
         fixed = self._fixed(group)

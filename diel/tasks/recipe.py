@@ -92,7 +92,7 @@ def family_parts(
     command = list(stage.command) if isinstance(stage.command, tuple) else stage.command
     if stage.interpreter:
         command = [*stage.interpreter, command]
-    apart = [] if stage.isolation is None else [stage.isolation]  # what others leave in a worker is no part
+    apart = [] if stage.isolation is None else [stage.isolation]  # leftovers in a worker are no part of a key
     return {
         "module": digest_of([reference, digest, *apart])[:16],
         "command": digest_of(own.text([command, outputs]))[:16],
@@ -135,7 +135,7 @@ class Recipe:
         parts: dict[str, str],
         streams: StreamEnds | None = None,
     ) -> None:
-        """Prepare what all tasks share. `parts` are those of their keys, `streams` those of a gang's stage."""
+        """Prepare what all tasks share. `parts` are those of all keys, `streams` those of a gang's stage."""
         stage = sources.run.spec
         self.sources = sources
         self.family_parts, self._module = parts, module
@@ -348,7 +348,7 @@ class Recipe:
         params = digest_of_values(own)
         read = digest_of_values(upstream) if upstream else ""
         key = digest_of([self.family, params, read])
-        if self.streams is not None:  # what came through them is in no key: another run's result never fits
+        if self.streams is not None:  # their items are in no key: another run's result never fits
             key = digest_of([key, self.sources.paths.run_id])
         part = read[:16]
         answers = None if self._services is None else self._services.answers(scope.index, key, part)
@@ -361,7 +361,7 @@ def staging_of(site: Site, stage: Stage, shape: Shape) -> Staging:
     """Return what the workers of a stage that moves data must know."""
     drains = tuple(name for name, output in stage.outputs.items() if output.drain)
     each_node: tuple[str, ...] = ()
-    if shape.nodes:  # they are not the node of the task's worker
+    if shape.nodes:  # these nodes are not the worker's own
         own = stage.resources.launcher
         resources = Resources(nodes=shape.nodes, ranks=shape.nodes, ranks_per_node=1, launcher=own)
         each_node = launcher_words(site, shape.pool, resources)
@@ -413,7 +413,7 @@ class Sharing:
         group = link.group_of_downstream(index)
         cached = self._parts.get(link.edge.key)
         if cached is None or cached[0] != group:
-            tasks = filter(self._runs, link.dependents(group))  # what `when` leaves out would read its share
+            tasks = filter(self._runs, link.dependents(group))  # omitted tasks would read their share
             cached = self._parts[link.edge.key] = group, {task: place for place, task in enumerate(tasks)}
         return cached[1].get(index, 0), len(cached[1])
 
@@ -421,7 +421,7 @@ class Sharing:
         try:
             return self._is_wanted(index)
         except DielError:
-            return True  # it fails, and says why
+            return True  # the task fails, and says why
 
 
 def keyed(shards: Mapping[str, Shard]) -> dict[str, str]:

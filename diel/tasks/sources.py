@@ -82,9 +82,7 @@ class Sources:
         self.inputs = {link.edge.name: link for link in data if link.edge.name is not None}
         self.made = {
             (link.edge.upstream, link.edge.output): link
-            for link in sorted(
-                data, key=lambda link: link.edge.name is None
-            )  # as it was made, if both read it
+            for link in sorted(data, key=lambda link: link.edge.name is None)  # unconverted, if both read it
             if not link.edge.axis and not link.edge.published
         }
         """What expressions read of other stages, by stage and output."""
@@ -131,7 +129,7 @@ class Sources:
         cached = self._gathered.get(place)
         if cached is None or cached[0] != group or link.edge.renewed:
             cached = group, self._gather(link, group)
-            self._gathered[place] = cached  # the latest group is the one that more tasks will read
+            self._gathered[place] = cached  # more tasks will read the latest group
         return self._begin(link, scope) if not cached[1] and link.edge.begun else cached[1]
 
     def _gather(self, link: Link, group: Group) -> Gathered:

@@ -261,7 +261,7 @@ class Measured(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if any(t not in (torch.Tensor, torch.nn.Parameter) and t.__name__ == "DTensor" for t in types):
-            return NotImplemented  # what it stands for comes by itself
+            return NotImplemented  # its local tensors come by themselves
         if func.namespace in _NAMESPACES:
             self.sent += _sent(func._opname, args)
         output = func(*args, **(kwargs or {}))
@@ -364,7 +364,7 @@ def _flaw_of(folder: Path) -> str:
     """Return the reason why a checkpoint's list of contents cannot be read, shorter than PyTorch's own."""
     try:
         FileSystemReader(folder).read_metadata()
-    except Exception as error:  # whatever a pickle's damage leads to
+    except Exception as error:  # a damaged pickle can raise anything
         return f"{folder / '.metadata'} is damaged: {type(error).__name__}: {error}"
     return ""
 

@@ -297,7 +297,7 @@ class Search(SpecModel, Judged):
         """The STAGE.METRIC that the pruner watches."""
         return self.watch or self.objectives[0][0]
 
-    # --- what others ask of an axis ---------------------------------------------------------------
+    # --- answers of an axis -----------------------------------------------------------------------
 
     @property
     def sets(self) -> tuple[str, ...]:
@@ -419,7 +419,7 @@ class Search(SpecModel, Judged):
             if abs(steps - round(steps)) > 1e-9:
                 yield Flaw(f"expected {spec.low} and steps of {spec.step}, found {quote(value)}")
 
-    # --- what a file may say of it ----------------------------------------------------------------
+    # --- checks of a file's words -----------------------------------------------------------------
 
     def flaws(self) -> Iterator[Flaw]:
         yield from self._objective_flaws()

@@ -63,7 +63,7 @@ class Spaced(Sequence[float]):
 
     def __getitem__(self, index: Any) -> Any:
         if not 0 <= index < self.size:
-            raise IndexError(index)  # what ends an iteration over a sequence
+            raise IndexError(index)  # this ends an iteration over a sequence
         if index == self.size - 1 and self.size > 1:
             value = self.last
         else:
