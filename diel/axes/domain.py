@@ -128,7 +128,7 @@ class Domain:
         return (sum(number * stride for number, stride in zip(row, strides, strict=True)) for row in rows)
 
     def in_order(self, indices: Iterable[int]) -> list[int]:
-        """Yield tasks in the order of the axes: that of their numbers, but for those that came later."""
+        """Return tasks in the order of the axes: that of their numbers, but for those that came later."""
         rows = self.factors[0].rows if len(self.factors) == 1 else None
         return sorted(indices, key=None if rows is None else rows.__getitem__)
 

@@ -106,7 +106,7 @@ def range_of(checked: Checked, site: Site, name: str) -> Range:
 
 
 def shared_room_flaws(checked: Checked, site: Site, names: Iterable[str]) -> Iterator[Problem]:
-    """Return the stages whose room others share, where only the run shows what those ask for."""
+    """Yield the stages whose room others share, where only the run shows what those ask for."""
     for name in names:
         if not checked.workflow.stages[name].demand:
             continue

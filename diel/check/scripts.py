@@ -63,7 +63,7 @@ def _words(stage: Stage, folder: Path) -> Iterator[Warned]:
 
 
 def _values(stage: Stage, folder: Path, over: Iterable[Points]) -> Iterator[Warned]:
-    """Return a warning for each word that is a value of an axis, where these are files."""
+    """Yield a warning for each word that is a value of an axis, where these are files."""
     texts = (text for text in texts_of(stage) for text in EXPRESSION.findall(text))
     read = {text[3:-2].strip() for text in texts}
     for axis in over:
@@ -79,7 +79,7 @@ def _values(stage: Stage, folder: Path, over: Iterable[Points]) -> Iterator[Warn
 
 
 def _imports(stage: Stage, folder: Path) -> Iterator[Warned]:
-    """Return a warning for each script under `files` that imports what lies beside it, and is in none."""
+    """Yield a warning for each script under `files` that imports what lies beside it, and is in none."""
     listed = _listed_files(stage, folder)
     for script in (Path(file) for file in sorted(listed) if file.endswith(".py") and os.path.isfile(file)):
         beside = files_of(script, (script.parent,))
@@ -93,7 +93,7 @@ def _imports(stage: Stage, folder: Path) -> Iterator[Warned]:
 
 
 def _settings(stage: Stage, folder: Path) -> Iterator[Warned]:
-    """Return a warning for each variable and parameter that is the absolute path of a file in no `files`."""
+    """Yield a warning for each variable and parameter that is the absolute path of a file in no `files`."""
     listed = _listed_files(stage, folder)
     for key, values in (("env", stage.env), ("params", stage.params)):
         for label, value in values.items():
@@ -116,7 +116,7 @@ def _listed_files(stage: Stage, folder: Path) -> set[str]:
 
 
 def named_files(stage: Stage, folder: Path) -> Iterator[tuple[str, str]]:
-    """Return the words of a stage's command that are files of the user, each with the text that has it."""
+    """Yield the words of a stage's command that are files of the user, each with the text that has it."""
     listed = _listed_files(stage, folder)
     own = {rendering.target for rendering in stage.files.values() if isinstance(rendering, Rendering)}
     own |= {output.place for output in stage.outputs.values() if output.place is not None}

@@ -16,7 +16,7 @@ _KINDS = {"R": "f8", "I": "i8", "S": "U", "L": "?"}
 
 @contextlib.contextmanager
 def open_frames(path: str, inside: str) -> Iterator[Content]:
-    """Return what all frames say in line two, `atoms`, and lazily what each atom has, such as `pos`."""
+    """Open what all frames say in line two, `atoms`, and lazily what each atom has, such as `pos`."""
     frames = list(_frames(path))
     shared = [key for key in (frames[0] if frames else {}) if all(key in frame for frame in frames)]
     arrays: dict[str, FileArray] = {}

@@ -78,7 +78,7 @@ def _read_within(read: Callable[[Any], Any], place: int, rest: tuple[Any, ...]) 
 
 @contextlib.contextmanager
 def opened(path: str, inside: str | None = None) -> Iterator[Content]:
-    """Return what is in a file, or at a place in it. Raise BadData, also where its library is missing."""
+    """Open what is in a file, or at a place in it. Raise BadData, also where its library is missing."""
     file = os.path.basename(path)
     if missing := lacking(path):
         raise BadData(f"to read {file} takes {missing}")

@@ -177,7 +177,7 @@ class StageGraph:
         return self._out_of[stage]
 
     def after(self, stage: str, loop: str = "") -> frozenset[str]:
-        """Yield a stage and all that depends on it within a round; of one loop, in earlier rounds too."""
+        """Return a stage and all that depends on it within a round; of one loop, in earlier rounds too."""
 
         def step(name: str) -> Iterator[str]:
             for edge in self.out_of(name):

@@ -422,7 +422,7 @@ def _branches(kind: Any) -> Iterator[Any]:
 
 
 def _inner(kind: Any) -> Iterator[tuple[type[SpecModel], bool]]:
-    """Return the models below a field, and whether each has a name of its own above it."""
+    """Yield the models below a field, and whether each has a name of its own above it."""
     for branch in _branches(kind):
         named = get_origin(branch) is dict
         for inner in _branches(get_args(branch)[1]) if named else (branch,):
