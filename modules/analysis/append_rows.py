@@ -16,12 +16,12 @@ class Rows(TypedDict):
 
 @diel.module(kind="analysis")
 def append_rows(before: dict[str, list[float]], new: dict[str, list[float]]) -> Rows:
-    """Appends rows to a table that is given as columns.
+    """Append rows to a table that is given as columns.
 
     before: lists of equal length by name
     new: further values of the same columns
 
-    Raises ValueError where the columns are not the same or differ in length.
+    Raise ValueError where the columns are not the same or differ in length.
     """
     if before.keys() != new.keys():
         raise ValueError(f"the table has the columns {', '.join(before)}; the new rows have {', '.join(new)}")

@@ -35,7 +35,7 @@ def chi_squared(
     predicted: list[float] | None = None,
     name: str = "value",
 ) -> ChiSquared:
-    """Compares simulations, and predictions of a surrogate, with known values, and prints them side by side.
+    """Compare simulations, and predictions of a surrogate, with known values, and prints them side by side.
 
     states: what tells the states apart, as columns of equal length
     known: the right values, none of them 0
@@ -44,7 +44,7 @@ def chi_squared(
     predicted: one value a state
     name: of the property, for the table
 
-    χ² as in W. H. Press et al., Numerical Recipes (3rd ed., 2007), section 15.1. Raises ValueError where
+    χ² as in W. H. Press et al., Numerical Recipes (3rd ed., 2007), section 15.1. Raise ValueError where
     lists differ in length, a known value is 0, or an error is not above 0.
     """
     columns = {**states, "known": known, "simulated": simulated, "error": error}

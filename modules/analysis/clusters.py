@@ -42,14 +42,14 @@ class Infinite(TypedDict):
 
 @diel.module(kind="analysis")
 def clusters(temperature: list[float], snapshots: list[NDArray[Any]], seed: int = 0) -> Clusters:
-    """Divides snapshots into three clusters along their first principal component: two that are ordered, one
+    """Divide snapshots into three clusters along their first principal component: two that are ordered, one
     way or the other, and a disordered one between them.
 
     temperature: ascending
     snapshots: of each temperature, shape (snapshots, ...); the clusters are found without the temperatures
     seed: of the clustering
 
-    Raises ValueError where the disordered share does not rise through a half.
+    Raise ValueError where the disordered share does not rise through a half.
     """
     values = np.concatenate([each.reshape(len(each), -1) for each in snapshots]).astype(float)
     reduced = PCA(1, svd_solver="randomized", random_state=seed)

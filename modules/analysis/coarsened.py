@@ -34,13 +34,13 @@ def coarsened(
     context: diel.Context,
     factor: Annotated[int, Field(ge=2)] = 4,
 ) -> Coarsened:
-    """Takes means over blocks, and rounds them to multiples of twice the bound.
+    """Take means over blocks, and rounds them to multiples of twice the bound.
 
     fields: .npy of shape (states, rows, columns)
     bound: on the error of a mean, in the fields' units
     factor: points along a side of a block
 
-    Raises ValueError where blocks do not fill the fields.
+    Raise ValueError where blocks do not fill the fields.
     """
     fine = np.load(fields)
     count, rows, columns = fine.shape

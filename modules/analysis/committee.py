@@ -69,7 +69,7 @@ def choose(
     known: dict[str, list[float]],
     count: Annotated[int, Field(ge=1)] = 1,
 ) -> Choice:
-    """Chooses the candidates on which a committee disagrees most.
+    """Choose the candidates on which a committee disagrees most.
 
     predicted: a list a member, with a prediction a candidate
     candidates: columns of equal length
@@ -78,7 +78,7 @@ def choose(
 
     Each is the one with the largest disagreement, where a candidate near a known state, or near one
     chosen before it, counts for less: simulations close to one another tell the same twice, and a noisy
-    one would be asked for again and again. Raises ValueError where the lists do not fit each other.
+    one would be asked for again and again. Raise ValueError where the lists do not fit each other.
     """
     names = list(candidates)
     rows = list(zip(*candidates.values(), strict=True))
@@ -123,13 +123,13 @@ def judge(
     observed: Annotated[list[float], Field(min_length=1)],
     learned: Annotated[dict[str, list[float]], Field(min_length=1)],
 ) -> Judgement:
-    """The error of a committee's mean on states that it never learned from.
+    """Return the error of a committee's mean on states that it never learned from.
 
     predicted: a list a member, with a prediction a state
     observed: what was simulated there
     learned: the rows that the members learned from, as columns: they are counted
 
-    Raises ValueError where the lists differ in length.
+    Raise ValueError where the lists differ in length.
     """
     means = tabular.mean_and_spread(predicted, len(observed))[0].tolist()
     distances = [abs(mean - value) for mean, value in zip(means, observed, strict=True)]
@@ -143,7 +143,7 @@ def judge(
 def compare(
     active: Curve, other: Curve, bound: Annotated[float, Field(gt=0)], name: str = "uniform grid"
 ) -> Comparison:
-    """Prints both learning curves, and how many simulations each took to come below the same error.
+    """Print both learning curves, and how many simulations each took to come below the same error.
 
     active: `simulations` and `error`, round by round
     other: the same of another way to choose states: a uniform grid, or at random
@@ -151,7 +151,7 @@ def compare(
     name: of the other way
 
     Of the other way the fewest that do count, whatever more of them do: nothing is held against it.
-    Raises ValueError where a curve is not two columns of equal length.
+    Raise ValueError where a curve is not two columns of equal length.
     """
     curves = {"chosen by the committee": _curve(active, "active"), name: _curve(other, "other")}
     ours, theirs = (_first_below(curve, bound) for curve in curves.values())
@@ -177,7 +177,7 @@ def _curve(columns: Curve, name: str) -> dict[int, float]:
 
 
 def _first_below(curve: dict[int, float], bound: float) -> int | None:
-    """The fewest simulations with an error below the bound."""
+    """Return the fewest simulations with an error below the bound."""
     return min((count for count, error in curve.items() if error < bound), default=None)
 
 

@@ -31,14 +31,14 @@ class Confirmed(TypedDict):
 def confirmed(
     model: Path, courses: Path, drawn: list[Path], best: list[dict[str, float]], histogram: dict[str, Any]
 ) -> Confirmed:
-    """Holds courses of simulations against what is wanted, and prints shares.
+    """Hold courses of simulations against what is wanted, and prints shares.
 
     model: of `training.course:want`, which says what is wanted
     courses: .npy of shape (states, steps), simulated for each of `best`
     drawn: .npy of simulations that were drawn at random
     best, histogram: of `inference.screen`
 
-    Raises ValueError where the model wants nothing, or where there is not a course for each of the best.
+    Raise ValueError where the model wants nothing, or where there is not a course for each of the best.
     """
     known, made = tabular.Model.load(model).course, np.load(courses)
     if known is None or len(made) != len(best):

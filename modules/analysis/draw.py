@@ -21,7 +21,7 @@ class Drawn(TypedDict):
 
 @diel.module(kind="analysis")
 def draw(ranges: dict[str, Range], count: Annotated[int, Field(ge=1, le=1_000_000)], seed: int = 0) -> Drawn:
-    """Draws states, each feature uniformly between its bounds.
+    """Draw states, each feature uniformly between its bounds.
 
     ranges: [low, high] by feature
     count: states to draw

@@ -35,7 +35,7 @@ def effective_speedup(
     count: Annotated[int, Field(ge=1)],
     study: Annotated[list[float], Field(min_length=1)],
 ) -> Speedup:
-    """Works out the effective speedup of stages of this run, such as a screen (G. Fox et al., Learning
+    """Work out the effective speedup of stages of this run, such as a screen (G. Fox et al., Learning
     Everywhere: Pervasive Machine Learning for Effective High-Performance Computation, 2019).
 
     run: its directory, `${{ run.dir }}`, which is in no cache key

@@ -28,7 +28,7 @@ def held_out(
     most: Annotated[int, Field(ge=1)] | None = None,
     seed: Annotated[int, Field(ge=0, lt=4294967296)] = 0,
 ) -> HeldOut:
-    """Holds out a share of the rows, drawn at random.
+    """Hold out a share of the rows, drawn at random.
 
     data: shape (rows, ...)
     targets: shape (rows, ...)
@@ -36,7 +36,7 @@ def held_out(
     most: rows to train on, the first of those drawn; all that are left where absent
     seed: of the draw; the held-out rows are the same for any `most`
 
-    Raises ValueError where data and targets do not have as many rows, or too few.
+    Raise ValueError where data and targets do not have as many rows, or too few.
     """
     if len(data) != len(targets) or len(data) < 2:
         raise ValueError(

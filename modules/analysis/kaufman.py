@@ -29,7 +29,7 @@ class Kaufman(TypedDict):
 def kaufman(
     temperature: Annotated[list[float], Field(min_length=1)], size: Annotated[int, Field(ge=2, le=1024)]
 ) -> Kaufman:
-    """Says the exact energies and heat capacities of an Ising lattice of this size.
+    """Say the exact energies and heat capacities of an Ising lattice of this size.
 
     temperature: in units of J/k_B
     size: sites along a side of the periodic lattice

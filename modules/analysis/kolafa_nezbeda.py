@@ -45,12 +45,12 @@ class KolafaNezbeda(TypedDict):
 
 @diel.module(kind="analysis")
 def kolafa_nezbeda(temperature: list[float], density: list[float]) -> KolafaNezbeda:
-    """Says the pressures of a Lennard-Jones fluid by Kolafa and Nezbeda's equation of state.
+    """Say the pressures of a Lennard-Jones fluid by Kolafa and Nezbeda's equation of state.
 
     temperature: in ε/k_B
     density: atoms in a volume of σ³, one a temperature
 
-    Where gas and liquid part it gives the pressure of one phase, which is not stable. Raises ValueError where
+    Where gas and liquid part it gives the pressure of one phase, which is not stable. Raise ValueError where
     the lists differ in length, and outside of the fluid.
     """
     if len(temperature) != len(density):
@@ -63,9 +63,9 @@ def kolafa_nezbeda(temperature: list[float], density: list[float]) -> KolafaNezb
 
 
 def factor(temperature: float, density: float) -> float:
-    """The compressibility factor, eq. 31.
+    """Return the compressibility factor, eq. 31.
 
-    Hard spheres, a damped second virial coefficient, and a polynomial. Raises ValueError outside of the
+    Hard spheres, a damped second virial coefficient, and a polynomial. Raise ValueError outside of the
     fluid.
     """
     if not (0.68 <= temperature <= 20 and 0 < density <= 1.25):

@@ -24,13 +24,13 @@ class Paired(TypedDict):
 
 @diel.module(kind="analysis")
 def paired(first: list[float], second: list[float], name: str = "second / first") -> Paired:
-    """Prints how many times larger the second of each pair is: what disturbs both alike drops out.
+    """Print how many times larger the second of each pair is: what disturbs both alike drops out.
 
     first, second: above 0, in the same order
     name: what the ratio is called
 
     The interval is that of the mean logarithm, mean ± t(0.975, n − 1) s/√n (Student, Biometrika 6, 1 (1908)).
-    Raises ValueError where the lists differ in length, are empty, or hold a number that is not above 0.
+    Raise ValueError where the lists differ in length, are empty, or hold a number that is not above 0.
     """
     if len(first) != len(second) or not first or not min(*first, *second) > 0:
         raise ValueError("expected two lists of one length, of numbers above 0")

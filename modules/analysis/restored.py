@@ -29,7 +29,7 @@ class Fidelity(TypedDict):
 
 @diel.module(kind="analysis")
 def restored(fields: Path, restored: Path, stored: Path) -> Fidelity:
-    """Compares restored fields with the true ones.
+    """Compare restored fields with the true ones.
 
     fields: .npy of shape (states, size, size)
     restored: .npy of the same shape

@@ -27,14 +27,14 @@ class Scaling(TypedDict):
 def scaling(
     context: diel.Context, size: list[int], ranks: list[int], strong: list[float], weak: list[float]
 ) -> Scaling:
-    """Compares times on several numbers of ranks, and prints them beside the fitted laws.
+    """Compare times on several numbers of ranks, and prints them beside the fitted laws.
 
     size: problem size of each measurement
     ranks: its MPI ranks; each size has a measurement on the fewest ranks, to compare with
     strong: its seconds for the same work on any number of ranks
     weak: its seconds for work that grows with the ranks
 
-    Raises ValueError where the lists differ in length.
+    Raise ValueError where the lists differ in length.
     """
     if not len(size) == len(ranks) == len(strong) == len(weak):
         found = f"{len(ranks)}, {len(strong)} and {len(weak)}"
@@ -65,13 +65,13 @@ def scaling(
 
 
 def _speedup(kind: str, ranks: Sequence[int], seconds: Sequence[float], at: int) -> float:
-    """How much more work a second than on the fewest ranks."""
+    """Return how much more work a second than on the fewest ranks."""
     work = 1.0 if kind == "strong" else ranks[at] / ranks[0]
     return work * seconds[0] / seconds[at]
 
 
 def amdahl(steps: Sequence[float], speedups: Sequence[float]) -> float:
-    """The serial fraction f of Amdahl's law, S(n) = 1 / (f + (1 - f) / n), by least squares in 1 / S.
+    """Return the serial fraction f of Amdahl's law, S(n) = 1 / (f + (1 - f) / n), by least squares in 1 / S.
 
     n are the ranks over the fewest, S the speedups. With y = 1 / S, y - 1/n = f (1 - 1/n): linear in f.
     Source: G. M. Amdahl, AFIPS Conference Proceedings 30, 483 (1967). Clipped to 0…1; 0 with one measurement.
@@ -81,7 +81,7 @@ def amdahl(steps: Sequence[float], speedups: Sequence[float]) -> float:
 
 
 def gustafson(steps: Sequence[float], speedups: Sequence[float]) -> float:
-    """The serial fraction s of Gustafson's law, S(n) = n + (1 - n) s, by least squares.
+    """Return the serial fraction s of Gustafson's law, S(n) = n + (1 - n) s, by least squares.
 
     n are the ranks over the fewest, S the scaled speedups. Source: J. L. Gustafson, Communications of the
     ACM 31, 532 (1988). Clipped to 0…1; 0 with one measurement.
@@ -90,7 +90,7 @@ def gustafson(steps: Sequence[float], speedups: Sequence[float]) -> float:
 
 
 def _slope(pairs: Sequence[tuple[float, float]]) -> float:
-    """The a of y = a x that fits best, between 0 and 1."""
+    """Return the a of y = a x that fits best, between 0 and 1."""
     square = sum(x * x for x, _ in pairs)
     return min(1.0, max(0.0, sum(x * y for x, y in pairs) / square)) if square else 0.0
 

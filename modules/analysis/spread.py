@@ -19,12 +19,12 @@ class Spread(TypedDict):
 
 @diel.module(kind="analysis")
 def spread(by: dict[str, list[Any]], **values: list[float]) -> Spread:
-    """Prints the mean and the standard deviation of values whose points are the same.
+    """Print the mean and the standard deviation of values whose points are the same.
 
     by: the parameters of each value's point by name, without the seed
     values: lists as long as those; one value has no scatter
 
-    Raises ValueError where the lists differ in length.
+    Raise ValueError where the lists differ in length.
     """
     lengths = {name: len(column) for name, column in {**by, **values}.items()}
     if len(set(lengths.values())) > 1 or not by or not values:
@@ -50,7 +50,7 @@ def spread(by: dict[str, list[Any]], **values: list[float]) -> Spread:
 
 
 def _said(mean: float, scatter: float) -> str:
-    """A value with as many decimals as its scatter has meaning."""
+    """Return a value with as many decimals as its scatter has meaning."""
     if scatter == 0 or not math.isfinite(scatter):
         return f"{mean:.4g}"
     decimals = max(0, 1 - math.floor(math.log10(scatter)))

@@ -27,7 +27,7 @@ class Distances(TypedDict):
 
 @diel.module(kind="analysis")
 def structure_factor(real: NDArray[Any], few: NDArray[Any], synthetic: NDArray[Any]) -> Distances:
-    """Compares images, each of shape (images, side, side), without edges.
+    """Compare images, each of shape (images, side, side), without edges.
 
     real: many
     few: what the generator learned from

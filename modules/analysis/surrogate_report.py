@@ -29,7 +29,7 @@ def surrogate_report(
     error: list[float] | None = None,
     name: str = "value",
 ) -> SurrogateReport:
-    """Compares predictions with simulations of the same states, and prints them side by side.
+    """Compare predictions with simulations of the same states, and prints them side by side.
 
     states: what tells the states apart, as columns of equal length
     simulated: one value a state
@@ -37,7 +37,7 @@ def surrogate_report(
     error: standard errors of the simulated values
     name: of the property, for the table
 
-    Raises ValueError where the lists differ in length or are empty.
+    Raise ValueError where the lists differ in length or are empty.
     """
     lists = {**states, "simulated": simulated, "predicted": predicted}
     if error is not None:

@@ -23,12 +23,12 @@ def table(
     digits: Annotated[int, Field(ge=1, le=17)] = 4,
     **columns: list[Any],
 ) -> Table:
-    """Prints its inputs side by side: each is a column, a list as long as the others.
+    """Print its inputs side by side: each is a column, a list as long as the others.
 
     sort: the column to sort the rows by, smallest first; as they came where absent
     digits: significant digits of numbers with a fraction
 
-    Raises ValueError where the columns differ in length, and where there is none to sort by.
+    Raise ValueError where the columns differ in length, and where there is none to sort by.
     """
     if not columns:
         raise ValueError("expected columns: give the stage `inputs` or `params` that are lists")

@@ -31,7 +31,7 @@ def ways(
     batch: int = 1,
     steps: int = 1,
 ) -> Ways:
-    """Compares ways of training with the first of them, which is serial, and prints a table.
+    """Compare ways of training with the first of them, which is serial, and prints a table.
 
     way, ranks, step_ms, loss, sent_mib: names, MPI ranks, milliseconds of a step, last losses, MiB in a step
     messages: collectives in a step that nothing hides

@@ -36,12 +36,12 @@ def allreduce(
     size: Annotated[int, Field(ge=8, le=2**34, multiple_of=8)] = 8,
     seconds: Annotated[float, Field(gt=0, le=3600)] = 1.0,
 ) -> Allreduce:
-    """Adds up arrays of double numbers over all ranks, again and again.
+    """Add up arrays of double numbers over all ranks, again and again.
 
     size: bytes of each rank's array: 8 for the latency, 16 MiB and more for the bandwidth
     seconds: how long calls are timed, after some that are not
 
-    Raises ValueError on a single rank, which has nobody to exchange with, and ArithmeticError where a sum is
+    Raise ValueError on a single rank, which has nobody to exchange with, and ArithmeticError where a sum is
     wrong.
     """
     ranks = comm.Get_size()

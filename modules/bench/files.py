@@ -37,7 +37,7 @@ def files(
     size: Annotated[int, Field(ge=1, le=2**44)] = 2**28,
     count: Annotated[int, Field(ge=1, le=10**7)] = 1000,
 ) -> Files:
-    """Writes, reads and removes files in the task's directory, and leaves none.
+    """Write, reads and removes files in the task's directory, and leaves none.
 
     size: bytes of the large file; more than a client's cache holds gives the servers' figure
     count: how many small files; metadata servers of parallel file systems are slow at these
@@ -73,7 +73,7 @@ def _write(path: str, size: int) -> float:
 
 
 def _read(path: str, size: int) -> float:
-    """Raises OSError where the file is not as long as it was written."""
+    """Raise OSError where the file is not as long as it was written."""
     with open(path, "rb", buffering=0) as file:
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
         began = time.perf_counter()

@@ -37,7 +37,7 @@ def gemm(
     precision: Literal["double", "single"] = "double",
     seconds: Annotated[float, Field(gt=0, le=3600)] = 1.0,
 ) -> Gemm:
-    """Multiplies square matrices again and again.
+    """Multiply square matrices again and again.
 
     size: rows and columns; small ones (256) fit a core's cache, large ones (4096) need memory
     precision: of the numbers, `double` (8 bytes) or `single` (4)

@@ -46,7 +46,7 @@ def ask(
     keep: Annotated[int, Field(ge=1, le=10_000)] = 10,
     seed: Annotated[int, Field(ge=0)] = 0,
 ) -> Asked:
-    """Draws states, asks a service about them, and keeps the best.
+    """Draw states, asks a service about them, and keeps the best.
 
     service: a stage with `module: inference.serve`, which this one names in its `services`
     ranges: [low, high] by feature; states are drawn uniformly between them
@@ -57,7 +57,7 @@ def ask(
     keep: best states to return
     seed: of the draw
 
-    Raises ServiceError where the service refuses a request or does not answer, ValueError where no state
+    Raise ServiceError where the service refuses a request or does not answer, ValueError where no state
     counts.
     """
     client = context.service(service)
@@ -101,7 +101,7 @@ def ask(
 
 
 def _counting(said: dict[str, Any], sure: float | None, size: int) -> Any:
-    """Which predictions count, of shape (size,)."""
+    """Return which predictions count, of shape (size,)."""
     if sure is None:
         return np.ones(size, dtype=bool)
     if "deviation" not in said:

@@ -153,11 +153,11 @@ def screen(
 
 @diel.module(kind="inference")
 def merge(parts: list[Path], context: diel.Context) -> Screen:
-    """Puts the parts of a screen together, as if it had been one.
+    """Put the parts of a screen together, as if it had been one.
 
     parts: `summary` of each, in order: `inputs: {parts: screen.summary}`
 
-    Raises ValueError where they are not parts of one screen.
+    Raise ValueError where they are not parts of one screen.
     """
     if not parts:
         raise ValueError("expected at least one part; found none")
@@ -187,7 +187,7 @@ def latency(
     states: Annotated[int, Field(ge=1)] = 1024,
     repeats: Annotated[int, Field(ge=1)] = 201,
 ) -> Latency:
-    """Measures how long a model takes to predict a state.
+    """Measure how long a model takes to predict a state.
 
     model: .npz written by `training.mlp`
     states: states of one prediction, drawn around those that the model was trained on
@@ -210,7 +210,7 @@ def latency(
 
 
 def _refuse_large(names: tuple[str, ...], keep: int, bins: int, points: int) -> None:
-    """Refuses before the work what would be too large for a result after it: numbers take 26 characters."""
+    """Refuse before the work what would be too large for a result after it: numbers take 26 characters."""
     each, few = sum(len(name) + 30 for name in names), bins * (len(str(points // bins)) + 3)
     most = (RESULT - few) // each
     if keep > most:
@@ -221,7 +221,7 @@ def _refuse_large(names: tuple[str, ...], keep: int, bins: int, points: int) -> 
 
 
 def load_model(path: Path, context: diel.Context) -> tabular.Model:
-    """The model in a file, read at most once in a worker process. Raises ValueError where it is none."""
+    """Return the model in a file, read at most once in a worker process. Raise ValueError where it is none."""
     version = path.stat().st_mtime_ns
     return context.cached(("inference.screen", str(path), version), lambda: tabular.Model.load(path))
 
@@ -230,7 +230,7 @@ def load_model(path: Path, context: diel.Context) -> tabular.Model:
 
 
 def _restored(path: Path | None) -> _Summary | None:
-    """What an earlier attempt at this task had found; None where nothing of it can be read."""
+    """Return what an earlier attempt at this task had found; None where nothing of it can be read."""
     if path is None or not path.exists():
         return None
     try:
@@ -269,7 +269,7 @@ class _Summary:
         self.best = self.best.reshape(-1, len(self.names))
 
     def add(self, states: tabular.Floats, predicted: tabular.Floats, start: int = 0) -> None:
-        """Takes a block in. Raises ValueError where a prediction is not finite."""
+        """Take a block in. Raise ValueError where a prediction is not finite."""
         low, high = float(predicted.min()) + 0.0, float(predicted.max()) + 0.0  # + 0.0: -0.0 is 0.0
         if not (math.isfinite(low) and math.isfinite(high)):
             row = start + self.count + int(np.argmin(np.isfinite(predicted)))
@@ -285,7 +285,7 @@ class _Summary:
         self.count += len(predicted)
 
     def join(self, other: _Summary) -> None:
-        """Takes in what was found of later states."""
+        """Take in what was found of later states."""
         for name in ("names", "goal", "match", "keep", "bins"):
             mine, its = getattr(self, name), getattr(other, name)
             if mine != its:
@@ -306,7 +306,7 @@ class _Summary:
         return predicted if self.goal == "minimize" else -predicted
 
     def _select(self, states: tabular.Floats, predicted: tabular.Floats, low: float, high: float) -> None:
-        """Keeps what is better than the worst that is kept: after the first blocks hardly a state is."""
+        """Keep what is better than the worst that is kept: after the first blocks hardly a state is."""
         if len(self.best) < self.keep and len(predicted) > (few := 8 * self.keep):
             self._select(states[:few], predicted[:few], low, high)  # most others are no better than these
             states, predicted = states[few:], predicted[few:]
@@ -320,14 +320,14 @@ class _Summary:
             self._put(np.column_stack([states, predicted]))
 
     def _put(self, rows: tabular.Floats) -> None:
-        """Adds rows; they wait until they are as many as are kept, as sorting many for each block is slow."""
+        """Add rows; they wait until they are as many as are kept, as sorting many for each block is slow."""
         full = len(self.best) >= self.keep
         self.best = np.concatenate([self.best, rows])
         if not full or len(self.best) >= 2 * self.keep:
             self._sort()
 
     def _sort(self) -> None:
-        """Keeps the best states, each once: a state that is drawn again tells nothing new."""
+        """Keep the best states, each once: a state that is drawn again tells nothing new."""
         rows = self.best[np.argsort(self._cost(self.best[:, -1]), kind="stable")]
         copies = (rows[1:] == rows[:-1]).all(axis=1)  # most of them, quickly
         rows = np.concatenate([rows[:1], rows[1:][~copies]])
@@ -341,7 +341,7 @@ class _Summary:
         self.best = rows[list(found.values())[: self.keep]]
 
     def _widen(self, low: float, high: float) -> None:
-        """Makes the bins reach from low to high too."""
+        """Make the bins reach from low to high too."""
         low, high = min(low, self.low), max(high, self.high)
         if (low, high) == (self.low, self.high):
             return
@@ -352,12 +352,12 @@ class _Summary:
         self._pour(*before)
 
     def _pour(self, exponent: int, first: int, counts: NDArray[np.int64]) -> None:
-        """Adds what was counted in bins of the same width, or narrower ones."""
+        """Add what was counted in bins of the same width, or narrower ones."""
         places = (np.arange(len(counts)) + first) >> (self.exponent - exponent)
         np.add.at(self.counts, places - self.first, counts)
 
     def save(self, path: Path) -> Path:
-        """Writes all of it, in one step."""
+        """Write all of it, in one step."""
         self._sort()
         part = path.with_suffix(".part")
         told = {**vars(self), "match": np.nan if self.match is None else self.match}
@@ -368,7 +368,7 @@ class _Summary:
 
     @classmethod
     def load(cls, path: Path) -> _Summary:
-        """What `save` wrote. Raises ValueError where that is not so."""
+        """Return what `save` wrote. Raise ValueError where that is not so."""
         try:
             with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
                 told = {one.name: file[one.name] for one in fields(cls)}
@@ -379,7 +379,7 @@ class _Summary:
         return cls(**known | {"match": None if math.isnan(known["match"]) else known["match"]})
 
     def result(self, path: Path) -> Screen:
-        """What the stage returns; the summary is written to the path."""
+        """Return what the stage returns; the summary is written to the path."""
         width = 2.0**self.exponent
         return {
             "summary": self.save(path),
@@ -393,7 +393,7 @@ class _Summary:
 
 
 def _places(values: tabular.Floats, exponent: int) -> NDArray[np.int64]:
-    """The bins, 2^exponent wide, that values lie in; the one from zero on is number 0."""
+    """Return the bins, 2^exponent wide, that values lie in; the one from zero on is number 0."""
     places = values * 2.0**-exponent
     np.floor(places, out=places)
     if exponent > 0:  # a product that is rounded to zero
@@ -402,7 +402,7 @@ def _places(values: tabular.Floats, exponent: int) -> NDArray[np.int64]:
 
 
 def _reach(low: float, high: float, bins: int) -> tuple[int, int, int]:
-    """The narrowest bins, `bins` at most, that reach from low to high: exponent, number of first and last.
+    """Return the narrowest bins, `bins` at most, that reach from low to high: exponent, number of first and last.
 
     At their narrowest they tell apart all numbers as large as the larger end (down to 2^-1000). So equal
     numbers have the narrowest bin of all, and any wider range has bins that it fits into.
@@ -523,7 +523,7 @@ def _sobol(wide: int, points: int, seed: int, context: diel.Context) -> Callable
 
 
 def _sobol_table(wide: int, high: int, seed: int) -> tuple[NDArray[np.uint32], dict[int, NDArray[np.uint32]]]:
-    """The first points, times 2^30, and by bit what a point changes by that has this bit too."""
+    """Return the first points, times 2^30, and by bit what a point changes by that has this bit too."""
     from scipy.stats import qmc  # only here: it takes long to import, and grids do without
 
     def whole(points: tabular.Floats) -> NDArray[np.uint32]:
@@ -541,7 +541,7 @@ def _sobol_table(wide: int, high: int, seed: int) -> tuple[NDArray[np.uint32], d
 
 
 def _grid(bounds: tabular.Floats, choices: list[tabular.Floats | None], points: int) -> _Stream:
-    """The product of all axes; the last one changes from state to state."""
+    """Yield the product of all axes; the last one changes from state to state."""
     given = [len(one) for one in choices if one is not None]
     free, fixed = len(choices) - len(given), math.prod(given)
     side = int((points / fixed) ** (1 / free)) if free else 0

@@ -51,7 +51,7 @@ def serve(
     max_wait: Annotated[float, Field(ge=0, le=10)] = 0.002,
     max_queue: Annotated[int, Field(ge=1)] = 1_000_000,
 ) -> None:
-    """Serves a model until it is asked to stop.
+    """Serve a model until it is asked to stop.
 
     model: .npz written by `training.mlp` or `training.torch_mlp`; of several, the mean is the prediction and
         the standard deviation tells how far to trust it
@@ -60,7 +60,7 @@ def serve(
         evaluated, the next one fills anyway
     max_queue: rows that may wait; a request beyond them is refused with 503, and asks another replica
 
-    Raises ValueError where a model cannot be read, or where several do not predict the same.
+    Raise ValueError where a model cannot be read, or where several do not predict the same.
     """
     paths = [model] if isinstance(model, Path) else model
     batcher = Batcher(tabular.Ensemble.load(paths), max_batch, max_wait, max_queue)
@@ -164,7 +164,7 @@ class Batcher:
         return await waiting.answer
 
     async def load(self, paths: Sequence[Path]) -> None:
-        """Goes on with another model. Raises ValueError and OSError where it cannot be read or reads other
+        """Go on with another model. Raise ValueError and OSError where it cannot be read or reads other
         features; then the one that is there stays."""
         loop = asyncio.get_running_loop()
         newer = await loop.run_in_executor(self._loader, tabular.Ensemble.load, paths)
@@ -175,7 +175,7 @@ class Batcher:
         self.version += 1
 
     async def run(self) -> None:
-        """Evaluates one batch after the other, for ever."""
+        """Evaluate one batch after the other, for ever."""
         loop = asyncio.get_running_loop()
         while True:
             await self._fill(loop)
@@ -199,7 +199,7 @@ class Batcher:
                 start = end
 
     async def _fill(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Waits until a batch is full, or its first request has waited long enough."""
+        """Wait until a batch is full, or its first request has waited long enough."""
         while True:
             self._news.clear()
             left = self._line[0].since + self.max_wait - loop.time() if self._line else None
@@ -233,7 +233,7 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 
 def application(batcher: Batcher, token: str) -> Starlette:
-    """The ASGI application; `token` is what every request but /health must show."""
+    """Yield the ASGI application; `token` is what every request but /health must show."""
     requests: dict[tuple[str, int], int] = {}
     seconds = Histogram(SECONDS)
 
@@ -284,7 +284,7 @@ def application(batcher: Batcher, token: str) -> Starlette:
 
 
 def check_token(request: Request, token: str) -> None:
-    """Raises Refused, 401, where a request does not show the token; always, where there is none to show."""
+    """Raise Refused, 401, where a request does not show the token; always, where there is none to show."""
     shown = request.headers.get("authorization", "")
     if not token or not hmac.compare_digest(shown.encode(), f"Bearer {token}".encode()):
         raise Refused(
@@ -375,7 +375,7 @@ def rows_of_json(body: bytes, features: Sequence[str]) -> tabular.Floats:
 
 
 def checked(rows: tabular.Floats, features: Sequence[str]) -> tabular.Floats:
-    """The same, if they are rows of the model's features. Raises Refused, 400."""
+    """Return the same, if they are rows of the model's features. Raise Refused, 400."""
     if rows.ndim != 2 or rows.shape[1] != len(features):
         named = ", ".join(features)
         raise Refused(400, f"rows: expected the shape (rows, {len(features)}) ({named}), found {rows.shape}")

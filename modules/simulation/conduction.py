@@ -86,7 +86,7 @@ class Solve(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *slopes: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """The implicit function theorem: with A λ = ∂J/∂T, A being symmetric, ∂J/∂q = λ, ∂J/∂c = −Dλ · DT."""
+        """Return the implicit function theorem: with A λ = ∂J/∂T, A being symmetric, ∂J/∂q = λ, ∂J/∂c = −Dλ · DT."""
         (found,) = ctx.saved_tensors
         adjoint = ctx.factors.solve(slopes[0].numpy())
         slope = -((ctx.across @ adjoint) * (ctx.across @ found.numpy())).sum(1)
@@ -99,12 +99,12 @@ def conduction(
     sensors: Annotated[int, Field(ge=2)] = 8,
     seed: Annotated[int, Field(ge=0)] = 0,
 ) -> Truth:
-    """Draws a field, smooth noise of deviation 0.6 around a random mean, and solves on a grid twice as fine.
+    """Draw a field, smooth noise of deviation 0.6 around a random mean, and solves on a grid twice as fine.
 
     cells: along a side of the grid that a field is told on; a multiple of the sensors
     sensors: along a side; each reads the mean over its square
 
-    Raises ValueError where the sensors do not divide the cells.
+    Raise ValueError where the sensors do not divide the cells.
     """
     if cells % sensors:
         raise ValueError(f"sensors must divide the {cells} cells of a side; found {sensors}")
@@ -158,7 +158,7 @@ def recover(
     noise: Annotated[float, Field(gt=0)],
     seed: Annotated[int, Field(ge=0)] = 0,
 ) -> Recovered:
-    """Adds noise to readings, and finds by them the field closest to zero that fits as well as noise allows.
+    """Add noise to readings, and finds by them the field closest to zero that fits as well as noise allows.
 
     field: the true one; it tells errors, and nothing else but its shape is used
     noise: its deviation, by the root mean square of all readings
@@ -266,7 +266,7 @@ def differences(cells: int) -> Any:
 
 @cache
 def means(cells: int, sensors: int) -> Array:
-    """What takes the mean over each sensor's square, shape (sensors², cells²)."""
+    """Return what takes the mean over each sensor's square, shape (sensors², cells²)."""
     one: Any = np.kron(np.eye(sensors), np.full(cells // sensors, sensors / cells))
     found: Array = np.kron(one, one)
     return found
@@ -274,7 +274,7 @@ def means(cells: int, sensors: int) -> Array:
 
 @cache
 def heat(cells: int) -> torch.Tensor:
-    """What heaters bring into each cell, shape (cells², heaters)."""
+    """Return what heaters bring into each cell, shape (cells², heaters)."""
     x = (torch.arange(cells, dtype=torch.float64) + 0.5) / cells
     down, across = (torch.exp(-50 * (x[:, None] - at) ** 2) for at in HEATERS.T)
     return (down[:, None] * across[None]).reshape(cells * cells, -1) / cells**2

@@ -125,7 +125,7 @@ def part(
 
 
 def start(rows: int, columns: int) -> Plate:
-    """The plate before the first step: its left edge hot, and a hot spot left of its middle."""
+    """Return the plate before the first step: its left edge hot, and a hot spot left of its middle."""
     down, along = np.meshgrid(np.linspace(0, 1, rows), np.linspace(0, 1, columns), indexing="ij")
     field: Plate = 2 * np.exp(-80 * ((along - 0.45) ** 2 + (down - 0.4) ** 2))
     field[0] = field[-1] = 0.0
@@ -135,7 +135,7 @@ def start(rows: int, columns: int) -> Plate:
 
 
 def step(field: Plate, rate: float) -> Plate:
-    """The plate one step later: a new array; the outermost rows and columns keep their values."""
+    """Return the plate one step later: a new array; the outermost rows and columns keep their values."""
     new = field.copy()
     around = field[:-2, 1:-1] + field[2:, 1:-1] + field[1:-1, :-2] + field[1:-1, 2:]
     new[1:-1, 1:-1] += rate * (around - 4 * field[1:-1, 1:-1])

@@ -113,7 +113,7 @@ def ising(
     replicas: Annotated[int, Field(ge=1)] = 2,
     seed: Annotated[int, Field(ge=0)] = 0,
 ) -> Ising:
-    """Simulates the Ising model at one temperature.
+    """Simulate the Ising model at one temperature.
 
     temperature: in units of J/k_B
     size: sites along a side of the periodic lattice; even for Metropolis
@@ -128,7 +128,7 @@ def ising(
     if it had never stopped.
 
     Heat capacity and susceptibility come from fluctuations: C = N (<e²> - <e>²) / T² and
-    χ = N (<m²> - <|m|>²) / T, for N = size² sites. Raises ValueError for an odd size with Metropolis
+    χ = N (<m²> - <|m|>²) / T, for N = size² sites. Raise ValueError for an odd size with Metropolis
     and for a temperature or counts outside their bounds.
     """
     _check(temperature, size, sweeps, equilibration, algorithm, replicas)
@@ -166,7 +166,7 @@ def walk(
     equilibration: Annotated[int, Field(ge=1)] = 200,
     seed: Annotated[int, Field(ge=0)] = 0,
 ) -> Walk:
-    """Walks through states at many temperatures by Metropolis, and streams what it sees as `samples`.
+    """Walk through states at many temperatures by Metropolis, and streams what it sees as `samples`.
 
     temperatures: [low, high], in units of J/k_B; the walkers' are drawn between them, one from each of as
         many intervals of the same width, so that every item covers all
@@ -178,7 +178,7 @@ def walk(
     seed: with it, a walker's samples are the same on any number of ranks
 
     An item is {temperature, energy, magnetisation, time}: three arrays with a number a walker, energy and
-    absolute magnetisation per site, and the seconds since the epoch at which it was put. Raises ValueError
+    absolute magnetisation per site, and the seconds since the epoch at which it was put. Raise ValueError
     for an odd size, for temperatures outside their bounds, and where there are fewer walkers than ranks.
     """
     low, high = temperatures
@@ -218,7 +218,7 @@ def snapshots(
     algorithm: Literal["metropolis", "wolff"] = "wolff",
     seed: Annotated[int, Field(ge=0)] = 0,
 ) -> Snapshots:
-    """Keeps the spins of one simulation now and then.
+    """Keep the spins of one simulation now and then.
 
     temperature: in units of J/k_B
     size: sites along a side of the periodic lattice; even for Metropolis
@@ -228,7 +228,7 @@ def snapshots(
     algorithm: as of `simulation.ising`
     seed: of the random numbers
 
-    Raises ValueError for what `simulation.ising` refuses.
+    Raise ValueError for what `simulation.ising` refuses.
     """
     _check(temperature, size, BLOCKS, equilibration, algorithm, 1)
     sweep, replica = (
@@ -336,7 +336,7 @@ def _start(algorithm: str, size: int, sweeps: int, seed: tuple[int, int]) -> Rep
 def _simulate(
     replica: Replica, sweep: Sweep, equilibration: int, size: int, context: diel.Context, number: int
 ) -> bool:
-    """Takes a replica on to its end; False where it was interrupted, with all that it did saved."""
+    """Take a replica on to its end; False where it was interrupted, with all that it did saved."""
     neighbours = _neighbours(size)
     end = equilibration + len(replica.energy)
     saved = time.monotonic()
@@ -367,7 +367,7 @@ def _save(replica: Replica, context: diel.Context, number: int) -> None:
 
 
 def _restored(context: diel.Context, number: int) -> Replica | None:
-    """A replica where an earlier attempt at this task left it; None where there was none."""
+    """Return a replica where an earlier attempt at this task left it; None where there was none."""
     path = context.checkpoint_dir / f"replica-{number}.pickle" if context.checkpoint else None
     if path is None or not path.exists():
         return None
@@ -383,7 +383,7 @@ def _sweep(algorithm: str, temperature: float, size: int, equilibration: int) ->
 
 
 def _neighbours(size: int) -> NDArray[np.intp]:
-    """The sites to the right, below, to the left and above of each site: shape (size², 4)."""
+    """Return the sites to the right, below, to the left and above of each site: shape (size², 4)."""
     sites = np.arange(size * size).reshape(size, size)
     shifts = ((-1, 1), (-1, 0), (1, 1), (1, 0))
     return np.stack([np.roll(sites, shift, axis).ravel() for shift, axis in shifts], axis=1)
@@ -443,7 +443,7 @@ def _wolff(temperature: float, neighbours: NDArray[np.intp], equilibration: int)
 
 
 def _flip_cluster(spins: list[int], around: list[tuple[int, ...]], join: float, draw: Any) -> int:
-    """Grows one cluster from a random site, flips it in place, and returns its size.
+    """Grow one cluster from a random site, flips it in place, and returns its size.
 
     Each bond from the cluster to an aligned neighbour outside joins it with probability
     1 - exp(-2/T). Spins flip as they join, which is also the mark that they have. Plain lists: for

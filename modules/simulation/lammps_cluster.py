@@ -90,7 +90,7 @@ def lammps_cluster(
     limit: Annotated[int, Field(ge=1)] = 40_000,
     seed: Annotated[int, Field(ge=0)] = 0,
 ) -> Grown:
-    """Puts each state into the stream `states`, and goes on at the temperature that the tuple space then has.
+    """Put each state into the stream `states`, and goes on at the temperature that the tuple space then has.
 
     controller: begins the keys of temperatures; give each controller its own
     learning: clusters before those that count
@@ -100,7 +100,7 @@ def lammps_cluster(
     limit: steps after which a cluster is given up
     seed: with it and a cluster's number, its first places and velocities are the same
 
-    Raises TimeoutError where no temperature comes.
+    Raise TimeoutError where no temperature comes.
     """
     states = context.stream("states")
 
@@ -129,7 +129,7 @@ def ramp(
     limit: Annotated[int, Field(ge=1)] = 40_000,
     seed: Annotated[int, Field(ge=0)] = 0,
 ) -> Grown:
-    """The same clusters by a fixed ramp: T = begin + (end − begin) x^bend, x = step / duration, at most 1.
+    """Return the same clusters by a fixed ramp: T = begin + (end − begin) x^bend, x = step / duration, at most 1.
 
     begin, end: temperatures; equal ones are a constant
     duration: steps until it is at its end, where it stays for `rest` more, and begins anew, again and again
@@ -155,7 +155,7 @@ def _grow(
     limit: int,
     seed: int,
 ) -> list[int]:
-    """Steps of each cluster; after each `every` of them a temperature is asked for, which its end ignores."""
+    """Step of each cluster; after each `every` of them a temperature is asked for, which its end ignores."""
     steps = []
     with Cluster(atoms) as cluster:
         for number in numbers:
@@ -211,16 +211,16 @@ class Cluster:
         self.run(HOT, MIXING)
 
     def run(self, temperature: float, steps: int) -> None:
-        """Goes on at a temperature."""
+        """Go on at a temperature."""
         bath = f"fix bath all langevin {temperature:.10g} {temperature:.10g} 2.0 {self._drawn()} zero yes"
         _tell(self._moving, f"{bath}\nrun {steps} post no")
 
     def energy(self) -> float:
-        """The potential energy above the lowest known."""
+        """Return the potential energy above the lowest known."""
         return float(self._moving.get_thermo("pe")) - LOWEST[self._atoms]
 
     def excess(self) -> float:
-        """The same of the minimum to which the state leads."""
+        """Return the same of the minimum to which the state leads."""
         self._put(self._still, self._moving.gather_atoms("x", 1, 3))
         _tell(self._still, "minimize 0 1e-3 300 3000")
         return float(self._still.get_thermo("pe")) - LOWEST[self._atoms]

@@ -110,7 +110,7 @@ class _State:
     seed: int
 
     def check(self) -> None:
-        """Raises ValueError for what is no fluid that this input can simulate."""
+        """Raise ValueError for what is no fluid that this input can simulate."""
         for name in ("temperature", "density", "timestep", "cutoff"):
             value = getattr(self, name)
             if not 0 < value < math.inf:
@@ -129,7 +129,7 @@ class _State:
             )
 
     def script(self) -> str:
-        """The LAMMPS input."""
+        """Return the LAMMPS input."""
         # half of the kinetic energy goes into the melting lattice: start hotter
         return SCRIPT.format(start=2 * self.temperature, **asdict(self))
 
@@ -159,7 +159,7 @@ def lammps_melt(
     cutoff: Annotated[float, Field(gt=1, le=10)] = 2.5,
     seed: Annotated[int, Field(ge=1, le=900_000_000)] = 1,
 ) -> Melt:
-    """Simulates a Lennard-Jones fluid at one temperature and density, from a molten fcc lattice.
+    """Simulate a Lennard-Jones fluid at one temperature and density, from a molten fcc lattice.
 
     temperature: of the Langevin thermostat, in ε/k_B
     density: atoms in a volume of σ³
@@ -176,7 +176,7 @@ def lammps_melt(
     for LAMMPS does not keep their state, so that averages agree within their errors.
 
     With MPI ranks, LAMMPS divides the box among them. Leaves `in.melt` and `log.lammps` in the task's
-    directory. Raises ValueError for parameters that make no sense, and RuntimeError with LAMMPS's own
+    directory. Raise ValueError for parameters that make no sense, and RuntimeError with LAMMPS's own
     words where it fails or its results are not finite.
     """
     state = _State(temperature, density, cells, steps, equilibration, every, timestep, cutoff, seed)
@@ -198,7 +198,7 @@ def lammps_melt(
 
 
 def _run_lammps(work: Callable[[Any], T], log: Path, comm: MPI.Comm | None) -> T:
-    """Does work with LAMMPS, on all ranks of the communicator, in this process."""
+    """Do work with LAMMPS, on all ranks of the communicator, in this process."""
     lammps = _import_lammps()
     engine = lammps.lammps(comm=comm, cmdargs=["-log", str(log), "-screen", "none"])
     try:
@@ -221,7 +221,7 @@ def _run_lammps(work: Callable[[Any], T], log: Path, comm: MPI.Comm | None) -> T
 def _run_in_parts(
     state: _State, log: Path, context: diel.Context, comm: MPI.Comm | None
 ) -> list[dict[str, float]]:
-    """Runs the simulation a moment at a time, saving now and then; the samples, on rank 0.
+    """Run the simulation a moment at a time, saving now and then; the samples, on rank 0.
 
     Raises diel.Interrupted where the task's time is nearly over, with what was done saved.
     """
@@ -245,7 +245,7 @@ class _Parts:
         self._saved = time.monotonic()
 
     def _agreed(self, value: T) -> T:
-        """What rank 0 found."""
+        """Return what rank 0 found."""
         if self._comm is None:
             return value
         found: T = self._comm.bcast(value, root=0)
@@ -273,7 +273,7 @@ class _Parts:
         return self._progress.rows
 
     def _take(self, phase: str, whole: int, unit: int) -> None:
-        """Takes a phase to its end, `unit` steps or a multiple of them at a time."""
+        """Take a phase to its end, `unit` steps or a multiple of them at a time."""
         part, setup = unit, ""
         while (done := getattr(self._progress, phase)) < whole or not setup:
             part = min(part, whole - done)
@@ -291,7 +291,7 @@ class _Parts:
                 self._ask(phase == "done" and self._progress.done == whole)
 
     def _ask(self, last: bool) -> None:
-        """Saves where it is time to, and stops where there is none left."""
+        """Save where it is time to, and stops where there is none left."""
         now = time.monotonic()
         interrupted, due = self._agreed((self._context.interrupted, now - self._saved > SAVE_EVERY))
         if last:
@@ -307,7 +307,7 @@ class _Parts:
         return self._log.read_text(encoding="utf-8", errors="replace")
 
     def _keep_rows(self) -> None:
-        """Adds the samples that LAMMPS wrote since the last time; each part begins with a known one."""
+        """Add the samples that LAMMPS wrote since the last time; each part begins with a known one."""
         if self._context.rank or not self._progress.done:
             return
         text = self._text()
@@ -319,7 +319,7 @@ class _Parts:
         self._progress = replace(self._progress, rows=_finite(rows))
 
     def _save(self) -> None:
-        """Writes a restart file, then in one step what goes with it; drops the one before."""
+        """Write a restart file, then in one step what goes with it; drops the one before."""
         self._keep_rows()
         folder, before = self._context.checkpoint_dir, self._progress.restart
         name = f"{self._progress.equilibrated}-{self._progress.done}.restart"
@@ -334,13 +334,13 @@ class _Parts:
 
 
 def _restored(context: diel.Context) -> _Progress:
-    """Where an earlier attempt at this task left off."""
+    """Return where an earlier attempt at this task left off."""
     path = context.checkpoint_dir / "progress.json"
     return _Progress(**json.loads(path.read_text(encoding="utf-8"))) if path.exists() else _Progress()
 
 
 def _import_lammps() -> Any:
-    """The package, imported here so that its absence is reported in one line."""
+    """Return the package, imported here so that its absence is reported in one line."""
     # mpi4py finds the MPI library of its virtual environment, where the dynamic linker does not look;
     # LAMMPS, loaded after it, takes the same one.
     with suppress(ImportError):
@@ -353,16 +353,16 @@ def _import_lammps() -> Any:
 
 
 def error_line(log: Path, otherwise: str) -> str:
-    """The last ERROR of a LAMMPS log, or `otherwise` where there is none."""
+    """Return the last ERROR of a LAMMPS log, or `otherwise` where there is none."""
     text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
     lines = [line.strip() for line in text.splitlines() if line.startswith("ERROR")]
     return lines[-1] if lines else " ".join(otherwise.split())
 
 
 def read_thermo(log: str) -> list[dict[str, float]]:
-    """The samples of the last run in a LAMMPS log: one dict a row, with the names of COLUMNS.
+    """Return the samples of the last run in a LAMMPS log: one dict a row, with the names of COLUMNS.
 
-    Raises RuntimeError where there is no such table, and where a value is not finite.
+    Raise RuntimeError where there is no such table, and where a value is not finite.
     """
     tables = _tables(log)
     if not tables:
@@ -371,7 +371,7 @@ def read_thermo(log: str) -> list[dict[str, float]]:
 
 
 def _tables(log: str) -> list[list[dict[str, float]]]:
-    """The samples of each run in a LAMMPS log; runs without any are left out."""
+    """Return the samples of each run in a LAMMPS log; runs without any are left out."""
     tables: list[list[dict[str, float]]] = []
     header: list[str] = []
     for line in log.splitlines():
@@ -391,7 +391,7 @@ def _tables(log: str) -> list[list[dict[str, float]]]:
 
 
 def _finite(rows: list[dict[str, float]]) -> list[dict[str, float]]:
-    """The same rows. Raises RuntimeError where a value is not finite."""
+    """Return the same rows. Raise RuntimeError where a value is not finite."""
     for row in rows:
         if not all(map(math.isfinite, row.values())):
             raise RuntimeError(

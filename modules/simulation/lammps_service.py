@@ -96,7 +96,7 @@ class Alone(TypedDict):
 
 @diel.module(kind="simulation")
 def serve(context: diel.Context, cells: Annotated[int, Field(ge=2, le=50)] = 3) -> None:
-    """Answers with energies until it is asked to stop.
+    """Answer with energies until it is asked to stop.
 
     cells: fcc cells along a side of the periodic box: 4 cells³ atoms
 
@@ -126,7 +126,7 @@ def ask(
     spread: Annotated[float, Field(ge=0, le=0.5)] = 0.1,
     seed: Annotated[int, Field(ge=0)] = 0,
 ) -> Energies:
-    """Asks a service about crystals, one request after the other.
+    """Ask a service about crystals, one request after the other.
 
     service: a stage with `module: simulation.lammps_service:serve`, which this one names in its `services`
     cells: as the service has it
@@ -134,7 +134,7 @@ def ask(
     spread: standard deviation of an atom's way from its place, in Å, along each axis
     seed: of these ways
 
-    Raises ServiceError where the service refuses a request or does not answer.
+    Raise ServiceError where the service refuses a request or does not answer.
     """
     client = context.service(service)
     drawn = [crystal(cells, spread, seed, number) for number in range(crystals)]
@@ -154,7 +154,7 @@ def alone(
     spread: Annotated[float, Field(ge=0, le=0.5)] = 0.1,
     seed: Annotated[int, Field(ge=0)] = 0,
 ) -> Alone:
-    """Starts LAMMPS for each crystal: its own program, without Python; its input was written before.
+    """Start LAMMPS for each crystal: its own program, without Python; its input was written before.
 
     energies: what `ask` found for the same crystals, or more of them
 
@@ -185,7 +185,7 @@ def alone(
 
 
 def crystal(cells: int, spread: float, seed: int, number: int) -> Positions:
-    """Places of the atoms of one crystal, each moved at random from where a perfect one has it."""
+    """Place of the atoms of one crystal, each moved at random from where a perfect one has it."""
     places = np.stack(np.meshgrid(*[np.arange(cells)] * 3, indexing="ij"), axis=-1).reshape(-1, 1, 3)
     perfect = LATTICE * (places + CORNERS).reshape(-1, 3)
     moved: Positions = perfect + np.random.default_rng((seed, number)).normal(0.0, spread, perfect.shape)
@@ -215,7 +215,7 @@ class Engine:
 
 
 def application(engine: Engine, token: str) -> Starlette:
-    """The ASGI application; `token` is what every request but /health must show."""
+    """Return the ASGI application; `token` is what every request but /health must show."""
     from starlette.applications import Starlette
     from starlette.responses import JSONResponse, PlainTextResponse
     from starlette.routing import Route

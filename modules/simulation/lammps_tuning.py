@@ -116,7 +116,7 @@ def lammps_tuning(
     time: Annotated[float, Field(gt=0)] = 0.2,
     turns: Annotated[int, Field(ge=1)] = 5,
 ) -> Measured:
-    """Measures settings and LAMMPS's defaults in turns: two simulations from one state.
+    """Measure settings and LAMMPS's defaults in turns: two simulations from one state.
 
     state: of `prepare`
     timestep: in ps
@@ -131,7 +131,7 @@ def lammps_tuning(
     a picosecond, and later as different as any two. What a longer time would show, pairs of atoms that were
     missed because their list came too late, LAMMPS counts itself ("dangerous builds").
 
-    Processor time is counted, which other jobs of the machine disturb less. Raises RuntimeError with LAMMPS's
+    Processor time is counted, which other jobs of the machine disturb less. Raise RuntimeError with LAMMPS's
     words where it fails, as it does where atoms move too far between two lists.
     """
     tuned = Settings(timestep, skin, every, pause, newton)
@@ -166,7 +166,7 @@ class _Run:
         self._engine.close()
 
     def take(self, duration: float) -> float:
-        """Goes on for so many ps; seconds of processor time that they took."""
+        """Go on for so many ps; seconds of processor time that they took."""
         steps = max(PARTS, round(duration / self._settings.timestep))
         marks = [steps * part // PARTS for part in range(PARTS + 1)]
         began = time.process_time()
@@ -176,11 +176,11 @@ class _Run:
         return (time.process_time() - began) * duration / (steps * self._settings.timestep)
 
     def error(self) -> float:
-        """The energy's root mean square departure from its mean, of an atom, in eV, in the first turn."""
+        """Return the energy's root mean square departure from its mean, of an atom, in eV, in the first turn."""
         return float(np.std(self._energies[: PARTS + 1])) / int(self._engine.get_natoms())
 
     def late(self) -> int:
-        """Lists of neighbours that were due at the first look, and so perhaps before it."""
+        """List of neighbours that were due at the first look, and so perhaps before it."""
         self._tell("run 0 pre no\n")  # LAMMPS then says what it counted
         return int(self._log.read_text(encoding="utf-8").rpartition("Dangerous builds = ")[2].split()[0])
 

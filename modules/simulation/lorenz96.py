@@ -68,14 +68,14 @@ def lorenz96(
     variables: Annotated[int, Field(ge=4)] = 40,
     seed: Annotated[int, Field(ge=0)] = 0,
 ) -> Truth:
-    """Takes a state on, and observes variables that are evenly spaced.
+    """Take a state on, and observes variables that are evenly spaced.
 
     steps: of 0.05
     sensors: a divisor of the variables; each reads one of them at each step, with an error of variance 1
     members: states to begin an ensemble with
     seed: of the course, its noise and the ensemble
 
-    Raises ValueError where the sensors do not divide the variables.
+    Raise ValueError where the sensors do not divide the variables.
     """
     if variables % sensors:
         raise ValueError(f"sensors must divide the {variables} variables; found {sensors}")
@@ -99,7 +99,7 @@ def forecast(
     part: Annotated[int, Field(ge=0)] = 0,
     parts: Annotated[int, Field(ge=1)] = 1,
 ) -> Forecast:
-    """Takes members part, part + parts, … of an ensemble on.
+    """Take members part, part + parts, … of an ensemble on.
 
     ensemble: shape (members, variables)
     network: .npz of a training on `rows`, for `by: network`
@@ -124,7 +124,7 @@ def rows(
     variables: Annotated[int, Field(ge=8)] = 40,
     seed: Annotated[int, Field(ge=0)] = 0,
 ) -> Rows:
-    """Steps of single variables by the equations, from states of the attractor that are drawn at random.
+    """Step of single variables by the equations, from states of the attractor that are drawn at random.
 
     count: rows
     seed: of the states
@@ -146,7 +146,7 @@ def settled(rng: np.random.Generator, count: int, variables: int) -> States:
 
 
 def course(states: States, steps: int) -> States:
-    """The states after each step, shape (steps, …)."""
+    """Return the states after each step, shape (steps, …)."""
     found = np.empty((steps, *states.shape))
     for place in range(steps):
         k1 = change(states)

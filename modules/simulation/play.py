@@ -64,7 +64,7 @@ class Policy:
         self.spread = weights.get("spread")
 
     def best(self, seen: NDArray[Any]) -> NDArray[Any]:
-        """What it would do without chance."""
+        """Return what it would do without chance."""
         out = self._out(seen)
         return out.argmax(axis=1) if self.spread is None else out
 
@@ -170,7 +170,7 @@ def judge(
 
 
 def _spaces(made: Any) -> dict[str, Any]:
-    """How many numbers are seen, how many choices or, with `numbers`, numbers an action has."""
+    """Return how many numbers are seen, how many choices or, with `numbers`, numbers an action has."""
     seen, acts = made.single_observation_space, made.single_action_space
     numbers = isinstance(acts, gymnasium.spaces.Box)
     one_row = len(seen.shape or ()) == 1 and (not numbers or len(acts.shape) == 1)
@@ -180,7 +180,7 @@ def _spaces(made: Any) -> dict[str, Any]:
 
 
 def _episodes(environment: str, policy: Policy | None, count: int, seed: int) -> tuple[NDArray[Any], float]:
-    """The sum of rewards of each environment's first episode, and the mean reward of its late steps."""
+    """Return the sum of rewards of each environment's first episode, and the mean reward of its late steps."""
     made = gymnasium.make_vec(environment, num_envs=count)
     made.action_space.seed(seed)
     seen, _ = made.reset(seed=seed)

@@ -73,14 +73,14 @@ def rings(
     time: Annotated[float, Field(gt=0)] = 20.0,
     seed: Annotated[int, Field(ge=0)] = 0,
 ) -> Rings:
-    """Simulates sets of parameters that are drawn evenly.
+    """Simulate sets of parameters that are drawn evenly.
 
     ranges: [low, high] of activator, inhibitor, supply, coupling and spot
     count: sets
     time: at which the rings are looked at
     seed: of the draw
 
-    Raises ValueError where other names have ranges.
+    Raise ValueError where other names have ranges.
     """
     drawn = _drawn(ranges, count, np.random.default_rng(seed))
     return _saved(drawn, time, context)
@@ -90,7 +90,7 @@ def rings(
 def of(
     sets: list[dict[str, float]], context: diel.Context, time: Annotated[float, Field(gt=0)] = 20.0
 ) -> Rings:
-    """Simulates sets of parameters that are given, for instance the best of a screen.
+    """Simulate sets of parameters that are given, for instance the best of a screen.
 
     sets: with activator, inhibitor, supply, coupling and spot; more names are passed over
     time: at which the rings are looked at
@@ -105,7 +105,7 @@ def rate(
     time: Annotated[float, Field(gt=0)] = 20.0,
     repeats: Annotated[int, Field(ge=1)] = 5,
 ) -> Rate:
-    """Measures how long simulations take, one at a time and many at a time, and a model's predictions.
+    """Measure how long simulations take, one at a time and many at a time, and a model's predictions.
 
     model: .npz that reads these parameters, as `inference.screen` takes it
     ranges: as of `simulation.rings`; sets are drawn from them
@@ -189,7 +189,7 @@ def modes(cells: int) -> tuple[Floats, Floats, Floats]:
 
 
 def resting(supply: Floats, coupling: Floats) -> Floats:
-    """Where u = v stays, (1 − σ) u − u³ + κ = 0, of the same shape; by bisection between −2 and 2."""
+    """Return where u = v stays, (1 − σ) u − u³ + κ = 0, of the same shape; by bisection between −2 and 2."""
     low, high = np.full(supply.shape, -2.0), np.full(supply.shape, 2.0)
     for _ in range(50):
         middle = (low + high) / 2

@@ -45,7 +45,7 @@ def turbulence(
     every: Annotated[float, Field(gt=0)] = 1.0,
     seed: Annotated[int, Field(ge=0)] = 0,
 ) -> Turbulence:
-    """Simulates a flow, and keeps states of it.
+    """Simulate a flow, and keeps states of it.
 
     size: points along a side
     viscosity: ν
@@ -53,7 +53,7 @@ def turbulence(
     every: time between two of them
     seed: of the state that it begins with, waves of about 4 to a side
 
-    Raises ValueError where a step of 1.28/size was too long for the flow.
+    Raise ValueError where a step of 1.28/size was too long for the flow.
     """
     step = 1.28 / size
     change = rate(size, viscosity)
@@ -80,7 +80,7 @@ def waves(size: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 
 
 def rate(size: int, viscosity: float, stirring: float = 4.0, drag: float = 0.1) -> Callable[[Waves], Waves]:
-    """What gives ∂ω/∂t of a state."""
+    """Return what gives ∂ω/∂t of a state."""
     y, x = waves(size)
     square = y**2 + x**2
     inverse = 1 / np.where(square, square, 1)
@@ -100,7 +100,7 @@ def rate(size: int, viscosity: float, stirring: float = 4.0, drag: float = 0.1) 
 
 
 def advanced(state: Waves, change: Callable[[Waves], Waves], step: float, steps: int) -> Waves:
-    """The state after some steps."""
+    """Return the state after some steps."""
     for _ in range(steps):
         first = change(state)
         second = change(state + step / 2 * first)

@@ -123,7 +123,7 @@ class Terms(NamedTuple):
 
 
 def terms(algorithm: Algorithm, size: float, ranks: int) -> Terms:
-    """Those of the sum of `size` bytes over more than one rank; the library's as of halving and doubling."""
+    """Return those of the sum of `size` bytes over more than one rank; the library's as of halving and doubling."""
     if algorithm == "ring":
         return Terms([(2 * (ranks - 1), size / ranks)], [(ranks - 1, size / ranks)], ranks)
     whole = ranks.bit_length() - 1
@@ -168,7 +168,7 @@ def seconds_of(cost: Mapping[str, Any], algorithm: Algorithm, size: float, ranks
 
 
 def _adding(pieces: Sequence[Piece], one: Terms) -> float:
-    """Seconds of a rank that has its core for itself."""
+    """Return seconds of a rank that has its core for itself."""
     return float(sum(count * part * _piece(pieces, part)["per_byte"] for count, part in one.added))
 
 
@@ -214,7 +214,7 @@ def fit(points: Sequence[Point]) -> list[Piece]:
 
 
 def _line(points: Sequence[Point]) -> tuple[Piece, float]:
-    """The line, and its largest relative error; neither α nor 1/β is negative."""
+    """Return the line, and its largest relative error; neither α nor 1/β is negative."""
     rows = np.array([[one.steps / one.seconds, one.sent / one.seconds] for one in points])
     wanted = np.array([(one.seconds - one.known) / one.seconds for one in points])
     found: Any = np.linalg.lstsq(rows, wanted)[0]
@@ -232,7 +232,7 @@ def _line(points: Sequence[Point]) -> tuple[Piece, float]:
 def measure(
     comm: MPI.Comm, counts: Sequence[int], sizes: Sequence[int], seconds: float
 ) -> dict[Measured, float]:
-    """Seconds of a call by algorithm, ranks and bytes; and of `adding`, on all ranks at once.
+    """Return seconds of a call by algorithm, ranks and bytes; and of `adding`, on all ranks at once.
 
     All are timed in turn, again and again, so that whatever else the machine does meets all of them. Of the
     rounds the lower decile is taken: others only ever make a sum slower, and the fastest one was lucky.
@@ -262,12 +262,12 @@ def measure(
 
 
 def quiet(times: Sequence[float]) -> float:
-    """The lower decile."""
+    """Return the lower decile."""
     return float(np.quantile(times, 0.1))
 
 
 def _timed(comm: MPI.Comm, call: Sum, views: tuple[Array, Array], calls: int) -> float:
-    """Seconds of the median call on the slowest rank, which the others wait for; the same on all.
+    """Return seconds of the median call on the slowest rank, which the others wait for; the same on all.
 
     Each call is timed for itself, so that one in which another process had the core is one of many.
     """
@@ -325,7 +325,7 @@ def fit_cost(found: Mapping[Measured, float], sizes: Sequence[int], ranks: int, 
 
 
 def cores_here(comm: MPI.Comm) -> tuple[int, int]:
-    """The cores of this node that its ranks may use, and the ranks on the fullest node."""
+    """Return the cores of this node that its ranks may use, and the ranks on the fullest node."""
     from mpi4py import MPI  # here so that the predictions need no MPI
 
     node = comm.Split_type(MPI.COMM_TYPE_SHARED)
@@ -363,7 +363,7 @@ def allreduce(
     fitted_ranks: Annotated[int, Field(ge=2)] = 2,
     seconds: Annotated[float, Field(gt=0, le=3600)] = 20.0,
 ) -> Allreduce:
-    """Measures sums of arrays over MPI ranks, fits what they cost, and predicts what was not fitted.
+    """Measure sums of arrays over MPI ranks, fits what they cost, and predicts what was not fitted.
 
     least: bytes of the smallest array
     doublings: how often it is doubled; these sizes are fitted, and those halfway between them are predicted
@@ -375,7 +375,7 @@ def allreduce(
     node has fewer cores than ranks they take turns, which the prediction counts; let MPI sleep while it waits
     then (MPIR_CVAR_ENABLE_HEAVY_YIELD=1 of MPICH), else a rank waits for the time slice of another.
 
-    Raises ValueError on a single rank and for ranks that are not there, ArithmeticError where a sum is wrong.
+    Raise ValueError on a single rank and for ranks that are not there, ArithmeticError where a sum is wrong.
     """
     every = comm.Get_size()
     if every < 2:
@@ -415,7 +415,7 @@ Row = tuple[Algorithm, int, int, bool, float, float]
 
 
 def _check(comm: MPI.Comm) -> None:
-    """Raises ArithmeticError where a sum is wrong."""
+    """Raise ArithmeticError where a sum is wrong."""
     ranks = comm.Get_size()
     expected = np.arange(10.0) * ranks + ranks * (ranks - 1) / 2
     for name, call in SUMS.items():
@@ -426,7 +426,7 @@ def _check(comm: MPI.Comm) -> None:
 
 
 def _said(cost: Cost) -> Iterator[str]:
-    """The fit, in the units of networks."""
+    """Yield the fit, in the units of networks."""
     yield "fitted    messages      latency α  bandwidth β"
     for name, pieces in (*cost["sums"].items(), ("adding (γ)", cost["adding"])):
         for one in pieces:
@@ -469,7 +469,7 @@ def predict(
     ranks_per_node: Annotated[int, Field(ge=1)] = 1,
     algorithm: Algorithm = "library",
 ) -> Predicted:
-    """Says what a sum takes on any number of ranks, from what `training.allreduce` fitted.
+    """Say what a sum takes on any number of ranks, from what `training.allreduce` fitted.
 
     cost: as `training.allreduce` returned it
     size: bytes of the array: four for each weight in single precision
@@ -512,7 +512,7 @@ def step(
     predicted: Annotated[list[int], Field(min_length=1)] | None = None,
     seconds: Annotated[float, Field(gt=0, le=3600)] = 10.0,
 ) -> Step:
-    """Measures steps of data-parallel training, and predicts them: a + b rows, and T(p) of the gradient.
+    """Measure steps of data-parallel training, and predicts them: a + b rows, and T(p) of the gradient.
 
     data: shape (rows, ...): a sample in each row
     targets: shape (rows,): the class of each, from 0
@@ -522,7 +522,7 @@ def step(
     predicted: rows of a rank's gradient for the steps that are predicted
     seconds: how long is measured
 
-    All ranks compute at once, as they do in training. Raises ValueError on a single rank.
+    All ranks compute at once, as they do in training. Raise ValueError on a single rank.
     """
     from diel import pytorch
 
@@ -566,7 +566,7 @@ def step(
 def _gradient(
     data: NDArray[Any], targets: NDArray[Any], hidden: Sequence[int]
 ) -> tuple[Callable[[int], NDArray[np.float32]], int]:
-    """What makes the gradient of so many rows as one array, and the bytes of it."""
+    """Return what makes the gradient of so many rows as one array, and the bytes of it."""
     import torch  # here and in `step`, so that the sums start without it
     from torch.nn.utils import parameters_to_vector
 
@@ -598,7 +598,7 @@ def _steps(
     whole: Sequence[int],
     seconds: float,
 ) -> dict[tuple[bool, int], float]:
-    """Seconds of a gradient alone, and of one with its sum, by rows; in turn, as in `measure`."""
+    """Return seconds of a gradient alone, and of one with its sum, by rows; in turn, as in `measure`."""
     from mpi4py import MPI  # here so that the predictions need no MPI
 
     total = np.empty(size // 4, np.float32)
@@ -642,7 +642,7 @@ def efficiency(
     ranks_per_node: Annotated[int, Field(ge=1)] = 1,
     error: Annotated[float, Field(ge=0, lt=1)] = 0.2,
 ) -> Efficiency:
-    """Says on paper what data-parallel training yields on 2 to 1,024 ranks: two factors, and their product.
+    """Say on paper what data-parallel training yields on 2 to 1,024 ranks: two factors, and their product.
 
     cost: as `training.allreduce` returned it
     fixed_s, row_s, size: as `training.allreduce:step` returned them

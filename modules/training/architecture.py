@@ -51,7 +51,7 @@ def architecture(
     held_out: Annotated[float, Field(gt=0, lt=1)] = 0.3,
     seed: Annotated[int, Field(ge=0, lt=4294967296)] = 0,
 ) -> Architecture:
-    """Trains a network by Adam, and counts what a prediction costs.
+    """Train a network by Adam, and counts what a prediction costs.
 
     data: shape (images, height, width)
     targets: shape (images,): the class of each, from 0
@@ -102,7 +102,7 @@ def architecture(
 def _network(
     sides: tuple[int, int], convolutions: int, channels: int, kernel: int, widths: Sequence[int], classes: int
 ) -> tuple[torch.nn.Module, int]:
-    """The network and the multiply-adds of one prediction."""
+    """Return the network and the multiply-adds of one prediction."""
     parts: list[torch.nn.Module] = []
     (height, width), depth, products = sides, 1, 0
     for _ in range(convolutions):
@@ -131,7 +131,7 @@ class Compared(TypedDict):
 
 @diel.module(kind="analysis")
 def compare(context: diel.Context, **searches: dict[str, list[Any]]) -> Compared:
-    """Prints the Pareto front of each search and seed, and the area that it encloses.
+    """Print the Pareto front of each search and seed, and the area that it encloses.
 
     searches: for each a mapping of `seed`, `multiply_adds`, `accuracy` and `shape`: lists with an entry for
         each trial
@@ -161,7 +161,7 @@ def compare(context: diel.Context, **searches: dict[str, list[Any]]) -> Compared
 
 
 def pareto(found: Sequence[tuple[int, float, str]]) -> list[tuple[int, float, str]]:
-    """Those which no other one beats in cost and accuracy, the cheapest first."""
+    """Return those which no other one beats in cost and accuracy, the cheapest first."""
     front: list[tuple[int, float, str]] = []
     for one in sorted(found, key=lambda each: (each[0], -each[1])):
         if not front or one[1] > front[-1][1]:
@@ -170,7 +170,7 @@ def pareto(found: Sequence[tuple[int, float, str]]) -> list[tuple[int, float, st
 
 
 def _area(front: Sequence[tuple[int, float, str]], low: float, high: float) -> float:
-    """The area under the stairs of a front, from the cheapest to the costliest network of all."""
+    """Return the area under the stairs of a front, from the cheapest to the costliest network of all."""
     if high <= low:
         return front[-1][1]
     ends = [*(float(np.log(one[0])) for one in front[1:]), high]

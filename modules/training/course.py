@@ -82,7 +82,7 @@ def course(
     held_out: Annotated[float, Field(gt=0, lt=1)] = 0.1,
     seed: Annotated[int, Field(ge=0, lt=4294967296)] = 0,
 ) -> LearnedCourse:
-    """Trains an LSTM with PyTorch, with a rate that falls along half a cosine.
+    """Train an LSTM with PyTorch, with a rate that falls along half a cosine.
 
     parameters: .npy of shape (rows, features), one or several
     courses: .npy of shape (rows, steps) for each of them
@@ -142,13 +142,13 @@ def want(
     level: float = 0.0,
     gap: float = 0.0,
 ) -> WantedCourse:
-    """Makes a model that tells how well a course is bright and dark where it should be.
+    """Make a model that tells how well a course is bright and dark where it should be.
 
     model: of `training.course`
     bright: zones [from, to] of the course, whose length is 1, where it should be at least level + gap
     dark: zones where it should be at most level − gap; a zone is the places whose middle lies in it
 
-    Raises ValueError where a zone holds no place.
+    Raise ValueError where a zone holds no place.
     """
     known = tabular.Model.load(model)
     if known.course is None:
@@ -167,7 +167,7 @@ def want(
 
 
 def _model(network: CourseNetwork, features: tuple[str, ...], scale: tabular.Scale) -> tabular.Model:
-    """The network as plain arrays, whose courses have their own units."""
+    """Return the network as plain arrays, whose courses have their own units."""
     arrays = {name: tensor.detach().numpy() for name, tensor in network.state_dict().items()}
     steps = len(arrays["places"])
     places = arrays["places"] @ arrays["lstm.weight_ih_l0"].T

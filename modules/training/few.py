@@ -44,7 +44,7 @@ def few(
     channels: Annotated[int, Field(ge=1, le=1024)] = 8,
     seed: Annotated[int, Field(ge=0, lt=4294967296)] = 0,
 ) -> Few:
-    """Trains a convolutional network with normalised batches, by as many steps whatever it learns from.
+    """Train a convolutional network with normalised batches, by as many steps whatever it learns from.
 
     real, synthetic, test: images of each class, in one order
     way: `real` images only; each moved, turned, mirrored and inverted by chance (`symmetries`); `synthetic`
@@ -92,7 +92,7 @@ def few(
 
 @diel.module(kind="analysis")
 def bound(many: Lattices, test: Lattices) -> Bound:
-    """Names test images by their energy of nearest neighbours: the best way for images of an Ising model.
+    """Name test images by their energy of nearest neighbours: the best way for images of an Ising model.
 
     many: images of each class, from which the distribution of energies is known
     test: as of `training.few`
@@ -108,7 +108,7 @@ def bound(many: Lattices, test: Lattices) -> Bound:
 
 
 def moved(images: NDArray[Any], chance: np.random.Generator) -> NDArray[Any]:
-    """Each image moved, turned, mirrored and inverted by chance, all of which leave its class."""
+    """Return each image moved, turned, mirrored and inverted by chance, all of which leave its class."""
     found = []
     for image in images:
         shifted = np.roll(image, chance.integers(image.shape[0], size=2), (0, 1))

@@ -65,7 +65,7 @@ def large_batch(
     held_out: Annotated[float, Field(gt=0, lt=1)] = 0.3,
     seed: Annotated[int, Field(ge=0, lt=4294967296)] = 0,
 ) -> LargeBatch:
-    """Trains a perceptron for a fixed number of epochs, whatever the batch.
+    """Train a perceptron for a fixed number of epochs, whatever the batch.
 
     data: shape (rows, ...): a sample in each row
     targets: shape (rows,): the class of each, from 0
@@ -87,7 +87,7 @@ def large_batch(
     seed: of the first weights and the order of the rows
 
     A loss that leaves all bounds is a result here: its accuracy is what the weights before had. Reports
-    `epoch`, `loss` and `accuracy` after each epoch. Raises ValueError for rows that do not fit each other.
+    `epoch`, `loss` and `accuracy` after each epoch. Raise ValueError for rows that do not fit each other.
     """
     inputs, labels = _rows(data, targets)
     train, held = pytorch.split(len(labels), held_out, 0)
@@ -131,7 +131,7 @@ def large_batch(
 
 
 def rate_of(done: float, warm_up: float, first: float, peak: float) -> float:
-    """The learning rate after a part of the steps: up along a line, down along half a cosine."""
+    """Return the learning rate after a part of the steps: up along a line, down along half a cosine."""
     if done < warm_up:
         return first + (peak - first) * done / warm_up
     return peak * 0.5 * (1 + math.cos(math.pi * (done - warm_up) / (1 - warm_up)))
@@ -203,7 +203,7 @@ def compare(
     accuracy: list[float],
     steps_to_loss: list[int],
 ) -> Compared:
-    """Prints mean and scatter of the accuracy over seeds, an optimizer a line and a batch a column.
+    """Print mean and scatter of the accuracy over seeds, an optimizer a line and a batch a column.
 
     All are lists of equal length, an entry for each training.
     """

@@ -49,7 +49,7 @@ def member(
     seed: Annotated[int, Field(ge=0)] = 0,
     weights: Path | None = None,
 ) -> Member:
-    """Trains at one rate, from the beginning or from where another one stopped.
+    """Train at one rate, from the beginning or from where another one stopped.
 
     data: shape (rows, ...): a sample in each row
     targets: shape (rows,): classes 0, 1, …
@@ -90,7 +90,7 @@ def least(
     wrong: Annotated[float, Field(ge=0, le=1)] = 0.2,
     names: Annotated[int, Field(ge=0)] = 0,
 ) -> Least:
-    """The smallest loss that any weights have, by L-BFGS over all rows: the loss is convex.
+    """Return the smallest loss that any weights have, by L-BFGS over all rows: the loss is convex.
 
     data: shape (rows, ...): a sample in each row
     targets: shape (rows,): classes 0, 1, …
@@ -131,7 +131,7 @@ def _loss(at: Rows, x: Rows, y: Classes) -> float:
 
 
 def _slope(at: Rows, x: Rows, y: Classes) -> Rows:
-    """The gradient of the loss."""
+    """Return the gradient of the loss."""
     shares = np.exp(_log_shares(at, x))
     shares[np.arange(len(y)), y] -= 1
     slope: Rows = x.T @ shares / len(y) + PENALTY * at
@@ -156,7 +156,7 @@ def compare(
     constants: list[float],
     smallest: list[float],
 ) -> Compared:
-    """Compares what populations found with the best constant, and prints the rates of both.
+    """Compare what populations found with the best constant, and prints the rates of both.
 
     population: the loss of the best member, for each seed
     rates: of the best member, epoch by epoch

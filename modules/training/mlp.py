@@ -79,7 +79,7 @@ def mlp(
     held_out: Annotated[float, Field(gt=0, lt=1)] = 0.2,
     seed: Annotated[int, Field(ge=0, lt=4294967296)] = 0,
 ) -> Mlp:
-    """Trains a perceptron to predict one column from others.
+    """Train a perceptron to predict one column from others.
 
     columns: lists of equal length by name; usually gathered: `{energy: "${{ simulate.energy }}", ...}`
     target: the column to predict
@@ -100,7 +100,7 @@ def mlp(
     as if it had never stopped.
 
     Features and target are standardised by the mean and deviation of the rows trained on. Reports
-    `epoch`, `train_loss` and `validation_loss` after each epoch. Raises ValueError where columns are
+    `epoch`, `train_loss` and `validation_loss` after each epoch. Raise ValueError where columns are
     missing, differ in length, are too short or hold something that is not finite.
     """
     table = tabular.Table.from_columns(columns, target, features)
@@ -130,7 +130,7 @@ def mlp(
 
 
 def _split(table: tabular.Table, held_out: float, seed: int) -> tuple[tabular.Table, tabular.Table]:
-    """The rows to train on and the rows held out, drawn at random."""
+    """Return the rows to train on and the rows held out, drawn at random."""
     order = np.random.default_rng(seed).permutation(len(table))
     count = min(max(1, round(held_out * len(table))), len(table) - 1)
     return table.take(np.sort(order[count:])), table.take(np.sort(order[:count]))
@@ -145,7 +145,7 @@ def _train(
     patience: int,
     context: diel.Context,
 ) -> tuple[Best, int]:
-    """The best epoch, and the number of the last one."""
+    """Return the best epoch, and the number of the last one."""
     x, y = scale.features(train.features), scale.target(train.target)
     x_held, y_held = scale.features(validation.features), scale.target(validation.target)
     start = _restored(context) or Progress(network)
@@ -186,7 +186,7 @@ def _save(progress: Progress, context: diel.Context) -> None:
 
 
 def _restored(context: diel.Context) -> Progress | None:
-    """Where an earlier attempt at this task left off; None where there was none."""
+    """Return where an earlier attempt at this task left off; None where there was none."""
     path = context.checkpoint_dir / "training.pickle" if context.checkpoint else None
     if path is None or not path.exists():
         return None

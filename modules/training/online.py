@@ -122,7 +122,7 @@ class Learner:
         return squares
 
     def report(self, context: diel.Context, items: int, rows: int, held: tabular.Floats) -> None:
-        """Says how it goes. Raises ValueError where the training has diverged."""
+        """Say how it goes. Raise ValueError where the training has diverged."""
         if not self.squares:
             return
         loss = float(np.concatenate(self.squares).mean()) / self.scale.target_scale**2
@@ -152,7 +152,7 @@ def online(
     report: Annotated[int, Field(ge=1)] = 20,
     seed: Annotated[int, Field(ge=0, lt=4294967296)] = 0,
 ) -> Online:
-    """Trains a perceptron on the items of the stream `samples`, while they are made.
+    """Train a perceptron on the items of the stream `samples`, while they are made.
 
     target: the column to predict
     features: the columns to predict it from
@@ -172,7 +172,7 @@ def online(
     Reports `items`, `rows`, `loss` and `error` as it goes. `loss` is the mean squared error over the rows
     that came since the last report, each predicted before it was learned from, by the target's variance;
     `error` is the relative error over the rows kept apart so far. Run again on the same stream, it learns
-    the same. Raises ValueError where an item lacks a column, columns differ in length, or a value is not
+    the same. Raise ValueError where an item lacks a column, columns differ in length, or a value is not
     finite, and where the stream ends before `begin` rows have come.
     """
     learned, held = (Rows(np.empty((memory, len(features) + 1))) for _ in range(2))
@@ -226,7 +226,7 @@ def online(
 
 
 def _rows(item: Any, columns: Sequence[str], number: int) -> tabular.Floats:
-    """The rows of an item: shape (rows, columns). Raises ValueError where they are none."""
+    """Return the rows of an item: shape (rows, columns). Raises ValueError where they are none."""
     if not isinstance(item, Mapping):
         raise ValueError(f"item {number} of the stream is no mapping of columns: {type(item).__name__}")
     missing = [name for name in columns if name not in item]
@@ -262,6 +262,6 @@ def _save(course: Sequence[tuple[int, int, float, float]], path: Path) -> Path:
 
 
 def _before_end(made: Sequence[float], done: Sequence[float]) -> int | None:
-    """How many items had been learned from when the last one was made."""
+    """Return how many items had been learned from when the last one was made."""
     last = max(made)
     return None if any(map(math.isnan, made)) else bisect_left(done, last)

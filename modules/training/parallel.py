@@ -91,7 +91,7 @@ def parallel(
     seed: Annotated[int, Field(ge=0, lt=4294967296)] = 0,
     device: Literal["auto", "cpu", "cuda"] = "auto",
 ) -> Parallel:
-    """Trains a network over the ranks of the task, spread as `mesh` says.
+    """Train a network over the ranks of the task, spread as `mesh` says.
 
     model: mlp, cnn, lstm, transformer or unet, whose sizes follow from the data; or `package:Class` or
         `path/file.py:Class`, a torch.nn.Module
@@ -127,7 +127,7 @@ def parallel(
     device: auto takes a GPU where the task sees one; each rank takes one
 
     With `checkpoint: true` a task that is interrupted or killed goes on from its last checkpoint, and ends
-    with the same weights. Raises ValueError where the mesh does not fit the ranks, the network or the batch,
+    with the same weights. Raise ValueError where the mesh does not fit the ranks, the network or the batch,
     and where the loss is not finite.
     """
     if (test is None) != (test_targets is None):
@@ -216,7 +216,7 @@ def _judge(
     targets: NDArray[Any],
     result: Parallel,
 ) -> None:
-    """Adds what the network says of rows that it was not trained on."""
+    """Add what the network says of rows that it was not trained on."""
     kind = next(network.parameters()).dtype
     network.eval()
     with torch.no_grad():

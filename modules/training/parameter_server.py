@@ -80,18 +80,18 @@ class Server:
         self._changed = Condition()
 
     def may_go(self, worker: int) -> bool:
-        """Whether a worker is within the bound of the slowest one."""
+        """Return whether a worker is within the bound of the slowest one."""
         return self._done[worker] - min(self._done) <= self._bound
 
     def take(self, worker: int) -> Array:
-        """The weights, as soon as the worker may have them."""
+        """Return the weights, as soon as the worker may have them."""
         with self._changed:
             self._changed.wait_for(lambda: self.may_go(worker))
             self._taken[worker] = len(self.staleness)
             return self.weights.copy()
 
     def give(self, worker: int, gradient: Array) -> None:
-        """Takes a step."""
+        """Take a step."""
         with self._changed:
             self.weights -= np.float32(self._rate) * gradient
             self.staleness.append(len(self.staleness) - self._taken[worker])
@@ -99,11 +99,11 @@ class Server:
             self._changed.notify_all()
 
     def is_over(self, worker: int) -> bool:
-        """Whether a worker has handed in all its gradients."""
+        """Return whether a worker has handed in all its gradients."""
         return self._done[worker] >= self._steps
 
     def serve(self, comm: MPI.Comm) -> None:
-        """Answers the other ranks, until they are done. The only thread of rank 0 that speaks MPI."""
+        """Answer the other ranks, until they are done. The only thread of rank 0 that speaks MPI."""
         came = np.empty_like(self.weights)
         waiting = [*range(1, comm.Get_size())]
         open_ = set(waiting)
@@ -181,7 +181,7 @@ def parameter_server(
     jitter_ms: Annotated[float, Field(ge=0, le=1000)] = 0.0,
     seed: Annotated[int, Field(ge=0, lt=4294967296)] = 0,
 ) -> ParameterServer:
-    """Trains a perceptron asynchronously by a parameter server, and synchronously beside it, and compares.
+    """Train a perceptron asynchronously by a parameter server, and synchronously beside it, and compares.
 
     data: shape (rows, ...): a sample in each row
     targets: shape (rows,): the class of each, from 0
@@ -199,7 +199,7 @@ def parameter_server(
     Both trainings see the same rows, and start from the same weights. The synchronous one is the same each
     time; the asynchronous one is not, nor could it be. No gradient is staler than (2 bound + 1) (ranks - 1).
 
-    Raises ValueError for rows that do not fit each other, on a single rank, where the MPI takes no threads,
+    Raise ValueError for rows that do not fit each other, on a single rank, where the MPI takes no threads,
     and where the loss is not finite.
     """
     ranks, rank = comm.Get_size(), comm.Get_rank()

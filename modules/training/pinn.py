@@ -57,7 +57,7 @@ def pinn(
     steps: Annotated[int, Field(ge=1)] = 100,
     seed: Annotated[int, Field(ge=0)] = 0,
 ) -> Found:
-    """Minimises mean squares of network minus readings and of the equation's residuals, with equal weights.
+    """Minimise mean squares of network minus readings and of the equation's residuals, with equal weights.
 
     points: shape (readings, 2 or 3): x, or x and y, then t
     values: shape (readings, 1 or 2): the velocity
@@ -131,11 +131,11 @@ class Task:
         return torch.from_numpy(np.concatenate([*drawn, [0.0, -6.0]]))
 
     def left(self, flat: torch.Tensor) -> torch.Tensor:
-        """What is left of readings and of the equation, each by the root of its number."""
+        """Return what is left of readings and of the equation, each by the root of its number."""
         return torch.cat(self._passed(flat, lambda sums: sums)[0]).detach()
 
     def differentiated(self, flat: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """The same and its derivatives, shape (residuals, parameters).
+        """Return the same and its derivatives, shape (residuals, parameters).
 
         A point's residual depends on that point's sums into units alone: one pass back for each kind of
         residual tells the derivatives by all sums, and those by weights are products with what came in.

@@ -89,7 +89,7 @@ def ppo(
     spread: Annotated[float, Field(gt=0)] = 0.3,
     seed: Annotated[int, Field(ge=0, lt=4294967296)] = 0,
 ) -> Learned:
-    """Learns from the stream `experience`, and puts its policy into the tuple space after each batch.
+    """Learn from the stream `experience`, and puts its policy into the tuple space after each batch.
 
     learner: begins the keys of weights, as actors have it
     batches: that each actor plays; the learning rate falls to 0 over them
@@ -185,7 +185,7 @@ def improve(
 def advantages(
     values: NDArray[Any], batch: dict[str, NDArray[Any]], *, discount: float, trace: float
 ) -> NDArray[np.float64]:
-    """How much better each action was than expected: shape (steps, environments).
+    """Return how much better each action was than expected: shape (steps, environments).
 
     values: of what was seen, shape (steps + 1, environments). An episode that is cut by its limit would have
     gone on: its last state has a value, that of one that terminated has none.

@@ -49,7 +49,7 @@ def small_mlp(
     sites: list[list[int]] | None = None,
     period: list[int] | None = None,
 ) -> SmallMlp:
-    """Trains a perceptron on a few rows, none of them held out.
+    """Train a perceptron on a few rows, none of them held out.
 
     columns: lists of equal length by name; usually gathered
     target: the column to predict
@@ -63,7 +63,7 @@ def small_mlp(
         as those of `simulation.alloy:draw`; the network sees composition and pair correlations
         (`tabular.Pairs`)
 
-    Raises ValueError for columns that are missing, of different lengths, or not finite.
+    Raise ValueError for columns that are missing, of different lengths, or not finite.
     """
     table = tabular.Table.from_columns(columns, target, features).at_least(2)
     pairs = None

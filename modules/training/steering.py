@@ -51,7 +51,7 @@ def steering(
     limit: Annotated[int, Field(ge=1)] = 40_000,
     seed: Annotated[int, Field(ge=0)] = 0,
 ) -> Steered:
-    """Reads states from the stream `states`, and puts a temperature into the tuple space for each.
+    """Read states from the stream `states`, and puts a temperature into the tuple space for each.
 
     controller: begins the keys of temperatures, as the simulation has it
     temperatures: that it may choose

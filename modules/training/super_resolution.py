@@ -81,7 +81,7 @@ def super_resolution(
     epochs: Annotated[int, Field(ge=1)] = 8,
     seed: Annotated[int, Field(ge=0, lt=4294967296)] = 0,
 ) -> SuperResolution:
-    """Trains with PyTorch, on each state in eight attitudes, with a rate that falls along half a cosine.
+    """Train with PyTorch, on each state in eight attitudes, with a rate that falls along half a cosine.
 
     fields: .npy of shape (states, rows, columns), of vorticity: a mirror changes its sign
     stored: what `analysis.coarsened` made of each
@@ -119,7 +119,7 @@ def super_resolution(
 
 @diel.module(kind="inference")
 def restore(model: Path, stored: Path, context: diel.Context, by: Way = "network") -> Restored:
-    """Restores fields from what is stored of them.
+    """Restore fields from what is stored of them.
 
     model: of `training.super_resolution`
     stored: of `analysis.coarsened`
@@ -157,14 +157,14 @@ def bicubic(means: torch.Tensor, factor: int) -> torch.Tensor:
 
 
 def keep(fine: torch.Tensor, means: torch.Tensor) -> torch.Tensor:
-    """The nearest field, by squares, whose means over blocks are these."""
+    """Return the nearest field, by squares, whose means over blocks are these."""
     factor = fine.shape[-1] // means.shape[-1]
     off = means - functional.avg_pool2d(fine[:, None], factor)[:, 0]
     return fine + off.repeat_interleave(factor, dim=1).repeat_interleave(factor, dim=2)
 
 
 def spectral(means: NDArray[Any], factor: int) -> NDArray[np.float64]:
-    """The trigonometric series whose means over blocks these are, without the coarse grid's highest wave."""
+    """Return the trigonometric series whose means over blocks these are, without the coarse grid's highest wave."""
     size = means.shape[-1] * factor
     wave = np.fft.fftfreq(size, 1 / size)
     inside = np.abs(wave) < means.shape[-1] / 2

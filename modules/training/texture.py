@@ -42,7 +42,7 @@ def texture(
     sweeps: Annotated[int, Field(ge=1)] = 60,
     seed: Annotated[int, Field(ge=0, lt=4294967296)] = 0,
 ) -> Texture:
-    """Learns the texture of a few images, and makes many.
+    """Learn the texture of a few images, and makes many.
 
     images: +1 or −1, shape (images, height, width); sides that 3 divides
     count: images to make
@@ -52,7 +52,7 @@ def texture(
     sweeps: of Gibbs' method over all sites, from chance
     seed: of the first weights, and of what is drawn
 
-    Raises ValueError for images of another shape or with other values.
+    Raise ValueError for images of another shape or with other values.
     """
     if images.ndim != 3 or any(side % (RADIUS + 1) for side in images.shape[1:]) or (abs(images) != 1).any():
         raise ValueError(f"expected images of ±1 with sides that {RADIUS + 1} divides; found {images.shape}")
@@ -87,19 +87,19 @@ def kernel() -> torch.Tensor:
 def around(
     images: torch.Tensor, means: torch.Tensor, down: int = 0, along: int = 0, every: int = 1
 ) -> torch.Tensor:
-    """What sites see, from the one at (down, along) on: shape (images, rows, columns, distances)."""
+    """Return what sites see, from the one at (down, along) on: shape (images, rows, columns, distances)."""
     wider = nn.functional.pad(images[:, None], (RADIUS,) * 4, mode="circular")
     return nn.functional.conv2d(wider[:, :, down:, along:], means, stride=every).movedim(1, -1)
 
 
 def odds(network: nn.Module, seen: torch.Tensor) -> torch.Tensor:
-    """The logarithm of a site's odds to be +1: odd, as +1 and −1 are alike but for their names."""
+    """Return the logarithm of a site's odds to be +1: odd, as +1 and −1 are alike but for their names."""
     found: torch.Tensor = (network(seen) - network(-seen))[..., 0]
     return found
 
 
 def sweep(network: nn.Module, images: torch.Tensor, means: torch.Tensor) -> None:
-    """Draws each site anew from what is around it, a ninth of the sites at once."""
+    """Draw each site anew from what is around it, a ninth of the sites at once."""
     apart = RADIUS + 1
     for down in range(apart):
         for along in range(apart):

@@ -92,7 +92,7 @@ class Targets:
     """None for a regression."""
 
     def scale(self, images: NDArray[np.intp]) -> Scale:
-        """The scale of some of them."""
+        """Return the scale of some of them."""
         if self.classes is not None:
             return Scale()
         values = self.values[images]
@@ -126,7 +126,7 @@ def torch_cnn(
     precision: Literal["fp32", "bf16", "fp16"] = "fp32",
     device: Literal["auto", "cpu", "cuda"] = "auto",
 ) -> TorchCnn:
-    """Trains a convolutional network with PyTorch to tell a class or a number from an image or a lattice.
+    """Train a convolutional network with PyTorch to tell a class or a number from an image or a lattice.
 
     images: .npy of shape (images, height, width) or (images, channels, height, width), or several that
         go one after the other, such as the gathered `configuration` of `simulation.ising`
@@ -160,7 +160,7 @@ def torch_cnn(
     kind of machine, with as many threads, the same seed gives the same model to the last bit.
 
     Each channel, and the targets of a regression, are standardised by the mean and deviation of the images
-    trained on. Reports `epoch`, `loss` and `validation_loss` after each epoch. Raises ValueError where the
+    trained on. Reports `epoch`, `loss` and `validation_loss` after each epoch. Raise ValueError where the
     data cannot be read, do not fit each other, are too few or not finite, where there is no such device, and
     where the loss leaves all bounds.
     """
@@ -223,14 +223,14 @@ def predict(
     batch: Annotated[int, Field(ge=1)] = 256,
     device: Literal["auto", "cpu", "cuda"] = "auto",
 ) -> Prediction:
-    """Says a class or a number of each image, by a network of `training.torch_cnn`.
+    """Say a class or a number of each image, by a network of `training.torch_cnn`.
 
     model: .npz written by `training.torch_cnn`; loaded once in a worker
     images: as for the training; height and width may differ from those that it saw
     batch: images in memory at a time, as the network sees them
     device: auto takes a GPU where the task sees one
 
-    Raises ValueError where the model is none, or the images do not fit it.
+    Raise ValueError where the model is none, or the images do not fit it.
     """
     version = model.stat().st_mtime_ns
     known = context.cached(("training.torch_cnn", str(model), version), lambda: _read_model(model))
@@ -252,7 +252,7 @@ def predict(
 
 
 def _images(given: Path | list[Path]) -> tuple[Images, list[int]]:
-    """All images, and how many each file holds. Raises ValueError."""
+    """Return all images, and how many each file holds. Raise ValueError."""
     paths = [given] if isinstance(given, Path) else given
     if not paths:
         raise ValueError("images: expected at least one file; found none")
@@ -361,7 +361,7 @@ def _targets(
 
 
 def _one_each(what: str, values: NDArray[Any], counts: list[int]) -> NDArray[Any]:
-    """A value for each image, where one for each file is given too. Raises ValueError."""
+    """Return a value for each image, where one for each file is given too. Raise ValueError."""
     if values.ndim == 1 and len(values) == len(counts):
         values = np.repeat(values, counts)
     if values.shape != (sum(counts),):
@@ -384,7 +384,7 @@ def _whole(what: str, values: NDArray[Any]) -> NDArray[np.int64]:
 
 
 def _rows(data: Images, targets: Targets, chosen: NDArray[np.intp], scale: Scale) -> pytorch.Rows:
-    """Some of the images: of the type that they have in the file, so that spins stay small in memory."""
+    """Return some of the images: of the type that they have in the file, so that spins stay small in memory."""
     values = targets.values[chosen]
     if targets.classes is None:
         values = ((values - scale.mean) / scale.deviation).astype(np.float32)
@@ -471,7 +471,7 @@ class Model:
 
 
 def _save_model(path: Path, network: Cnn, shape: Shape, classes: list[str] | None, scale: Scale) -> Path:
-    """Writes the model as plain arrays: no pickle, so that reading one runs no code."""
+    """Write the model as plain arrays: no pickle, so that reading one runs no code."""
     arrays: dict[str, Any] = {
         "classes": np.array(classes or [], dtype=np.str_),
         **{f"shape.{name}": np.array(value) for name, value in asdict(shape).items()},
@@ -483,7 +483,7 @@ def _save_model(path: Path, network: Cnn, shape: Shape, classes: list[str] | Non
 
 
 def _read_model(path: Path) -> Model:
-    """Raises ValueError where it is none."""
+    """Raise ValueError where it is none."""
     groups: dict[str, dict[str, Any]] = {"shape": {}, "scale": {}, "weights": {}, "classes": {}}
     try:
         with np.load(path, allow_pickle=False) as file:

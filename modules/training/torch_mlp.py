@@ -68,7 +68,7 @@ def torch_mlp(
     precision: Literal["fp32", "bf16", "fp16"] = "fp32",
     device: Literal["auto", "cpu", "cuda"] = "auto",
 ) -> TorchMlp:
-    """Trains a perceptron with PyTorch to predict one column from others.
+    """Train a perceptron with PyTorch to predict one column from others.
 
     target: the column to predict
     columns: lists of equal length by name; usually gathered: `{energy: "${{ simulate.energy }}", ...}`
@@ -99,7 +99,7 @@ def torch_mlp(
     seed gives the same model to the last bit.
 
     Features and target are standardised by the mean and deviation of the rows trained on. Reports
-    `epoch`, `loss` and `validation_loss` after each epoch. Raises ValueError where the data cannot be
+    `epoch`, `loss` and `validation_loss` after each epoch. Raise ValueError where the data cannot be
     read, are too few or not finite, where there is no such device, and where the loss leaves all bounds.
     """
     data = _table(columns, rows, table, target, features)
@@ -172,7 +172,7 @@ def _table(
 
 
 def _rows(table: tabular.Table, scale: tabular.Scale, device: torch.device) -> pytorch.Rows:
-    """A table as the network reads it; all of it goes to the device, where it is small."""
+    """Return a table as the network reads it; all of it goes to the device, where it is small."""
     features = torch.from_numpy(scale.features(table.features))
     target = torch.from_numpy(scale.target(table.target))
     return pytorch.Rows(features.float().to(device), target.float().to(device))
@@ -214,7 +214,7 @@ def _loss(said: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
 
 
 def _layers(network: torch.nn.Module) -> tabular.Layers:
-    """What the linear layers learned; PyTorch keeps weights as (out, in)."""
+    """Return what the linear layers learned; PyTorch keeps weights as (out, in)."""
     linear = [layer for layer in network.modules() if isinstance(layer, torch.nn.Linear)]
     return tuple(
         (layer.weight.detach().cpu().numpy().T, layer.bias.detach().cpu().numpy()) for layer in linear
