@@ -69,8 +69,8 @@ def chi_squared(
     return result
 
 
-def _deviation(values: list[float], known: list[float]) -> float:
-    return max(abs(value / right - 1) for value, right in zip(values, known, strict=True))
+def _deviation(values: list[float], exact: list[float]) -> float:
+    return max(abs(value / right - 1) for value, right in zip(values, exact, strict=True))
 
 
 def _table(columns: dict[str, list[float]]) -> str:

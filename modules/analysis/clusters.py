@@ -51,12 +51,12 @@ def clusters(temperature: list[float], snapshots: list[NDArray[Any]], seed: int 
 
     Raise ValueError where the disordered share does not rise through a half.
     """
-    values = np.concatenate([each.reshape(len(each), -1) for each in snapshots]).astype(float)
+    values = np.concatenate([group.reshape(len(group), -1) for group in snapshots]).astype(float)
     reduced = PCA(1, svd_solver="randomized", random_state=seed)
     along = reduced.fit_transform(values)
-    found = KMeans(3, n_init=10, random_state=seed).fit(along)
-    middle = int(np.argsort(found.cluster_centers_[:, 0])[1])
-    parts = np.split(found.labels_ == middle, np.cumsum([len(each) for each in snapshots])[:-1])
+    clustering = KMeans(3, n_init=10, random_state=seed).fit(along)
+    middle = int(np.argsort(clustering.cluster_centers_[:, 0])[1])
+    parts = np.split(clustering.labels_ == middle, np.cumsum([len(group) for group in snapshots])[:-1])
     share = [float(np.mean(part)) for part in parts]
     rising = IsotonicRegression().fit_transform(temperature, share)
     after = int(np.searchsorted(rising, 0.5))

@@ -86,20 +86,20 @@ def choose(
     if count > len(rows):
         raise ValueError(f"there are {len(rows)} candidates, too few to choose {count}")
     scales = [max(values) - min(values) or 1.0 for values in candidates.values()]
-    taken = list(zip(*(known[name] for name in names), strict=True))
+    occupied = list(zip(*(known[name] for name in names), strict=True))
     chosen: list[int] = []
     for _ in range(count):
         scores = [
-            -1.0 if place in chosen else spread * _room(row, taken, scales)
+            -1.0 if place in chosen else spread * _room(row, occupied, scales)
             for place, (row, spread) in enumerate(zip(rows, spreads, strict=True))
         ]
         best = scores.index(max(scores))
         chosen.append(best)
-        taken.append(rows[best])
+        occupied.append(rows[best])
     states = [dict(zip(names, rows[place], strict=True)) for place in chosen]
     for state, place in zip(states, chosen, strict=True):
-        told = ", ".join(f"{name} {value:.4g}" for name, value in state.items())
-        sys.stdout.write(f"next: {told} (the members differ by {spreads[place]:.3g})\n")
+        text = ", ".join(f"{name} {value:.4g}" for name, value in state.items())
+        sys.stdout.write(f"next: {text} (the members differ by {spreads[place]:.3g})\n")
     return {
         "states": states,
         "columns": {name: [state[name] for state in states] for name in names},
@@ -107,9 +107,9 @@ def choose(
     }
 
 
-def _room(row: tuple[float, ...], taken: list[tuple[float, ...]], scales: list[float]) -> float:
+def _room(row: tuple[float, ...], occupied: list[tuple[float, ...]], scales: list[float]) -> float:
     """From 0 at a known state to 1 where none is near."""
-    near = min((math.dist(_by(row, scales), _by(other, scales)) for other in taken), default=math.inf)
+    near = min((math.dist(_by(row, scales), _by(other, scales)) for other in occupied), default=math.inf)
     return min(1.0, near / CROWDED)
 
 
@@ -156,7 +156,7 @@ def compare(
     curves = {"chosen by the committee": _curve(active, "active"), name: _curve(other, "other")}
     ours, theirs = (_first_below(curve, bound) for curve in curves.values())
     least, at_least = (
-        found or max(curve) + 1 for found, curve in zip((ours, theirs), curves.values(), strict=True)
+        count or max(curve) + 1 for count, curve in zip((ours, theirs), curves.values(), strict=True)
     )
     sys.stdout.write("\n".join(_lines(curves, bound)) + "\n")
     return {
@@ -196,5 +196,5 @@ def _lines(curves: dict[str, dict[int, float]], bound: float) -> Iterator[str]:
 
 
 def _told(curve: dict[int, float], bound: float) -> str:
-    found = _first_below(curve, bound)
-    return str(found) if found is not None else f"more than {max(curve)}"
+    count = _first_below(curve, bound)
+    return str(count) if count is not None else f"more than {max(curve)}"

@@ -40,24 +40,24 @@ def confirmed(
 
     Raise ValueError where the model wants nothing, or where there is not a course for each of the best.
     """
-    known, made = tabular.Model.load(model).course, np.load(courses)
-    if known is None or len(made) != len(best):
+    network, simulated = tabular.Model.load(model).course, np.load(courses)
+    if network is None or len(simulated) != len(best):
         raise ValueError(
-            f"expected a model of training.course:want, and {len(best)} courses; found {len(made)}"
+            f"expected a model of training.course:want, and {len(best)} courses; found {len(simulated)}"
         )
-    right = known.margins(made)[[state["prediction"] > 0 for state in best]] > 0
-    at_random = np.concatenate([known.margins(np.load(path)) for path in drawn]) > 0
+    right = network.margins(simulated)[[state["prediction"] > 0 for state in best]] > 0
+    at_random = np.concatenate([network.margins(np.load(path)) for path in drawn]) > 0
     edges = histogram["low"] + histogram["width"] * np.arange(len(histogram["counts"]))
-    found = int(np.array(histogram["counts"])[edges >= 0].sum())  # a bin begins at 0, if there is one below
+    hits = int(np.array(histogram["counts"])[edges >= 0].sum())  # a bin begins at 0, if there is one below
     result: Confirmed = {
-        "found": found,
+        "found": hits,
         "simulated": len(right),
         "share": float(right.mean()) if len(right) else 0.0,
         "drawn": len(at_random),
         "base": float(at_random.mean()),
     }
     sys.stdout.write(
-        f"found {found}; of the best {len(right)} simulation confirms {right.sum()} ({result['share']:.1%}); "
+        f"found {hits}; of the best {len(right)} simulation confirms {right.sum()} ({result['share']:.1%}); "
         f"at random {at_random.sum()} of {len(at_random)} are so ({result['base']:.3%})\n"
     )
     return result

@@ -59,26 +59,26 @@ def effective_speedup(
             "t_lookup_s": 0.0,
             "t_learn_s": 0.0,
         }
-    simulated, learned, asked = (
+    simulated, learned, looked_up = (
         [second for stage in stages for second in times[stage]]
         for stages in (simulations, trainings, lookups)
     )
     runs, simulating = len(simulated), sum(simulated)
-    spent = sum(asked) + simulating + sum(learned)
-    found: Speedup = {
+    spent = sum(looked_up) + simulating + sum(learned)
+    result: Speedup = {
         "speedup": simulating / runs * (count + runs) / spent,
         "n_lookup": count,
         "n_train": runs,
         "t_sim_s": simulating / runs,
-        "t_lookup_s": sum(asked) / count,
+        "t_lookup_s": sum(looked_up) / count,
         "t_learn_s": sum(learned) / runs,
     }
     sys.stdout.write(
-        f"effective speedup {found['speedup']:.3g}: N_lookup {count:,}, N_train {runs:,}, "
-        f"T_sim {1e3 * found['t_sim_s']:.3g} ms, T_lookup {1e9 * found['t_lookup_s']:.3g} ns, "
-        f"T_learn {1e3 * found['t_learn_s']:.3g} ms\n"
+        f"effective speedup {result['speedup']:.3g}: N_lookup {count:,}, N_train {runs:,}, "
+        f"T_sim {1e3 * result['t_sim_s']:.3g} ms, T_lookup {1e9 * result['t_lookup_s']:.3g} ns, "
+        f"T_learn {1e3 * result['t_learn_s']:.3g} ms\n"
     )
-    return found
+    return result
 
 
 def _seconds(usage: Any) -> list[float]:

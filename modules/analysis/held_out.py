@@ -44,10 +44,10 @@ def held_out(
         )
     order = np.random.default_rng(seed).permutation(len(data))
     count = min(max(1, round(share * len(data))), len(data) - 1)
-    unseen, seen = np.sort(order[:count]), np.sort(order[count:][:most])
+    unseen, training = np.sort(order[:count]), np.sort(order[count:][:most])
     return {
-        "data": data[seen],
-        "targets": targets[seen],
+        "data": data[training],
+        "targets": targets[training],
         "unseen": data[unseen],
         "unseen_targets": targets[unseen],
     }

@@ -36,7 +36,7 @@ def kaufman(
 
     B. Kaufman, Phys. Rev. 76, 1232 (1949). Raises ValueError where a temperature is not positive.
     """
-    energy, capacity = zip(*(exact(one, size) for one in temperature), strict=True)
+    energy, capacity = zip(*(exact(value, size) for value in temperature), strict=True)
     return {"energy": list(energy), "heat_capacity": list(capacity)}
 
 
@@ -95,5 +95,5 @@ def _logarithm(x: Floats, sign: int) -> tuple[float, float, float]:
     return float(value), float((slope * x[1]).sum()), float((slope * x[2] + (1 - slope**2) * x[1] ** 2).sum())
 
 
-def _with(found: tuple[float, float, float], scale: float) -> tuple[float, float, float]:
-    return found[0] + scale, found[1], found[2]
+def _with(terms: tuple[float, float, float], scale: float) -> tuple[float, float, float]:
+    return terms[0] + scale, terms[1], terms[2]

@@ -80,12 +80,12 @@ def factor(temperature: float, density: float) -> float:
     square = DAMPING * density**2
     virial = density * (1 - 2 * square) * math.exp(-square) * _sum(VIRIAL, root)
     rest = sum(
-        power * one * root ** (of_root - 2) * density**power
+        power * coefficient * root ** (of_root - 2) * density**power
         for of_root, row in REST.items()
-        for power, one in enumerate(row, start=2)
+        for power, coefficient in enumerate(row, start=2)
     )
     return hard + virial + rest
 
 
 def _sum(coefficients: dict[int, float], root: float) -> float:
-    return sum(one * root**power for power, one in coefficients.items())
+    return sum(coefficient * root**power for power, coefficient in coefficients.items())

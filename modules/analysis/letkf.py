@@ -58,25 +58,25 @@ def letkf(
     course = np.concatenate(courses, axis=1)
     steps, members, variables = course.shape
     now = slice(window * steps, (window + 1) * steps)
-    seen = observations[now]
-    if len(seen) < steps:
+    readings = observations[now]
+    if len(readings) < steps:
         raise ValueError(
             f"window {window} of {steps} steps lies beyond the {len(observations)} observed ones"
         )
-    every = variables // seen.shape[1]
+    every = variables // readings.shape[1]
     states = course[-1]
     mean = states.mean(axis=0)
     expected = course[:, :, ::every]  # (steps, members, sensors)
     around = expected.mean(axis=1)
     # as columns of all times: shapes (members, steps · sensors) and (steps · sensors,)
     deviations = inflation * (expected - around[:, None]).transpose(1, 0, 2).reshape(members, -1)
-    surprise = (seen - around).ravel()
+    surprise = (readings - around).ravel()
     weights = np.tile(taper(variables, every, radius), (1, steps)) / noise**2  # (variables, steps · sensors)
-    told = weights[:, None, :] * deviations  # (variables, members, steps · sensors)
-    values, vectors = np.linalg.eigh((members - 1) * np.eye(members) + told @ deviations.T)
+    scaled = weights[:, None, :] * deviations  # (variables, members, steps · sensors)
+    values, vectors = np.linalg.eigh((members - 1) * np.eye(members) + scaled @ deviations.T)
     inverse = (vectors / values[:, None]) @ vectors.transpose(0, 2, 1)
     root = (vectors * np.sqrt((members - 1) / values)[:, None]) @ vectors.transpose(0, 2, 1)
-    weighted = root + inverse @ (told @ surprise)[:, :, None]  # (variables, members, members)
+    weighted = root + inverse @ (scaled @ surprise)[:, :, None]  # (variables, members, members)
     own = inflation * (states - mean).T[:, None, :]
     ensemble = mean + (own @ weighted)[:, 0].T
     there = truth[now][-1]

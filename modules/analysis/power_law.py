@@ -38,11 +38,11 @@ def power_law(x: list[float], y: list[float], series: list[int]) -> PowerLaw:
         raise ValueError("expected numbers above 0, whose logarithms are fitted")
     largest = max(x)
     fits, ends = [], []
-    for one in dict.fromkeys(series):
-        points = [(a, b) for a, b, which in zip(x, y, series, strict=True) if which == one]
+    for number in dict.fromkeys(series):
+        points = [(a, b) for a, b, which in zip(x, y, series, strict=True) if which == number]
         fitted = np.log([point for point in points if point[0] < largest])
         if len(fitted) < 2 or len(fitted) == len(points):
-            raise ValueError(f"series {one}: expected three values of x or more, up to {largest:g}")
+            raise ValueError(f"series {number}: expected three values of x or more, up to {largest:g}")
         fits.append(np.polyfit(fitted[:, 0], fitted[:, 1], 1))
         ends += [b for a, b in points if a == largest]
     exponent, offset = np.mean(fits, axis=0)

@@ -35,16 +35,16 @@ def restored(fields: Path, restored: Path, stored: Path) -> Fidelity:
     restored: .npy of the same shape
     stored: of `analysis.coarsened`
     """
-    true, made = np.load(fields).astype(float), np.load(restored)
+    true, estimate = np.load(fields).astype(float), np.load(restored)
     with np.load(stored) as file:
         bound, factor = float(file["bound"]), int(file["factor"])
-    squared = ((made - true) ** 2).mean(axis=(1, 2))
-    before, after = spectrum(true), spectrum(made)
+    squared = ((estimate - true) ** 2).mean(axis=(1, 2))
+    before, after = spectrum(true), spectrum(estimate)
     carried = true.shape[-1] // factor // 2 - 1  # the place of the first wave that is not
     return {
         "psnr": float((10 * np.log10(np.ptp(true) ** 2 / squared)).mean()),
         "squared": float(squared.mean()),
-        "kept": float(np.abs(means(made, factor) - means(true, factor)).max() / bound),
+        "kept": float(np.abs(means(estimate, factor) - means(true, factor)).max() / bound),
         "spectrum": after.tolist(),
         "true_spectrum": before.tolist(),
         "fine": float(after[carried:].sum() / before[carried:].sum()),

@@ -37,12 +37,12 @@ def scaling(
     Raise ValueError where the lists differ in length.
     """
     if not len(size) == len(ranks) == len(strong) == len(weak):
-        found = f"{len(ranks)}, {len(strong)} and {len(weak)}"
-        raise ValueError(f"expected lists of {len(size)} values; found {found}")
+        lengths = f"{len(ranks)}, {len(strong)} and {len(weak)}"
+        raise ValueError(f"expected lists of {len(size)} values; found {lengths}")
     rows: list[tuple[str, int, int, float, float, float, float]] = []
     result: Scaling = {"table": context.task_dir / "scaling.csv", "amdahl": [], "gustafson": []}
-    for one in sorted({*size}):
-        places = sorted((place for place, other in enumerate(size) if other == one), key=ranks.__getitem__)
+    for extent in sorted({*size}):
+        places = sorted((place for place, other in enumerate(size) if other == extent), key=ranks.__getitem__)
         counts = [ranks[place] for place in places]
         for kind, times, fits in (("strong", strong, result["amdahl"]), ("weak", weak, result["gustafson"])):
             seconds = [times[place] for place in places]
@@ -52,7 +52,7 @@ def scaling(
             fits.append(serial)
             for count, step, time, speedup in zip(counts, steps, seconds, speedups, strict=True):
                 law = 1 / (serial + (1 - serial) / step) if kind == "strong" else step + (1 - step) * serial
-                rows.append((kind, one, count, time, speedup, speedup / step, law))
+                rows.append((kind, extent, count, time, speedup, speedup / step, law))
     heads = ("kind", "size", "ranks", "seconds", "speedup", "efficiency", "law")
     with open(result["table"], "w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows([heads, *rows])
@@ -96,4 +96,4 @@ def _slope(pairs: Sequence[tuple[float, float]]) -> float:
 
 
 def _shown(fractions: Sequence[float]) -> str:
-    return ", ".join(f"{one:.1%}" for one in fractions)
+    return ", ".join(f"{share:.1%}" for share in fractions)

@@ -35,13 +35,13 @@ def spread(by: dict[str, list[Any]], **values: list[float]) -> Spread:
         places = [place for place, other in enumerate(points) if other == point]
         row: dict[str, Any] = {**dict(zip(by, point, strict=True)), "count": len(places)}
         for name, column in values.items():
-            found = [column[place] for place in places]
-            row[name] = fmean(found)
-            row[f"{name}_scatter"] = stdev(found) if len(found) > 1 else 0.0
+            sample = [column[place] for place in places]
+            row[name] = fmean(sample)
+            row[f"{name}_scatter"] = stdev(sample) if len(sample) > 1 else 0.0
         rows.append(row)
     cells = [[*by, *values]]
     for row in rows:
-        shown = [_said(row[name], row[f"{name}_scatter"]) for name in values]
+        shown = [_text(row[name], row[f"{name}_scatter"]) for name in values]
         cells.append([*(str(row[name]) for name in by), *shown])
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     for line in cells:
@@ -49,7 +49,7 @@ def spread(by: dict[str, list[Any]], **values: list[float]) -> Spread:
     return {"rows": rows}
 
 
-def _said(mean: float, scatter: float) -> str:
+def _text(mean: float, scatter: float) -> str:
     """Return a value with as many decimals as its scatter has meaning."""
     if scatter == 0 or not math.isfinite(scatter):
         return f"{mean:.4g}"

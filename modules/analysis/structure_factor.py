@@ -33,18 +33,18 @@ def structure_factor(real: NDArray[Any], few: NDArray[Any], synthetic: NDArray[A
     few: what the generator learned from
     synthetic: what it made
     """
-    whole, made = rings(real), rings(synthetic)
+    whole, generated = rings(real), rings(synthetic)
 
-    def off(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:
-        return float(np.sqrt(np.sum((one - other) ** 2) / np.sum(whole**2)))
+    def off(factor: NDArray[np.float64], other: NDArray[np.float64]) -> float:
+        return float(np.sqrt(np.sum((factor - other) ** 2) / np.sum(whole**2)))
 
     return {
-        "synthetic": off(made, whole),
+        "synthetic": off(generated, whole),
         "few": off(rings(few), whole),
         "floor": off(rings(real[: len(real) // 2]), rings(real[len(real) // 2 :])),
         "wavenumber": [float(k) for k in range(len(whole))],
         "real_factor": whole.tolist(),
-        "synthetic_factor": made.tolist(),
+        "synthetic_factor": generated.tolist(),
     }
 
 
@@ -54,5 +54,5 @@ def rings(images: NDArray[Any]) -> NDArray[np.float64]:
     factor = np.mean(np.abs(np.fft.fft2(images)) ** 2, axis=0) / side**2
     waves = np.fft.fftfreq(side, 1 / side)
     ring = np.rint(np.hypot(waves[:, None], waves)).astype(int).ravel()
-    found: NDArray[np.float64] = np.bincount(ring, factor.ravel()) / np.bincount(ring)
-    return found[: side // 2 + 1]
+    means: NDArray[np.float64] = np.bincount(ring, factor.ravel()) / np.bincount(ring)
+    return means[: side // 2 + 1]

@@ -62,14 +62,14 @@ def ways(
             }
         )
     if server is not None:
-        each = 1e3 * batch / server["rows_per_second"]
+        server_ms = 1e3 * batch / server["rows_per_second"]
         rows.append(
             {
                 "way": "server",
                 "ranks": server_ranks,
-                "step_ms": each,
+                "step_ms": server_ms,
                 "predicted_ms": None,
-                "efficiency": step_ms[0] / each / server_ranks,
+                "efficiency": step_ms[0] / server_ms / server_ranks,
                 "loss": server["loss"],
                 "sent_mib": server["sent_bytes"] / 2**20 / steps,
             }
@@ -82,4 +82,4 @@ def ways(
             f"  {row['efficiency']:9.0%}  {row['loss']:10.5f}  {row['sent_mib']:8.3f}"
         )
     sys.stdout.write("\n".join(lines) + "\n")
-    return {"rows": rows, "difference": max(abs(one / loss[0] - 1) for one in loss)}
+    return {"rows": rows, "difference": max(abs(value / loss[0] - 1) for value in loss)}

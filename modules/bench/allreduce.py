@@ -52,10 +52,10 @@ def allreduce(
     began = time.perf_counter()
     for _ in range(3):
         comm.Allreduce(mine, total)
-    each = (time.perf_counter() - began) / 3
+    call_seconds = (time.perf_counter() - began) / 3
     if not (total == ranks * (ranks + 1) / 2).all():
         raise ArithmeticError(f"expected the sum {ranks * (ranks + 1) / 2} everywhere, found {total.min()}")
-    calls = comm.bcast(max(1, round(seconds / ROUNDS / each)), root=0)
+    calls = comm.bcast(max(1, round(seconds / ROUNDS / call_seconds)), root=0)
     times: list[float] = []
     for _ in range(ROUNDS):
         comm.Barrier()

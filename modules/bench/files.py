@@ -49,14 +49,14 @@ def files(
     large.unlink()
     names = [f"{folder}/{number}" for number in range(count)]
     created = _seconds(names, _create)
-    asked = _seconds(names, os.stat)
+    stat_seconds = _seconds(names, os.stat)
     removed = _seconds(names, os.unlink)
     folder.rmdir()
     return {
         "write_mbs": size / wrote / 1e6,
         "read_mbs": size / read / 1e6,
         "create_rate": count / created,
-        "stat_rate": count / asked,
+        "stat_rate": count / stat_seconds,
         "remove_rate": count / removed,
     }
 
@@ -65,9 +65,9 @@ def _write(path: str, size: int) -> float:
     block = os.urandom(min(BLOCK, size))  # what cannot be compressed
     began = time.perf_counter()
     with open(path, "wb", buffering=0) as file:
-        left = size
-        while left:
-            left -= file.write(block[:left])
+        remaining = size
+        while remaining:
+            remaining -= file.write(block[:remaining])
         os.fsync(file.fileno())
     return time.perf_counter() - began
 
@@ -77,12 +77,12 @@ def _read(path: str, size: int) -> float:
     with open(path, "rb", buffering=0) as file:
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
         began = time.perf_counter()
-        found = 0
+        count = 0
         while chunk := file.read(BLOCK):
-            found += len(chunk)
+            count += len(chunk)
         seconds = time.perf_counter() - began
-    if found != size:
-        raise OSError(f"{path}: wrote {size} bytes, and read {found}")
+    if count != size:
+        raise OSError(f"{path}: wrote {size} bytes, and read {count}")
     return seconds
 
 

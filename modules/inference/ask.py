@@ -69,24 +69,24 @@ def ask(
     for start in range(0, points, batch):
         size = min(batch, points - start)
         states = rng.uniform(bounds[:, 0], bounds[:, 1], (size, len(bounds)))
-        said = client.predict(states, features=tuple(ranges))
-        counts = _counting(said, sure, size)
+        outputs = client.predict(states, features=tuple(ranges))
+        counts = _counting(outputs, sure, size)
         unsure += size - int(counts.sum())
-        predicted = said["prediction"][counts]
+        predicted = outputs["prediction"][counts]
         if not len(predicted):
             continue
         counted += len(predicted)
         total += float(predicted.sum())
         low, high = min(low, float(predicted.min())), max(high, float(predicted.max()))
-        for place in np.argsort(-sign * said["prediction"], kind="stable"):
+        for place in np.argsort(-sign * outputs["prediction"], kind="stable"):
             if not counts[place]:
                 continue
-            value = sign * float(said["prediction"][place])
+            value = sign * float(outputs["prediction"][place])
             if len(best) >= keep and value <= best[0][0]:
                 break
             state = dict(zip(ranges, states[place].tolist(), strict=True))
-            told = {name: float(values[place]) for name, values in said.items()}
-            entry = (value, -(start + int(place)), {**state, **told})
+            answers = {name: float(values[place]) for name, values in outputs.items()}
+            entry = (value, -(start + int(place)), {**state, **answers})
             (heapq.heappush if len(best) < keep else heapq.heapreplace)(best, entry)
     if not counted:
         raise ValueError(f"the models differ by more than {sure} at each of the {points} states")
@@ -100,11 +100,11 @@ def ask(
     }
 
 
-def _counting(said: dict[str, Any], sure: float | None, size: int) -> Any:
+def _counting(outputs: dict[str, Any], sure: float | None, size: int) -> Any:
     """Return which predictions count, of shape (size,)."""
     if sure is None:
         return np.ones(size, dtype=bool)
-    if "deviation" not in said:
+    if "deviation" not in outputs:
         raise ValueError("`sure` is for an ensemble: give the service several models")
-    deviation: tabular.Floats = said["deviation"]
+    deviation: tabular.Floats = outputs["deviation"]
     return deviation <= sure

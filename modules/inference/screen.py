@@ -161,8 +161,8 @@ def merge(parts: list[Path], context: diel.Context) -> Screen:
     """
     if not parts:
         raise ValueError("expected at least one part; found none")
-    whole, *others = map(_Summary.load, parts)
-    for other in others:
+    whole, *rest = map(_Summary.load, parts)
+    for other in rest:
         whole.join(other)
     return whole.result(context.task_dir / "summary.npz")
 
@@ -199,11 +199,11 @@ def latency(
     """
     network = load_model(model, context)
     draw = np.random.default_rng(0).normal(size=(states, len(network.features)))
-    given = draw * network.scale.feature_scale + network.scale.feature_mean
+    inputs = draw * network.scale.feature_scale + network.scale.feature_mean
     times = []
     for repeat in range(-5, repeats):
         began = perf_counter()
-        network.predict(given)
+        network.predict(inputs)
         if repeat >= 0:
             times.append((perf_counter() - began) / states * 1e6)
     return {"time_per_state": median(times), "fastest": min(times)}
@@ -211,8 +211,8 @@ def latency(
 
 def _refuse_large(names: tuple[str, ...], keep: int, bins: int, points: int) -> None:
     """Refuse before the work what would be too large for a result after it: numbers take 26 characters."""
-    each, few = sum(len(name) + 30 for name in names), bins * (len(str(points // bins)) + 3)
-    most = (RESULT - few) // each
+    row_size, few = sum(len(name) + 30 for name in names), bins * (len(str(points // bins)) + 3)
+    most = (RESULT - few) // row_size
     if keep > most:
         raise ValueError(
             f"keep: {keep} states of {len(names) - 1} features and {bins} bins are more than a result holds, "
@@ -331,14 +331,14 @@ class _Summary:
         rows = self.best[np.argsort(self._cost(self.best[:, -1]), kind="stable")]
         copies = (rows[1:] == rows[:-1]).all(axis=1)  # most of them, quickly
         rows = np.concatenate([rows[:1], rows[1:][~copies]])
-        found: dict[tuple[float, ...], int] = {}
+        firsts: dict[tuple[float, ...], int] = {}
         for begin in range(0, len(rows), 2 * self.keep):
             states = map(tuple, rows[begin : begin + 2 * self.keep, :-1].tolist())
             for place, state in enumerate(states, begin):
-                found.setdefault(state, place)
-            if len(found) >= self.keep:
+                firsts.setdefault(state, place)
+            if len(firsts) >= self.keep:
                 break
-        self.best = rows[list(found.values())[: self.keep]]
+        self.best = rows[list(firsts.values())[: self.keep]]
 
     def _widen(self, low: float, high: float) -> None:
         """Make the bins reach from low to high too."""
@@ -360,9 +360,9 @@ class _Summary:
         """Write all of it, in one step."""
         self._sort()
         part = path.with_suffix(".part")
-        told = {**vars(self), "match": np.nan if self.match is None else self.match}
+        arrays = {**vars(self), "match": np.nan if self.match is None else self.match}
         with part.open("wb") as file:
-            np.savez(file, **told)
+            np.savez(file, **arrays)
         part.replace(path)
         return path
 
@@ -371,12 +371,12 @@ class _Summary:
         """Return what `save` wrote. Raise ValueError where that is not so."""
         try:
             with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
-                told = {one.name: file[one.name] for one in fields(cls)}
+                arrays = {entry.name: file[entry.name] for entry in fields(cls)}
         except (KeyError, ValueError, TypeError, EOFError, BadZipFile, zlib.error) as error:
             raise ValueError(f"{path} is no summary of inference.screen ({error})") from error
-        known = {name: array if array.ndim else array.item() for name, array in told.items()}
-        known["names"] = tuple(map(str, told["names"]))
-        return cls(**known | {"match": None if math.isnan(known["match"]) else known["match"]})
+        values = {name: array if array.ndim else array.item() for name, array in arrays.items()}
+        values["names"] = tuple(map(str, arrays["names"]))
+        return cls(**values | {"match": None if math.isnan(values["match"]) else values["match"]})
 
     def result(self, path: Path) -> Screen:
         """Return what the stage returns; the summary is written to the path."""
@@ -447,10 +447,10 @@ def _states(
     if candidates is not None:
         return _from_file(model, candidates)
     ranges, values = ranges or {}, values or {}
-    given = [*ranges, *values]
-    if sorted(given) != sorted(model.features):
+    names = [*ranges, *values]
+    if sorted(names) != sorted(model.features):
         raise ValueError(
-            f"the model's features are {', '.join(model.features)}; ranges are given for {', '.join(given)}"
+            f"the model's features are {', '.join(model.features)}; ranges are given for {', '.join(names)}"
         )
     for name, (low, high) in ranges.items():
         if not (low <= high and math.isfinite(high - low)):
@@ -542,12 +542,12 @@ def _sobol_table(wide: int, high: int, seed: int) -> tuple[NDArray[np.uint32], d
 
 def _grid(bounds: tabular.Floats, choices: list[tabular.Floats | None], points: int) -> _Stream:
     """Yield the product of all axes; the last one changes from state to state."""
-    given = [len(one) for one in choices if one is not None]
-    free, fixed = len(choices) - len(given), math.prod(given)
+    lengths = [len(choice) for choice in choices if choice is not None]
+    free, fixed = len(choices) - len(lengths), math.prod(lengths)
     side = int((points / fixed) ** (1 / free)) if free else 0
     if free and (side + 1) ** free * fixed <= points:  # the root may be rounded down
         side += 1
-    sides = [side if one is None else len(one) for one in choices]
+    sides = [side if choice is None else len(choice) for choice in choices]
     if not 1 <= math.prod(sides) <= points:
         raise ValueError(f"the product of `values` has {fixed} states; `points` allows {points}")
 
@@ -564,11 +564,11 @@ def _grid(bounds: tabular.Floats, choices: list[tabular.Floats | None], points: 
         cycle *= sides[inner]
 
     def product(axes: range, places: NDArray[np.int64]) -> tabular.Floats:
-        made = np.empty((len(axes), len(places)))
+        columns = np.empty((len(axes), len(places)))
         for axis in reversed(axes):
             places, place = np.divmod(places, sides[axis])
-            made[axis - axes.start] = numbers(axis, place)
-        return made
+            columns[axis - axes.start] = numbers(axis, place)
+        return columns
 
     def blocks(start: int, stop: int, batch: int) -> Blocks:
         turns = np.repeat(np.arange(2 + batch // cycle), cycle)  # a block begins anywhere in a turn
@@ -609,11 +609,11 @@ def _from_file(model: tabular.Model, path: Path) -> _Stream:
             block = states[begin : min(begin + batch, stop)]
             if names is not None:
                 block = np.column_stack([block[name] for name in model.features])
-            found = np.asarray(block, dtype=float)
-            if not (good := np.isfinite(found)).all():
+            rows = np.asarray(block, dtype=float)
+            if not (good := np.isfinite(rows)).all():
                 row, column = np.argwhere(~good)[0].tolist()
-                what = f"{model.features[column]} of state {begin + row} is {found[row, column]}"
+                what = f"{model.features[column]} of state {begin + row} is {rows[row, column]}"
                 raise ValueError(f"candidates: {what}; expected finite numbers")
-            yield found
+            yield rows
 
     return _Stream(len(states), blocks)

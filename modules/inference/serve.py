@@ -112,11 +112,11 @@ class Histogram:
         self.total += value
 
     def lines(self, name: str, what: str) -> list[str]:
-        found, below = [f"# HELP {name} {what}", f"# TYPE {name} histogram"], 0
+        lines, below = [f"# HELP {name} {what}", f"# TYPE {name} histogram"], 0
         for bound, count in zip([*map(str, self.bounds), "+Inf"], self.counts, strict=True):
             below += count
-            found.append(f'{name}_bucket{{le="{bound}"}} {below}')
-        return [*found, f"{name}_sum {self.total:.9g}", f"{name}_count {below}"]
+            lines.append(f'{name}_bucket{{le="{bound}"}} {below}')
+        return [*lines, f"{name}_sum {self.total:.9g}", f"{name}_count {below}"]
 
 
 class Batcher:
@@ -169,8 +169,8 @@ class Batcher:
         loop = asyncio.get_running_loop()
         newer = await loop.run_in_executor(self._loader, tabular.Ensemble.load, paths)
         if newer.members[0].features != self.features:
-            wanted, found = ", ".join(self.features), ", ".join(newer.members[0].features)
-            raise ValueError(f"the model reads {found}; the one that is served reads {wanted}")
+            expected, names = ", ".join(self.features), ", ".join(newer.members[0].features)
+            raise ValueError(f"the model reads {names}; the one that is served reads {expected}")
         self.model = newer
         self.version += 1
 
@@ -180,33 +180,33 @@ class Batcher:
         while True:
             await self._fill(loop)
             batch = self._take()
-            rows = np.concatenate([one.rows for one in batch]) if len(batch) > 1 else batch[0].rows
+            rows = np.concatenate([request.rows for request in batch]) if len(batch) > 1 else batch[0].rows
             began = time.perf_counter()
             try:
                 mean, deviation = await loop.run_in_executor(self._thread, self.model.predict, rows)
             except Exception as error:
-                for one in batch:
-                    if not one.answer.done():
-                        one.answer.set_exception(RuntimeError(f"{type(error).__name__}: {error}"))
+                for request in batch:
+                    if not request.answer.done():
+                        request.answer.set_exception(RuntimeError(f"{type(error).__name__}: {error}"))
                 continue
             self.batch_rows.observe(len(rows))
             self.batch_seconds.observe(time.perf_counter() - began)
             start = 0
-            for one in batch:
-                end = start + len(one.rows)
-                if not one.answer.done():  # whoever asked may be gone
-                    one.answer.set_result((mean[start:end], deviation[start:end]))
+            for request in batch:
+                end = start + len(request.rows)
+                if not request.answer.done():  # whoever asked may be gone
+                    request.answer.set_result((mean[start:end], deviation[start:end]))
                 start = end
 
     async def _fill(self, loop: asyncio.AbstractEventLoop) -> None:
         """Wait until a batch is full, or its first request has waited long enough."""
         while True:
             self._news.clear()
-            left = self._line[0].since + self.max_wait - loop.time() if self._line else None
-            if self.queued >= self.max_batch or (left is not None and left <= 0):
+            remaining = self._line[0].since + self.max_wait - loop.time() if self._line else None
+            if self.queued >= self.max_batch or (remaining is not None and remaining <= 0):
                 return
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._news.wait(), left)
+                await asyncio.wait_for(self._news.wait(), remaining)
 
     def _take(self) -> list[Waiting]:
         batch = [self._line.popleft()]
@@ -300,28 +300,28 @@ async def _predict(batcher: Batcher, request: Request) -> Response:
         mean, deviation = await batcher.predict(rows)
     except RuntimeError as error:
         raise Refused(500, str(error)) from error
-    said = {"prediction": mean}
+    answer = {"prediction": mean}
     if len(batcher.model.members) > 1:
-        said["deviation"] = deviation
+        answer["deviation"] = deviation
     if not raw:
         lost = np.flatnonzero(~np.isfinite(mean))
         if len(lost):
             raise Refused(500, f"the prediction for row {lost[0]} is not finite; look at it and at the model")
-        return JSONResponse({name: values.tolist() for name, values in said.items()})
-    content = np.stack([np.asarray(values, np.float64) for values in said.values()])
+        return JSONResponse({name: values.tolist() for name, values in answer.items()})
+    content = np.stack([np.asarray(values, np.float64) for values in answer.values()])
     shape = ",".join(map(str, content.shape))
-    headers = {"Diel-Dtype": "float64", "Diel-Shape": shape, "Diel-Fields": ",".join(said)}
+    headers = {"Diel-Dtype": "float64", "Diel-Shape": shape, "Diel-Fields": ",".join(answer)}
     return Response(content.tobytes(), media_type=RAW, headers=headers)
 
 
 async def _reload(batcher: Batcher, request: Request) -> Response:
     document = _json(await request.body())
-    given = document.get("model") if isinstance(document, dict) else None
-    listed = [given] if isinstance(given, str) else given
-    if not isinstance(listed, list) or not listed or not all(isinstance(one, str) for one in listed):
+    models = document.get("model") if isinstance(document, dict) else None
+    listed = [models] if isinstance(models, str) else models
+    if not isinstance(listed, list) or not listed or not all(isinstance(path, str) for path in listed):
         raise Refused(400, 'expected {"model": PATH}, or a list of paths')
     try:
-        await batcher.load([Path(one) for one in listed])
+        await batcher.load([Path(path) for path in listed])
     except (ValueError, OSError) as error:
         raise Refused(409, str(error)) from error
     return JSONResponse({"models": len(batcher.model.members), "version": batcher.version})
@@ -359,15 +359,15 @@ def rows_of_json(body: bytes, features: Sequence[str]) -> tabular.Floats:
     Raises Refused, 400.
     """
     document = _json(body)
-    given = document.get("rows") if isinstance(document, dict) else None
+    rows = document.get("rows") if isinstance(document, dict) else None
     try:
-        if isinstance(given, dict):
-            return checked(np.array([given[name] for name in features], float).T, features)
-        if isinstance(given, list) and given and isinstance(given[0], dict):
-            given = [[row[name] for name in features] for row in given]
-        if not isinstance(given, list):
+        if isinstance(rows, dict):
+            return checked(np.array([rows[name] for name in features], float).T, features)
+        if isinstance(rows, list) and rows and isinstance(rows[0], dict):
+            rows = [[row[name] for name in features] for row in rows]
+        if not isinstance(rows, list):
             raise Refused(400, 'expected {"rows": [[…], …]}, a list of mappings, or a mapping of lists')
-        return checked(np.array(given, float), features)
+        return checked(np.array(rows, float), features)
     except KeyError as error:
         raise Refused(400, f"a row has no {error}; the model reads {', '.join(features)}") from error
     except (TypeError, ValueError, OverflowError) as error:

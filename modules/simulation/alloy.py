@@ -99,11 +99,11 @@ def draw(
     seed: of the draw
     """
     rng = np.random.default_rng(seed)
-    found = []
+    arrangements = []
     for _ in range(count):
-        taken = rng.permutation(SITES)[: rng.integers(SITES + 1)]
-        found.append(sum(1 << int(site) for site in taken))
-    return {"arrangements": found, "sites": sites().tolist(), "period": [2 * CELLS] * 3}
+        places = rng.permutation(SITES)[: rng.integers(SITES + 1)]
+        arrangements.append(sum(1 << int(site) for site in places))
+    return {"arrangements": arrangements, "sites": sites().tolist(), "period": [2 * CELLS] * 3}
 
 
 def sites() -> Any:

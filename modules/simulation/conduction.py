@@ -80,16 +80,16 @@ class Solve(torch.autograd.Function):
         """Factorises once."""
         ctx.across = differences(round(len(right) ** 0.5))
         ctx.factors = splu((ctx.across.T @ diags(conductances.numpy()) @ ctx.across).tocsc())
-        found = torch.from_numpy(ctx.factors.solve(right.numpy()))
-        ctx.save_for_backward(found)
-        return found
+        solution = torch.from_numpy(ctx.factors.solve(right.numpy()))
+        ctx.save_for_backward(solution)
+        return solution
 
     @staticmethod
     def backward(ctx: Any, *slopes: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the implicit function theorem: with A λ = ∂J/∂T, A being symmetric, ∂J/∂q = λ, ∂J/∂c = −Dλ · DT."""
-        (found,) = ctx.saved_tensors
+        (solution,) = ctx.saved_tensors
         adjoint = ctx.factors.solve(slopes[0].numpy())
-        slope = -((ctx.across @ adjoint) * (ctx.across @ found.numpy())).sum(1)
+        slope = -((ctx.across @ adjoint) * (ctx.across @ solution.numpy())).sum(1)
         return torch.from_numpy(slope), torch.from_numpy(adjoint)
 
 
@@ -168,19 +168,19 @@ def recover(
     (V. A. Morozov, Sov. Math. Dokl. 7, 414 (1966)). Raises ValueError where none does.
     """
     deviation = noise * float(np.sqrt(np.mean(readings**2)))
-    seen = readings + deviation * np.random.default_rng((seed, 1)).standard_normal(readings.shape)
+    noisy = readings + deviation * np.random.default_rng((seed, 1)).standard_normal(readings.shape)
     modes, cells = cosines(len(field)), len(field)
 
     def error(amplitudes: Array) -> float:
         off = (modes[:, : len(amplitudes)] @ amplitudes).reshape(field.shape) - field
         return float(np.linalg.norm(off) / np.linalg.norm(field - field.mean()))
 
-    constant, _ = fitted(seen, deviation, modes[:, :1], np.zeros(1), 0.0)
+    constant, _ = fitted(noisy, deviation, modes[:, :1], np.zeros(1), 0.0)
     weight, amplitudes, errors, chosen = 100.0, np.zeros(modes.shape[1]), [], None
     while weight > (chosen[0] / 30 if chosen else 1e-6):
-        amplitudes, left = fitted(seen, deviation, modes, amplitudes, weight)
+        amplitudes, rest = fitted(noisy, deviation, modes, amplitudes, weight)
         errors.append(error(amplitudes))
-        misfit = float(np.sqrt(np.mean(left**2)))
+        misfit = float(np.sqrt(np.mean(rest**2)))
         if misfit <= 1 and chosen is None:
             chosen = weight, amplitudes, misfit
         weight /= FACTOR
@@ -201,17 +201,17 @@ def recover(
 
 
 def fitted(
-    seen: Array, deviation: float, modes: Array, amplitudes: Array, weight: float
+    readings: Array, deviation: float, modes: Array, amplitudes: Array, weight: float
 ) -> tuple[Array, Array]:
     """Amplitudes by Gauss and Newton's method with halved steps, and what is left of readings."""
 
     def left(of: Array) -> tuple[Array, float]:
         rest = (
-            read(torch.from_numpy((modes @ of).reshape(side, side)), sensors).numpy() - seen
+            read(torch.from_numpy((modes @ of).reshape(side, side)), sensors).numpy() - readings
         ).ravel() / deviation
         return rest, float(rest @ rest + weight * of @ of)
 
-    side, sensors = round(len(modes) ** 0.5), round(seen.shape[1] ** 0.5)
+    side, sensors = round(len(modes) ** 0.5), round(readings.shape[1] ** 0.5)
     rest, loss = left(amplitudes)
     for _ in range(50):
         slopes = jacobian(modes, amplitudes, sensors) / deviation
@@ -236,16 +236,16 @@ def jacobian(modes: Array, amplitudes: Array, sensors: int) -> Array:
     faces = conductances(torch.from_numpy(field.reshape(side, side))).numpy()
     slopes = faces[:, None] ** 2 / 2 * (abs(across) @ (modes / np.exp(field)[:, None]))  # of harmonic means
     factors = splu((across.T @ diags(faces) @ across).tocsc())
-    found = across @ factors.solve(heat(side).numpy())
+    flux = across @ factors.solve(heat(side).numpy())
     adjoint = across @ factors.solve(means(side, sensors).T.copy())
-    return np.concatenate([-((adjoint * one[:, None]).T @ slopes) for one in found.T])
+    return np.concatenate([-((adjoint * row[:, None]).T @ slopes) for row in flux.T])
 
 
 def read(field: torch.Tensor, sensors: int) -> torch.Tensor:
     """Temperatures that sensors read, shape (heaters, sensors²), by logarithms of conductivities."""
     cells = len(field)
-    found: torch.Tensor = Solve.apply(conductances(field), heat(cells))  # type: ignore[no-untyped-call]
-    return (torch.from_numpy(means(cells, sensors)) @ found).T
+    temperatures: torch.Tensor = Solve.apply(conductances(field), heat(cells))  # type: ignore[no-untyped-call]
+    return (torch.from_numpy(means(cells, sensors)) @ temperatures).T
 
 
 def conductances(field: torch.Tensor) -> torch.Tensor:
@@ -260,15 +260,15 @@ def conductances(field: torch.Tensor) -> torch.Tensor:
 @cache
 def differences(cells: int) -> Any:
     """D as a sparse matrix, shape (2 cells (cells + 1), cells²): down, then to the right; zero at the rim."""
-    one = diags([np.ones(cells), -np.ones(cells)], [0, -1], shape=(cells + 1, cells))
-    return csr_matrix(vstack([kron(one, eye(cells)), kron(eye(cells), one)]))
+    line = diags([np.ones(cells), -np.ones(cells)], [0, -1], shape=(cells + 1, cells))
+    return csr_matrix(vstack([kron(line, eye(cells)), kron(eye(cells), line)]))
 
 
 @cache
 def means(cells: int, sensors: int) -> Array:
     """Return what takes the mean over each sensor's square, shape (sensors², cells²)."""
-    one: Any = np.kron(np.eye(sensors), np.full(cells // sensors, sensors / cells))
-    found: Array = np.kron(one, one)
+    side: Any = np.kron(np.eye(sensors), np.full(cells // sensors, sensors / cells))
+    found: Array = np.kron(side, side)
     return found
 
 
@@ -287,6 +287,6 @@ def cosines(cells: int) -> Array:
     """
     x, w = (np.arange(cells) + 0.5) / cells, np.arange(WAVES)
     size = (1 + (np.pi * LENGTH) ** 2 * (w[:, None] ** 2 + w**2)) ** -2.0
-    one = np.cos(np.pi * x[:, None] * w)
-    found: Array = np.kron(one, one) * size.ravel()
+    waves = np.cos(np.pi * x[:, None] * w)
+    found: Array = np.kron(waves, waves) * size.ravel()
     return found

@@ -97,8 +97,8 @@ def cole_hopf(x: Array, t: Array, viscosity: float) -> Array:
 
 def waves(grid: int) -> tuple[Array, Array]:
     """Wave numbers along x, the first index of a field, and y."""
-    one = np.fft.fftfreq(grid, 1 / grid)
-    kx, ky = np.meshgrid(one, one, indexing="ij")
+    numbers = np.fft.fftfreq(grid, 1 / grid)
+    kx, ky = np.meshgrid(numbers, numbers, indexing="ij")
     return kx, ky
 
 
@@ -112,12 +112,12 @@ def velocity(vorticity: NDArray[np.complex128]) -> tuple[NDArray[np.complex128],
 def stepped(vorticity: NDArray[np.complex128], viscosity: float) -> NDArray[np.complex128]:
     """After a step of time."""
     kx, ky = waves(len(vorticity))
-    kept = (np.abs(kx) <= len(kx) // 3) & (np.abs(ky) <= len(kx) // 3)
+    mask = (np.abs(kx) <= len(kx) // 3) & (np.abs(ky) <= len(kx) // 3)
 
     def change(of: NDArray[np.complex128]) -> NDArray[np.complex128]:
         u, v, across, along = np.fft.ifft2(np.stack([*velocity(of), 1j * kx * of, 1j * ky * of])).real
         found: NDArray[np.complex128] = (
-            -np.fft.fft2(u * across + v * along) * kept - viscosity * (kx**2 + ky**2) * of
+            -np.fft.fft2(u * across + v * along) * mask - viscosity * (kx**2 + ky**2) * of
         )
         return found
 

@@ -196,12 +196,12 @@ def walk(
             sweep(replica)
     samples = context.stream("samples")
     for _ in range(items):
-        seen = np.array([_sample(replica, sweep, sweeps, neighbours) for replica, sweep in steps])
+        averages = np.array([_sample(replica, sweep, sweeps, neighbours) for replica, sweep in steps])
         samples.put(
             {
                 "temperature": drawn[rank::ranks],
-                "energy": seen[:, 0],
-                "magnetisation": seen[:, 1],
+                "energy": averages[:, 0],
+                "magnetisation": averages[:, 1],
                 "time": time.time(),
             }
         )
@@ -235,14 +235,14 @@ def snapshots(
         _sweep(algorithm, temperature, size, equilibration),
         _start(algorithm, size, 0, (seed, 0)),
     )
-    found = np.empty((count, size * size), np.int8)
+    spins = np.empty((count, size * size), np.int8)
     for done in range(1, equilibration + count * every + 1):
         sweep(replica)
         replica.sweep = done
         number, rest = divmod(done - equilibration, every)
         if number > 0 and not rest:
-            found[number - 1] = replica.spins
-    return {"snapshots": found.reshape(count, size, size)}
+            spins[number - 1] = replica.spins
+    return {"snapshots": spins.reshape(count, size, size)}
 
 
 @diel.module(kind="simulation")
@@ -286,7 +286,7 @@ def timed(
             mine.append(_energy(replica.spins, neighbours))
         shares = comm.allgather(mine) if comm is not None else [mine]
         times.append(time.perf_counter() - began)
-    slowest = [max(each) for each in zip(*comm.allgather(times), strict=True)] if comm is not None else times
+    slowest = [max(row) for row in zip(*comm.allgather(times), strict=True)] if comm is not None else times
     # back into their own order, so that the sum does not depend on the number of ranks
     energies = [shares[number % ranks][number // ranks] for number in range(replicas)]
     return {"seconds": min(slowest), "energy": sum(energies) / replicas}
@@ -488,7 +488,7 @@ def _average(replicas: list[Replica], temperature: float, context: diel.Context)
 def _error_of_variance(blocks: list[NDArray[np.float64]]) -> float:
     """Standard error of the variance of all values, by the jackknife (B. Efron, Ann. Stat. 7, 1 (1979))."""
     middle = float(np.mean(blocks[0]))  # near the mean, so that squares lose no digits
-    sums = np.array([(len(one), (one - middle).sum(), ((one - middle) ** 2).sum()) for one in blocks])
+    sums = np.array([(len(block), (block - middle).sum(), ((block - middle) ** 2).sum()) for block in blocks])
     count, first, second = (sums.sum(axis=0) - sums).T
     without = second / count - (first / count) ** 2
     return float(np.sqrt((len(blocks) - 1) * without.var()))

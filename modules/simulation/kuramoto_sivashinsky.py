@@ -83,19 +83,19 @@ class KuramotoSivashinsky(VectorEnv):  # type: ignore[misc]  # without Gymnasium
         flows = self.solve(noise - noise.mean(axis=1, keepdims=True), rest, round(TRANSIENT / STEP))
         self.attractor = flows
         self.flow, self.steps, self.ended = flows.copy(), 0, False
-        return self._seen(), {}
+        return self._observation(), {}
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         none = np.zeros(self.num_envs, bool)
         if self.ended:  # Gymnasium's rule: the step after the last one only begins anew
             self.flow, self.steps, self.ended = self._drawn(), 0, False
-            return self._seen(), np.zeros(self.num_envs), none, none, {}
+            return self._observation(), np.zeros(self.num_envs), none, none, {}
         self.flow = self.solve(self.flow, np.clip(actions, -1.0, 1.0))
         self.steps += 1
         self.ended = self.steps >= self.limit
-        return self._seen(), -np.mean(self.flow**2, axis=1), none, none | self.ended, {}
+        return self._observation(), -np.mean(self.flow**2, axis=1), none, none | self.ended, {}
 
-    def _seen(self) -> Any:
+    def _observation(self) -> Any:
         return self.flow[:, :: POINTS // SENSORS].astype(np.float32)
 
     def _drawn(self) -> Floats:

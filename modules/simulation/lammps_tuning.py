@@ -156,7 +156,7 @@ class _Run:
     def __init__(self, state: Path, settings: Settings, log: Path) -> None:
         self._settings, self._log = settings, log
         self._engine = _engine(settings, log)
-        self._tell(f'read_restart "{state}"\n{_forces()}{_said(settings)}thermo 0\nrun 0\n')
+        self._tell(f'read_restart "{state}"\n{_forces()}{_commands(settings)}thermo 0\nrun 0\n')
         self._energies = [self._engine.get_thermo("etotal")]
 
     def __enter__(self) -> _Run:
@@ -192,7 +192,7 @@ class _Run:
             raise RuntimeError(f"LAMMPS stopped: {' '.join(str(error).split())}") from error
 
 
-def _said(settings: Settings) -> str:
+def _commands(settings: Settings) -> str:
     return (
         f"timestep {settings.timestep}\nneighbor {settings.skin} bin\n"
         f"neigh_modify every {settings.every} delay {settings.pause * settings.every} check yes\n"

@@ -82,10 +82,10 @@ def lorenz96(
     rng = np.random.default_rng(seed)
     states = settled(rng, 1 + members, variables)
     truth = course(states[:1], steps)[:, 0]
-    seen = truth[:, :: variables // sensors]
+    readings = truth[:, :: variables // sensors]
     return {
         "truth": truth,
-        "observations": seen + rng.standard_normal(seen.shape),
+        "observations": readings + rng.standard_normal(readings.shape),
         "ensemble": states[1:],
     }
 
@@ -109,12 +109,12 @@ def forecast(
         return {"course": course(mine, steps)}
     if network is None:
         raise ValueError("by: network needs the input `network`, a model that was trained on `rows`")
-    model, found = tabular.Model.load(network), []
+    model, courses = tabular.Model.load(network), []
     for _ in range(steps):
         near = np.stack([np.roll(mine, -shift, axis=-1) for shift in REACH], axis=-1)
         mine = mine + model.predict(near.reshape(-1, len(REACH))).reshape(mine.shape)
-        found.append(mine)
-    return {"course": np.array(found)}
+        courses.append(mine)
+    return {"course": np.array(courses)}
 
 
 @diel.module(kind="simulation")
@@ -147,14 +147,14 @@ def settled(rng: np.random.Generator, count: int, variables: int) -> States:
 
 def course(states: States, steps: int) -> States:
     """Return the states after each step, shape (steps, …)."""
-    found = np.empty((steps, *states.shape))
+    track = np.empty((steps, *states.shape))
     for place in range(steps):
         k1 = change(states)
         k2 = change(states + STEP / 2 * k1)
         k3 = change(states + STEP / 2 * k2)
         states = states + STEP / 6 * (k1 + 2 * k2 + 2 * k3 + change(states + STEP * k3))
-        found[place] = states
-    return found
+        track[place] = states
+    return track
 
 
 def change(states: States) -> States:

@@ -63,14 +63,14 @@ class Policy:
         self.layers = [(weights[f"weight{n}"].T, weights[f"bias{n}"]) for n in range(3)]
         self.spread = weights.get("spread")
 
-    def best(self, seen: NDArray[Any]) -> NDArray[Any]:
+    def best(self, observations: NDArray[Any]) -> NDArray[Any]:
         """Return what it would do without chance."""
-        out = self._out(seen)
+        out = self._out(observations)
         return out.argmax(axis=1) if self.spread is None else out
 
-    def draw(self, seen: NDArray[Any], rng: np.random.Generator) -> tuple[NDArray[Any], NDArray[Any]]:
+    def draw(self, observations: NDArray[Any], rng: np.random.Generator) -> tuple[NDArray[Any], NDArray[Any]]:
         """Actions by chance, and the logarithm of the probability (density) of each."""
-        out = self._out(seen)
+        out = self._out(observations)
         if self.spread is None:
             logs = out - np.logaddexp.reduce(out, axis=1, keepdims=True)
             actions = (logs + rng.gumbel(size=logs.shape)).argmax(axis=1)
@@ -79,9 +79,9 @@ class Policy:
         logs = -0.5 * noise**2 - self.spread - 0.5 * np.log(2 * np.pi)
         return out + np.exp(self.spread) * noise, logs.sum(axis=1)
 
-    def _out(self, seen: NDArray[Any]) -> NDArray[Any]:
+    def _out(self, observations: NDArray[Any]) -> NDArray[Any]:
         (first, one), (second, two), (third, three) = self.layers
-        out: NDArray[Any] = np.tanh(np.tanh(seen @ first + one) @ second + two) @ third + three
+        out: NDArray[Any] = np.tanh(np.tanh(observations @ first + one) @ second + two) @ third + three
         return out
 
 
@@ -116,24 +116,24 @@ def play(
     where what is seen is no vector, or actions are neither choices nor a vector.
     """
     rng, began, waited = np.random.default_rng((seed, actor)), time.perf_counter(), 0.0
-    made = gymnasium.make_vec(environment, num_envs=environments)
-    seen, _ = made.reset(seed=int(rng.integers(2**31)))
+    world = gymnasium.make_vec(environment, num_envs=environments)
+    observations, _ = world.reset(seed=int(rng.integers(2**31)))
     ended = np.zeros(environments, bool)
     if actor == 0:
-        context.space.put((learner, "spaces"), _spaces(made))
+        context.space.put((learner, "spaces"), _spaces(world))
     for number in range(batches):
-        version, asked = max(0, number - lag), time.perf_counter()
+        version, since = max(0, number - lag), time.perf_counter()
         policy = Policy(context.space.read((learner, version), PATIENCE)[1])
-        waited += time.perf_counter() - asked
+        waited += time.perf_counter() - since
         rows = []
         for _ in range(steps):
-            actions, logs = policy.draw(seen, rng)
-            after, rewards, terminated, truncated, _ = made.step(actions)
-            rows.append((seen, actions, logs, rewards, terminated, terminated | truncated, ~ended))
-            seen, ended = after, terminated | truncated
+            actions, logs = policy.draw(observations, rng)
+            after, rewards, terminated, truncated, _ = world.step(actions)
+            rows.append((observations, actions, logs, rewards, terminated, terminated | truncated, ~ended))
+            observations, ended = after, terminated | truncated
         names = ("seen", "actions", "logs", "rewards", "terminated", "ended", "valid")
         item = {name: np.stack(column) for name, column in zip(names, zip(*rows, strict=True), strict=True)}
-        item["seen"] = np.concatenate([item["seen"], seen[None]])
+        item["seen"] = np.concatenate([item["seen"], observations[None]])
         context.stream("experience").put({"number": number, "actor": actor, "version": version, **item})
     took = time.perf_counter() - began
     return {"steps": batches * steps * environments, "waited": waited, "took": took}
@@ -158,43 +158,51 @@ def judge(
     with np.load(model) as file:
         policy = Policy(dict(file))
     ours, late = _episodes(environment, policy, episodes, seed)
-    others, late_without = _episodes(environment, None, episodes, seed)
-    sys.stdout.write(f"{ours.mean():.4g} ({ours.min():.4g} at least); without a policy {others.mean():.4g}\n")
+    baseline, late_without = _episodes(environment, None, episodes, seed)
+    sys.stdout.write(
+        f"{ours.mean():.4g} ({ours.min():.4g} at least); without a policy {baseline.mean():.4g}\n"
+    )
     return {
         "score": float(ours.mean()),
-        "score_without": float(others.mean()),
+        "score_without": float(baseline.mean()),
         "late": late,
         "late_without": late_without,
         "least": float(ours.min()),
     }
 
 
-def _spaces(made: Any) -> dict[str, Any]:
+def _spaces(world: Any) -> dict[str, Any]:
     """Return how many numbers are seen, how many choices or, with `numbers`, numbers an action has."""
-    seen, acts = made.single_observation_space, made.single_action_space
+    observations, acts = world.single_observation_space, world.single_action_space
     numbers = isinstance(acts, gymnasium.spaces.Box)
-    one_row = len(seen.shape or ()) == 1 and (not numbers or len(acts.shape) == 1)
+    one_row = len(observations.shape or ()) == 1 and (not numbers or len(acts.shape) == 1)
     if not one_row or not (numbers or isinstance(acts, gymnasium.spaces.Discrete)):
-        raise ValueError(f"expected a vector to see, and choices or a vector to do; found {seen} and {acts}")
-    return {"seen": seen.shape[0], "actions": int(acts.shape[0] if numbers else acts.n), "numbers": numbers}
+        raise ValueError(
+            f"expected a vector to see, and choices or a vector to do; found {observations} and {acts}"
+        )
+    return {
+        "seen": observations.shape[0],
+        "actions": int(acts.shape[0] if numbers else acts.n),
+        "numbers": numbers,
+    }
 
 
 def _episodes(environment: str, policy: Policy | None, count: int, seed: int) -> tuple[NDArray[Any], float]:
     """Return the sum of rewards of each environment's first episode, and the mean reward of its late steps."""
-    made = gymnasium.make_vec(environment, num_envs=count)
-    made.action_space.seed(seed)
-    seen, _ = made.reset(seed=seed)
+    world = gymnasium.make_vec(environment, num_envs=count)
+    world.action_space.seed(seed)
+    observations, _ = world.reset(seed=seed)
     goes_on, rewards = np.ones(count, bool), []
     while goes_on.any():
         if policy is not None:
-            actions = policy.best(seen)
-        elif isinstance(made.single_action_space, gymnasium.spaces.Box):
-            actions = np.zeros(made.action_space.shape, np.float32)
+            actions = policy.best(observations)
+        elif isinstance(world.single_action_space, gymnasium.spaces.Box):
+            actions = np.zeros(world.action_space.shape, np.float32)
         else:
-            actions = made.action_space.sample()
-        seen, reward, terminated, truncated, _ = made.step(actions)
+            actions = world.action_space.sample()
+        observations, reward, terminated, truncated, _ = world.step(actions)
         rewards.append(np.where(goes_on, reward, 0.0))
         goes_on &= ~(terminated | truncated)
-    limit = made.spec.max_episode_steps or len(rewards)
+    limit = world.spec.max_episode_steps or len(rewards)
     late = np.array(rewards)[limit // 2 :]
     return np.sum(rewards, axis=0), float(late.sum() / (count * (limit - limit // 2)))

@@ -95,7 +95,7 @@ def of(
     sets: with activator, inhibitor, supply, coupling and spot; more names are passed over
     time: at which the rings are looked at
     """
-    return _saved(np.array([[one[name] for name in NAMES] for one in sets]), time, context)
+    return _saved(np.array([[parameters[name] for name in NAMES] for parameters in sets]), time, context)
 
 
 @diel.module(kind="simulation")
@@ -166,9 +166,9 @@ def simulated(sets: Floats, time: float, cells: int = CELLS, step: float = STEP)
     fields = ((fields + step * grew) @ there / (1 - spread)) @ back  # one step of first order
     for _ in range(round(time / step) - 1):
         grows = change()
-        known = 2 * fields - 0.5 * was + step * (2 * grows - grew)
+        explicit = 2 * fields - 0.5 * was + step * (2 * grows - grew)
         was, grew = fields, grows
-        fields = (known @ there / (1.5 - spread)) @ back
+        fields = (explicit @ there / (1.5 - spread)) @ back
     return fields
 
 

@@ -84,7 +84,7 @@ def rate(size: int, viscosity: float, stirring: float = 4.0, drag: float = 0.1) 
     y, x = waves(size)
     square = y**2 + x**2
     inverse = 1 / np.where(square, square, 1)
-    kept = (np.abs(y) < size / 3) & (x < size / 3)
+    mask = (np.abs(y) < size / 3) & (x < size / 3)
     slowed = -viscosity * square - drag
     wave = np.cos(4 * np.arange(size) * 2 * np.pi / size)[:, None]
     stirred = fft.rfft2(np.broadcast_to(-stirring * wave, (size, size)))
@@ -94,7 +94,7 @@ def rate(size: int, viscosity: float, stirring: float = 4.0, drag: float = 0.1) 
             np.stack([1j * y * inverse * state, -1j * x * inverse * state, state]), s=(size, size)
         )
         carried = fft.rfft2(flow[:2] * flow[2])
-        return np.asarray(slowed * state + stirred - kept * 1j * (x * carried[0] + y * carried[1]))
+        return np.asarray(slowed * state + stirred - mask * 1j * (x * carried[0] + y * carried[1]))
 
     return change
 

@@ -72,14 +72,14 @@ def ring(comm: MPI.Comm, array: Array, space: Array) -> None:
     ranks, rank = comm.Get_size(), comm.Get_rank()
     cuts = [len(array) * place // ranks for place in range(ranks + 1)]
     parts = [array[cuts[place] : cuts[place + 1]] for place in range(ranks)]
-    right, left = (rank + 1) % ranks, (rank - 1) % ranks
+    right, previous = (rank + 1) % ranks, (rank - 1) % ranks
     for step in range(ranks - 1):
         part = parts[(rank - step - 1) % ranks]
         came = space[: len(part)]
-        comm.Sendrecv(parts[(rank - step) % ranks], right, 0, came, left, 0)
+        comm.Sendrecv(parts[(rank - step) % ranks], right, 0, came, previous, 0)
         part += came
     for step in range(ranks - 1):
-        comm.Sendrecv(parts[(rank + 1 - step) % ranks], right, 0, parts[(rank - step) % ranks], left, 0)
+        comm.Sendrecv(parts[(rank + 1 - step) % ranks], right, 0, parts[(rank - step) % ranks], previous, 0)
 
 
 def doubling(comm: MPI.Comm, array: Array, space: Array) -> None:
@@ -160,29 +160,31 @@ def seconds_of(cost: Mapping[str, Any], algorithm: Algorithm, size: float, ranks
     """T(p) of a sum of `size` bytes over `ranks`, of which `here` are on one node."""
     if ranks < 2:
         return 0.0
-    one = terms(algorithm, size, ranks)
-    turns = max(1.0, min(here, one.at_once) / cost["cores"])
-    lines = [(count, part, _piece(cost["sums"][algorithm], part)) for count, part in one.messages]
+    work = terms(algorithm, size, ranks)
+    turns = max(1.0, min(here, work.at_once) / cost["cores"])
+    lines = [(count, part, _piece(cost["sums"][algorithm], part)) for count, part in work.messages]
     sent = sum(count * (line["fixed"] + turns * part * line["per_byte"]) for count, part, line in lines)
-    return float(sent + turns * _adding(cost["adding"], one))
+    return float(sent + turns * _adding(cost["adding"], work))
 
 
-def _adding(pieces: Sequence[Piece], one: Terms) -> float:
+def _adding(pieces: Sequence[Piece], work: Terms) -> float:
     """Return seconds of a rank that has its core for itself."""
-    return float(sum(count * part * _piece(pieces, part)["per_byte"] for count, part in one.added))
+    return float(sum(count * part * _piece(pieces, part)["per_byte"] for count, part in work.added))
 
 
 def _piece(pieces: Sequence[Piece], message: float) -> Piece:
-    return next((one for one in pieces if one["up_to"] is None or message <= one["up_to"]), pieces[-1])
+    return next(
+        (piece for piece in pieces if piece["up_to"] is None or message <= piece["up_to"]), pieces[-1]
+    )
 
 
 class Point(NamedTuple):
-    """One measurement that is fitted: seconds = steps α + sent/β + known."""
+    """One measurement that is fitted: seconds = steps α + sent/β + fixed."""
 
     message: float
     steps: float
     sent: float
-    known: float
+    fixed: float
     seconds: float
 
 
@@ -215,15 +217,15 @@ def fit(points: Sequence[Point]) -> list[Piece]:
 
 def _line(points: Sequence[Point]) -> tuple[Piece, float]:
     """Return the line, and its largest relative error; neither α nor 1/β is negative."""
-    rows = np.array([[one.steps / one.seconds, one.sent / one.seconds] for one in points])
-    wanted = np.array([(one.seconds - one.known) / one.seconds for one in points])
-    found: Any = np.linalg.lstsq(rows, wanted)[0]
-    if found.min() < 0:
-        alone = [np.array([row @ wanted / (row @ row) if row.any() else 0.0]) for row in rows.T]
+    rows = np.array([[point.steps / point.seconds, point.sent / point.seconds] for point in points])
+    targets = np.array([(point.seconds - point.fixed) / point.seconds for point in points])
+    solution: Any = np.linalg.lstsq(rows, targets)[0]
+    if solution.min() < 0:
+        alone = [np.array([row @ targets / (row @ row) if row.any() else 0.0]) for row in rows.T]
         tries = [np.array([max(0.0, alone[0][0]), 0.0]), np.array([0.0, max(0.0, alone[1][0])])]
-        found = min(tries, key=lambda one: float(np.abs(rows @ one - wanted).max()))
-    worst = float(np.abs(rows @ found - wanted).max())
-    return {"up_to": None, "fixed": float(found[0]), "per_byte": float(found[1])}, worst
+        solution = min(tries, key=lambda guess: float(np.abs(rows @ guess - targets).max()))
+    worst = float(np.abs(rows @ solution - targets).max())
+    return {"up_to": None, "fixed": float(solution[0]), "per_byte": float(solution[1])}, worst
 
 
 # ---------------------------------------------------------------- measuring
@@ -244,21 +246,21 @@ def measure(
     until, going = time.perf_counter() + seconds, True
     while going:
         for ranks in counts:
-            with _first(comm, ranks) as some:
-                if some is None:
+            with _first(comm, ranks) as group:
+                if group is None:
                     continue
                 for size in sizes:
                     for name, call in (*SUMS.items(), ("adding", _add)):
                         key = (name, ranks, size)
                         views = array[: size // 8], space[: size // 8]
                         if key not in calls:
-                            _timed(some, call, views, 1)  # memory and connections as they will stay
-                            once = _timed(some, call, views, 3)
+                            _timed(group, call, views, 1)  # memory and connections as they will stay
+                            once = _timed(group, call, views, 3)
                             calls[key] = max(3, min(100, math.ceil(GROUP / once)))
-                        times.setdefault(key, []).append(_timed(some, call, views, calls[key]))
+                        times.setdefault(key, []).append(_timed(group, call, views, calls[key]))
         going = comm.bcast(time.perf_counter() < until)
-    found: dict[Measured, float] = comm.bcast({key: quiet(some) for key, some in times.items()})
-    return found
+    deciles: dict[Measured, float] = comm.bcast({key: quiet(samples) for key, samples in times.items()})
+    return deciles
 
 
 def quiet(times: Sequence[float]) -> float:
@@ -290,36 +292,36 @@ def _first(comm: MPI.Comm, ranks: int) -> Iterator[MPI.Comm | None]:
     """A communicator of the first ranks; None for the others, which sleep until these are done."""
     from mpi4py import MPI  # here so that the predictions need no MPI
 
-    some = comm.Split(0 if comm.Get_rank() < ranks else MPI.UNDEFINED, comm.Get_rank())
+    group = comm.Split(0 if comm.Get_rank() < ranks else MPI.UNDEFINED, comm.Get_rank())
     try:
-        yield some if comm.Get_rank() < ranks else None
+        yield group if comm.Get_rank() < ranks else None
     finally:
         if comm.Get_rank() < ranks:
-            some.Free()
+            group.Free()
         waiting = comm.Ibarrier()
         while not waiting.Test():
             time.sleep(0.001)  # not spinning: they may share a core with those who measure
 
 
-def fit_cost(found: Mapping[Measured, float], sizes: Sequence[int], ranks: int, cores: int) -> Cost:
+def fit_cost(measured: Mapping[Measured, float], sizes: Sequence[int], ranks: int, cores: int) -> Cost:
     """α, β and γ from the measurements of some sizes on one number of ranks.
 
     `cores` are those that the ranks of a node share.
     """
     alone = [
-        Point(size, 1, size * max(1.0, ranks / cores), 0.0, found["adding", ranks, size]) for size in sizes
+        Point(size, 1, size * max(1.0, ranks / cores), 0.0, measured["adding", ranks, size]) for size in sizes
     ]
     cost: Cost = {"sums": {}, "adding": fit(alone), "cores": cores}
     for name in SUMS:
         points = []
         for size in sizes:
-            one = terms(name, size, ranks)
-            turns = max(1.0, min(ranks, one.at_once) / cores)
+            work = terms(name, size, ranks)
+            turns = max(1.0, min(ranks, work.at_once) / cores)
             steps, sent = (
-                sum(column) for column in zip(*((n, n * part) for n, part in one.messages), strict=True)
+                sum(column) for column in zip(*((n, n * part) for n, part in work.messages), strict=True)
             )
-            known = turns * _adding(cost["adding"], one)
-            points.append(Point(sent / steps, steps, sent * turns, known, found[name, ranks, size]))
+            adding = turns * _adding(cost["adding"], work)
+            points.append(Point(sent / steps, steps, sent * turns, adding, measured[name, ranks, size]))
         cost["sums"][name] = fit(points)
     return cost
 
@@ -380,28 +382,28 @@ def allreduce(
     every = comm.Get_size()
     if every < 2:
         raise ValueError("a single rank exchanges nothing: give the stage `resources: {ranks: 2}`, or more")
-    powers = {1 << one for one in range(1, every.bit_length())}
+    powers = {1 << power for power in range(1, every.bit_length())}
     counts = sorted({fitted_ranks, *(ranks or (*powers, every))})
     if counts[0] < 2 or counts[-1] > every:
         raise ValueError(f"expected from 2 to {every} ranks, found {', '.join(map(str, counts))}")
     _check(comm)
-    fitted = [least << one for one in range(doublings + 1)]
+    fitted = [least << power for power in range(doublings + 1)]
     between = [size * 3 // 2 // 8 * 8 for size in fitted[:-1]]
     cores, here = cores_here(comm)
-    found = measure(comm, counts, sorted(fitted + between), seconds)
-    cost = fit_cost(found, fitted, fitted_ranks, cores)
+    measured = measure(comm, counts, sorted(fitted + between), seconds)
+    cost = fit_cost(measured, fitted, fitted_ranks, cores)
     rows = [
-        (name, count, size, count == fitted_ranks and size in fitted, found[name, count, size],
+        (name, count, size, count == fitted_ranks and size in fitted, measured[name, count, size],
          seconds_of(cost, name, size, count, min(count, here)))
         for name in SUMS for count in counts for size in sorted(fitted + between)
     ]  # fmt: skip
-    errors = [abs(said / took - 1) for _, _, _, known, took, said in rows if not known]
+    errors = [abs(predicted / took - 1) for _, _, _, is_fitted, took, predicted in rows if not is_fitted]
     heads = ("algorithm", "ranks", "bytes", "fitted", "measured_s", "predicted_s")
     table = context.task_dir / "allreduce.csv"
     if comm.Get_rank() == 0:
         with table.open("w", newline="", encoding="utf-8") as file:
             csv.writer(file).writerows([heads, *rows])
-        sys.stdout.write("\n".join([*_said(cost), *_beside(rows), *_judged(rows, cores, here)]) + "\n")
+        sys.stdout.write("\n".join([*_fit_lines(cost), *_beside(rows), *_judged(rows, cores, here)]) + "\n")
     return {
         "cost": cost,
         "table": table,
@@ -425,22 +427,22 @@ def _check(comm: MPI.Comm) -> None:
             raise ArithmeticError(f"{name}: expected the sum {expected}, found {mine}")
 
 
-def _said(cost: Cost) -> Iterator[str]:
+def _fit_lines(cost: Cost) -> Iterator[str]:
     """Yield the fit, in the units of networks."""
     yield "fitted    messages      latency α  bandwidth β"
     for name, pieces in (*cost["sums"].items(), ("adding (γ)", cost["adding"])):
-        for one in pieces:
-            up_to = "larger" if one["up_to"] is None else f"≤ {one['up_to'] / 1024:.0f} KiB"
-            rate = f"{1e-9 / one['per_byte']:.2f} GB/s" if one["per_byte"] else "any"
-            yield f"{name:10} {up_to:>10} {one['fixed'] * 1e6:8.1f} µs {rate:>12}"
+        for piece in pieces:
+            up_to = "larger" if piece["up_to"] is None else f"≤ {piece['up_to'] / 1024:.0f} KiB"
+            rate = f"{1e-9 / piece['per_byte']:.2f} GB/s" if piece["per_byte"] else "any"
+            yield f"{name:10} {up_to:>10} {piece['fixed'] * 1e6:8.1f} µs {rate:>12}"
 
 
 def _beside(rows: Sequence[Row]) -> Iterator[str]:
     yield "algorithm  ranks      bytes   measured  predicted   error"
-    for name, ranks, size, known, took, said in rows:
-        if not known:
-            line = f"{name:9} {ranks:6} {size:10} {took * 1e6:7.0f} µs {said * 1e6:7.0f} µs"
-            yield f"{line} {said / took - 1:+7.0%}"
+    for name, ranks, size, is_fitted, took, predicted in rows:
+        if not is_fitted:
+            line = f"{name:9} {ranks:6} {size:10} {took * 1e6:7.0f} µs {predicted * 1e6:7.0f} µs"
+            yield f"{line} {predicted / took - 1:+7.0%}"
 
 
 def _judged(rows: Sequence[Row], cores: int, here: int) -> Iterator[str]:
@@ -532,18 +534,18 @@ def step(
     alone, whole = fitted or [32, 128, 512], predicted or [48, 96, 192, 384]
     with pytorch.reproducible():
         gradient, size = _gradient(data, targets, hidden or [512, 512])
-        found = _steps(comm, gradient, size, alone, whole, seconds)
-    alone_s, _ = _line([Point(rows, 1, rows, 0.0, found[False, rows]) for rows in alone])
+        measured = _steps(comm, gradient, size, alone, whole, seconds)
+    alone_s, _ = _line([Point(rows, 1, rows, 0.0, measured[False, rows]) for rows in alone])
     fixed, row = alone_s["fixed"], alone_s["per_byte"]
     here = cores_here(comm)[1]
-    said = {rows: fixed + row * rows + seconds_of(cost, "library", size, ranks, here) for rows in whole}
-    errors = {rows: said[rows] / found[True, rows] - 1 for rows in whole}
+    expected = {rows: fixed + row * rows + seconds_of(cost, "library", size, ranks, here) for rows in whole}
+    errors = {rows: expected[rows] / measured[True, rows] - 1 for rows in whole}
     table = context.task_dir / "steps.csv"
     if comm.Get_rank() == 0:
         with table.open("w", newline="", encoding="utf-8") as file:
             csv.writer(file).writerows(
                 [("ranks", "rows", "measured_s", "predicted_s")]
-                + [(ranks, rows, found[True, rows], said[rows]) for rows in whole]
+                + [(ranks, rows, measured[True, rows], expected[rows]) for rows in whole]
             )
         sum_s = seconds_of(cost, "library", size, ranks, here)
         sys.stdout.write(
@@ -551,7 +553,7 @@ def step(
             f"its sum {sum_s * 1e3:.2f} ms\n ranks  rows a rank   measured  predicted   error\n"
         )
         for rows in whole:
-            line = f"{ranks:6} {rows:12} {found[True, rows] * 1e3:7.2f} ms {said[rows] * 1e3:7.2f} ms"
+            line = f"{ranks:6} {rows:12} {measured[True, rows] * 1e3:7.2f} ms {expected[rows] * 1e3:7.2f} ms"
             sys.stdout.write(f"{line} {errors[rows]:+7.0%}\n")
     return {
         "fixed_s": fixed,
@@ -587,7 +589,7 @@ def _gradient(
         flat: NDArray[np.float32] = parameters_to_vector(torch.autograd.grad(loss, weights)).numpy()
         return flat
 
-    return gradient, sum(one.numel() * one.element_size() for one in weights)
+    return gradient, sum(tensor.numel() * tensor.element_size() for tensor in weights)
 
 
 def _steps(
@@ -605,7 +607,7 @@ def _steps(
     times: dict[tuple[bool, int], list[float]] = {}
     until, going = time.perf_counter() + seconds, True
     while going:
-        for summed, rows in [*((False, one) for one in alone), *((True, one) for one in whole)]:
+        for summed, rows in [*((False, count) for count in alone), *((True, count) for count in whole)]:
             comm.Barrier()
             began = time.perf_counter()
             mine = gradient(rows)
@@ -614,7 +616,7 @@ def _steps(
             took = comm.allreduce(time.perf_counter() - began, MPI.MAX)
             times.setdefault((summed, rows), []).append(took)
         going = comm.bcast(time.perf_counter() < until)
-    return {key: quiet(some[1:] or some) for key, some in times.items()}
+    return {key: quiet(samples[1:] or samples) for key, samples in times.items()}
 
 
 # ---------------------------------------------------------------- on paper
@@ -659,18 +661,18 @@ def efficiency(
     one rank needs to reach the loss, by those that p ranks need with a batch p times as large (S. McCandlish
     and others, arXiv:1812.06162): counted where one rank, and a batch of that size, reached it, else unknown.
     """
-    each = min(batch)
-    own = fixed_s + row_s * each
+    smallest = min(batch)
+    own = fixed_s + row_s * smallest
     tries: dict[int, list[float]] = {}
     for count, many in zip(batch, steps, strict=True):
         tries.setdefault(count, []).append(many or 0.0)
-    rows = {count: count * fmean(some) if all(some) else 0.0 for count, some in tries.items()}
+    rows = {count: count * fmean(counts) if all(counts) else 0.0 for count, counts in tries.items()}
     needed = {
-        count // each: rows[each] / taken if rows[each] and taken else None
-        for count, taken in rows.items()
-        if count % each == 0
+        count // smallest: rows[smallest] / spent if rows[smallest] and spent else None
+        for count, spent in rows.items()
+        if count % smallest == 0
     }
-    found: list[dict[str, Any]] = []
+    entries: list[dict[str, Any]] = []
     for p in ranks or [2**power for power in range(1, 11)]:
         took = seconds_of(cost, "library", size, p, min(p, ranks_per_node))
         turns = max(1.0, min(p, ranks_per_node) / cost["cores"])
@@ -679,27 +681,27 @@ def efficiency(
         most = own / max(own * turns, took * (1 - error))
         counted = needed.get(p)
         both = None if counted is None else usual * counted
-        found.append(
+        entries.append(
             {"ranks": p, "sum_s": took, "computational": usual, "at_least": least, "at_most": most,
              "statistical": counted, "product": both}
         )  # fmt: skip
     table = context.task_dir / "efficiency.csv"
     with table.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, list(found[0]))
+        writer = csv.DictWriter(file, list(entries[0]))
         writer.writeheader()
-        writer.writerows(found)
+        writer.writerows(entries)
     lines = [
-        f"{each} rows a rank: {own * 1e3:.2f} ms for a gradient of {size / 2**20:.2f} MiB",
+        f"{smallest} rows a rank: {own * 1e3:.2f} ms for a gradient of {size / 2**20:.2f} MiB",
         "ranks    sum ms  computational (bounds)  statistical  product",
     ]
-    for one in found:
-        bounds = f"({one['at_least']:.0%} to {one['at_most']:.0%})"
-        if one["statistical"] is not None:
-            known = f"{one['statistical']:12.0%} {one['product']:8.0%}"
+    for entry in entries:
+        bounds = f"({entry['at_least']:.0%} to {entry['at_most']:.0%})"
+        if entry["statistical"] is not None:
+            shares = f"{entry['statistical']:12.0%} {entry['product']:8.0%}"
         else:
-            known = "   not reached" if one["ranks"] in needed else "     not tried"
+            shares = "   not reached" if entry["ranks"] in needed else "     not tried"
         lines.append(
-            f"{one['ranks']:5} {one['sum_s'] * 1e3:9.2f} {one['computational']:8.0%} {bounds:15}{known}"
+            f"{entry['ranks']:5} {entry['sum_s'] * 1e3:9.2f} {entry['computational']:8.0%} {bounds:15}{shares}"
         )
     sys.stdout.write("\n".join(lines) + "\n")
-    return {"table": table, "rows": found}
+    return {"table": table, "rows": entries}

@@ -87,8 +87,8 @@ def architecture(
                 lost.backward()  # type: ignore[no-untyped-call]
                 descent.step()
             with torch.no_grad():
-                said = network(inputs[held]).argmax(dim=1)
-            accuracy = float((said == labels[held]).double().mean())
+                predicted = network(inputs[held]).argmax(dim=1)
+            accuracy = float((predicted == labels[held]).double().mean())
             context.report(epoch=epoch + 1, accuracy=accuracy)
     return {
         "accuracy": accuracy,
@@ -153,19 +153,19 @@ def compare(context: diel.Context, **searches: dict[str, list[Any]]) -> Compared
         csv.writer(file).writerows([("search", "seed", "multiply_adds", "accuracy", "shape"), *rows])
     lines = [f"{'search':10}seed  multiply-adds  accuracy  network"]
     lines += [f"{name:10}{seed:4} {cost:14} {right:9.3f}  {shape}" for name, seed, cost, right, shape in rows]
-    for name, found in area.items():
-        scatter = stdev(found) if len(found) > 1 else 0.0
-        lines.append(f"{name}: area {fmean(found):.3f} ± {scatter:.3f} over {len(found)} seeds")
+    for name, areas in area.items():
+        scatter = stdev(areas) if len(areas) > 1 else 0.0
+        lines.append(f"{name}: area {fmean(areas):.3f} ± {scatter:.3f} over {len(areas)} seeds")
     sys.stdout.write("\n".join(lines) + "\n")
     return {"area": area, "front": path}
 
 
-def pareto(found: Sequence[tuple[int, float, str]]) -> list[tuple[int, float, str]]:
+def pareto(networks: Sequence[tuple[int, float, str]]) -> list[tuple[int, float, str]]:
     """Return those which no other one beats in cost and accuracy, the cheapest first."""
     front: list[tuple[int, float, str]] = []
-    for one in sorted(found, key=lambda each: (each[0], -each[1])):
-        if not front or one[1] > front[-1][1]:
-            front.append(one)
+    for network in sorted(networks, key=lambda entry: (entry[0], -entry[1])):
+        if not front or network[1] > front[-1][1]:
+            front.append(network)
     return front
 
 
@@ -173,7 +173,7 @@ def _area(front: Sequence[tuple[int, float, str]], low: float, high: float) -> f
     """Return the area under the stairs of a front, from the cheapest to the costliest network of all."""
     if high <= low:
         return front[-1][1]
-    ends = [*(float(np.log(one[0])) for one in front[1:]), high]
+    ends = [*(float(np.log(point[0])) for point in front[1:]), high]
     return sum(
         right * (end - float(np.log(cost))) for (cost, right, _), end in zip(front, ends, strict=True)
     ) / (high - low)

@@ -98,36 +98,38 @@ def course(
     With `checkpoint: true` a task that is interrupted or killed goes on from its last checkpoint. Raises
     ValueError where the files do not fit each other.
     """
-    rows, told = (np.concatenate([np.load(path) for path in paths]) for paths in (parameters, courses))
-    if rows.shape != (len(told), len(features)) or told.ndim != 2 or len(rows) < 2:
-        raise ValueError(f"rows of {len(features)} parameters and courses differ: {rows.shape}, {told.shape}")
+    rows, targets = (np.concatenate([np.load(path) for path in paths]) for paths in (parameters, courses))
+    if rows.shape != (len(targets), len(features)) or targets.ndim != 2 or len(rows) < 2:
+        raise ValueError(
+            f"rows of {len(features)} parameters and courses differ: {rows.shape}, {targets.shape}"
+        )
     with pytorch.reproducible():
         train, held = (chosen.numpy() for chosen in pytorch.split(len(rows), held_out, seed))
         scale = tabular.Scale(
             rows[train].mean(axis=0),
             rows[train].std(axis=0),
-            float(told[train].mean()),
-            float(told[train].std()),
+            float(targets[train].mean()),
+            float(targets[train].std()),
         )
         settings = pytorch.Settings(
             learning_rate, epochs, batch, torch.device("cpu"), schedule="cosine", seed=seed
         )
         with pytorch.seeded(seed):
-            network = CourseNetwork(rows.shape[1], told.shape[1], width, hidden)
-        learned, kept = (
+            network = CourseNetwork(rows.shape[1], targets.shape[1], width, hidden)
+        learned, held_rows = (
             pytorch.Rows(
-                torch.from_numpy(scale.features(rows[some])).float(),
-                torch.from_numpy(scale.target(told[some])).float(),
+                torch.from_numpy(scale.features(rows[part])).float(),
+                torch.from_numpy(scale.target(targets[part])).float(),
             )
-            for some in (train, held)
+            for part in (train, held)
         )
         loss = torch.nn.functional.mse_loss
-        trained = pytorch.train(network, learned, kept, loss, settings, context)
-        said = pytorch.outputs(network, kept.inputs, 1000, settings.device)
+        trained = pytorch.train(network, learned, held_rows, loss, settings, context)
+        predicted = pytorch.outputs(network, held_rows.inputs, 1000, settings.device)
     return {
         "model": _model(network, tuple(features), scale).save(context.task_dir / "model.npz"),
         "validation_loss": trained.best.validation_loss,
-        "r2": pytorch.r2(kept.targets, said),
+        "r2": pytorch.r2(held_rows.targets, predicted),
         "epochs": trained.epochs,
         "seconds": trained.seconds,
     }
@@ -150,10 +152,10 @@ def want(
 
     Raise ValueError where a zone holds no place.
     """
-    known = tabular.Model.load(model)
-    if known.course is None:
+    network = tabular.Model.load(model)
+    if network.course is None:
         raise ValueError(f"{model.name} follows no course; expected a model of training.course")
-    steps = len(known.course.places)
+    steps = len(network.course.places)
     low, high = np.full(steps, -np.inf), np.full(steps, np.inf)
     middles = (np.arange(steps) + 0.5) / steps
     for zones, bound, value in ((bright, low, level + gap), (dark, high, level - gap)):
@@ -162,7 +164,7 @@ def want(
             if not inside.any():
                 raise ValueError(f"no place of {steps} lies in the zone [{begin}, {end}]; make it wider")
             bound[inside] = value
-    made = replace(known, course=replace(known.course, low=low, high=high))
+    made = replace(network, course=replace(network.course, low=low, high=high))
     return {"model": made.save(context.task_dir / "model.npz")}
 
 

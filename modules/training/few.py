@@ -74,8 +74,8 @@ def few(
         falls = torch.optim.lr_scheduler.CosineAnnealingLR(descent, steps)
         for _ in range(steps):
             drawn = [chance.integers(len(names), size=batch // len(sources)) for _, names in sources]
-            images = np.concatenate([one[at] for (one, _), at in zip(sources, drawn, strict=True)])
-            names = np.concatenate([one[at] for (_, one), at in zip(sources, drawn, strict=True)])
+            images = np.concatenate([array[at] for (array, _), at in zip(sources, drawn, strict=True)])
+            names = np.concatenate([array[at] for (_, array), at in zip(sources, drawn, strict=True)])
             if way in ("symmetries", "both"):
                 images = moved(images, chance)
             loss = nn.functional.cross_entropy(network(_tensor(images)), torch.as_tensor(names))
@@ -86,8 +86,8 @@ def few(
         network.eval()
         images, names = _labelled(test)
         with torch.no_grad():
-            found = network(_tensor(images)).argmax(dim=1).numpy()
-    return {"accuracy": float(np.mean(found == names)), "images": sum(len(names) for _, names in sources)}
+            predicted = network(_tensor(images)).argmax(dim=1).numpy()
+    return {"accuracy": float(np.mean(predicted == names)), "images": sum(len(names) for _, names in sources)}
 
 
 @diel.module(kind="analysis")
@@ -100,25 +100,25 @@ def bound(many: Lattices, test: Lattices) -> Bound:
     The probability of a state depends on the temperature by its energy alone, which is therefore a sufficient
     statistic (R. A. Fisher, Phil. Trans. A 222, 309 (1922)). Its distributions are taken as normal ones.
     """
-    seen = [_energy(each) for each in many]
+    samples = [_energy(sample) for sample in many]
     images, names = _labelled(test)
-    off = [(_energy(images) - each.mean()) / each.std() for each in seen]
-    logs = [-0.5 * one**2 - np.log(each.std()) for one, each in zip(off, seen, strict=True)]
+    off = [(_energy(images) - sample.mean()) / sample.std() for sample in samples]
+    logs = [-0.5 * distance**2 - np.log(sample.std()) for distance, sample in zip(off, samples, strict=True)]
     return {"accuracy": float(np.mean(np.argmax(logs, axis=0) == names))}
 
 
 def moved(images: NDArray[Any], chance: np.random.Generator) -> NDArray[Any]:
     """Return each image moved, turned, mirrored and inverted by chance, all of which leave its class."""
-    found = []
+    variants = []
     for image in images:
         shifted = np.roll(image, chance.integers(image.shape[0], size=2), (0, 1))
         turned = np.rot90(shifted, int(chance.integers(4)))
-        found.append((turned.T if chance.random() < 0.5 else turned) * chance.choice([-1, 1]))
-    return np.stack(found)
+        variants.append((turned.T if chance.random() < 0.5 else turned) * chance.choice([-1, 1]))
+    return np.stack(variants)
 
 
 def _labelled(images: Lattices) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    return np.concatenate(images), np.repeat(np.arange(len(images)), [len(each) for each in images])
+    return np.concatenate(images), np.repeat(np.arange(len(images)), [len(group) for group in images])
 
 
 def _tensor(images: NDArray[Any]) -> torch.Tensor:

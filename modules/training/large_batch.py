@@ -151,7 +151,7 @@ def make_optimizer(
         return descent
     if name == "larc":
         descent = torch.optim.SGD(weights, rate, momentum)
-        descent.register_step_pre_hook(lambda one, *_: _clip(one, decay, trust))
+        descent.register_step_pre_hook(lambda optimizer, *_: _clip(optimizer, decay, trust))
         return descent
     return torch.optim.SGD(weights, rate, momentum, weight_decay=decay)
 
@@ -207,13 +207,13 @@ def compare(
 
     All are lists of equal length, an entry for each training.
     """
-    found: dict[tuple[str, int], list[tuple[float, int]]] = {}
+    trainings: dict[tuple[str, int], list[tuple[float, int]]] = {}
     for name, how, size, right, reached in zip(
         optimizer, scaling, batch, accuracy, steps_to_loss, strict=True
     ):
-        found.setdefault((f"{name}, {how}", size), []).append((right, reached))
+        trainings.setdefault((f"{name}, {how}", size), []).append((right, reached))
     rows: list[dict[str, Any]] = []
-    for (name, size), many in found.items():
+    for (name, size), many in trainings.items():
         rights, reaches = zip(*many, strict=True)
         rows.append(
             {

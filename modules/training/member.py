@@ -62,8 +62,8 @@ def member(
     x, y = _rows(data, targets, wrong, names)
     at, rates = np.zeros((x.shape[1], int(targets.max()) + 1)), []
     if weights is not None:
-        with np.load(weights) as kept:
-            at, rates = kept["weights"], kept["rates"].tolist()
+        with np.load(weights) as file:
+            at, rates = file["weights"], file["rates"].tolist()
     draw = np.random.default_rng([names, seed])
     with np.errstate(all="ignore"):  # a rate that is too large leaves all bounds: its loss says so
         for _ in range(epochs):
@@ -104,8 +104,8 @@ def least(
         at = flat.reshape(shape)
         return _loss(at, x, y), _slope(at, x, y).ravel()
 
-    found = minimize(ask, np.zeros(shape[0] * shape[1]), jac=True, method="L-BFGS-B", tol=1e-12)
-    return {"loss": float(found.fun)}
+    minimum = minimize(ask, np.zeros(shape[0] * shape[1]), jac=True, method="L-BFGS-B", tol=1e-12)
+    return {"loss": float(minimum.fun)}
 
 
 def _rows(data: NDArray[Any], targets: NDArray[Any], wrong: float, names: int) -> tuple[Rows, Classes]:
@@ -126,8 +126,8 @@ def _log_shares(at: Rows, x: Rows) -> Rows:
 
 
 def _loss(at: Rows, x: Rows, y: Classes) -> float:
-    found = _log_shares(at, x)[np.arange(len(y)), y]
-    return float(-found.mean() + PENALTY / 2 * (at**2).sum())
+    logs = _log_shares(at, x)[np.arange(len(y)), y]
+    return float(-logs.mean() + PENALTY / 2 * (at**2).sum())
 
 
 def _slope(at: Rows, x: Rows, y: Classes) -> Rows:
@@ -166,18 +166,18 @@ def compare(
     """
     many = len(constant) // len(smallest)
     best = [min(range(k * many, (k + 1) * many), key=constant.__getitem__) for k in range(len(smallest))]
-    above = [one - least for one, least in zip(population, smallest, strict=True)]
+    above = [value - least for value, least in zip(population, smallest, strict=True)]
     fixed = [constant[place] - least for place, least in zip(best, smallest, strict=True)]
-    ratio = [one / other for one, other in zip(above, fixed, strict=True)]
+    ratio = [value / other for value, other in zip(above, fixed, strict=True)]
     lines = [
         f"above the smallest loss, {len(smallest)} seeds, in thousandths of a nat",
-        f"  population     {_spread([1000 * one for one in above])}",
-        f"  best constant  {_spread([1000 * one for one in fixed])}",
+        f"  population     {_spread([1000 * value for value in above])}",
+        f"  best constant  {_spread([1000 * value for value in fixed])}",
         f"  ratio          {_spread(ratio)}",
         "rates of the best member, epoch by epoch; the best constant",
     ]
     for number, (course, place) in enumerate(zip(rates, best, strict=True)):
-        lines.append(f"  {number}: {' '.join(f'{one:.2g}' for one in course)}; {constants[place]:.2g}")
+        lines.append(f"  {number}: {' '.join(f'{value:.2g}' for value in course)}; {constants[place]:.2g}")
     sys.stdout.write("\n".join(lines) + "\n")
     return {"population": above, "constant": fixed, "ratio": fmean(ratio)}
 

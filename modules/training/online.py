@@ -97,7 +97,7 @@ class Learner:
         self.steps += 1
         weights = [*self.network.coefs_, *self.network.intercepts_]
         if not self.mean:
-            self.mean = [one.copy() for one in weights]
+            self.mean = [array.copy() for array in weights]
         share = max(1 / AVERAGED, 1 / (1 + self.steps / 10))  # the first steps are soon forgotten
         for mean, now in zip(self.mean, weights, strict=True):
             mean += share * (now - mean)
@@ -186,12 +186,12 @@ def online(
     )
     again, split = (np.random.default_rng((seed, which)) for which in range(2))
     learner: Learner | None = None
-    made: list[float] = []
+    made_at: list[float] = []
     done: list[float] = []
     """When each item was made, and when it had been learned from: seconds since the epoch."""
     for item in context.stream("samples"):
-        rows = _rows(item, [*features, target], len(made))
-        made.append(float(item.get("time", math.nan)))
+        rows = _rows(item, [*features, target], len(made_at))
+        made_at.append(float(item.get("time", math.nan)))
         apart = split.random(len(rows)) < held_out
         held.add(rows[apart])
         if learner is not None and not apart.all():
@@ -202,22 +202,22 @@ def online(
         if learner is not None:
             for _ in range(steps):
                 learner.learn(learned.there[again.integers(len(learned.there), size=batch)])
-            if len(made) % report == 0:
-                learner.report(context, len(made), learned.count, held.there)
+            if len(made_at) % report == 0:
+                learner.report(context, len(made_at), learned.count, held.there)
         done.append(time.time())
     if learner is None:
         raise ValueError(
             f"the stream ended after {learned.count} rows to learn from and {held.count} kept apart; "
             f"expected at least {begin} and 1"
         )
-    learner.report(context, len(made), learned.count, held.there)
+    learner.report(context, len(made_at), learned.count, held.there)
     error = learner.error(held.there)
     return {
         "model": learner.model.save(context.task_dir / "model.npz"),
         "error": error,
         "relative_error": error / _deviation(held.there),
-        "items": len(made),
-        "items_before_end": _before_end(made, done),
+        "items": len(made_at),
+        "items_before_end": _before_end(made_at, done),
         "rows": learned.count,
         "rows_apart": held.count,
         "steps": learner.steps,
@@ -233,8 +233,8 @@ def _rows(item: Any, columns: Sequence[str], number: int) -> tabular.Floats:
     if missing:
         raise ValueError(f"item {number} of the stream has no '{missing[0]}'; it has {', '.join(item)}")
     try:
-        found = [np.atleast_1d(np.asarray(item[name], dtype=np.float64)) for name in columns]
-        rows = np.stack(found, axis=1)
+        values = [np.atleast_1d(np.asarray(item[name], dtype=np.float64)) for name in columns]
+        rows = np.stack(values, axis=1)
     except (TypeError, ValueError) as error:
         raise ValueError(
             f"item {number} of the stream: expected columns of equal length ({error})"
@@ -261,7 +261,7 @@ def _save(course: Sequence[tuple[int, int, float, float]], path: Path) -> Path:
     return path
 
 
-def _before_end(made: Sequence[float], done: Sequence[float]) -> int | None:
+def _before_end(made_at: Sequence[float], done: Sequence[float]) -> int | None:
     """Return how many items had been learned from when the last one was made."""
-    last = max(made)
-    return None if any(map(math.isnan, made)) else bisect_left(done, last)
+    last = max(made_at)
+    return None if any(map(math.isnan, made_at)) else bisect_left(done, last)

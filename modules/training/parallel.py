@@ -164,7 +164,7 @@ def parallel(
             spread.type_of(precision),
         )
         folder = context.task_dir
-        found = spread.train(
+        training = spread.train(
             placed,
             feed,
             how,
@@ -175,18 +175,18 @@ def parallel(
             start,
             save_every,
         )
-        largest = int(world.largest(sum(one.numel() for one in placed.local_weights())))
+        largest = int(world.largest(sum(tensor.numel() for tensor in placed.local_weights())))
         weights = placed.weights()
-    course = found.course
+    course = training.course
     result: Parallel = {
         "weights": folder / "weights.npz",
         "checkpoint": folder / "checkpoint",
         "loss": course.history[-1][1],
         "steps": course.step,
         "seconds": course.seconds,
-        "step_ms": found.step_seconds * 1e3,
-        "peak_mib": found.peak / MIB,
-        "sent_mib": found.sent / MIB,
+        "step_ms": training.step_seconds * 1e3,
+        "peak_mib": training.peak / MIB,
+        "sent_mib": training.sent / MIB,
         "skipped": course.scaler.skipped,
         "parameters": placed.parameters,
         "parameters_of_rank": largest,
@@ -195,7 +195,7 @@ def parallel(
     if weights is None:  # a rank whose result nobody reads
         world.wait()
         return result
-    arrays: dict[str, Any] = {name: one.numpy() for name, one in weights.items()}
+    arrays: dict[str, Any] = {name: tensor.numpy() for name, tensor in weights.items()}
     np.savez(result["weights"], **arrays)
     with result["history"].open("w", encoding="utf-8", newline="") as file:
         csv.writer(file).writerows([("step", "loss", "learning_rate"), *course.history])
@@ -221,18 +221,18 @@ def _judge(
     network.eval()
     with torch.no_grad():
         parts = (inputs[at : at + 1024] for at in range(0, len(inputs), 1024))
-        said = torch.cat([network(spread.tensor(source.scale(part), kind)) for part in parts])
-    wanted = spread.tensor(targets, kind)
-    result["test_loss"] = float(source.loss(said, wanted))
+        outputs = torch.cat([network(spread.tensor(source.scale(part), kind)) for part in parts])
+    expected = spread.tensor(targets, kind)
+    result["test_loss"] = float(source.loss(outputs, expected))
     if source.classes:
-        result["accuracy"] = float((said.argmax(dim=1) == wanted).double().mean())
+        result["accuracy"] = float((outputs.argmax(dim=1) == expected).double().mean())
 
 
 def _print(result: Parallel, mesh: spread.Mesh, ways: spread.Ways) -> None:
     """What it took, in one line."""
     parts = " × ".join(f"{axis} {count}" for axis, count in asdict(mesh).items())
-    kept = "recomputed" if ways.recompute else "stored"
+    storing = "recomputed" if ways.recompute else "stored"
     sys.stdout.write(
-        f"{parts}, {ways.precision}, activations {kept}: {result['step_ms']:.2f} ms a step, "
+        f"{parts}, {ways.precision}, activations {storing}: {result['step_ms']:.2f} ms a step, "
         f"{result['peak_mib']:.2f} MiB at its peak, {result['sent_mib']:.3f} MiB sent\n"
     )

@@ -224,9 +224,9 @@ def parameter_server(
         def timed(call: Callable[[], Any]) -> tuple[Any, float]:
             comm.Barrier()
             began = time.perf_counter()
-            made = call()
+            outcome = call()
             comm.Barrier()
-            return made, time.perf_counter() - began
+            return outcome, time.perf_counter() - began
 
         gradient(first, 0)  # the first one takes longer
         rate = learning_rate / ranks
@@ -235,18 +235,22 @@ def parameter_server(
             lambda: run_asynchronous(comm, first, gradient, rate, steps, bound)
         )
         size = first.nbytes * steps
-        made = steps * ranks * batch
+        row_count = steps * ranks * batch
         result: ParameterServer = {
             # what is sent in a ring or by halving; to the server and back
-            "synchronous": _way(network, together, rows, unseen, synchronous_s, made, 2 * (ranks - 1) * size),
-            "asynchronous": _way(network, apart, rows, unseen, asynchronous_s, made, 2 * (ranks - 1) * size),
+            "synchronous": _way(
+                network, together, rows, unseen, synchronous_s, row_count, 2 * (ranks - 1) * size
+            ),
+            "asynchronous": _way(
+                network, apart, rows, unseen, asynchronous_s, row_count, 2 * (ranks - 1) * size
+            ),
             "staleness": {str(steps_): count for steps_, count in sorted(Counter(staleness).items())},
             "mean_staleness": fmean(staleness) if staleness else 0.0,
             "largest_staleness": max(staleness, default=0),
             "weights": apart,
         }
     if rank == 0:
-        sys.stdout.write("\n".join(_said(result, bound, ranks)) + "\n")
+        sys.stdout.write("\n".join(_lines(result, bound, ranks)) + "\n")
     return result
 
 
@@ -263,8 +267,8 @@ def gradient_of(
     """Of the mean cross-entropy of some rows, in the order of the network's parameters."""
     vector_to_parameters(torch.from_numpy(weights), network.parameters())
     loss = torch.nn.functional.cross_entropy(network(inputs), labels)
-    found = torch.autograd.grad(loss, list(network.parameters()))
-    flat: Array = torch.cat([one.reshape(-1) for one in found]).numpy()
+    gradients = torch.autograd.grad(loss, list(network.parameters()))
+    flat: Array = torch.cat([part.reshape(-1) for part in gradients]).numpy()
     return flat
 
 
@@ -285,24 +289,30 @@ def _rows(data: NDArray[Any], targets: NDArray[Any]) -> Rows:
 
 
 def _way(
-    network: torch.nn.Module, weights: Array, rows: Rows, unseen: Rows, seconds: float, made: int, sent: int
+    network: torch.nn.Module,
+    weights: Array,
+    rows: Rows,
+    unseen: Rows,
+    seconds: float,
+    row_count: int,
+    sent: int,
 ) -> Way:
     vector_to_parameters(torch.from_numpy(weights), network.parameters())
     with torch.no_grad():
         loss = float(torch.nn.functional.cross_entropy(network(rows.inputs), rows.labels))
-        found = network(unseen.inputs).argmax(dim=1) == unseen.labels
+        hits = network(unseen.inputs).argmax(dim=1) == unseen.labels
     if not np.isfinite(loss):
         raise ValueError(f"the loss is {loss:g}: use a smaller learning_rate")
     return {
         "loss": loss,
-        "accuracy": float(found.double().mean()),
+        "accuracy": float(hits.double().mean()),
         "seconds": seconds,
-        "rows_per_second": made / seconds,
+        "rows_per_second": row_count / seconds,
         "sent_bytes": sent,
     }
 
 
-def _said(result: ParameterServer, bound: int, ranks: int) -> Sequence[str]:
+def _lines(result: ParameterServer, bound: int, ranks: int) -> Sequence[str]:
     lines = ["              seconds    rows/s      loss  accuracy  MiB sent"]
     for name in ("synchronous", "asynchronous"):
         way: Way = result[name]

@@ -71,34 +71,36 @@ def pinn(
     """
     rng = np.random.default_rng(seed)
     task = Task(points, values, equation, hidden, layers, others, rng)
-    flat, damping, taken = task.first(rng), 1e-2, 0
-    for taken in range(1, steps + 1):
-        left, slopes = task.differentiated(flat)
-        curvature, gradient = slopes.T @ slopes, slopes.T @ left
-        loss, step = float(left @ left), torch.zeros_like(flat)
+    flat, damping, number = task.first(rng), 1e-2, 0
+    for number in range(1, steps + 1):
+        residuals, slopes = task.differentiated(flat)
+        curvature, gradient = slopes.T @ slopes, slopes.T @ residuals
+        loss, step = float(residuals @ residuals), torch.zeros_like(flat)
         for _ in range(20):
             step = torch.linalg.solve(curvature + damping * torch.eye(len(flat), dtype=flat.dtype), gradient)
-            if float((task.left(flat - step) ** 2).sum()) < loss:
+            if float((task.residuals(flat - step) ** 2).sum()) < loss:
                 break
             damping *= 3
         else:
             break
         flat, damping = flat - step, max(damping / 3, 1e-12)
-        if taken % 10 == 0:
-            context.report(step=taken, loss=loss, convection=float(flat[-2]), viscosity=float(flat[-1].exp()))
+        if number % 10 == 0:
+            context.report(
+                step=number, loss=loss, convection=float(flat[-2]), viscosity=float(flat[-1].exp())
+            )
     readings = values.size
-    left = task.left(flat)
-    found = float(flat[-2]), float(flat[-1].exp())
-    errors = [abs(one / true - 1) for one, true in zip(found, known or found, strict=True)]
-    sys.stdout.write(f"λ₁ = {found[0]:.5g}, λ₂ = {found[1]:.5g} after {taken} steps\n")
+    residuals = task.residuals(flat)
+    parameters = float(flat[-2]), float(flat[-1].exp())
+    errors = [abs(value / true - 1) for value, true in zip(parameters, known or parameters, strict=True)]
+    sys.stdout.write(f"λ₁ = {parameters[0]:.5g}, λ₂ = {parameters[1]:.5g} after {number} steps\n")
     return {
-        "convection": found[0],
-        "viscosity": found[1],
+        "convection": parameters[0],
+        "viscosity": parameters[1],
         "convection_error": errors[0],
         "viscosity_error": errors[1],
-        "misfit": float((left[:readings] ** 2).sum() / values.shape[1]) ** 0.5,
-        "residual": float((left[readings:] ** 2).sum()) ** 0.5,
-        "steps": taken,
+        "misfit": float((residuals[:readings] ** 2).sum() / values.shape[1]) ** 0.5,
+        "residual": float((residuals[readings:] ** 2).sum()) ** 0.5,
+        "steps": number,
     }
 
 
@@ -112,11 +114,11 @@ class Task:
         equation: str,
         hidden: int,
         layers: int,
-        others: int,
+        extra: int,
         rng: np.random.Generator,
     ) -> None:
         low, high = points.min(0), points.max(0)
-        everywhere = np.concatenate([points, rng.uniform(low, high, (others, len(low)))])
+        everywhere = np.concatenate([points, rng.uniform(low, high, (extra, len(low)))])
         self.jet = jet(torch.from_numpy(2 * (everywhere - low) / (high - low) - 1), 2 / (high - low))
         self.seen, self.equation = torch.from_numpy(values), EQUATIONS[equation]
         widths = [len(low), *[hidden] * layers, values.shape[1] + (equation == "navier_stokes")]
@@ -125,12 +127,12 @@ class Task:
     def first(self, rng: np.random.Generator) -> torch.Tensor:
         """Weights as X. Glorot and Y. Bengio (AISTATS 2010) draw them, λ₁ and ln λ₂."""
         drawn = [
-            rng.normal(0, (2 / sum(one)) ** 0.5, one).ravel() if len(one) == 2 else np.zeros(one)
-            for one in self.shapes
+            rng.normal(0, (2 / sum(shape)) ** 0.5, shape).ravel() if len(shape) == 2 else np.zeros(shape)
+            for shape in self.shapes
         ]
         return torch.from_numpy(np.concatenate([*drawn, [0.0, -6.0]]))
 
-    def left(self, flat: torch.Tensor) -> torch.Tensor:
+    def residuals(self, flat: torch.Tensor) -> torch.Tensor:
         """Return what is left of readings and of the equation, each by the root of its number."""
         return torch.cat(self._passed(flat, lambda sums: sums)[0]).detach()
 
@@ -142,36 +144,36 @@ class Task:
         """
         sums: list[torch.Tensor] = []
 
-        def kept(of: torch.Tensor) -> torch.Tensor:
+        def record(of: torch.Tensor) -> torch.Tensor:
             sums.append(of if of.requires_grad else of.requires_grad_())
             return sums[-1]
 
-        kinds, inputs, parameters = self._passed(flat, kept)
+        kinds, inputs, parameters = self._passed(flat, record)
         blocks = []
         for kind in kinds:
-            asked = torch.autograd.grad(
+            gradients = torch.autograd.grad(
                 kind.sum(), [*sums, parameters], retain_graph=True, materialize_grads=True
             )
-            *slopes, last = (one[..., : len(kind), :] for one in asked)
+            *slopes, last = (part[..., : len(kind), :] for part in gradients)
             row = []
-            for one, slope in zip(inputs, slopes, strict=True):
-                row += [torch.einsum("cni,cnj->nij", one[:, : len(kind)], slope).flatten(1), slope[0]]
+            for part, slope in zip(inputs, slopes, strict=True):
+                row += [torch.einsum("cni,cnj->nij", part[:, : len(kind)], slope).flatten(1), slope[0]]
             blocks.append(torch.cat([*row, last], 1))
         return torch.cat(kinds).detach(), torch.cat(blocks)
 
     def _passed(
-        self, flat: torch.Tensor, kept: Callable[[torch.Tensor], torch.Tensor]
+        self, flat: torch.Tensor, record: Callable[[torch.Tensor], torch.Tensor]
     ) -> tuple[list[torch.Tensor], list[torch.Tensor], torch.Tensor]:
         """Kinds of residuals, what came into each layer, and the parameters of each point."""
         pieces = torch.split(flat[:-2], [prod(shape) for shape in self.shapes])
-        weights = [one.reshape(shape) for one, shape in zip(pieces, self.shapes, strict=True)]
+        weights = [piece.reshape(shape) for piece, shape in zip(pieces, self.shapes, strict=True)]
         state, inputs, points = self.jet, [], self.jet.shape[1]
         parameters = flat[-2:].expand(points, 2).clone().requires_grad_()
         for number in range(0, len(weights), 2):
             inputs.append(state.detach())
             bias = torch.zeros(len(state), 1, len(weights[number + 1]), dtype=flat.dtype)
             bias[0] = weights[number + 1]
-            state = kept(state @ weights[number] + bias)
+            state = record(state @ weights[number] + bias)
             state = activated(state) if number < len(weights) - 2 else state
         off = (state[0, : len(self.seen), : self.seen.shape[1]] - self.seen) / self.seen.std(0)
         rest = self.equation(state, parameters[:, :1], parameters[:, 1:].exp())
@@ -196,8 +198,8 @@ def activated(sums: torch.Tensor) -> torch.Tensor:
 def burgers(state: torch.Tensor, convection: torch.Tensor, viscosity: torch.Tensor) -> torch.Tensor:
     """By u and its derivatives by x and t; shape (points, 1)."""
     value, x, t, xx, _ = state
-    found: torch.Tensor = t + convection * value * x - viscosity * xx
-    return found
+    residual: torch.Tensor = t + convection * value * x - viscosity * xx
+    return residual
 
 
 def navier_stokes(state: torch.Tensor, convection: torch.Tensor, viscosity: torch.Tensor) -> torch.Tensor:

@@ -55,8 +55,8 @@ class Network(nn.Module):
         self.policy, self.value = _layers(seen, hidden, actions, 0.01), _layers(seen, hidden, 1, 1.0)
         self.spread = nn.Parameter(torch.full((actions,), math.log(spread))) if numbers else None
 
-    def distribution(self, seen: torch.Tensor) -> torch.distributions.Distribution:
-        out = self.policy(seen)
+    def distribution(self, observations: torch.Tensor) -> torch.distributions.Distribution:
+        out = self.policy(observations)
         if self.spread is None:
             return torch.distributions.Categorical(logits=out, validate_args=False)
         normal = torch.distributions.Normal(out, self.spread.exp(), validate_args=False)
@@ -64,13 +64,13 @@ class Network(nn.Module):
 
     def weights(self) -> dict[str, NDArray[Any]]:
         """Of the policy, as `simulation.play` takes them."""
-        found: dict[str, NDArray[Any]] = {}
-        for number, layer in enumerate(one for one in self.policy if isinstance(one, nn.Linear)):
-            found[f"weight{number}"] = layer.weight.detach().numpy().copy()
-            found[f"bias{number}"] = layer.bias.detach().numpy().copy()
+        arrays: dict[str, NDArray[Any]] = {}
+        for number, layer in enumerate(part for part in self.policy if isinstance(part, nn.Linear)):
+            arrays[f"weight{number}"] = layer.weight.detach().numpy().copy()
+            arrays[f"bias{number}"] = layer.bias.detach().numpy().copy()
         if self.spread is not None:
-            found["spread"] = self.spread.detach().numpy().copy()
-        return found
+            arrays["spread"] = self.spread.detach().numpy().copy()
+        return arrays
 
 
 @diel.module(kind="training")
@@ -154,16 +154,16 @@ def improve(
     rows: int,
 ) -> None:
     """Gradient steps on a batch: the clipped objective of eq. 7, and half the squared error of the value."""
-    one = {name: torch.as_tensor(np.ascontiguousarray(batch[name])) for name in ARRAYS}
-    seen = one["seen"].float()
+    tensors = {name: torch.as_tensor(np.ascontiguousarray(batch[name])) for name in ARRAYS}
+    observations = tensors["seen"].float()
     with torch.no_grad():
-        worth = network.value(seen)[..., 0]
+        worth = network.value(observations)[..., 0]
     better = advantages(worth.numpy(), batch, discount=discount, trace=trace)
-    valid = one["valid"].flatten()
+    valid = tensors["valid"].flatten()
     steps = {
-        "seen": seen[:-1].flatten(0, 1)[valid],
-        "actions": one["actions"].flatten(0, 1)[valid],
-        "logs": one["logs"].flatten().float()[valid],
+        "seen": observations[:-1].flatten(0, 1)[valid],
+        "actions": tensors["actions"].flatten(0, 1)[valid],
+        "logs": tensors["logs"].flatten().float()[valid],
         "better": torch.as_tensor(better).flatten().float()[valid],
         "worth": (torch.as_tensor(better) + worth[:-1]).flatten().float()[valid],
     }
@@ -171,11 +171,13 @@ def improve(
     parts = max(1, round(len(steps["logs"]) / rows))
     for _ in range(epochs):
         for part in torch.randperm(len(steps["logs"])).chunk(parts):
-            some = {name: values[part] for name, values in steps.items()}
-            logs = network.distribution(some["seen"]).log_prob(some["actions"])
-            ratio = (logs - some["logs"]).exp()
-            gain = torch.min(ratio * some["better"], ratio.clamp(1 - CLIP, 1 + CLIP) * some["better"])
-            off = (network.value(some["seen"])[..., 0] - some["worth"]) ** 2
+            minibatch = {name: values[part] for name, values in steps.items()}
+            logs = network.distribution(minibatch["seen"]).log_prob(minibatch["actions"])
+            ratio = (logs - minibatch["logs"]).exp()
+            gain = torch.min(
+                ratio * minibatch["better"], ratio.clamp(1 - CLIP, 1 + CLIP) * minibatch["better"]
+            )
+            off = (network.value(minibatch["seen"])[..., 0] - minibatch["worth"]) ** 2
             descent.zero_grad()
             (0.5 * off.mean() - gain.mean()).backward()
             nn.utils.clip_grad_norm_(network.parameters(), 0.5)
@@ -190,14 +192,14 @@ def advantages(
     values: of what was seen, shape (steps + 1, environments). An episode that is cut by its limit would have
     gone on: its last state has a value, that of one that terminated has none.
     """
-    found = np.zeros(batch["rewards"].shape)
+    gains = np.zeros(batch["rewards"].shape)
     later = np.zeros(batch["rewards"].shape[1])
-    for step in reversed(range(len(found))):
+    for step in reversed(range(len(gains))):
         follows = values[step + 1] * ~batch["terminated"][step]
         surprise = batch["rewards"][step] + discount * follows - values[step]
         later = surprise + discount * trace * ~batch["ended"][step] * later
-        found[step] = later
-    return found
+        gains[step] = later
+    return gains
 
 
 class Scale:
@@ -239,14 +241,14 @@ class Episodes:
 def _complete(stream: Any, actors: int) -> Iterator[tuple[list[Any], float]]:
     """Batches that have come from all actors, in the order of these; and the seconds that were waited."""
     there: dict[int, list[Any]] = {}
-    asked = time.perf_counter()
+    began = time.perf_counter()
     for item in stream:
         mine = there.setdefault(item["number"], [])
         mine.append(item)
         if len(mine) == actors:
-            waited = time.perf_counter() - asked
-            yield sorted(there.pop(item["number"]), key=lambda one: one["actor"]), waited
-            asked = time.perf_counter()
+            waited = time.perf_counter() - began
+            yield sorted(there.pop(item["number"]), key=lambda experience: experience["actor"]), waited
+            began = time.perf_counter()
 
 
 def _layers(into: int, hidden: int, out: int, last: float) -> nn.Sequential:

@@ -67,14 +67,14 @@ def small_mlp(
     """
     table = tabular.Table.from_columns(columns, target, features).at_least(2)
     pairs = None
-    seen = table
+    inputs = table
     if sites is not None:
         if len(table.names) != 1 or period is None:
             raise ValueError("`sites` need `period`, and one feature: the arrangement")
         pairs = tabular.Pairs.of(sites, period)
-        seen = tabular.Table(pairs.names, pairs.see(table.features[:, 0]), table.target)
-    scale = tabular.Scale.of(seen)
-    x, y = scale.features(seen.features), scale.target(table.target)
+        inputs = tabular.Table(pairs.names, pairs.see(table.features[:, 0]), table.target)
+    scale = tabular.Scale.of(inputs)
+    x, y = scale.features(inputs.features), scale.target(table.target)
     network: Any = MLPRegressor(
         hidden_layer_sizes=(hidden,) * layers,
         activation=activation,

@@ -93,15 +93,15 @@ def steering(
 
 def drawn(counts: Floats, rng: np.random.Generator) -> Floats:
     """Probabilities that are as likely as the counts make them."""
-    found = rng.standard_gamma(counts + UNKNOWN)
-    probabilities: Floats = found / found.sum(axis=2, keepdims=True)
+    draws = rng.standard_gamma(counts + UNKNOWN)
+    probabilities: Floats = draws / draws.sum(axis=2, keepdims=True)
     return probabilities
 
 
 def mean(counts: Floats) -> Floats:
     """Probabilities as if each temperature had once changed nothing: what was never tried does not help."""
-    found = counts + np.eye(len(counts))[:, None, :]
-    probabilities: Floats = found / found.sum(axis=2, keepdims=True)
+    tallies = counts + np.eye(len(counts))[:, None, :]
+    probabilities: Floats = tallies / tallies.sum(axis=2, keepdims=True)
     return probabilities
 
 
@@ -109,7 +109,7 @@ def best(probabilities: Floats, horizon: int) -> tuple[NDArray[np.intp], Floats]
     """For each kind the choice that leads to kind 0 soonest, and in how many states, at most `horizon`."""
     expected = np.zeros(len(probabilities))
     for _ in range(horizon):
-        each = 1 + probabilities @ expected
-        each[0] = 0
-        expected = each.min(axis=1)
-    return each.argmin(axis=1), expected
+        costs = 1 + probabilities @ expected
+        costs[0] = 0
+        expected = costs.min(axis=1)
+    return costs.argmin(axis=1), expected

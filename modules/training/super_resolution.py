@@ -62,10 +62,10 @@ class Finer(torch.nn.Module):
         self.end = torch.nn.Sequential(torch.nn.SiLU(), _convolution(width, factor**2))
 
     def forward(self, means: torch.Tensor) -> torch.Tensor:
-        seen = self.begin(means[:, None] / self.scale)
+        state = self.begin(means[:, None] / self.scale)
         for block in self.blocks:
-            seen = seen + block(seen)
-        added = functional.pixel_shuffle(self.end(seen), self.factor)[:, 0] * self.scale
+            state = state + block(state)
+        added = functional.pixel_shuffle(self.end(state), self.factor)[:, 0] * self.scale
         return keep(added + bicubic(means, self.factor), means)
 
 
@@ -97,11 +97,11 @@ def super_resolution(
     read = [_read(path) for path in stored]
     factor = read[0][1]
     fine = torch.from_numpy(np.concatenate([np.load(path) for path in fields])).float()
-    means = torch.from_numpy(np.concatenate([one for one, _ in read])).float()
+    means = torch.from_numpy(np.concatenate([array for array, _ in read])).float()
     with pytorch.reproducible():
         learned, held = (
-            pytorch.Rows(_attitudes(means[some]), _attitudes(fine[some]))
-            for some in pytorch.split(len(fine), 0.1, seed)
+            pytorch.Rows(_attitudes(means[part]), _attitudes(fine[part]))
+            for part in pytorch.split(len(fine), 0.1, seed)
         )
         scale = float(fine.std())
         with pytorch.seeded(seed):
@@ -129,7 +129,7 @@ def restore(model: Path, stored: Path, context: diel.Context, by: Way = "network
     """
     means, factor = _read(stored)
     if by == "spectral":
-        found = spectral(means, factor)
+        restored = spectral(means, factor)
     else:
         coarse = torch.from_numpy(means)
         with pytorch.reproducible(), torch.no_grad():
@@ -142,9 +142,9 @@ def restore(model: Path, stored: Path, context: diel.Context, by: Way = "network
                 coarse_fields = bicubic(coarse, factor)
             if by != "bicubic":
                 coarse_fields = keep(coarse_fields, coarse)  # in double precision
-        found = coarse_fields.numpy()
+        restored = coarse_fields.numpy()
     path = context.task_dir / "fields.npy"
-    np.save(path, found)
+    np.save(path, restored)
     return {"fields": path}
 
 
@@ -169,12 +169,14 @@ def spectral(means: NDArray[Any], factor: int) -> NDArray[np.float64]:
     wave = np.fft.fftfreq(size, 1 / size)
     inside = np.abs(wave) < means.shape[-1] / 2
     shifts = np.exp(-2j * np.pi * np.outer(wave[inside], np.arange(factor)) / size)
-    left = np.conj(shifts).mean(axis=1)  # of a wave, in the mean over the block that begins where it does
+    damping = np.conj(shifts).mean(axis=1)  # of a wave, in the mean over the block that begins where it does
     coarse = np.fft.fft2(means) * factor**2
-    kept = np.flatnonzero(np.abs(np.fft.fftfreq(means.shape[-1], 1 / means.shape[-1])) < means.shape[-1] / 2)
+    carried = np.flatnonzero(
+        np.abs(np.fft.fftfreq(means.shape[-1], 1 / means.shape[-1])) < means.shape[-1] / 2
+    )
     fine = np.zeros((len(means), size, size), complex)
     places = np.flatnonzero(inside)
-    fine[:, places[:, None], places] = coarse[:, kept[:, None], kept] / np.outer(left, left)
+    fine[:, places[:, None], places] = coarse[:, carried[:, None], carried] / np.outer(damping, damping)
     return np.fft.ifft2(fine).real
 
 
@@ -186,9 +188,9 @@ def _read(path: Path) -> tuple[NDArray[np.float64], int]:
 
 def _attitudes(fields: torch.Tensor) -> torch.Tensor:
     """Turned and mirrored, where vorticity changes its sign: eight times as many."""
-    made = [fields, -fields.transpose(1, 2)]
-    made += [-one.flip(1) for one in made]
-    return torch.cat(made + [-one.flip(2) for one in made])
+    variants = [fields, -fields.transpose(1, 2)]
+    variants += [-variant.flip(1) for variant in variants]
+    return torch.cat(variants + [-variant.flip(2) for variant in variants])
 
 
 def _convolution(inputs: int, outputs: int) -> torch.nn.Conv2d:

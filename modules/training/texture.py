@@ -62,25 +62,27 @@ def texture(
         network = nn.Sequential(nn.Linear(len(means), hidden), nn.Tanh(), nn.Linear(hidden, 1))
         descent = torch.optim.Adam(network.parameters(), lr=learning_rate, fused=True)
         falls = torch.optim.lr_scheduler.CosineAnnealingLR(descent, steps)
-        seen, loss = around(real, means), torch.tensor(0.0)
+        surroundings, loss = around(real, means), torch.tensor(0.0)
         for _ in range(steps):
-            loss = nn.functional.softplus(-real * odds(network, seen)).mean()
+            loss = nn.functional.softplus(-real * odds(network, surroundings)).mean()
             descent.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             descent.step()
             falls.step()
-        made = torch.randint(0, 2, (count, *real.shape[1:])).float() * 2 - 1
+        samples = torch.randint(0, 2, (count, *real.shape[1:])).float() * 2 - 1
         with torch.no_grad():
             for _ in range(sweeps):
-                sweep(network, made, means)
-    return {"images": made.numpy().astype(np.int8), "loss": loss.item()}
+                sweep(network, samples, means)
+    return {"images": samples.numpy().astype(np.int8), "loss": loss.item()}
 
 
 def kernel() -> torch.Tensor:
     """Means over neighbours at one distance in all directions: shape (distances, 1, side, side)."""
     places = torch.arange(-RADIUS, RADIUS + 1)
     squares = places[:, None] ** 2 + places[None, :] ** 2
-    rings = torch.stack([squares == each for each in sorted(set(squares.flatten().tolist()) - {0})]).float()
+    rings = torch.stack(
+        [squares == square for square in sorted(set(squares.flatten().tolist()) - {0})]
+    ).float()
     return (rings / rings.sum(dim=(1, 2), keepdim=True))[:, None]
 
 
@@ -92,10 +94,10 @@ def around(
     return nn.functional.conv2d(wider[:, :, down:, along:], means, stride=every).movedim(1, -1)
 
 
-def odds(network: nn.Module, seen: torch.Tensor) -> torch.Tensor:
+def odds(network: nn.Module, surroundings: torch.Tensor) -> torch.Tensor:
     """Return the logarithm of a site's odds to be +1: odd, as +1 and −1 are alike but for their names."""
-    found: torch.Tensor = (network(seen) - network(-seen))[..., 0]
-    return found
+    log_odds: torch.Tensor = (network(surroundings) - network(-surroundings))[..., 0]
+    return log_odds
 
 
 def sweep(network: nn.Module, images: torch.Tensor, means: torch.Tensor) -> None:

@@ -165,8 +165,8 @@ def torch_cnn(
     where the loss leaves all bounds.
     """
     data, counts = _images(images)
-    wanted = _targets(targets, targets_file, task, threshold, counts)
-    outputs = 1 if wanted.classes is None else len(wanted.classes)
+    labels = _targets(targets, targets_file, task, threshold, counts)
+    outputs = 1 if labels.classes is None else len(labels.classes)
     shape = Shape(data.shape[1], outputs, channels, blocks, kernel, hidden, activation, periodic)
     _check_sides(data.shape[2:], shape)
     with pytorch.reproducible():
@@ -184,20 +184,20 @@ def torch_cnn(
             seed=seed,
         )
         train, held = (chosen.numpy() for chosen in pytorch.split(len(data), held_out, seed))
-        scale = wanted.scale(train)
+        scale = labels.scale(train)
         with pytorch.seeded(seed):
             network = Cnn(shape)
         network.standardise.measure(data[train])
         network.to(settings.device)
-        loss = _square if wanted.classes is None else torch.nn.functional.cross_entropy
-        rows_held = _rows(data, wanted, held, scale)
+        loss = _square if labels.classes is None else torch.nn.functional.cross_entropy
+        rows_held = _rows(data, labels, held, scale)
         trained = pytorch.train(
-            network, _rows(data, wanted, train, scale), rows_held, loss, settings, context
+            network, _rows(data, labels, train, scale), rows_held, loss, settings, context
         )
-        said = pytorch.outputs(network, rows_held.inputs, batch, settings.device).double()
+        answers = pytorch.outputs(network, rows_held.inputs, batch, settings.device).double()
     folder = context.task_dir
     result: TorchCnn = {
-        "model": _save_model(folder / "model.npz", network, shape, wanted.classes, scale),
+        "model": _save_model(folder / "model.npz", network, shape, labels.classes, scale),
         "loss": trained.best.loss,
         "validation_loss": trained.best.validation_loss,
         "epochs": trained.epochs,
@@ -205,11 +205,11 @@ def torch_cnn(
         "parameters": sum(tensor.numel() for tensor in network.parameters()),
         "history": trained.save_history(folder / "history.csv"),
     }
-    observed = torch.from_numpy(wanted.values[held])
-    if wanted.classes is not None:
-        result["accuracy"] = float((said.argmax(dim=1) == observed).double().mean())
+    observed = torch.from_numpy(labels.values[held])
+    if labels.classes is not None:
+        result["accuracy"] = float((answers.argmax(dim=1) == observed).double().mean())
     else:
-        predicted = said[:, 0] * scale.deviation + scale.mean
+        predicted = answers[:, 0] * scale.deviation + scale.mean
         result["r2"] = pytorch.r2(observed, predicted)
         result["mean_absolute_error"] = float((predicted - observed).abs().mean())
     return result
@@ -233,39 +233,39 @@ def predict(
     Raise ValueError where the model is none, or the images do not fit it.
     """
     version = model.stat().st_mtime_ns
-    known = context.cached(("training.torch_cnn", str(model), version), lambda: _read_model(model))
+    loaded = context.cached(("training.torch_cnn", str(model), version), lambda: _read_model(model))
     data, _ = _images(images)
-    if data.shape[1] != known.shape.inputs:
-        raise ValueError(f"the model reads {known.shape.inputs} channels; the images have {data.shape[1]}")
-    _check_sides(data.shape[2:], known.shape)
+    if data.shape[1] != loaded.shape.inputs:
+        raise ValueError(f"the model reads {loaded.shape.inputs} channels; the images have {data.shape[1]}")
+    _check_sides(data.shape[2:], loaded.shape)
     with pytorch.reproducible():
         place = pytorch.find_device(device)
-        said = pytorch.outputs(known.network.to(place), torch.from_numpy(data), batch, place).double()
-    numbers = said[:, 0] * known.scale.deviation + known.scale.mean
-    found = said.softmax(dim=1) if known.classes else numbers
+        outputs = pytorch.outputs(loaded.network.to(place), torch.from_numpy(data), batch, place).double()
+    numbers = outputs[:, 0] * loaded.scale.deviation + loaded.scale.mean
+    answers = outputs.softmax(dim=1) if loaded.classes else numbers
     path = context.task_dir / "predictions.npy"
-    np.save(path, found.numpy())
-    return {"predictions": path, "count": len(found), "classes": known.classes}
+    np.save(path, answers.numpy())
+    return {"predictions": path, "count": len(answers), "classes": loaded.classes}
 
 
 # ---------------------------------------------------------------- the images
 
 
-def _images(given: Path | list[Path]) -> tuple[Images, list[int]]:
+def _images(files: Path | list[Path]) -> tuple[Images, list[int]]:
     """Return all images, and how many each file holds. Raise ValueError."""
-    paths = [given] if isinstance(given, Path) else given
+    paths = [files] if isinstance(files, Path) else files
     if not paths:
         raise ValueError("images: expected at least one file; found none")
-    found = [_images_of(path) for path in paths]
-    for path, one in zip(paths, found, strict=True):
-        if one.shape[1:] != found[0].shape[1:]:
+    arrays = [_images_of(path) for path in paths]
+    for path, array in zip(paths, arrays, strict=True):
+        if array.shape[1:] != arrays[0].shape[1:]:
             raise ValueError(
-                f"images: {path} holds images of {_sizes(one)}, and {paths[0]} of {_sizes(found[0])}; "
+                f"images: {path} holds images of {_sizes(array)}, and {paths[0]} of {_sizes(arrays[0])}; "
                 "expected one size"
             )
-    same = len({one.dtype for one in found}) == 1
-    return np.concatenate(found if same else [one.astype(np.float32) for one in found]), [
-        len(one) for one in found
+    same = len({array.dtype for array in arrays}) == 1
+    return np.concatenate(arrays if same else [array.astype(np.float32) for array in arrays]), [
+        len(array) for array in arrays
     ]
 
 
@@ -327,16 +327,16 @@ def _check_sides(sides: Sequence[int], shape: Shape) -> None:
 
 
 def _targets(
-    given: list[float] | list[str] | None,
+    column: list[float] | list[str] | None,
     file: Path | None,
     task: str,
     threshold: float | None,
     counts: list[int],
 ) -> Targets:
-    if (given is None) == (file is None):
+    if (column is None) == (file is None):
         raise ValueError("expected exactly one of `targets` and `targets_file`")
     if file is None:
-        what, values = "targets", _one_each("targets", np.array(given), counts)
+        what, values = "targets", _one_each("targets", np.array(column), counts)
     else:
         what = f"targets_file: {file}"
         values = _one_each(what, _array("targets_file", file, text=True), counts)
@@ -366,8 +366,8 @@ def _one_each(what: str, values: NDArray[Any], counts: list[int]) -> NDArray[Any
         values = np.repeat(values, counts)
     if values.shape != (sum(counts),):
         files = f", or {len(counts)}, one for each file" if len(counts) > 1 else ""
-        found = len(values) if values.ndim == 1 else f"the shape {values.shape}"
-        raise ValueError(f"{what}: expected {sum(counts)} of them, one for each image{files}; found {found}")
+        extent = len(values) if values.ndim == 1 else f"the shape {values.shape}"
+        raise ValueError(f"{what}: expected {sum(counts)} of them, one for each image{files}; found {extent}")
     if len(values) < 2:
         raise ValueError("images: expected at least 2, one to train on and one held out; found 1")
     return values
@@ -443,8 +443,8 @@ class Cnn(torch.nn.Module):
         )
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
-        said: torch.Tensor = self.head(self.blocks(self.standardise(images)).mean(dim=(2, 3)))
-        return said
+        answers: torch.Tensor = self.head(self.blocks(self.standardise(images)).mean(dim=(2, 3)))
+        return answers
 
 
 ACTIVATIONS: dict[str, Callable[[], torch.nn.Module]] = {
@@ -455,8 +455,8 @@ ACTIVATIONS: dict[str, Callable[[], torch.nn.Module]] = {
 }
 
 
-def _square(said: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
-    return torch.nn.functional.mse_loss(said[:, 0], wanted)
+def _square(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    return torch.nn.functional.mse_loss(outputs[:, 0], targets)
 
 
 @dataclass(frozen=True)

@@ -126,8 +126,8 @@ def torch_mlp(
         trained = pytorch.train(
             network, _rows(train, scale, settings.device), rows_held, _loss, settings, context
         )
-        said = pytorch.outputs(network, rows_held.inputs, batch, settings.device)[:, 0].double()
-    predicted = scale.own_units(said.numpy())
+        outputs = pytorch.outputs(network, rows_held.inputs, batch, settings.device)[:, 0].double()
+    predicted = scale.own_units(outputs.numpy())
     model = tabular.Model(data.names, target, activation, scale, _layers(network))
     folder = context.task_dir
     return {
@@ -154,21 +154,23 @@ def _table(
     target: str,
     features: list[str] | None,
 ) -> tabular.Table:
-    given = [
-        name for name, one in (("columns", columns), ("rows", rows), ("table", files)) if one is not None
+    sources = [
+        name
+        for name, source in (("columns", columns), ("rows", rows), ("table", files))
+        if source is not None
     ]
-    if len(given) != 1:
+    if len(sources) != 1:
         raise ValueError(
-            f"expected exactly one of columns, rows and table; found {', '.join(given) or 'none'}"
+            f"expected exactly one of columns, rows and table; found {', '.join(sources) or 'none'}"
         )
     if files is not None:
-        found = tabular.Table.from_files([files] if isinstance(files, Path) else files, target, features)
+        samples = tabular.Table.from_files([files] if isinstance(files, Path) else files, target, features)
     elif rows is not None:
-        found = tabular.Table.from_rows(rows, target, features)
+        samples = tabular.Table.from_rows(rows, target, features)
     else:
         assert columns is not None
-        found = tabular.Table.from_columns(columns, target, features)
-    return found.at_least(2, "one to train on and one held out")
+        samples = tabular.Table.from_columns(columns, target, features)
+    return samples.at_least(2, "one to train on and one held out")
 
 
 def _rows(table: tabular.Table, scale: tabular.Scale, device: torch.device) -> pytorch.Rows:
@@ -209,8 +211,8 @@ ACTIVATIONS: dict[str, Callable[[], torch.nn.Module]] = {
 }
 
 
-def _loss(said: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
-    return torch.nn.functional.mse_loss(said[:, 0], wanted)
+def _loss(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    return torch.nn.functional.mse_loss(outputs[:, 0], targets)
 
 
 def _layers(network: torch.nn.Module) -> tabular.Layers:

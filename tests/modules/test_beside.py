@@ -26,8 +26,8 @@ def called(*pairs: tuple[str, Path]) -> list[object]:
     """What functions give that are called in one process, one after the other."""
     words = json.dumps([(reference, str(folder)) for reference, folder in pairs])
     done = subprocess.run([sys.executable, "-c", CALLED, words], check=True, capture_output=True, text=True)
-    found: list[object] = json.loads(done.stdout)
-    return found
+    values: list[object] = json.loads(done.stdout)
+    return values
 
 
 def write(path: Path, text: str) -> None:
@@ -52,8 +52,8 @@ def test_files_of_one_name_in_two_folders_are_two_files(tmp_path: Path, referenc
         below = tmp_path / name if ":" in reference else tmp_path / name / "modules"
         write(below / f"{reference.partition(':')[0]}.py", text)
         write(below / "helper.py", f"name = '{name}'\n")
-    one, two = tmp_path / "one", tmp_path / "two"
-    assert called((reference, one), (reference, two), (reference, one)) == [
+    first, two = tmp_path / "one", tmp_path / "two"
+    assert called((reference, first), (reference, two), (reference, first)) == [
         ["one"] * 2,
         ["two"] * 2,
         ["one"] * 2,
@@ -62,11 +62,11 @@ def test_files_of_one_name_in_two_folders_are_two_files(tmp_path: Path, referenc
 
 def test_what_is_imported_stays_the_same_object_while_other_modules_are_called(tmp_path: Path) -> None:
     write(tmp_path / "one/modules/shape.py", "class Shape: pass\n")
-    kept = "import pickle, shape\ndef keep():\n    return len(pickle.dumps(shape.Shape())) > 0\n"
-    write(tmp_path / "one/modules/keep.py", kept)
+    keeper = "import pickle, shape\ndef keep():\n    return len(pickle.dumps(shape.Shape())) > 0\n"
+    write(tmp_path / "one/modules/keep.py", keeper)
     write(tmp_path / "two/modules/other.py", "def other():\n    return 1\n")
-    one, two = tmp_path / "one", tmp_path / "two"
-    assert called(("keep", one), ("other", two), ("keep", one)) == [True, 1, True]
+    first, two = tmp_path / "one", tmp_path / "two"
+    assert called(("keep", first), ("other", two), ("keep", first)) == [True, 1, True]
 
 
 def test_a_file_in_modules_does_not_hide_a_package(tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_what_a_module_imports_from_its_folders_is_part_of_its_version(tmp_path:
         folders = search_path(tmp_path, tmp_path)
         return [find("solve", folders).digest, find("lab:run", folders).digest]
 
-    known = [digests()]
+    history = [digests()]
     for name, changed in (
         ("modules/mesh", [True, False]),
         ("modules/deep", [True, False]),
@@ -98,5 +98,5 @@ def test_what_a_module_imports_from_its_folders_is_part_of_its_version(tmp_path:
         ("near", [False, True]),
     ):
         write(tmp_path / f"{name}.py", "from deep import *\nx = 'longer'\n")
-        known.append(digests())
-        assert [now != before for now, before in zip(*known[-2:][::-1], strict=True)] == changed, name
+        history.append(digests())
+        assert [now != before for now, before in zip(*history[-2:][::-1], strict=True)] == changed, name

@@ -51,9 +51,9 @@ def _no_entry_points(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_name_means_the_function_of_that_name_in_the_file(folder: Path) -> None:
     path = module_file(folder / "simulation" / "ising.py", "helper", "ising")
-    found = find("simulation.ising", [folder])
-    assert (found.path, found.function, found.import_name) == (path, "ising", None)
-    assert (found.reference, found.origin, found.signature.kind) == (
+    module = find("simulation.ising", [folder])
+    assert (module.path, module.function, module.import_name) == (path, "ising", None)
+    assert (module.reference, module.origin, module.signature.kind) == (
         "simulation.ising",
         "workflow",
         "simulation",
@@ -142,16 +142,16 @@ def test_an_installed_function_is_found_without_importing_its_packages(
     (package / "__init__.py").write_text(HEAVY)
     (package / "code.py").write_text(HEAVY + "def run(x: int): ...\n")
     monkeypatch.syspath_prepend(str(tmp_path / "lib"))
-    found = find("heavy_package.inner.code:run", [folder])
-    assert found.path == package / "code.py"
-    assert (found.import_name, found.origin, found.signature.kind) == (
+    module = find("heavy_package.inner.code:run", [folder])
+    assert module.path == package / "code.py"
+    assert (module.import_name, module.origin, module.signature.kind) == (
         "heavy_package.inner.code",
         "installed",
         None,
     )
     assert not any(name.startswith("heavy_package") for name in sys.modules)
     with pytest.raises(ModuleError, match="install a_library_that_does_not_exist where the workers run"):
-        load_function(found)
+        load_function(module)
 
 
 def test_an_entry_point_names_an_installed_function(
@@ -168,8 +168,8 @@ def test_an_entry_point_names_an_installed_function(
         patch.syspath_prepend(str(site))
         importlib.invalidate_caches()
         entry_points_of.cache_clear()
-        found = find("lab.fit", [folder])
-        assert (found.reference, found.import_name, found.function) == ("lab.fit", "pointed", "fit")
+        module = find("lab.fit", [folder])
+        assert (module.reference, module.import_name, module.function) == ("lab.fit", "pointed", "fit")
         with pytest.raises(ModuleNotFound, match="there is no 'nowhere'"):
             find("lab.gone", [folder])
         listed = list(every([folder]))
@@ -230,7 +230,7 @@ def test_a_pipe_or_device_among_the_modules_is_told_and_not_waited_for(
         path.symlink_to(sort)
     with pytest.raises(ModuleNotFound, match=f"endless.py:1.: the file {words}, not an ordinary"):
         find("endless", [tmp_path])
-    problem = next(found for found in every([tmp_path]) if isinstance(found, Problem))
+    problem = next(entry for entry in every([tmp_path]) if isinstance(entry, Problem))
     assert f"{words}, not an ordinary file" in problem.message
 
 

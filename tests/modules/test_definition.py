@@ -88,7 +88,7 @@ def test_a_name_that_is_nowhere_is_told_with_the_nearest(module: str, name: str,
 
 
 @pytest.mark.parametrize(
-    ("reference", "told"),
+    ("reference", "expected"),
     [
         ("packaged:own", [("x", "place", True), ("rest", "spread", False)]),
         ("packaged:Model", [("depth", "name", False)]),
@@ -101,10 +101,12 @@ def test_a_name_that_is_nowhere_is_told_with_the_nearest(module: str, name: str,
     ],
 )
 def test_the_signature_is_that_of_the_definition(
-    tmp_path: Path, reference: str, told: list[tuple[str, str, bool]]
+    tmp_path: Path, reference: str, expected: list[tuple[str, str, bool]]
 ) -> None:
     signature = find(reference, [tmp_path / "modules"]).signature
-    assert [(one.name, one.passed, one.required) for one in signature.parameters] == told
+    assert [
+        (parameter.name, parameter.passed, parameter.required) for parameter in signature.parameters
+    ] == expected
     assert not signature.loose
 
 
@@ -129,9 +131,9 @@ def test_a_method_is_a_function_of_what_it_is_called_on(package: Path, tmp_path:
     package.rename(package.with_name("whole"))
     (package.parent / "whole" / "__init__.py").write_text(core)
     learn = load_function(find("whole:Model.learn", [tmp_path / "modules"]))
-    made = load_function(find("whole:Model", [tmp_path / "modules"]))(depth=5)
-    assert (learn(rate=2), learn(self={"depth": 4}, rate=2), learn(self=made, rate=2)) == (6, 8, 10)
-    of, added = (load_function(find(f"whole:Model.{one}", [tmp_path / "modules"])) for one in ("of", "sum"))
+    model = load_function(find("whole:Model", [tmp_path / "modules"]))(depth=5)
+    assert (learn(rate=2), learn(self={"depth": 4}, rate=2), learn(self=model, rate=2)) == (6, 8, 10)
+    of, added = (load_function(find(f"whole:Model.{name}", [tmp_path / "modules"])) for name in ("of", "sum"))
     assert (of(x=4, depth=2), added(x=1, y=2)) == (8, 3)
     with pytest.raises(ModuleNotFound, match="'Model' has no method 'lern'; did you mean 'learn'?"):
         find("whole:Model.lern", [tmp_path / "modules"])
@@ -140,6 +142,9 @@ def test_a_method_is_a_function_of_what_it_is_called_on(package: Path, tmp_path:
 def test_a_directory_without_code_is_no_module(package: Path, tmp_path: Path) -> None:
     (package / "data").mkdir()
     (package.parent / "bare").mkdir()
-    for name, told in (("packaged.data", "no module 'packaged.data:fit'"), ("bare", "'bare' is a directory")):
-        with pytest.raises(ModuleNotFound, match=told):
+    for name, message in (
+        ("packaged.data", "no module 'packaged.data:fit'"),
+        ("bare", "'bare' is a directory"),
+    ):
+        with pytest.raises(ModuleNotFound, match=message):
             find(f"{name}:fit", [tmp_path / "modules"])

@@ -77,7 +77,7 @@ def test_values_that_do_not_fit_are_refused_in_plain_words(
 def test_the_usual_slips_of_yaml_get_a_hint(
     signature: Callable[[str], Signature], annotation: str, value: Any, hint: str
 ) -> None:
-    [(name, message, found)] = signature(f"x: {annotation}").check({"x": value}, ())
+    [(name, message, shown)] = signature(f"x: {annotation}").check({"x": value}, ())
     assert name == "x"
     assert message.startswith("expected ")
-    assert (hint in found) if hint else (found == "")
+    assert (hint in shown) if hint else (shown == "")

@@ -32,17 +32,17 @@ def test_a_module_is_described_without_importing_it(write: Write) -> None:
             """
         '''
     )
-    found = read_signature(path, "melt")
-    assert (found.name, found.kind, found.doc) == ("melt", "simulation", "Melts a crystal in a box.")
-    assert not found.variadic
-    assert found.returns == {
+    module = read_signature(path, "melt")
+    assert (module.name, module.kind, module.doc) == ("melt", "simulation", "Melts a crystal in a box.")
+    assert not module.variadic
+    assert module.returns == {
         "energy": "float",
         "trajectory": "Path",
         "field": "np.ndarray | None",
         "steps": "t.NotRequired[int]",
     }
-    assert found.artifacts == {"trajectory", "field"}
-    summary = [(p.name, p.annotation, p.required, p.default, p.injected) for p in found.parameters]
+    assert module.artifacts == {"trajectory", "field"}
+    summary = [(p.name, p.annotation, p.required, p.default, p.injected) for p in module.parameters]
     assert summary == [
         ("size", "int", True, None, None),
         ("temperature", "float", False, 1.5, None),
@@ -54,27 +54,27 @@ def test_a_module_is_described_without_importing_it(write: Write) -> None:
 def test_unknown_missing_and_injected_parameters_are_all_told(
     signature: Callable[[str], Signature],
 ) -> None:
-    found = signature("size: int, steps: int = 10, *, context: diel.Context")
-    assert found.check({"sizes": 3, "context": 1, "zzz": 1}, ()) == [
+    result = signature("size: int, steps: int = 10, *, context: diel.Context")
+    assert result.check({"sizes": 3, "context": 1, "zzz": 1}, ()) == [
         ("sizes", "'f' has no parameter 'sizes'", "did you mean 'size'?"),
         ("context", "'context' is filled in by diel", "remove it"),
         ("zzz", "'f' has no parameter 'zzz'", "it takes: size, steps"),
         (None, "missing parameter 'size' (int) of 'f'", "give it in params or inputs"),
     ]
-    assert found.check({"size": 3}, ()) == []
+    assert result.check({"size": 3}, ()) == []
 
 
 def test_only_the_name_counts_of_a_value_known_at_run_time(signature: Callable[[str], Signature]) -> None:
-    found = signature("size: int")
-    assert found.check({"size": "${{ hp.size }}"}, {"size"}) == []
-    assert found.check({}, {"size"}) == []
-    assert [problem[0] for problem in found.check({"sise": "x"}, {"sise"})] == ["sise", None]
+    result = signature("size: int")
+    assert result.check({"size": "${{ hp.size }}"}, {"size"}) == []
+    assert result.check({}, {"size"}) == []
+    assert [problem[0] for problem in result.check({"sise": "x"}, {"sise"})] == ["sise", None]
 
 
 def test_a_function_with_further_parameters_takes_any_name(signature: Callable[[str], Signature]) -> None:
-    found = signature("size: int, **options")
-    assert found.variadic
-    assert found.check({"size": 1, "colour": "red"}, ()) == []
+    result = signature("size: int, **options")
+    assert result.variadic
+    assert result.check({"size": 1, "colour": "red"}, ()) == []
 
 
 @pytest.mark.parametrize(
@@ -113,8 +113,8 @@ def test_a_missing_file_is_a_clear_error(tmp_path: Path) -> None:
 
 
 def test_any_function_serves_where_none_need_be_decorated(write: Write) -> None:
-    found = read_signature(write("if True:\n    def f(a: int) -> None: ...\n"), "f")
-    assert (found.kind, found.returns) == (None, {})
+    result = read_signature(write("if True:\n    def f(a: int) -> None: ...\n"), "f")
+    assert (result.kind, result.returns) == (None, {})
 
 
 @pytest.mark.parametrize(

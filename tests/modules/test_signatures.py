@@ -31,10 +31,10 @@ def test_the_bounds_of_the_ising_model_are_known_before_it_runs(root: Path) -> N
     assert [p.name for p in signature.parameters if p.injected] == ["context", "comm"]
     assert signature.artifacts == {"configuration"}
     problems = signature.check({"temperature": -1.0, "algorithm": "glauber", "size": 2}, deferred=())
-    told = {name: message for name, message, _ in problems}
-    assert "more than 0" in told["temperature"]
-    assert "'metropolis' or 'wolff'" in told["algorithm"]
-    assert "at least 4" in told["size"]
+    messages = {name: message for name, message, _ in problems}
+    assert "more than 0" in messages["temperature"]
+    assert "'metropolis' or 'wolff'" in messages["algorithm"]
+    assert "at least 4" in messages["size"]
 
 
 def test_the_ranges_of_a_screen_are_pairs(root: Path) -> None:

@@ -10,14 +10,14 @@ from modules.analysis.chi_squared import chi_squared
 
 
 def test_deviations_count_by_their_errors(capsys: pytest.CaptureFixture[str]) -> None:
-    found = chi_squared(
+    result = chi_squared(
         {"t": [1.5, 3.0]}, [-2.0, 1.0], [-2.002, 0.996], [0.001, 0.002], [-2.0, 0.9], "energy"
     )
-    assert found["chi2"] == pytest.approx(8)
-    assert found["degrees"] == 2
-    assert found["probability"] == pytest.approx(math.exp(-4))  # of two degrees of freedom
-    assert found["largest_deviation"] == pytest.approx(0.004)
-    assert found["surrogate_deviation"] == pytest.approx(0.1)
+    assert result["chi2"] == pytest.approx(8)
+    assert result["degrees"] == 2
+    assert result["probability"] == pytest.approx(math.exp(-4))  # of two degrees of freedom
+    assert result["largest_deviation"] == pytest.approx(0.004)
+    assert result["surrogate_deviation"] == pytest.approx(0.1)
     printed = capsys.readouterr().out
     assert "energy: χ² 8.0 for 2 degrees of freedom (probability 0.018)" in printed
     assert "surrogate:  10.00%" in printed

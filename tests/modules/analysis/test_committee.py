@@ -42,10 +42,10 @@ def test_predictions_that_do_not_fit_the_candidates_are_refused() -> None:
 
 
 def test_the_mean_of_the_members_is_judged() -> None:
-    found = judge([[1.0, 2.0], [3.0, 2.0]], [2.0, 1.0], {"t": [0.0, 1.0, 2.0], "m": [0.0, 0.0, 0.0]})
-    assert found["error"] == pytest.approx(0.5**0.5)
-    assert found["largest_error"] == 1.0
-    assert found["simulations"] == 3
+    result = judge([[1.0, 2.0], [3.0, 2.0]], [2.0, 1.0], {"t": [0.0, 1.0, 2.0], "m": [0.0, 0.0, 0.0]})
+    assert result["error"] == pytest.approx(0.5**0.5)
+    assert result["largest_error"] == 1.0
+    assert result["simulations"] == 3
     with pytest.raises(ValueError, match="expected 2 predictions of each member; found 1"):
         judge([[1.0]], [1.0, 2.0], {"t": [0.0]})
 
@@ -74,14 +74,14 @@ def test_the_smallest_grid_counts_even_where_a_larger_one_is_worse() -> None:
 def test_where_no_grid_is_good_enough_it_needs_more_than_the_largest(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    found = compare(ACTIVE, GRID, 0.045)
-    assert (found["other"], found["at_least"], found["ratio"]) == (None, 33, 3.3)
+    result = compare(ACTIVE, GRID, 0.045)
+    assert (result["other"], result["at_least"], result["ratio"]) == (None, 33, 3.3)
     assert "uniform grid             more than 32 simulations" in capsys.readouterr().out
 
 
 def test_a_committee_that_fell_short_is_not_said_to_be_better(capsys: pytest.CaptureFixture[str]) -> None:
-    found = compare(ACTIVE, GRID, 0.01)
-    assert (found["active"], found["active_at_least"], found["ratio"]) == (None, 11, None)
+    result = compare(ACTIVE, GRID, 0.01)
+    assert (result["active"], result["active_at_least"], result["ratio"]) == (None, 11, None)
     assert "chosen by the committee  more than 10 simulations" in capsys.readouterr().out
 
 

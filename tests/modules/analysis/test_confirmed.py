@@ -24,8 +24,8 @@ def test_the_share_is_of_what_was_found_and_simulated(
     best = [{"a": 0.0, "prediction": margin} for margin in (0.3, 0.2, 0.1, -0.1)]
     histogram = {"low": -0.25, "width": 0.25, "counts": [90, 7, 2]}
     model, drawn = MODEL.save(tmp_path / "model.npz"), [tmp_path / "drawn.npy"] * 2
-    found = confirmed(model, tmp_path / "found.npy", drawn, best, histogram)
-    assert found == {"found": 9, "simulated": 3, "share": pytest.approx(2 / 3), "drawn": 10, "base": 0.2}
+    result = confirmed(model, tmp_path / "found.npy", drawn, best, histogram)
+    assert result == {"found": 9, "simulated": 3, "share": pytest.approx(2 / 3), "drawn": 10, "base": 0.2}
     assert "of the best 3 simulation confirms 2 (66.7%); at random 2 of 10" in capsys.readouterr().out
     with pytest.raises(ValueError, match="expected a model of training.course:want, and 2 courses; found 4"):
         confirmed(model, tmp_path / "found.npy", drawn, best[:2], histogram)

@@ -6,13 +6,13 @@ from modules.analysis.draw import draw
 
 
 def test_states_lie_within_their_ranges_twice_told() -> None:
-    found = draw({"x": [1.0, 2.0], "y": [-3.0, -2.5]}, 200, 7)
-    assert found["states"] == [
-        {"x": x, "y": y} for x, y in zip(found["columns"]["x"], found["columns"]["y"], strict=True)
+    result = draw({"x": [1.0, 2.0], "y": [-3.0, -2.5]}, 200, 7)
+    assert result["states"] == [
+        {"x": x, "y": y} for x, y in zip(result["columns"]["x"], result["columns"]["y"], strict=True)
     ]
-    assert len(found["states"]) == 200
-    assert 1.0 <= min(found["columns"]["x"]) < 1.1 < 1.9 < max(found["columns"]["x"]) <= 2.0
-    assert -3.0 <= min(found["columns"]["y"]) < max(found["columns"]["y"]) <= -2.5
+    assert len(result["states"]) == 200
+    assert 1.0 <= min(result["columns"]["x"]) < 1.1 < 1.9 < max(result["columns"]["x"]) <= 2.0
+    assert -3.0 <= min(result["columns"]["y"]) < max(result["columns"]["y"]) <= -2.5
 
 
 def test_a_seed_draws_the_same_and_another_one_others() -> None:

@@ -25,14 +25,14 @@ def test_the_effective_speedup_is_that_of_the_journal_s_times(
 ) -> None:
     (tmp_path / "saved.yaml").write_text(WORKFLOW)
     run = diel.run(tmp_path / "saved.yaml", runs=tmp_path / "runs", quiet=True)
-    found = effective_speedup(run.dir, ["simulate"], ["train"], ["screen"], 1000, [1.0])
+    result = effective_speedup(run.dir, ["simulate"], ["train"], ["screen"], 1000, [1.0])
     simulating, learning, asking = (
         sum(row["seconds"] for row in records(run, stage)) for stage in ("simulate", "train", "screen")
     )
-    assert (found["n_lookup"], found["n_train"]) == (1000, 2)
-    assert found["t_sim_s"] == pytest.approx(simulating / 2)
+    assert (result["n_lookup"], result["n_train"]) == (1000, 2)
+    assert result["t_sim_s"] == pytest.approx(simulating / 2)
     expected = simulating / 2 * 1002 / (asking + simulating + learning)
-    assert found["speedup"] == pytest.approx(expected)
+    assert result["speedup"] == pytest.approx(expected)
     assert f"effective speedup {expected:.3g}: N_lookup 1,000" in capsys.readouterr().out
     cached = diel.run(tmp_path / "saved.yaml", runs=tmp_path / "runs", quiet=True)
     assert effective_speedup(cached.dir, ["simulate"], ["train"], ["screen"], 1000, [1.0])["speedup"] is None
@@ -41,5 +41,5 @@ def test_the_effective_speedup_is_that_of_the_journal_s_times(
 
 def records(run: diel.Run, stage: str) -> list[dict[str, float]]:
     usage = run.usage(stage)
-    found: list[dict[str, float]] = usage.to_dict("records") if hasattr(usage, "to_dict") else usage
-    return found
+    rows: list[dict[str, float]] = usage.to_dict("records") if hasattr(usage, "to_dict") else usage
+    return rows

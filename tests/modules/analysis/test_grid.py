@@ -8,22 +8,22 @@ from modules.analysis.grid import grid
 
 
 def test_both_ends_are_on_the_grid_and_steps_are_even() -> None:
-    found = grid({"t": [1.0, 3.0]}, 5)
-    assert found["columns"] == {"t": [1.0, 1.5, 2.0, 2.5, 3.0]}
-    assert found["states"][1] == {"t": 1.5}
-    assert found["count"] == 5
+    result = grid({"t": [1.0, 3.0]}, 5)
+    assert result["columns"] == {"t": [1.0, 1.5, 2.0, 2.5, 3.0]}
+    assert result["states"][1] == {"t": 1.5}
+    assert result["count"] == 5
 
 
 def test_the_last_parameter_varies_fastest_in_rows_and_columns_alike() -> None:
-    found = grid({"t": [0.0, 1.0], "h": [5.0, 7.0]}, 3)
-    assert found["count"] == 9
-    assert found["states"][:4] == [
+    result = grid({"t": [0.0, 1.0], "h": [5.0, 7.0]}, 3)
+    assert result["count"] == 9
+    assert result["states"][:4] == [
         {"t": 0.0, "h": 5.0},
         {"t": 0.0, "h": 6.0},
         {"t": 0.0, "h": 7.0},
         {"t": 0.5, "h": 5.0},
     ]
-    assert found["columns"]["h"] == [state["h"] for state in found["states"]]
+    assert result["columns"]["h"] == [state["h"] for state in result["states"]]
 
 
 def test_the_upper_end_is_met_exactly() -> None:

@@ -18,10 +18,10 @@ def test_parts_of_the_whole_do_not_differ_from_it(axis: int, capsys: pytest.Capt
 
 
 def test_the_largest_difference_is_found_whatever_its_sign() -> None:
-    left, right = WHOLE[:, :2].copy(), WHOLE[:, 2:].copy()
-    left[0, 0] += 1e-9
+    first, right = WHOLE[:, :2].copy(), WHOLE[:, 2:].copy()
+    first[0, 0] += 1e-9
     right[2, 1] -= 1e-6
-    assert joined([left, right], WHOLE)["largest_difference"] == pytest.approx(1e-6)
+    assert joined([first, right], WHOLE)["largest_difference"] == pytest.approx(1e-6)
 
 
 def test_what_cannot_be_compared_is_refused() -> None:

@@ -40,7 +40,10 @@ def test_large_lattices_have_the_energies_of_the_infinite_one() -> None:
 
 
 def test_a_list_of_temperatures_has_lists_of_values() -> None:
-    found = kaufman([1.5, 3.0], 16)
-    assert list(zip(found["energy"], found["heat_capacity"], strict=True)) == [exact(1.5, 16), exact(3.0, 16)]
+    result = kaufman([1.5, 3.0], 16)
+    assert list(zip(result["energy"], result["heat_capacity"], strict=True)) == [
+        exact(1.5, 16),
+        exact(3.0, 16),
+    ]
     with pytest.raises(ValueError, match="expected a positive temperature; found 0"):
         kaufman([0.0], 16)

@@ -26,14 +26,14 @@ def test_a_thin_gas_has_the_second_virial_coefficient_of_the_potential() -> None
 
 def test_pressures_are_those_of_the_program_that_the_authors_gave_away() -> None:
     # it has its coefficients in single precision
-    found = kolafa_nezbeda([1.3, 1.3], [0.2, 0.4])["pressure"]
-    assert found == pytest.approx([0.12147937, 0.11253335], abs=2e-6)
+    pressures = kolafa_nezbeda([1.3, 1.3], [0.2, 0.4])["pressure"]
+    assert pressures == pytest.approx([0.12147937, 0.11253335], abs=2e-6)
 
 
 def test_a_vapour_has_the_pressure_of_the_benchmark_of_nist() -> None:
     # NIST Standard Reference Simulation Website, Lennard-Jones fluid with tail corrections, T* = 0.85
-    found = kolafa_nezbeda([0.85] * 3, [0.001, 0.003, 0.005])["pressure"]
-    assert found == pytest.approx([8.4402e-4, 2.4965e-3, 4.1003e-3], rel=1e-3)
+    pressures = kolafa_nezbeda([0.85] * 3, [0.001, 0.003, 0.005])["pressure"]
+    assert pressures == pytest.approx([8.4402e-4, 2.4965e-3, 4.1003e-3], rel=1e-3)
 
 
 def test_what_is_no_fluid_is_refused() -> None:

@@ -30,10 +30,10 @@ def test_what_scales_better_than_any_law_has_no_serial_part() -> None:
 def test_the_table_has_a_row_for_each_measurement(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     context: Any = SimpleNamespace(task_dir=tmp_path)
     # the second size first, and the ranks in no order: points come in the order of the axes
-    found = scaling(context, [64, 64, 32, 32], [4, 2, 2, 4], [5.0, 8.0, 4.0, 2.0], [8.0, 8.0, 4.0, 5.0])
-    assert found["amdahl"] == pytest.approx([0.0, 0.25])
-    assert found["gustafson"] == pytest.approx([0.4, 0.0])
-    with open(found["table"], encoding="utf-8") as file:
+    result = scaling(context, [64, 64, 32, 32], [4, 2, 2, 4], [5.0, 8.0, 4.0, 2.0], [8.0, 8.0, 4.0, 5.0])
+    assert result["amdahl"] == pytest.approx([0.0, 0.25])
+    assert result["gustafson"] == pytest.approx([0.4, 0.0])
+    with open(result["table"], encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     assert [(row["kind"], row["size"], row["ranks"]) for row in rows[:4]] == [
         ("strong", "32", "2"),

@@ -8,9 +8,9 @@ from modules.analysis.table import table
 
 
 def test_columns_stand_side_by_side_sorted(capsys: pytest.CaptureFixture[str]) -> None:
-    found = table(sort="error", width=[4, 16], error=[0.123456, 0.01], name=["small", "large"])
-    assert found["count"] == 2
-    assert found["rows"][0] == {"width": 16, "error": 0.01, "name": "large"}
+    result = table(sort="error", width=[4, 16], error=[0.123456, 0.01], name=["small", "large"])
+    assert result["count"] == 2
+    assert result["rows"][0] == {"width": 16, "error": 0.01, "name": "large"}
     assert capsys.readouterr().out.splitlines() == [
         "width   error   name",
         "   16    0.01  large",

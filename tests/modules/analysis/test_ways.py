@@ -19,11 +19,11 @@ COLUMNS = {
 
 
 def test_efficiency_and_prediction_are_those_of_the_formulas(capsys: pytest.CaptureFixture[str]) -> None:
-    found = ways(**COLUMNS)  # type: ignore[arg-type]
-    assert [row["efficiency"] for row in found["rows"]] == pytest.approx([1, 0.625, 2 / 3])
+    result = ways(**COLUMNS)  # type: ignore[arg-type]
+    assert [row["efficiency"] for row in result["rows"]] == pytest.approx([1, 0.625, 2 / 3])
     # half of the work and a sum; half of the work at four fifths of the time and two messages
-    assert [row["predicted_ms"] for row in found["rows"]] == pytest.approx([100, 60, 66.5])
-    assert found["difference"] == pytest.approx(2e-6)
+    assert [row["predicted_ms"] for row in result["rows"]] == pytest.approx([100, 60, 66.5])
+    assert result["difference"] == pytest.approx(2e-6)
     assert len(capsys.readouterr().out.splitlines()) == 4
 
 

@@ -53,9 +53,9 @@ def everything(ranges: Any, points: int, method: str = "uniform", **more: Any) -
     return np.concatenate(list(stream.blocks(0, stream.count, 777)))
 
 
-def same(found: Any) -> dict[str, Any]:
+def same(result: Any) -> dict[str, Any]:
     """What two screens of the same states have in common."""
-    return {name: value for name, value in found.items() if name != "summary"}
+    return {name: value for name, value in result.items() if name != "summary"}
 
 
 def test_a_million_states_are_screened_in_little_memory(model: Path, context: diel.Context) -> None:
@@ -81,21 +81,21 @@ def test_a_batch_is_as_large_as_a_part_at_most(method: Any, model: Path, context
 def test_a_histogram_counts_every_prediction(model: Path, context: diel.Context) -> None:
     result = screen(model, context, ranges=RANGES, points=5000, bins=32, batch=64)
     states = everything(RANGES, 5000, model=model, context=context)
-    found, predicted = result["histogram"], 2 * states[:, 0] - states[:, 1] + 1
-    assert 16 <= len(found["counts"]) <= 32
-    edges = found["low"] + found["width"] * np.arange(len(found["counts"]) + 1)
+    histogram, predicted = result["histogram"], 2 * states[:, 0] - states[:, 1] + 1
+    assert 16 <= len(histogram["counts"]) <= 32
+    edges = histogram["low"] + histogram["width"] * np.arange(len(histogram["counts"]) + 1)
     expected = np.histogram(predicted, edges)[0]
-    assert sum(found["counts"]) == 5000
-    assert np.abs(expected - found["counts"]).max() <= 2  # single precision moves one over an edge
+    assert sum(histogram["counts"]) == 5000
+    assert np.abs(expected - histogram["counts"]).max() <= 2  # single precision moves one over an edge
 
 
 @pytest.mark.parametrize("value", [0.0, 3.0, -1e30])
 def test_a_histogram_of_one_value_has_one_bin(value: float, context: diel.Context) -> None:
     summary = _Summary(("a", "prediction"), "maximize", None, 3, 100)
     summary.add(np.zeros((5, 1)), np.full(5, value))
-    found = summary.result(context.task_dir / "x.npz")["histogram"]
-    assert found["counts"] == [5]
-    assert found["low"] <= value < found["low"] + found["width"]
+    histogram = summary.result(context.task_dir / "x.npz")["histogram"]
+    assert histogram["counts"] == [5]
+    assert histogram["low"] <= value < histogram["low"] + histogram["width"]
 
 
 def predictions(rng: np.random.Generator) -> Any:
@@ -125,9 +125,9 @@ def test_a_summary_is_the_same_by_blocks_by_parts_and_at_once(seeds: Any, contex
         states = rng.integers(rng.choice([1, 8, 100]), size=(len(predicted), 1)) - 0.5  # some of them twice
         rows = np.column_stack([states, predicted])
         goal = rng.choice(["maximize", "minimize", "match"])
-        wanted = 0.3 if goal == "match" else None
+        match = 0.3 if goal == "match" else None
         keep, bins = int(rng.choice([1, 3, 12])), int(rng.choice([2, 3, 100]))
-        settings: Any = (("a", "prediction"), str(goal), wanted, keep, bins)
+        settings: Any = (("a", "prediction"), str(goal), match, keep, bins)
 
         def summarised(*blocks: Any, settings: Any = settings) -> _Summary:
             summary = _Summary(*settings)
@@ -139,8 +139,8 @@ def test_a_summary_is_the_same_by_blocks_by_parts_and_at_once(seeds: Any, contex
             places = np.unique(rng.integers(len(whole), size=rng.integers(6)))
             return [block for block in np.split(whole, places) if len(block)]
 
-        merged, *others = [summarised(*cut(part)) for part in cut(rows)]
-        for other in others:
+        merged, *rest = [summarised(*cut(part)) for part in cut(rows)]
+        for other in rest:
             merged.join(other)
         once, *more = (
             summary.result(context.task_dir / "x.npz")
@@ -162,10 +162,10 @@ def test_a_summary_is_the_same_by_blocks_by_parts_and_at_once(seeds: Any, contex
 def test_a_model_that_is_flat_at_first_has_a_right_histogram(model: Path, context: diel.Context) -> None:
     states = np.concatenate([np.full(500, 0.25), np.linspace(0.25, 1, 500)])
     np.save(context.task_dir / "states.npy", np.column_stack([states, np.zeros(1000)]))
-    found = screen(model, context, candidates=context.task_dir / "states.npy", batch=100)["histogram"]
-    assert (found["low"], found["width"], len(found["counts"])) == (1.5, 2**-6, 97)
-    assert found["counts"][0] == 500 + 6
-    assert set(found["counts"][1:]) <= {1, 5, 6}
+    histogram = screen(model, context, candidates=context.task_dir / "states.npy", batch=100)["histogram"]
+    assert (histogram["low"], histogram["width"], len(histogram["counts"])) == (1.5, 2**-6, 97)
+    assert histogram["counts"][0] == 500 + 6
+    assert set(histogram["counts"][1:]) <= {1, 5, 6}
 
 
 @pytest.mark.parametrize(
@@ -194,13 +194,13 @@ def test_no_state_is_twice_among_the_best(model: Path, tmp_path: Path, context: 
     values = {"a": [1.0, 2.0, 3.0], "b": [5.0, 5.0]}
     every: Any = ({"method": "uniform", "batch": 7}, {"method": "sobol"}, {"method": "grid"})
     for options in every:
-        found = screen(model, context, values=values, points=1000, keep=5, **options)["best"]
-        assert found == [{"a": a, "b": 5.0, "prediction": 2 * a - 4} for a in (3.0, 2.0, 1.0)]
+        best = screen(model, context, values=values, points=1000, keep=5, **options)["best"]
+        assert best == [{"a": a, "b": 5.0, "prediction": 2 * a - 4} for a in (3.0, 2.0, 1.0)]
     np.save(tmp_path / "states.npy", np.array([[0.0, 1.0], [-0.0, 1.0], [0.0, 1.0], [0.5, 1.0]]))
     goals: Any = {"maximize": 0.5, "minimize": 0.0}
     for goal, first in goals.items():
-        found = screen(model, context, candidates=tmp_path / "states.npy", goal=goal, batch=2)["best"]
-        assert [state["a"] for state in found] == [first, 0.5 - first]
+        best = screen(model, context, candidates=tmp_path / "states.npy", goal=goal, batch=2)["best"]
+        assert [state["a"] for state in best] == [first, 0.5 - first]
 
 
 @pytest.mark.parametrize("points", [1, 100, 9000])  # the last is longer than what is kept as a table
@@ -236,23 +236,23 @@ def test_a_grid_is_evenly_spaced_and_has_no_more_points_than_asked_for(
 def test_a_grid_of_values_is_the_product_of_the_axes(model: Path, context: diel.Context) -> None:
     values = {"a": [0.0, 1.0, 5.0], "b": [-3.0, 8.0]}
     result = screen(model, context, values=values, method="grid", keep=10)
-    found = [(state["a"], state["b"]) for state in result["best"]]
-    assert found == [(5, -3), (1, -3), (0, -3), (5, 8), (1, 8), (0, 8)]
+    pairs = [(state["a"], state["b"]) for state in result["best"]]
+    assert pairs == [(5, -3), (1, -3), (0, -3), (5, 8), (1, 8), (0, 8)]
     mixed: Any = {"ranges": {"a": [0.0, 1.0]}, "values": {"b": values["b"]}, "method": "grid"}
     assert screen(model, context, points=9, **mixed)["count"] == 8  # four of the range, both values
     large = screen(model, context, points=200_001, **mixed)  # longer than what is kept as a table
     assert large["count"] == 200_000
     assert large["best"][0] == pytest.approx({"a": 1.0, "b": -3.0, "prediction": 6.0})
     drawn = screen(model, context, values=values, points=500, keep=500)["best"]
-    assert {(state["a"], state["b"]) for state in drawn} == set(found)
+    assert {(state["a"], state["b"]) for state in drawn} == set(pairs)
 
 
 def test_sobol_points_are_those_of_scipy(model: Path, context: diel.Context) -> None:
-    given = everything({"a": [0.0, 1.0], "b": [0.0, 1.0]}, 10_000, "sobol", model=model, context=context)
+    points = everything({"a": [0.0, 1.0], "b": [0.0, 1.0]}, 10_000, "sobol", model=model, context=context)
     engine = qmc.Sobol(2, scramble=True, rng=0, bits=30)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # SciPy prefers powers of two
-        assert (given == engine.random(10_000)).all()
+        assert (points == engine.random(10_000)).all()
 
 
 @pytest.mark.parametrize("points", [9999, 4])  # fewer than parts
@@ -265,8 +265,8 @@ def test_the_parts_of_a_screen_add_up_to_the_whole(
     parts = []
     for part in range(7):
         (tmp_path / str(part)).mkdir()
-        one = diel.Context(task_dir=tmp_path / str(part))
-        parts.append(screen(model, one, **options, part=part, parts=7)["summary"])
+        own = diel.Context(task_dir=tmp_path / str(part))
+        parts.append(screen(model, own, **options, part=part, parts=7)["summary"])
     merged = merge(parts, context)
     assert merged["mean"] == pytest.approx(whole["mean"], rel=1e-12)
     assert same(merged) | {"mean": 0} == same(whole) | {"mean": 0}
@@ -385,7 +385,7 @@ def test_states_that_do_not_fit_the_model_are_refused(
     np.save(tmp_path / "empty.npy", np.zeros((0, 2)))
     np.save(tmp_path / "nan.npy", np.array([[0.0, 1.0], [np.nan, 1.0]]))
     (tmp_path / "text.npy").write_text("a,b\n1,2\n")
-    for wrong, said in (
+    for wrong, message in (
         ({}, "exactly one of `ranges` .* and `candidates`"),
         ({"ranges": RANGES, "part": 2, "parts": 2}, "part 2 of 2: the last one is 1"),
         ({"ranges": RANGES, "points": 2**31, "method": "sobol"}, "1073741824 Sobol points at most"),
@@ -409,7 +409,7 @@ def test_states_that_do_not_fit_the_model_are_refused(
         ({"candidates": tmp_path / "nan.npy"}, "a of state 1 is nan; expected finite numbers"),
         ({"candidates": tmp_path / "text.npy"}, "no .npy file of numbers"),
     ):
-        with pytest.raises(ValueError, match=said):
+        with pytest.raises(ValueError, match=message):
             screen(model, context, **wrong)
 
 

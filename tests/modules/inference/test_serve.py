@@ -58,7 +58,7 @@ class Served:
 
 
 @pytest.fixture
-def one(tmp_path: Path) -> Iterator[Served]:
+def server(tmp_path: Path) -> Iterator[Served]:
     served = Served(save_model(tmp_path / "one.npz", 1.0))
     yield served
     served.close()
@@ -70,15 +70,15 @@ ROWS = [[1.0, 2.0], [3.0, 4.0]]
 @pytest.mark.parametrize(
     "rows", [ROWS, [{"rho": 2, "t": 1}, {"t": 3, "rho": 4, "other": 9}], {"t": [1, 3], "rho": [2, 4]}]
 )
-def test_rows_come_as_lists_mappings_or_columns(one: Served, rows: Any) -> None:
-    assert one.client().predict(rows) == {"prediction": [3.0, 7.0]}
+def test_rows_come_as_lists_mappings_or_columns(server: Served, rows: Any) -> None:
+    assert server.client().predict(rows) == {"prediction": [3.0, 7.0]}
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_arrays_are_answered_by_arrays(one: Served, dtype: str) -> None:
-    said = one.client().predict(numpy.array(ROWS, dtype))
-    assert list(said) == ["prediction"]
-    assert said["prediction"].tolist() == [3.0, 7.0]
+def test_arrays_are_answered_by_arrays(server: Served, dtype: str) -> None:
+    answer = server.client().predict(numpy.array(ROWS, dtype))
+    assert list(answer) == ["prediction"]
+    assert answer["prediction"].tolist() == [3.0, 7.0]
 
 
 def test_columns_of_an_array_that_are_named_may_come_in_any_order(tmp_path: Path) -> None:
@@ -103,16 +103,16 @@ def test_an_ensemble_says_how_far_to_trust_it(tmp_path: Path) -> None:
     served = Served(save_model(tmp_path / "a.npz", 1.0), save_model(tmp_path / "b.npz", 3.0))
     try:
         assert served.client().predict(ROWS) == {"prediction": [6.0, 14.0], "deviation": [3.0, 7.0]}
-        said = served.client().predict(numpy.array(ROWS))
-        assert [said["prediction"].tolist(), said["deviation"].tolist()] == [[6.0, 14.0], [3.0, 7.0]]
+        answer = served.client().predict(numpy.array(ROWS))
+        assert [answer["prediction"].tolist(), answer["deviation"].tolist()] == [[6.0, 14.0], [3.0, 7.0]]
     finally:
         served.close()
 
 
 @pytest.mark.parametrize("path", ["/predict", "/reload", "/metrics"])
 @pytest.mark.parametrize("token", ["", "other", "secretx"])
-def test_without_the_token_nothing_but_health_is_answered(one: Served, path: str, token: str) -> None:
-    client = one.client(token)
+def test_without_the_token_nothing_but_health_is_answered(server: Served, path: str, token: str) -> None:
+    client = server.client(token)
     with pytest.raises(ServiceError, match="401 expected the header `Authorization: Bearer TOKEN`"):
         client.get(path) if path == "/metrics" else client.post(path, {"rows": ROWS})
     assert client.get("/health") == "ok\n"
@@ -129,9 +129,9 @@ def test_without_the_token_nothing_but_health_is_answered(one: Served, path: str
         ([], "400 expected"),
     ],
 )
-def test_rows_that_are_none_are_refused_in_words(one: Served, document: Any, message: str) -> None:
+def test_rows_that_are_none_are_refused_in_words(server: Served, document: Any, message: str) -> None:
     with pytest.raises(ServiceError, match=message):
-        one.client().post("/predict", document)
+        server.client().post("/predict", document)
 
 
 @pytest.mark.parametrize(
@@ -144,11 +144,11 @@ def test_rows_that_are_none_are_refused_in_words(one: Served, document: Any, mes
     ],
 )
 def test_bodies_that_are_none_are_refused_in_words(
-    one: Served, data: bytes, headers: dict[str, str], message: str
+    server: Served, data: bytes, headers: dict[str, str], message: str
 ) -> None:
     with pytest.raises(ServiceError, match=message):
-        one.client().post("/predict", data=data, **headers)
-    assert one.client().predict(ROWS) == {"prediction": [3.0, 7.0]}
+        server.client().post("/predict", data=data, **headers)
+    assert server.client().predict(ROWS) == {"prediction": [3.0, 7.0]}
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
@@ -164,26 +164,26 @@ def test_a_prediction_that_is_none_is_told_with_its_row(tmp_path: Path) -> None:
 def test_without_a_token_of_its_own_it_answers_nobody(tmp_path: Path) -> None:
     batcher = Batcher(tabular.Ensemble.load([save_model(tmp_path / "one.npz", 1.0)]))
     routes = {route.path: route for route in application(batcher, "").routes if isinstance(route, Route)}
-    said: list[Any] = []
+    answers: list[Any] = []
 
     async def ask() -> None:
         async def nothing() -> dict[str, Any]:
             return {"type": "http.request", "body": b"{}"}
 
         async def keep(message: Any) -> None:
-            said.append(message)
+            answers.append(message)
 
         headers = [(b"authorization", b"Bearer ")]
         scope = {"type": "http", "method": "POST", "path": "/predict", "headers": headers}
         await routes["/predict"].handle(scope, nothing, keep)
 
     asyncio.run(ask())
-    assert said[0]["status"] == 401
+    assert answers[0]["status"] == 401
 
 
-def test_numbers_that_are_none_are_refused_with_their_row(one: Served) -> None:
+def test_numbers_that_are_none_are_refused_with_their_row(server: Served) -> None:
     with pytest.raises(ServiceError, match="400 rows: row 1 holds what is no finite number"):
-        one.client().predict(numpy.array([[1, 2], [numpy.nan, 4]]))
+        server.client().predict(numpy.array([[1, 2], [numpy.nan, 4]]))
 
 
 def metric(client: ServiceClient, name: str) -> float:
@@ -194,17 +194,17 @@ def metric(client: ServiceClient, name: str) -> float:
 def test_requests_that_come_together_are_evaluated_in_one_call(tmp_path: Path) -> None:
     served = Served(save_model(tmp_path / "one.npz", 1.0), max_batch=8, max_wait=10.0)
     try:
-        client, found = served.client(), {}
+        client, answers = served.client(), {}
 
         def ask(number: int) -> None:
-            found[number] = client.predict([[float(number), 0.0]])["prediction"]
+            answers[number] = client.predict([[float(number), 0.0]])["prediction"]
 
         threads = [threading.Thread(target=ask, args=(number,)) for number in range(16)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-        assert found == {number: [float(number)] for number in range(16)}
+        assert answers == {number: [float(number)] for number in range(16)}
         assert metric(client, "diel_batch_rows_count") == 2
         assert metric(client, "diel_batch_rows_sum") == 16
         assert 'diel_requests_total{path="/predict",code="200"} 16' in client.get("/metrics")
@@ -212,32 +212,32 @@ def test_requests_that_come_together_are_evaluated_in_one_call(tmp_path: Path) -
         served.close()
 
 
-def test_a_newer_model_takes_over_without_a_lost_request(one: Served, tmp_path: Path) -> None:
+def test_a_newer_model_takes_over_without_a_lost_request(server: Served, tmp_path: Path) -> None:
     newer = save_model(tmp_path / "newer.npz", 10.0)
-    asker, other = one.client(), one.client()
-    found: list[float] = []
+    asker, other = server.client(), server.client()
+    predictions: list[float] = []
     done = threading.Event()
 
     def ask() -> None:
         while not done.is_set():
-            found.append(asker.predict([[1.0, 0.0]])["prediction"][0])
+            predictions.append(asker.predict([[1.0, 0.0]])["prediction"][0])
 
     thread = threading.Thread(target=ask)
     thread.start()
-    while len(found) < 20:
+    while len(predictions) < 20:
         thread.join(0.001)
     assert other.reload(newer) == [{"models": 1, "version": 2}]
-    count = len(found)
-    while len(found) < count + 20:
+    count = len(predictions)
+    while len(predictions) < count + 20:
         thread.join(0.001)
     done.set()
     thread.join()
-    assert found == sorted(found)
-    assert set(found) == {1.0, 10.0}
+    assert predictions == sorted(predictions)
+    assert set(predictions) == {1.0, 10.0}
 
 
-def test_a_model_that_does_not_fit_is_refused_and_the_old_one_goes_on(one: Served, tmp_path: Path) -> None:
-    client = one.client()
+def test_a_model_that_does_not_fit_is_refused_and_the_old_one_goes_on(server: Served, tmp_path: Path) -> None:
+    client = server.client()
     with pytest.raises(ServiceError, match="409 the model reads t; the one that is served reads t, rho"):
         client.reload(save_model(tmp_path / "other.npz", 1.0, ("t",)))
     (tmp_path / "none.npz").write_bytes(b"no model")
@@ -271,23 +271,23 @@ def test_more_rows_than_may_wait_are_sent_elsewhere(tmp_path: Path) -> None:
     assert asyncio.run(ask()) == "2 rows wait already"
 
 
-def test_an_error_of_the_model_fails_its_requests_and_no_others(one: Served) -> None:
-    client = one.client()
-    good = one.batcher.model
+def test_an_error_of_the_model_fails_its_requests_and_no_others(server: Served) -> None:
+    client = server.client()
+    good = server.batcher.model
 
     class Bad(tabular.Ensemble):
         def predict(self, rows: Any, batch: int | None = None) -> Any:
             raise FloatingPointError("overflow")
 
-    one.batcher.model = Bad(good.members)
+    server.batcher.model = Bad(good.members)
     with pytest.raises(ServiceError, match="500 FloatingPointError: overflow"):
         client.predict(ROWS)
-    one.batcher.model = good
+    server.batcher.model = good
     assert client.predict(ROWS) == {"prediction": [3.0, 7.0]}
 
 
-def test_metrics_are_in_the_text_format_of_prometheus(one: Served) -> None:
-    client = one.client()
+def test_metrics_are_in_the_text_format_of_prometheus(server: Served) -> None:
+    client = server.client()
     client.predict(ROWS)
     lines = client.get("/metrics").splitlines()
     assert 'diel_batch_rows_bucket{le="2"} 1' in lines

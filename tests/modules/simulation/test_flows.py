@@ -35,13 +35,13 @@ def test_vortices_without_viscosity_keep_energy_and_enstrophy() -> None:
     low = (kx**2 + ky**2 > 0) & (kx**2 + ky**2 <= 4)
     now = np.fft.fft2(np.random.default_rng(0).standard_normal((32, 32))) * low
 
-    def kept(of: np.ndarray[tuple[int, ...], np.dtype[np.complex128]]) -> list[float]:
+    def integrals(of: np.ndarray[tuple[int, ...], np.dtype[np.complex128]]) -> list[float]:
         return [float((np.abs(np.stack(velocity(of))) ** 2).sum()), float((np.abs(of) ** 2).sum())]
 
-    first = kept(now)
+    first = integrals(now)
     for _ in range(20):
         now = stepped(now, 0.0)
-    assert kept(now) == pytest.approx(first, rel=1e-6)
+    assert integrals(now) == pytest.approx(first, rel=1e-6)
 
 
 def test_vortices_are_read_within_a_quarter_of_the_box() -> None:

@@ -112,10 +112,10 @@ Continued = Callable[[Callable[[diel.Context], Any]], tuple[Any, int]]
 def test_a_simulation_that_was_interrupted_after_each_sweep_ends_as_if_it_never_was(
     algorithm: Any, continued: Continued, context: diel.Context
 ) -> None:
-    asked: dict[str, Any] = {"size": 8, "sweeps": 12, "equilibration": 4, "algorithm": algorithm, "seed": 3}
-    stopped, attempts = continued(lambda context: ising(2.3, context, **asked))
+    options: dict[str, Any] = {"size": 8, "sweeps": 12, "equilibration": 4, "algorithm": algorithm, "seed": 3}
+    stopped, attempts = continued(lambda context: ising(2.3, context, **options))
     assert attempts == 2 * (12 + 4)  # two replicas
-    plain = ising(2.3, context, **asked)
+    plain = ising(2.3, context, **options)
     assert (np.load(stopped["configuration"]) == np.load(plain["configuration"])).all()
     assert {**stopped, "configuration": ""} == {**plain, "configuration": ""}
 
@@ -143,7 +143,7 @@ def test_ranks_stop_and_continue_together(on_ranks: Callable[[int, str], str], c
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "message"),
     [
         ({"temperature": 0.0}, "temperature must be positive"),
         ({"temperature": float("nan")}, "temperature must be positive"),
@@ -154,9 +154,9 @@ def test_ranks_stop_and_continue_together(on_ranks: Callable[[int, str], str], c
     ],
 )
 def test_parameters_that_make_no_sense_are_refused(
-    wrong: dict[str, Any], said: str, context: diel.Context
+    wrong: dict[str, Any], message: str, context: diel.Context
 ) -> None:
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         ising(**{"temperature": 2.0, "context": context, **wrong})
 
 
@@ -171,11 +171,11 @@ class Streaming(diel.Context):
         return SimpleNamespace(put=self.items.append)
 
 
-def walked(folder: Path, rank: int = 0, ranks: int = 1, **asked: Any) -> list[Any]:
+def walked(folder: Path, rank: int = 0, ranks: int = 1, **options: Any) -> list[Any]:
     """The items that a rank puts."""
     context = Streaming(task_dir=folder, rank=rank, ranks=ranks)
     comm: Any = SimpleNamespace(Get_rank=lambda: rank, Get_size=lambda: ranks)
-    result = walk(context, [1.5, 3.5], comm if ranks > 1 else None, **asked)
+    result = walk(context, [1.5, 3.5], comm if ranks > 1 else None, **options)
     assert result["items"] == ranks * len(context.items)
     return context.items
 
@@ -195,9 +195,9 @@ def test_a_walk_streams_energies_that_are_onsagers_on_average(tmp_path: Path) ->
 
 
 def test_what_the_walkers_see_does_not_depend_on_the_ranks(tmp_path: Path) -> None:
-    asked = {"walkers": 5, "items": 3, "sweeps": 2, "size": 8, "equilibration": 5, "seed": 4}
-    alone = walked(tmp_path, **asked)
-    shares = [walked(tmp_path, rank, 2, **asked) for rank in range(2)]
+    options = {"walkers": 5, "items": 3, "sweeps": 2, "size": 8, "equilibration": 5, "seed": 4}
+    alone = walked(tmp_path, **options)
+    shares = [walked(tmp_path, rank, 2, **options) for rank in range(2)]
     for number, item in enumerate(alone):
         for name in ("temperature", "energy", "magnetisation"):
             for rank in range(2):

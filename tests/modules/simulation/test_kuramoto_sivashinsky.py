@@ -34,18 +34,18 @@ def test_energy_changes_by_what_waves_feed_on_and_what_they_lose() -> None:
 
 
 def test_without_forcing_it_stays_chaotic_and_episodes_begin_anew() -> None:
-    made = flow.KuramotoSivashinsky(num_envs=8, max_episode_steps=40)
-    seen, _ = made.reset(seed=3)
-    assert seen.shape == (8, flow.SENSORS)
+    world = flow.KuramotoSivashinsky(num_envs=8, max_episode_steps=40)
+    observations, _ = world.reset(seed=3)
+    assert observations.shape == (8, flow.SENSORS)
     rest, rewards = np.zeros((8, flow.ACTUATORS), np.float32), []
     for step in range(1, 41):
-        _, reward, terminated, truncated, _ = made.step(rest)
+        _, reward, terminated, truncated, _ = world.step(rest)
         rewards.append(reward)
         assert not terminated.any()
         assert truncated.all() == (step == 40)
     assert -1.7 < np.mean(rewards) < -1.1  # 1.39 over 20,000 units of time
-    before = made.flow
-    _, reward, _, truncated, _ = made.step(rest)
+    before = world.flow
+    _, reward, _, truncated, _ = world.step(rest)
     assert not reward.any()
     assert not truncated.any()
-    assert np.abs(made.flow - before).max() > 0.1
+    assert np.abs(world.flow - before).max() > 0.1

@@ -49,13 +49,13 @@ def test_a_hand_that_cools_what_has_its_best_structure_brings_it_to_the_target(
     hand: Hand, context: diel.Context
 ) -> None:
     beside = Beside(task_dir=context.task_dir, hand=hand)
-    found = lammps_cluster(beside, "hand", learning=1, clusters=3, atoms=13)
-    assert found["reached"] == 3
+    result = lammps_cluster(beside, "hand", learning=1, clusters=3, atoms=13)
+    assert result["reached"] == 3
     ends = [state for state in hand.states if state["over"]]
     assert [state["cluster"] for state in ends] == [0, 1, 2, 3]
     # no structure but the icosahedron is so low: −44.326801 ε (Wales and Doye 1997)
     assert [state["excess"] for state in ends] == pytest.approx([0] * 4, abs=1e-5)
-    assert [state["step"] for state in ends][1:] == found["steps"]
+    assert [state["step"] for state in ends][1:] == result["steps"]
     # the second best one, with an atom moved to the surface
     assert min(state["excess"] for state in hand.states if state["excess"] > 0.01) == pytest.approx(
         2.855, abs=1e-3
@@ -63,11 +63,11 @@ def test_a_hand_that_cools_what_has_its_best_structure_brings_it_to_the_target(
 
 
 def test_a_ramp_has_the_clusters_that_were_asked_for_and_a_hot_one_never_has_the_target() -> None:
-    asked: dict[str, Any] = {"end": 0.02, "duration": 4000, "atoms": 13, "limit": 10_000}
-    cooled = ramp(0.3, clusters=4, **asked)
+    options: dict[str, Any] = {"end": 0.02, "duration": 4000, "atoms": 13, "limit": 10_000}
+    cooled = ramp(0.3, clusters=4, **options)
     assert cooled["reached"] >= 3
     assert all(step % 500 == 0 and 3000 < step <= 10_000 for step in cooled["steps"])
-    assert ramp(0.3, clusters=2, first=2, **asked)["steps"] == cooled["steps"][2:]
+    assert ramp(0.3, clusters=2, first=2, **options)["steps"] == cooled["steps"][2:]
     hot = ramp(0.3, 0.3, 4000, clusters=2, atoms=13, limit=5000)
     assert hot == {"steps": [5000, 5000], "mean": 5000, "reached": 0}
 

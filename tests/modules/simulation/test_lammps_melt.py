@@ -61,19 +61,19 @@ Continued = Callable[[Callable[[diel.Context], Any]], tuple[Any, int]]
 
 
 def test_saving_changes_nothing_where_nothing_interrupts(context: diel.Context, tmp_path: Path) -> None:
-    asked: dict[str, Any] = {"cells": 4, "steps": 300, "equilibration": 150, "every": 20}
+    options: dict[str, Any] = {"cells": 4, "steps": 300, "equilibration": 150, "every": 20}
     other = tmp_path / "other" / "0"
     other.mkdir(parents=True)
-    kept = lammps_melt(2.0, 0.5, diel.Context(task_dir=other, checkpoint=True), **asked)
-    plain = lammps_melt(2.0, 0.5, context, **asked)
-    assert kept["thermo"].read_text() == plain["thermo"].read_text()
+    saved = lammps_melt(2.0, 0.5, diel.Context(task_dir=other, checkpoint=True), **options)
+    plain = lammps_melt(2.0, 0.5, context, **options)
+    assert saved["thermo"].read_text() == plain["thermo"].read_text()
 
 
 def test_a_simulation_that_was_interrupted_goes_on_from_where_it_was(
     continued: Continued, context: diel.Context
 ) -> None:
-    asked: dict[str, Any] = {"cells": 4, "steps": 200, "equilibration": 20, "every": 20}
-    stopped, attempts = continued(lambda context: lammps_melt(2.0, 0.5, context, **asked))
+    options: dict[str, Any] = {"cells": 4, "steps": 200, "equilibration": 20, "every": 20}
+    stopped, attempts = continued(lambda context: lammps_melt(2.0, 0.5, context, **options))
     assert attempts == 20 + 10
     with stopped["thermo"].open() as file:
         rows = [{name: float(value) for name, value in row.items()} for row in csv.DictReader(file)]
@@ -82,10 +82,10 @@ def test_a_simulation_that_was_interrupted_goes_on_from_where_it_was(
     temperatures = [row["temperature"] for row in rows]
     assert max(temperatures) < 3.2
     assert abs(temperatures[-1] - 2.0) < 0.4
-    plain = lammps_melt(2.0, 0.5, context, **asked)
+    plain = lammps_melt(2.0, 0.5, context, **options)
     assert stopped["pressure"] == pytest.approx(plain["pressure"], abs=0.5)
-    left = {path.name for path in (stopped["thermo"].parent.parent / "0.checkpoint").iterdir()}
-    assert left == {"20-180.restart", "progress.json"}
+    files = {path.name for path in (stopped["thermo"].parent.parent / "0.checkpoint").iterdir()}
+    assert files == {"20-180.restart", "progress.json"}
 
 
 def test_ranks_save_and_continue_together(on_ranks: Callable[[int, str], str]) -> None:
@@ -113,7 +113,7 @@ def test_a_failure_says_what_lammps_said(context: diel.Context) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "message"),
     [
         ({"temperature": -1.0}, "temperature must be positive"),
         ({"density": float("inf")}, "density must be positive and finite"),
@@ -122,9 +122,9 @@ def test_a_failure_says_what_lammps_said(context: diel.Context) -> None:
     ],
 )
 def test_parameters_that_make_no_sense_are_refused(
-    wrong: dict[str, Any], said: str, context: diel.Context
+    wrong: dict[str, Any], message: str, context: diel.Context
 ) -> None:
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         lammps_melt(**{"temperature": 1.0, "density": 0.844, "context": context, **wrong})
 
 

@@ -46,16 +46,20 @@ def test_a_perfect_crystal_has_the_energy_that_its_potential_was_made_for(engine
 
 def test_what_was_asked_before_does_not_matter(engine: Engine) -> None:
     drawn = [crystal(CELLS, 0.1, 0, number) for number in range(4)]
-    assert [engine.energy(one) for one in drawn] == [engine.energy(one) for one in drawn[::-1]][::-1]
+    assert [engine.energy(positions) for positions in drawn] == [
+        engine.energy(positions) for positions in drawn[::-1]
+    ][::-1]
 
 
 def test_a_service_and_a_process_agree(engine: Engine, url: str, context: diel.Context) -> None:
     with ServiceClient("serve", [url], "secret") as client:
         drawn = [crystal(CELLS, 0.1, 7, number) for number in range(2)]
-        said = [client.post("/energy", {"positions": one.tolist()})["energy"] for one in drawn]
-    found = alone(np.array(said), context, CELLS, crystals=2, seed=7)
-    assert found["largest_difference"] < 1e-12
-    assert found["mean"] == pytest.approx(np.mean(said) / (4 * CELLS**3), rel=1e-12)
+        energies = [
+            client.post("/energy", {"positions": positions.tolist()})["energy"] for positions in drawn
+        ]
+    result = alone(np.array(energies), context, CELLS, crystals=2, seed=7)
+    assert result["largest_difference"] < 1e-12
+    assert result["mean"] == pytest.approx(np.mean(energies) / (4 * CELLS**3), rel=1e-12)
 
 
 def test_the_energies_of_too_few_crystals_are_refused(context: diel.Context) -> None:

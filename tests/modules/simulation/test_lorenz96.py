@@ -29,11 +29,13 @@ def test_small_errors_double_as_often_as_lorenz_found() -> None:
 
 
 def test_sensors_err_by_a_unit_and_are_the_same_for_the_same_seed() -> None:
-    found = lorenz96(steps=200, sensors=20, members=3, seed=4)
-    assert found["ensemble"].shape == (3, 40)
-    errors = found["observations"] - found["truth"][:, ::2]
+    result = lorenz96(steps=200, sensors=20, members=3, seed=4)
+    assert result["ensemble"].shape == (3, 40)
+    errors = result["observations"] - result["truth"][:, ::2]
     assert errors.std() == pytest.approx(1.0, abs=0.05)
-    assert (lorenz96(steps=200, sensors=20, members=3, seed=4)["observations"] == found["observations"]).all()
+    assert (
+        lorenz96(steps=200, sensors=20, members=3, seed=4)["observations"] == result["observations"]
+    ).all()
     with pytest.raises(ValueError, match="divide the 40 variables; found 7"):
         lorenz96(steps=1, sensors=7)
 

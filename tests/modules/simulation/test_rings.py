@@ -42,9 +42,7 @@ def test_sets_that_are_given_are_simulated_as_those_that_were_drawn(context: die
     assert courses.shape == (3, 24)
     low, high = np.array([RANGES[name] for name in NAMES]).T
     assert ((low <= sets) & (sets <= high)).all()
-    given: list[dict[str, Any]] = [
-        dict(zip(NAMES, row, strict=True), prediction=1.0) for row in sets.tolist()
-    ]
-    assert np.load(of(given, context, time=2.0)["courses"]) == pytest.approx(courses, abs=1e-6)
+    rows: list[dict[str, Any]] = [dict(zip(NAMES, row, strict=True), prediction=1.0) for row in sets.tolist()]
+    assert np.load(of(rows, context, time=2.0)["courses"]) == pytest.approx(courses, abs=1e-6)
     with pytest.raises(ValueError, match="expected ranges"):
         rings(context, {"activator": [0.1, 0.2]}, count=3)

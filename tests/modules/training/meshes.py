@@ -75,13 +75,13 @@ def train(folder: Path, model: str, comm: MPI.Comm, make: type[diel.Context], **
     files = comm.bcast(samples(folder, model) if rank == 0 else None)
     task = files["data"].parent / f"0.{make.__name__}"
     context = make(task, rank=rank, ranks=comm.Get_size(), checkpoint="save_every" in how)
-    given: dict[str, Any] = {
+    options: dict[str, Any] = {
         "settings": SIZES[model][1],
         "precision": "fp64",
         "optimizer": "sgd",
         "batch": 32,
     }
-    return parallel(model, context=context, comm=comm, **files, **given, **how)
+    return parallel(model, context=context, comm=comm, **files, **options, **how)
 
 
 def meet(comm: MPI.Comm) -> None:
@@ -91,17 +91,17 @@ def meet(comm: MPI.Comm) -> None:
         time.sleep(0.01)
 
 
-def weights(found: Parallel) -> dict[str, Any]:
+def weights(result: Parallel) -> dict[str, Any]:
     """By their names."""
-    with np.load(found["weights"]) as arrays:
+    with np.load(result["weights"]) as arrays:
         return dict(arrays)
 
 
-def worst(found: Parallel, expected: Parallel) -> float:
+def worst(result: Parallel, expected: Parallel) -> float:
     """The largest difference of any weight."""
-    one, other = weights(found), weights(expected)
-    assert one.keys() == other.keys()
-    return max(float(np.abs(one[name] - other[name]).max()) for name in other)
+    arrays, other = weights(result), weights(expected)
+    assert arrays.keys() == other.keys()
+    return max(float(np.abs(arrays[name] - other[name]).max()) for name in other)
 
 
 def compare() -> None:
@@ -112,40 +112,40 @@ def compare() -> None:
     world = MPI.COMM_WORLD
     rank, here = world.Get_rank(), Path.cwd()
     half = world.Split(rank // 2, rank)
-    found: dict[str, Parallel] = {}
+    results: dict[str, Parallel] = {}
     for number, (name, (model, how)) in enumerate(CASES.items()):
         comm = world if name in ON_FOUR else half
         if comm is world or number % 2 == rank // 2:
-            found[name] = train(here / name, model, comm, diel.Context, **how)
+            results[name] = train(here / name, model, comm, diel.Context, **how)
     meet(world)
-    found = {
-        name: one
-        for part in world.allgather(found if half.Get_rank() == 0 else {})
-        for name, one in part.items()
+    results = {
+        name: result
+        for part in world.allgather(results if half.Get_rank() == 0 else {})
+        for name, result in part.items()
     }
-    told: dict[str, float] = {}
+    distances: dict[str, float] = {}
     for number, (name, (model, how)) in enumerate(CASES.items()):
         if number % world.Get_size() == rank:
             plain = {key: value for key, value in how.items() if key in TWENTY or key in ONE}
             alone = train(here / f"{name} alone", model, MPI.COMM_SELF, diel.Context, **plain)
-            told[name] = worst(found[name], alone)
+            distances[name] = worst(results[name], alone)
     meet(world)
-    every = world.gather(told)
+    every = world.gather(distances)
     if every:
-        sys.stdout.write("\n" + json.dumps({name: one for part in every for name, one in part.items()}))
+        sys.stdout.write("\n" + json.dumps({name: result for part in every for name, result in part.items()}))
 
 
 def refused() -> None:
     """Prints what is said on two ranks of networks of a user that the mesh cannot cut."""
     world, here = MPI.COMM_WORLD, Path.cwd()
     files = world.bcast(samples(here, "mlp") if world.Get_rank() == 0 else None)
-    told = []
+    messages = []
     for model, mesh in REFUSED:
         try:
             parallel(f"own.py:{model}", context=diel.Context(here), comm=world, **files, mesh=mesh)
         except ValueError as error:
-            told.append(str(error))
-    every = world.gather(told)
+            messages.append(str(error))
+    every = world.gather(messages)
     if every:
         assert every[0] == every[1]
         sys.stdout.write("\n" + json.dumps(every[0]))
@@ -161,10 +161,10 @@ def dropped() -> None:
         np.save(here / "x.npy", np.ones((2, 500)))
         np.save(here / "y.npy", np.ones(2))
     meet(world)
-    given: dict[str, Any] = {"data": here / "x.npy", "targets": here / "y.npy", "standardise": False}
-    found = parallel("own.py:Mask", context=diel.Context(here), comm=world, **given, batch=2, steps=1)
+    options: dict[str, Any] = {"data": here / "x.npy", "targets": here / "y.npy", "standardise": False}
+    result = parallel("own.py:Mask", context=diel.Context(here), comm=world, **options, batch=2, steps=1)
     if world.Get_rank() == 0:
-        sys.stdout.write(f"\n{np.mean(weights(found)['1.weight'] == 0)}")
+        sys.stdout.write(f"\n{np.mean(weights(result)['1.weight'] == 0)}")
 
 
 def damaged() -> None:
@@ -183,11 +183,11 @@ def damaged() -> None:
         for name in harmed if rank == 0 else ():
             os.truncate(context.checkpoint_dir / name / "__1_0.distcp", 1000)
         meet(world)
-        found = parallel("mlp", context=context, comm=world, **files, **how)
-        trained.append(weights(found) if rank == 0 else {})
-    first, *others = trained
+        result = parallel("mlp", context=context, comm=world, **files, **how)
+        trained.append(weights(result) if rank == 0 else {})
+    first, *rest = trained
     if rank == 0:
-        most = max(float(np.abs(first[name] - other[name]).max()) for other in others for name in first)
+        most = max(float(np.abs(first[name] - other[name]).max()) for other in rest for name in first)
         sys.stdout.write(f"\n{most}")
 
 

@@ -61,7 +61,7 @@ found = allreduce(world, diel.Context(task_dir=Path({str(tmp_path)!r})), least=6
 every = world.gather({{**found, "table": str(found["table"])}})
 every and print(json.dumps(every))
 """
-    *said, last = on_ranks(3, code).splitlines()
+    *lines, last = on_ranks(3, code).splitlines()
     every = json.loads(last)
     assert every[0] == every[1] == every[2]
     with open(every[0]["table"], encoding="utf-8") as file:
@@ -78,7 +78,7 @@ every and print(json.dumps(every))
     ]
     assert every[0]["largest_error"] == pytest.approx(max(errors))
     assert every[0]["close"] == sum(error <= 0.2 for error in errors) / len(errors)
-    assert sum("predictions within 20%" in one for one in said) == 3 * 2
+    assert sum("predictions within 20%" in line for line in lines) == 3 * 2
 
 
 def test_the_library_is_predicted_by_the_law_of_halving_and_doubling() -> None:
@@ -90,7 +90,7 @@ def test_the_library_is_predicted_by_the_law_of_halving_and_doubling() -> None:
     assert predict(cost, size, ranks)["seconds"] == pytest.approx(expected)
     ring = predict(cost, size, ranks, algorithm="ring")["seconds"]
     assert ring == pytest.approx(
-        [one + 2 * ALPHA * (p - 1 - math.log2(p)) for one, p in zip(expected, ranks, strict=True)]
+        [value + 2 * ALPHA * (p - 1 - math.log2(p)) for value, p in zip(expected, ranks, strict=True)]
     )
     assert predict(cost, size, [1])["seconds"] == [0.0]
 
@@ -112,24 +112,26 @@ def test_ranks_that_share_cores_take_turns_with_each_byte() -> None:
 
 
 def test_a_fit_finds_the_law_that_the_times_follow_and_predicts_other_sizes_and_ranks() -> None:
-    sizes = [4096 << one for one in range(11)]
+    sizes = [4096 << doubling for doubling in range(11)]
 
     def time(name: Any, size: float, ranks: int) -> float:
-        one, took = terms(name, size, ranks), 0.0
-        for count, part in one.messages:  # another protocol takes over for long ones
+        work, took = terms(name, size, ranks), 0.0
+        for count, part in work.messages:  # another protocol takes over for long ones
             latency, speed = (5e-6, 8e9) if part <= 100_000 else (1e-4, 2e9)
             took += count * (latency + part / speed)
-        return took + sum(count * part for count, part in one.added) / GAMMA
+        return took + sum(count * part for count, part in work.added) / GAMMA
 
-    found: dict[Measured, float] = {(name, 2, size): time(name, size, 2) for name in SUMS for size in sizes}
-    found |= {("adding", 2, size): size / GAMMA for size in sizes}
-    cost: Any = fit_cost(found, sizes, 2, cores=8)
+    measured: dict[Measured, float] = {
+        (name, 2, size): time(name, size, 2) for name in SUMS for size in sizes
+    }
+    measured |= {("adding", 2, size): size / GAMMA for size in sizes}
+    cost: Any = fit_cost(measured, sizes, 2, cores=8)
     for name in SUMS:
         assert len(cost["sums"][name]) == 2
         for ranks in (2, 4, 8):
             for size in (6144, 49152, 1_572_864):
-                (said,) = predict(cost, size, [ranks], algorithm=name)["seconds"]
-                assert said == pytest.approx(time(name, size, ranks), rel=1e-6)
+                (seconds,) = predict(cost, size, [ranks], algorithm=name)["seconds"]
+                assert seconds == pytest.approx(time(name, size, ranks), rel=1e-6)
     many = [2 << power for power in range(10)]
     growing = predict(cost, 500_000, many)["seconds"]
     assert growing == sorted(growing)  # though the last messages of many ranks are short, and quick
@@ -152,41 +154,41 @@ found = step(np.eye(4)[labels], labels, {COST!r}, MPI.COMM_WORLD, diel.Context(t
 if MPI.COMM_WORLD.Get_rank() == 0:  # which writes the table
     print(json.dumps({{**found, "table": found["table"].read_text()}}))
 """
-    *said, last = on_ranks(2, code).splitlines()
-    found = json.loads(last)
-    assert found["size"] == 4 * (4 * 16 + 16 + 16 * 4 + 4)
-    rows = list(csv.DictReader(found["table"].splitlines()))
+    *lines, last = on_ranks(2, code).splitlines()
+    result = json.loads(last)
+    assert result["size"] == 4 * (4 * 16 + 16 + 16 * 4 + 4)
+    rows = list(csv.DictReader(result["table"].splitlines()))
     assert [(row["ranks"], row["rows"]) for row in rows] == [("2", "16"), ("2", "32")]
     cost: Any = COST
-    (summed,) = predict(cost, found["size"], [2])["seconds"]
+    (summed,) = predict(cost, result["size"], [2])["seconds"]
     for row in rows:
-        said_s = found["fixed_s"] + int(row["rows"]) * found["row_s"] + summed
+        said_s = result["fixed_s"] + int(row["rows"]) * result["row_s"] + summed
         assert float(row["predicted_s"]) == pytest.approx(said_s)
-    assert said[0].startswith("a gradient of 0.00 MiB takes ")
+    assert lines[0].startswith("a gradient of 0.00 MiB takes ")
 
 
 def test_no_latency_or_speed_is_negative() -> None:
     falling = [Point(size, 2, size, 0.0, 1e-3 / size) for size in (1000.0, 2000.0, 4000.0)]
-    (found,) = fit(falling)
-    assert found["fixed"] >= 0
-    assert found["per_byte"] >= 0
+    (piece,) = fit(falling)
+    assert piece["fixed"] >= 0
+    assert piece["per_byte"] >= 0
 
 
 def test_efficiency_is_two_factors_with_bounds_and_says_what_was_not_tried(
     context: diel.Context, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cost: Any = COST
-    found = efficiency(context, cost, 1e-3, 1e-5, 10**6, [100, 200, 400], [80, 50, 0], ranks=[2, 4, 8])
-    two, four, eight = found["rows"]
+    result = efficiency(context, cost, 1e-3, 1e-5, 10**6, [100, 200, 400], [80, 50, 0], ranks=[2, 4, 8])
+    two, four, eight = result["rows"]
     took = predict(cost, 10**6, [2])["seconds"][0]
     assert two["computational"] == pytest.approx(2e-3 / (2e-3 + took))
     assert two["at_least"] < two["computational"] < two["at_most"] <= 1
     assert two["statistical"] == 80 * 100 / (50 * 200)
     assert two["product"] == two["computational"] * two["statistical"]
     assert four["statistical"] is four["product"] is eight["statistical"] is None
-    said = capsys.readouterr().out.splitlines()
-    assert [line.rpartition(")")[2].strip() for line in said[-2:]] == ["not reached", "not tried"]
-    assert found["table"].read_text().startswith("ranks,sum_s,computational,at_least,at_most,")
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.rpartition(")")[2].strip() for line in lines[-2:]] == ["not reached", "not tried"]
+    assert result["table"].read_text().startswith("ranks,sum_s,computational,at_least,at_most,")
 
 
 def test_efficiency_is_that_of_the_smallest_batch_or_unknown_where_that_does_not_reach_the_loss(
@@ -194,12 +196,12 @@ def test_efficiency_is_that_of_the_smallest_batch_or_unknown_where_that_does_not
 ) -> None:
     cost: Any = COST
 
-    def found(batch: list[int], steps: list[float]) -> list[dict[str, Any]]:
+    def entries(batch: list[int], steps: list[float]) -> list[dict[str, Any]]:
         return efficiency(context, cost, 1e-3, 1e-5, 10**6, batch, steps, ranks=[1, 2, 4])["rows"]
 
-    assert found([400, 100, 200], [30, 80, 50]) == found([100, 200, 400], [80, 50, 30])
+    assert entries([400, 100, 200], [30, 80, 50]) == entries([100, 200, 400], [80, 50, 30])
     capsys.readouterr()
-    assert [row["statistical"] for row in found([100, 200, 400], [0, 50, 30])] == [None, None, None]
+    assert [row["statistical"] for row in entries([100, 200, 400], [0, 50, 30])] == [None, None, None]
     assert capsys.readouterr().out.count("not reached") == 3
 
 

@@ -21,8 +21,8 @@ def learned(folder: Path, context: diel.Context) -> tuple[Path, float]:
     np.save(folder / "rows.npy", rows)
     np.save(folder / "told.npy", rows[:, :1] + np.sin(2 * np.pi * rows[:, 1:] * places))
     files = [folder / "rows.npy"], [folder / "told.npy"]
-    found = course(*files, ["a", "b"], context, hidden=8, width=16, batch=40, epochs=30, learning_rate=0.02)
-    return found["model"], found["r2"]
+    result = course(*files, ["a", "b"], context, hidden=8, width=16, batch=40, epochs=30, learning_rate=0.02)
+    return result["model"], result["r2"]
 
 
 def test_waves_are_learned_and_those_that_are_wanted_are_found(tmp_path: Path, context: diel.Context) -> None:

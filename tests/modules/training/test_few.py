@@ -29,14 +29,14 @@ def test_synthetic_images_teach_what_the_real_ones_do_not_show() -> None:
 
 def test_symmetries_move_turn_mirror_and_invert() -> None:
     image = CHANCE.choice([-1, 1], (6, 6))
-    turned = [np.rot90(one, k) for one in (image, image.T) for k in range(4)]
+    turned = [np.rot90(view, k) for view in (image, image.T) for k in range(4)]
     places = [(x, y) for x in range(6) for y in range(6)]
     same = {
-        (sign * np.roll(one, at, (0, 1))).tobytes() for one in turned for at in places for sign in (1, -1)
+        (sign * np.roll(view, at, (0, 1))).tobytes() for view in turned for at in places for sign in (1, -1)
     }
-    found = moved(np.stack([image] * 200), CHANCE)
-    assert {each.tobytes() for each in found} <= same
-    assert len({each.tobytes() for each in found}) > 120  # of 576
+    variants = moved(np.stack([image] * 200), CHANCE)
+    assert {variant.tobytes() for variant in variants} <= same
+    assert len({variant.tobytes() for variant in variants}) > 120  # of 576
 
 
 def test_the_bound_is_what_energies_tell() -> None:

@@ -21,7 +21,7 @@ ROWS = DRAW.normal(size=(300, 6)) + 2 * np.eye(6)[LABELS]
 @pytest.mark.parametrize("optimizer", ["sgd", "lars", "larc", "lamb", "soap"])
 def test_each_optimizer_learns_and_counts_its_steps(optimizer: Any, context: diel.Context) -> None:
     rate = 0.01 if optimizer in ("lamb", "soap") else 0.1
-    found = large_batch(
+    result = large_batch(
         ROWS,
         LABELS,
         context,
@@ -32,17 +32,17 @@ def test_each_optimizer_learns_and_counts_its_steps(optimizer: Any, context: die
         epochs=12,
         loss_to_reach=1.0,
     )
-    assert found["accuracy"] > 0.6
-    assert found["steps"] == 12 * (210 // 21)
-    assert 0 < found["steps_to_loss"] <= found["steps"]
-    assert found["rows_to_loss"] == 21 * found["steps_to_loss"]
-    assert found["peak_rate"] == pytest.approx(rate * 21 / 32)
+    assert result["accuracy"] > 0.6
+    assert result["steps"] == 12 * (210 // 21)
+    assert 0 < result["steps_to_loss"] <= result["steps"]
+    assert result["rows_to_loss"] == 21 * result["steps_to_loss"]
+    assert result["peak_rate"] == pytest.approx(rate * 21 / 32)
 
 
 def test_a_rate_that_is_too_large_is_a_result(context: diel.Context) -> None:
-    found = large_batch(ROWS, LABELS, context, "sgd", batch=21, learning_rate=1e9, hidden=[8], epochs=3)
-    assert found["accuracy"] < 0.7
-    assert found["steps_to_loss"] == 0
+    result = large_batch(ROWS, LABELS, context, "sgd", batch=21, learning_rate=1e9, hidden=[8], epochs=3)
+    assert result["accuracy"] < 0.7
+    assert result["steps_to_loss"] == 0
 
 
 def test_a_rate_grows_from_that_of_a_small_batch_and_falls_to_nothing() -> None:
@@ -65,8 +65,8 @@ def test_the_table_has_mean_and_scatter_over_seeds(
     context: diel.Context, capsys: pytest.CaptureFixture[str]
 ) -> None:
     names, batches = ["sgd"] * 4, [32, 32, 64, 64]
-    found = compare(context, names, ["linear"] * 4, batches, [0.9, 0.8, 0.5, 0.5], [10, 20, 0, 30])
-    first, second = found["rows"]
+    result = compare(context, names, ["linear"] * 4, batches, [0.9, 0.8, 0.5, 0.5], [10, 20, 0, 30])
+    first, second = result["rows"]
     assert (first["mean"], first["steps_to_loss"]) == (pytest.approx(0.85), 15)
     assert first["deviation"] == pytest.approx(0.0707, abs=1e-4)
     assert second["steps_to_loss"] is None  # one seed did not reach it

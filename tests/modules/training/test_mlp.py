@@ -85,9 +85,9 @@ Continued = Callable[[Callable[[diel.Context], Any]], tuple[Any, int]]
 def test_a_training_that_was_interrupted_after_each_epoch_ends_as_if_it_never_was(
     continued: Continued, context: diel.Context
 ) -> None:
-    asked: dict[str, Any] = {"epochs": 60, "patience": 10, "seed": 4, "learning_rate": 0.05}
-    stopped, attempts = continued(lambda context: mlp(parabola(), "y", context, **asked))
-    plain = mlp(parabola(), "y", context, **asked)
+    options: dict[str, Any] = {"epochs": 60, "patience": 10, "seed": 4, "learning_rate": 0.05}
+    stopped, attempts = continued(lambda context: mlp(parabola(), "y", context, **options))
+    plain = mlp(parabola(), "y", context, **options)
     assert attempts == plain["epochs"] > 20
     with np.load(stopped["model"]) as ours, np.load(plain["model"]) as theirs:
         assert list(ours) == list(theirs)
@@ -109,7 +109,7 @@ def test_what_was_saved_is_read_by_another_process(root: Path, tmp_path: Path) -
         "try: print(mlp({'x': [1., 2., 3., 4.], 'y': [1., 4., 9., 16.]}, 'y', context, epochs=3)['epochs'])\n"
         "except diel.Interrupted as stop: print(stop)\n"
     )
-    said = [
+    predictions = [
         subprocess.run(
             [sys.executable, "-c", code, str(tmp_path), name],
             cwd=root,
@@ -119,7 +119,7 @@ def test_what_was_saved_is_read_by_another_process(root: Path, tmp_path: Path) -
         ).stdout.strip()
         for name in ("0.1", "0.2")
     ]
-    assert said == ["epoch 1 of at most 3 is done", "3"]
+    assert predictions == ["epoch 1 of at most 3 is done", "3"]
     lines = (tmp_path / "0.2" / ".metrics.jsonl").read_text().splitlines()
     assert [json.loads(line)["epoch"] for line in lines] == [2, 3]
 
@@ -131,7 +131,7 @@ def test_a_constant_column_and_target_do_no_harm(context: diel.Context) -> None:
 
 
 @pytest.mark.parametrize(
-    ("columns", "target", "features", "said"),
+    ("columns", "target", "features", "message"),
     [
         ({"x": [1.0, 2.0], "y": [1.0, 2.0]}, "z", None, "no column 'z'; the columns are x, y"),
         ({"x": [1.0, 2.0], "y": [1.0, 2.0]}, "y", ["w"], "no column 'w'"),
@@ -143,7 +143,7 @@ def test_a_constant_column_and_target_do_no_harm(context: diel.Context) -> None:
     ],
 )
 def test_columns_that_make_no_sense_are_refused(
-    columns: Any, target: str, features: list[str] | None, said: str, context: diel.Context
+    columns: Any, target: str, features: list[str] | None, message: str, context: diel.Context
 ) -> None:
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         mlp(columns, target, context, features)

@@ -33,9 +33,9 @@ Learn = Callable[..., Online]
 
 @pytest.fixture
 def learn(tmp_path: Path) -> Learn:
-    def call(items: Any, **asked: Any) -> Online:
+    def call(items: Any, **options: Any) -> Online:
         context = Streaming(task_dir=tmp_path, items=items)
-        return online("y", ["x"], context, **{"begin": 50, "hidden": 16, "report": 10, **asked})
+        return online("y", ["x"], context, **{"begin": 50, "hidden": 16, "report": 10, **options})
 
     return call
 
@@ -109,7 +109,7 @@ def test_a_stream_longer_than_its_memory_is_learned_from_to_the_end(learn: Learn
 
 
 @pytest.mark.parametrize(
-    ("item", "said"),
+    ("item", "message"),
     [
         ([1.0, 2.0], "item 1 of the stream is no mapping of columns: list"),
         ({"x": 1.0}, "item 1 of the stream has no 'y'; it has x"),
@@ -119,8 +119,8 @@ def test_a_stream_longer_than_its_memory_is_learned_from_to_the_end(learn: Learn
         ({"x": [[1.0]], "y": [[1.0]]}, "item 1 of the stream: expected columns of finite numbers"),
     ],
 )
-def test_an_item_that_is_no_rows_is_named(item: Any, said: str, learn: Learn) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_an_item_that_is_no_rows_is_named(item: Any, message: str, learn: Learn) -> None:
+    with pytest.raises(ValueError, match=message):
         learn([{"x": 1.0, "y": 1.0}, item])
 
 

@@ -85,8 +85,8 @@ def differences(tmp_path_factory: pytest.TempPathFactory, root: Path) -> dict[st
     assert [path.name for path in (folder / "killed/0.checkpoint").glob("step-*")] == ["step-10"]
     done = on_ranks(folder, root, 4, "compare")
     assert done.returncode == 0, done.stderr
-    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    values: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return values
 
 
 @pytest.mark.parametrize("case", ["data 2", "data 4", "shards 2", "shards 4", "tied"])
@@ -128,14 +128,14 @@ def test_a_damaged_checkpoint_of_a_task_is_left_out_by_all_ranks(root: Path, tmp
 def test_a_training_whose_steps_are_done_gives_what_is_known(context: diel.Context, tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(8, 3)))
     np.save(tmp_path / "y.npy", np.arange(8) % 2)
-    given: dict[str, Any] = {"data": tmp_path / "x.npy", "targets": tmp_path / "y.npy", "batch": 8}
+    options: dict[str, Any] = {"data": tmp_path / "x.npy", "targets": tmp_path / "y.npy", "batch": 8}
     saving = dataclasses.replace(context, checkpoint=True)
-    done = parallel("mlp", context=saving, **given, steps=5, save_every=4, report_every=100)
+    done = parallel("mlp", context=saving, **options, steps=5, save_every=4, report_every=100)
     start = saving.checkpoint_dir / "step-4"
-    four = parallel("mlp", context=context, **given, steps=4, start=start)
+    four = parallel("mlp", context=context, **options, steps=4, start=start)
     assert four["steps"] == 4
     assert four["loss"] > done["loss"]  # the mean of four steps, not of five
-    assert parallel("mlp", context=context, **given, steps=3, start=start)["loss"] == four["loss"]
+    assert parallel("mlp", context=context, **options, steps=3, start=start)["loss"] == four["loss"]
 
 
 @pytest.mark.parametrize(
@@ -153,42 +153,42 @@ def test_a_damaged_checkpoint_that_a_user_names_is_told(
 ) -> None:
     np.save(tmp_path / "x.npy", np.zeros((8, 3)))
     np.save(tmp_path / "y.npy", np.arange(8) % 2)
-    given: dict[str, Any] = {"data": tmp_path / "x.npy", "targets": tmp_path / "y.npy", "context": context}
-    found = parallel("mlp", **given, batch=4, steps=1)["checkpoint"].rename(tmp_path / "given")
-    (found / file).unlink() if content is None else (found / file).write_bytes(content)
+    options: dict[str, Any] = {"data": tmp_path / "x.npy", "targets": tmp_path / "y.npy", "context": context}
+    checkpoint = parallel("mlp", **options, batch=4, steps=1)["checkpoint"].rename(tmp_path / "given")
+    (checkpoint / file).unlink() if content is None else (checkpoint / file).write_bytes(content)
     with pytest.raises(ValueError, match=re.escape(f"{tmp_path}/{message}")):
-        parallel("mlp", **given, batch=4, steps=2, start=found)
+        parallel("mlp", **options, batch=4, steps=2, start=checkpoint)
 
 
 def test_files_and_settings_that_do_not_fit_are_told(context: diel.Context, tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.zeros((8, 3)))
     np.save(tmp_path / "y.npy", np.arange(8) % 2)
-    given: dict[str, Any] = {"data": tmp_path / "x.npy", "targets": tmp_path / "y.npy", "context": context}
+    options: dict[str, Any] = {"data": tmp_path / "x.npy", "targets": tmp_path / "y.npy", "context": context}
     with pytest.raises(ValueError, match="pipeline 2 × tensor 1 are 2 ranks, but the task has 1"):
-        parallel("mlp", **given, mesh={"pipeline": 2})
+        parallel("mlp", **options, mesh={"pipeline": 2})
     with pytest.raises(ValueError, match="no network 'mpl'"):
-        parallel("mpl", **given)
+        parallel("mpl", **options)
     with pytest.raises(ValueError, match="batch: 64 are more than the 8 there are"):
-        parallel("mlp", **given)
+        parallel("mlp", **options)
     with pytest.raises(ValueError, match="samples of shape"):
-        parallel("lstm", **given, batch=4)
+        parallel("lstm", **options, batch=4)
     with pytest.raises(ValueError, match="no checkpoint in"):
-        parallel("mlp", **given, batch=4, start=tmp_path)
+        parallel("mlp", **options, batch=4, start=tmp_path)
     with pytest.raises(ValueError, match="whole numbers from 1 on, found {'width': 0}"):
-        parallel("mlp", **given, batch=4, settings={"width": 0})
+        parallel("mlp", **options, batch=4, settings={"width": 0})
     with pytest.raises(ValueError, match="test and test_targets belong together"):
-        parallel("mlp", **given, batch=4, test=tmp_path / "x.npy")
+        parallel("mlp", **options, batch=4, test=tmp_path / "x.npy")
     with pytest.raises(ValueError, match="classes from 0 to 0, found 0 to 1"):
-        parallel("mlp", **given, batch=8, outputs=1)
+        parallel("mlp", **options, batch=8, outputs=1)
     np.save(tmp_path / "x.npy", np.full((8, 3), 1j))
     with pytest.raises(ValueError, match=r"expected numbers of shape .* found complex128"):
-        parallel("mlp", **given, batch=4)
+        parallel("mlp", **options, batch=4)
     np.save(tmp_path / "x.npy", np.full((8, 4, 4), np.nan))
     with pytest.raises(ValueError, match="not finite"):
-        parallel("mlp", **given, batch=4)
+        parallel("mlp", **options, batch=4)
     np.save(tmp_path / "x.npy", np.arange(128).reshape(8, 4, 4))
     with pytest.raises(ValueError, match=r"the network says \(4, 2, 4, 4\), and targets are \(4,\)"):
-        parallel("unet", **given, batch=4)
+        parallel("unet", **options, batch=4)
 
 
 @pytest.mark.parametrize("shape", [(16, 4, 4), (16, 1, 4, 4), (16, 2, 4, 4)])
@@ -196,9 +196,13 @@ def test_fields_have_channels_or_none(shape: tuple[int, ...], context: diel.Cont
     x = np.random.default_rng(0).normal(size=shape)
     np.save(tmp_path / "x.npy", x)
     np.save(tmp_path / "y.npy", 2 * x)
-    given: dict[str, Any] = {"targets": tmp_path / "y.npy", "batch": 16, "settings": {"width": 4, "depth": 1}}
+    options: dict[str, Any] = {
+        "targets": tmp_path / "y.npy",
+        "batch": 16,
+        "settings": {"width": 4, "depth": 1},
+    }
     first, later = (
-        parallel("unet", tmp_path / "x.npy", context, **given, steps=steps, learning_rate=0.02)["loss"]
+        parallel("unet", tmp_path / "x.npy", context, **options, steps=steps, learning_rate=0.02)["loss"]
         for steps in (1, 60)
     )
     assert later < first / 2
@@ -220,28 +224,28 @@ def test_fields_have_channels_or_none(shape: tuple[int, ...], context: diel.Cont
 def test_rows_to_judge_by_are_checked_before_the_first_step(
     rows: Any, targets: Any, message: str, context: diel.Context, tmp_path: Path
 ) -> None:
-    given: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     arrays = {"data": np.zeros((8, 3)), "targets": np.arange(8) % 2, "test": rows, "test_targets": targets}
     for name, array in arrays.items():
-        given[name] = tmp_path / f"{name}.npy"
-        np.save(given[name], array)
+        options[name] = tmp_path / f"{name}.npy"
+        np.save(options[name], array)
     with pytest.raises(ValueError, match=message):
-        parallel("mlp", context=context, **given, batch=8)
+        parallel("mlp", context=context, **options, batch=8)
     assert not (context.task_dir / "checkpoint").exists()
 
 
 def test_words_of_a_vocabulary_are_not_scaled(context: diel.Context, tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.arange(32).reshape(8, 4) % 5)
     np.save(tmp_path / "y.npy", np.arange(8) % 2)
-    given: dict[str, Any] = {
+    options: dict[str, Any] = {
         "targets": tmp_path / "y.npy",
         "steps": 2,
         "batch": 4,
         "settings": {"vocabulary": 5},
     }
     with pytest.raises(ValueError, match="standardise: false"):
-        parallel("transformer", tmp_path / "x.npy", context, **given)
-    assert parallel("transformer", tmp_path / "x.npy", context, **given, standardise=False)["steps"] == 2
+        parallel("transformer", tmp_path / "x.npy", context, **options)
+    assert parallel("transformer", tmp_path / "x.npy", context, **options, standardise=False)["steps"] == 2
 
 
 def test_files_are_read_without_shards_too(context: diel.Context, tmp_path: Path) -> None:
@@ -265,7 +269,7 @@ def test_a_class_of_a_file_is_trained_and_its_weights_have_their_names(
     x = rng.normal(size=(64, 3))
     np.save(tmp_path / "x.npy", x)
     np.save(tmp_path / "y.npy", x @ [1.0, -2.0, 3.0] + 0.5)
-    found = parallel(
+    result = parallel(
         f"{tmp_path}/own.py:Net",
         tmp_path / "x.npy",
         context,
@@ -277,7 +281,7 @@ def test_a_class_of_a_file_is_trained_and_its_weights_have_their_names(
         batch=64,
         steps=100,
     )
-    with np.load(found["weights"]) as arrays:
+    with np.load(result["weights"]) as arrays:
         assert sorted(arrays) == ["bias", "weight"]
         assert arrays["weight"] == pytest.approx(np.array([[1, -2, 3]]), abs=0.02)
         assert arrays["bias"] == pytest.approx(0.5, abs=0.02)
@@ -289,14 +293,14 @@ def test_a_network_of_layers_keeps_what_its_own_forward_computes(
     (tmp_path / "own.py").write_text(OWN)
     np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(24, 3, 4)))
     np.save(tmp_path / "y.npy", np.arange(24) % 3)
-    given: dict[str, Any] = {"data": tmp_path / "x.npy", "targets": tmp_path / "y.npy", "batch": 24}
-    given |= {"test": tmp_path / "x.npy", "test_targets": tmp_path / "y.npy"}
-    one = parallel(f"{tmp_path}/own.py:Net", context=context, **given, steps=1)
-    assert one["loss"] == pytest.approx(np.log(3))  # all that is multiplied by the scale of 0 is equal
-    with np.load(one["weights"]) as arrays:
+    options: dict[str, Any] = {"data": tmp_path / "x.npy", "targets": tmp_path / "y.npy", "batch": 24}
+    options |= {"test": tmp_path / "x.npy", "test_targets": tmp_path / "y.npy"}
+    result = parallel(f"{tmp_path}/own.py:Net", context=context, **options, steps=1)
+    assert result["loss"] == pytest.approx(np.log(3))  # all that is multiplied by the scale of 0 is equal
+    with np.load(result["weights"]) as arrays:
         assert sorted(arrays) == ["layers.0.bias", "layers.0.weight", "scale"]
         assert np.abs(arrays["scale"]).min() > 0
-    assert parallel(f"{tmp_path}/own.py:Net", context=context, **given)["test_loss"] < one["test_loss"]
+    assert parallel(f"{tmp_path}/own.py:Net", context=context, **options)["test_loss"] < result["test_loss"]
 
 
 def test_a_network_that_a_mesh_cannot_cut_is_refused(root: Path, tmp_path: Path) -> None:
@@ -340,25 +344,25 @@ def test_activations_that_are_computed_again_take_less_memory(
 ) -> None:
     np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(64, 8, 4)))
     np.save(tmp_path / "y.npy", np.arange(64) % 2)
-    given: dict[str, Any] = {"data": tmp_path / "x.npy", "targets": tmp_path / "y.npy", "steps": 3}
-    kept, again = (
-        parallel("transformer", context=context, **given, activations=how) for how in ("store", "recompute")
+    options: dict[str, Any] = {"data": tmp_path / "x.npy", "targets": tmp_path / "y.npy", "steps": 3}
+    stored, again = (
+        parallel("transformer", context=context, **options, activations=how) for how in ("store", "recompute")
     )
-    assert again["peak_mib"] < 0.7 * kept["peak_mib"]
-    assert again["loss"] == kept["loss"]
-    said = capsys.readouterr().out
-    assert "activations stored: " in said
-    assert "activations recomputed: " in said
+    assert again["peak_mib"] < 0.7 * stored["peak_mib"]
+    assert again["loss"] == stored["loss"]
+    output = capsys.readouterr().out
+    assert "activations stored: " in output
+    assert "activations recomputed: " in output
 
 
 def test_a_step_that_overflows_in_half_precision_is_left_out(context: diel.Context, tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(64, 4)))
     np.save(tmp_path / "y.npy", 100 * np.ones(64))  # gradients beyond 65504 once they are scaled
-    found = parallel(
+    result = parallel(
         "mlp", tmp_path / "x.npy", context, targets=tmp_path / "y.npy", precision="fp16", steps=12, batch=64
     )
-    assert 0 < found["skipped"] < 12
-    assert np.isfinite(found["loss"])
+    assert 0 < result["skipped"] < 12
+    assert np.isfinite(result["loss"])
 
 
 def test_the_loss_is_scaled_in_half_precision_wherever_a_training_began(
@@ -366,14 +370,14 @@ def test_the_loss_is_scaled_in_half_precision_wherever_a_training_began(
 ) -> None:
     np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(64, 4)))
     np.save(tmp_path / "y.npy", 100 * np.ones(64))
-    given: dict[str, Any] = {"data": tmp_path / "x.npy", "targets": tmp_path / "y.npy", "context": context}
+    options: dict[str, Any] = {"data": tmp_path / "x.npy", "targets": tmp_path / "y.npy", "context": context}
 
     def train(precision: Any, steps: int, start: Path | None) -> tuple[Path, dict[str, Any]]:
-        found = parallel("mlp", **given, precision=precision, steps=steps, start=start)
-        kept = found["checkpoint"].rename(tmp_path / f"{precision} {steps}")
-        said: dict[str, Any] = json.loads((kept / "training.json").read_text())["scaler"]
-        assert found["skipped"] == said["skipped"]
-        return kept, said
+        result = parallel("mlp", **options, precision=precision, steps=steps, start=start)
+        checkpoint = result["checkpoint"].rename(tmp_path / f"{precision} {steps}")
+        scaler: dict[str, Any] = json.loads((checkpoint / "training.json").read_text())["scaler"]
+        assert result["skipped"] == scaler["skipped"]
+        return checkpoint, scaler
 
     begun, _ = train("fp32", 4, None)
     half, first = train("fp16", 8, begun)
@@ -393,8 +397,8 @@ def test_a_gpu_trains_the_network_of_a_cpu(tmp_path: Path) -> None:
     for device in ("cpu", "cuda"):
         (tmp_path / device).mkdir()
         context = diel.Context(tmp_path / device)
-        given: dict[str, Any] = {"targets": tmp_path / "y.npy", "steps": 20, "precision": "fp64"}
-        found = parallel("transformer", tmp_path / "x.npy", context, device=device, **given)
-        trained.append(dict(np.load(found["weights"])))
+        options: dict[str, Any] = {"targets": tmp_path / "y.npy", "steps": 20, "precision": "fp64"}
+        result = parallel("transformer", tmp_path / "x.npy", context, device=device, **options)
+        trained.append(dict(np.load(result["weights"])))
     on_cpu, on_gpu = trained
     assert max(float(np.abs(on_cpu[name] - on_gpu[name]).max()) for name in on_cpu) < 1e-6

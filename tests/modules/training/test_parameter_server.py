@@ -33,30 +33,30 @@ if weights:
 def test_it_learns_as_well_as_the_synchronous_training_and_tells_how_stale_gradients_are(
     on_ranks: Callable[[int, str], str],
 ) -> None:
-    *said, last = on_ranks(2, DIGITS).splitlines()
-    found = json.loads(last)
+    *lines, last = on_ranks(2, DIGITS).splitlines()
+    result = json.loads(last)
     for way in ("synchronous", "asynchronous"):
-        assert found[way]["accuracy"] > 0.9
-        assert found[way]["rows_per_second"] == pytest.approx(2 * 60 * 16 / found[way]["seconds"])
-    assert found["asynchronous"]["loss"] == pytest.approx(found["synchronous"]["loss"], rel=0.2)
-    assert sum(found["staleness"].values()) == 2 * 60  # every gradient of every rank
-    assert found["largest_staleness"] <= (2 * 1 + 1) * 1
-    assert any("not deterministic" in line for line in said)
-    assert [line.split()[0] for line in said[1:3]] == ["synchronous", "asynchronous"]
+        assert result[way]["accuracy"] > 0.9
+        assert result[way]["rows_per_second"] == pytest.approx(2 * 60 * 16 / result[way]["seconds"])
+    assert result["asynchronous"]["loss"] == pytest.approx(result["synchronous"]["loss"], rel=0.2)
+    assert sum(result["staleness"].values()) == 2 * 60  # every gradient of every rank
+    assert result["largest_staleness"] <= (2 * 1 + 1) * 1
+    assert any("not deterministic" in line for line in lines)
+    assert [line.split()[0] for line in lines[1:3]] == ["synchronous", "asynchronous"]
 
 
 def test_a_worker_that_is_ahead_by_more_than_the_bound_waits_for_the_slowest() -> None:
     server = Server(np.zeros(2, np.float32), rate=1.0, workers=2, bound=1, steps=9)
-    one = np.ones(2, np.float32)
+    gradient = np.ones(2, np.float32)
     for _ in range(2):
         assert server.take(0) is not None
-        server.give(0, one)
+        server.give(0, gradient)
     assert not server.may_go(0)
     weights: list[Any] = []
     waiting = Thread(target=lambda: weights.append(server.take(0)))
     waiting.start()
     server.take(1)
-    server.give(1, one)
+    server.give(1, gradient)
     waiting.join(timeout=60)
     assert weights[0].tolist() == [-3.0, -3.0]  # of three steps
     assert server.staleness == [0, 0, 0]

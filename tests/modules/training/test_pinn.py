@@ -20,10 +20,10 @@ def test_residuals_are_differentiated_by_all_weights_and_parameters(equation: st
     task = Task(read["points"], read["values"], equation, 4, 2, 5, rng)
     at = task.first(rng)
     at[-2:] = torch.tensor([0.5, -2.0])
-    left, slopes = task.differentiated(at)
+    residuals, slopes = task.differentiated(at)
     way = torch.from_numpy(rng.standard_normal(len(at)))
-    assert left.numpy() == pytest.approx(task.left(at).numpy())
-    central = (task.left(at + 1e-5 * way) - task.left(at - 1e-5 * way)) / 2e-5
+    assert residuals.numpy() == pytest.approx(task.residuals(at).numpy())
+    central = (task.residuals(at + 1e-5 * way) - task.residuals(at - 1e-5 * way)) / 2e-5
     assert (slopes @ way).numpy() == pytest.approx(central.numpy(), abs=1e-7)
 
 
@@ -31,13 +31,13 @@ def test_parameters_of_burgers_equation_are_found(
     context: diel.Context, capsys: pytest.CaptureFixture[str]
 ) -> None:
     read = burgers(points=100, viscosity=0.1, seed=1)
-    found = pinn(
+    result = pinn(
         **read, equation="burgers", known=[1.0, 0.1], hidden=8, others=100, steps=40, context=context
     )
-    assert found["convection_error"] < 0.05
-    assert found["viscosity_error"] < 0.05
-    assert found["convection_error"] == pytest.approx(abs(found["convection"] - 1))
-    assert found["misfit"] < 0.02
+    assert result["convection_error"] < 0.05
+    assert result["viscosity_error"] < 0.05
+    assert result["convection_error"] == pytest.approx(abs(result["convection"] - 1))
+    assert result["misfit"] < 0.02
     assert capsys.readouterr().out.startswith("λ₁ = ")
 
 
@@ -58,6 +58,6 @@ def test_a_known_flow_leaves_nothing_of_the_equations() -> None:
         (cx * sy, -sx * cy, nil),
         (nil, nil, nil),
     ]
-    state = torch.stack([torch.stack(list(one), 1) for one in columns])
+    state = torch.stack([torch.stack(list(column), 1) for column in columns])
     rest = navier_stokes(state, torch.ones(3, 1), torch.full((3, 1), nu))
     assert rest.numpy() == pytest.approx(0, abs=1e-7)

@@ -74,13 +74,13 @@ def learn(tmp_path: Path) -> Learn:
 
     def call(batches: int, actors: int, lag: int) -> tuple[Learned, dict[str, Any], Space]:
         context = Beside(task_dir=tmp_path, shared=Space(), items=Items())
-        asked: dict[str, Any] = {"learner": "one", "batches": batches, "lag": lag, "seed": 4}
+        options: dict[str, Any] = {"learner": "one", "batches": batches, "lag": lag, "seed": 4}
 
         def act(actor: int) -> None:
-            play(context, "CartPole-v1", environments=8, actor=actor, **asked)
+            play(context, "CartPole-v1", environments=8, actor=actor, **options)
 
         with ThreadPoolExecutor(actors + 1) as threads:
-            learner = threads.submit(ppo, context, actors=actors, **asked)
+            learner = threads.submit(ppo, context, actors=actors, **options)
             for done in [threads.submit(act, actor) for actor in reversed(range(actors))]:
                 done.result()
             context.items.put(None)
@@ -114,10 +114,10 @@ def test_advantages_are_sums_of_what_surprised_up_to_the_end_of_the_episode() ->
         "terminated": np.array([[False], [True], [False]]),
         "ended": np.array([[False], [True], [True]]),  # the third by its limit: its last state has a value
     }
-    found = advantages(values, batch, discount=0.5, trace=0.8)
-    assert found[2, 0] == pytest.approx(1 + 0.5 * 4 - 3)
-    assert found[1, 0] == pytest.approx(1 - 2)
-    assert found[0, 0] == pytest.approx(1 + 0.5 * 2 - 1 + 0.5 * 0.8 * found[1, 0])
+    gains = advantages(values, batch, discount=0.5, trace=0.8)
+    assert gains[2, 0] == pytest.approx(1 + 0.5 * 4 - 3)
+    assert gains[1, 0] == pytest.approx(1 - 2)
+    assert gains[0, 0] == pytest.approx(1 + 0.5 * 2 - 1 + 0.5 * 0.8 * gains[1, 0])
 
 
 def test_rewards_are_scaled_by_the_deviation_of_their_sums_so_far() -> None:

@@ -55,7 +55,7 @@ def test_it_learns_from_the_features_named_and_bears_a_constant_one(context: die
 
 
 @pytest.mark.parametrize(
-    ("columns", "target", "features", "said"),
+    ("columns", "target", "features", "message"),
     [
         ({"x": [1.0, 2.0], "y": [1.0, 2.0]}, "z", None, "no column 'z'; the columns are x, y"),
         ({"x": [1.0, 2.0], "y": [1.0, 2.0]}, "y", ["w"], "no column 'w'"),
@@ -67,7 +67,7 @@ def test_it_learns_from_the_features_named_and_bears_a_constant_one(context: die
     ],
 )
 def test_columns_that_make_no_sense_are_refused(
-    columns: Any, target: str, features: list[str] | None, said: str, context: diel.Context
+    columns: Any, target: str, features: list[str] | None, message: str, context: diel.Context
 ) -> None:
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         small_mlp(columns, target, context, features)

@@ -55,16 +55,16 @@ class Beside(diel.Context):
 def test_it_finds_which_temperature_helps_in_which_state_and_how_long_it_takes(context: diel.Context) -> None:
     crystal = Crystal(np.random.default_rng(1))
     beside = Beside(task_dir=context.task_dir, crystal=crystal)
-    asked: dict[str, Any] = {"edges": [1.0], "learning": 40, "limit": 10_000}
-    found = steering(beside, "one", [0.02, 0.15, 0.3, 0.45], **asked)
-    assert found["policy"] == [0.02, 0.3]
+    options: dict[str, Any] = {"edges": [1.0], "learning": 40, "limit": 10_000}
+    result = steering(beside, "one", [0.02, 0.15, 0.3, 0.45], **options)
+    assert result["policy"] == [0.02, 0.3]
     # one state to be cooled, two on average to freeze before
-    assert found["expected"] == pytest.approx([500, 1500], rel=0.25)
+    assert result["expected"] == pytest.approx([500, 1500], rel=0.25)
     # what it learned from is counted, and afterwards it tries nothing
     learned = [key for key, _ in crystal.put_there if key[1] < 40]
-    assert found["learned"] == 500 * len(learned)
+    assert result["learned"] == 500 * len(learned)
     assert {temperature for key, temperature in crystal.put_there if key[1] >= 40} == {0.02, 0.3}
-    with np.load(found["model"]) as model:
+    with np.load(result["model"]) as model:
         assert model["counts"].sum() == len(learned)
 
 

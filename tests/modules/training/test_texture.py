@@ -18,14 +18,14 @@ def order(images: np.ndarray) -> float:
 
 def test_neighbours_agree_as_often_in_what_it_makes_as_in_what_it_saw() -> None:
     real = snapshots(3.0, size=30, count=4, every=10, seed=1)["snapshots"]
-    found = texture(real, count=20, sweeps=30)
-    made = found["images"]
-    assert made.shape == (20, 30, 30)
-    assert set(np.unique(made)) == {-1, 1}
-    assert order(made) == pytest.approx(order(real), abs=0.03)  # 0.41; chance has 0
-    assert 0.3 < found["loss"] < 0.6  # 0.69 by chance
+    result = texture(real, count=20, sweeps=30)
+    images = result["images"]
+    assert images.shape == (20, 30, 30)
+    assert set(np.unique(images)) == {-1, 1}
+    assert order(images) == pytest.approx(order(real), abs=0.03)  # 0.41; chance has 0
+    assert 0.3 < result["loss"] < 0.6  # 0.69 by chance
     # it makes images of its own
-    assert np.abs(np.einsum("ahw,bhw->ab", made / 900, real / 900) * 900).max() < 0.6
+    assert np.abs(np.einsum("ahw,bhw->ab", images / 900, real / 900) * 900).max() < 0.6
 
 
 def test_a_chessboard_is_a_texture_too() -> None:

@@ -23,11 +23,11 @@ SIZE = 8
 @pytest.fixture(scope="module")
 def spins(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], list[Path]]:
     """Files of Ising configurations, one a temperature: made once for each seed."""
-    made: dict[int, list[Path]] = {}
+    files: dict[int, list[Path]] = {}
 
     def simulate(seed: int) -> list[Path]:
-        if seed not in made:
-            made[seed] = []
+        if seed not in files:
+            files[seed] = []
             for temperature in TEMPERATURES:
                 folder = tmp_path_factory.mktemp("spins")
                 result = ising(
@@ -43,8 +43,8 @@ def spins(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], list[Path
                 array = np.load(result["configuration"])
                 array[::2] *= -1  # both signs, for all start up
                 np.save(result["configuration"], array)
-                made[seed].append(result["configuration"])
-        return made[seed]
+                files[seed].append(result["configuration"])
+        return files[seed]
 
     return simulate
 
@@ -52,8 +52,8 @@ def spins(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], list[Path
 def energies(spins: NDArray[Any]) -> NDArray[np.float64]:
     """Per site, of periodic lattices of shape (n, size, size)."""
     wide = spins.astype(float)
-    found: NDArray[np.float64] = -(wide * (np.roll(wide, 1, 1) + np.roll(wide, 1, 2))).mean(axis=(1, 2))
-    return found
+    values: NDArray[np.float64] = -(wide * (np.roll(wide, 1, 1) + np.roll(wide, 1, 2))).mean(axis=(1, 2))
+    return values
 
 
 def saved(path: Path, array: NDArray[Any]) -> Path:
@@ -81,10 +81,10 @@ def test_it_tells_ordered_from_disordered_lattices_that_it_never_saw(
     )
     assert result["accuracy"] > 0.95
     assert "r2" not in result
-    said = predict(result["model"], spins(2), context)
-    assert said["classes"] == ["above", "below"]
-    assert said["count"] == 240
-    probabilities = np.load(said["predictions"])
+    prediction = predict(result["model"], spins(2), context)
+    assert prediction["classes"] == ["above", "below"]
+    assert prediction["count"] == 240
+    probabilities = np.load(prediction["predictions"])
     assert probabilities.shape == (240, 2)
     assert probabilities.sum(axis=1) == pytest.approx(1)
     truly = np.repeat([t < 2.269185 for t in TEMPERATURES], 60)
@@ -112,9 +112,9 @@ def test_it_learns_the_energy_of_a_lattice_and_reads_larger_ones(
     new = np.load(spins(2)[2])
     twice = np.tile(new, (1, 2, 2))  # the same energy per site
     for images in (new, twice):
-        said = predict(result["model"], saved(tmp_path / "new.npy", images), context)
-        assert said["classes"] == []
-        assert np.mean(np.abs(np.load(said["predictions"]) - energies(new))) < 0.15
+        prediction = predict(result["model"], saved(tmp_path / "new.npy", images), context)
+        assert prediction["classes"] == []
+        assert np.mean(np.abs(np.load(prediction["predictions"]) - energies(new))) < 0.15
 
 
 def test_a_periodic_network_does_not_care_where_a_lattice_begins(
@@ -127,11 +127,11 @@ def test_a_periodic_network_does_not_care_where_a_lattice_begins(
         result = torch_cnn(
             spins(1), context, targets=list(TEMPERATURES), task="regression", periodic=periodic, epochs=2
         )
-        said = [
+        predictions = [
             np.load(predict(result["model"], saved(tmp_path / "one.npy", images), context)["predictions"])
             for images in (there, moved)
         ]
-        distances.append(np.abs(said[0] - said[1]).max())
+        distances.append(np.abs(predictions[0] - predictions[1]).max())
     assert distances[0] < 1e-4 < distances[1]
 
 
@@ -157,7 +157,7 @@ Continued = Callable[[Callable[[diel.Context], Any]], tuple[Any, int]]
 def test_a_training_that_was_interrupted_after_each_step_ends_as_if_it_never_was(
     precision: Any, continued: Continued, context: diel.Context, spins: Callable[[int], list[Path]]
 ) -> None:
-    asked: dict[str, Any] = {
+    options: dict[str, Any] = {
         "images": spins(1)[1:3],
         "targets": [1, 2],
         "epochs": 3,
@@ -166,8 +166,8 @@ def test_a_training_that_was_interrupted_after_each_step_ends_as_if_it_never_was
         "precision": precision,
         "device": "cpu",
     }
-    stopped, attempts = continued(lambda context: torch_cnn(context=context, **asked))
-    plain = torch_cnn(context=context, **asked)
+    stopped, attempts = continued(lambda context: torch_cnn(context=context, **options))
+    plain = torch_cnn(context=context, **options)
     assert attempts == 3 * 3  # 96 images, 32 at a time
     assert bytes_of(stopped["model"]) == bytes_of(plain["model"])
     assert stopped["history"].read_text() == plain["history"].read_text()
@@ -196,7 +196,7 @@ ONES = np.ones((4, 6, 6), dtype=np.int8)
 
 
 @pytest.mark.parametrize(
-    ("images", "given", "said"),
+    ("images", "column", "message"),
     [
         ([ONES], {}, "exactly one of `targets` and `targets_file`"),
         ([ONES], {"targets": [0, 1, 0]}, "targets: expected 4 of them, one for each image; found 3"),
@@ -217,11 +217,11 @@ ONES = np.ones((4, 6, 6), dtype=np.int8)
     ],
 )  # fmt: skip
 def test_data_that_make_no_sense_are_refused(
-    images: list[NDArray[Any]], given: Any, said: str, context: diel.Context, tmp_path: Path
+    images: list[NDArray[Any]], column: Any, message: str, context: diel.Context, tmp_path: Path
 ) -> None:
     paths = [saved(tmp_path / f"{number}.npy", array) for number, array in enumerate(images)]
-    with pytest.raises(ValueError, match=said):
-        torch_cnn(paths, context, **given)
+    with pytest.raises(ValueError, match=message):
+        torch_cnn(paths, context, **column)
 
 
 def test_a_file_that_cannot_be_read_is_named(context: diel.Context, tmp_path: Path) -> None:

@@ -106,8 +106,8 @@ def test_a_machine_without_pytorch_says_how_to_get_it(root: Path) -> None:
         "try: load_function(module)\n"
         "except ModuleError as error: print(error)\n"
     )
-    said = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
-    assert "pip install 'diel[torch]'" in said.stdout
+    done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
+    assert "pip install 'diel[torch]'" in done.stdout
 
 
 def test_a_constant_column_and_target_do_no_harm(context: diel.Context) -> None:
@@ -144,7 +144,7 @@ def test_bounds_are_known_before_it_runs(root: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("options", "message"),
     [
         ({}, "exactly one of columns, rows and table; found none"),
         ({"columns": parabola(), "rows": []}, "found columns, rows"),
@@ -164,13 +164,13 @@ def test_bounds_are_known_before_it_runs(root: Path) -> None:
         ({"table": []}, "at least one file"),
     ],
 )
-def test_data_that_make_no_sense_are_refused(given: Any, said: str, context: diel.Context) -> None:
-    with pytest.raises(ValueError, match=said):
-        torch_mlp("y", context, **given)
+def test_data_that_make_no_sense_are_refused(options: Any, message: str, context: diel.Context) -> None:
+    with pytest.raises(ValueError, match=message):
+        torch_mlp("y", context, **options)
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         (b"x,y\n1,2\n3,nan\n", r"data\.csv, line 3, column 'y', holds 'nan'; expected a finite number"),
         (b"x,y\n1,2\nlow,4\n", r"data\.csv, line 3, column 'x', holds 'low'"),
@@ -185,10 +185,10 @@ def test_data_that_make_no_sense_are_refused(given: Any, said: str, context: die
     ],
 )
 def test_a_file_that_cannot_be_used_is_told_with_line_and_column(
-    text: bytes | None, said: str, context: diel.Context, tmp_path: Path
+    text: bytes | None, message: str, context: diel.Context, tmp_path: Path
 ) -> None:
     path = tmp_path / "data.csv"
     if text is not None:
         path.write_bytes(text)
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         torch_mlp("y", context, table=path)
