@@ -17,9 +17,9 @@ class ChiSquared(TypedDict):
     chi2: float
     """Sum of the squared deviations of what was simulated, each by its standard error."""
     degrees: int
-    """Of freedom: as many as values, for nothing was fitted. χ² is near it where errors are what is said."""
+    """Of freedom: as many as values, for nothing was fitted. χ² is near it where the errors are right."""
     probability: float
-    """Of a χ² as large or larger, were errors normal and as large as is said."""
+    """Of a χ² as large or larger, were the errors normal and right."""
     largest_deviation: float
     """Of what was simulated, relative."""
     surrogate_deviation: float | None
@@ -35,7 +35,7 @@ def chi_squared(
     predicted: list[float] | None = None,
     name: str = "value",
 ) -> ChiSquared:
-    """Compare simulations, and predictions of a surrogate, with known values, and prints them side by side.
+    """Compare simulations, and predictions of a surrogate, with known values, and print them side by side.
 
     states: what tells the states apart, as columns of equal length
     known: the right values, none of them 0
@@ -65,28 +65,18 @@ def chi_squared(
         "largest_deviation": _deviation(simulated, known),
         "surrogate_deviation": None if predicted is None else _deviation(predicted, known),
     }
-    sys.stdout.write(_table(columns) + _summary(result, name))
+    widths = [max(len(column), 9) for column in columns]
+    lines = ["  ".join(column.rjust(width) for column, width in zip(columns, widths, strict=True))]
+    for row in zip(*columns.values(), strict=True):
+        lines.append("  ".join(f"{value:{width}.5f}" for value, width in zip(row, widths, strict=True)))
+    chance = f"(probability {result['probability']:.2g})"
+    lines.append(f"{name}: χ² {chi2:.1f} for {len(known)} degrees of freedom {chance}")
+    lines.append(f"largest deviation of the simulation: {result['largest_deviation']:.2%}")
+    if result["surrogate_deviation"] is not None:
+        lines.append(f"largest deviation of the surrogate:  {result['surrogate_deviation']:.2%}")
+    sys.stdout.write("\n".join(lines) + "\n")
     return result
 
 
 def _deviation(values: list[float], exact: list[float]) -> float:
     return max(abs(value / right - 1) for value, right in zip(values, exact, strict=True))
-
-
-def _table(columns: dict[str, list[float]]) -> str:
-    widths = [max(len(name), 9) for name in columns]
-    lines = ["  ".join(name.rjust(width) for name, width in zip(columns, widths, strict=True))]
-    for row in zip(*columns.values(), strict=True):
-        lines.append("  ".join(f"{value:{width}.5f}" for value, width in zip(row, widths, strict=True)))
-    return "\n".join(lines) + "\n"
-
-
-def _summary(result: ChiSquared, name: str) -> str:
-    lines = [
-        f"{name}: χ² {result['chi2']:.1f} for {result['degrees']} degrees of freedom "
-        f"(probability {result['probability']:.2g})",
-        f"largest deviation of the simulation: {result['largest_deviation']:.2%}",
-    ]
-    if result["surrogate_deviation"] is not None:
-        lines.append(f"largest deviation of the surrogate:  {result['surrogate_deviation']:.2%}")
-    return "\n".join(lines) + "\n"

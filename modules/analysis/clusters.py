@@ -3,7 +3,7 @@
 L. Wang, Discovering phase transitions with unsupervised learning, Phys. Rev. B 94, 195105 (2016).
 
 analysis.clusters            the temperature at which half of the snapshots are of the disordered phase
-analysis.clusters:infinite   what such temperatures of finite systems tend to
+analysis.clusters:infinite   the limit of such temperatures for an infinite system
 """
 
 from __future__ import annotations
@@ -21,29 +21,30 @@ import diel
 
 
 class Clusters(TypedDict):
-    """What was found in the snapshots of all temperatures together."""
+    """The snapshots of all temperatures together."""
 
     transition: float
     """Where half of the snapshots are of the middle cluster."""
     disordered: list[float]
-    """Share of these at each temperature."""
+    """Share of the snapshots of that cluster, at each temperature."""
     explained: float
     """Share of the variance that the first principal component has."""
 
 
 class Infinite(TypedDict):
-    """A straight line over one by the size."""
+    """A straight line over the inverse size."""
 
     transition: float
     """At infinite size."""
     error: float
-    """By how much it is off, relatively, with its sign; 0 where nothing is known."""
+    """Of the limit, relative, with its sign; 0 where nothing is known."""
 
 
 @diel.module(kind="analysis")
 def clusters(temperature: list[float], snapshots: list[NDArray[Any]], seed: int = 0) -> Clusters:
-    """Divide snapshots into three clusters along their first principal component: two that are ordered, one
-    way or the other, and a disordered one between them.
+    """Divide snapshots into three clusters along their first principal component.
+
+    Two clusters are ordered, one way or the other; the one between them is disordered.
 
     temperature: ascending
     snapshots: of each temperature, shape (snapshots, ...); the clusters are found without the temperatures
@@ -61,9 +62,8 @@ def clusters(temperature: list[float], snapshots: list[NDArray[Any]], seed: int 
     rising = IsotonicRegression().fit_transform(temperature, share)
     after = int(np.searchsorted(rising, 0.5))
     if not 0 < after < len(rising):
-        raise ValueError(
-            f"expected a disordered share that rises through a half; found {share}: take other bounds"
-        )
+        wrong = f"expected a disordered share that rises through a half; found {share}"
+        raise ValueError(f"{wrong}: take other bounds")
     (low, high), (cool, warm) = rising[after - 1 : after + 1], temperature[after - 1 : after + 1]
     transition = cool + (0.5 - low) / (high - low) * (warm - cool)
     explained = float(reduced.explained_variance_ratio_[0])
@@ -72,14 +72,14 @@ def clusters(temperature: list[float], snapshots: list[NDArray[Any]], seed: int 
 
 @diel.module(kind="analysis")
 def infinite(size: list[float], transition: list[float], known: float | None = None) -> Infinite:
-    """Extrapolates temperatures of finite systems, and prints what comes out.
+    """Extrapolate temperatures of finite systems, and print the limit.
 
     size: of each, as a length
     known: the true one, if there is any
 
-    A temperature at which something reaches a given value is off by 1/size, to leading order, where the
+    A temperature at which a quantity reaches a fixed value is off by 1/size, to leading order, where the
     correlation length grows as 1/|T − T_c|, as Ising's in two dimensions does (M. E. Fisher and M. N. Barber,
-    Phys. Rev. Lett. 28, 1516 (1972)). Raises ValueError for fewer than two sizes.
+    Phys. Rev. Lett. 28, 1516 (1972)). Raise ValueError for fewer than two sizes.
     """
     if len(set(size)) < 2 or len(size) != len(transition):
         raise ValueError("expected a temperature for each of two sizes or more")

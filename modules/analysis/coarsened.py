@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Coarsened(TypedDict):
-    """What is stored, and what that saves."""
+    """The stored fields, and how much smaller they are."""
 
     stored: Path
     """.npz, deflated: `places`, whole numbers of shape (states, rows, columns), the `bound` and the `factor`.
@@ -34,7 +34,7 @@ def coarsened(
     context: diel.Context,
     factor: Annotated[int, Field(ge=2)] = 4,
 ) -> Coarsened:
-    """Take means over blocks, and rounds them to multiples of twice the bound.
+    """Take means over blocks, and round them to multiples of twice the bound.
 
     fields: .npy of shape (states, rows, columns)
     bound: on the error of a mean, in the fields' units

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterator
 from statistics import fmean
 from typing import Annotated, TypedDict
 
@@ -30,7 +29,7 @@ Curve = dict[str, list[float]]
 
 
 class Choice(TypedDict):
-    """What to simulate next, the most wanted first."""
+    """The states to simulate next, the most useful first."""
 
     states: list[dict[str, float]]
     columns: dict[str, list[float]]
@@ -76,27 +75,29 @@ def choose(
     known: columns of the states that were simulated; further columns are passed over
     count: states to choose
 
-    Each is the one with the largest disagreement, where a candidate near a known state, or near one
-    chosen before it, counts for less: simulations close to one another tell the same twice, and a noisy
-    one would be asked for again and again. Raise ValueError where the lists do not fit each other.
+    Each choice is the state with the largest disagreement. A candidate near a known state, or near an
+    earlier choice, counts for less: simulations close to one another say the same twice, and a noisy one
+    would be chosen again and again. Raise ValueError where the lists do not fit each other.
     """
     names = list(candidates)
-    rows = list(zip(*candidates.values(), strict=True))
-    spreads = tabular.mean_and_spread(predicted, len(rows))[1].tolist()
-    if count > len(rows):
-        raise ValueError(f"there are {len(rows)} candidates, too few to choose {count}")
-    scales = [max(values) - min(values) or 1.0 for values in candidates.values()]
-    occupied = list(zip(*(known[name] for name in names), strict=True))
+    scales = {name: max(values) - min(values) or 1.0 for name, values in candidates.items()}
+    points, occupied = (
+        list(zip(*([value / scales[name] for value in table[name]] for name in names), strict=True))
+        for table in (candidates, known)
+    )
+    spreads = tabular.mean_and_spread(predicted, len(points))[1].tolist()
+    if count > len(points):
+        raise ValueError(f"there are {len(points)} candidates, too few to choose {count}")
     chosen: list[int] = []
     for _ in range(count):
-        scores = [
-            -1.0 if place in chosen else spread * _room(row, occupied, scales)
-            for place, (row, spread) in enumerate(zip(rows, spreads, strict=True))
-        ]
+        scores = []
+        for place, (point, spread) in enumerate(zip(points, spreads, strict=True)):
+            near = min((math.dist(point, other) for other in occupied), default=math.inf)
+            scores.append(-1.0 if place in chosen else spread * min(1.0, near / CROWDED))
         best = scores.index(max(scores))
         chosen.append(best)
-        occupied.append(rows[best])
-    states = [dict(zip(names, rows[place], strict=True)) for place in chosen]
+        occupied.append(points[best])
+    states = [{name: candidates[name][place] for name in names} for place in chosen]
     for state, place in zip(states, chosen, strict=True):
         text = ", ".join(f"{name} {value:.4g}" for name, value in state.items())
         sys.stdout.write(f"next: {text} (the members differ by {spreads[place]:.3g})\n")
@@ -107,23 +108,13 @@ def choose(
     }
 
 
-def _room(row: tuple[float, ...], occupied: list[tuple[float, ...]], scales: list[float]) -> float:
-    """From 0 at a known state to 1 where none is near."""
-    near = min((math.dist(_by(row, scales), _by(other, scales)) for other in occupied), default=math.inf)
-    return min(1.0, near / CROWDED)
-
-
-def _by(row: tuple[float, ...], scales: list[float]) -> list[float]:
-    return [value / scale for value, scale in zip(row, scales, strict=True)]
-
-
 @diel.module(kind="analysis")
 def judge(
     predicted: Annotated[list[list[float]], Field(min_length=1)],
     observed: Annotated[list[float], Field(min_length=1)],
     learned: Annotated[dict[str, list[float]], Field(min_length=1)],
 ) -> Judgement:
-    """Return the error of a committee's mean on states that it never learned from.
+    """Measure the error of a committee's mean on states that it never learned from.
 
     predicted: a list a member, with a prediction a state
     observed: what was simulated there
@@ -143,58 +134,49 @@ def judge(
 def compare(
     active: Curve, other: Curve, bound: Annotated[float, Field(gt=0)], name: str = "uniform grid"
 ) -> Comparison:
-    """Print both learning curves, and how many simulations each took to come below the same error.
+    """Print both learning curves, and how many simulations each took to come below one error.
 
     active: `simulations` and `error`, round by round
     other: the same of another way to choose states: a uniform grid, or at random
     bound: the error to come below
     name: of the other way
 
-    Of the other way the fewest that do count, whatever more of them do: nothing is held against it.
+    Of the other way the fewest simulations below the bound count, even where more of them end above it again.
     Raise ValueError where a curve is not two columns of equal length.
     """
     curves = {"chosen by the committee": _curve(active, "active"), name: _curve(other, "other")}
-    ours, theirs = (_first_below(curve, bound) for curve in curves.values())
-    least, at_least = (
-        count or max(curve) + 1 for count, curve in zip((ours, theirs), curves.values(), strict=True)
-    )
-    sys.stdout.write("\n".join(_lines(curves, bound)) + "\n")
-    return {
-        "active": ours,
-        "other": theirs,
-        "active_at_least": least,
-        "at_least": at_least,
-        "ratio": at_least / ours if ours else None,
-    }
-
-
-def _curve(columns: Curve, name: str) -> dict[int, float]:
-    """Errors by simulations."""
-    if columns.keys() != {"simulations", "error"} or not columns["error"]:
-        raise ValueError(f"{name}: expected the columns simulations and error; found {', '.join(columns)}")
-    pairs = zip(columns["simulations"], columns["error"], strict=True)
-    return {int(count): error for count, error in pairs}
-
-
-def _first_below(curve: dict[int, float], bound: float) -> int | None:
-    """Return the fewest simulations with an error below the bound."""
-    return min((count for count, error in curve.items() if error < bound), default=None)
-
-
-def _lines(curves: dict[str, dict[int, float]], bound: float) -> Iterator[str]:
-    yield "  ".join(["simulations", *(f"{name:>12}" for name in curves)])
+    fewest = [
+        min((count for count, error in curve.items() if error < bound), default=None)
+        for curve in curves.values()
+    ]
+    lines = ["  ".join(["simulations", *(f"{name:>12}" for name in curves)])]
     for count in sorted(set().union(*curves.values())):
         cells = [
             (f"{curve[count]:.4f}" if count in curve else "").rjust(max(len(name), 12))
             for name, curve in curves.items()
         ]
-        yield "  ".join([f"{count:11d}", *cells]).rstrip()
-    yield f"to come below a root mean square error of {bound:g} on the hold-out:"
+        lines.append("  ".join([f"{count:11d}", *cells]).rstrip())
+    lines.append(f"to come below a root mean square error of {bound:g} on the hold-out:")
     width = max(map(len, curves))
-    for name, curve in curves.items():
-        yield f"  {name:{width}}  {_told(curve, bound)} simulations"
+    for (name, curve), needed in zip(curves.items(), fewest, strict=True):
+        number = f"more than {max(curve)}" if needed is None else needed
+        lines.append(f"  {name:{width}}  {number} simulations")
+    sys.stdout.write("\n".join(lines) + "\n")
+    least, at_least = (
+        needed or max(curve) + 1 for needed, curve in zip(fewest, curves.values(), strict=True)
+    )
+    return {
+        "active": fewest[0],
+        "other": fewest[1],
+        "active_at_least": least,
+        "at_least": at_least,
+        "ratio": at_least / fewest[0] if fewest[0] else None,
+    }
 
 
-def _told(curve: dict[int, float], bound: float) -> str:
-    count = _first_below(curve, bound)
-    return str(count) if count is not None else f"more than {max(curve)}"
+def _curve(columns: Curve, name: str) -> dict[int, float]:
+    """Return errors by simulations."""
+    if columns.keys() != {"simulations", "error"} or not columns["error"]:
+        raise ValueError(f"{name}: expected the columns simulations and error; found {', '.join(columns)}")
+    pairs = zip(columns["simulations"], columns["error"], strict=True)
+    return {int(count): error for count, error in pairs}

@@ -1,4 +1,4 @@
-"""How often what a screen found is so when it is simulated, beside what was drawn at random."""
+"""How often simulations confirm the best states of a screen, beside states that were drawn at random."""
 
 from __future__ import annotations
 
@@ -20,31 +20,30 @@ class Confirmed(TypedDict):
     simulated: int
     """Of them, the best ones."""
     share: float
-    """Of these, that are above 0 in their simulation too; 0 where none was found."""
+    """Of the simulated states, above 0 in their simulation too; 0 where no state was simulated."""
     drawn: int
-    """Simulations at random, and of these ..."""
+    """Simulations of states drawn at random."""
     base: float
-    """... the share above 0."""
+    """Share of the drawn states above 0."""
 
 
 @diel.module(kind="analysis")
 def confirmed(
     model: Path, courses: Path, drawn: list[Path], best: list[dict[str, float]], histogram: dict[str, Any]
 ) -> Confirmed:
-    """Hold courses of simulations against what is wanted, and prints shares.
+    """Hold courses of simulations against the zones of the model, and print shares.
 
-    model: of `training.course:want`, which says what is wanted
+    model: of `training.course:want`, which holds the zones
     courses: .npy of shape (states, steps), simulated for each of `best`
     drawn: .npy of simulations that were drawn at random
     best, histogram: of `inference.screen`
 
-    Raise ValueError where the model wants nothing, or where there is not a course for each of the best.
+    Raise ValueError where the model has no zones, or where courses and best states differ in number.
     """
     network, simulated = tabular.Model.load(model).course, np.load(courses)
     if network is None or len(simulated) != len(best):
-        raise ValueError(
-            f"expected a model of training.course:want, and {len(best)} courses; found {len(simulated)}"
-        )
+        expected = f"expected a model of training.course:want, and {len(best)} courses"
+        raise ValueError(f"{expected}; found {len(simulated)}")
     right = network.margins(simulated)[[state["prediction"] > 0 for state in best]] > 0
     at_random = np.concatenate([network.margins(np.load(path)) for path in drawn]) > 0
     edges = histogram["low"] + histogram["width"] * np.arange(len(histogram["counts"]))

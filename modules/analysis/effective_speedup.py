@@ -1,4 +1,4 @@
-"""What a model saved that was asked about many states, from the run times in the run's journal."""
+"""The speedup by a model that answers for simulations, from the run times in the run's journal."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ class Speedup(TypedDict):
     """S = T_sim (N_lookup + N_train) / (T_lookup N_lookup + (T_sim + T_learn) N_train)."""
 
     speedup: float | None
-    """None if a stage has no times, as all its tasks came from the cache; then these are 0."""
+    """None if a stage has no times, as all its tasks came from the cache; then the other numbers are 0."""
     n_lookup: int
     n_train: int
     t_sim_s: float
     """Mean time of a simulation."""
-    t_lookup_s: float
+    """Mean time of a lookup."""
     """Time of the lookups, for each."""
-    t_learn_s: float
+    """Time of all trainings, by the number of simulations."""
     """Time of the trainings, for each simulation."""
 
 
@@ -39,26 +39,23 @@ def effective_speedup(
     Everywhere: Pervasive Machine Learning for Effective High-Performance Computation, 2019).
 
     run: its directory, `${{ run.dir }}`, which is in no cache key
-    simulations: stages that simulated what was learned from
-    trainings: stages that learned
+    simulations: stages that simulated the training data
+    trainings: stages that trained
     lookups: stages that asked the model
-    count: states that these asked about
-    study: numbers that they found, so that another study's speedup is not taken from the cache for this one's
+    count: states that the lookups asked about
+    study: numbers that the lookups returned: they keep another study's speedup out of the cache for this one
 
     Tasks that were taken from the cache have no time in this run's journal: `diel run --no-cache` counts all.
     """
     journal = diel.open_run(run)
-    times = {stage: _seconds(journal.usage(stage)) for stage in (*simulations, *trainings, *lookups)}
+    times: dict[str, list[float]] = {}
+    for stage in (*simulations, *trainings, *lookups):
+        usage: Any = journal.usage(stage)  # a table with pandas, a list without
+        attempts = usage.to_dict("records") if hasattr(usage, "to_dict") else usage
+        times[stage] = [attempt["seconds"] for attempt in attempts if attempt["state"] == "done"]
     if not all(times.values()):
         sys.stdout.write("not measured: results came from the cache; `diel run --no-cache` measures\n")
-        return {
-            "speedup": None,
-            "n_lookup": 0,
-            "n_train": 0,
-            "t_sim_s": 0.0,
-            "t_lookup_s": 0.0,
-            "t_learn_s": 0.0,
-        }
+        return {"speedup": None, "n_lookup": 0, "n_train": 0, "t_sim_s": 0, "t_lookup_s": 0, "t_learn_s": 0}
     simulated, learned, looked_up = (
         [second for stage in stages for second in times[stage]]
         for stages in (simulations, trainings, lookups)
@@ -79,9 +76,3 @@ def effective_speedup(
         f"T_learn {1e3 * result['t_learn_s']:.3g} ms\n"
     )
     return result
-
-
-def _seconds(usage: Any) -> list[float]:
-    """Of each attempt that ended well; a table with pandas, a list without."""
-    rows = usage.to_dict("records") if hasattr(usage, "to_dict") else usage
-    return [row["seconds"] for row in rows if row["state"] == "done"]

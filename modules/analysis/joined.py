@@ -1,4 +1,4 @@
-"""Checks that parts which were computed separately equal the whole."""
+"""A check that parts which were computed separately equal the whole."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class Joined(TypedDict):
 
 @diel.module(kind="analysis")
 def joined(parts: list[Field], whole: Field, axis: int = -1) -> Joined:
-    """Put parts together, compares them with the whole, and prints the largest difference.
+    """Put parts together, compare them with the whole, and print the largest difference.
 
     parts: arrays, in their order along `axis`
     axis: the dimension along which the whole was cut; the last one by default
 
-    Raise ValueError where they do not make an array of the whole's shape, or a value is not finite.
+    Raise ValueError where the parts do not make an array of the whole's shape, or a value is not finite.
     """
     together = np.concatenate(parts, axis=axis)
     if together.shape != whole.shape:

@@ -13,7 +13,7 @@ import diel
 
 Floats = NDArray[np.float64]
 COLD = 100.0
-"""J/k_B by the temperature, from where on no spin is turned in any digit."""
+"""J/k_B by the temperature; above it no digit tells that a spin is turned."""
 
 
 class Kaufman(TypedDict):
@@ -34,14 +34,14 @@ def kaufman(
     temperature: in units of J/k_B
     size: sites along a side of the periodic lattice
 
-    B. Kaufman, Phys. Rev. 76, 1232 (1949). Raises ValueError where a temperature is not positive.
+    B. Kaufman, Phys. Rev. 76, 1232 (1949). Raise ValueError where a temperature is not positive.
     """
     energy, capacity = zip(*(exact(value, size) for value in temperature), strict=True)
     return {"energy": list(energy), "heat_capacity": list(capacity)}
 
 
 def exact(temperature: float, size: int) -> tuple[float, float]:
-    """Energy in J and heat capacity in k_B, each per site, at a temperature in J/k_B.
+    """Return energy in J and heat capacity in k_B, each per site, at a temperature in J/k_B.
 
     From the partition function of B. Kaufman, Phys. Rev. 76, 1232 (1949), differentiated twice as in A. E.
     Ferdinand and M. E. Fisher, Phys. Rev. 185, 832 (1969), section II. With K = J/(k_B T), n = m = size,
@@ -49,7 +49,7 @@ def exact(temperature: float, size: int) -> tuple[float, float]:
         2 Z = (2 sinh 2K)^(mn/2) (Π 2 cosh ½mγ_2r+1 + Π 2 sinh ½mγ_2r+1 + Π 2 cosh ½mγ_2r + Π 2 sinh ½mγ_2r),
         cosh γ_l = coth 2K cosh 2K - cos(lπ/n),  γ_0 = 2K + ln tanh K,  r = 0 … n - 1,
 
-    u = -∂lnZ/∂K/mn and c = K² ∂²lnZ/∂K²/mn, with the derivatives of each product by hand. Raises ValueError
+    u = -∂lnZ/∂K/mn and c = K² ∂²lnZ/∂K²/mn, with the derivatives of each product by hand. Raise ValueError
     unless the temperature is positive.
     """
     if not 0 < temperature < math.inf:
@@ -72,8 +72,8 @@ def exact(temperature: float, size: int) -> tuple[float, float]:
     products = [
         (*_logarithm(odd, 1), 1.0, 0.0, 0.0),
         (*_logarithm(odd, -1), 1.0, 0.0, 0.0),
-        (*_with(_logarithm(even, 1), abs(x)), c, s * dx, c * dx**2 + s * ddx),
-        (*_with(_logarithm(even, -1), abs(x)), s, c * dx, s * dx**2 + c * ddx),
+        (*_logarithm(even, 1, abs(x)), c, s * dx, c * dx**2 + s * ddx),
+        (*_logarithm(even, -1, abs(x)), s, c * dx, s * dx**2 + c * ddx),
     ]
     most = max(a for a, *_ in products)
     z = np.zeros(3)
@@ -84,16 +84,12 @@ def exact(temperature: float, size: int) -> tuple[float, float]:
     return float(-slope / n**2), float(k**2 * curvature / n**2)
 
 
-def _logarithm(x: Floats, sign: int) -> tuple[float, float, float]:
-    """Of Π 2 cosh x (sign +1) or Π 2 sinh x (-1), and its first and second derivative.
+def _logarithm(x: Floats, sign: int, offset: float = 0.0) -> tuple[float, float, float]:
+    """Return the logarithm of Π 2 cosh x (sign +1) or Π 2 sinh x (-1), with an offset, and two derivatives.
 
     x: shape (3, factors), the last two rows its derivatives
     """
     small = sign * np.exp(-2 * x[0])
     slope = (1 - small) / (1 + small)  # tanh or coth
-    value = (x[0] + np.log1p(small)).sum()
-    return float(value), float((slope * x[1]).sum()), float((slope * x[2] + (1 - slope**2) * x[1] ** 2).sum())
-
-
-def _with(terms: tuple[float, float, float], scale: float) -> tuple[float, float, float]:
-    return terms[0] + scale, terms[1], terms[2]
+    value = float((x[0] + np.log1p(small)).sum()) + offset
+    return value, float((slope * x[1]).sum()), float((slope * x[2] + (1 - slope**2) * x[1] ** 2).sum())

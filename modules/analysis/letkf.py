@@ -30,7 +30,7 @@ class Analysed(TypedDict):
     forecast_error: float
     """The same without them: forecast over the whole window."""
     spread: float
-    """What the ensemble thinks of its error."""
+    """The error that the ensemble expects of itself."""
 
 
 @diel.module(kind="analysis")
@@ -43,26 +43,25 @@ def letkf(
     radius: Annotated[float, Field(gt=0)] = 8.0,
     noise: Annotated[float, Field(gt=0)] = 1.0,
 ) -> Analysed:
-    """Corrects an ensemble on a circle at the end of a window of steps.
+    """Correct an ensemble on a circle at the end of a window of steps.
 
     courses: parts of the ensemble, each of shape (steps of the window, members, variables)
     observations: of the whole course, shape (all steps, sensors), at variables that are evenly spaced
     truth: shape (all steps, variables); enters only the errors
-    window: the number of this window, from 0: its steps are those after `window` times as many
+    window: the number of this window, from 0; as many windows of as many steps lie before it
     inflation: factor of the members' deviations from their mean
-    radius: distance, in variables, beyond twice of which an observation has no weight
+    radius: distance, in variables; an observation beyond twice of it has no weight
     noise: standard deviation of an observation
 
-    Raises ValueError where the window lies beyond the observations.
+    Raise ValueError where the window lies beyond the observations.
     """
     course = np.concatenate(courses, axis=1)
     steps, members, variables = course.shape
     now = slice(window * steps, (window + 1) * steps)
     readings = observations[now]
     if len(readings) < steps:
-        raise ValueError(
-            f"window {window} of {steps} steps lies beyond the {len(observations)} observed ones"
-        )
+        beyond = f"beyond the {len(observations)} observed ones"
+        raise ValueError(f"window {window} of {steps} steps lies {beyond}")
     every = variables // readings.shape[1]
     states = course[-1]
     mean = states.mean(axis=0)
@@ -80,23 +79,18 @@ def letkf(
     own = inflation * (states - mean).T[:, None, :]
     ensemble = mean + (own @ weighted)[:, 0].T
     there = truth[now][-1]
-    return {
-        "ensemble": ensemble,
-        "error": rms(ensemble.mean(axis=0) - there),
-        "forecast_error": rms(mean - there),
-        "spread": float(np.sqrt(ensemble.var(axis=0, ddof=1).mean())),
-    }
+    error, forecast_error = (
+        float(np.sqrt(np.mean((state - there) ** 2))) for state in (ensemble.mean(axis=0), mean)
+    )
+    spread = float(np.sqrt(ensemble.var(axis=0, ddof=1).mean()))
+    return {"ensemble": ensemble, "error": error, "forecast_error": forecast_error, "spread": spread}
 
 
 def taper(variables: int, every: int, radius: float) -> States:
-    """Weights of sensors for each variable, shape (variables, sensors): 0 from twice the radius on."""
+    """Return weights of sensors for each variable, shape (variables, sensors): 0 from twice the radius on."""
     away = np.abs(np.subtract.outer(np.arange(variables), np.arange(0, variables, every)))
     z = np.minimum(away, variables - away) / radius
     near = 1 - 5 / 3 * z**2 + 5 / 8 * z**3 + z**4 / 2 - z**5 / 4
     with np.errstate(divide="ignore"):
         far = 4 - 5 * z + 5 / 3 * z**2 + 5 / 8 * z**3 - z**4 / 2 + z**5 / 12 - 2 / (3 * z)
     return np.where(z <= 1, near, np.where(z < 2, far, 0.0))
-
-
-def rms(values: States) -> float:
-    return float(np.sqrt(np.mean(values**2)))

@@ -1,5 +1,4 @@
-"""A power law between two quantities, fitted on logarithmic scales, and whether it predicts what was left
-out."""
+"""A power law between two quantities, fitted on logarithmic scales and tested on the largest points."""
 
 from __future__ import annotations
 
@@ -21,18 +20,17 @@ class PowerLaw(TypedDict):
     predicted: float
     """At the largest x, which is not fitted: geometric mean over the series."""
     measured: float
-    """There, likewise."""
+    """At the largest x, likewise."""
 
 
 @diel.module(kind="analysis")
 def power_law(x: list[float], y: list[float], series: list[int]) -> PowerLaw:
-    """Fits y = a x ** b for each series by least squares of logarithms, to all points but those of the
-    largest x.
+    """Fit y = a x ** b for each series by least squares of logarithms, without the points of the largest x.
 
     x, y: above 0
     series: which points belong together, such as those of one seed
 
-    Raises ValueError where a series has fewer than three values of x, or a number is not above 0.
+    Raise ValueError where a series has fewer than three values of x, or a number is not above 0.
     """
     if min(*x, *y) <= 0:
         raise ValueError("expected numbers above 0, whose logarithms are fitted")

@@ -40,7 +40,7 @@ def restored(fields: Path, restored: Path, stored: Path) -> Fidelity:
         bound, factor = float(file["bound"]), int(file["factor"])
     squared = ((estimate - true) ** 2).mean(axis=(1, 2))
     before, after = spectrum(true), spectrum(estimate)
-    carried = true.shape[-1] // factor // 2 - 1  # the place of the first wave that is not
+    carried = true.shape[-1] // factor // 2 - 1  # the place of the first wave that the coarse grid lacks
     return {
         "psnr": float((10 * np.log10(np.ptp(true) ** 2 / squared)).mean()),
         "squared": float(squared.mean()),
@@ -52,14 +52,14 @@ def restored(fields: Path, restored: Path, stored: Path) -> Fidelity:
 
 
 def means(fields: NDArray[np.float64], factor: int) -> NDArray[np.float64]:
-    """Over blocks."""
+    """Return means over blocks."""
     count, rows, columns = fields.shape
     blocks = fields.reshape(count, rows // factor, factor, columns // factor, factor)
     return np.asarray(blocks.mean(axis=(2, 4)))
 
 
 def spectrum(fields: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Mean square by whole wave numbers, from 1 to half the size."""
+    """Return mean squares by whole wave numbers, from 1 to half the size."""
     size = fields.shape[-1]
     power = (np.abs(np.fft.fft2(fields) / size**2) ** 2).mean(axis=0)
     wave = np.fft.fftfreq(size, 1 / size)

@@ -12,7 +12,7 @@ import diel
 
 
 class Scaling(TypedDict):
-    """What was measured, and the fits to it."""
+    """The measured times, and the fits to them."""
 
     table: Path
     """CSV with a row for each kind (strong or weak), size and number of ranks: times in seconds, speedup,
@@ -27,7 +27,7 @@ class Scaling(TypedDict):
 def scaling(
     context: diel.Context, size: list[int], ranks: list[int], strong: list[float], weak: list[float]
 ) -> Scaling:
-    """Compare times on several numbers of ranks, and prints them beside the fitted laws.
+    """Compare times on several numbers of ranks, and print them beside the fitted laws.
 
     size: problem size of each measurement
     ranks: its MPI ranks; each size has a measurement on the fewest ranks, to compare with
@@ -46,8 +46,9 @@ def scaling(
         counts = [ranks[place] for place in places]
         for kind, times, fits in (("strong", strong, result["amdahl"]), ("weak", weak, result["gustafson"])):
             seconds = [times[place] for place in places]
-            speedups = [_speedup(kind, counts, seconds, at) for at in range(len(counts))]
             steps = [count / counts[0] for count in counts]
+            work = [1.0] * len(steps) if kind == "strong" else steps
+            speedups = [share * seconds[0] / time for share, time in zip(work, seconds, strict=True)]
             serial = amdahl(steps, speedups) if kind == "strong" else gustafson(steps, speedups)
             fits.append(serial)
             for count, step, time, speedup in zip(counts, steps, seconds, speedups, strict=True):
@@ -58,16 +59,12 @@ def scaling(
         csv.writer(file).writerows([heads, *rows])
     lines = ["kind     size  ranks   seconds  speedup  efficiency  law"]
     lines += [f"{k:6} {n:6d} {r:6d} {t:9.4f} {s:8.2f} {e:10.0%} {w:6.2f}" for k, n, r, t, s, e, w in rows]
-    strongly, weakly = _shown(result["amdahl"]), _shown(result["gustafson"])
+    strongly, weakly = (
+        ", ".join(f"{share:.1%}" for share in shares) for shares in (result["amdahl"], result["gustafson"])
+    )
     lines.append(f"serial fraction by size: Amdahl {strongly}, Gustafson {weakly}")
     sys.stdout.write("\n".join(lines) + "\n")
     return result
-
-
-def _speedup(kind: str, ranks: Sequence[int], seconds: Sequence[float], at: int) -> float:
-    """Return how much more work a second than on the fewest ranks."""
-    work = 1.0 if kind == "strong" else ranks[at] / ranks[0]
-    return work * seconds[0] / seconds[at]
 
 
 def amdahl(steps: Sequence[float], speedups: Sequence[float]) -> float:
@@ -76,8 +73,7 @@ def amdahl(steps: Sequence[float], speedups: Sequence[float]) -> float:
     n are the ranks over the fewest, S the speedups. With y = 1 / S, y - 1/n = f (1 - 1/n): linear in f.
     Source: G. M. Amdahl, AFIPS Conference Proceedings 30, 483 (1967). Clipped to 0…1; 0 with one measurement.
     """
-    pairs = [(1 - 1 / n, 1 / s - 1 / n) for n, s in zip(steps, speedups, strict=True)]
-    return _slope(pairs)
+    return _slope([(1 - 1 / n, 1 / s - 1 / n) for n, s in zip(steps, speedups, strict=True)])
 
 
 def gustafson(steps: Sequence[float], speedups: Sequence[float]) -> float:
@@ -93,7 +89,3 @@ def _slope(pairs: Sequence[tuple[float, float]]) -> float:
     """Return the a of y = a x that fits best, between 0 and 1."""
     square = sum(x * x for x, _ in pairs)
     return min(1.0, max(0.0, sum(x * y for x, y in pairs) / square)) if square else 0.0
-
-
-def _shown(fractions: Sequence[float]) -> str:
-    return ", ".join(f"{share:.1%}" for share in fractions)

@@ -1,4 +1,4 @@
-"""How near made images are to real ones, by the structure factor S(k) = ⟨|Σ s exp(−ik·r)|²⟩/N."""
+"""How near synthetic images are to real ones, by the structure factor S(k) = ⟨|Σ s exp(−ik·r)|²⟩/N."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ import diel
 
 
 class Distances(TypedDict):
-    """Root of the summed squared differences of S(k), by that of the squares of the real one: 0 if equal."""
+    """Norm of the difference of S(k) from the real one, by the real one's norm: 0 if they are equal."""
 
     synthetic: float
-    """Of the made images."""
+    """Of the synthetic images."""
     few: float
     """Of the few real images that the generator had."""
     floor: float
-    """Between two halves of the real images: what chance does."""
+    """Between two halves of the real images: the difference that chance makes."""
     wavenumber: list[float]
-    """In units of 2π by the side of an image: the middles of the rings over which S(k) is averaged."""
+    """In units of 2π by the side of an image: the middles of the rings of the average."""
     real_factor: list[float]
     synthetic_factor: list[float]
 
@@ -30,8 +30,8 @@ def structure_factor(real: NDArray[Any], few: NDArray[Any], synthetic: NDArray[A
     """Compare images, each of shape (images, side, side), without edges.
 
     real: many
-    few: what the generator learned from
-    synthetic: what it made
+    few: the images that the generator learned from
+    synthetic: the images that it made
     """
     whole, generated = rings(real), rings(synthetic)
 
@@ -49,10 +49,9 @@ def structure_factor(real: NDArray[Any], few: NDArray[Any], synthetic: NDArray[A
 
 
 def rings(images: NDArray[Any]) -> NDArray[np.float64]:
-    """S(k) over rings of |k| one wide, up to the edge of the first Brillouin zone: shape (side // 2 + 1,)."""
+    """Average S(k) over rings of |k| one wide, up to the first Brillouin zone's edge: shape (side // 2 + 1,)."""
     side = images.shape[1]
     factor = np.mean(np.abs(np.fft.fft2(images)) ** 2, axis=0) / side**2
     waves = np.fft.fftfreq(side, 1 / side)
     ring = np.rint(np.hypot(waves[:, None], waves)).astype(int).ravel()
-    means: NDArray[np.float64] = np.bincount(ring, factor.ravel()) / np.bincount(ring)
-    return means[: side // 2 + 1]
+    return np.asarray(np.bincount(ring, factor.ravel()) / np.bincount(ring))[: side // 2 + 1]

@@ -29,7 +29,7 @@ def surrogate_report(
     error: list[float] | None = None,
     name: str = "value",
 ) -> SurrogateReport:
-    """Compare predictions with simulations of the same states, and prints them side by side.
+    """Compare predictions with simulations of the same states, and print them side by side.
 
     states: what tells the states apart, as columns of equal length
     simulated: one value a state
@@ -58,21 +58,13 @@ def surrogate_report(
         "largest_error": max(distances),
         "relative_error": absolute / size if size else 0.0,
     }
-    sys.stdout.write(_table(lists) + _summary(result, name))
-    return result
-
-
-def _table(lists: dict[str, list[float]]) -> str:
-    widths = [max(len(name), 9) for name in lists]
-    lines = ["  ".join(name.rjust(width) for name, width in zip(lists, widths, strict=True))]
+    widths = [max(len(column), 9) for column in lists]
+    lines = ["  ".join(column.rjust(width) for column, width in zip(lists, widths, strict=True))]
     for row in zip(*lists.values(), strict=True):
         lines.append("  ".join(f"{value:{width}.4f}" for value, width in zip(row, widths, strict=True)))
-    return "\n".join(lines) + "\n"
-
-
-def _summary(result: SurrogateReport, name: str) -> str:
-    return (
-        f"{name} of {result['states']} states that the surrogate never saw: "
-        f"mean absolute error {result['mean_absolute_error']:.4f} ({result['relative_error']:.2%}), "
-        f"largest {result['largest_error']:.4f}\n"
+    lines.append(
+        f"{name} of {len(simulated)} states that the surrogate never saw: mean absolute error "
+        f"{absolute:.4f} ({result['relative_error']:.2%}), largest {result['largest_error']:.4f}"
     )
+    sys.stdout.write("\n".join(lines) + "\n")
+    return result

@@ -1,4 +1,4 @@
-"""Prints a table to standard output."""
+"""A table on standard output."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def table(
     sort: the column to sort the rows by, smallest first; as they came where absent
     digits: significant digits of numbers with a fraction
 
-    Raise ValueError where the columns differ in length, and where there is none to sort by.
+    Raise ValueError where the columns differ in length, and where there is no column `sort`.
     """
     if not columns:
         raise ValueError("expected columns: give the stage `inputs` or `params` that are lists")
@@ -40,14 +40,12 @@ def table(
         if sort not in columns:
             raise ValueError(f"no column '{sort}' to sort by; the columns are {', '.join(columns)}")
         rows.sort(key=lambda row: row[sort])
-    cells = [list(columns), *([_cell(row[name], digits) for name in columns] for row in rows)]
+    cells = [list(columns)]
+    for row in rows:
+        values = [row[name] for name in columns]
+        cells.append([f"{v:.{digits}g}" if isinstance(v, float) else str(v) for v in values])
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     for line in cells:
-        sys.stdout.write(
-            "  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) + "\n"
-        )
+        words = (cell.rjust(width) for cell, width in zip(line, widths, strict=True))
+        sys.stdout.write("  ".join(words) + "\n")
     return {"rows": rows, "count": len(rows)}
-
-
-def _cell(value: Any, digits: int) -> str:
-    return f"{value:.{digits}g}" if isinstance(value, float) else str(value)

@@ -31,7 +31,7 @@ def ways(
     batch: int = 1,
     steps: int = 1,
 ) -> Ways:
-    """Compare ways of training with the first of them, which is serial, and prints a table.
+    """Compare ways of training with the first of them, which is serial, and print a table.
 
     way, ranks, step_ms, loss, sent_mib: names, MPI ranks, milliseconds of a step, last losses, MiB in a step
     messages: collectives in a step that nothing hides
@@ -43,42 +43,35 @@ def ways(
     batch: samples in a step of the others
     steps: gradients of each of the server's ranks
 
-    The prediction for p ranks is T(1) / p / (1 − bubble) + messages × T(message). The server has none: how
-    long it waits is a matter of chance.
+    The prediction for p ranks is T(1) / p / (1 − bubble) + messages × T(message). The server has none: chance
+    decides how long it waits.
     """
-    rows: list[dict[str, Any]] = []
-    for place, name in enumerate(way):
-        p = ranks[place]
+    predicted: list[float | None] = []
+    for place, p in enumerate(ranks):
         share = step_ms[0] / p / (1 - bubble[place])
-        rows.append(
-            {
-                "way": name,
-                "ranks": p,
-                "step_ms": step_ms[place],
-                "predicted_ms": share + 1e3 * messages[place] * message_s[place][0] * (p > 1),
-                "efficiency": step_ms[0] / step_ms[place] / p,
-                "loss": loss[place],
-                "sent_mib": sent_mib[place],
-            }
-        )
+        predicted.append(share + 1e3 * messages[place] * message_s[place][0] * (p > 1))
+    entries = list(zip(way, ranks, step_ms, predicted, loss, sent_mib, strict=True))
     if server is not None:
         server_ms = 1e3 * batch / server["rows_per_second"]
-        rows.append(
-            {
-                "way": "server",
-                "ranks": server_ranks,
-                "step_ms": server_ms,
-                "predicted_ms": None,
-                "efficiency": step_ms[0] / server_ms / server_ranks,
-                "loss": server["loss"],
-                "sent_mib": server["sent_bytes"] / 2**20 / steps,
-            }
-        )
+        sent = server["sent_bytes"] / 2**20 / steps
+        entries.append(("server", server_ranks, server_ms, None, server["loss"], sent))
+    rows: list[dict[str, Any]] = [
+        {
+            "way": name,
+            "ranks": p,
+            "step_ms": ms,
+            "predicted_ms": prediction,
+            "efficiency": step_ms[0] / ms / p,
+            "loss": last,
+            "sent_mib": sent,
+        }
+        for name, p, ms, prediction, last, sent in entries
+    ]
     lines = ["way       ranks   ms a step  predicted  efficiency       loss  MiB sent"]
     for row in rows:
-        predicted = "–" if row["predicted_ms"] is None else f"{row['predicted_ms']:.2f}"
+        prediction = "–" if row["predicted_ms"] is None else f"{row['predicted_ms']:.2f}"
         lines.append(
-            f"{row['way']:9} {row['ranks']:5d}  {row['step_ms']:10.2f}  {predicted:>9}"
+            f"{row['way']:9} {row['ranks']:5d}  {row['step_ms']:10.2f}  {prediction:>9}"
             f"  {row['efficiency']:9.0%}  {row['loss']:10.5f}  {row['sent_mib']:8.3f}"
         )
     sys.stdout.write("\n".join(lines) + "\n")

@@ -46,7 +46,7 @@ def ask(
     keep: Annotated[int, Field(ge=1, le=10_000)] = 10,
     seed: Annotated[int, Field(ge=0)] = 0,
 ) -> Asked:
-    """Draw states, asks a service about them, and keeps the best.
+    """Draw states, asks a service about them, and keep the best.
 
     service: a stage with `module: inference.serve`, which this one names in its `services`
     ranges: [low, high] by feature; states are drawn uniformly between them

@@ -98,7 +98,7 @@ def screen(
     part: Annotated[int, Field(ge=0)] = 0,
     parts: Annotated[int, Field(ge=1, le=1_000_000)] = 1,
 ) -> Screen:
-    """Predicts a property of many states, and keeps the best of them and a histogram.
+    """Predicts a property of many states, and keep the best of them and a histogram.
 
     model: .npz written by `training.mlp`, `training.torch_mlp`, `training.small_mlp` or
         `training.course:want`; loaded once in a worker
@@ -121,7 +121,7 @@ def screen(
         `part: {range: 64}` uses all cores, and `inference.screen:merge` puts its parts together.
 
     No state is written: memory is bounded by `batch`, whatever `points` is. With `checkpoint: true` a task
-    that was stopped or killed goes on where it was, and ends with the same numbers. Raises ValueError where
+    that was stopped or killed goes on where it was, and ends with the same numbers. Raise ValueError where
     states and model do not fit each other.
     """
     network = load_model(model, context)
@@ -174,7 +174,7 @@ def predict(model: Path, columns: dict[str, list[float]], context: diel.Context)
     model: .npz written by `training.mlp` or `training.torch_mlp`; loaded once in a worker
     columns: lists of equal length by feature; further columns are passed over
 
-    Raises ValueError where a feature is missing or the lists differ in length.
+    Raise ValueError where a feature is missing or the lists differ in length.
     """
     network = load_model(model, context)
     return {"prediction": network.predict(network.rows(columns)).tolist()}
@@ -224,9 +224,6 @@ def load_model(path: Path, context: diel.Context) -> tabular.Model:
     """Return the model in a file, read at most once in a worker process. Raise ValueError where it is none."""
     version = path.stat().st_mtime_ns
     return context.cached(("inference.screen", str(path), version), lambda: tabular.Model.load(path))
-
-
-# ---------------------------------------------------------------- what is kept of the states
 
 
 def _restored(path: Path | None) -> _Summary | None:
@@ -412,9 +409,6 @@ def _reach(low: float, high: float, bins: int) -> tuple[int, int, int]:
     while last - first >= bins:
         first, last, exponent = first >> 1, last >> 1, exponent + 1
     return exponent, first, last
-
-
-# ---------------------------------------------------------------- the states
 
 
 Blocks = Iterator[tabular.Floats]

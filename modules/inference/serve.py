@@ -78,9 +78,6 @@ def serve(
     uvicorn.Server(config).run()
 
 
-# ---------------------------------------------------------------- batches
-
-
 class Busy(Exception):
     """More rows wait than may."""
 
@@ -153,7 +150,7 @@ class Batcher:
         return self.model.members[0].features
 
     async def predict(self, rows: tabular.Floats) -> tuple[tabular.Floats, tabular.Floats]:
-        """Mean and deviation, each of shape (rows,). Raises Busy where too many rows wait."""
+        """Mean and deviation, each of shape (rows,). Raise Busy where too many rows wait."""
         if self.queued + len(rows) > self.max_queue and self.queued:
             raise Busy(f"{self.queued} rows wait already")
         loop = asyncio.get_running_loop()
@@ -216,9 +213,6 @@ class Batcher:
             count += len(batch[-1].rows)
         self.queued -= count
         return batch
-
-
-# ---------------------------------------------------------------- HTTP
 
 
 class Refused(Exception):
@@ -328,7 +322,7 @@ async def _reload(batcher: Batcher, request: Request) -> Response:
 
 
 def rows_of_bytes(body: bytes, request: Request, features: Sequence[str]) -> tabular.Floats:
-    """Rows of shape (rows, features) from an array's bytes. Raises Refused, 400."""
+    """Rows of shape (rows, features) from an array's bytes. Raise Refused, 400."""
     dtype = request.headers.get("diel-dtype", "")
     if dtype not in ("float32", "float64"):
         raise Refused(400, f"Diel-Dtype: expected float32 or float64, found {dtype!r}")
@@ -345,7 +339,7 @@ def rows_of_bytes(body: bytes, request: Request, features: Sequence[str]) -> tab
 
 
 def ordered(rows: tabular.Floats, named: str, features: Sequence[str]) -> tabular.Floats:
-    """Rows with their columns in the model's order. Raises Refused, 400, where they are not its features."""
+    """Rows with their columns in the model's order. Raise Refused, 400, where they are not its features."""
     names = [unquote(name) for name in named.split(",")]
     if sorted(names) != sorted(features) or rows.ndim != 2 or rows.shape[1] != len(names):
         expected = ", ".join(features)
@@ -356,7 +350,7 @@ def ordered(rows: tabular.Floats, named: str, features: Sequence[str]) -> tabula
 def rows_of_json(body: bytes, features: Sequence[str]) -> tabular.Floats:
     """Rows from `{"rows": …}`: lists in the model's order, mappings, or a mapping of lists.
 
-    Raises Refused, 400.
+    Raise Refused, 400.
     """
     document = _json(body)
     rows = document.get("rows") if isinstance(document, dict) else None

@@ -73,12 +73,12 @@ def alloy(
     first: Metal = "Ag",
     second: Metal = "Au",
 ) -> Alloy:
-    """Relaxes an arrangement of two metals, atoms and volume together, and takes its mixing enthalpy.
+    """Relaxes an arrangement of two metals, atoms and volume together, and take its mixing enthalpy.
 
     arrangement: bit i of it says whether the second metal is at site i
     first, second: the metals
 
-    Raises RuntimeError where LAMMPS fails.
+    Raise RuntimeError where LAMMPS fails.
     """
     bits = np.array([arrangement >> site & 1 for site in range(SITES)])
     energy, lattice = relaxed(bits, first, second)

@@ -99,7 +99,7 @@ def conduction(
     sensors: Annotated[int, Field(ge=2)] = 8,
     seed: Annotated[int, Field(ge=0)] = 0,
 ) -> Truth:
-    """Draw a field, smooth noise of deviation 0.6 around a random mean, and solves on a grid twice as fine.
+    """Draw a field, smooth noise of deviation 0.6 around a random mean, and solve on a grid twice as fine.
 
     cells: along a side of the grid that a field is told on; a multiple of the sensors
     sensors: along a side; each reads the mean over its square
@@ -125,7 +125,7 @@ def gradient(
     step: Annotated[float, Field(gt=0)] = 5e-4,
     seed: Annotated[int, Field(ge=0)] = 0,
 ) -> Checked:
-    """Differentiates half the sum of squared readings in both ways, and prints how far these differ.
+    """Differentiates half the sum of squared readings in both ways, and print how far these differ.
 
     places: cells that are drawn, at each of which the field is moved up and down by the step
     """
@@ -158,14 +158,14 @@ def recover(
     noise: Annotated[float, Field(gt=0)],
     seed: Annotated[int, Field(ge=0)] = 0,
 ) -> Recovered:
-    """Add noise to readings, and finds by them the field closest to zero that fits as well as noise allows.
+    """Add noise to readings, and find by them the field closest to zero that fits as well as noise allows.
 
     field: the true one; it tells errors, and nothing else but its shape is used
     noise: its deviation, by the root mean square of all readings
 
     Minimises ‖(readings − T)/σ‖²/2 + weight ‖z‖²/2 over amplitudes z of cosines. The weight is the largest of
     a series that leaves ‖(readings − T)/σ‖² ≤ the number of readings: the discrepancy principle
-    (V. A. Morozov, Sov. Math. Dokl. 7, 414 (1966)). Raises ValueError where none does.
+    (V. A. Morozov, Sov. Math. Dokl. 7, 414 (1966)). Raise ValueError where none does.
     """
     deviation = noise * float(np.sqrt(np.mean(readings**2)))
     noisy = readings + deviation * np.random.default_rng((seed, 1)).standard_normal(readings.shape)

@@ -90,7 +90,7 @@ def part(
     parts: strips that the plate is cut into; as many tasks must run at the same time (`beside`)
     plate: begins the keys in the tuple space; give each plate its own, where a run has several
 
-    Killed and run again, it gets the same edges once more and its neighbours see no difference. Raises
+    Killed and run again, it gets the same edges once more and its neighbours see no difference. Raise
     ValueError where a strip would have no column, and TimeoutError where a neighbour does not come.
     """
     if not (number < parts <= columns):

@@ -166,7 +166,7 @@ def walk(
     equilibration: Annotated[int, Field(ge=1)] = 200,
     seed: Annotated[int, Field(ge=0)] = 0,
 ) -> Walk:
-    """Walk through states at many temperatures by Metropolis, and streams what it sees as `samples`.
+    """Walk through states at many temperatures by Metropolis, and stream what it sees as `samples`.
 
     temperatures: [low, high], in units of J/k_B; the walkers' are drawn between them, one from each of as
         many intervals of the same width, so that every item covers all
@@ -265,7 +265,7 @@ def timed(
     seed: with it, the energy is the same on any number of ranks
 
     Ranks begin together (a barrier), and the time ends when the energies of all are known on each: the
-    slowest rank and the exchange count. Raises ValueError for an odd size and for fewer replicas than ranks.
+    slowest rank and the exchange count. Raise ValueError for an odd size and for fewer replicas than ranks.
     """
     _check(temperature, size, sweeps, 1, "metropolis", replicas)
     rank, ranks = (comm.Get_rank(), comm.Get_size()) if comm is not None else (0, 1)
@@ -443,7 +443,7 @@ def _wolff(temperature: float, neighbours: NDArray[np.intp], equilibration: int)
 
 
 def _flip_cluster(spins: list[int], around: list[tuple[int, ...]], join: float, draw: Any) -> int:
-    """Grow one cluster from a random site, flips it in place, and returns its size.
+    """Grow one cluster from a random site, flips it in place, and return its size.
 
     Each bond from the cluster to an aligned neighbour outside joins it with probability
     1 - exp(-2/T). Spins flip as they join, which is also the mark that they have. Plain lists: for

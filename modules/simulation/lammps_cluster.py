@@ -90,7 +90,7 @@ def lammps_cluster(
     limit: Annotated[int, Field(ge=1)] = 40_000,
     seed: Annotated[int, Field(ge=0)] = 0,
 ) -> Grown:
-    """Put each state into the stream `states`, and goes on at the temperature that the tuple space then has.
+    """Put each state into the stream `states`, and go on at the temperature that the tuple space then has.
 
     controller: begins the keys of temperatures; give each controller its own
     learning: clusters before those that count

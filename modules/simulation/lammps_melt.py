@@ -175,7 +175,7 @@ def lammps_melt(
     that never stopped is the same as without; after a stop the thermostat draws other random numbers,
     for LAMMPS does not keep their state, so that averages agree within their errors.
 
-    With MPI ranks, LAMMPS divides the box among them. Leaves `in.melt` and `log.lammps` in the task's
+    With MPI ranks, LAMMPS divides the box among them. Leave `in.melt` and `log.lammps` in the task's
     directory. Raise ValueError for parameters that make no sense, and RuntimeError with LAMMPS's own
     words where it fails or its results are not finite.
     """
@@ -215,15 +215,12 @@ def _run_lammps(work: Callable[[Any], T], log: Path, comm: MPI.Comm | None) -> T
     return result
 
 
-# --- with checkpoints -----------------------------------------------------------------------------
-
-
 def _run_in_parts(
     state: _State, log: Path, context: diel.Context, comm: MPI.Comm | None
 ) -> list[dict[str, float]]:
     """Run the simulation a moment at a time, saving now and then; the samples, on rank 0.
 
-    Raises diel.Interrupted where the task's time is nearly over, with what was done saved.
+    Raise diel.Interrupted where the task's time is nearly over, with what was done saved.
     """
     return _run_lammps(lambda engine: _Parts(engine, state, log, context, comm).run(), log, comm)
 
@@ -291,7 +288,7 @@ class _Parts:
                 self._ask(phase == "done" and self._progress.done == whole)
 
     def _ask(self, last: bool) -> None:
-        """Save where it is time to, and stops where there is none left."""
+        """Save where it is time to, and stop where there is none left."""
         now = time.monotonic()
         interrupted, due = self._agreed((self._context.interrupted, now - self._saved > SAVE_EVERY))
         if last:
@@ -319,7 +316,7 @@ class _Parts:
         self._progress = replace(self._progress, rows=_finite(rows))
 
     def _save(self) -> None:
-        """Write a restart file, then in one step what goes with it; drops the one before."""
+        """Write a restart file, then in one step what goes with it; drop the one before."""
         self._keep_rows()
         folder, before = self._context.checkpoint_dir, self._progress.restart
         name = f"{self._progress.equilibrated}-{self._progress.done}.restart"

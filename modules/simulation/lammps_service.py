@@ -100,7 +100,7 @@ def serve(context: diel.Context, cells: Annotated[int, Field(ge=2, le=50)] = 3) 
 
     cells: fcc cells along a side of the periodic box: 4 cells³ atoms
 
-    Needs the extras `examples` and `serve`.
+    Need the extras `examples` and `serve`.
     """
     import uvicorn  # `ask` needs none of it
 
@@ -158,7 +158,7 @@ def alone(
 
     energies: what `ask` found for the same crystals, or more of them
 
-    The other parameters are those of `ask`. Raises RuntimeError with LAMMPS's words where it fails, and
+    The other parameters are those of `ask`. Raise RuntimeError with LAMMPS's words where it fails, and
     ValueError where there are fewer energies than crystals.
     """
     if len(energies) < crystals:

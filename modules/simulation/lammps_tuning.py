@@ -87,7 +87,7 @@ def prepare(
     time: Annotated[float, Field(gt=0)] = 0.5,
     seed: Annotated[int, Field(ge=1, le=900_000_000)] = 1,
 ) -> Prepared:
-    """Warms a crystal, and saves its state.
+    """Warms a crystal, and save its state.
 
     cells: fcc cells along a side of the periodic box: 4 cells³ atoms
     temperature: in K, about; half of what velocities begin with goes into the potential energy

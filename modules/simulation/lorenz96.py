@@ -68,7 +68,7 @@ def lorenz96(
     variables: Annotated[int, Field(ge=4)] = 40,
     seed: Annotated[int, Field(ge=0)] = 0,
 ) -> Truth:
-    """Take a state on, and observes variables that are evenly spaced.
+    """Take a state on, and observe variables that are evenly spaced.
 
     steps: of 0.05
     sensors: a divisor of the variables; each reads one of them at each step, with an error of variance 1

@@ -97,7 +97,7 @@ def play(
     actor: Annotated[int, Field(ge=0)] = 0,
     seed: Annotated[int, Field(ge=0)] = 0,
 ) -> Played:
-    """Plays batches of steps, and puts them into the stream `experience` for a learner.
+    """Plays batches of steps, and put them into the stream `experience` for a learner.
 
     environment: Gymnasium's name of it
     learner: begins the keys of weights in the tuple space; give each learner its own
@@ -112,7 +112,7 @@ def play(
 
     An item is {number, actor, version, seen, actions, logs, rewards, terminated, ended, valid}: arrays of
     shape (steps, environments, …), `seen` with one more step. After an episode's last step an environment
-    begins anew in a step that is not `valid`. Raises TimeoutError where weights do not come, and ValueError
+    begins anew in a step that is not `valid`. Raise TimeoutError where weights do not come, and ValueError
     where what is seen is no vector, or actions are neither choices nor a vector.
     """
     rng, began, waited = np.random.default_rng((seed, actor)), time.perf_counter(), 0.0

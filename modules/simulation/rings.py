@@ -130,7 +130,7 @@ def rate(
 
 
 def _drawn(ranges: dict[str, list[float]], count: int, rng: np.random.Generator) -> Floats:
-    """Shape (count, 5). Raises ValueError."""
+    """Shape (count, 5). Raise ValueError."""
     bounds = [ranges.get(name, []) for name in NAMES]
     if len(ranges) != len(NAMES) or any(len(pair) != 2 for pair in bounds):
         raise ValueError(f"expected ranges [low, high] of {', '.join(NAMES)}; found {ranges}")

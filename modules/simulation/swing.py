@@ -27,7 +27,7 @@ def swing(
     time: Annotated[float, Field(ge=0)],
     steps: Annotated[int, Field(ge=10, le=100_000_000)] = 1000,
 ) -> Swing:
-    """Release a pendulum, and integrates its swing by velocity Verlet.
+    """Release a pendulum, and integrate its swing by velocity Verlet.
 
     amplitude: the angle at which it is let go, in radians
     time: how long it swings, in units of √(length / gravity)

@@ -45,7 +45,7 @@ def turbulence(
     every: Annotated[float, Field(gt=0)] = 1.0,
     seed: Annotated[int, Field(ge=0)] = 0,
 ) -> Turbulence:
-    """Simulate a flow, and keeps states of it.
+    """Simulate a flow, and keep states of it.
 
     size: points along a side
     viscosity: ν

@@ -54,9 +54,6 @@ CLOSE = 0.2
 """A relative error of a prediction that is called close."""
 
 
-# ---------------------------------------------------------------- the sums
-
-
 def library(comm: MPI.Comm, array: Array, space: Array) -> None:
     """By the MPI library, which chooses an algorithm by size and ranks."""
     from mpi4py import MPI  # here so that the predictions need no MPI
@@ -106,9 +103,6 @@ def doubling(comm: MPI.Comm, array: Array, space: Array) -> None:
 
 
 SUMS: dict[Algorithm, Sum] = {"library": library, "ring": ring, "doubling": doubling}
-
-
-# ---------------------------------------------------------------- what they cost
 
 
 class Terms(NamedTuple):
@@ -228,9 +222,6 @@ def _line(points: Sequence[Point]) -> tuple[Piece, float]:
     return {"up_to": None, "fixed": float(solution[0]), "per_byte": float(solution[1])}, worst
 
 
-# ---------------------------------------------------------------- measuring
-
-
 def measure(
     comm: MPI.Comm, counts: Sequence[int], sizes: Sequence[int], seconds: float
 ) -> dict[Measured, float]:
@@ -337,9 +328,6 @@ def cores_here(comm: MPI.Comm) -> tuple[int, int]:
     return comm.allreduce(len(cores), MPI.MIN), comm.allreduce(ranks, MPI.MAX)
 
 
-# ---------------------------------------------------------------- modules
-
-
 class Allreduce(TypedDict):
     """Measured and predicted sums."""
 
@@ -365,7 +353,7 @@ def allreduce(
     fitted_ranks: Annotated[int, Field(ge=2)] = 2,
     seconds: Annotated[float, Field(gt=0, le=3600)] = 20.0,
 ) -> Allreduce:
-    """Measure sums of arrays over MPI ranks, fits what they cost, and predicts what was not fitted.
+    """Measure sums of arrays over MPI ranks, fits what they cost, and predict what was not fitted.
 
     least: bytes of the smallest array
     doublings: how often it is doubled; these sizes are fitted, and those halfway between them are predicted
@@ -483,9 +471,6 @@ def predict(
     return {"seconds": [seconds_of(cost, algorithm, size, p, n) for p, n in zip(ranks, here, strict=True)]}
 
 
-# ---------------------------------------------------------------- a whole step
-
-
 class Step(TypedDict):
     """Steps of training, measured and predicted."""
 
@@ -514,7 +499,7 @@ def step(
     predicted: Annotated[list[int], Field(min_length=1)] | None = None,
     seconds: Annotated[float, Field(gt=0, le=3600)] = 10.0,
 ) -> Step:
-    """Measure steps of data-parallel training, and predicts them: a + b rows, and T(p) of the gradient.
+    """Measure steps of data-parallel training, and predict them: a + b rows, and T(p) of the gradient.
 
     data: shape (rows, ...): a sample in each row
     targets: shape (rows,): the class of each, from 0
@@ -617,9 +602,6 @@ def _steps(
             times.setdefault((summed, rows), []).append(took)
         going = comm.bcast(time.perf_counter() < until)
     return {key: quiet(samples[1:] or samples) for key, samples in times.items()}
-
-
-# ---------------------------------------------------------------- on paper
 
 
 class Efficiency(TypedDict):

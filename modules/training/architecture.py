@@ -51,7 +51,7 @@ def architecture(
     held_out: Annotated[float, Field(gt=0, lt=1)] = 0.3,
     seed: Annotated[int, Field(ge=0, lt=4294967296)] = 0,
 ) -> Architecture:
-    """Train a network by Adam, and counts what a prediction costs.
+    """Train a network by Adam, and count what a prediction costs.
 
     data: shape (images, height, width)
     targets: shape (images,): the class of each, from 0
@@ -63,7 +63,7 @@ def architecture(
     held_out: share of the images that are not trained on, the same ones for each seed
     seed: of the first weights and the order of the images
 
-    Reports `epoch` and `accuracy`. Raises ValueError where arrays or widths do not fit.
+    Report `epoch` and `accuracy`. Raise ValueError where arrays or widths do not fit.
     """
     chosen = (widths or [])[:layers]
     if data.ndim != 3:

@@ -95,7 +95,7 @@ def course(
     held_out: share of the rows that choose the epoch
     seed: of the split, the first weights and the order of the rows
 
-    With `checkpoint: true` a task that is interrupted or killed goes on from its last checkpoint. Raises
+    With `checkpoint: true` a task that is interrupted or killed goes on from its last checkpoint. Raise
     ValueError where the files do not fit each other.
     """
     rows, targets = (np.concatenate([np.load(path) for path in paths]) for paths in (parameters, courses))

@@ -156,7 +156,7 @@ def compare(
     constants: list[float],
     smallest: list[float],
 ) -> Compared:
-    """Compare what populations found with the best constant, and prints the rates of both.
+    """Compare what populations found with the best constant, and print the rates of both.
 
     population: the loss of the best member, for each seed
     rates: of the best member, epoch by epoch

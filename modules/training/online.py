@@ -169,7 +169,7 @@ def online(
     report: items from one report to the next
     seed: of the first weights, of the rows kept apart, and of those learned from again
 
-    Reports `items`, `rows`, `loss` and `error` as it goes. `loss` is the mean squared error over the rows
+    Report `items`, `rows`, `loss` and `error` as it goes. `loss` is the mean squared error over the rows
     that came since the last report, each predicted before it was learned from, by the target's variance;
     `error` is the relative error over the rows kept apart so far. Run again on the same stream, it learns
     the same. Raise ValueError where an item lacks a column, columns differ in length, or a value is not
@@ -226,7 +226,7 @@ def online(
 
 
 def _rows(item: Any, columns: Sequence[str], number: int) -> tabular.Floats:
-    """Return the rows of an item: shape (rows, columns). Raises ValueError where they are none."""
+    """Return the rows of an item: shape (rows, columns). Raise ValueError where they are none."""
     if not isinstance(item, Mapping):
         raise ValueError(f"item {number} of the stream is no mapping of columns: {type(item).__name__}")
     missing = [name for name in columns if name not in item]

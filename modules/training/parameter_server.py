@@ -63,9 +63,6 @@ class ParameterServer(TypedDict):
     """Of the asynchronous training, in the order of the network's parameters."""
 
 
-# ---------------------------------------------------------------- the server
-
-
 class Server:
     """The weights, and who may have them."""
 
@@ -154,9 +151,6 @@ def run_synchronous(comm: MPI.Comm, weights: Array, gradient: Gradient, rate: fl
         comm.Allreduce(gradient(weights, step), total)
         weights -= np.float32(rate) * total
     return weights
-
-
-# ---------------------------------------------------------------- the module
 
 
 class Rows(NamedTuple):

@@ -67,7 +67,7 @@ def pinn(
     steps: at most
     seed: of the first weights and the other points
 
-    Begins at λ₁ = 0 and λ₂ = exp(−6), as Raissi et al. do for Burgers' equation. Reports the loss.
+    Begin at λ₁ = 0 and λ₂ = exp(−6), as Raissi et al. do for Burgers' equation. Report the loss.
     """
     rng = np.random.default_rng(seed)
     task = Task(points, values, equation, hidden, layers, others, rng)

@@ -89,7 +89,7 @@ def ppo(
     spread: Annotated[float, Field(gt=0)] = 0.3,
     seed: Annotated[int, Field(ge=0, lt=4294967296)] = 0,
 ) -> Learned:
-    """Learn from the stream `experience`, and puts its policy into the tuple space after each batch.
+    """Learn from the stream `experience`, and put its policy into the tuple space after each batch.
 
     learner: begins the keys of weights, as actors have it
     batches: that each actor plays; the learning rate falls to 0 over them
@@ -104,7 +104,7 @@ def ppo(
     spread: deviation of actions that are numbers, at first
     seed: of the first weights, and of the order of steps
 
-    Reports `batch`, `steps` and `episode`. The same seed gives the same policy, whoever is faster.
+    Report `batch`, `steps` and `episode`. The same seed gives the same policy, whoever is faster.
     """
     began, waited, number, steps, stale = time.perf_counter(), 0.0, 0, 0, 0.0
     scale, episodes, course = Scale(discount), Episodes(), []

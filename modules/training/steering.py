@@ -51,7 +51,7 @@ def steering(
     limit: Annotated[int, Field(ge=1)] = 40_000,
     seed: Annotated[int, Field(ge=0)] = 0,
 ) -> Steered:
-    """Read states from the stream `states`, and puts a temperature into the tuple space for each.
+    """Read states from the stream `states`, and put a temperature into the tuple space for each.
 
     controller: begins the keys of temperatures, as the simulation has it
     temperatures: that it may choose
@@ -60,7 +60,7 @@ def steering(
     every, limit: as the simulation has them
     seed: of what is drawn; the same one gives the same temperatures
 
-    Reports `cluster` and `steps` at the end of each.
+    Report `cluster` and `steps` at the end of each.
     """
     rng, horizon = np.random.default_rng(seed), limit // every
     counts = np.zeros((len(edges) + 2, len(temperatures), len(edges) + 2))

@@ -42,7 +42,7 @@ def texture(
     sweeps: Annotated[int, Field(ge=1)] = 60,
     seed: Annotated[int, Field(ge=0, lt=4294967296)] = 0,
 ) -> Texture:
-    """Learn the texture of a few images, and makes many.
+    """Learn the texture of a few images, and make many.
 
     images: +1 or −1, shape (images, height, width); sides that 3 divides
     count: images to make

@@ -160,7 +160,7 @@ def torch_cnn(
     kind of machine, with as many threads, the same seed gives the same model to the last bit.
 
     Each channel, and the targets of a regression, are standardised by the mean and deviation of the images
-    trained on. Reports `epoch`, `loss` and `validation_loss` after each epoch. Raise ValueError where the
+    trained on. Report `epoch`, `loss` and `validation_loss` after each epoch. Raise ValueError where the
     data cannot be read, do not fit each other, are too few or not finite, where there is no such device, and
     where the loss leaves all bounds.
     """
@@ -248,9 +248,6 @@ def predict(
     return {"predictions": path, "count": len(answers), "classes": loaded.classes}
 
 
-# ---------------------------------------------------------------- the images
-
-
 def _images(files: Path | list[Path]) -> tuple[Images, list[int]]:
     """Return all images, and how many each file holds. Raise ValueError."""
     paths = [files] if isinstance(files, Path) else files
@@ -323,9 +320,6 @@ def _check_sides(sides: Sequence[int], shape: Shape) -> None:
         )
 
 
-# ---------------------------------------------------------------- the targets
-
-
 def _targets(
     column: list[float] | list[str] | None,
     file: Path | None,
@@ -374,7 +368,7 @@ def _one_each(what: str, values: NDArray[Any], counts: list[int]) -> NDArray[Any
 
 
 def _whole(what: str, values: NDArray[Any]) -> NDArray[np.int64]:
-    """Whole numbers as the names of classes. Raises ValueError for others."""
+    """Whole numbers as the names of classes. Raise ValueError for others."""
     broken = values[np.mod(values, 1) != 0]
     if len(broken):
         raise ValueError(
@@ -389,9 +383,6 @@ def _rows(data: Images, targets: Targets, chosen: NDArray[np.intp], scale: Scale
     if targets.classes is None:
         values = ((values - scale.mean) / scale.deviation).astype(np.float32)
     return pytorch.Rows(torch.from_numpy(data[chosen]), torch.from_numpy(values))
-
-
-# ---------------------------------------------------------------- the network
 
 
 class Standardise(torch.nn.Module):

@@ -144,9 +144,6 @@ def torch_mlp(
     }
 
 
-# ---------------------------------------------------------------- the rows
-
-
 def _table(
     columns: dict[str, list[float]] | None,
     rows: list[dict[str, float]] | None,
@@ -178,9 +175,6 @@ def _rows(table: tabular.Table, scale: tabular.Scale, device: torch.device) -> p
     features = torch.from_numpy(scale.features(table.features))
     target = torch.from_numpy(scale.target(table.target))
     return pytorch.Rows(features.float().to(device), target.float().to(device))
-
-
-# ---------------------------------------------------------------- the network
 
 
 def _widths(hidden: int | list[int], layers: int | None) -> list[int]:
