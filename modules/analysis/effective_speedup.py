@@ -20,10 +20,10 @@ class Speedup(TypedDict):
     n_train: int
     t_sim_s: float
     """Mean time of a simulation."""
+    t_lookup_s: float
     """Mean time of a lookup."""
-    """Time of the lookups, for each."""
+    t_learn_s: float
     """Time of all trainings, by the number of simulations."""
-    """Time of the trainings, for each simulation."""
 
 
 @diel.module(kind="analysis")

@@ -49,7 +49,7 @@ def structure_factor(real: NDArray[Any], few: NDArray[Any], synthetic: NDArray[A
 
 
 def rings(images: NDArray[Any]) -> NDArray[np.float64]:
-    """Average S(k) over rings of |k| one wide, up to the first Brillouin zone's edge: shape (side // 2 + 1,)."""
+    """Average S(k) over rings of |k| one wide, up to the first Brillouin zone's edge: (side // 2 + 1,)."""
     side = images.shape[1]
     factor = np.mean(np.abs(np.fft.fft2(images)) ** 2, axis=0) / side**2
     waves = np.fft.fftfreq(side, 1 / side)

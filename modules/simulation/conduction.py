@@ -1,4 +1,4 @@
-"""Conduction of heat in a plate, by a solver that can be differentiated, which finds what a plate conducts.
+"""Conduction of heat in a plate, by a solver that can be differentiated: it finds a plate's conductivity.
 
     −∇·(k ∇T) = q,  T = 0 at the rim of the unit square
 
@@ -33,7 +33,7 @@ HEATERS = torch.tensor([[0.3, 0.3], [0.7, 0.3], [0.3, 0.7], [0.7, 0.7], [0.5, 0.
 LENGTH = 0.15
 """Over which a field is expected to vary."""
 WAVES = 12
-"""Half waves along a side, less one, of the fields that are looked for."""
+"""Half waves along a side of the fields that a recovery may find, and one."""
 FACTOR = 10**0.25
 """From one weight of the regularisation to the next."""
 
@@ -57,7 +57,7 @@ class Checked(TypedDict):
 
 
 class Recovered(TypedDict):
-    """What readings told. Errors are norms of the difference from the true field, by that of its scatter."""
+    """The field by readings. Errors are norms of the difference from the true one, by that of its scatter."""
 
     field: Array
     error: float
@@ -66,10 +66,10 @@ class Recovered(TypedDict):
     prior: float
     """Error of zeros, which the regularisation expects."""
     hindsight: float
-    """The smallest error at any weight: what a choice by the truth would bring."""
+    """The smallest error at any weight: a choice by the truth would reach it."""
     weight: float
     misfit: float
-    """Root mean square of what is left of the readings, by the noise."""
+    """Root mean square of the readings' residuals, by the noise."""
 
 
 class Solve(torch.autograd.Function):
@@ -77,7 +77,7 @@ class Solve(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, conductances: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-        """Factorises once."""
+        """Factorise once."""
         ctx.across = differences(round(len(right) ** 0.5))
         ctx.factors = splu((ctx.across.T @ diags(conductances.numpy()) @ ctx.across).tocsc())
         solution = torch.from_numpy(ctx.factors.solve(right.numpy()))
@@ -86,7 +86,7 @@ class Solve(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *slopes: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the implicit function theorem: with A λ = ∂J/∂T, A being symmetric, ∂J/∂q = λ, ∂J/∂c = −Dλ · DT."""
+        """Apply the implicit function theorem: A λ = ∂J/∂T, A symmetric, ∂J/∂q = λ, ∂J/∂c = −Dλ · DT."""
         (solution,) = ctx.saved_tensors
         adjoint = ctx.factors.solve(slopes[0].numpy())
         slope = -((ctx.across @ adjoint) * (ctx.across @ solution.numpy())).sum(1)
@@ -101,7 +101,7 @@ def conduction(
 ) -> Truth:
     """Draw a field, smooth noise of deviation 0.6 around a random mean, and solve on a grid twice as fine.
 
-    cells: along a side of the grid that a field is told on; a multiple of the sensors
+    cells: along a side of the grid of the returned field; a multiple of the sensors
     sensors: along a side; each reads the mean over its square
 
     Raise ValueError where the sensors do not divide the cells.
@@ -109,9 +109,8 @@ def conduction(
     if cells % sensors:
         raise ValueError(f"sensors must divide the {cells} cells of a side; found {sensors}")
     rng = np.random.default_rng(seed)
-    smooth = gaussian_filter(rng.standard_normal((4 * cells, 4 * cells)), 0.2 * cells)[
-        cells:-cells, cells:-cells
-    ]
+    smooth = gaussian_filter(rng.standard_normal((4 * cells, 4 * cells)), 0.2 * cells)
+    smooth = smooth[cells:-cells, cells:-cells]
     fine = 0.6 * (smooth - smooth.mean()) / smooth.std() + 0.3 * rng.standard_normal()
     readings = read(torch.from_numpy(fine), sensors).numpy()
     return {"field": fine.reshape(cells, 2, cells, 2).mean((1, 3)), "readings": readings}
@@ -125,9 +124,9 @@ def gradient(
     step: Annotated[float, Field(gt=0)] = 5e-4,
     seed: Annotated[int, Field(ge=0)] = 0,
 ) -> Checked:
-    """Differentiates half the sum of squared readings in both ways, and print how far these differ.
+    """Differentiate half the sum of squared readings in both ways, and print how far these differ.
 
-    places: cells that are drawn, at each of which the field is moved up and down by the step
+    places: cells to draw; at each of them the field is moved up and down by the step
     """
 
     def loss(of: torch.Tensor) -> torch.Tensor:
@@ -158,9 +157,9 @@ def recover(
     noise: Annotated[float, Field(gt=0)],
     seed: Annotated[int, Field(ge=0)] = 0,
 ) -> Recovered:
-    """Add noise to readings, and find by them the field closest to zero that fits as well as noise allows.
+    """Add noise to readings, and find the field closest to zero that fits them as well as the noise allows.
 
-    field: the true one; it tells errors, and nothing else but its shape is used
+    field: the true one, for the errors; apart from them only its shape counts
     noise: its deviation, by the root mean square of all readings
 
     Minimises ‖(readings − T)/σ‖²/2 + weight ‖z‖²/2 over amplitudes z of cosines. The weight is the largest of
@@ -185,9 +184,8 @@ def recover(
             chosen = weight, amplitudes, misfit
         weight /= FACTOR
     if chosen is None:
-        raise ValueError(
-            f"no field leaves less than {misfit:.3g} of the noise: take more cells, or expect more noise"
-        )
+        hint = "take more cells, or expect more noise"
+        raise ValueError(f"no field leaves less than {misfit:.3g} of the noise: {hint}")
     weight, amplitudes, misfit = chosen
     return {
         "field": (modes @ amplitudes).reshape(cells, cells),
@@ -203,22 +201,21 @@ def recover(
 def fitted(
     readings: Array, deviation: float, modes: Array, amplitudes: Array, weight: float
 ) -> tuple[Array, Array]:
-    """Amplitudes by Gauss and Newton's method with halved steps, and what is left of readings."""
+    """Return amplitudes by Gauss and Newton's method with halved steps, and the residuals of the readings."""
 
-    def left(of: Array) -> tuple[Array, float]:
-        rest = (
-            read(torch.from_numpy((modes @ of).reshape(side, side)), sensors).numpy() - readings
-        ).ravel() / deviation
+    def misfit(of: Array) -> tuple[Array, float]:
+        expected = read(torch.from_numpy((modes @ of).reshape(side, side)), sensors).numpy()
+        rest = (expected - readings).ravel() / deviation
         return rest, float(rest @ rest + weight * of @ of)
 
     side, sensors = round(len(modes) ** 0.5), round(readings.shape[1] ** 0.5)
-    rest, loss = left(amplitudes)
+    rest, loss = misfit(amplitudes)
     for _ in range(50):
         slopes = jacobian(modes, amplitudes, sensors) / deviation
         curvature = slopes.T @ slopes + weight * np.eye(len(amplitudes))
         step = np.linalg.solve(curvature, slopes.T @ rest + weight * amplitudes)
         for halved in 0.5 ** np.arange(12):
-            tried, value = left(amplitudes - halved * step)
+            tried, value = misfit(amplitudes - halved * step)
             if value < loss:
                 break
         else:
@@ -230,7 +227,7 @@ def fitted(
 
 
 def jacobian(modes: Array, amplitudes: Array, sensors: int) -> Array:
-    """Derivatives of readings by amplitudes, shape (readings, amplitudes), by each sensor's adjoint."""
+    """Differentiate readings by amplitudes, shape (readings, amplitudes), with each sensor's adjoint."""
     side = round(len(modes) ** 0.5)
     across, field = differences(side), modes @ amplitudes
     faces = conductances(torch.from_numpy(field.reshape(side, side))).numpy()
@@ -242,14 +239,14 @@ def jacobian(modes: Array, amplitudes: Array, sensors: int) -> Array:
 
 
 def read(field: torch.Tensor, sensors: int) -> torch.Tensor:
-    """Temperatures that sensors read, shape (heaters, sensors²), by logarithms of conductivities."""
+    """Return the temperatures of sensors, shape (heaters, sensors²), by logarithms of conductivities."""
     cells = len(field)
     temperatures: torch.Tensor = Solve.apply(conductances(field), heat(cells))  # type: ignore[no-untyped-call]
     return (torch.from_numpy(means(cells, sensors)) @ temperatures).T
 
 
 def conductances(field: torch.Tensor) -> torch.Tensor:
-    """Of all faces, in the order of `differences`; at the rim half a cell has that of two."""
+    """Return those of all faces, in the order of `differences`; half a cell at the rim has that of two."""
     faces: list[torch.Tensor] = []
     for k in (field.exp(), field.exp().T):
         face = torch.cat([2 * k[:1], 2 / (1 / k[1:] + 1 / k[:-1]), 2 * k[-1:]])
@@ -259,34 +256,32 @@ def conductances(field: torch.Tensor) -> torch.Tensor:
 
 @cache
 def differences(cells: int) -> Any:
-    """D as a sparse matrix, shape (2 cells (cells + 1), cells²): down, then to the right; zero at the rim."""
+    """Return D, sparse, shape (2 cells (cells + 1), cells²): down, then to the right; zero at the rim."""
     line = diags([np.ones(cells), -np.ones(cells)], [0, -1], shape=(cells + 1, cells))
     return csr_matrix(vstack([kron(line, eye(cells)), kron(eye(cells), line)]))
 
 
 @cache
 def means(cells: int, sensors: int) -> Array:
-    """Return what takes the mean over each sensor's square, shape (sensors², cells²)."""
+    """Return the matrix of means over each sensor's square, shape (sensors², cells²)."""
     side: Any = np.kron(np.eye(sensors), np.full(cells // sensors, sensors / cells))
-    found: Array = np.kron(side, side)
-    return found
+    return np.asarray(np.kron(side, side))
 
 
 @cache
 def heat(cells: int) -> torch.Tensor:
-    """Return what heaters bring into each cell, shape (cells², heaters)."""
+    """Return the heat of heaters in each cell, shape (cells², heaters)."""
     x = (torch.arange(cells, dtype=torch.float64) + 0.5) / cells
     down, across = (torch.exp(-50 * (x[:, None] - at) ** 2) for at in HEATERS.T)
     return (down[:, None] * across[None]).reshape(cells * cells, -1) / cells**2
 
 
 def cosines(cells: int) -> Array:
-    """Fields as columns, shape (cells², WAVES²), each as large as it is expected to be; first the constant.
+    """Return fields as columns, shape (cells², WAVES²), each of its expected size; first the constant.
 
     Cosines of w half waves fall as (1 + (π LENGTH w)²)⁻²: fields are expected to be smooth.
     """
     x, w = (np.arange(cells) + 0.5) / cells, np.arange(WAVES)
     size = (1 + (np.pi * LENGTH) ** 2 * (w[:, None] ** 2 + w**2)) ** -2.0
     waves = np.cos(np.pi * x[:, None] * w)
-    found: Array = np.kron(waves, waves) * size.ravel()
-    return found
+    return np.asarray(np.kron(waves, waves) * size.ravel())

@@ -1,4 +1,4 @@
-"""Flows whose equations are known, read at scattered points: a network finds parameters of equations by them.
+"""Flows of known equations, read at scattered points, from which a network finds the equations' parameters.
 
 simulation.flows:burgers    u_t + u u_x = ν u_xx, exact
 simulation.flows:vortices   the Navier–Stokes equations in two dimensions, by a spectral method
@@ -36,7 +36,7 @@ def burgers(
     noise: Annotated[float, Field(ge=0)] = 0.0,
     seed: Annotated[int, Field(ge=0)] = 0,
 ) -> Read:
-    """u(x, 0) = −sin πx for x in [−1, 1] and t in [0, 1], by Cole and Hopf's transformation.
+    """Solve with u(x, 0) = −sin πx for x in [−1, 1] and t in [0, 1], by Cole and Hopf's transformation.
 
     noise: its deviation, by that of the velocity
     """
@@ -54,7 +54,7 @@ def vortices(
     grid: Annotated[int, Field(ge=8)] = 48,
     seed: Annotated[int, Field(ge=0)] = 0,
 ) -> Read:
-    """Drawn vortices that decay in a periodic box of side 2π; read in its quarter [0, π]², t in [0, 1].
+    """Let random vortices decay in a periodic box of side 2π; read in its quarter [0, π]², t in [0, 1].
 
     noise: its deviation, by that of the velocity
     grid: points along a side
@@ -82,7 +82,7 @@ def vortices(
 
 
 def cole_hopf(x: Array, t: Array, viscosity: float) -> Array:
-    """u at places and times, with integrals as C. Basdevant et al. have them, Comput. Fluids 14, 23 (1986).
+    """Return u at places and times, with the integrals of C. Basdevant et al., Comput. Fluids 14, 23 (1986).
 
     u = −∫ sin π(x − η) f(x − η) exp(−η²/4νt) dη / ∫ f(x − η) exp(−η²/4νt) dη, f(y) = exp(−cos(πy)/2πν), by
     Gauss and Hermite's rule.
@@ -91,44 +91,39 @@ def cole_hopf(x: Array, t: Array, viscosity: float) -> Array:
     y = np.pi * (x[:, None] - np.sqrt(4 * viscosity * t)[:, None] * nodes)
     power = -np.cos(y) / (2 * np.pi * viscosity)
     inside = weights * np.exp(power - power.max(1, keepdims=True))
-    found: Array = -(np.sin(y) * inside).sum(1) / inside.sum(1)
-    return found
+    return np.asarray(-(np.sin(y) * inside).sum(1) / inside.sum(1))
 
 
 def waves(grid: int) -> tuple[Array, Array]:
-    """Wave numbers along x, the first index of a field, and y."""
+    """Return wave numbers along x, the first index of a field, and y."""
     numbers = np.fft.fftfreq(grid, 1 / grid)
     kx, ky = np.meshgrid(numbers, numbers, indexing="ij")
     return kx, ky
 
 
 def velocity(vorticity: NDArray[np.complex128]) -> tuple[NDArray[np.complex128], NDArray[np.complex128]]:
-    """Of a vorticity, all as coefficients of Fourier's series: u = ∂ψ/∂y, v = −∂ψ/∂x, ω = −Δψ."""
+    """Return u = ∂ψ/∂y and v = −∂ψ/∂x, with ω = −Δψ, all as coefficients of Fourier's series."""
     kx, ky = waves(len(vorticity))
     stream = vorticity / np.maximum(kx**2 + ky**2, 1)
     return 1j * ky * stream, -1j * kx * stream
 
 
 def stepped(vorticity: NDArray[np.complex128], viscosity: float) -> NDArray[np.complex128]:
-    """After a step of time."""
+    """Return the vorticity after a step of time."""
     kx, ky = waves(len(vorticity))
     mask = (np.abs(kx) <= len(kx) // 3) & (np.abs(ky) <= len(kx) // 3)
 
     def change(of: NDArray[np.complex128]) -> NDArray[np.complex128]:
         u, v, across, along = np.fft.ifft2(np.stack([*velocity(of), 1j * kx * of, 1j * ky * of])).real
-        found: NDArray[np.complex128] = (
-            -np.fft.fft2(u * across + v * along) * mask - viscosity * (kx**2 + ky**2) * of
-        )
-        return found
+        carried = -np.fft.fft2(u * across + v * along) * mask
+        return np.asarray(carried - viscosity * (kx**2 + ky**2) * of)
 
-    one = change(vorticity)
-    two = change(vorticity + STEP / 2 * one)
-    three = change(vorticity + STEP / 2 * two)
-    four = change(vorticity + STEP * three)
-    return vorticity + STEP / 6 * (one + 2 * two + 2 * three + four)
+    k1 = change(vorticity)
+    k2 = change(vorticity + STEP / 2 * k1)
+    k3 = change(vorticity + STEP / 2 * k2)
+    return vorticity + STEP / 6 * (k1 + 2 * k2 + 2 * k3 + change(vorticity + STEP * k3))
 
 
 def noisy(values: Array, noise: float, rng: np.random.Generator) -> Array:
-    """With noise whose deviation is that share of the values' own, of each component."""
-    found: Array = values + noise * values.std(0) * rng.standard_normal(values.shape)
-    return found
+    """Add noise whose deviation is that share of the values' own, for each component."""
+    return np.asarray(values + noise * values.std(0) * rng.standard_normal(values.shape))

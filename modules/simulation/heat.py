@@ -1,13 +1,13 @@
 """The heat equation ∂u/∂t = ∇²u on a rectangular plate, by the explicit five-point scheme.
 
 simulation.heat         the plate as a whole
-simulation.heat:part    one of several strips of it, each a task of its own; strips that touch exchange their
-                        edges through the tuple space, after each step
+simulation.heat:part    one of several strips, each a task of its own, which exchange their edges through the
+                        tuple space after each step
 
 A point's new value is u + r (sum of its four neighbours - 4 u), with r = Δt/Δx², which is stable up to 1/4
 (R. Courant, K. Friedrichs, H. Lewy, Math. Ann. 100, 32 (1928)). The plate's edges keep their values. Lengths
-are in units of Δx, times in units of Δx² over the diffusivity. A strip does the very arithmetic that the
-whole plate does, so that strips put together equal it in every bit.
+are in units of Δx, times in units of Δx² over the diffusivity. A strip does the arithmetic of the whole
+plate, so that all strips together equal it in every bit.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ class Part(TypedDict):
     first: int
     """Number of its first column in the plate."""
     exchanged: int
-    """Edges that it put for its neighbours."""
+    """Edges that the strip put for its neighbours."""
     waited: float
-    """Seconds for which it waited for theirs."""
+    """Seconds for which the strip waited for its neighbours' edges."""
 
 
 @diel.module(kind="simulation")
@@ -60,10 +60,9 @@ def heat(
     steps: Annotated[int, Field(ge=0)] = 400,
     rate: Annotated[float, Field(gt=0, le=0.25)] = 0.2,
 ) -> Whole:
-    """Heat spreads over a plate with one hot edge and a hot spot.
+    """Let heat spread over a plate with one hot edge and a hot spot.
 
-    rows: grid points from top to bottom, edges included
-    columns: grid points from left to right, edges included
+    rows, columns: grid points from top to bottom and from left to right, edges included
     steps: of time
     rate: r = Δt/Δx²
     """
@@ -84,42 +83,42 @@ def part(
     rate: Annotated[float, Field(gt=0, le=0.25)] = 0.2,
     plate: str = "plate",
 ) -> Part:
-    """One strip of the plate, beside the tasks that have the others.
+    """Simulate one strip of the plate, beside the tasks of the other strips.
 
     number: which strip, counted from the left
-    parts: strips that the plate is cut into; as many tasks must run at the same time (`beside`)
+    parts: strips of the plate; as many tasks must run at the same time (`beside`)
     plate: begins the keys in the tuple space; give each plate its own, where a run has several
 
-    Killed and run again, it gets the same edges once more and its neighbours see no difference. Raise
+    A task that was killed and runs again gets the same edges, and its neighbours see no difference. Raise
     ValueError where a strip would have no column, and TimeoutError where a neighbour does not come.
     """
     if not (number < parts <= columns):
         raise ValueError(f"expected a number below {parts} of at most {columns} strips; found {number}")
     first, end = number * columns // parts, (number + 1) * columns // parts
-    left, right = number > 0, number < parts - 1  # whether there is a neighbour
-    space = context.space if left or right else None
+    has_left, has_right = number > 0, number < parts - 1  # neighbours
+    space = context.space if has_left or has_right else None
     waited = 0.0
     # with a neighbour's column on either side
-    field = start(rows, columns)[:, first - left : end + right]
+    field = start(rows, columns)[:, first - has_left : end + has_right]
     for now in range(steps):
         field = step(field, rate)
         if space is None:
             continue
-        if left:
+        if has_left:
             space.put((plate, number, number - 1, now), field[:, 1])
-        if right:
+        if has_right:
             space.put((plate, number, number + 1, now), field[:, -2])
         began = time.perf_counter()
-        if left:
+        if has_left:
             field[:, 0] = space.take((plate, number - 1, number, now), PATIENCE)[1]
-        if right:
+        if has_right:
             field[:, -1] = space.take((plate, number + 1, number, now), PATIENCE)[1]
         waited += time.perf_counter() - began
     return {
-        "field": field[:, int(left) : field.shape[1] - right],
+        "field": field[:, int(has_left) : field.shape[1] - has_right],
         "steps": steps,
         "first": first,
-        "exchanged": steps * (left + right),
+        "exchanged": steps * (has_left + has_right),
         "waited": waited,
     }
 
@@ -128,8 +127,7 @@ def start(rows: int, columns: int) -> Plate:
     """Return the plate before the first step: its left edge hot, and a hot spot left of its middle."""
     down, along = np.meshgrid(np.linspace(0, 1, rows), np.linspace(0, 1, columns), indexing="ij")
     field: Plate = 2 * np.exp(-80 * ((along - 0.45) ** 2 + (down - 0.4) ** 2))
-    field[0] = field[-1] = 0.0
-    field[:, -1] = 0.0
+    field[0] = field[-1] = field[:, -1] = 0.0
     field[:, 0] = 1.0
     return field
 

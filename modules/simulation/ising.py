@@ -137,21 +137,24 @@ def ising(
     mine: list[Replica] = []
     numbers = range(rank, replicas, ranks)
     for number in numbers:
-        start = _restored(context, number) or _start(algorithm, size, sweeps, (seed, number))
-        mine.append(start)
-        if not _simulate(start, sweep, equilibration, size, context, number):
+        path = context.checkpoint_dir / f"replica-{number}.pickle" if context.checkpoint else None
+        if path is not None and path.exists():
+            mine.append(pickle.loads(path.read_bytes()))  # noqa: S301 - from this task's own directory
+        else:
+            mine.append(_start(algorithm, size, sweeps, (seed, number)))
+        if not _simulate(mine[-1], sweep, equilibration, size, context, path):
             break
     # A rank that stopped must not leave the others waiting for its share.
-    stopped = len(mine) < len(numbers) or any(one.sweep < equilibration + sweeps for one in mine)
+    stopped = len(mine) < len(numbers) or any(replica.sweep < equilibration + sweeps for replica in mine)
     if any(comm.allgather(stopped)) if comm is not None else stopped:
-        raise diel.Interrupted(f"{sum(one.sweep for one in mine)} sweeps of rank {rank}'s replicas are done")
+        done = sum(replica.sweep for replica in mine)
+        raise diel.Interrupted(f"{done} sweeps of rank {rank}'s replicas are done")
     shares = comm.gather(mine, root=0) if comm is not None else [mine]
     if shares is None:  # only rank 0 has the result
         return {}  # type: ignore[typeddict-item]
     # rank r ran replicas r, r + ranks, ...: back into their own order, so that no sum depends on ranks
-    return _average(
-        [shares[replica % ranks][replica // ranks] for replica in range(replicas)], temperature, context
-    )
+    ensemble = [shares[number % ranks][number // ranks] for number in range(replicas)]
+    return _average(ensemble, temperature, context)
 
 
 @diel.module(kind="simulation")
@@ -197,14 +200,9 @@ def walk(
     samples = context.stream("samples")
     for _ in range(items):
         averages = np.array([_sample(replica, sweep, sweeps, neighbours) for replica, sweep in steps])
-        samples.put(
-            {
-                "temperature": drawn[rank::ranks],
-                "energy": averages[:, 0],
-                "magnetisation": averages[:, 1],
-                "time": time.time(),
-            }
-        )
+        energy, magnetisation = averages.T.copy()
+        item = {"temperature": drawn[rank::ranks], "energy": energy, "magnetisation": magnetisation}
+        samples.put({**item, "time": time.time()})
     return {"items": items * ranks, "rows": items * walkers}
 
 
@@ -231,10 +229,8 @@ def snapshots(
     Raise ValueError for what `simulation.ising` refuses.
     """
     _check(temperature, size, BLOCKS, equilibration, algorithm, 1)
-    sweep, replica = (
-        _sweep(algorithm, temperature, size, equilibration),
-        _start(algorithm, size, 0, (seed, 0)),
-    )
+    sweep = _sweep(algorithm, temperature, size, equilibration)
+    replica = _start(algorithm, size, 0, (seed, 0))
     spins = np.empty((count, size * size), np.int8)
     for done in range(1, equilibration + count * every + 1):
         sweep(replica)
@@ -255,13 +251,13 @@ def timed(
     repeats: Annotated[int, Field(ge=1)] = 3,
     seed: Annotated[int, Field(ge=0)] = 0,
 ) -> Timed:
-    """Times an ensemble of lattices by Metropolis, whose replicas the MPI ranks share out.
+    """Time an ensemble of lattices by Metropolis, whose replicas the MPI ranks share out.
 
     temperature: in units of J/k_B
     size: sites along a side of the periodic lattice; even
     sweeps: of each replica, from the state of all spins up
     replicas: independent simulations; rank r of R runs replicas r, r + R, …
-    repeats: times that all is done; the quickest counts, as others shared the machine with something else
+    repeats: of all; the quickest counts, as the others shared the machine with other work
     seed: with it, the energy is the same on any number of ranks
 
     Ranks begin together (a barrier), and the time ends when the energies of all are known on each: the
@@ -293,7 +289,7 @@ def timed(
 
 
 def _sample(replica: Replica, sweep: Sweep, sweeps: int, neighbours: NDArray[np.intp]) -> tuple[float, float]:
-    """Energy and absolute magnetisation per site, averaged over the next sweeps."""
+    """Return energy and absolute magnetisation per site, averaged over the next sweeps."""
     energy = magnetisation = 0.0
     for _ in range(sweeps):
         sweep(replica)
@@ -325,7 +321,7 @@ def _check(
 
 
 def _start(algorithm: str, size: int, sweeps: int, seed: tuple[int, int]) -> Replica:
-    """One replica, all spins up."""
+    """Return a replica with all spins up."""
     rng = np.random.default_rng(seed)
     energy, magnetisation = np.empty(sweeps), np.empty(sweeps)
     if algorithm == "metropolis":
@@ -334,9 +330,9 @@ def _start(algorithm: str, size: int, sweeps: int, seed: tuple[int, int]) -> Rep
 
 
 def _simulate(
-    replica: Replica, sweep: Sweep, equilibration: int, size: int, context: diel.Context, number: int
+    replica: Replica, sweep: Sweep, equilibration: int, size: int, context: diel.Context, path: Path | None
 ) -> bool:
-    """Take a replica on to its end; False where it was interrupted, with all that it did saved."""
+    """Take a replica to its end; return False after an interruption, with the replica saved."""
     neighbours = _neighbours(size)
     end = equilibration + len(replica.energy)
     saved = time.monotonic()
@@ -349,30 +345,16 @@ def _simulate(
             replica.flips += flipped
             replica.energy[place] = _energy(spins, neighbours)
             replica.magnetisation[place] = np.mean(spins)
-        if not context.checkpoint:
+        if path is None:
             continue
         if context.interrupted or time.monotonic() - saved > SAVE_EVERY or replica.sweep == end:
-            _save(replica, context, number)
+            part = path.with_suffix(".part")
+            part.write_bytes(pickle.dumps(replica))
+            part.replace(path)
             saved = time.monotonic()
             if context.interrupted:
                 return False
     return True
-
-
-def _save(replica: Replica, context: diel.Context, number: int) -> None:
-    path = context.checkpoint_dir / f"replica-{number}.pickle"
-    part = path.with_suffix(".part")
-    part.write_bytes(pickle.dumps(replica))
-    part.replace(path)
-
-
-def _restored(context: diel.Context, number: int) -> Replica | None:
-    """Return a replica where an earlier attempt at this task left it; None where there was none."""
-    path = context.checkpoint_dir / f"replica-{number}.pickle" if context.checkpoint else None
-    if path is None or not path.exists():
-        return None
-    replica: Replica = pickle.loads(path.read_bytes())  # noqa: S301 - from this task's own directory
-    return replica
 
 
 def _sweep(algorithm: str, temperature: float, size: int, equilibration: int) -> Sweep:
@@ -390,15 +372,15 @@ def _neighbours(size: int) -> NDArray[np.intp]:
 
 
 def _energy(spins: Spins, neighbours: NDArray[np.intp]) -> float:
-    """Energy per site: each bond once, to the right and below."""
+    """Return the energy per site: each bond once, to the right and below."""
     return -float(np.mean(spins * (spins[neighbours[:, 0]] + spins[neighbours[:, 1]])))
 
 
 def _metropolis(temperature: float, neighbours: NDArray[np.intp]) -> Sweep:
-    """Sweeps that propose to flip each spin once.
+    """Return sweeps that propose to flip each spin once.
 
-    The sites of one colour of the checkerboard have no neighbours of their own colour, so they are
-    updated at once; flipping costs 2 s h for the sum h of the neighbours.
+    Sites of one colour of the checkerboard are not neighbours, and are updated at once; a flip costs 2 s h
+    for the sum h of the neighbours.
     """
     size = round(len(neighbours) ** 0.5)
     colour = np.add.outer(np.arange(size), np.arange(size)).ravel() % 2
@@ -420,10 +402,10 @@ def _metropolis(temperature: float, neighbours: NDArray[np.intp]) -> Sweep:
 
 
 def _wolff(temperature: float, neighbours: NDArray[np.intp], equilibration: int) -> Sweep:
-    """Sweeps that flip clusters.
+    """Return sweeps that flip clusters.
 
     A sweep is a fixed number of clusters: as many as flip size² spins on average, counted during
-    equilibration. (To stop once size² spins have flipped would favour states with large clusters.)
+    equilibration. (A stop after size² flips would favour states with large clusters.)
     """
     around = [tuple(row) for row in neighbours.tolist()]
     join = 1.0 - float(np.exp(-2.0 / temperature))
@@ -445,9 +427,9 @@ def _wolff(temperature: float, neighbours: NDArray[np.intp], equilibration: int)
 def _flip_cluster(spins: list[int], around: list[tuple[int, ...]], join: float, draw: Any) -> int:
     """Grow one cluster from a random site, flips it in place, and return its size.
 
-    Each bond from the cluster to an aligned neighbour outside joins it with probability
-    1 - exp(-2/T). Spins flip as they join, which is also the mark that they have. Plain lists: for
-    the small clusters above T_c they are far quicker than arrays.
+    Each bond from the cluster to an aligned neighbour outside joins that one with probability 1 - exp(-2/T).
+    A spin flips as it joins, and so is marked. Plain lists: for the small clusters above T_c they are far
+    quicker than arrays.
     """
     start = int(draw() * len(spins))
     aligned = spins[start]
@@ -486,7 +468,7 @@ def _average(replicas: list[Replica], temperature: float, context: diel.Context)
 
 
 def _error_of_variance(blocks: list[NDArray[np.float64]]) -> float:
-    """Standard error of the variance of all values, by the jackknife (B. Efron, Ann. Stat. 7, 1 (1979))."""
+    """Estimate the variance's standard error by the jackknife (B. Efron, Ann. Stat. 7, 1 (1979))."""
     middle = float(np.mean(blocks[0]))  # near the mean, so that squares lose no digits
     sums = np.array([(len(block), (block - middle).sum(), ((block - middle) ** 2).sum()) for block in blocks])
     count, first, second = (sums.sum(axis=0) - sums).T

@@ -49,17 +49,16 @@ class Solver:
         self.bumps = np.fft.rfft(bumps - bumps.mean(axis=1, keepdims=True))
 
     def __call__(self, flow: Floats, actions: Floats, steps: int = STEPS) -> Floats:
-        """flow: shape (flows, POINTS); actions: (flows, ACTUATORS), in [−1, 1]."""
+        """Take steps of flows, shape (flows, POINTS); actions: (flows, ACTUATORS), in [−1, 1]."""
         modes, force = np.fft.rfft(flow), STRENGTH * actions @ self.bumps
         for _ in range(steps):
             now = self._change(modes) + force
             guess = self.whole * modes + self.first * now
             modes = guess + self.second * (self._change(guess) + force - now)
-        found: Floats = np.fft.irfft(modes, POINTS)
-        return found
+        return np.asarray(np.fft.irfft(modes, POINTS))
 
     def _change(self, modes: Any) -> Any:
-        """−u ∂u/∂x"""
+        """Return −u ∂u/∂x."""
         return self.slope * np.fft.rfft(np.fft.irfft(modes, POINTS) ** 2)
 
 
@@ -99,7 +98,7 @@ class KuramotoSivashinsky(VectorEnv):  # type: ignore[misc]  # without Gymnasium
         return self.flow[:, :: POINTS // SENSORS].astype(np.float32)
 
     def _drawn(self) -> Floats:
-        """States of the attractor, moved along the ring, half of them mirrored: −u(−x) is a solution too."""
+        """Draw states of the attractor, moved along the ring, half of them mirrored: −u(−x) solves too."""
         chosen = self.attractor[self.np_random.integers(len(self.attractor), size=self.num_envs)]
         moved = (np.arange(POINTS) + self.np_random.integers(POINTS, size=(self.num_envs, 1))) % POINTS
         drawn: Floats = np.take_along_axis(chosen, moved, axis=1)

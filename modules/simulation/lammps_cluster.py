@@ -27,15 +27,10 @@ import diel
 if TYPE_CHECKING:  # diel reads annotations as text
     from pydantic import Field
 
-LOWEST = {
-    13: -44.326801,
-    19: -72.659782,
-    26: -108.315616,
-    55: -279.248470,
-}
+LOWEST = {13: -44.326801, 19: -72.659782, 26: -108.315616, 55: -279.248470}
 """Energies of the best structures by the number of atoms, in ε."""
 GAP = 1.0
-"""Between this and the second best structure, in ε, lies nothing: that is 1.2 or more above."""
+"""Energy above the best structure, in ε, below any other structure, which is 1.2 or more above."""
 HOT, MIXING = 0.5, 2000
 """Temperature at which each cluster begins, as a liquid, and for how many steps; they are not counted."""
 PATIENCE = 300.0
@@ -129,12 +124,12 @@ def ramp(
     limit: Annotated[int, Field(ge=1)] = 40_000,
     seed: Annotated[int, Field(ge=0)] = 0,
 ) -> Grown:
-    """Return the same clusters by a fixed ramp: T = begin + (end − begin) x^bend, x = step / duration, at most 1.
+    """Grow the clusters by a fixed ramp: T = begin + (end − begin) x^bend, x = step / duration, at most 1.
 
     begin, end: temperatures; equal ones are a constant
-    duration: steps until it is at its end, where it stays for `rest` more, and begins anew, again and again
+    duration: steps of the ramp, which then stays at its end for `rest` more, and begins anew
     clusters: that count
-    bend: 1 is a straight line; with more it stays near its beginning for longer
+    bend: 1 is a straight line; with more the ramp stays near its beginning for longer
     first: the number of the first cluster
 
     The other parameters are those of `lammps_cluster`.
@@ -155,7 +150,7 @@ def _grow(
     limit: int,
     seed: int,
 ) -> list[int]:
-    """Step of each cluster; after each `every` of them a temperature is asked for, which its end ignores."""
+    """Return each cluster's steps; a temperature is asked for after each `every`, and at the end ignored."""
     steps = []
     with Cluster(atoms) as cluster:
         for number in numbers:
@@ -198,16 +193,14 @@ class Cluster:
         self._still.close()
 
     def begin(self, rng: np.random.Generator) -> None:
-        """Another liquid drop."""
+        """Make another liquid drop."""
         self._rng = rng
         directions = rng.normal(size=(self._atoms, 3))
         directions /= np.linalg.norm(directions, axis=1, keepdims=True)
         places = (self._radius - 1) * rng.random((self._atoms, 1)) ** (1 / 3) * directions
-        self._put(self._moving, (ctypes.c_double * places.size)(*places.ravel()))
-        _tell(
-            self._moving,
-            f"minimize 0 0.1 300 3000\nvelocity all create {HOT} {self._drawn()} mom yes rot yes",
-        )
+        self._moving.scatter_atoms("x", 1, 3, (ctypes.c_double * places.size)(*places.ravel()))
+        velocity = f"velocity all create {HOT} {self._drawn()} mom yes rot yes"
+        _tell(self._moving, f"minimize 0 0.1 300 3000\n{velocity}")
         self.run(HOT, MIXING)
 
     def run(self, temperature: float, steps: int) -> None:
@@ -221,12 +214,9 @@ class Cluster:
 
     def excess(self) -> float:
         """Return the same of the minimum to which the state leads."""
-        self._put(self._still, self._moving.gather_atoms("x", 1, 3))
+        self._still.scatter_atoms("x", 1, 3, self._moving.gather_atoms("x", 1, 3))
         _tell(self._still, "minimize 0 1e-3 300 3000")
         return float(self._still.get_thermo("pe")) - LOWEST[self._atoms]
-
-    def _put(self, engine: Any, places: Any) -> None:
-        engine.scatter_atoms("x", 1, 3, places)
 
     def _drawn(self) -> int:
         return int(self._rng.integers(1, SEEDS))

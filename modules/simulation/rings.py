@@ -119,18 +119,18 @@ def rate(
         "together": (BATCH, lambda: simulated(many[:BATCH], time)),
         "network": (BLOCK, lambda: network.predict(many)),
     }
-    found: dict[str, list[float]] = {name: [] for name in ways}
+    times: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(repeats):
         for name, (count, call) in ways.items():
             began = process_time()
             call()
-            found[name].append((process_time() - began) / count * 1e6)
-    alone, together, told = (median(times) for times in found.values())
-    return {"alone": alone, "together": together, "network": told}
+            times[name].append((process_time() - began) / count * 1e6)
+    medians = {name: median(values) for name, values in times.items()}
+    return {"alone": medians["alone"], "together": medians["together"], "network": medians["network"]}
 
 
 def _drawn(ranges: dict[str, list[float]], count: int, rng: np.random.Generator) -> Floats:
-    """Shape (count, 5). Raise ValueError."""
+    """Return sets, shape (count, 5). Raise ValueError."""
     bounds = [ranges.get(name, []) for name in NAMES]
     if len(ranges) != len(NAMES) or any(len(pair) != 2 for pair in bounds):
         raise ValueError(f"expected ranges [low, high] of {', '.join(NAMES)}; found {ranges}")
@@ -149,7 +149,7 @@ def _saved(sets: Floats, time: float, context: diel.Context) -> Rings:
 
 
 def simulated(sets: Floats, time: float, cells: int = CELLS, step: float = STEP) -> Floats:
-    """u and v at a time, shape (2, sets, cells), of sets of shape (sets, 5)."""
+    """Return u and v at a time, shape (2, sets, cells), of sets of shape (sets, 5)."""
     a, b, supply, coupling, spot = (sets[:, [n]] for n in range(len(NAMES)))
     values, there, back = modes(cells)
     rest = resting(supply, coupling)
@@ -173,18 +173,15 @@ def simulated(sets: Floats, time: float, cells: int = CELLS, step: float = STEP)
 
 
 def modes(cells: int) -> tuple[Floats, Floats, Floats]:
-    """Of ∇² on a disc in rings of equal width: eigenvalues, shape (cells,), and what takes rows of values to
-    rows of coefficients, and back, each of shape (cells, cells).
-    """
+    """Return eigenvalues of ∇² on a disc in rings of equal width, shape (cells,), and two matrices, shape
+    (cells, cells): they take rows of values to rows of coefficients, and back."""
     faces = np.arange(cells + 1) / cells
     volume = np.diff(faces**2) / 2
     flow = np.diag(faces[1:-1] * cells, 1)
     flow = flow + flow.T
     operator = flow - np.diag(flow.sum(axis=1))
     root = np.sqrt(volume)
-    values, vectors = np.linalg.eigh(
-        operator / np.outer(root, root)
-    )  # symmetric, as all eigenvalues are real
+    values, vectors = np.linalg.eigh(operator / np.outer(root, root))  # symmetric: real eigenvalues
     return values, root[:, None] * vectors, vectors.T / root
 
 

@@ -26,7 +26,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from statistics import fmean, median
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypedDict
@@ -117,7 +117,7 @@ class Terms(NamedTuple):
 
 
 def terms(algorithm: Algorithm, size: float, ranks: int) -> Terms:
-    """Return those of the sum of `size` bytes over more than one rank; the library's as of halving and doubling."""
+    """Return the terms of a sum of `size` bytes over two ranks or more; the library halves and doubles."""
     if algorithm == "ring":
         return Terms([(2 * (ranks - 1), size / ranks)], [(ranks - 1, size / ranks)], ranks)
     whole = ranks.bit_length() - 1
@@ -151,7 +151,7 @@ class Cost(TypedDict):
 
 
 def seconds_of(cost: Mapping[str, Any], algorithm: Algorithm, size: float, ranks: int, here: int) -> float:
-    """T(p) of a sum of `size` bytes over `ranks`, of which `here` are on one node."""
+    """Return T(p) of a sum of `size` bytes over `ranks`, `here` of them on one node."""
     if ranks < 2:
         return 0.0
     work = terms(algorithm, size, ranks)
@@ -183,7 +183,7 @@ class Point(NamedTuple):
 
 
 def fit(points: Sequence[Point]) -> list[Piece]:
-    """Straight lines by least squares of relative errors: one, or as many as it takes to be near each point.
+    """Fit straight lines by least squares of relative errors: as many as it takes to be near each point.
 
     A range is cut where the lines on both sides come nearest; each keeps at least two sizes.
     """
@@ -193,20 +193,15 @@ def fit(points: Sequence[Point]) -> list[Piece]:
     if worst <= ALLOWED or len(sizes) < 4:
         return [line]
 
-    def halves(place: int) -> tuple[float, list[Point], list[Point]]:
-        bound = (sizes[place - 1] + sizes[place]) / 2
-        low = [point for point in ordered if point.message <= bound]
-        high = ordered[len(low) :]
-        return bound, low, high
+    def halves(place: int) -> tuple[list[Point], list[Point]]:
+        low = [point for point in ordered if point.message < sizes[place]]
+        return low, ordered[len(low) :]
 
-    def error(place: int) -> float:
-        _, low, high = halves(place)
-        return max(_line(low)[1], _line(high)[1])
-
-    bound, low, high = halves(min(range(2, len(sizes) - 1), key=error))
-    below = fit(low)
-    below[-1]["up_to"] = bound
-    return [*below, *fit(high)]
+    cuts = range(2, len(sizes) - 1)
+    cut = min(cuts, key=lambda place: max(_line(half)[1] for half in halves(place)))
+    below, above = map(fit, halves(cut))
+    below[-1]["up_to"] = (sizes[cut - 1] + sizes[cut]) / 2
+    return [*below, *above]
 
 
 def _line(points: Sequence[Point]) -> tuple[Piece, float]:
@@ -250,13 +245,8 @@ def measure(
                             calls[key] = max(3, min(100, math.ceil(GROUP / once)))
                         times.setdefault(key, []).append(_timed(group, call, views, calls[key]))
         going = comm.bcast(time.perf_counter() < until)
-    deciles: dict[Measured, float] = comm.bcast({key: quiet(samples) for key, samples in times.items()})
-    return deciles
-
-
-def quiet(times: Sequence[float]) -> float:
-    """Return the lower decile."""
-    return float(np.quantile(times, 0.1))
+    deciles = {key: float(np.quantile(samples, 0.1)) for key, samples in times.items()}
+    return dict(comm.bcast(deciles))
 
 
 def _timed(comm: MPI.Comm, call: Sum, views: tuple[Array, Array], calls: int) -> float:
@@ -270,8 +260,7 @@ def _timed(comm: MPI.Comm, call: Sum, views: tuple[Array, Array], calls: int) ->
         call(comm, *views)
         ticks.append(time.perf_counter())
     usual = median(after - before for before, after in pairwise(ticks))
-    slowest: float = max(comm.allgather(usual))
-    return slowest
+    return float(max(comm.allgather(usual)))
 
 
 def _add(comm: MPI.Comm, array: Array, space: Array) -> None:
@@ -280,7 +269,7 @@ def _add(comm: MPI.Comm, array: Array, space: Array) -> None:
 
 @contextmanager
 def _first(comm: MPI.Comm, ranks: int) -> Iterator[MPI.Comm | None]:
-    """A communicator of the first ranks; None for the others, which sleep until these are done."""
+    """Yield a communicator of the first ranks; None to the others, which sleep until the first are done."""
     from mpi4py import MPI  # here so that the predictions need no MPI
 
     group = comm.Split(0 if comm.Get_rank() < ranks else MPI.UNDEFINED, comm.Get_rank())
@@ -295,22 +284,16 @@ def _first(comm: MPI.Comm, ranks: int) -> Iterator[MPI.Comm | None]:
 
 
 def fit_cost(measured: Mapping[Measured, float], sizes: Sequence[int], ranks: int, cores: int) -> Cost:
-    """α, β and γ from the measurements of some sizes on one number of ranks.
-
-    `cores` are those that the ranks of a node share.
-    """
-    alone = [
-        Point(size, 1, size * max(1.0, ranks / cores), 0.0, measured["adding", ranks, size]) for size in sizes
-    ]
+    """Fit α, β and γ to measurements of some sizes on one number of ranks, which share `cores` on a node."""
+    turns = max(1.0, ranks / cores)
+    alone = [Point(size, 1, size * turns, 0.0, measured["adding", ranks, size]) for size in sizes]
     cost: Cost = {"sums": {}, "adding": fit(alone), "cores": cores}
     for name in SUMS:
         points = []
         for size in sizes:
             work = terms(name, size, ranks)
             turns = max(1.0, min(ranks, work.at_once) / cores)
-            steps, sent = (
-                sum(column) for column in zip(*((n, n * part) for n, part in work.messages), strict=True)
-            )
+            steps, sent = sum(n for n, _ in work.messages), sum(n * part for n, part in work.messages)
             adding = turns * _adding(cost["adding"], work)
             points.append(Point(sent / steps, steps, sent * turns, adding, measured[name, ranks, size]))
         cost["sums"][name] = fit(points)
@@ -353,7 +336,7 @@ def allreduce(
     fitted_ranks: Annotated[int, Field(ge=2)] = 2,
     seconds: Annotated[float, Field(gt=0, le=3600)] = 20.0,
 ) -> Allreduce:
-    """Measure sums of arrays over MPI ranks, fits what they cost, and predict what was not fitted.
+    """Measure sums of arrays over MPI ranks, fit their cost, and predict the other measurements.
 
     least: bytes of the smallest array
     doublings: how often it is doubled; these sizes are fitted, and those halfway between them are predicted
@@ -374,7 +357,12 @@ def allreduce(
     counts = sorted({fitted_ranks, *(ranks or (*powers, every))})
     if counts[0] < 2 or counts[-1] > every:
         raise ValueError(f"expected from 2 to {every} ranks, found {', '.join(map(str, counts))}")
-    _check(comm)
+    expected = np.arange(10.0) * every + every * (every - 1) / 2
+    for name, call in SUMS.items():
+        mine = np.arange(10.0) + comm.Get_rank()
+        call(comm, mine, np.empty_like(mine))
+        if not np.array_equal(mine, expected):
+            raise ArithmeticError(f"{name}: expected the sum {expected}, found {mine}")
     fitted = [least << power for power in range(doublings + 1)]
     between = [size * 3 // 2 // 8 * 8 for size in fitted[:-1]]
     cores, here = cores_here(comm)
@@ -391,7 +379,7 @@ def allreduce(
     if comm.Get_rank() == 0:
         with table.open("w", newline="", encoding="utf-8") as file:
             csv.writer(file).writerows([heads, *rows])
-        sys.stdout.write("\n".join([*_fit_lines(cost), *_beside(rows), *_judged(rows, cores, here)]) + "\n")
+        sys.stdout.write("\n".join(_lines(cost, rows, cores, here)) + "\n")
     return {
         "cost": cost,
         "table": table,
@@ -404,36 +392,19 @@ def allreduce(
 Row = tuple[Algorithm, int, int, bool, float, float]
 
 
-def _check(comm: MPI.Comm) -> None:
-    """Raise ArithmeticError where a sum is wrong."""
-    ranks = comm.Get_size()
-    expected = np.arange(10.0) * ranks + ranks * (ranks - 1) / 2
-    for name, call in SUMS.items():
-        mine = np.arange(10.0) + comm.Get_rank()
-        call(comm, mine, np.empty_like(mine))
-        if not np.array_equal(mine, expected):
-            raise ArithmeticError(f"{name}: expected the sum {expected}, found {mine}")
-
-
-def _fit_lines(cost: Cost) -> Iterator[str]:
-    """Yield the fit, in the units of networks."""
+def _lines(cost: Cost, rows: Sequence[Row], cores: int, here: int) -> Iterator[str]:
+    """Yield the fit, in the units of networks, predictions beside measurements, and how close they are."""
     yield "fitted    messages      latency α  bandwidth β"
     for name, pieces in (*cost["sums"].items(), ("adding (γ)", cost["adding"])):
         for piece in pieces:
             up_to = "larger" if piece["up_to"] is None else f"≤ {piece['up_to'] / 1024:.0f} KiB"
             rate = f"{1e-9 / piece['per_byte']:.2f} GB/s" if piece["per_byte"] else "any"
             yield f"{name:10} {up_to:>10} {piece['fixed'] * 1e6:8.1f} µs {rate:>12}"
-
-
-def _beside(rows: Sequence[Row]) -> Iterator[str]:
     yield "algorithm  ranks      bytes   measured  predicted   error"
     for name, ranks, size, is_fitted, took, predicted in rows:
         if not is_fitted:
             line = f"{name:9} {ranks:6} {size:10} {took * 1e6:7.0f} µs {predicted * 1e6:7.0f} µs"
             yield f"{line} {predicted / took - 1:+7.0%}"
-
-
-def _judged(rows: Sequence[Row], cores: int, here: int) -> Iterator[str]:
     for name, ranks in dict.fromkeys((row[0], row[1]) for row in rows):
         errors = [row[5] / row[4] - 1 for row in rows if row[:2] == (name, ranks) and not row[3]]
         close = sum(abs(error) <= CLOSE for error in errors)
@@ -553,7 +524,7 @@ def step(
 def _gradient(
     data: NDArray[Any], targets: NDArray[Any], hidden: Sequence[int]
 ) -> tuple[Callable[[int], NDArray[np.float32]], int]:
-    """Return what makes the gradient of so many rows as one array, and the bytes of it."""
+    """Return a function that makes the gradient of so many rows as one array, and the array's bytes."""
     import torch  # here and in `step`, so that the sums start without it
     from torch.nn.utils import parameters_to_vector
 
@@ -561,18 +532,16 @@ def _gradient(
 
     inputs = torch.from_numpy(np.array(data, dtype=np.float32).reshape(len(data), -1))
     labels = pytorch.classes(targets, len(data))
-    features, layers = inputs.shape[1], list[torch.nn.Module]()
-    for units in hidden:
-        layers += [torch.nn.Linear(features, units), torch.nn.Tanh()]
-        features = units
-    network = torch.nn.Sequential(*layers, torch.nn.Linear(features, int(labels.max()) + 1))
+    sizes = [inputs.shape[1], *hidden]
+    pairs = [(torch.nn.Linear(a, b), torch.nn.Tanh()) for a, b in pairwise(sizes)]
+    last = torch.nn.Linear(sizes[-1], int(labels.max()) + 1)
+    network = torch.nn.Sequential(*chain.from_iterable(pairs), last)
     weights = list(network.parameters())
 
     def gradient(rows: int) -> NDArray[np.float32]:
         chosen = torch.arange(rows) % len(inputs)
         loss = torch.nn.functional.cross_entropy(network(inputs[chosen]), labels[chosen])
-        flat: NDArray[np.float32] = parameters_to_vector(torch.autograd.grad(loss, weights)).numpy()
-        return flat
+        return np.asarray(parameters_to_vector(torch.autograd.grad(loss, weights)).numpy())
 
     return gradient, sum(tensor.numel() * tensor.element_size() for tensor in weights)
 
@@ -601,7 +570,7 @@ def _steps(
             took = comm.allreduce(time.perf_counter() - began, MPI.MAX)
             times.setdefault((summed, rows), []).append(took)
         going = comm.bcast(time.perf_counter() < until)
-    return {key: quiet(samples[1:] or samples) for key, samples in times.items()}
+    return {key: float(np.quantile(samples[1:] or samples, 0.1)) for key, samples in times.items()}
 
 
 class Efficiency(TypedDict):
@@ -669,9 +638,7 @@ def efficiency(
         )  # fmt: skip
     table = context.task_dir / "efficiency.csv"
     with table.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, list(entries[0]))
-        writer.writeheader()
-        writer.writerows(entries)
+        csv.writer(file).writerows([entries[0], *(entry.values() for entry in entries)])
     lines = [
         f"{smallest} rows a rank: {own * 1e3:.2f} ms for a gradient of {size / 2**20:.2f} MiB",
         "ranks    sum ms  computational (bounds)  statistical  product",

@@ -90,12 +90,12 @@ def architecture(
                 predicted = network(inputs[held]).argmax(dim=1)
             accuracy = float((predicted == labels[held]).double().mean())
             context.report(epoch=epoch + 1, accuracy=accuracy)
+    shape = ", ".join([f"conv {channels}x{kernel}"] * convolutions + [str(width) for width in chosen])
     return {
         "accuracy": accuracy,
         "multiply_adds": products,
-        "parameters": sum(one.numel() for one in network.parameters()),
-        "shape": ", ".join([f"conv {channels}x{kernel}"] * convolutions + [str(one) for one in chosen])
-        or "linear",
+        "parameters": sum(tensor.numel() for tensor in network.parameters()),
+        "shape": shape or "linear",
     }
 
 
@@ -136,17 +136,17 @@ def compare(context: diel.Context, **searches: dict[str, list[Any]]) -> Compared
     searches: for each a mapping of `seed`, `multiply_adds`, `accuracy` and `shape`: lists with an entry for
         each trial
     """
-    every = [one for search in searches.values() for one in search["multiply_adds"]]
+    every = [cost for search in searches.values() for cost in search["multiply_adds"]]
     low, high = float(np.log(min(every))), float(np.log(max(every)))
     area: dict[str, list[float]] = {}
     rows: list[tuple[str, int, int, float, str]] = []
     for name, search in searches.items():
         area[name] = []
         names = ("seed", "multiply_adds", "accuracy", "shape")
-        trials = list(zip(*(search[one] for one in names), strict=True))
+        trials = list(zip(*(search[column] for column in names), strict=True))
         for seed in sorted({trial[0] for trial in trials}):
             front = pareto([trial[1:] for trial in trials if trial[0] == seed])
-            rows += [(name, seed, *one) for one in front]
+            rows += [(name, seed, *network) for network in front]
             area[name].append(_area(front, low, high))
     path = context.task_dir / "fronts.csv"
     with path.open("w", newline="", encoding="utf-8") as file:

@@ -164,8 +164,8 @@ def want(
             if not inside.any():
                 raise ValueError(f"no place of {steps} lies in the zone [{begin}, {end}]; make it wider")
             bound[inside] = value
-    made = replace(network, course=replace(network.course, low=low, high=high))
-    return {"model": made.save(context.task_dir / "model.npz")}
+    judge = replace(network, course=replace(network.course, low=low, high=high))
+    return {"model": judge.save(context.task_dir / "model.npz")}
 
 
 def _model(network: CourseNetwork, features: tuple[str, ...], scale: tabular.Scale) -> tabular.Model:
@@ -176,10 +176,7 @@ def _model(network: CourseNetwork, features: tuple[str, ...], scale: tabular.Sca
     followed = tabular.Lstm(
         inner=arrays["lstm.weight_hh_l0"].T,
         places=places + arrays["lstm.bias_ih_l0"] + arrays["lstm.bias_hh_l0"],
-        outer=np.append(
-            arrays["tell.weight"][0] * scale.target_scale,
-            scale.own_units(arrays["tell.bias"]),
-        ),
+        outer=np.append(arrays["tell.weight"][0] * scale.target_scale, scale.own_units(arrays["tell.bias"])),
         low=np.full(steps, -np.inf),
         high=np.full(steps, np.inf),
     )

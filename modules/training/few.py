@@ -127,5 +127,4 @@ def _tensor(images: NDArray[Any]) -> torch.Tensor:
 
 def _energy(images: NDArray[Any]) -> NDArray[np.float64]:
     along = images * (np.roll(images, 1, axis=1) + np.roll(images, 1, axis=2))
-    found: NDArray[np.float64] = -along.mean(axis=(1, 2), dtype=float)
-    return found
+    return np.asarray(-along.mean(axis=(1, 2), dtype=float))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import csv
 import math
 import sys
-from collections.abc import Sequence
+from itertools import chain, pairwise
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Annotated, Any, Literal, TypedDict
@@ -89,7 +89,11 @@ def large_batch(
     A loss that leaves all bounds is a result here: its accuracy is what the weights before had. Reports
     `epoch`, `loss` and `accuracy` after each epoch. Raise ValueError for rows that do not fit each other.
     """
-    inputs, labels = _rows(data, targets)
+    flat = np.asarray(data, dtype=np.float32).reshape(len(data), -1)
+    if not np.isfinite(flat).all():
+        raise ValueError("the rows hold a value that is not finite")
+    inputs = torch.from_numpy((flat - flat.mean()) / (flat.std() or 1))
+    labels = pytorch.classes(targets, len(data))
     train, held = pytorch.split(len(labels), held_out, 0)
     x, y = inputs[train], labels[train]
     batch = min(batch, len(y))
@@ -99,7 +103,10 @@ def large_batch(
     peak = learning_rate * {"none": 1.0, "linear": factor, "root": math.sqrt(factor)}[scaling]
     reached, step, accuracy, loss = 0, 0, 0.0, math.inf
     with pytorch.reproducible(), pytorch.seeded(seed):
-        network = _network(x.shape[1], hidden or [64] * 3, int(labels.max()) + 1)
+        sizes = [x.shape[1], *(hidden or [64] * 3)]
+        pairs = [(torch.nn.Linear(a, b), torch.nn.ReLU()) for a, b in pairwise(sizes)]
+        last = torch.nn.Linear(sizes[-1], int(labels.max()) + 1)
+        network = torch.nn.Sequential(*chain.from_iterable(pairs), last)
         descent = make_optimizer(optimizer, network, peak, momentum, weight_decay, trust)
         for epoch in range(epochs):
             order = torch.randperm(len(y))
@@ -145,15 +152,13 @@ def make_optimizer(
     descent: torch.optim.Optimizer
     if name == "lars":
         descent = LARS(weights, rate, decay, momentum, trust_coefficient=trust)
-        return descent
-    if name in ("lamb", "soap"):
+    elif name in ("lamb", "soap"):
         descent = (Lamb if name == "lamb" else SOAP)(weights, rate, weight_decay=decay)
-        return descent
+    else:
+        descent = torch.optim.SGD(weights, rate, momentum, weight_decay=decay if name == "sgd" else 0)
     if name == "larc":
-        descent = torch.optim.SGD(weights, rate, momentum)
         descent.register_step_pre_hook(lambda optimizer, *_: _clip(optimizer, decay, trust))
-        return descent
-    return torch.optim.SGD(weights, rate, momentum, weight_decay=decay)
+    return descent
 
 
 @torch.no_grad()
@@ -166,22 +171,6 @@ def _clip(descent: torch.optim.Optimizer, decay: float, trust: float) -> None:
             size, slope = float(weights.norm()), float(weights.grad.norm())
             local = trust * size / (slope + decay * size) if size and slope else group["lr"]
             weights.grad.add_(weights, alpha=decay).mul_(min(1.0, local / group["lr"]))
-
-
-def _network(features: int, hidden: Sequence[int], classes: int) -> torch.nn.Module:
-    layers: list[torch.nn.Module] = []
-    for units in hidden:
-        layers += [torch.nn.Linear(features, units), torch.nn.ReLU()]
-        features = units
-    return torch.nn.Sequential(*layers, torch.nn.Linear(features, classes))
-
-
-def _rows(data: NDArray[Any], targets: NDArray[Any]) -> tuple[torch.Tensor, torch.Tensor]:
-    flat = np.asarray(data, dtype=np.float32).reshape(len(data), -1)
-    if not np.isfinite(flat).all():
-        raise ValueError("the rows hold a value that is not finite")
-    scaled = (flat - flat.mean()) / (flat.std() or 1)
-    return torch.from_numpy(scaled), pytorch.classes(targets, len(data))
 
 
 class Compared(TypedDict):
@@ -215,15 +204,9 @@ def compare(
     rows: list[dict[str, Any]] = []
     for (name, size), many in trainings.items():
         rights, reaches = zip(*many, strict=True)
-        rows.append(
-            {
-                "optimizer": name,
-                "batch": size,
-                "mean": fmean(rights),
-                "deviation": stdev(rights) if len(rights) > 1 else 0.0,
-                "steps_to_loss": fmean(reaches) if all(reaches) else None,
-            }
-        )
+        row = {"optimizer": name, "batch": size, "mean": fmean(rights)}
+        row["deviation"] = stdev(rights) if len(rights) > 1 else 0.0
+        rows.append({**row, "steps_to_loss": fmean(reaches) if all(reaches) else None})
     sizes = sorted({row["batch"] for row in rows})
     lines = [f"{'accuracy':16}" + "".join(f"{f'batch {size}':>16}" for size in sizes)]
     for name in dict.fromkeys(row["optimizer"] for row in rows):
@@ -233,7 +216,5 @@ def compare(
     sys.stdout.write("\n".join(lines) + "\n")
     table = context.task_dir / "large_batch.csv"
     with table.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
+        csv.writer(file).writerows([rows[0], *(row.values() for row in rows)])
     return {"rows": rows, "table": table}

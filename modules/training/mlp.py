@@ -52,14 +52,8 @@ class Best:
     """Of the held-out rows, in the target's own units."""
 
 
-@dataclass(frozen=True)
-class Progress:
-    """A training on its way: the next epoch depends on nothing else."""
-
-    network: Any
-    """With the state of Adam and of the random numbers."""
-    epoch: int = 0
-    best: Best | None = None
+Progress = tuple[Any, int, Best | None]
+"""The network, with the state of Adam and of the random numbers; the epoch; the best one so far."""
 
 
 @diel.module(kind="training")
@@ -105,7 +99,9 @@ def mlp(
     """
     table = tabular.Table.from_columns(columns, target, features)
     table.at_least(2, "one to train on and one held out")
-    train, validation = _split(table, held_out, seed)
+    order = np.random.default_rng(seed).permutation(len(table))
+    count = min(max(1, round(held_out * len(table))), len(table) - 1)
+    train, validation = table.take(np.sort(order[count:])), table.take(np.sort(order[:count]))
     scale = tabular.Scale.of(train)
     network = MLPRegressor(
         hidden_layer_sizes=(hidden,) * layers,
@@ -129,13 +125,6 @@ def mlp(
     }
 
 
-def _split(table: tabular.Table, held_out: float, seed: int) -> tuple[tabular.Table, tabular.Table]:
-    """Return the rows to train on and the rows held out, drawn at random."""
-    order = np.random.default_rng(seed).permutation(len(table))
-    count = min(max(1, round(held_out * len(table))), len(table) - 1)
-    return table.take(np.sort(order[count:])), table.take(np.sort(order[:count]))
-
-
 def _train(
     network: Any,
     train: tabular.Table,
@@ -148,10 +137,12 @@ def _train(
     """Return the best epoch, and the number of the last one."""
     x, y = scale.features(train.features), scale.target(train.target)
     x_held, y_held = scale.features(validation.features), scale.target(validation.target)
-    start = _restored(context) or Progress(network)
-    network, best, epoch = start.network, start.best, start.epoch
+    path, best, epoch = context.checkpoint_dir / "training.pickle" if context.checkpoint else None, None, 0
+    if path is not None and path.exists():
+        progress: Progress = pickle.loads(path.read_bytes())  # noqa: S301 - from this task's own directory
+        network, epoch, best = progress
     saved = time.monotonic()
-    for epoch in range(start.epoch + 1, epochs + 1):
+    for epoch in range(epoch + 1, epochs + 1):  # noqa: B020
         network.partial_fit(x, y)  # one pass over the rows
         predicted = network.predict(x_held)
         train_loss = float(np.mean((network.predict(x) - y) ** 2))
@@ -166,29 +157,15 @@ def _train(
             best = Best(epoch, train_loss, validation_loss, weights, biases, scale.own_units(predicted))
         elif epoch - best.epoch >= patience:
             break
-        if not context.checkpoint or epoch == epochs:
+        if path is None or epoch == epochs:
             continue
         interrupted = context.interrupted
         if interrupted or time.monotonic() - saved > SAVE_EVERY:
-            _save(Progress(network, epoch, best), context)
+            part = path.with_suffix(".part")
+            part.write_bytes(pickle.dumps((network, epoch, best)))
+            part.replace(path)
             saved = time.monotonic()
         if interrupted:
             raise diel.Interrupted(f"epoch {epoch} of at most {epochs} is done")
     assert best is not None
     return best, epoch
-
-
-def _save(progress: Progress, context: diel.Context) -> None:
-    path = context.checkpoint_dir / "training.pickle"
-    part = path.with_suffix(".part")
-    part.write_bytes(pickle.dumps(progress))
-    part.replace(path)
-
-
-def _restored(context: diel.Context) -> Progress | None:
-    """Return where an earlier attempt at this task left off; None where there was none."""
-    path = context.checkpoint_dir / "training.pickle" if context.checkpoint else None
-    if path is None or not path.exists():
-        return None
-    progress: Progress = pickle.loads(path.read_bytes())  # noqa: S301 - from this task's own directory
-    return progress

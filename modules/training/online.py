@@ -109,17 +109,13 @@ class Learner:
         learned = tuple(zip(self.mean[:half], self.mean[half:], strict=True))
         return tabular.Model(self.features, self.target, self.network.activation, self.scale, learned)
 
-    def meet(self, rows: tabular.Floats) -> None:
-        """Predicts rows that it is about to learn from."""
-        self.squares.append(self._squares(rows))
-
     def error(self, held: tabular.Floats) -> float:
-        """Root mean square error over rows that were kept apart, in the target's own units."""
-        return float(np.sqrt(self._squares(held).mean()))
+        """Return the root mean square error over the rows kept apart, in the target's own units."""
+        return float(np.sqrt(self.errors(held).mean()))
 
-    def _squares(self, rows: tabular.Floats) -> tabular.Floats:
-        squares: tabular.Floats = (self.model.predict(rows[:, :-1]) - rows[:, -1]) ** 2
-        return squares
+    def errors(self, rows: tabular.Floats) -> tabular.Floats:
+        """Return squared errors of rows."""
+        return np.asarray((self.model.predict(rows[:, :-1]) - rows[:, -1]) ** 2)
 
     def report(self, context: diel.Context, items: int, rows: int, held: tabular.Floats) -> None:
         """Say how it goes. Raise ValueError where the training has diverged."""
@@ -195,10 +191,11 @@ def online(
         apart = split.random(len(rows)) < held_out
         held.add(rows[apart])
         if learner is not None and not apart.all():
-            learner.meet(rows[~apart])
+            learner.squares.append(learner.errors(rows[~apart]))
         learned.add(rows[~apart])
         if learner is None and learned.count >= begin and held.count:
-            learner = Learner(network, tuple(features), target, _scale(learned.there, features))
+            table = tabular.Table(tuple(features), learned.there[:, :-1], learned.there[:, -1])
+            learner = Learner(network, table.names, target, tabular.Scale.of(table))
         if learner is not None:
             for _ in range(steps):
                 learner.learn(learned.there[again.integers(len(learned.there), size=batch)])
@@ -211,17 +208,19 @@ def online(
             f"expected at least {begin} and 1"
         )
     learner.report(context, len(made_at), learned.count, held.there)
-    error = learner.error(held.there)
+    error, history = learner.error(held.there), context.task_dir / "history.csv"
+    with history.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([("items", "rows", "loss", "error"), *learner.course])
     return {
         "model": learner.model.save(context.task_dir / "model.npz"),
         "error": error,
         "relative_error": error / _deviation(held.there),
         "items": len(made_at),
-        "items_before_end": _before_end(made_at, done),
+        "items_before_end": None if any(map(math.isnan, made_at)) else bisect_left(done, max(made_at)),
         "rows": learned.count,
         "rows_apart": held.count,
         "steps": learner.steps,
-        "history": _save(learner.course, context.task_dir / "history.csv"),
+        "history": history,
     }
 
 
@@ -244,24 +243,6 @@ def _rows(item: Any, columns: Sequence[str], number: int) -> tabular.Floats:
     return rows
 
 
-def _scale(rows: tabular.Floats, features: Sequence[str]) -> tabular.Scale:
-    return tabular.Scale.of(tabular.Table(tuple(features), rows[:, :-1], rows[:, -1]))
-
-
 def _deviation(rows: tabular.Floats) -> float:
     """Of the target; 1 where it is constant."""
     return float(rows[:, -1].std()) or 1.0
-
-
-def _save(course: Sequence[tuple[int, int, float, float]], path: Path) -> Path:
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(["items", "rows", "loss", "error"])
-        writer.writerows(course)
-    return path
-
-
-def _before_end(made_at: Sequence[float], done: Sequence[float]) -> int | None:
-    """Return how many items had been learned from when the last one was made."""
-    last = max(made_at)
-    return None if any(map(math.isnan, made_at)) else bisect_left(done, last)

@@ -143,44 +143,23 @@ def parallel(
         with pytorch.seeded(seed):
             network = spread.build(model, source.shape, source.outputs, settings or {})
         placed = spread.Placed(network, source.loss, ways, world)
-        how = pytorch.Settings(
-            learning_rate,
-            steps,
-            batch,
-            world.device,
-            optimizer=optimizer,
-            momentum=momentum,
-            weight_decay=weight_decay,
-            schedule=rates,
-            seed=seed,
-        )
-        feed = spread.Feed(
-            source,
-            ways.share(batch * source.rows, shape) // source.rows,
-            spread.sharded("data", context, world)
-            if "data" in context.shards
-            else spread.shuffled(source.items, seed, world),
-            world,
-            spread.type_of(precision),
-        )
-        folder = context.task_dir
-        training = spread.train(
-            placed,
-            feed,
-            how,
-            spread.Scaler.of(precision),
-            context,
-            report_every,
-            folder / "checkpoint",
-            start,
-            save_every,
-        )
+        method = (optimizer, momentum, weight_decay, rates)
+        how = pytorch.Settings(learning_rate, steps, batch, world.device, *method, seed=seed)
+        share = ways.share(batch * source.rows, shape) // source.rows
+        if "data" in context.shards:
+            order = spread.sharded("data", context, world)
+        else:
+            order = spread.shuffled(source.items, seed, world)
+        feed = spread.Feed(source, share, order, world, spread.type_of(precision))
+        folder, scaler = context.task_dir, spread.Scaler.of(precision)
+        target = folder / "checkpoint"
+        training = spread.train(placed, feed, how, scaler, context, report_every, target, start, save_every)
         largest = int(world.largest(sum(tensor.numel() for tensor in placed.local_weights())))
         weights = placed.weights()
     course = training.course
     result: Parallel = {
         "weights": folder / "weights.npz",
-        "checkpoint": folder / "checkpoint",
+        "checkpoint": target,
         "loss": course.history[-1][1],
         "steps": course.step,
         "seconds": course.seconds,
@@ -229,7 +208,7 @@ def _judge(
 
 
 def _print(result: Parallel, mesh: spread.Mesh, ways: spread.Ways) -> None:
-    """What it took, in one line."""
+    """Print the costs, in one line."""
     parts = " × ".join(f"{axis} {count}" for axis, count in asdict(mesh).items())
     storing = "recomputed" if ways.recompute else "stored"
     sys.stdout.write(

@@ -14,9 +14,10 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from itertools import chain, pairwise
 from statistics import fmean
 from threading import Condition, Thread
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 import numpy as np
 import torch
@@ -153,13 +154,6 @@ def run_synchronous(comm: MPI.Comm, weights: Array, gradient: Gradient, rate: fl
     return weights
 
 
-class Rows(NamedTuple):
-    """Samples and their classes."""
-
-    inputs: torch.Tensor
-    labels: torch.Tensor
-
-
 @diel.module(kind="training")
 def parameter_server(
     data: NDArray[Any],
@@ -198,22 +192,29 @@ def parameter_server(
     """
     ranks, rank = comm.Get_size(), comm.Get_rank()
     if ranks < 2:
-        hint = "give the stage `resources: {ranks: 2}`, or more"
-        raise ValueError(f"a single rank has nobody to be ahead of: {hint}")
-    _check_threads()
+        raise ValueError(
+            "a single rank has nobody to be ahead of: give the stage `resources: {ranks: 2}`, or more"
+        )
+    from mpi4py import MPI  # here so that the server can be had without MPI
+
+    if MPI.Query_thread() < MPI.THREAD_SERIALIZED:
+        raise ValueError("this MPI allows one thread a process, and the server is another one of rank 0")
     rows = _rows(data, targets)
     unseen = rows if test is None or test_targets is None else _rows(test, test_targets)
     with pytorch.reproducible():
         with pytorch.seeded(seed):
-            network = _network(rows.inputs.shape[1], hidden or [64, 64], int(rows.labels.max()) + 1)
+            sizes = [rows.inputs.shape[1], *(hidden or [64, 64])]
+            pairs = [(torch.nn.Linear(a, b), torch.nn.Tanh()) for a, b in pairwise(sizes)]
+            last = torch.nn.Linear(sizes[-1], int(rows.targets.max()) + 1)
+            network = torch.nn.Sequential(*chain.from_iterable(pairs), last)
         first = parameters_to_vector(network.parameters()).detach().numpy().copy()
 
         def gradient(weights: Array, step: int) -> Array:
             draw = np.random.default_rng([seed, rank, step])
-            chosen = draw.integers(len(rows.labels), size=batch)
+            chosen = draw.integers(len(rows.targets), size=batch)
             if jitter_ms:
                 time.sleep(draw.exponential(jitter_ms / 1000))
-            return gradient_of(network, weights, rows.inputs[chosen], rows.labels[chosen])
+            return gradient_of(network, weights, rows.inputs[chosen], rows.targets[chosen])
 
         def timed(call: Callable[[], Any]) -> tuple[Any, float]:
             comm.Barrier()
@@ -248,13 +249,6 @@ def parameter_server(
     return result
 
 
-def _check_threads() -> None:
-    from mpi4py import MPI  # here so that the server can be had without MPI
-
-    if MPI.Query_thread() < MPI.THREAD_SERIALIZED:
-        raise ValueError("this MPI allows one thread a process, and the server is another one of rank 0")
-
-
 def gradient_of(
     network: torch.nn.Module, weights: Array, inputs: torch.Tensor, labels: torch.Tensor
 ) -> Array:
@@ -266,35 +260,27 @@ def gradient_of(
     return flat
 
 
-def _network(features: int, hidden: Sequence[int], classes: int) -> torch.nn.Module:
-    layers: list[torch.nn.Module] = []
-    for units in hidden:
-        layers += [torch.nn.Linear(features, units), torch.nn.Tanh()]
-        features = units
-    return torch.nn.Sequential(*layers, torch.nn.Linear(features, classes))
-
-
-def _rows(data: NDArray[Any], targets: NDArray[Any]) -> Rows:
+def _rows(data: NDArray[Any], targets: NDArray[Any]) -> pytorch.Rows:
     flat = np.asarray(data, dtype=np.float32).reshape(len(data), -1)
     if not np.isfinite(flat).all():
         raise ValueError("the rows hold a value that is not finite")
     scaled = (flat - flat.mean()) / (flat.std() or 1)
-    return Rows(torch.from_numpy(scaled), pytorch.classes(targets, len(data)))
+    return pytorch.Rows(torch.from_numpy(scaled), pytorch.classes(targets, len(data)))
 
 
 def _way(
     network: torch.nn.Module,
     weights: Array,
-    rows: Rows,
-    unseen: Rows,
+    rows: pytorch.Rows,
+    unseen: pytorch.Rows,
     seconds: float,
     row_count: int,
     sent: int,
 ) -> Way:
     vector_to_parameters(torch.from_numpy(weights), network.parameters())
     with torch.no_grad():
-        loss = float(torch.nn.functional.cross_entropy(network(rows.inputs), rows.labels))
-        hits = network(unseen.inputs).argmax(dim=1) == unseen.labels
+        loss = float(torch.nn.functional.cross_entropy(network(rows.inputs), rows.targets))
+        hits = network(unseen.inputs).argmax(dim=1) == unseen.targets
     if not np.isfinite(loss):
         raise ValueError(f"the loss is {loss:g}: use a smaller learning_rate")
     return {

@@ -191,8 +191,7 @@ def activated(sums: torch.Tensor) -> torch.Tensor:
     axes = len(sums) // 2
     value, slope, curve = torch.tanh(sums[0]), sums[1 : axes + 1], sums[axes + 1 :]
     first = 1 - value**2
-    found: torch.Tensor = torch.cat([value[None], first * slope, first * (curve - 2 * value * slope**2)])
-    return found
+    return torch.cat([value[None], first * slope, first * (curve - 2 * value * slope**2)])
 
 
 def burgers(state: torch.Tensor, convection: torch.Tensor, viscosity: torch.Tensor) -> torch.Tensor:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import csv
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
@@ -129,14 +129,17 @@ def ppo(
                 context.space.take((learner, number - 1 - lag))
             context.report(batch=number, steps=steps, episode=episodes.mean)
             course.append((number, steps, episodes.mean, stale / number))
-    np.savez(context.task_dir / "model.npz", **network.weights())  # type: ignore[arg-type]
+    model, history = context.task_dir / "model.npz", context.task_dir / "history.csv"
+    np.savez(model, **network.weights())  # type: ignore[arg-type]
+    with history.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([("batch", "steps", "episode", "staleness"), *course])
     return {
-        "model": context.task_dir / "model.npz",
+        "model": model,
         "steps": steps,
         "episode": episodes.mean,
         "staleness": stale / max(1, number),
         "waited": waited / (time.perf_counter() - began),
-        "history": _save(course, context.task_dir / "history.csv"),
+        "history": history,
     }
 
 
@@ -258,11 +261,3 @@ def _layers(into: int, hidden: int, out: int, last: float) -> nn.Sequential:
         nn.init.orthogonal_(layer.weight, gain)
         nn.init.zeros_(layer.bias)
     return nn.Sequential(layers[0], nn.Tanh(), layers[1], nn.Tanh(), layers[2])
-
-
-def _save(course: Sequence[tuple[int, int, float, float]], path: Path) -> Path:
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(["batch", "steps", "episode", "staleness"])
-        writer.writerows(course)
-    return path

@@ -76,9 +76,10 @@ def steering(
             context.report(cluster=state["cluster"], steps=step)
             continue
         if learns and step // every % AGAIN == 0:
-            policy, _ = best(drawn(counts, rng), horizon)
+            policy, _ = best(rng.standard_gamma(counts + UNKNOWN), horizon)
         elif state["cluster"] == learning and step == 0:
-            policy, expected = best(mean(counts), horizon)
+            # as if each temperature had once changed nothing: what was never tried does not help
+            policy, expected = best(counts + np.eye(len(counts))[:, None, :], horizon)
         before = (kind, int(policy[kind]))
         context.space.put((controller, state["cluster"], step), temperatures[before[1]])
     model = context.task_dir / "model.npz"
@@ -91,22 +92,12 @@ def steering(
     }
 
 
-def drawn(counts: Floats, rng: np.random.Generator) -> Floats:
-    """Probabilities that are as likely as the counts make them."""
-    draws = rng.standard_gamma(counts + UNKNOWN)
-    probabilities: Floats = draws / draws.sum(axis=2, keepdims=True)
-    return probabilities
+def best(odds: Floats, horizon: int) -> tuple[NDArray[np.intp], Floats]:
+    """Return each kind's choice that leads to kind 0 soonest, and in how many states, at most `horizon`.
 
-
-def mean(counts: Floats) -> Floats:
-    """Probabilities as if each temperature had once changed nothing: what was never tried does not help."""
-    tallies = counts + np.eye(len(counts))[:, None, :]
-    probabilities: Floats = tallies / tallies.sum(axis=2, keepdims=True)
-    return probabilities
-
-
-def best(probabilities: Floats, horizon: int) -> tuple[NDArray[np.intp], Floats]:
-    """For each kind the choice that leads to kind 0 soonest, and in how many states, at most `horizon`."""
+    odds: proportional to probabilities, shape (kinds, choices, kinds)
+    """
+    probabilities = odds / odds.sum(axis=2, keepdims=True)
     expected = np.zeros(len(probabilities))
     for _ in range(horizon):
         costs = 1 + probabilities @ expected

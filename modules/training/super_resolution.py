@@ -149,7 +149,7 @@ def restore(model: Path, stored: Path, context: diel.Context, by: Way = "network
 
 
 def bicubic(means: torch.Tensor, factor: int) -> torch.Tensor:
-    """Interpolates between the middles of blocks."""
+    """Interpolate between the middles of blocks."""
     padded = functional.pad(means[:, None], (2, 2, 2, 2), mode="circular")
     fine = functional.interpolate(padded, scale_factor=factor, mode="bicubic", align_corners=False)
     edge = 2 * factor
@@ -164,7 +164,7 @@ def keep(fine: torch.Tensor, means: torch.Tensor) -> torch.Tensor:
 
 
 def spectral(means: NDArray[Any], factor: int) -> NDArray[np.float64]:
-    """Return the trigonometric series whose means over blocks these are, without the coarse grid's highest wave."""
+    """Return the trigonometric series with these means over blocks, without the coarse grid's last wave."""
     size = means.shape[-1] * factor
     wave = np.fft.fftfreq(size, 1 / size)
     inside = np.abs(wave) < means.shape[-1] / 2
@@ -181,13 +181,13 @@ def spectral(means: NDArray[Any], factor: int) -> NDArray[np.float64]:
 
 
 def _read(path: Path) -> tuple[NDArray[np.float64], int]:
-    """Means and the factor."""
+    """Return the means and the factor."""
     with np.load(path) as file:
         return file["places"] * (2 * float(file["bound"])), int(file["factor"])
 
 
 def _attitudes(fields: torch.Tensor) -> torch.Tensor:
-    """Turned and mirrored, where vorticity changes its sign: eight times as many."""
+    """Turn and mirror fields, which changes the vorticity's sign: eight times as many."""
     variants = [fields, -fields.transpose(1, 2)]
     variants += [-variant.flip(1) for variant in variants]
     return torch.cat(variants + [-variant.flip(2) for variant in variants])

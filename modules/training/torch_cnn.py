@@ -170,31 +170,18 @@ def torch_cnn(
     shape = Shape(data.shape[1], outputs, channels, blocks, kernel, hidden, activation, periodic)
     _check_sides(data.shape[2:], shape)
     with pytorch.reproducible():
-        settings = pytorch.Settings(
-            learning_rate=learning_rate,
-            epochs=epochs,
-            batch=batch,
-            device=pytorch.find_device(device, precision),
-            optimizer=optimizer,
-            momentum=momentum,
-            weight_decay=weight_decay,
-            schedule=schedule,
-            patience=patience,
-            precision=precision,
-            seed=seed,
-        )
+        place, method = pytorch.find_device(device, precision), (optimizer, momentum, weight_decay, schedule)
+        settings = pytorch.Settings(learning_rate, epochs, batch, place, *method, patience, precision, seed)
         train, held = (chosen.numpy() for chosen in pytorch.split(len(data), held_out, seed))
         scale = labels.scale(train)
         with pytorch.seeded(seed):
             network = Cnn(shape)
         network.standardise.measure(data[train])
-        network.to(settings.device)
+        network.to(place)
         loss = _square if labels.classes is None else torch.nn.functional.cross_entropy
-        rows_held = _rows(data, labels, held, scale)
-        trained = pytorch.train(
-            network, _rows(data, labels, train, scale), rows_held, loss, settings, context
-        )
-        answers = pytorch.outputs(network, rows_held.inputs, batch, settings.device).double()
+        rows, rows_held = (_rows(data, labels, chosen, scale) for chosen in (train, held))
+        trained = pytorch.train(network, rows, rows_held, loss, settings, context)
+        answers = pytorch.outputs(network, rows_held.inputs, batch, place).double()
     folder = context.task_dir
     result: TorchCnn = {
         "model": _save_model(folder / "model.npz", network, shape, labels.classes, scale),
@@ -256,14 +243,15 @@ def _images(files: Path | list[Path]) -> tuple[Images, list[int]]:
     arrays = [_images_of(path) for path in paths]
     for path, array in zip(paths, arrays, strict=True):
         if array.shape[1:] != arrays[0].shape[1:]:
+            sizes = [" × ".join(map(str, images.shape[1:])) for images in (array, arrays[0])]
+            sizes = [f"{size} (channels, height, width)" for size in sizes]
             raise ValueError(
-                f"images: {path} holds images of {_sizes(array)}, and {paths[0]} of {_sizes(arrays[0])}; "
-                "expected one size"
+                f"images: {path} holds images of {sizes[0]}, and {paths[0]} of {sizes[1]}; expected one size"
             )
-    same = len({array.dtype for array in arrays}) == 1
-    return np.concatenate(arrays if same else [array.astype(np.float32) for array in arrays]), [
-        len(array) for array in arrays
-    ]
+    counts = [len(array) for array in arrays]
+    if len({array.dtype for array in arrays}) > 1:
+        arrays = [array.astype(np.float32) for array in arrays]
+    return np.concatenate(arrays), counts
 
 
 def _images_of(path: Path) -> Images:
@@ -305,12 +293,8 @@ def _check_finite(what: str, array: NDArray[Any]) -> None:
             raise ValueError(f"{what}: found {array[place]} at {where}; expected finite numbers")
 
 
-def _sizes(images: Images) -> str:
-    return " × ".join(str(side) for side in images.shape[1:]) + " (channels, height, width)"
-
-
 def _check_sides(sides: Sequence[int], shape: Shape) -> None:
-    """Each block halves the sides, and a periodic one reaches around them once at most."""
+    """Raise ValueError where blocks halve the sides to nothing, or a periodic one reaches around twice."""
     last = min(sides) >> (shape.blocks - 1)
     least = max(2, shape.kernel // 2)
     if last < least:
@@ -346,8 +330,12 @@ def _targets(
         return Targets(values, None)
     if threshold is not None:
         values = np.where(values < threshold, "below", "above")
-    elif number:
-        values = _whole(what, values)
+    elif number:  # names of classes
+        broken = values[np.mod(values, 1) != 0]
+        if len(broken):
+            hint = "write task: regression, or give a threshold between two"
+            raise ValueError(f"{what}: {broken[0]:g} is no class; {hint}")
+        values = values.astype(np.int64)
     names, places = np.unique(values, return_inverse=True)
     if len(names) < 2:
         raise ValueError(f"{what}: expected two classes or more; all images are of '{names[0]}'")
@@ -367,18 +355,8 @@ def _one_each(what: str, values: NDArray[Any], counts: list[int]) -> NDArray[Any
     return values
 
 
-def _whole(what: str, values: NDArray[Any]) -> NDArray[np.int64]:
-    """Whole numbers as the names of classes. Raise ValueError for others."""
-    broken = values[np.mod(values, 1) != 0]
-    if len(broken):
-        raise ValueError(
-            f"{what}: {broken[0]:g} is no class; write task: regression, or give a threshold between two"
-        )
-    return values.astype(np.int64)
-
-
 def _rows(data: Images, targets: Targets, chosen: NDArray[np.intp], scale: Scale) -> pytorch.Rows:
-    """Return some of the images: of the type that they have in the file, so that spins stay small in memory."""
+    """Return some of the images, of their type in the file, so that spins stay small in memory."""
     values = targets.values[chosen]
     if targets.classes is None:
         values = ((values - scale.mean) / scale.deviation).astype(np.float32)

@@ -6,6 +6,7 @@ The model is a file like that of `training.mlp`: `inference.screen` reads it wit
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Annotated, Literal, TypedDict
 
@@ -105,30 +106,19 @@ def torch_mlp(
     data = _table(columns, rows, table, target, features)
     widths = _widths(hidden, layers)
     with pytorch.reproducible():
-        settings = pytorch.Settings(
-            learning_rate=learning_rate,
-            epochs=epochs,
-            batch=batch,
-            device=pytorch.find_device(device, precision),
-            optimizer=optimizer,
-            momentum=momentum,
-            weight_decay=weight_decay,
-            schedule=schedule,
-            patience=patience,
-            precision=precision,
-            seed=seed,
-        )
+        place, method = pytorch.find_device(device, precision), (optimizer, momentum, weight_decay, schedule)
+        settings = pytorch.Settings(learning_rate, epochs, batch, place, *method, patience, precision, seed)
         split = pytorch.split(len(data), held_out, seed)
         train, held = (data.take(chosen.numpy()) for chosen in split)
         scale = tabular.Scale.of(train)
-        network = _network(len(data.names), widths, activation, seed).to(settings.device)
-        rows_held = _rows(held, scale, settings.device)
-        trained = pytorch.train(
-            network, _rows(train, scale, settings.device), rows_held, _loss, settings, context
-        )
-        outputs = pytorch.outputs(network, rows_held.inputs, batch, settings.device)[:, 0].double()
+        network = _network(len(data.names), widths, activation, seed).to(place)
+        rows_train, rows_held = _rows(train, scale, place), _rows(held, scale, place)
+        trained = pytorch.train(network, rows_train, rows_held, _loss, settings, context)
+        outputs = pytorch.outputs(network, rows_held.inputs, batch, place)[:, 0].double()
     predicted = scale.own_units(outputs.numpy())
-    model = tabular.Model(data.names, target, activation, scale, _layers(network))
+    arrays = [parameter.detach().cpu().numpy().T for parameter in network.parameters()]
+    learned = tuple(zip(arrays[::2], arrays[1::2], strict=True))  # PyTorch keeps weights as (out, in)
+    model = tabular.Model(data.names, target, activation, scale, learned)
     folder = context.task_dir
     return {
         "model": model.save(folder / "model.npz"),
@@ -187,13 +177,10 @@ def _widths(hidden: int | list[int], layers: int | None) -> list[int]:
 
 
 def _network(features: int, widths: list[int], activation: str, seed: int) -> torch.nn.Sequential:
-    layers: list[torch.nn.Module] = []
+    sizes = [features, *widths]
     with pytorch.seeded(seed):
-        for width in widths:
-            layers += [torch.nn.Linear(features, width), ACTIVATIONS[activation]()]
-            features = width
-        layers.append(torch.nn.Linear(features, 1))
-    return torch.nn.Sequential(*layers)
+        pairs = [(torch.nn.Linear(a, b), ACTIVATIONS[activation]()) for a, b in pairwise(sizes)]
+        return torch.nn.Sequential(*chain.from_iterable(pairs), torch.nn.Linear(sizes[-1], 1))
 
 
 ACTIVATIONS: dict[str, Callable[[], torch.nn.Module]] = {
@@ -207,11 +194,3 @@ ACTIVATIONS: dict[str, Callable[[], torch.nn.Module]] = {
 
 def _loss(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     return torch.nn.functional.mse_loss(outputs[:, 0], targets)
-
-
-def _layers(network: torch.nn.Module) -> tabular.Layers:
-    """Return what the linear layers learned; PyTorch keeps weights as (out, in)."""
-    linear = [layer for layer in network.modules() if isinstance(layer, torch.nn.Linear)]
-    return tuple(
-        (layer.weight.detach().cpu().numpy().T, layer.bias.detach().cpu().numpy()) for layer in linear
-    )

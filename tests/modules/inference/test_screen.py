@@ -49,8 +49,8 @@ RANGES = {"a": [0.0, 1.0], "b": [-1.0, 1.0]}
 def everything(ranges: Any, points: int, method: str = "uniform", **more: Any) -> Any:
     """All states of a screen, of shape (states, features)."""
     network = tabular.Model.load(more.pop("model"))
-    stream = _states(network, ranges, None, None, points, method, 0, more["context"])
-    return np.concatenate(list(stream.blocks(0, stream.count, 777)))
+    count, blocks = _states(network, ranges, None, None, points, method, 0, more["context"])
+    return np.concatenate(list(blocks(0, count, 777)))
 
 
 def same(result: Any) -> dict[str, Any]:
