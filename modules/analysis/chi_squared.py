@@ -39,8 +39,7 @@ def chi_squared(
 
     states: what tells the states apart, as columns of equal length
     known: the right values, none of them 0
-    simulated: one value a state
-    error: their standard errors
+    simulated, error: one value a state, and its standard error
     predicted: one value a state
     name: of the property, for the table
 

@@ -54,9 +54,6 @@ def coarsened(
         np.savez_compressed(path, places=places, bound=bound, factor=factor)
         sizes.append(path.stat().st_size)
     whole.unlink()
-    return {
-        "stored": stored,
-        "bytes": sizes[0],
-        "raw_bytes": fine.astype(np.float32).nbytes,
-        "fine_bytes": sizes[1],
-    }
+    small, large = sizes
+    raw = fine.astype(np.float32).nbytes
+    return {"stored": stored, "bytes": small, "raw_bytes": raw, "fine_bytes": large}

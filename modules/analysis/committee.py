@@ -23,7 +23,6 @@ from diel import tabular
 CROWDED = 0.025
 """Distance to a known state, as a share of the range, from which on a candidate counts in full."""
 
-
 Curve = dict[str, list[float]]
 """A learning curve: the columns `simulations` and `error`."""
 
@@ -162,9 +161,7 @@ def compare(
         number = f"more than {max(curve)}" if needed is None else needed
         lines.append(f"  {name:{width}}  {number} simulations")
     sys.stdout.write("\n".join(lines) + "\n")
-    least, at_least = (
-        needed or max(curve) + 1 for needed, curve in zip(fewest, curves.values(), strict=True)
-    )
+    least, at_least = (count or max(curve) + 1 for count, curve in zip(fewest, curves.values(), strict=True))
     return {
         "active": fewest[0],
         "other": fewest[1],

@@ -24,8 +24,7 @@ def draw(ranges: dict[str, Range], count: Annotated[int, Field(ge=1, le=1_000_00
     """Draw states, each feature uniformly between its bounds.
 
     ranges: [low, high] by feature
-    count: states to draw
-    seed: of the draw
+    count, seed: how many states to draw, and the seed of the draw
     """
     drawn = random.Random(seed)
     states = [{name: drawn.uniform(low, high) for name, (low, high) in ranges.items()} for _ in range(count)]

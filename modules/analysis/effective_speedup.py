@@ -57,8 +57,7 @@ def effective_speedup(
         sys.stdout.write("not measured: results came from the cache; `diel run --no-cache` measures\n")
         return {"speedup": None, "n_lookup": 0, "n_train": 0, "t_sim_s": 0, "t_lookup_s": 0, "t_learn_s": 0}
     simulated, learned, looked_up = (
-        [second for stage in stages for second in times[stage]]
-        for stages in (simulations, trainings, lookups)
+        [time for stage in stages for time in times[stage]] for stages in (simulations, trainings, lookups)
     )
     runs, simulating = len(simulated), sum(simulated)
     spent = sum(looked_up) + simulating + sum(learned)

@@ -26,16 +26,15 @@ def grid(
     ],
     side: Annotated[int, Field(ge=2, le=100_000)],
 ) -> Grid:
-    """Lays a grid of evenly spaced states, both ends included.
+    """Lay a grid of evenly spaced states, both ends included.
 
     ranges: [low, high] by parameter
     side: states along each parameter; `side` to the power of the parameters in all
 
     An axis `{from: lay.states}` of a stage `lay` then runs a stage over them.
     """
-    values = [
-        [low + (high - low) * step / (side - 1) for step in range(side)] for low, high in ranges.values()
-    ]
+    steps = range(side)
+    values = [[low + (high - low) * step / (side - 1) for step in steps] for low, high in ranges.values()]
     states = [dict(zip(ranges, state, strict=True)) for state in product(*values)]
     return {
         "states": states,

@@ -30,8 +30,7 @@ def held_out(
 ) -> HeldOut:
     """Hold out a share of the rows, drawn at random.
 
-    data: shape (rows, ...)
-    targets: shape (rows, ...)
+    data, targets: each of shape (rows, ...)
     share: of the rows that are held out, one at least
     most: rows to train on, the first of those drawn; all that are left where absent
     seed: of the draw; the held-out rows are the same for any `most`
@@ -39,15 +38,14 @@ def held_out(
     Raise ValueError where data and targets do not have as many rows, or too few.
     """
     if len(data) != len(targets) or len(data) < 2:
-        raise ValueError(
-            f"expected a target for each of two rows or more; found {len(data)} and {len(targets)}"
-        )
+        counts = f"{len(data)} and {len(targets)}"
+        raise ValueError(f"expected a target for each of two rows or more; found {counts}")
     order = np.random.default_rng(seed).permutation(len(data))
     count = min(max(1, round(share * len(data))), len(data) - 1)
-    unseen, training = np.sort(order[:count]), np.sort(order[count:][:most])
+    held, rows = np.sort(order[:count]), np.sort(order[count:][:most])
     return {
-        "data": data[training],
-        "targets": targets[training],
-        "unseen": data[unseen],
-        "unseen_targets": targets[unseen],
+        "data": data[rows],
+        "targets": targets[rows],
+        "unseen": data[held],
+        "unseen_targets": targets[held],
     }

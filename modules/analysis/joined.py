@@ -39,7 +39,6 @@ def joined(parts: list[Field], whole: Field, axis: int = -1) -> Joined:
         if not np.isfinite(field).all():
             raise ValueError(f"{name} hold a value that is not finite")
     difference = float(np.abs(together - whole).max(initial=0.0))
-    sys.stdout.write(
-        f"{len(parts)} parts, {whole.size} values: the largest difference from the whole is {difference:g}\n"
-    )
+    counts = f"{len(parts)} parts, {whole.size} values"
+    sys.stdout.write(f"{counts}: the largest difference from the whole is {difference:g}\n")
     return {"largest_difference": difference, "values": int(whole.size)}

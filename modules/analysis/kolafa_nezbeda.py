@@ -54,9 +54,8 @@ def kolafa_nezbeda(temperature: list[float], density: list[float]) -> KolafaNezb
     the lists differ in length, and outside of the fluid.
     """
     if len(temperature) != len(density):
-        raise ValueError(
-            f"expected a density for each of {len(temperature)} temperatures; found {len(density)}"
-        )
+        many = len(temperature)
+        raise ValueError(f"expected a density for each of {many} temperatures; found {len(density)}")
     factors = [factor(t, rho) for t, rho in zip(temperature, density, strict=True)]
     pressures = [z * t * rho for z, t, rho in zip(factors, temperature, density, strict=True)]
     return {"pressure": pressures, "compressibility_factor": factors}
@@ -65,8 +64,7 @@ def kolafa_nezbeda(temperature: list[float], density: list[float]) -> KolafaNezb
 def factor(temperature: float, density: float) -> float:
     """Return the compressibility factor, eq. 31.
 
-    Hard spheres, a damped second virial coefficient, and a polynomial. Raise ValueError outside of the
-    fluid.
+    Hard spheres, a damped second virial coefficient, and a polynomial. Raise ValueError outside of the fluid.
     """
     if not (0.68 <= temperature <= 20 and 0 < density <= 1.25):
         raise ValueError(

@@ -79,9 +79,8 @@ def letkf(
     own = inflation * (states - mean).T[:, None, :]
     ensemble = mean + (own @ weighted)[:, 0].T
     there = truth[now][-1]
-    error, forecast_error = (
-        float(np.sqrt(np.mean((state - there) ** 2))) for state in (ensemble.mean(axis=0), mean)
-    )
+    means = (ensemble.mean(axis=0), mean)
+    error, forecast_error = (float(np.sqrt(np.mean((state - there) ** 2))) for state in means)
     spread = float(np.sqrt(ensemble.var(axis=0, ddof=1).mean()))
     return {"ensemble": ensemble, "error": error, "forecast_error": forecast_error, "spread": spread}
 

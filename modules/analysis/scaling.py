@@ -59,9 +59,8 @@ def scaling(
         csv.writer(file).writerows([heads, *rows])
     lines = ["kind     size  ranks   seconds  speedup  efficiency  law"]
     lines += [f"{k:6} {n:6d} {r:6d} {t:9.4f} {s:8.2f} {e:10.0%} {w:6.2f}" for k, n, r, t, s, e, w in rows]
-    strongly, weakly = (
-        ", ".join(f"{share:.1%}" for share in shares) for shares in (result["amdahl"], result["gustafson"])
-    )
+    laws = (result["amdahl"], result["gustafson"])
+    strongly, weakly = (", ".join(f"{share:.1%}" for share in shares) for shares in laws)
     lines.append(f"serial fraction by size: Amdahl {strongly}, Gustafson {weakly}")
     sys.stdout.write("\n".join(lines) + "\n")
     return result

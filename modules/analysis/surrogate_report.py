@@ -32,8 +32,7 @@ def surrogate_report(
     """Compare predictions with simulations of the same states, and print them side by side.
 
     states: what tells the states apart, as columns of equal length
-    simulated: one value a state
-    predicted: one value a state
+    simulated, predicted: one value a state
     error: standard errors of the simulated values
     name: of the property, for the table
 

@@ -19,9 +19,7 @@ class Table(TypedDict):
 
 @diel.module(kind="analysis")
 def table(
-    sort: str | None = None,
-    digits: Annotated[int, Field(ge=1, le=17)] = 4,
-    **columns: list[Any],
+    sort: str | None = None, digits: Annotated[int, Field(ge=1, le=17)] = 4, **columns: list[Any]
 ) -> Table:
     """Print its inputs side by side: each is a column, a list as long as the others.
 

@@ -38,8 +38,7 @@ def ways(
     message_s: seconds that each of them takes, as `training.allreduce:predict` says, a list with one number
     bubble: share of its time that a rank waits in a pipeline: (p − 1) / (m + p − 1) with m microbatches
         (arXiv:1811.06965)
-    server: the asynchronous training of `training.parameter_server`
-    server_ranks: its ranks
+    server, server_ranks: the asynchronous training of `training.parameter_server`, and its ranks
     batch: samples in a step of the others
     steps: gradients of each of the server's ranks
 

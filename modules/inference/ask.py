@@ -17,7 +17,6 @@ import numpy as np
 from pydantic import Field
 
 import diel
-from diel import tabular
 
 
 class Asked(TypedDict):
@@ -70,7 +69,11 @@ def ask(
         size = min(batch, points - start)
         states = rng.uniform(bounds[:, 0], bounds[:, 1], (size, len(bounds)))
         outputs = client.predict(states, features=tuple(ranges))
-        counts = _counting(outputs, sure, size)
+        counts: Any = np.ones(size, dtype=bool)
+        if sure is not None:
+            if "deviation" not in outputs:
+                raise ValueError("`sure` is for an ensemble: give the service several models")
+            counts = outputs["deviation"] <= sure
         unsure += size - int(counts.sum())
         predicted = outputs["prediction"][counts]
         if not len(predicted):
@@ -98,13 +101,3 @@ def ask(
         "mean": total / counted,
         "best": [state for _, _, state in sorted(best, key=lambda entry: entry[:2], reverse=True)],
     }
-
-
-def _counting(outputs: dict[str, Any], sure: float | None, size: int) -> Any:
-    """Return which predictions count, of shape (size,)."""
-    if sure is None:
-        return np.ones(size, dtype=bool)
-    if "deviation" not in outputs:
-        raise ValueError("`sure` is for an ensemble: give the service several models")
-    deviation: tabular.Floats = outputs["deviation"]
-    return deviation <= sure

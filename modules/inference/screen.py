@@ -131,11 +131,23 @@ def screen(
         raise ValueError(f"match: expected a finite number; found {match}")
     if part >= parts:
         raise ValueError(f"part {part} of {parts}: the last one is {parts - 1}")
-    _refuse_large((*network.features, "prediction"), keep, bins, points)
+    names = (*network.features, "prediction")
+    # refuse now what would be too large for a result after the work: numbers take 26 characters
+    most = (RESULT - bins * (len(str(points // bins)) + 3)) // sum(len(name) + 30 for name in names)
+    if keep > most:
+        raise ValueError(
+            f"keep: {keep} states of {len(names) - 1} features and {bins} bins are more than a result holds, "
+            f"1 MiB; expected {max(most, 0)} states at most, or fewer bins"
+        )
     count, blocks = _states(network, ranges, values, candidates, points, method, seed, context)
     start, stop = (count * n // parts for n in (part, part + 1))
     saved = context.checkpoint_dir / "summary.npz" if context.checkpoint else None
-    summary = _restored(saved) or _Summary((*network.features, "prediction"), goal, match, keep, bins)
+    summary = _Summary(names, goal, match, keep, bins)
+    if saved is not None and saved.exists():  # by an earlier attempt at this task
+        try:
+            summary = _Summary.load(saved)
+        except ValueError as error:
+            sys.stderr.write(f"the checkpoint is damaged, and this part begins anew: {error}\n")
     last = time.monotonic()
     for block in blocks(start + summary.count, stop, max(1, min(batch, stop - start))):
         summary.add(block, network.predict(block), start)
@@ -209,32 +221,10 @@ def latency(
     return {"time_per_state": median(times), "fastest": min(times)}
 
 
-def _refuse_large(names: tuple[str, ...], keep: int, bins: int, points: int) -> None:
-    """Refuse before the work what would be too large for a result after it: numbers take 26 characters."""
-    row_size, few = sum(len(name) + 30 for name in names), bins * (len(str(points // bins)) + 3)
-    most = (RESULT - few) // row_size
-    if keep > most:
-        raise ValueError(
-            f"keep: {keep} states of {len(names) - 1} features and {bins} bins are more than a result holds, "
-            f"1 MiB; expected {max(most, 0)} states at most, or fewer bins"
-        )
-
-
 def load_model(path: Path, context: diel.Context) -> tabular.Model:
     """Return a file's model, read at most once in a worker process. Raise ValueError where it is none."""
     version = path.stat().st_mtime_ns
     return context.cached(("inference.screen", str(path), version), lambda: tabular.Model.load(path))
-
-
-def _restored(path: Path | None) -> _Summary | None:
-    """Return what an earlier attempt at this task had found; None where nothing of it can be read."""
-    if path is None or not path.exists():
-        return None
-    try:
-        return _Summary.load(path)
-    except ValueError as error:
-        sys.stderr.write(f"the checkpoint is damaged, and this part begins anew: {error}\n")
-        return None
 
 
 @dataclass
@@ -447,9 +437,8 @@ def _states(
         raise ValueError(f"values: expected finite numbers of {name}; found {values[name]}")
     values = values | {name: [low] for name, (low, high) in ranges.items() if low == high}
     choices = [np.array(values[name], float) if name in values else None for name in model.features]
-    bounds = np.array(
-        [[0, len(values[name])] if name in values else ranges[name] for name in model.features], float
-    )
+    pairs = [[0, len(values[name])] if name in values else ranges[name] for name in model.features]
+    bounds = np.array(pairs, float)
     if method == "grid":
         return _grid(bounds, choices, points)
     cube = _uniform(len(bounds), seed) if method == "uniform" else _sobol(len(bounds), points, seed, context)

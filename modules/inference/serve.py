@@ -22,7 +22,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -39,6 +39,7 @@ from starlette.routing import Route
 import diel
 from diel import tabular
 
+HEADER = "the header `Authorization: Bearer TOKEN`"
 RAW = "application/octet-stream"
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 4096, 16384)
@@ -96,16 +97,11 @@ class Waiting:
     """Of the event loop's clock, in seconds."""
 
 
-@dataclass
 class Histogram:
-    """Counts by size, as Prometheus has them: of all that are at most as large as a bound."""
+    """Counts by size, as Prometheus has them: of all values up to a bound."""
 
-    bounds: Sequence[float]
-    counts: list[int] = field(default_factory=list)
-    total: float = 0.0
-
-    def __post_init__(self) -> None:
-        self.counts = [0] * (len(self.bounds) + 1)
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self.bounds, self.counts, self.total = bounds, [0] * (len(bounds) + 1), 0.0
 
     def observe(self, value: float) -> None:
         place = next((n for n, bound in enumerate(self.bounds) if value <= bound), len(self.bounds))
@@ -230,7 +226,9 @@ def application(batcher: Batcher, token: str) -> Starlette:
         async def handle(request: Request) -> Response:
             began = time.perf_counter()
             try:
-                check_token(request, token)
+                header = request.headers.get("authorization", "").encode()
+                if not token or not hmac.compare_digest(header, f"Bearer {token}".encode()):
+                    raise Refused(401, f"expected {HEADER} with the token of this run's services")
                 response = await handler(request)
             except Refused as refused:
                 response = JSONResponse({"error": str(refused)}, refused.code)
@@ -245,7 +243,20 @@ def application(batcher: Batcher, token: str) -> Starlette:
         return PlainTextResponse("ok\n")
 
     async def metrics(_: Request) -> Response:
-        return PlainTextResponse("\n".join(_metrics(batcher, requests, seconds)) + "\n")
+        lines = [
+            "# HELP diel_requests_total Requests by path and code.",
+            "# TYPE diel_requests_total counter",
+        ]
+        for (path, code), number in sorted(requests.items()):
+            lines.append(f'diel_requests_total{{path="{path}",code="{code}"}} {number}')
+        lines += seconds.lines("diel_request_seconds", "From a request's headers to its answer.")
+        lines += batcher.batch_rows.lines("diel_batch_rows", "Rows evaluated in one call.")
+        lines += batcher.batch_seconds.lines("diel_batch_seconds", "Time of one call.")
+        lines += ["# HELP diel_queued_rows Rows that wait.", "# TYPE diel_queued_rows gauge"]
+        lines += [f"diel_queued_rows {batcher.queued}"]
+        lines += ["# HELP diel_model_version How many models it had.", "# TYPE diel_model_version counter"]
+        lines += [f"diel_model_version {batcher.version}", ""]
+        return PlainTextResponse("\n".join(lines))
 
     routes = [
         Route("/health", health, methods=["GET"]),
@@ -254,14 +265,6 @@ def application(batcher: Batcher, token: str) -> Starlette:
         Route("/metrics", guarded("/metrics", metrics), methods=["GET"]),
     ]
     return Starlette(routes=routes, lifespan=batches)
-
-
-def check_token(request: Request, token: str) -> None:
-    """Raise Refused, 401, where a request does not show the token; always, where there is none to show."""
-    shown = request.headers.get("authorization", "")
-    if not token or not hmac.compare_digest(shown.encode(), f"Bearer {token}".encode()):
-        expected = "expected the header `Authorization: Bearer TOKEN` with the token of this run's services"
-        raise Refused(401, expected)
 
 
 async def _predict(batcher: Batcher, request: Request) -> Response:
@@ -312,16 +315,13 @@ def rows_of_bytes(body: bytes, request: Request, features: Sequence[str]) -> tab
         message = f"Diel-Shape: {shape!r} is not the shape of {len(body)} bytes of {dtype}"
         raise Refused(400, message) from error
     named = request.headers.get("diel-features")
-    return checked(rows if named is None else ordered(rows, named, features), features)
-
-
-def ordered(rows: tabular.Floats, named: str, features: Sequence[str]) -> tabular.Floats:
-    """Put the columns into the model's order. Raise Refused, 400, where they are not its features."""
-    names = [unquote(name) for name in named.split(",")]
-    if sorted(names) != sorted(features) or rows.ndim != 2 or rows.shape[1] != len(names):
-        expected = ", ".join(features)
-        raise Refused(400, f"Diel-Features: the model reads {expected}; these are {', '.join(names)}")
-    return rows[:, [names.index(name) for name in features]]
+    if named is not None:  # the columns in another order
+        names = [unquote(name) for name in named.split(",")]
+        if sorted(names) != sorted(features) or rows.ndim != 2 or rows.shape[1] != len(names):
+            expected = ", ".join(features)
+            raise Refused(400, f"Diel-Features: the model reads {expected}; these are {', '.join(names)}")
+        rows = rows[:, [names.index(name) for name in features]]
+    return checked(rows, features)
 
 
 def rows_of_json(body: bytes, features: Sequence[str]) -> tabular.Floats:
@@ -358,15 +358,3 @@ def _json(body: bytes) -> Any:
         return json.loads(body)
     except (ValueError, RecursionError) as error:
         raise Refused(400, f"expected JSON: {error}") from error
-
-
-def _metrics(batcher: Batcher, requests: dict[tuple[str, int], int], seconds: Histogram) -> list[str]:
-    lines = ["# HELP diel_requests_total Requests by path and code.", "# TYPE diel_requests_total counter"]
-    lines += [f'diel_requests_total{{path="{p}",code="{c}"}} {n}' for (p, c), n in sorted(requests.items())]
-    lines += seconds.lines("diel_request_seconds", "From a request's headers to its answer.")
-    lines += batcher.batch_rows.lines("diel_batch_rows", "Rows evaluated in one call.")
-    lines += batcher.batch_seconds.lines("diel_batch_seconds", "Time of one call.")
-    lines += ["# HELP diel_queued_rows Rows that wait.", "# TYPE diel_queued_rows gauge"]
-    lines += [f"diel_queued_rows {batcher.queued}"]
-    lines += ["# HELP diel_model_version How many models it had.", "# TYPE diel_model_version counter"]
-    return [*lines, f"diel_model_version {batcher.version}"]

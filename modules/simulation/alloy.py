@@ -83,10 +83,7 @@ def alloy(
     bits = np.array([arrangement >> site & 1 for site in range(SITES)])
     energy, lattice = relaxed(bits, first, second)
     none = np.zeros(SITES, int)
-    pure = [
-        context.cached(("simulation.alloy", metal), partial(relaxed, none, metal, metal))[0]
-        for metal in (first, second)
-    ]
+    pure = [context.cached(("simulation.alloy", m), partial(relaxed, none, m, m))[0] for m in (first, second)]
     share = float(bits.mean())
     mixing = 1000 * (energy - (1 - share) * pure[0] - share * pure[1])
     return {"mixing": mixing, "share": share, "energy": energy, "lattice": lattice}
@@ -96,8 +93,7 @@ def alloy(
 def draw(count: Annotated[int, Field(ge=1)], seed: Annotated[int, Field(ge=0)] = 0) -> Drawn:
     """Draw compositions, all equally likely, and an arrangement of each.
 
-    count: arrangements
-    seed: of the draw
+    count, seed: how many arrangements to draw, and the seed of the draw
     """
     rng = np.random.default_rng(seed)
     arrangements = []

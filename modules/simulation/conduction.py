@@ -152,10 +152,7 @@ def gradient(
 
 @diel.module(kind="training")
 def recover(
-    field: Array,
-    readings: Array,
-    noise: Annotated[float, Field(gt=0)],
-    seed: Annotated[int, Field(ge=0)] = 0,
+    field: Array, readings: Array, noise: Annotated[float, Field(gt=0)], seed: Annotated[int, Field(ge=0)] = 0
 ) -> Recovered:
     """Add noise to readings, and find the field closest to zero that fits them as well as the noise allows.
 

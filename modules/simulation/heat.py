@@ -63,8 +63,7 @@ def heat(
     """Let heat spread over a plate with one hot edge and a hot spot.
 
     rows, columns: grid points from top to bottom and from left to right, edges included
-    steps: of time
-    rate: r = Δt/Δx²
+    steps, rate: how many steps of time, and r = Δt/Δx²
     """
     field = start(rows, columns)
     for _ in range(steps):

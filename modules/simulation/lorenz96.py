@@ -83,11 +83,8 @@ def lorenz96(
     states = settled(rng, 1 + members, variables)
     truth = course(states[:1], steps)[:, 0]
     readings = truth[:, :: variables // sensors]
-    return {
-        "truth": truth,
-        "observations": readings + rng.standard_normal(readings.shape),
-        "ensemble": states[1:],
-    }
+    noisy = readings + rng.standard_normal(readings.shape)
+    return {"truth": truth, "observations": noisy, "ensemble": states[1:]}
 
 
 @diel.module(kind="simulation")
@@ -126,8 +123,7 @@ def rows(
 ) -> Rows:
     """Take a step of single variables by the equations, from random states of the attractor.
 
-    count: rows
-    seed: of the states
+    count, seed: how many rows, and the seed of the states
     """
     rng = np.random.default_rng(seed)
     states = settled(rng, -(-count // variables), variables)

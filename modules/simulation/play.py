@@ -149,8 +149,7 @@ def judge(
 
     environment: as of `simulation.play`
     model: weights as .npz
-    episodes: of each
-    seed: of the beginnings, which are the same for both
+    episodes, seed: of each; the beginnings are the same for both
 
     Without a policy choices are by chance, and actions that are numbers are 0.
     """
@@ -158,32 +157,25 @@ def judge(
         policy = Policy(dict(file))
     ours, late = _episodes(environment, policy, episodes, seed)
     baseline, late_without = _episodes(environment, None, episodes, seed)
-    sys.stdout.write(
-        f"{ours.mean():.4g} ({ours.min():.4g} at least); without a policy {baseline.mean():.4g}\n"
-    )
+    least = ours.min()
+    sys.stdout.write(f"{ours.mean():.4g} ({least:.4g} at least); without a policy {baseline.mean():.4g}\n")
     return {
         "score": float(ours.mean()),
         "score_without": float(baseline.mean()),
         "late": late,
         "late_without": late_without,
-        "least": float(ours.min()),
+        "least": float(least),
     }
 
 
 def _spaces(world: Any) -> dict[str, Any]:
     """Return how many numbers are seen, how many choices or, with `numbers`, numbers an action has."""
-    observations, acts = world.single_observation_space, world.single_action_space
+    view, acts = world.single_observation_space, world.single_action_space
     numbers = isinstance(acts, gymnasium.spaces.Box)
-    one_row = len(observations.shape or ()) == 1 and (not numbers or len(acts.shape) == 1)
+    one_row = len(view.shape or ()) == 1 and (not numbers or len(acts.shape) == 1)
     if not one_row or not (numbers or isinstance(acts, gymnasium.spaces.Discrete)):
-        raise ValueError(
-            f"expected a vector to see, and choices or a vector to do; found {observations} and {acts}"
-        )
-    return {
-        "seen": observations.shape[0],
-        "actions": int(acts.shape[0] if numbers else acts.n),
-        "numbers": numbers,
-    }
+        raise ValueError(f"expected a vector to see, and choices or a vector to do; found {view} and {acts}")
+    return {"seen": view.shape[0], "actions": int(acts.shape[0] if numbers else acts.n), "numbers": numbers}
 
 
 def _episodes(environment: str, policy: Policy | None, count: int, seed: int) -> tuple[NDArray[Any], float]:

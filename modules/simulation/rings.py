@@ -108,8 +108,7 @@ def rate(
     """Measure how long simulations take, one at a time and many at a time, and a model's predictions.
 
     model: .npz that reads these parameters, as `inference.screen` takes it
-    ranges: as of `simulation.rings`; sets are drawn from them
-    time: as of `simulation.rings`
+    ranges, time: as of `simulation.rings`; sets are drawn from the ranges
     repeats: of which the median is taken, of all three in turns
     """
     network, rng = tabular.Model.load(model), np.random.default_rng(0)

@@ -30,8 +30,7 @@ def swing(
     """Release a pendulum, and integrate its swing by velocity Verlet.
 
     amplitude: the angle at which it is let go, in radians
-    time: how long it swings, in units of √(length / gravity)
-    steps: time steps
+    time, steps: how long it swings, in units of √(length / gravity), and in how many time steps
     """
     step = time / steps
     angle, speed = amplitude, 0.0

@@ -74,7 +74,7 @@ def turbulence(
 
 
 def waves(size: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Wave numbers along y, shape (size, 1), and along x, shape (1, size // 2 + 1)."""
+    """Return wave numbers along y, shape (size, 1), and along x, shape (1, size // 2 + 1)."""
     along_x = np.arange(size // 2 + 1, dtype=float)
     return np.rint(np.fft.fftfreq(size, 1 / size)).astype(float)[:, None], along_x[None]
 
@@ -90,9 +90,8 @@ def rate(size: int, viscosity: float, stirring: float = 4.0, drag: float = 0.1) 
     stirred = fft.rfft2(np.broadcast_to(-stirring * wave, (size, size)))
 
     def change(state: Waves) -> Waves:
-        flow = fft.irfft2(
-            np.stack([1j * y * inverse * state, -1j * x * inverse * state, state]), s=(size, size)
-        )
+        series = np.stack([1j * y * inverse * state, -1j * x * inverse * state, state])
+        flow = fft.irfft2(series, s=(size, size))
         carried = fft.rfft2(flow[:2] * flow[2])
         return np.asarray(slowed * state + stirred - mask * 1j * (x * carried[0] + y * carried[1]))
 

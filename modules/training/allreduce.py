@@ -55,14 +55,14 @@ CLOSE = 0.2
 
 
 def library(comm: MPI.Comm, array: Array, space: Array) -> None:
-    """By the MPI library, which chooses an algorithm by size and ranks."""
+    """Sum by the MPI library, which chooses an algorithm by size and ranks."""
     from mpi4py import MPI  # here so that the predictions need no MPI
 
     comm.Allreduce(MPI.IN_PLACE, array)
 
 
 def ring(comm: MPI.Comm, array: Array, space: Array) -> None:
-    """Each rank passes p-th parts to its neighbour: p−1 times to add them up, p−1 times to spread the sums.
+    """Pass p-th parts to a neighbour: p−1 times to add them up, p−1 times to spread the sums.
 
     Source: P. Patarasuk, X. Yuan, J. Parallel Distrib. Comput. 69, 117 (2009).
     """
@@ -80,8 +80,8 @@ def ring(comm: MPI.Comm, array: Array, space: Array) -> None:
 
 
 def doubling(comm: MPI.Comm, array: Array, space: Array) -> None:
-    """Pairs exchange all they have, at distances 1, 2, 4, …; ranks beyond a power of two add theirs to
-    another's before, and take the sum from there. Source: Thakur and others, as above, section 4.5.
+    """Exchange all in pairs, at distances 1, 2, 4, …; ranks beyond a power of two first add theirs to
+    another's, and take the sum from there. Source: Thakur and others, as above, section 4.5.
     """
     ranks, rank = comm.Get_size(), comm.Get_rank()
     most = 1 << (ranks.bit_length() - 1)
@@ -167,9 +167,8 @@ def _adding(pieces: Sequence[Piece], work: Terms) -> float:
 
 
 def _piece(pieces: Sequence[Piece], message: float) -> Piece:
-    return next(
-        (piece for piece in pieces if piece["up_to"] is None or message <= piece["up_to"]), pieces[-1]
-    )
+    fitting = (piece for piece in pieces if piece["up_to"] is None or message <= piece["up_to"])
+    return next(fitting, pieces[-1])
 
 
 class Point(NamedTuple):
@@ -347,7 +346,6 @@ def allreduce(
     Sums by the MPI library, around a ring, and by recursive doubling are fitted each for itself. Where a
     node has fewer cores than ranks they take turns, which the prediction counts; let MPI sleep while it waits
     then (MPIR_CVAR_ENABLE_HEAVY_YIELD=1 of MPICH), else a rank waits for the time slice of another.
-
     Raise ValueError on a single rank and for ranks that are not there, ArithmeticError where a sum is wrong.
     """
     every = comm.Get_size()
@@ -472,8 +470,7 @@ def step(
 ) -> Step:
     """Measure steps of data-parallel training, and predict them: a + b rows, and T(p) of the gradient.
 
-    data: shape (rows, ...): a sample in each row
-    targets: shape (rows,): the class of each, from 0
+    data, targets: shapes (rows, ...) and (rows,): a sample in each row, and its class, from 0
     cost: as `training.allreduce` returned it
     hidden: units of each hidden layer of the perceptron; 512 and 512 where absent
     fitted: rows of a rank's gradient; a and b are fitted to these, without a sum
@@ -649,8 +646,7 @@ def efficiency(
             shares = f"{entry['statistical']:12.0%} {entry['product']:8.0%}"
         else:
             shares = "   not reached" if entry["ranks"] in needed else "     not tried"
-        lines.append(
-            f"{entry['ranks']:5} {entry['sum_s'] * 1e3:9.2f} {entry['computational']:8.0%} {bounds:15}{shares}"
-        )
+        line = f"{entry['ranks']:5} {entry['sum_s'] * 1e3:9.2f} {entry['computational']:8.0%}"
+        lines.append(f"{line} {bounds:15}{shares}")
     sys.stdout.write("\n".join(lines) + "\n")
     return {"table": table, "rows": entries}

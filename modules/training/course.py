@@ -100,20 +100,15 @@ def course(
     """
     rows, targets = (np.concatenate([np.load(path) for path in paths]) for paths in (parameters, courses))
     if rows.shape != (len(targets), len(features)) or targets.ndim != 2 or len(rows) < 2:
-        raise ValueError(
-            f"rows of {len(features)} parameters and courses differ: {rows.shape}, {targets.shape}"
-        )
+        shapes = f"{rows.shape}, {targets.shape}"
+        raise ValueError(f"rows of {len(features)} parameters and courses differ: {shapes}")
     with pytorch.reproducible():
         train, held = (chosen.numpy() for chosen in pytorch.split(len(rows), held_out, seed))
-        scale = tabular.Scale(
-            rows[train].mean(axis=0),
-            rows[train].std(axis=0),
-            float(targets[train].mean()),
-            float(targets[train].std()),
-        )
-        settings = pytorch.Settings(
-            learning_rate, epochs, batch, torch.device("cpu"), schedule="cosine", seed=seed
-        )
+        inputs, goals = rows[train], targets[train]
+        deviation = float(goals.std())
+        scale = tabular.Scale(inputs.mean(axis=0), inputs.std(axis=0), float(goals.mean()), deviation)
+        cpu = torch.device("cpu")
+        settings = pytorch.Settings(learning_rate, epochs, batch, cpu, schedule="cosine", seed=seed)
         with pytorch.seeded(seed):
             network = CourseNetwork(rows.shape[1], targets.shape[1], width, hidden)
         learned, held_rows = (
@@ -126,8 +121,21 @@ def course(
         loss = torch.nn.functional.mse_loss
         trained = pytorch.train(network, learned, held_rows, loss, settings, context)
         predicted = pytorch.outputs(network, held_rows.inputs, 1000, settings.device)
+    # as plain arrays, whose courses have their own units
+    arrays = {name: tensor.detach().numpy() for name, tensor in network.state_dict().items()}
+    steps = len(arrays["places"])
+    places = arrays["places"] @ arrays["lstm.weight_ih_l0"].T
+    followed = tabular.Lstm(
+        inner=arrays["lstm.weight_hh_l0"].T,
+        places=places + arrays["lstm.bias_ih_l0"] + arrays["lstm.bias_hh_l0"],
+        outer=np.append(arrays["tell.weight"][0] * scale.target_scale, scale.own_units(arrays["tell.bias"])),
+        low=np.full(steps, -np.inf),
+        high=np.full(steps, np.inf),
+    )
+    layers = tuple((arrays[f"layers.{n}.weight"].T, arrays[f"layers.{n}.bias"]) for n in (0, 2, 4))
+    model = tabular.Model(tuple(features), "margin", "silu", scale, layers, course=followed)
     return {
-        "model": _model(network, tuple(features), scale).save(context.task_dir / "model.npz"),
+        "model": model.save(context.task_dir / "model.npz"),
         "validation_loss": trained.best.validation_loss,
         "r2": pytorch.r2(held_rows.targets, predicted),
         "epochs": trained.epochs,
@@ -166,19 +174,3 @@ def want(
             bound[inside] = value
     judge = replace(network, course=replace(network.course, low=low, high=high))
     return {"model": judge.save(context.task_dir / "model.npz")}
-
-
-def _model(network: CourseNetwork, features: tuple[str, ...], scale: tabular.Scale) -> tabular.Model:
-    """Return the network as plain arrays, whose courses have their own units."""
-    arrays = {name: tensor.detach().numpy() for name, tensor in network.state_dict().items()}
-    steps = len(arrays["places"])
-    places = arrays["places"] @ arrays["lstm.weight_ih_l0"].T
-    followed = tabular.Lstm(
-        inner=arrays["lstm.weight_hh_l0"].T,
-        places=places + arrays["lstm.bias_ih_l0"] + arrays["lstm.bias_hh_l0"],
-        outer=np.append(arrays["tell.weight"][0] * scale.target_scale, scale.own_units(arrays["tell.bias"])),
-        low=np.full(steps, -np.inf),
-        high=np.full(steps, np.inf),
-    )
-    layers = tuple((arrays[f"layers.{n}.weight"].T, arrays[f"layers.{n}.bias"]) for n in (0, 2, 4))
-    return tabular.Model(features, "margin", "silu", scale, layers, course=followed)

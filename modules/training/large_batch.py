@@ -67,8 +67,7 @@ def large_batch(
 ) -> LargeBatch:
     """Train a perceptron for a fixed number of epochs, whatever the batch.
 
-    data: shape (rows, ...): a sample in each row
-    targets: shape (rows,): the class of each, from 0
+    data, targets: shapes (rows, ...) and (rows,): a sample in each row, and its class, from 0
     optimizer: sgd with momentum; lars (Y. You and others, arXiv:1708.03888), larc (the same with a layer's
         rate at most that of sgd), lamb (arXiv:1904.00962), soap (second order: Adam in the eigenbases of
         Shampoo's preconditioner, arXiv:2409.11321)
@@ -86,7 +85,7 @@ def large_batch(
     held_out: share of the rows that are not trained on, the same ones for each seed
     seed: of the first weights and the order of the rows
 
-    A loss that leaves all bounds is a result here: its accuracy is what the weights before had. Reports
+    A loss that leaves all bounds is a result here: its accuracy is that of the last finite weights. Report
     `epoch`, `loss` and `accuracy` after each epoch. Raise ValueError for rows that do not fit each other.
     """
     flat = np.asarray(data, dtype=np.float32).reshape(len(data), -1)
@@ -147,7 +146,7 @@ def rate_of(done: float, warm_up: float, first: float, peak: float) -> float:
 def make_optimizer(
     name: Name, network: torch.nn.Module, rate: float, momentum: float, decay: float, trust: float
 ) -> torch.optim.Optimizer:
-    """LARS, LAMB and SOAP are those of pytorch_optimizer, SGD is PyTorch's; LARC is SGD after a clip."""
+    """Make pytorch_optimizer's LARS, LAMB or SOAP, PyTorch's SGD, or LARC, which is SGD after a clip."""
     weights = list(network.parameters())
     descent: torch.optim.Optimizer
     if name == "lars":
@@ -163,7 +162,7 @@ def make_optimizer(
 
 @torch.no_grad()
 def _clip(descent: torch.optim.Optimizer, decay: float, trust: float) -> None:
-    """LARC: a layer's rate is that of LARS (arXiv:1708.03888, equation 6), or the global one."""
+    """Clip a layer's rate to that of LARS (arXiv:1708.03888, equation 6), as LARC does."""
     for group in descent.param_groups:
         for weights in group["params"]:
             if weights.ndim < 2:  # a bias has the global rate, as in LARS
@@ -197,9 +196,8 @@ def compare(
     All are lists of equal length, an entry for each training.
     """
     trainings: dict[tuple[str, int], list[tuple[float, int]]] = {}
-    for name, how, size, right, reached in zip(
-        optimizer, scaling, batch, accuracy, steps_to_loss, strict=True
-    ):
+    columns = (optimizer, scaling, batch, accuracy, steps_to_loss)
+    for name, how, size, right, reached in zip(*columns, strict=True):
         trainings.setdefault((f"{name}, {how}", size), []).append((right, reached))
     rows: list[dict[str, Any]] = []
     for (name, size), many in trainings.items():

@@ -51,11 +51,9 @@ def member(
 ) -> Member:
     """Train at one rate, from the beginning or from where another one stopped.
 
-    data: shape (rows, ...): a sample in each row
-    targets: shape (rows,): classes 0, 1, …
+    data, targets: shapes (rows, ...) and (rows,): a sample in each row, and its class 0, 1, …
     rate: length of a step along the gradient
-    wrong: share of the rows that get a class by chance, as where people name what they see
-    names: seed of these wrong names
+    wrong, names: share of the rows that get a class by chance, as by people's errors, and the seed of these
     seed: of the order of the batches
     weights: what an earlier piece has made; none to begin
     """
@@ -90,12 +88,10 @@ def least(
     wrong: Annotated[float, Field(ge=0, le=1)] = 0.2,
     names: Annotated[int, Field(ge=0)] = 0,
 ) -> Least:
-    """Return the smallest loss that any weights have, by L-BFGS over all rows: the loss is convex.
+    """Find the smallest loss of any weights, by L-BFGS over all rows: the loss is convex.
 
-    data: shape (rows, ...): a sample in each row
-    targets: shape (rows,): classes 0, 1, …
-    wrong: share of the rows that get a class by chance
-    names: seed of these wrong names
+    data, targets: shapes (rows, ...) and (rows,): a sample in each row, and its class 0, 1, …
+    wrong, names: share of the rows that get a class by chance, and the seed of these classes
     """
     x, y = _rows(data, targets, wrong, names)
     shape = (x.shape[1], int(targets.max()) + 1)
@@ -109,7 +105,7 @@ def least(
 
 
 def _rows(data: NDArray[Any], targets: NDArray[Any], wrong: float, names: int) -> tuple[Rows, Classes]:
-    """Rows with a 1 for the bias at their end, and their classes."""
+    """Return rows with a 1 for the bias at their end, and their classes."""
     draw, classes = np.random.default_rng(names), targets.astype(np.int64)
     by_chance = draw.integers(0, classes.max() + 1, len(classes))
     flat = data.reshape(len(data), -1) / np.abs(data).max()
@@ -118,7 +114,7 @@ def _rows(data: NDArray[Any], targets: NDArray[Any], wrong: float, names: int) -
 
 
 def _log_shares(at: Rows, x: Rows) -> Rows:
-    """Logarithms of the shares that the classifier gives to the classes, shape (rows, classes)."""
+    """Return logarithms of the classifier's shares of the classes, shape (rows, classes)."""
     outputs: Rows = x @ at
     outputs -= outputs.max(1, keepdims=True)
     outputs -= np.log(np.exp(outputs).sum(1, keepdims=True))

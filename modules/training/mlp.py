@@ -52,10 +52,6 @@ class Best:
     """Of the held-out rows, in the target's own units."""
 
 
-Progress = tuple[Any, int, Best | None]
-"""The network, with the state of Adam and of the random numbers; the epoch; the best one so far."""
-
-
 @diel.module(kind="training")
 def mlp(
     columns: Annotated[dict[str, list[float]], Field(min_length=2)],
@@ -78,8 +74,7 @@ def mlp(
     columns: lists of equal length by name; usually gathered: `{energy: "${{ simulate.energy }}", ...}`
     target: the column to predict
     features: the columns to predict it from; all others where absent
-    hidden: units of each hidden layer
-    layers: hidden layers
+    hidden, layers: units of each hidden layer, and how many such layers
     activation: of the hidden layers
     learning_rate: first step of Adam (D. P. Kingma and J. Ba, arXiv:1412.6980)
     regularisation: weight of the squared norm of the weights
@@ -90,12 +85,10 @@ def mlp(
         the model by rows that this module never saw
     seed: of the split, the first weights and the order of the rows
 
-    With `checkpoint: true` a task that is interrupted goes on from its last epoch, with the same result
-    as if it had never stopped.
-
-    Features and target are standardised by the mean and deviation of the rows trained on. Reports
-    `epoch`, `train_loss` and `validation_loss` after each epoch. Raise ValueError where columns are
-    missing, differ in length, are too short or hold something that is not finite.
+    With `checkpoint: true` a task that is interrupted goes on from its last epoch, with the same result as if
+    it had never stopped. Features and target are standardised by the mean and deviation of the rows trained
+    on. Report `epoch`, `train_loss` and `validation_loss` after each epoch. Raise ValueError where columns
+    are missing, differ in length, are too short or hold something that is not finite.
     """
     table = tabular.Table.from_columns(columns, target, features)
     table.at_least(2, "one to train on and one held out")
@@ -103,7 +96,7 @@ def mlp(
     count = min(max(1, round(held_out * len(table))), len(table) - 1)
     train, validation = table.take(np.sort(order[count:])), table.take(np.sort(order[:count]))
     scale = tabular.Scale.of(train)
-    network = MLPRegressor(
+    network: Any = MLPRegressor(
         hidden_layer_sizes=(hidden,) * layers,
         activation=activation,
         solver="adam",
@@ -112,46 +105,22 @@ def mlp(
         learning_rate_init=learning_rate,
         random_state=seed,
     )
-    best, last = _train(network, train, validation, scale, epochs, patience, context)
-    learned = tuple(zip(best.weights, best.biases, strict=True))
-    model = tabular.Model(table.names, target, activation, scale, learned)
-    return {
-        "model": model.save(context.task_dir / "model.npz"),
-        "train_loss": best.train_loss,
-        "validation_loss": best.validation_loss,
-        "mean_absolute_error": float(np.mean(np.abs(best.predicted - validation.target))),
-        "epochs": last,
-        "predictions": validation.save_predictions(context.task_dir / "predictions.csv", best.predicted),
-    }
-
-
-def _train(
-    network: Any,
-    train: tabular.Table,
-    validation: tabular.Table,
-    scale: tabular.Scale,
-    epochs: int,
-    patience: int,
-    context: diel.Context,
-) -> tuple[Best, int]:
-    """Return the best epoch, and the number of the last one."""
     x, y = scale.features(train.features), scale.target(train.target)
     x_held, y_held = scale.features(validation.features), scale.target(validation.target)
-    path, best, epoch = context.checkpoint_dir / "training.pickle" if context.checkpoint else None, None, 0
+    path, best, done = context.checkpoint_dir / "training.pickle" if context.checkpoint else None, None, 0
     if path is not None and path.exists():
-        progress: Progress = pickle.loads(path.read_bytes())  # noqa: S301 - from this task's own directory
-        network, epoch, best = progress
+        # with the state of Adam and of the random numbers
+        network, done, best = pickle.loads(path.read_bytes())  # noqa: S301 - from this task's own directory
     saved = time.monotonic()
-    for epoch in range(epoch + 1, epochs + 1):  # noqa: B020
+    for epoch in range(done + 1, epochs + 1):
         network.partial_fit(x, y)  # one pass over the rows
         predicted = network.predict(x_held)
         train_loss = float(np.mean((network.predict(x) - y) ** 2))
         validation_loss = float(np.mean((predicted - y_held) ** 2))
         context.report(epoch=epoch, train_loss=train_loss, validation_loss=validation_loss)
         if not math.isfinite(validation_loss):
-            raise ValueError(
-                f"the loss is {validation_loss} after epoch {epoch}: use a smaller learning_rate"
-            )
+            wrong = f"the loss is {validation_loss} after epoch {epoch}"
+            raise ValueError(f"{wrong}: use a smaller learning_rate")
         if best is None or validation_loss < best.validation_loss:
             weights, biases = ([a.copy() for a in arrays] for arrays in (network.coefs_, network.intercepts_))
             best = Best(epoch, train_loss, validation_loss, weights, biases, scale.own_units(predicted))
@@ -168,4 +137,13 @@ def _train(
         if interrupted:
             raise diel.Interrupted(f"epoch {epoch} of at most {epochs} is done")
     assert best is not None
-    return best, epoch
+    learned = tuple(zip(best.weights, best.biases, strict=True))
+    model = tabular.Model(table.names, target, activation, scale, learned)
+    return {
+        "model": model.save(context.task_dir / "model.npz"),
+        "train_loss": best.train_loss,
+        "validation_loss": best.validation_loss,
+        "mean_absolute_error": float(np.mean(np.abs(best.predicted - validation.target))),
+        "epochs": epoch,
+        "predictions": validation.save_predictions(context.task_dir / "predictions.csv", best.predicted),
+    }

@@ -61,13 +61,13 @@ class Rows:
     """Rows that ever came; the newest of them are there."""
 
     def add(self, rows: tabular.Floats) -> None:
-        """Where there is no more room, rows take the places of the oldest."""
+        """Add rows, where there is no more room in the places of the oldest."""
         self.values[np.arange(self.count, self.count + len(rows)) % len(self.values)] = rows
         self.count += len(rows)
 
     @property
     def there(self) -> tabular.Floats:
-        """Those that are still there."""
+        """The rows that are still there."""
         return self.values[: self.count]
 
 
@@ -92,7 +92,7 @@ class Learner:
     """What was reported: items, rows, loss, error."""
 
     def learn(self, rows: tabular.Floats) -> None:
-        """One gradient step."""
+        """Take one gradient step."""
         self.network.partial_fit(self.scale.features(rows[:, :-1]), self.scale.target(rows[:, -1]))
         self.steps += 1
         weights = [*self.network.coefs_, *self.network.intercepts_]
@@ -152,8 +152,7 @@ def online(
 
     target: the column to predict
     features: the columns to predict it from
-    hidden: units of each hidden layer
-    layers: hidden layers
+    hidden, layers: units of each hidden layer, and how many such layers
     activation: of the hidden layers
     learning_rate: step of Adam (D. P. Kingma and J. Ba, arXiv:1412.6980)
     regularisation: weight of the squared norm of the weights
@@ -235,14 +234,13 @@ def _rows(item: Any, columns: Sequence[str], number: int) -> tabular.Floats:
         values = [np.atleast_1d(np.asarray(item[name], dtype=np.float64)) for name in columns]
         rows = np.stack(values, axis=1)
     except (TypeError, ValueError) as error:
-        raise ValueError(
-            f"item {number} of the stream: expected columns of equal length ({error})"
-        ) from error
+        wrong = f"item {number} of the stream: expected columns of equal length ({error})"
+        raise ValueError(wrong) from error
     if rows.ndim != 2 or not np.isfinite(rows).all():
         raise ValueError(f"item {number} of the stream: expected columns of finite numbers")
     return rows
 
 
 def _deviation(rows: tabular.Floats) -> float:
-    """Of the target; 1 where it is constant."""
+    """Return the target's deviation; 1 where it is constant."""
     return float(rows[:, -1].std()) or 1.0

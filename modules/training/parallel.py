@@ -183,7 +183,12 @@ def parallel(
             network = spread.build(model, source.shape, source.outputs, settings or {})
         network.load_state_dict(weights)
         _judge(network, source, np.load(test), np.load(test_targets), result)
-    _print(result, shape, ways)
+    parts = " × ".join(f"{axis} {count}" for axis, count in asdict(shape).items())
+    storing = "recomputed" if ways.recompute else "stored"
+    sys.stdout.write(
+        f"{parts}, {precision}, activations {storing}: {result['step_ms']:.2f} ms a step, "
+        f"{result['peak_mib']:.2f} MiB at its peak, {result['sent_mib']:.3f} MiB sent\n"
+    )
     world.wait()
     return result
 
@@ -205,13 +210,3 @@ def _judge(
     result["test_loss"] = float(source.loss(outputs, expected))
     if source.classes:
         result["accuracy"] = float((outputs.argmax(dim=1) == expected).double().mean())
-
-
-def _print(result: Parallel, mesh: spread.Mesh, ways: spread.Ways) -> None:
-    """Print the costs, in one line."""
-    parts = " × ".join(f"{axis} {count}" for axis, count in asdict(mesh).items())
-    storing = "recomputed" if ways.recompute else "stored"
-    sys.stdout.write(
-        f"{parts}, {ways.precision}, activations {storing}: {result['step_ms']:.2f} ms a step, "
-        f"{result['peak_mib']:.2f} MiB at its peak, {result['sent_mib']:.3f} MiB sent\n"
-    )

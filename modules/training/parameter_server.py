@@ -13,7 +13,7 @@ from __future__ import annotations
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from itertools import chain, pairwise
 from statistics import fmean
 from threading import Condition, Thread
@@ -31,6 +31,7 @@ from diel import pytorch
 if TYPE_CHECKING:  # diel reads annotations as text
     from mpi4py import MPI
 
+Rows = pytorch.Rows
 Array = NDArray[np.float32]
 Gradient = Callable[[Array, int], Array]
 """Of the loss at some weights, on this rank's rows of a step."""
@@ -125,7 +126,7 @@ class Server:
 def run_asynchronous(
     comm: MPI.Comm, weights: Array, gradient: Gradient, rate: float, steps: int, bound: int
 ) -> tuple[Array, list[int]]:
-    """Gradient descent by a server: the weights and each gradient's staleness, on rank 0.
+    """Descend by a server; return the weights and each gradient's staleness, on rank 0.
 
     Each rank hands in `steps` gradients. On the other ranks the weights are those that it had last.
     """
@@ -145,7 +146,7 @@ def run_asynchronous(
 
 
 def run_synchronous(comm: MPI.Comm, weights: Array, gradient: Gradient, rate: float, steps: int) -> Array:
-    """Gradient descent by the sum of all ranks' gradients in each step."""
+    """Descend by the sum of all ranks' gradients in each step."""
     weights = weights.copy()
     total = np.empty_like(weights)
     for step in range(steps):
@@ -171,8 +172,7 @@ def parameter_server(
 ) -> ParameterServer:
     """Train a perceptron asynchronously by a parameter server, and synchronously beside it, and compares.
 
-    data: shape (rows, ...): a sample in each row
-    targets: shape (rows,): the class of each, from 0
+    data, targets: shapes (rows, ...) and (rows,): a sample in each row, and its class, from 0
     test, test_targets: rows to judge by; those trained on where absent
     hidden: units of each hidden layer; 64 and 64 where absent
     batch: rows of each gradient
@@ -186,15 +186,13 @@ def parameter_server(
 
     Both trainings see the same rows, and start from the same weights. The synchronous one is the same each
     time; the asynchronous one is not, nor could it be. No gradient is staler than (2 bound + 1) (ranks - 1).
-
     Raise ValueError for rows that do not fit each other, on a single rank, where the MPI takes no threads,
     and where the loss is not finite.
     """
     ranks, rank = comm.Get_size(), comm.Get_rank()
     if ranks < 2:
-        raise ValueError(
-            "a single rank has nobody to be ahead of: give the stage `resources: {ranks: 2}`, or more"
-        )
+        hint = "give the stage `resources: {ranks: 2}`, or more"
+        raise ValueError(f"a single rank has nobody to be ahead of: {hint}")
     from mpi4py import MPI  # here so that the server can be had without MPI
 
     if MPI.Query_thread() < MPI.THREAD_SERIALIZED:
@@ -225,57 +223,42 @@ def parameter_server(
 
         gradient(first, 0)  # the first one takes longer
         rate = learning_rate / ranks
-        together, synchronous_s = timed(lambda: run_synchronous(comm, first, gradient, rate, steps))
-        (apart, staleness), asynchronous_s = timed(
-            lambda: run_asynchronous(comm, first, gradient, rate, steps, bound)
-        )
-        size = first.nbytes * steps
-        row_count = steps * ranks * batch
+        together, together_s = timed(lambda: run_synchronous(comm, first, gradient, rate, steps))
+        (apart, stale), apart_s = timed(lambda: run_asynchronous(comm, first, gradient, rate, steps, bound))
+        # rows, and bytes in a ring or by halving; as many go to the server and back
+        work = steps * ranks * batch, 2 * (ranks - 1) * first.nbytes * steps
         result: ParameterServer = {
-            # what is sent in a ring or by halving; to the server and back
-            "synchronous": _way(
-                network, together, rows, unseen, synchronous_s, row_count, 2 * (ranks - 1) * size
-            ),
-            "asynchronous": _way(
-                network, apart, rows, unseen, asynchronous_s, row_count, 2 * (ranks - 1) * size
-            ),
-            "staleness": {str(steps_): count for steps_, count in sorted(Counter(staleness).items())},
-            "mean_staleness": fmean(staleness) if staleness else 0.0,
-            "largest_staleness": max(staleness, default=0),
+            "synchronous": _way(network, together, rows, unseen, together_s, *work),
+            "asynchronous": _way(network, apart, rows, unseen, apart_s, *work),
+            "staleness": {str(steps_): count for steps_, count in sorted(Counter(stale).items())},
+            "mean_staleness": fmean(stale) if stale else 0.0,
+            "largest_staleness": max(stale, default=0),
             "weights": apart,
         }
     if rank == 0:
-        sys.stdout.write("\n".join(_lines(result, bound, ranks)) + "\n")
+        _print(result, bound, ranks)
     return result
 
 
-def gradient_of(
-    network: torch.nn.Module, weights: Array, inputs: torch.Tensor, labels: torch.Tensor
-) -> Array:
-    """Of the mean cross-entropy of some rows, in the order of the network's parameters."""
+def gradient_of(network: torch.nn.Module, weights: Array, rows: torch.Tensor, labels: torch.Tensor) -> Array:
+    """Return the gradient of the rows' mean cross-entropy, in the order of the network's parameters."""
     vector_to_parameters(torch.from_numpy(weights), network.parameters())
-    loss = torch.nn.functional.cross_entropy(network(inputs), labels)
+    loss = torch.nn.functional.cross_entropy(network(rows), labels)
     gradients = torch.autograd.grad(loss, list(network.parameters()))
     flat: Array = torch.cat([part.reshape(-1) for part in gradients]).numpy()
     return flat
 
 
-def _rows(data: NDArray[Any], targets: NDArray[Any]) -> pytorch.Rows:
+def _rows(data: NDArray[Any], targets: NDArray[Any]) -> Rows:
     flat = np.asarray(data, dtype=np.float32).reshape(len(data), -1)
     if not np.isfinite(flat).all():
         raise ValueError("the rows hold a value that is not finite")
     scaled = (flat - flat.mean()) / (flat.std() or 1)
-    return pytorch.Rows(torch.from_numpy(scaled), pytorch.classes(targets, len(data)))
+    return Rows(torch.from_numpy(scaled), pytorch.classes(targets, len(data)))
 
 
 def _way(
-    network: torch.nn.Module,
-    weights: Array,
-    rows: pytorch.Rows,
-    unseen: pytorch.Rows,
-    seconds: float,
-    row_count: int,
-    sent: int,
+    network: torch.nn.Module, weights: Array, rows: Rows, unseen: Rows, seconds: float, count: int, sent: int
 ) -> Way:
     vector_to_parameters(torch.from_numpy(weights), network.parameters())
     with torch.no_grad():
@@ -287,12 +270,12 @@ def _way(
         "loss": loss,
         "accuracy": float(hits.double().mean()),
         "seconds": seconds,
-        "rows_per_second": row_count / seconds,
+        "rows_per_second": count / seconds,
         "sent_bytes": sent,
     }
 
 
-def _lines(result: ParameterServer, bound: int, ranks: int) -> Sequence[str]:
+def _print(result: ParameterServer, bound: int, ranks: int) -> None:
     lines = ["              seconds    rows/s      loss  accuracy  MiB sent"]
     for name in ("synchronous", "asynchronous"):
         way: Way = result[name]
@@ -301,9 +284,9 @@ def _lines(result: ParameterServer, bound: int, ranks: int) -> Sequence[str]:
             f"{way['accuracy']:9.2%} {way['sent_bytes'] / 2**20:9.1f}"
         )
     counts = ", ".join(f"{steps}: {count}" for steps, count in result["staleness"].items())
-    lines += [
+    sys.stdout.write("\n".join(lines) + "\n")
+    sys.stdout.write(
         f"staleness: {result['mean_staleness']:.2f} on average, {result['largest_staleness']} at most "
-        f"(a bound of {bound} allows {(2 * bound + 1) * (ranks - 1)}); gradients by it: {counts}",
-        "The asynchronous training is not deterministic: another run with this seed gives other weights.",
-    ]
-    return lines
+        f"(a bound of {bound} allows {(2 * bound + 1) * (ranks - 1)}); gradients by it: {counts}\n"
+        "The asynchronous training is not deterministic: another run with this seed gives other weights.\n"
+    )

@@ -85,9 +85,8 @@ def pinn(
             break
         flat, damping = flat - step, max(damping / 3, 1e-12)
         if number % 10 == 0:
-            context.report(
-                step=number, loss=loss, convection=float(flat[-2]), viscosity=float(flat[-1].exp())
-            )
+            convection, viscosity = float(flat[-2]), float(flat[-1].exp())
+            context.report(step=number, loss=loss, convection=convection, viscosity=viscosity)
     readings = values.size
     residuals = task.residuals(flat)
     parameters = float(flat[-2]), float(flat[-1].exp())
@@ -125,7 +124,7 @@ class Task:
         self.shapes = [shape for a, b in pairwise(widths) for shape in ((a, b), (b,))]
 
     def first(self, rng: np.random.Generator) -> torch.Tensor:
-        """Weights as X. Glorot and Y. Bengio (AISTATS 2010) draw them, λ₁ and ln λ₂."""
+        """Draw weights as X. Glorot and Y. Bengio (AISTATS 2010) draw them, λ₁ and ln λ₂."""
         drawn = [
             rng.normal(0, (2 / sum(shape)) ** 0.5, shape).ravel() if len(shape) == 2 else np.zeros(shape)
             for shape in self.shapes
@@ -133,7 +132,7 @@ class Task:
         return torch.from_numpy(np.concatenate([*drawn, [0.0, -6.0]]))
 
     def residuals(self, flat: torch.Tensor) -> torch.Tensor:
-        """Return what is left of readings and of the equation, each by the root of its number."""
+        """Return the residuals of readings and of the equation, each by the root of its number."""
         return torch.cat(self._passed(flat, lambda sums: sums)[0]).detach()
 
     def differentiated(self, flat: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -151,9 +150,8 @@ class Task:
         kinds, inputs, parameters = self._passed(flat, record)
         blocks = []
         for kind in kinds:
-            gradients = torch.autograd.grad(
-                kind.sum(), [*sums, parameters], retain_graph=True, materialize_grads=True
-            )
+            by = [*sums, parameters]
+            gradients = torch.autograd.grad(kind.sum(), by, retain_graph=True, materialize_grads=True)
             *slopes, last = (part[..., : len(kind), :] for part in gradients)
             row = []
             for part, slope in zip(inputs, slopes, strict=True):
@@ -164,7 +162,7 @@ class Task:
     def _passed(
         self, flat: torch.Tensor, record: Callable[[torch.Tensor], torch.Tensor]
     ) -> tuple[list[torch.Tensor], list[torch.Tensor], torch.Tensor]:
-        """Kinds of residuals, what came into each layer, and the parameters of each point."""
+        """Return kinds of residuals, the inputs of each layer, and the parameters of each point."""
         pieces = torch.split(flat[:-2], [prod(shape) for shape in self.shapes])
         weights = [piece.reshape(shape) for piece, shape in zip(pieces, self.shapes, strict=True)]
         state, inputs, points = self.jet, [], self.jet.shape[1]
@@ -181,13 +179,13 @@ class Task:
 
 
 def jet(at: torch.Tensor, stretch: Array) -> torch.Tensor:
-    """Points as a network takes them, then their first and second derivatives along each axis of the flow."""
+    """Return points as a network takes them, then their first and second derivatives along each axis."""
     first = torch.diag(torch.from_numpy(stretch))[:, None].expand(-1, *at.shape)
     return torch.cat([at[None], first, torch.zeros_like(first)])
 
 
 def activated(sums: torch.Tensor) -> torch.Tensor:
-    """tanh of sums, and its derivatives by the chain rule."""
+    """Return tanh of sums, and its derivatives by the chain rule."""
     axes = len(sums) // 2
     value, slope, curve = torch.tanh(sums[0]), sums[1 : axes + 1], sums[axes + 1 :]
     first = 1 - value**2
@@ -195,14 +193,14 @@ def activated(sums: torch.Tensor) -> torch.Tensor:
 
 
 def burgers(state: torch.Tensor, convection: torch.Tensor, viscosity: torch.Tensor) -> torch.Tensor:
-    """By u and its derivatives by x and t; shape (points, 1)."""
+    """Return the residual by u and its derivatives by x and t; shape (points, 1)."""
     value, x, t, xx, _ = state
     residual: torch.Tensor = t + convection * value * x - viscosity * xx
     return residual
 
 
 def navier_stokes(state: torch.Tensor, convection: torch.Tensor, viscosity: torch.Tensor) -> torch.Tensor:
-    """By u, v, p and their derivatives by x, y and t: momentum along x and y, and mass; shape (points, 3)."""
+    """Return residuals by u, v, p and their derivatives: momentum along x and y, mass; shape (points, 3)."""
     value, x, y, t, xx, yy, _ = state
     carried = value[:, :1] * x[:, :2] + value[:, 1:2] * y[:, :2]
     momentum = t[:, :2] + convection * carried - viscosity * (xx + yy)[:, :2]

@@ -2,8 +2,7 @@
 
 J. Schulman and others, arXiv:1707.06347: gradient steps on what actors played go on as long as the policy
 stays near the one that played. That one may be older than the learner's: its probabilities come with each
-action.
-Actors and learner work at the same time, as by S. Huang and others, arXiv:2310.00036.
+action. Actors and learner work at the same time, as by S. Huang and others, arXiv:2310.00036.
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ class Network(nn.Module):
         return torch.distributions.Independent(normal, 1, validate_args=False)
 
     def weights(self) -> dict[str, NDArray[Any]]:
-        """Of the policy, as `simulation.play` takes them."""
+        """Return the policy's weights, as `simulation.play` takes them."""
         arrays: dict[str, NDArray[Any]] = {}
         for number, layer in enumerate(part for part in self.policy if isinstance(part, nn.Linear)):
             arrays[f"weight{number}"] = layer.weight.detach().numpy().copy()
@@ -156,19 +155,19 @@ def improve(
     epochs: int,
     rows: int,
 ) -> None:
-    """Gradient steps on a batch: the clipped objective of eq. 7, and half the squared error of the value."""
+    """Take gradient steps on a batch: eq. 7's clipped objective, and half the squared error of the value."""
     tensors = {name: torch.as_tensor(np.ascontiguousarray(batch[name])) for name in ARRAYS}
     observations = tensors["seen"].float()
     with torch.no_grad():
         worth = network.value(observations)[..., 0]
-    better = advantages(worth.numpy(), batch, discount=discount, trace=trace)
+    gains = advantages(worth.numpy(), batch, discount=discount, trace=trace)
     valid = tensors["valid"].flatten()
     steps = {
         "seen": observations[:-1].flatten(0, 1)[valid],
         "actions": tensors["actions"].flatten(0, 1)[valid],
         "logs": tensors["logs"].flatten().float()[valid],
-        "better": torch.as_tensor(better).flatten().float()[valid],
-        "worth": (torch.as_tensor(better) + worth[:-1]).flatten().float()[valid],
+        "better": torch.as_tensor(gains).flatten().float()[valid],
+        "worth": (torch.as_tensor(gains) + worth[:-1]).flatten().float()[valid],
     }
     steps["better"] = (steps["better"] - steps["better"].mean()) / (steps["better"].std() + 1e-8)
     parts = max(1, round(len(steps["logs"]) / rows))
@@ -177,9 +176,8 @@ def improve(
             minibatch = {name: values[part] for name, values in steps.items()}
             logs = network.distribution(minibatch["seen"]).log_prob(minibatch["actions"])
             ratio = (logs - minibatch["logs"]).exp()
-            gain = torch.min(
-                ratio * minibatch["better"], ratio.clamp(1 - CLIP, 1 + CLIP) * minibatch["better"]
-            )
+            better = minibatch["better"]
+            gain = torch.min(ratio * better, ratio.clamp(1 - CLIP, 1 + CLIP) * better)
             off = (network.value(minibatch["seen"])[..., 0] - minibatch["worth"]) ** 2
             descent.zero_grad()
             (0.5 * off.mean() - gain.mean()).backward()
@@ -217,10 +215,7 @@ class Scale:
             self.seen += [len(sums), np.sum(sums), np.sum(sums**2)]
             self.sums = sums * ~ended
         count, total, squares = self.seen
-        scaled: NDArray[np.float64] = batch["rewards"] / np.sqrt(
-            squares / count - (total / count) ** 2 + 1e-8
-        )
-        return scaled
+        return np.asarray(batch["rewards"] / np.sqrt(squares / count - (total / count) ** 2 + 1e-8))
 
 
 class Episodes:
@@ -242,7 +237,7 @@ class Episodes:
 
 
 def _complete(stream: Any, actors: int) -> Iterator[tuple[list[Any], float]]:
-    """Batches that have come from all actors, in the order of these; and the seconds that were waited."""
+    """Yield complete batches, in the order of the actors, and the seconds of waiting for each."""
     there: dict[int, list[Any]] = {}
     began = time.perf_counter()
     for item in stream:
@@ -255,7 +250,7 @@ def _complete(stream: Any, actors: int) -> Iterator[tuple[list[Any], float]]:
 
 
 def _layers(into: int, hidden: int, out: int, last: float) -> nn.Sequential:
-    """Orthogonal weights, with which trainings differ less (L. Engstrom and others, arXiv:2005.12729)."""
+    """Draw orthogonal weights, with which trainings differ less (L. Engstrom and others, arXiv:2005.12729)."""
     layers = [nn.Linear(into, hidden), nn.Linear(hidden, hidden), nn.Linear(hidden, out)]
     for layer, gain in zip(layers, (2**0.5, 2**0.5, last), strict=True):
         nn.init.orthogonal_(layer.weight, gain)

@@ -54,8 +54,7 @@ def small_mlp(
     columns: lists of equal length by name; usually gathered
     target: the column to predict
     features: columns to predict from; all others where absent
-    hidden: units of each hidden layer
-    layers: hidden layers
+    hidden, layers: units of each hidden layer, and how many such layers
     regularisation: penalty on the squared weights
     iterations: most iterations of L-BFGS (D. C. Liu, J. Nocedal, Math. Program. 45, 503 (1989))
     seed: of the initial weights; networks that differ in it alone make a committee

@@ -106,9 +106,8 @@ def super_resolution(
         scale = float(fine.std())
         with pytorch.seeded(seed):
             network = Finer(factor, width, blocks, scale)
-        settings = pytorch.Settings(
-            learning_rate, epochs, batch, torch.device("cpu"), schedule="cosine", seed=seed
-        )
+        cpu = torch.device("cpu")
+        settings = pytorch.Settings(learning_rate, epochs, batch, cpu, schedule="cosine", seed=seed)
         trained = pytorch.train(
             network, learned, held, lambda a, b: ((a - b) / scale).square().mean(), settings, context
         )
@@ -171,9 +170,8 @@ def spectral(means: NDArray[Any], factor: int) -> NDArray[np.float64]:
     shifts = np.exp(-2j * np.pi * np.outer(wave[inside], np.arange(factor)) / size)
     damping = np.conj(shifts).mean(axis=1)  # of a wave, in the mean over the block that begins where it does
     coarse = np.fft.fft2(means) * factor**2
-    carried = np.flatnonzero(
-        np.abs(np.fft.fftfreq(means.shape[-1], 1 / means.shape[-1])) < means.shape[-1] / 2
-    )
+    coarse_waves = np.fft.fftfreq(means.shape[-1], 1 / means.shape[-1])
+    carried = np.flatnonzero(np.abs(coarse_waves) < means.shape[-1] / 2)
     fine = np.zeros((len(means), size, size), complex)
     places = np.flatnonzero(inside)
     fine[:, places[:, None], places] = coarse[:, carried[:, None], carried] / np.outer(damping, damping)

@@ -8,6 +8,7 @@ Gibbs' method. Textures are supposed to be the same in all directions, and perio
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Annotated, Any, TypedDict
 
 import numpy as np
@@ -54,8 +55,9 @@ def texture(
 
     Raise ValueError for images of another shape or with other values.
     """
-    if images.ndim != 3 or any(side % (RADIUS + 1) for side in images.shape[1:]) or (abs(images) != 1).any():
-        raise ValueError(f"expected images of ±1 with sides that {RADIUS + 1} divides; found {images.shape}")
+    apart = RADIUS + 1
+    if images.ndim != 3 or any(side % apart for side in images.shape[1:]) or (abs(images) != 1).any():
+        raise ValueError(f"expected images of ±1 with sides that {apart} divides; found {images.shape}")
     with pytorch.reproducible(), pytorch.seeded(seed):
         real = torch.as_tensor(images, dtype=torch.float32)
         means = kernel()
@@ -71,18 +73,19 @@ def texture(
             falls.step()
         samples = torch.randint(0, 2, (count, *real.shape[1:])).float() * 2 - 1
         with torch.no_grad():
-            for _ in range(sweeps):
-                sweep(network, samples, means)
+            for _, down, along in product(range(sweeps), range(apart), range(apart)):
+                # draw each site anew from what is around it, a ninth of the sites at once
+                chance = odds(network, around(samples, means, down, along, apart)).sigmoid()
+                samples[:, down::apart, along::apart] = (torch.rand(chance.shape) < chance).float() * 2 - 1
     return {"images": samples.numpy().astype(np.int8), "loss": loss.item()}
 
 
 def kernel() -> torch.Tensor:
-    """Means over neighbours at one distance in all directions: shape (distances, 1, side, side)."""
+    """Return means over neighbours at one distance in all directions: shape (distances, 1, side, side)."""
     places = torch.arange(-RADIUS, RADIUS + 1)
     squares = places[:, None] ** 2 + places[None, :] ** 2
-    rings = torch.stack(
-        [squares == square for square in sorted(set(squares.flatten().tolist()) - {0})]
-    ).float()
+    distances = sorted(set(squares.flatten().tolist()) - {0})
+    rings = torch.stack([squares == square for square in distances]).float()
     return (rings / rings.sum(dim=(1, 2), keepdim=True))[:, None]
 
 
@@ -98,13 +101,3 @@ def odds(network: nn.Module, surroundings: torch.Tensor) -> torch.Tensor:
     """Return the logarithm of a site's odds to be +1: odd, as +1 and −1 are alike but for their names."""
     log_odds: torch.Tensor = (network(surroundings) - network(-surroundings))[..., 0]
     return log_odds
-
-
-def sweep(network: nn.Module, images: torch.Tensor, means: torch.Tensor) -> None:
-    """Draw each site anew from what is around it, a ninth of the sites at once."""
-    apart = RADIUS + 1
-    for down in range(apart):
-        for along in range(apart):
-            chance = odds(network, around(images, means, down, along, apart)).sigmoid()
-            drawn = (torch.rand(chance.shape) < chance).float() * 2 - 1
-            images[:, down::apart, along::apart] = drawn

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, NotRequired, TypedDict
+from typing import Annotated, Any, Literal, NamedTuple, NotRequired, TypedDict
 
 import numpy as np
 import torch
@@ -21,6 +21,7 @@ from diel import pytorch
 
 Images = NDArray[Any]
 """Shape (images, channels, height, width): int8, uint8 or float32."""
+SIDES = "(channels, height, width)"
 
 
 class TorchCnn(TypedDict):
@@ -82,21 +83,13 @@ class Scale:
     deviation: float = 1.0
 
 
-@dataclass(frozen=True)
-class Targets:
+class Targets(NamedTuple):
     """What the network should say of each image: shape (images,)."""
 
     values: NDArray[Any]
     """Places in `classes`, int64; or numbers, float64."""
     classes: list[str] | None
     """None for a regression."""
-
-    def scale(self, images: NDArray[np.intp]) -> Scale:
-        """Return the scale of some of them."""
-        if self.classes is not None:
-            return Scale()
-        values = self.values[images]
-        return Scale(float(values.mean()), float(values.std()) or 1.0)
 
 
 @diel.module(kind="training")
@@ -158,7 +151,6 @@ def torch_cnn(
     With `checkpoint: true` a task that is interrupted or killed goes on from its last checkpoint, with the
     same result as if it had never stopped. It uses as many threads as the stage's `cores_per_rank`; on one
     kind of machine, with as many threads, the same seed gives the same model to the last bit.
-
     Each channel, and the targets of a regression, are standardised by the mean and deviation of the images
     trained on. Report `epoch`, `loss` and `validation_loss` after each epoch. Raise ValueError where the
     data cannot be read, do not fit each other, are too few or not finite, where there is no such device, and
@@ -173,7 +165,9 @@ def torch_cnn(
         place, method = pytorch.find_device(device, precision), (optimizer, momentum, weight_decay, schedule)
         settings = pytorch.Settings(learning_rate, epochs, batch, place, *method, patience, precision, seed)
         train, held = (chosen.numpy() for chosen in pytorch.split(len(data), held_out, seed))
-        scale = labels.scale(train)
+        scale, sample = Scale(), labels.values[train]
+        if labels.classes is None:
+            scale = Scale(float(sample.mean()), float(sample.std()) or 1.0)
         with pytorch.seeded(seed):
             network = Cnn(shape)
         network.standardise.measure(data[train])
@@ -221,18 +215,18 @@ def predict(
     """
     version = model.stat().st_mtime_ns
     loaded = context.cached(("training.torch_cnn", str(model), version), lambda: _read_model(model))
+    network, shape, classes, scale = loaded
     data, _ = _images(images)
-    if data.shape[1] != loaded.shape.inputs:
-        raise ValueError(f"the model reads {loaded.shape.inputs} channels; the images have {data.shape[1]}")
-    _check_sides(data.shape[2:], loaded.shape)
+    if data.shape[1] != shape.inputs:
+        raise ValueError(f"the model reads {shape.inputs} channels; the images have {data.shape[1]}")
+    _check_sides(data.shape[2:], shape)
     with pytorch.reproducible():
         place = pytorch.find_device(device)
-        outputs = pytorch.outputs(loaded.network.to(place), torch.from_numpy(data), batch, place).double()
-    numbers = outputs[:, 0] * loaded.scale.deviation + loaded.scale.mean
-    answers = outputs.softmax(dim=1) if loaded.classes else numbers
+        outputs = pytorch.outputs(network.to(place), torch.from_numpy(data), batch, place).double()
+    answers = outputs.softmax(dim=1) if classes else outputs[:, 0] * scale.deviation + scale.mean
     path = context.task_dir / "predictions.npy"
     np.save(path, answers.numpy())
-    return {"predictions": path, "count": len(answers), "classes": loaded.classes}
+    return {"predictions": path, "count": len(answers), "classes": classes}
 
 
 def _images(files: Path | list[Path]) -> tuple[Images, list[int]]:
@@ -243,11 +237,9 @@ def _images(files: Path | list[Path]) -> tuple[Images, list[int]]:
     arrays = [_images_of(path) for path in paths]
     for path, array in zip(paths, arrays, strict=True):
         if array.shape[1:] != arrays[0].shape[1:]:
-            sizes = [" × ".join(map(str, images.shape[1:])) for images in (array, arrays[0])]
-            sizes = [f"{size} (channels, height, width)" for size in sizes]
-            raise ValueError(
-                f"images: {path} holds images of {sizes[0]}, and {paths[0]} of {sizes[1]}; expected one size"
-            )
+            size, other = (" × ".join(map(str, images.shape[1:])) for images in (array, arrays[0]))
+            what = f"{path} holds images of {size} {SIDES}, and {paths[0]} of {other} {SIDES}"
+            raise ValueError(f"images: {what}; expected one size")
     counts = [len(array) for array in arrays]
     if len({array.dtype for array in arrays}) > 1:
         arrays = [array.astype(np.float32) for array in arrays]
@@ -428,17 +420,6 @@ def _square(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     return torch.nn.functional.mse_loss(outputs[:, 0], targets)
 
 
-@dataclass(frozen=True)
-class Model:
-    """A network with all that it takes to read what it says."""
-
-    network: Cnn
-    shape: Shape
-    classes: list[str]
-    """Empty for a regression."""
-    scale: Scale
-
-
 def _save_model(path: Path, network: Cnn, shape: Shape, classes: list[str] | None, scale: Scale) -> Path:
     """Write the model as plain arrays: no pickle, so that reading one runs no code."""
     arrays: dict[str, Any] = {
@@ -451,8 +432,8 @@ def _save_model(path: Path, network: Cnn, shape: Shape, classes: list[str] | Non
     return path
 
 
-def _read_model(path: Path) -> Model:
-    """Raise ValueError where it is none."""
+def _read_model(path: Path) -> tuple[Cnn, Shape, list[str], Scale]:
+    """Return a network, its shape, classes (none for a regression) and scale. Raise ValueError."""
     groups: dict[str, dict[str, Any]] = {"shape": {}, "scale": {}, "weights": {}, "classes": {}}
     try:
         with np.load(path, allow_pickle=False) as file:
@@ -463,6 +444,6 @@ def _read_model(path: Path) -> Model:
         scale = Scale(**{name: value.item() for name, value in groups["scale"].items()})
         network = Cnn(shape)
         network.load_state_dict({name: torch.from_numpy(value) for name, value in groups["weights"].items()})
-        return Model(network, shape, groups["classes"][""].tolist(), scale)
+        return network, shape, groups["classes"][""].tolist(), scale
     except (OSError, KeyError, ValueError, TypeError, AttributeError, EOFError, RuntimeError) as error:
         raise ValueError(f"{path.name} is no model of training.torch_cnn ({error})") from error

@@ -98,22 +98,27 @@ def torch_mlp(
     or killed goes on from its last checkpoint, with the same result as if it had never stopped. It uses
     as many threads as the stage's `cores_per_rank`; on one kind of machine, with as many threads, the same
     seed gives the same model to the last bit.
-
-    Features and target are standardised by the mean and deviation of the rows trained on. Reports
+    Features and target are standardised by the mean and deviation of the rows trained on. Report
     `epoch`, `loss` and `validation_loss` after each epoch. Raise ValueError where the data cannot be
     read, are too few or not finite, where there is no such device, and where the loss leaves all bounds.
     """
     data = _table(columns, rows, table, target, features)
-    widths = _widths(hidden, layers)
     with pytorch.reproducible():
         place, method = pytorch.find_device(device, precision), (optimizer, momentum, weight_decay, schedule)
         settings = pytorch.Settings(learning_rate, epochs, batch, place, *method, patience, precision, seed)
         split = pytorch.split(len(data), held_out, seed)
         train, held = (data.take(chosen.numpy()) for chosen in split)
         scale = tabular.Scale.of(train)
-        network = _network(len(data.names), widths, activation, seed).to(place)
+        sizes = [len(data.names), *_widths(hidden, layers)]
+        with pytorch.seeded(seed):
+            pairs = [(torch.nn.Linear(a, b), ACTIVATIONS[activation]()) for a, b in pairwise(sizes)]
+            last = torch.nn.Linear(sizes[-1], 1)
+        network = torch.nn.Sequential(*chain.from_iterable(pairs), last).to(place)
         rows_train, rows_held = _rows(train, scale, place), _rows(held, scale, place)
-        trained = pytorch.train(network, rows_train, rows_held, _loss, settings, context)
+        mse = torch.nn.functional.mse_loss
+        trained = pytorch.train(
+            network, rows_train, rows_held, lambda a, b: mse(a[:, 0], b), settings, context
+        )
         outputs = pytorch.outputs(network, rows_held.inputs, batch, place)[:, 0].double()
     predicted = scale.own_units(outputs.numpy())
     arrays = [parameter.detach().cpu().numpy().T for parameter in network.parameters()]
@@ -141,15 +146,10 @@ def _table(
     target: str,
     features: list[str] | None,
 ) -> tabular.Table:
-    sources = [
-        name
-        for name, source in (("columns", columns), ("rows", rows), ("table", files))
-        if source is not None
-    ]
-    if len(sources) != 1:
-        raise ValueError(
-            f"expected exactly one of columns, rows and table; found {', '.join(sources) or 'none'}"
-        )
+    sources = {"columns": columns, "rows": rows, "table": files}
+    names = ", ".join(name for name, source in sources.items() if source is not None)
+    if names not in sources:
+        raise ValueError(f"expected exactly one of columns, rows and table; found {names or 'none'}")
     if files is not None:
         samples = tabular.Table.from_files([files] if isinstance(files, Path) else files, target, features)
     elif rows is not None:
@@ -168,19 +168,12 @@ def _rows(table: tabular.Table, scale: tabular.Scale, device: torch.device) -> p
 
 
 def _widths(hidden: int | list[int], layers: int | None) -> list[int]:
-    """Units of each hidden layer."""
+    """Return the units of each hidden layer."""
     if isinstance(hidden, int):
         return [hidden] * (2 if layers is None else layers)
     if layers is not None and layers != len(hidden):
         raise ValueError(f"hidden lists {len(hidden)} layers, and layers says {layers}: drop one of them")
     return list(hidden)
-
-
-def _network(features: int, widths: list[int], activation: str, seed: int) -> torch.nn.Sequential:
-    sizes = [features, *widths]
-    with pytorch.seeded(seed):
-        pairs = [(torch.nn.Linear(a, b), ACTIVATIONS[activation]()) for a, b in pairwise(sizes)]
-        return torch.nn.Sequential(*chain.from_iterable(pairs), torch.nn.Linear(sizes[-1], 1))
 
 
 ACTIVATIONS: dict[str, Callable[[], torch.nn.Module]] = {
@@ -190,7 +183,3 @@ ACTIVATIONS: dict[str, Callable[[], torch.nn.Module]] = {
     "silu": torch.nn.SiLU,
     "gelu": lambda: torch.nn.GELU(approximate="tanh"),
 }
-
-
-def _loss(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    return torch.nn.functional.mse_loss(outputs[:, 0], targets)
