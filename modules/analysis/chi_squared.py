@@ -1,4 +1,4 @@
-"""What was simulated against what is known, by χ²."""
+"""Simulations against known values, by χ²."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ import diel
 
 
 class ChiSquared(TypedDict):
-    """How far simulations and a surrogate are from what is known."""
+    """The distance of simulations and a surrogate from known values."""
 
     chi2: float
-    """Sum of the squared deviations of what was simulated, each by its standard error."""
+    """Sum of the simulations' squared deviations, each by its standard error."""
     degrees: int
     """Of freedom: as many as values, for nothing was fitted. χ² is near it where the errors are right."""
     probability: float
     """Of a χ² as large or larger, were the errors normal and right."""
     largest_deviation: float
-    """Of what was simulated, relative."""
+    """Of the simulations, relative."""
     surrogate_deviation: float | None
     """Largest relative deviation of the predictions; null without any."""
 

@@ -55,7 +55,7 @@ def effective_speedup(
         times[stage] = [attempt["seconds"] for attempt in attempts if attempt["state"] == "done"]
     if not all(times.values()):
         sys.stdout.write("not measured: results came from the cache; `diel run --no-cache` measures\n")
-        return {"speedup": None, "n_lookup": 0, "n_train": 0, "t_sim_s": 0, "t_lookup_s": 0, "t_learn_s": 0}
+        return Speedup(speedup=None, n_lookup=0, n_train=0, t_sim_s=0.0, t_lookup_s=0.0, t_learn_s=0.0)
     simulated, learned, looked_up = (
         [time for stage in stages for time in times[stage]] for stages in (simulations, trainings, lookups)
     )

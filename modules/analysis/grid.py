@@ -36,8 +36,5 @@ def grid(
     steps = range(side)
     values = [[low + (high - low) * step / (side - 1) for step in steps] for low, high in ranges.values()]
     states = [dict(zip(ranges, state, strict=True)) for state in product(*values)]
-    return {
-        "states": states,
-        "columns": {name: [state[name] for state in states] for name in ranges},
-        "count": len(states),
-    }
+    columns = {name: [state[name] for state in states] for name in ranges}
+    return {"states": states, "columns": columns, "count": len(states)}

@@ -1,4 +1,4 @@
-"""Divides samples into those that a training sees and those that it is judged by."""
+"""Samples in two parts: one to train on, and one to judge the training by."""
 
 from __future__ import annotations
 
@@ -43,9 +43,5 @@ def held_out(
     order = np.random.default_rng(seed).permutation(len(data))
     count = min(max(1, round(share * len(data))), len(data) - 1)
     held, rows = np.sort(order[:count]), np.sort(order[count:][:most])
-    return {
-        "data": data[rows],
-        "targets": targets[rows],
-        "unseen": data[held],
-        "unseen_targets": targets[held],
-    }
+    unseen, unseen_targets = data[held], targets[held]
+    return {"data": data[rows], "targets": targets[rows], "unseen": unseen, "unseen_targets": unseen_targets}

@@ -23,7 +23,7 @@ VIRIAL = {
     -2: -7.02181962,
     0: 0.02459877,
 }
-"""What the second virial coefficient has beyond that of hard spheres, by the power of √T."""
+"""The second virial coefficient less that of hard spheres, by the power of √T."""
 DAMPING = 1.92907278
 REST = {
     0: (2.01546797, -28.17881636, 28.28313847, -10.42402873, 0.0),

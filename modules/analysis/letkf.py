@@ -1,4 +1,4 @@
-"""The local ensemble transform Kalman filter: what sensors said in a window of time corrects an ensemble.
+"""The local ensemble transform Kalman filter: readings of a window of time correct an ensemble.
 
 B. R. Hunt, E. J. Kostelich and I. Szunyogh, Physica D 230, 112 (2007), eqs. 21–24, with observations of
 several times in one analysis (4D-LETKF, there too). Weights of observations fall with distance by eq. 4.10 of

@@ -24,7 +24,7 @@ class Paired(TypedDict):
 
 @diel.module(kind="analysis")
 def paired(first: list[float], second: list[float], name: str = "second / first") -> Paired:
-    """Print how many times larger the second of each pair is: what disturbs both alike drops out.
+    """Print how many times larger the second of each pair is: a disturbance of both alike drops out.
 
     first, second: above 0, in the same order
     name: what the ratio is called

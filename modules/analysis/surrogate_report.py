@@ -1,4 +1,4 @@
-"""How far a surrogate is from simulations that it never saw."""
+"""The distance of a surrogate from simulations that it never saw."""
 
 from __future__ import annotations
 

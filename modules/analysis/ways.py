@@ -1,4 +1,4 @@
-"""Ways to train one network, beside each other: time, loss, bytes, efficiency, and what a model predicts."""
+"""Ways to train one network, beside each other: time, loss, bytes, efficiency, and a model's prediction."""
 
 from __future__ import annotations
 

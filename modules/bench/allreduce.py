@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # diel reads annotations as text
     from pydantic import Field
 
 ROUNDS = 20
-"""Groups of calls, of which each is timed as a whole: a single call is too short for a clock."""
+"""Groups of calls, each timed as a whole: a single call is too short for a clock."""
 
 
 class Allreduce(TypedDict):

@@ -271,7 +271,7 @@ class _Summary:
         self.count += len(predicted)
 
     def join(self, other: _Summary) -> None:
-        """Take in what was found of later states."""
+        """Take in the summary of later states."""
         for name in ("names", "goal", "match", "keep", "bins"):
             mine, its = getattr(self, name), getattr(other, name)
             if mine != its:
@@ -292,7 +292,7 @@ class _Summary:
         return predicted if self.goal == "minimize" else -predicted
 
     def _select(self, states: tabular.Floats, predicted: tabular.Floats, low: float, high: float) -> None:
-        """Keep what is better than the worst that is kept: after the first blocks hardly a state is."""
+        """Keep states better than the worst kept one: hardly any, after the first blocks."""
         if len(self.best) < self.keep and len(predicted) > (few := 8 * self.keep):
             self._select(states[:few], predicted[:few], low, high)  # most others are no better than these
             states, predicted = states[few:], predicted[few:]
@@ -338,7 +338,7 @@ class _Summary:
         self._pour(*before)
 
     def _pour(self, exponent: int, first: int, counts: NDArray[np.int64]) -> None:
-        """Add what was counted in bins of the same width, or narrower ones."""
+        """Add counts of bins of the same width, or of narrower ones."""
         places = (np.arange(len(counts)) + first) >> (self.exponent - exponent)
         np.add.at(self.counts, places - self.first, counts)
 
@@ -354,7 +354,7 @@ class _Summary:
 
     @classmethod
     def load(cls, path: Path) -> _Summary:
-        """Return what `save` wrote. Raise ValueError where that is not so."""
+        """Return a summary that `save` wrote. Raise ValueError where the file holds none."""
         try:
             with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
                 arrays = {entry.name: file[entry.name] for entry in fields(cls)}
@@ -365,7 +365,7 @@ class _Summary:
         return cls(**values | {"match": None if math.isnan(values["match"]) else values["match"]})
 
     def result(self, path: Path) -> Screen:
-        """Return what the stage returns; the summary is written to the path."""
+        """Return the outputs of the stage, and write the summary to the path."""
         width = 2.0**self.exponent
         return {
             "summary": self.save(path),

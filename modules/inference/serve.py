@@ -89,7 +89,7 @@ class Refused(Exception):
 
 @dataclass
 class Waiting:
-    """A request's rows, and what is to be told of them."""
+    """A request's rows, and the answer to them."""
 
     rows: tabular.Floats
     answer: asyncio.Future[tuple[tabular.Floats, tabular.Floats]]

@@ -62,7 +62,7 @@ class Drawn(TypedDict):
 
     arrangements: list[int]
     sites: list[list[int]]
-    """Of each bit, in halves of a lattice constant; the crystal repeats itself after `period` of these."""
+    """Of each bit, in halves of a lattice constant; `period` is the crystal's, in the same units."""
     period: list[int]
 
 

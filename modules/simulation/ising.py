@@ -82,7 +82,7 @@ class Timed(TypedDict):
 
 @dataclass
 class Replica:
-    """One simulation on its way: what its next sweep depends on, and what was measured so far."""
+    """One simulation on its way: the state for its next sweep, and its measurements so far."""
 
     spins: Any
     """Shape (size²,): int8 for Metropolis, a plain list for Wolff."""
@@ -91,7 +91,7 @@ class Replica:
     """Per site after each sweep, shape (sweeps,); so is the magnetisation."""
     magnetisation: NDArray[np.float64]
     sweep: int = 0
-    """Sweeps so far, those of the equilibration among them."""
+    """Sweeps so far, with those of the equilibration."""
     clusters: int = 0
     """Clusters that Wolff's equilibration flipped."""
     flips: int = 0
@@ -167,7 +167,7 @@ def walk(
     equilibration: Annotated[int, Field(ge=1)] = 200,
     seed: Annotated[int, Field(ge=0)] = 0,
 ) -> Walk:
-    """Walk through states at many temperatures by Metropolis, and stream what it sees as `samples`.
+    """Walk through states at many temperatures by Metropolis, and stream their averages as `samples`.
 
     temperatures: [low, high], in units of J/k_B; the walkers' are drawn between them, one from each of as
         many intervals of the same width, so that every item covers all

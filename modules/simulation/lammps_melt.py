@@ -110,7 +110,7 @@ class _State:
     seed: int
 
     def check(self) -> None:
-        """Raise ValueError for what is no fluid that this input can simulate."""
+        """Raise ValueError for a fluid that this input cannot simulate."""
         for name in ("temperature", "density", "timestep", "cutoff"):
             value = getattr(self, name)
             if not 0 < value < math.inf:
@@ -235,7 +235,7 @@ class _Parts:
         self._saved = time.monotonic()
 
     def _agreed(self, value: T) -> T:
-        """Return what rank 0 found."""
+        """Return the value of rank 0 on every rank."""
         if self._comm is None:
             return value
         agreed: T = self._comm.bcast(value, root=0)
@@ -309,7 +309,7 @@ class _Parts:
         self._progress = replace(self._progress, rows=_finite(rows))
 
     def _save(self) -> None:
-        """Write a restart file, then in one step what goes with it; drop the one before."""
+        """Write a restart file, then in one step the progress with it; drop the file before."""
         self._keep_rows()
         folder, before = self._context.checkpoint_dir, self._progress.restart
         name = f"{self._progress.equilibrated}-{self._progress.done}.restart"

@@ -75,7 +75,7 @@ Atoms # atomic
 
 
 class Energies(TypedDict):
-    """What crystals have, and how long it took."""
+    """Energies of crystals, and their rate."""
 
     rate: float
     """Crystals in a second, one after the other."""
@@ -222,7 +222,7 @@ class Engine:
 
 
 def application(engine: Engine, token: str) -> Starlette:
-    """Return the ASGI application; `token` is what every request but /health must show."""
+    """Return the ASGI application; every request but /health must show the `token`."""
     from starlette.applications import Starlette
     from starlette.responses import JSONResponse, PlainTextResponse
     from starlette.routing import Route

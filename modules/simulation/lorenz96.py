@@ -36,7 +36,7 @@ REACH = range(-4, 4)
 
 
 class Truth(TypedDict):
-    """One course, and what is known of it."""
+    """One course, its observations, and an ensemble."""
 
     truth: States
     """Shape (steps, variables), after each step."""

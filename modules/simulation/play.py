@@ -1,4 +1,4 @@
-"""Actors that play for a learner, which sends them its policy; and a judge of what it learned.
+"""Actors that play for a learner, which sends them its policy; and a judge of that policy.
 
 simulation.play         feeds a learner beside it by a stream; gets weights back by the tuple space
 simulation.play:judge   plays whole episodes without chance, and others without a policy
@@ -53,7 +53,7 @@ class Judged(TypedDict):
 
 
 class Policy:
-    """A perceptron with two hidden layers of tanh: what to do, from what is seen.
+    """A perceptron with two hidden layers of tanh: actions from observations.
 
     weights: `weight0`, `bias0`, … of its three layers; with `spread` (the logarithm of the deviation of each
     action) actions are numbers that scatter around the last layer, else there is one unit for each choice.
@@ -64,7 +64,7 @@ class Policy:
         self.spread = weights.get("spread")
 
     def best(self, observations: NDArray[Any]) -> NDArray[Any]:
-        """Return what it would do without chance."""
+        """Return the best actions, without chance."""
         out = self._out(observations)
         return out.argmax(axis=1) if self.spread is None else out
 

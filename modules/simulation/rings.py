@@ -37,7 +37,7 @@ NAMES = ("activator", "inhibitor", "supply", "coupling", "spot")
 """a, b, κ, σ and w."""
 CELLS = 48
 PLACES = 24
-"""Along the radius, of which a course tells u: means over pairs of cells."""
+"""Points of a course along the radius: means of u over pairs of cells."""
 TAU = 0.2
 STEP = 0.1
 BATCH = 250

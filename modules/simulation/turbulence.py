@@ -80,7 +80,7 @@ def waves(size: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 
 
 def rate(size: int, viscosity: float, stirring: float = 4.0, drag: float = 0.1) -> Callable[[Waves], Waves]:
-    """Return what gives ∂ω/∂t of a state."""
+    """Return the function that gives ∂ω/∂t of a state."""
     y, x = waves(size)
     square = y**2 + x**2
     inverse = 1 / np.where(square, square, 1)

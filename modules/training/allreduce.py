@@ -1,4 +1,4 @@
-"""Sums over MPI ranks, written out, and what they cost: the collective of data-parallel training.
+"""Sums over MPI ranks, written out, and their cost: the collective of data-parallel training.
 
 training.allreduce              measures sums, fits α, β and γ, predicts sizes and ranks that were not fitted
 training.allreduce:predict      what a sum takes on any number of ranks
@@ -319,7 +319,7 @@ class Allreduce(TypedDict):
     """CSV with a row for each algorithm, number of ranks and size: seconds measured and predicted, and
     whether they were fitted."""
     close: float
-    """The part of the predictions that are within 20 % of what was measured; fitted ones do not count."""
+    """The share of predictions within 20 % of the measurement; fitted sums do not count."""
     median_error: float
     """The median of their relative errors."""
     largest_error: float
@@ -428,7 +428,7 @@ def predict(
     ranks_per_node: Annotated[int, Field(ge=1)] = 1,
     algorithm: Algorithm = "library",
 ) -> Predicted:
-    """Say what a sum takes on any number of ranks, from what `training.allreduce` fitted.
+    """Predict a sum's seconds on any number of ranks, from the fit of `training.allreduce`.
 
     cost: as `training.allreduce` returned it
     size: bytes of the array: four for each weight in single precision
@@ -450,7 +450,7 @@ class Step(TypedDict):
     size: int
     """Bytes of a gradient."""
     close: float
-    """The part of the predicted steps that are within 20 % of what was measured."""
+    """The share of predicted steps within 20 % of the measurement."""
     largest_error: float
     table: Path
     """CSV with a row for each number of ranks and rows: seconds measured and predicted."""
@@ -592,7 +592,7 @@ def efficiency(
     ranks_per_node: Annotated[int, Field(ge=1)] = 1,
     error: Annotated[float, Field(ge=0, lt=1)] = 0.2,
 ) -> Efficiency:
-    """Say on paper what data-parallel training yields on 2 to 1,024 ranks: two factors, and their product.
+    """Work out the yield of data-parallel training on 2 to 1,024 ranks, on paper: two factors, their product.
 
     cost: as `training.allreduce` returned it
     fixed_s, row_s, size: as `training.allreduce:step` returned them

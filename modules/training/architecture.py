@@ -1,4 +1,4 @@
-"""A network whose layers may be there or not, trained on small images, and what a prediction by it costs.
+"""A network with optional layers, trained on small images, and the cost of its predictions.
 
 training.architecture            trains one, and counts its multiply-adds
 training.architecture:compare    the Pareto fronts of searches for such networks
@@ -51,7 +51,7 @@ def architecture(
     held_out: Annotated[float, Field(gt=0, lt=1)] = 0.3,
     seed: Annotated[int, Field(ge=0, lt=4294967296)] = 0,
 ) -> Architecture:
-    """Train a network by Adam, and count what a prediction costs.
+    """Train a network by Adam, and count the cost of a prediction.
 
     data: shape (images, height, width)
     targets: shape (images,): the class of each, from 0
@@ -161,7 +161,7 @@ def compare(context: diel.Context, **searches: dict[str, list[Any]]) -> Compared
 
 
 def pareto(networks: Sequence[tuple[int, float, str]]) -> list[tuple[int, float, str]]:
-    """Return those which no other one beats in cost and accuracy, the cheapest first."""
+    """Return the networks that no other one beats in cost and accuracy, the cheapest first."""
     front: list[tuple[int, float, str]] = []
     for network in sorted(networks, key=lambda entry: (entry[0], -entry[1])):
         if not front or network[1] > front[-1][1]:

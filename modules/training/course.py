@@ -1,4 +1,4 @@
-"""An LSTM that learns a whole course, a profile or a time series, from parameters; and what is wanted of it.
+"""An LSTM that learns a whole course, a profile or a time series, from parameters, and zones for that course.
 
 The parameters pass through layers, whose output is where the LSTM begins; step by step it then tells the
 course, with the place as its only input. S. Wang et al., Nat. Commun. 10, 4354 (2019), learned patterns so.
@@ -29,7 +29,7 @@ class LearnedCourse(TypedDict):
     model: Path
     """.npz, for `training.course:want`."""
     validation_loss: float
-    """Mean squared error of courses held out, by the variance of those learned from."""
+    """Mean squared error of courses held out, by the variance of the training courses."""
     r2: float
     """Coefficient of determination over the courses held out."""
     epochs: int
@@ -40,7 +40,7 @@ class WantedCourse(TypedDict):
     """A model for `inference.screen`."""
 
     model: Path
-    """.npz; its prediction is by how much a course is within what is wanted, where it is least so."""
+    """.npz; its prediction is the smallest margin by which a course is within its zones."""
 
 
 class CourseNetwork(torch.nn.Module):

@@ -1,4 +1,4 @@
-"""A classifier of micrographs that has few real ones, and what may help it: symmetries, or synthetic ones."""
+"""A classifier of micrographs with few real ones to learn from, and two aids: symmetries, synthetic ones."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Lattices = list[NDArray[Any]]
 
 
 class Few(TypedDict):
-    """How well it names what it never saw."""
+    """Accuracy on images that the classifier never saw."""
 
     accuracy: float
     """Share of the test images whose class is found."""
@@ -108,7 +108,7 @@ def bound(many: Lattices, test: Lattices) -> Bound:
 
 
 def moved(images: NDArray[Any], chance: np.random.Generator) -> NDArray[Any]:
-    """Return each image moved, turned, mirrored and inverted by chance, all of which leave its class."""
+    """Return each image moved, turned, mirrored and inverted by chance: its class stays."""
     variants = []
     for image in images:
         shifted = np.roll(image, chance.integers(image.shape[0], size=2), (0, 1))

@@ -152,7 +152,7 @@ def compare(
     constants: list[float],
     smallest: list[float],
 ) -> Compared:
-    """Compare what populations found with the best constant, and print the rates of both.
+    """Compare populations with the best constant rate, and print the rates of both.
 
     population: the loss of the best member, for each seed
     rates: of the best member, epoch by epoch

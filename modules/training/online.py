@@ -48,7 +48,7 @@ class Online(TypedDict):
     steps: int
     """Gradient steps."""
     history: Path
-    """CSV with the columns items, rows, loss, error: what was reported."""
+    """CSV of the reports, with the columns items, rows, loss, error."""
 
 
 @dataclass
@@ -58,7 +58,7 @@ class Rows:
     values: tabular.Floats
     """Shape (room, features + 1)."""
     count: int = 0
-    """Rows that ever came; the newest of them are there."""
+    """All rows that came; `values` holds the newest of them."""
 
     def add(self, rows: tabular.Floats) -> None:
         """Add rows, where there is no more room in the places of the oldest."""

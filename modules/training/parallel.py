@@ -28,7 +28,7 @@ MIB = 2**20
 
 
 class Parallel(TypedDict):
-    """The network after its last step, and what a step took."""
+    """The network after its last step, and the cost of a step."""
 
     weights: Path
     """.npz: each weight by its name in the network, as one rank has it."""
@@ -200,7 +200,7 @@ def _judge(
     targets: NDArray[Any],
     result: Parallel,
 ) -> None:
-    """Add what the network says of rows that it was not trained on."""
+    """Add the network's loss and accuracy on rows that it was not trained on."""
     kind = next(network.parameters()).dtype
     network.eval()
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""A parameter server: gradient descent in which no rank waits for another, but for those far behind.
+"""A parameter server: gradient descent in which ranks wait only for another one that is far behind.
 
 Each worker takes the weights, computes a gradient, and hands it to the server, which takes a step with it at
 once. Meanwhile others have taken theirs: the gradient is stale. How far a worker may run ahead of the slowest

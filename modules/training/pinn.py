@@ -40,7 +40,7 @@ class Found(TypedDict):
     misfit: float
     """Root mean square of network minus readings, by the readings' deviation."""
     residual: float
-    """Root mean square of what the equation leaves."""
+    """Root mean square of the equation's residuals."""
     steps: int
 
 
@@ -124,7 +124,7 @@ class Task:
         self.shapes = [shape for a, b in pairwise(widths) for shape in ((a, b), (b,))]
 
     def first(self, rng: np.random.Generator) -> torch.Tensor:
-        """Draw weights as X. Glorot and Y. Bengio (AISTATS 2010) draw them, λ₁ and ln λ₂."""
+        """Draw weights as X. Glorot and Y. Bengio (AISTATS 2010) do, and add λ₁ and ln λ₂."""
         drawn = [
             rng.normal(0, (2 / sum(shape)) ** 0.5, shape).ravel() if len(shape) == 2 else np.zeros(shape)
             for shape in self.shapes

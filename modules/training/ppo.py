@@ -24,7 +24,7 @@ import diel
 from diel import pytorch
 
 PATIENCE = 300.0
-"""Seconds to wait for an actor to say what it plays."""
+"""Seconds to wait for an actor's first message."""
 CLIP = 0.2
 """How far the ratio of probabilities may leave 1: ε of eq. 7."""
 
@@ -43,7 +43,7 @@ class Learned(TypedDict):
     waited: float
     """Part of the time for which it waited for actors."""
     history: Path
-    """CSV with the columns batch, steps, episode, staleness: what was reported."""
+    """CSV of the reports, with the columns batch, steps, episode, staleness."""
 
 
 class Network(nn.Module):
@@ -250,7 +250,7 @@ def _complete(stream: Any, actors: int) -> Iterator[tuple[list[Any], float]]:
 
 
 def _layers(into: int, hidden: int, out: int, last: float) -> nn.Sequential:
-    """Draw orthogonal weights, with which trainings differ less (L. Engstrom and others, arXiv:2005.12729)."""
+    """Make weights orthogonal, so that trainings differ less (L. Engstrom and others, arXiv:2005.12729)."""
     layers = [nn.Linear(into, hidden), nn.Linear(hidden, hidden), nn.Linear(hidden, out)]
     for layer, gain in zip(layers, (2**0.5, 2**0.5, last), strict=True):
         nn.init.orthogonal_(layer.weight, gain)

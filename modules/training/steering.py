@@ -1,4 +1,4 @@
-"""A controller that watches a running simulation, learns what temperatures do to it, and sets the next one.
+"""A controller that watches a running simulation, learns the effect of temperatures, and sets the next one.
 
 It counts how often a state of one kind became one of another at a temperature; a kind is a range of energies.
 Counts tell probabilities P(j | i, T), and these the fewest steps V to the target that are to be expected,

@@ -118,7 +118,7 @@ def super_resolution(
 
 @diel.module(kind="inference")
 def restore(model: Path, stored: Path, context: diel.Context, by: Way = "network") -> Restored:
-    """Restore fields from what is stored of them.
+    """Restore fields from their stored means.
 
     model: of `training.super_resolution`
     stored: of `analysis.coarsened`

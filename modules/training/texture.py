@@ -1,4 +1,4 @@
-"""A generator of textures that learns what a site is like from the sites around it: a Markov random field.
+"""A generator of textures that learns the odds of a site from the sites around it: a Markov random field.
 
 G. R. Cross and A. K. Jain, IEEE Trans. Pattern Anal. Mach. Intell. 5, 25 (1983). A network gives the odds of
 a site's two values from its 24 neighbours; it is trained by the pseudo-likelihood (J. Besag, The Statistician
@@ -92,7 +92,7 @@ def kernel() -> torch.Tensor:
 def around(
     images: torch.Tensor, means: torch.Tensor, down: int = 0, along: int = 0, every: int = 1
 ) -> torch.Tensor:
-    """Return what sites see, from the one at (down, along) on: shape (images, rows, columns, distances)."""
+    """Return the surroundings of sites from (down, along) on: shape (images, rows, columns, distances)."""
     wider = nn.functional.pad(images[:, None], (RADIUS,) * 4, mode="circular")
     return nn.functional.conv2d(wider[:, :, down:, along:], means, stride=every).movedim(1, -1)
 

@@ -377,7 +377,7 @@ class Standardise(torch.nn.Module):
 
 
 class Cnn(torch.nn.Module):
-    """Blocks of convolutions, the mean over all sites, and two layers on what is left.
+    """Blocks of convolutions, the mean over all sites, and two layers on these means.
 
     By the mean, height and width of the images make no difference to the weights.
     """

@@ -8,9 +8,9 @@ from diel.modules.catalogue import Module, every, find
 
 
 def test_every_shipped_module_can_be_read_and_says_what_it_returns(root: Path) -> None:
-    found = list(every([root / "modules"]))
-    assert [item for item in found if not isinstance(item, Module)] == []
-    modules = {item.reference: item for item in found if isinstance(item, Module)}
+    listing = list(every([root / "modules"]))
+    assert [item for item in listing if not isinstance(item, Module)] == []
+    modules = {item.reference: item for item in listing if isinstance(item, Module)}
     assert set(modules) >= {
         "analysis.kaufman",
         "analysis.surrogate_report",

@@ -155,8 +155,8 @@ def test_a_summary_is_the_same_by_blocks_by_parts_and_at_once(seeds: Any, contex
         for row in np.argsort(costs, kind="stable"):
             best.setdefault(states[row, 0], predicted[row])
         assert [tuple(row.values()) for row in once["best"]] == list(best.items())[:keep], seed
-        for found in more:
-            assert same(found) | {"mean": 0} == same(once) | {"mean": 0}, seed
+        for summary in more:
+            assert same(summary) | {"mean": 0} == same(once) | {"mean": 0}, seed
 
 
 def test_a_model_that_is_flat_at_first_has_a_right_histogram(model: Path, context: diel.Context) -> None:
