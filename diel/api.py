@@ -77,7 +77,7 @@ def run(
     if quiet is False:
         print(f"{controller.paths.run_id}: {controller.paths.root}")  # noqa: T201 - asked for
     try:
-        state = drive_on(controller, lambda one: one.drive(look or (lambda history: None)))
+        state = drive_on(controller, lambda running: running.drive(look or (lambda history: None)))
     except NeverRuns:
         discard(controller.paths, fresh=fresh)
         raise
@@ -121,19 +121,19 @@ def _path(path: str | Path | None) -> Path | None:
     return None if path is None else Path(path)
 
 
-def _files(given: str | Path | Sequence[str | Path]) -> list[Path]:
-    return [Path(given)] if isinstance(given, str | Path) else [Path(file) for file in given]
+def _files(files: str | Path | Sequence[str | Path]) -> list[Path]:
+    return [Path(files)] if isinstance(files, str | Path) else [Path(file) for file in files]
 
 
-def _settings(given: Settings) -> tuple[str, ...]:
+def _settings(settings: Settings) -> tuple[str, ...]:
     """Settings as the command line writes them: JSON is YAML, so a value arrives with its type."""
-    if isinstance(given, str):
-        return (given,)
-    if not isinstance(given, Mapping):
-        return tuple(given)
+    if isinstance(settings, str):
+        return (settings,)
+    if not isinstance(settings, Mapping):
+        return tuple(settings)
     return tuple(
         f"hp.{name.removeprefix('hp.')}={value if isinstance(value, str) else json.dumps(value)}"
-        for name, value in given.items()
+        for name, value in settings.items()
     )
 
 
@@ -175,10 +175,10 @@ class Run:
         """
         if not values:
             raise UsageError(f"name the outputs, for instance table({_example(self._read())!r})")
-        found = self._asked(lambda run: make_table(run, values))
-        for text in found.missing.values():
+        listing = self._asked(lambda run: make_table(run, values))
+        for text in listing.missing.values():
             warnings.warn(text, stacklevel=2)
-        return _frame(found)
+        return _frame(listing)
 
     def metrics(self, stage: str, at: Mapping[str, Any] | None = None) -> Any:
         """What a stage's tasks reported while they ran, failed ones too: a row for each value.
@@ -245,7 +245,7 @@ class Run:
         `last`. Raises UsageError where there is no such file.
         """
         values = self._outputs(name, at)
-        values = [one for value in values for one in (value if isinstance(value, list) else (value,))]
+        values = [item for value in values for item in (value if isinstance(value, list) else (value,))]
         if any(type(value) is not Artifact for value in values):
             raise UsageError(f"'{name}' is a value, not a file: ask for value({name!r}) or table({name!r})")
         paths = [Path(value) for value in values]
@@ -260,31 +260,31 @@ class Run:
             raise UsageError(
                 f"expected STAGE.VALUE, found '{name}'; {hint or 'stages: ' + ', '.join(stages)}"
             )
-        wanted = dict(at or {})
+        point = dict(at or {})
         records = read.records(stage)
-        picked = picked_tasks(read, stage, records, wanted)
+        picked = picked_tasks(read, stage, records, point)
         dropped = read.history.stage(stage).dropped.get(output, ())
         if picked and all(index in dropped for index in picked):
             reason = "it was deleted after use (`keep: false`, or `diel clean --intermediate`)"
             raise UsageError(f"{self.id} no longer has '{name}': {reason}")
-        found = [
+        outputs = [
             output_of(records[index], output, read.paths.root)
             for index in picked
             if output in outputs_of(records[index]) and index not in dropped
         ]
-        if not found:
-            raise UsageError(self._nothing(read, records, name, wanted if not picked else {}))
+        if not outputs:
+            raise UsageError(self._nothing(read, records, name, point if not picked else {}))
         self._warn(
-            read, name, len(found), picked_tasks(read, stage, range(read.history.stage(stage).total), wanted)
+            read, name, len(outputs), picked_tasks(read, stage, range(read.history.stage(stage).total), point)
         )
-        return found
+        return outputs
 
     def _warn(self, read: RunReader, name: str, count: int, tasks: Sequence[int]) -> None:
         """Warn where failed tasks are missing among values, or a model answered some of them."""
         history = read.history.stage(name.rpartition(".")[0])
         lost = sum(history.state(index) in (TaskState.FAILED, TaskState.CANCELLED) for index in tasks)
-        known = history.surrogate
-        answers = 0 if known is None else sum(known.answers[index : index + 1] == b"\x01" for index in tasks)
+        model = history.surrogate
+        answers = 0 if model is None else sum(model.answers[index : index + 1] == b"\x01" for index in tasks)
         failed = f"{lost:,} of {counted(len(tasks), 'task')} failed: '{name}' has {count:,}"
         answered = f"a model answered {answers:,} of {counted(count, 'value')} of '{name}'"
         for text in filter(None, (failed if lost else "", answered if answers else "")):
@@ -295,19 +295,19 @@ class Run:
         stage, _, output = name.rpartition(".")
         if records and at:
             where = ", ".join(f"{parameter} = {value!r}" for parameter, value in at.items())
-            known = [read.point(stage, index) for index in list(records)[:3]]
-            shown = "; ".join(", ".join(f"{key} = {point[key]!r}" for key in at) for point in known)
+            points = [read.point(stage, index) for index in list(records)[:3]]
+            shown = "; ".join(", ".join(f"{key} = {point[key]!r}" for key in at) for point in points)
             return f"{self.id} has no result of '{stage}' at {where}; it has: {shown}, …"
-        made = list(dict.fromkeys(one for record in records.values() for one in outputs_of(record)))
-        hint = did_you_mean(output, made) or f"'{stage}' made: {', '.join(made) or 'nothing yet'}"
+        outputs = list(dict.fromkeys(entry for record in records.values() for entry in outputs_of(record)))
+        hint = did_you_mean(output, outputs) or f"'{stage}' made: {', '.join(outputs) or 'nothing yet'}"
         return f"{self.id} has no '{name}'; {hint}"
 
     def _asked(self, ask: Callable[[RunReader], Listing]) -> Listing:
         """A table, with a warning about what of the run is damaged."""
-        found, flaws = read(self._paths, ask)
+        answer, flaws = read(self._paths, ask)
         for flaw in flaws:
             warnings.warn(flaw, stacklevel=3)
-        return found
+        return answer
 
     def _read(self) -> RunReader:
         return RunReader(self._paths)
@@ -326,13 +326,13 @@ class Run:
         return f"<Run {self.id} {read.state}: {', '.join(stages)}>"
 
 
-def _frame(found: Listing) -> Any:
+def _frame(listing: Listing) -> Any:
     """A DataFrame where pandas is installed, else a list of dicts."""
-    plain = [[str(cell) if type(cell) is Artifact else cell for cell in row] for row in found.rows]
+    plain = [[str(cell) if type(cell) is Artifact else cell for cell in row] for row in listing.rows]
     try:
-        return make_frame(plain, list(found.columns))  # pandas is an extra
+        return make_frame(plain, list(listing.columns))  # pandas is an extra
     except ImportError:
-        return [dict(zip(found.columns, row, strict=True)) for row in plain]
+        return [dict(zip(listing.columns, row, strict=True)) for row in plain]
 
 
 def _example(read: RunReader) -> str:

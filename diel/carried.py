@@ -34,8 +34,8 @@ _MACHINES = re.compile("|".join(MACHINES.split()).replace("*", ".*"), re.DOTALL)
 
 def kept_variables(environ: Mapping[str, str]) -> dict[str, str]:
     """Those of some variables that tasks find on this machine."""
-    kept = {name: value for name, value in environ.items() if _MACHINES.fullmatch(name)}
-    return {**kept, **carried(environ), **FIXED}
+    machine = {name: value for name, value in environ.items() if _MACHINES.fullmatch(name)}
+    return {**machine, **carried(environ), **FIXED}
 
 
 def is_carried(name: str) -> bool:
@@ -45,8 +45,8 @@ def is_carried(name: str) -> bool:
 
 def carried(environ: Mapping[str, str]) -> dict[str, str]:
     """Return those that are taken along, with absolute paths: an empty entry would mean this directory."""
-    found = {name: environ[name].split(os.pathsep) for name in CARRIED if environ.get(name)}
-    return {name: os.pathsep.join(map(_absolute, filter(None, entries))) for name, entries in found.items()}
+    lists = {name: environ[name].split(os.pathsep) for name in CARRIED if environ.get(name)}
+    return {name: os.pathsep.join(map(_absolute, filter(None, entries))) for name, entries in lists.items()}
 
 
 def _absolute(path: str) -> str:

@@ -110,8 +110,8 @@ class Context(ServiceUser, StreamUser):
         from diel.staging.shard import draw  # only here: most modules have no shards
 
         if name not in self.shards:
-            known = ", ".join(self.shards) or "none"
-            raise ModuleError(f"input '{name}' has no `shard` in the workflow; inputs with one: {known}")
+            names = ", ".join(self.shards) or "none"
+            raise ModuleError(f"input '{name}' has no `shard` in the workflow; inputs with one: {names}")
         shard, ranks = self.shards[name], (self.rank, self.ranks)
         return draw(name, self.inputs[name], shard, *ranks, epoch, self.local, os.environ)
 

@@ -38,8 +38,8 @@ class EnergyMeter:
 
     def __init__(self, file: Path, counters: list[Counter]) -> None:
         self._file, self._counters = file, counters
-        self._last = [one.read() for one in counters]
-        self._joules = dict.fromkeys((one.source for one in counters), 0.0)
+        self._last = [counter.read() for counter in counters]
+        self._joules = dict.fromkeys((counter.source for counter in counters), 0.0)
         self._began = self._looked = time.monotonic()
         self._add_earlier()
 
@@ -59,18 +59,18 @@ class EnergyMeter:
         if moment - self._looked < EVERY and not now:
             return
         self._looked = moment
-        for place, one in enumerate(self._counters):
+        for place, counter in enumerate(self._counters):
             try:
-                value = one.read()
+                value = counter.read()
             except OSError:
                 continue
             more = value - self._last[place]
-            self._joules[one.source] += more + (one.most or 0.0) if more < 0 else more
+            self._joules[counter.source] += more + (counter.most or 0.0) if more < 0 else more
             self._last[place] = value
-        found = {"joules": self._joules, "seconds": moment - self._began, "machine": os.uname().nodename}
+        record = {"joules": self._joules, "seconds": moment - self._began, "machine": os.uname().nodename}
         try:
             self._file.parent.mkdir(exist_ok=True)
-            put(self._file, json.dumps(found))
+            put(self._file, json.dumps(record))
         except OSError:
             return  # a run goes on without this
 

@@ -159,7 +159,7 @@ def likeness(message: str) -> str:
     return re.sub(r"0x[0-9a-fA-F]+|\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|/[\w./-]+", "#", bare)
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
+def did_you_mean(word: str, choices: Iterable[str]) -> str:
     """A hint with the nearest known word, or an empty string if none is near."""
-    near = get_close_matches(word, list(islice(known, _COMPARED)), n=1, cutoff=0.6)
+    near = get_close_matches(word, list(islice(choices, _COMPARED)), n=1, cutoff=0.6)
     return f"did you mean '{near[0]}'?" if near else ""

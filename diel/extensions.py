@@ -23,15 +23,15 @@ def entry_points_of(group: str) -> dict[str, EntryPoint]:
     different ones of the same name."""
     from importlib.metadata import entry_points  # here: a run on one machine without a search needs none
 
-    found: dict[str, EntryPoint] = {}
+    points: dict[str, EntryPoint] = {}
     for point in sorted(entry_points(group=group)):
-        other = found.setdefault(point.name, point)
+        other = points.setdefault(point.name, point)
         if other.value != point.value:
             raise UsageError(
                 f"two installed packages have a '{point.name}' in {group}: {other.value} of "
                 f"{_package(other)} and {point.value} of {_package(point)}; remove one of them"
             )
-    return found
+    return points
 
 
 def names_in(group: str) -> tuple[str, ...]:
@@ -51,22 +51,22 @@ def class_named(group: str, name: str, base: type[Any]) -> Any:
     point = entry_points_of(group).get(name)
     if point is None:
         hint = did_you_mean(name, names_in(group))
-        known = ", ".join(names_in(group)) or "none: reinstall diel, because even its own are missing"
-        raise UsageError(f"no '{name}' in {group}; installed: {known}{f'; {hint}' if hint else ''}")
+        installed = ", ".join(names_in(group)) or "none: reinstall diel, because even its own are missing"
+        raise UsageError(f"no '{name}' in {group}; installed: {installed}{f'; {hint}' if hint else ''}")
     where = f"'{name}' in {group} ({point.value}, of {_package(point)})"
     try:
-        found: Any = import_module(point.module)
+        entry: Any = import_module(point.module)
         for part in filter(None, point.attr.split(".")):
-            found = getattr(found, part)
+            entry = getattr(entry, part)
     except (Exception, SystemExit) as error:  # somebody else's code, at its import
         raise UsageError(f"{where} cannot be loaded: {type(error).__name__}: {error}") from error
-    if not (isinstance(found, type) and issubclass(found, base)):
+    if not (isinstance(entry, type) and issubclass(entry, base)):
         expected = f"{base.__module__.rpartition('.')[0]}.{base.__name__}"
         raise UsageError(f"{where} is not a class derived from {expected}")
-    lacking = sorted(getattr(found, "__abstractmethods__", ()))
+    lacking = sorted(getattr(entry, "__abstractmethods__", ()))
     if lacking:
         raise UsageError(f"{where} lacks {', '.join(lacking)}: {base.__name__} says what each must do")
-    return found
+    return entry
 
 
 def _package(point: EntryPoint) -> str:

@@ -46,11 +46,11 @@ def replacing(path: str | os.PathLike[str], mode: int = 0o666) -> Iterator[Binar
             os.unlink(part)
 
 
-def is_own(status: os.stat_result, *, others: int = 0) -> bool:
-    """Whether only this user, or root, can have put something into a directory; `others` are the bits of its
+def is_own(status: os.stat_result, *, bits: int = 0) -> bool:
+    """Whether only this user, or root, can have put something into a directory; `bits` are the bits of its
     mode that must not be set.
     """
-    return stat.S_ISDIR(status.st_mode) and status.st_uid in (0, os.getuid()) and not status.st_mode & others
+    return stat.S_ISDIR(status.st_mode) and status.st_uid in (0, os.getuid()) and not status.st_mode & bits
 
 
 @contextlib.contextmanager
@@ -76,11 +76,11 @@ def filling(folder: Path, last: str) -> Iterator[Path]:
         if not folder.exists():
             part.rename(folder)
             return
-        made = sorted(part.iterdir(), key=lambda path: path.name == last)
-        for path in made:
+        paths = sorted(part.iterdir(), key=lambda path: path.name == last)
+        for path in paths:
             if (folder / path.name).exists():
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), os.fspath(folder / path.name))
-        for path in made:
+        for path in paths:
             path.rename(folder / path.name)
     finally:
         shutil.rmtree(part, ignore_errors=True)

@@ -52,11 +52,11 @@ def _row(name: str, counts: dict[str, int]) -> str:
     )
     bar = f'<span style="display:inline-block;width:{WIDTH}px;background:#8883;line-height:0">{parts}</span>'
     good = counts["done"] + counts["cached"]
-    others = (f"{n:,} {state}" for state, n in counts.items() if n and state not in ("done", "cached"))
-    said = "; ".join((f"{good:,} of {total:,} done", *others))
+    rest = (f"{n:,} {state}" for state, n in counts.items() if n and state not in ("done", "cached"))
+    summary = "; ".join((f"{good:,} of {total:,} done", *rest))
     return (
         f"<tr><td style='text-align:left'>{escape(name)}</td><td>{bar}</td>"
-        f"<td style='text-align:left'>{said}</td></tr>"
+        f"<td style='text-align:left'>{summary}</td></tr>"
     )
 
 

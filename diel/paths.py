@@ -36,9 +36,9 @@ from pathlib import Path
 from typing import Literal
 
 
-def runs_dir(given: Path | None = None) -> Path:
+def runs_dir(folder: Path | None = None) -> Path:
     """The directory of the runs: as given, else DIEL_RUNS, else `runs` here."""
-    return given if given is not None else Path(os.environ.get("DIEL_RUNS") or "runs")
+    return folder if folder is not None else Path(os.environ.get("DIEL_RUNS") or "runs")
 
 
 def registry_dir(runs: Path) -> Path:

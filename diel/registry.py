@@ -67,25 +67,25 @@ def resolve(
     what the command that takes it back needs besides (` --runs DIR`). Raise SpecError where files or the
     project's values are wrong, UsageError where a setting is; both say all at once.
     """
-    known = document.spec.hyperparameters
+    declared = document.spec.hyperparameters
     values: dict[str, Value] = {}
     problems: list[Problem] = []
     for path in params_files:
-        found, wrong = _from_file(path, known)
-        values.update(found)
+        from_file, wrong = _from_file(path, declared)
+        values.update(from_file)
         problems += wrong
     complaints = []
     for setting in settings:
         try:
-            name, value = _from_setting(setting, known)
+            name, value = _from_setting(setting, declared)
         except UsageError as error:
             complaints.append(str(error))
         else:
             values[name] = Value(value, "command line", f"--set {setting}")
     for name, held in (project or {}).items():
-        if name in known and name not in values:
+        if name in declared and name not in values:
             try:
-                values[name] = Value(known[name].accept(held.value), "project", held.change.source)
+                values[name] = Value(declared[name].accept(held.value), "project", held.change.source)
             except Flaws as error:
                 message = f"the project's value does not fit: {error.flaws[0].message} ({held.change.source})"
                 unset = f"`diel params set {name} --unset{takes_back}` removes it"
@@ -109,17 +109,17 @@ def kept_values(run_file: RunFile) -> Hyperparameters:
 
 
 def _in_order(document: Document, values: Mapping[str, Value]) -> dict[str, Value]:
-    found: dict[str, Value] = {}
-    for name, given in document.spec.hyperparameters.items():
+    ordered: dict[str, Value] = {}
+    for name, declared in document.spec.hyperparameters.items():
         if name in values:
-            found[name] = values[name]
-        elif given.default is not None:
+            ordered[name] = values[name]
+        elif declared.default is not None:
             place = document.problem(("hyperparameters", name, "default"), "")
-            found[name] = Value(given.accept(given.default), "default", f"{place.file}:{place.line}")
-    return found
+            ordered[name] = Value(declared.accept(declared.default), "default", f"{place.file}:{place.line}")
+    return ordered
 
 
-def _from_file(path: Path, known: Mapping[str, Hyperparameter]) -> tuple[dict[str, Value], list[Problem]]:
+def _from_file(path: Path, declared: Mapping[str, Hyperparameter]) -> tuple[dict[str, Value], list[Problem]]:
     try:
         source, data, problems = parse(read_text(path), path)
     except SpecError as error:
@@ -131,56 +131,56 @@ def _from_file(path: Path, known: Mapping[str, Hyperparameter]) -> tuple[dict[st
         return {}, [*problems, source.problem((), "expected a mapping of hyperparameters", hint)]
     values: dict[str, Value] = {}
     complained = {problem.key for problem in problems}
-    seen: set[str] = set()
-    for key, given in data.items():
+    names: set[str] = set()
+    for key, value in data.items():
         name = key.removeprefix("hp.")
         if key in complained:
             continue
-        if name not in known:
-            problems.append(source.problem((key,), *_unknown(name, known), at_key=True))
-        elif name in seen:
+        if name not in declared:
+            problems.append(source.problem((key,), *_unknown(name, declared), at_key=True))
+        elif name in names:
             message = f"'{name}' is there twice, with and without hp."
             problems.append(source.problem((key,), message, "drop one of them", at_key=True))
         else:
-            seen.add(name)
+            names.add(name)
             place = source.problem((key,), "")
             try:
-                values[name] = Value(known[name].accept(given), "file", f"{place.file}:{place.line}")
+                values[name] = Value(declared[name].accept(value), "file", f"{place.file}:{place.line}")
             except Flaws as error:
                 problems += [source.problem((key,), flaw.message, flaw.hint) for flaw in error.flaws]
     return values, problems
 
 
-def _from_setting(setting: str, known: Mapping[str, Hyperparameter]) -> tuple[str, Any]:
+def _from_setting(setting: str, declared: Mapping[str, Hyperparameter]) -> tuple[str, Any]:
     """The name and value of `hp.NAME=VALUE`; raises UsageError."""
-    left, equals, right = setting.partition("=")
-    name = left.strip().removeprefix("hp.")
+    key, equals, right = setting.partition("=")
+    name = key.strip().removeprefix("hp.")
     if not equals or not name:
-        example = f"hp.{next(iter(known), 'learning_rate')}=0.01"
+        example = f"hp.{next(iter(declared), 'learning_rate')}=0.01"
         raise UsageError(f"--set {setting}: expected NAME=VALUE\n    for instance --set {example}")
     try:
-        if name not in known:
-            raise Flaws(Flaw(*_unknown(name, known)))
-        return name, typed(known[name], right)
+        if name not in declared:
+            raise Flaws(Flaw(*_unknown(name, declared)))
+        return name, typed(declared[name], right)
     except Flaws as error:
         flaw = error.flaws[0]
         hint = f"\n    {flaw.hint}" if flaw.hint else ""
         raise UsageError(f"--set {setting}: {flaw.message}{hint}") from None
 
 
-def typed(known: Hyperparameter, text: str) -> Any:
+def typed(hyperparameter: Hyperparameter, text: str) -> Any:
     """Return a text as the hyperparameter wants it: numbers by YAML's rules. Raise Flaws."""
-    if known.type == "str":
-        return known.accept(text)
+    if hyperparameter.type == "str":
+        return hyperparameter.accept(text)
     value = scalar(text)
-    if known.type == "choice" and value not in (known.choices or ()):
-        return known.accept(text)
-    return known.accept(value)
+    if hyperparameter.type == "choice" and value not in (hyperparameter.choices or ()):
+        return hyperparameter.accept(text)
+    return hyperparameter.accept(value)
 
 
-def _unknown(name: str, known: Mapping[str, Hyperparameter]) -> tuple[str, str]:
-    hint = did_you_mean(name, known) or f"hyperparameters: {', '.join(known)}"
-    if not known:
+def _unknown(name: str, declared: Mapping[str, Hyperparameter]) -> tuple[str, str]:
+    hint = did_you_mean(name, declared) or f"hyperparameters: {', '.join(declared)}"
+    if not declared:
         hint = "the workflow has none; they are written under `hyperparameters:`"
     return f"no hyperparameter '{name}'", hint
 
@@ -237,7 +237,7 @@ class Held(NamedTuple):
 def append_change(runs: Path, change: Change) -> Change:
     """Add a change to the project; return it with time and user. Its name is later than all that are there,
     whatever the host's clock says. Raise UsageError."""
-    made = change._replace(time=time.time(), user=change.user or user_name())
+    stamped = change._replace(time=time.time(), user=change.user or user_name())
     folder = registry_dir(runs)
     host = re.sub(r"[^A-Za-z0-9.-]", "_", os.uname().nodename) or "host"
     try:
@@ -246,13 +246,13 @@ def append_change(runs: Path, change: Change) -> Change:
         stamp = max(time.time_ns(), 1 + max(stamps, default=0))
         name = f"{stamp:020d}-{host}-{os.getpid()}-{os.urandom(4).hex()}.json"
         with replacing(folder / name) as file:
-            file.write(json.dumps(made._asdict()).encode())
+            file.write(json.dumps(stamped._asdict()).encode())
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
         raise UsageError(f"cannot write to the project's registry {folder}: {error.strerror}") from error
     _keep_fold(folder)
-    return made
+    return stamped
 
 
 def user_name() -> str:
@@ -290,9 +290,9 @@ def _names(folder: Path) -> list[str]:
 
 
 def _read_all(folder: Path, names: Sequence[str]) -> tuple[list[Change], list[Path]]:
-    found = {folder / name: read_change(folder / name) for name in names}
-    changes = [change for change in found.values() if change is not None]
-    return changes, [path for path, change in found.items() if change is None]
+    by_path = {folder / name: read_change(folder / name) for name in names}
+    changes = [change for change in by_path.values() if change is not None]
+    return changes, [path for path, change in by_path.items() if change is None]
 
 
 def read_change(path: Path) -> Change | None:
@@ -305,8 +305,8 @@ def read_change(path: Path) -> Change | None:
 
 def _change_of(document: Any) -> Change:
     """A change from its JSON. Raise ValueError or TypeError for a wrong part."""
-    known = {name: document[name] for name in Change._fields if name in document}
-    change = Change(**{**known, "unset": tuple(known.get("unset", ()))})
+    fields = {name: document[name] for name in Change._fields if name in document}
+    change = Change(**{**fields, "unset": tuple(fields.get("unset", ()))})
     json.dumps(change.values, allow_nan=False)
     where = (change.workflow, change.run, change.axis, change.stage)
     texts = (change.origin, *where, change.key, change.user, *change.unset)
@@ -315,7 +315,7 @@ def _change_of(document: Any) -> Change:
         isinstance(change.values, dict)
         and all(isinstance(text, str) for text in texts)
         and all(isinstance(number, int | float) for number in numbers)
-        and "time" in known
+        and "time" in fields
         and 0 <= change.time < _END
     ):
         raise ValueError("no change of a project's values")
@@ -362,7 +362,7 @@ def _keep_fold(folder: Path) -> None:
     document = {
         "count": len(names),
         "names": _digest(names),
-        "held": {name: one.change._asdict() for name, one in held.items()},
+        "held": {name: entry.change._asdict() for name, entry in held.items()},
         "unreadable": [path.name for path in unreadable],
     }
     with contextlib.suppress(OSError):

@@ -60,9 +60,9 @@ def open_array(name: str, path: str) -> Array:
 def open_arrays(name: str, paths: list[str]) -> list[Array]:
     """Several of them. Each holds a file open, so the process may need a higher limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = len(paths) + len(os.listdir("/proc/self/fd")) + _SPARE
-    if soft != resource.RLIM_INFINITY and wanted > soft:
-        most = wanted if hard == resource.RLIM_INFINITY else min(hard, wanted)
+    needed = len(paths) + len(os.listdir("/proc/self/fd")) + _SPARE
+    if soft != resource.RLIM_INFINITY and needed > soft:
+        most = needed if hard == resource.RLIM_INFINITY else min(hard, needed)
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
     return [open_array(name, path) for path in paths]
 
@@ -120,8 +120,8 @@ def keep_array(
 
 
 def _entry(path: str, run_dir: str, size: int, digest: str) -> dict[str, Any]:
-    kept = os.path.relpath(path, run_dir)
-    return {"path": kept, "size": size, "digest": digest, "identity": identity_of(path)[0]}
+    place = os.path.relpath(path, run_dir)
+    return {"path": place, "size": size, "digest": digest, "identity": identity_of(path)[0]}
 
 
 def check_finite(what: str, array: Array) -> None:
@@ -157,8 +157,8 @@ def _whole_file(array: Array) -> str | None:
 def _digest_of_input(inputs: Mapping[str, Any], path: str) -> str | None:
     real = os.path.realpath(path)
     lists = (value if isinstance(value, list) else (value,) for value in inputs.values())
-    found = (item for item in chain.from_iterable(lists) if type(item) is Artifact)
-    return next((item.digest for item in found if os.path.realpath(item) == real), None)
+    artifacts = (item for item in chain.from_iterable(lists) if type(item) is Artifact)
+    return next((item.digest for item in artifacts if os.path.realpath(item) == real), None)
 
 
 def _link(source: str, path: str) -> bool:
@@ -370,7 +370,7 @@ def first_not_finite(array: Array) -> tuple[tuple[int, ...], Any] | None:
             good = numpy.isfinite(piece)
             if not good.all():
                 place = numpy.unravel_index(start + int(good.argmin()), looked.shape)
-                index = tuple(int(one) for one in (place[::-1] if fortran else place))
+                index = tuple(int(number) for number in (place[::-1] if fortran else place))
                 return index, numbers[index].item()
             start += piece.size
     return None

@@ -116,16 +116,16 @@ def describe(path: str, task: str, run: str, way: Way = "content") -> dict[str, 
         raise Breach(f"{path} is neither a file nor a directory")
     if ".." in whole.split("/") or not whole.startswith(f"{run}/"):
         whole, run = real, os.path.realpath(run)
-    kept = f"{task[len(run) + 1 :]}/{inner}" if is_plain else os.path.relpath(whole, run)
+    place = f"{task[len(run) + 1 :]}/{inner}" if is_plain else os.path.relpath(whole, run)
     try:
         if stat.S_ISDIR(status.st_mode):
-            return {"path": kept, **_describe_directory(real, way, list_file(run, kept))}
+            return {"path": place, **_describe_directory(real, way, list_file(run, place))}
         size, digest = file_content(real, way)
     except OSError as error:
         if error.errno not in _UNREADABLE:
             raise
         raise Breach(f"{path} cannot be read: {error.strerror}") from error
-    return {"path": kept, "size": size, "digest": digest, "identity": _identity(status)}
+    return {"path": place, "size": size, "digest": digest, "identity": _identity(status)}
 
 
 def _passes_links(task: str, inner: str) -> bool:
@@ -154,37 +154,37 @@ def list_file(run: str, path: str) -> str:
 def identity_of(path: str | Path) -> tuple[str, int]:
     """The identity of a file or directory, and when it last changed, in nanoseconds. Raise OSError."""
     if os.path.isdir(path):
-        found, changed = identities_below(path)
-        return _identity_of_all(found), changed
+        identities, changed = identities_below(path)
+        return _identity_of_all(identities), changed
     status = os.stat(path)
     return _identity(status), status.st_ctime_ns
 
 
 def identities_below(directory: str | Path) -> tuple[dict[str, str], int]:
     """The identities of what a directory holds, and when a file last changed, in ns. Raise OSError."""
-    found: dict[str, str] = {}
+    identities: dict[str, str] = {}
     changed = 0
     for name, link in entries_below(directory):
-        found[name] = "" if link is None else f"{LINK}{link}"
-        if not (found[name] or name.endswith("/")):
+        identities[name] = "" if link is None else f"{LINK}{link}"
+        if not (identities[name] or name.endswith("/")):
             status = os.stat(os.path.join(directory, name))
-            found[name], changed = _identity(status), max(changed, status.st_ctime_ns)
-    return found, changed
+            identities[name], changed = _identity(status), max(changed, status.st_ctime_ns)
+    return identities, changed
 
 
 def _identity(status: os.stat_result) -> str:
     return f"{status.st_size:x}-{status.st_mtime_ns:x}-{status.st_ctime_ns:x}-{status.st_ino:x}"
 
 
-def _identity_of_all(found: Mapping[str, str]) -> str:
-    text = "".join(f"{name}\0{identity}\0" for name, identity in found.items())
+def _identity_of_all(identities: Mapping[str, str]) -> str:
+    text = "".join(f"{name}\0{identity}\0" for name, identity in identities.items())
     return xxhash.xxh3_128_hexdigest(text.encode("utf-8", "surrogateescape"))
 
 
 def written(task_dir: str | Path) -> str:
     """What a task left in its directory, for a message."""
-    made = sorted(os.listdir(task_dir)) if os.path.isdir(task_dir) else []
-    return ", ".join(entry for entry in made if not entry.startswith("."))[:200] or "nothing"
+    entries = sorted(os.listdir(task_dir)) if os.path.isdir(task_dir) else []
+    return ", ".join(entry for entry in entries if not entry.startswith("."))[:200] or "nothing"
 
 
 def content(path: str | Path, way: Way = "content", members: dict[str, str] | None = None) -> tuple[int, str]:
@@ -265,7 +265,7 @@ def entries_below(directory: str | Path) -> list[TreeEntry]:
     """Return all that a directory holds, relative to it and sorted by its parts: no pipes, no sockets. A link
     to a file counts as the file; one to a directory of another tree as that directory."""
     top = os.fspath(directory)
-    return sorted(_entries(top, "", ((os.path.realpath(top), ""),)), key=lambda one: one.name.split("/"))
+    return sorted(_entries(top, "", ((os.path.realpath(top), ""),)), key=lambda entry: entry.name.split("/"))
 
 
 _SYSTEM = ("/proc", "/sys", "/dev")
@@ -273,23 +273,23 @@ _SYSTEM = ("/proc", "/sys", "/dev")
 
 def _entries(top: str, prefix: str, trees: tuple[tuple[str, str], ...]) -> Iterator[TreeEntry]:
     """`trees` are the top and the directories entered by links, each with its name below the top."""
-    with os.scandir(os.path.join(top, prefix)) as found:
-        inner = list(found)
+    with os.scandir(os.path.join(top, prefix)) as listing:
+        inner = list(listing)
     if prefix and not inner:
         yield TreeEntry(prefix)
-    for one in inner:
-        name = prefix + one.name
-        if not one.is_symlink():
-            if one.is_file():
+    for entry in inner:
+        name = prefix + entry.name
+        if not entry.is_symlink():
+            if entry.is_file():
                 yield TreeEntry(name)
-            elif one.is_dir():
+            elif entry.is_dir():
                 yield from _entries(top, f"{name}/", trees)
-        elif os.path.isdir(one.path):
+        elif os.path.isdir(entry.path):
             yield from _linked(top, name, trees)
-        elif os.path.isfile(one.path):
+        elif os.path.isfile(entry.path):
             yield TreeEntry(name)
-        elif not os.path.exists(one.path):
-            yield TreeEntry(name, os.readlink(one.path))
+        elif not os.path.exists(entry.path):
+            yield TreeEntry(name, os.readlink(entry.path))
 
 
 def _linked(top: str, name: str, trees: tuple[tuple[str, str], ...]) -> Iterator[TreeEntry]:
@@ -300,7 +300,7 @@ def _linked(top: str, name: str, trees: tuple[tuple[str, str], ...]) -> Iterator
             place = os.path.normpath(os.path.join(prefix, os.path.relpath(real, tree)))
             yield TreeEntry(name, os.path.relpath(place, os.path.dirname(name) or "."))
             return
-    if any(_is_below(tree, real) for tree, _ in trees) or any(_is_below(real, one) for one in _SYSTEM):
+    if any(_is_below(tree, real) for tree, _ in trees) or any(_is_below(real, folder) for folder in _SYSTEM):
         yield TreeEntry(name, os.readlink(path))
         return
     yield from _entries(top, f"{name}/", (*trees, (real, name)))

@@ -37,14 +37,14 @@ def collect_returned(
     output can be kept neither as JSON nor in a file, where a path is not below `task_dir`, and where a
     promise is broken; what no promise names may be of any kind beside them."""
     task, run = os.fspath(task_dir), os.fspath(run_dir)
-    kept = _Kept(task, run, promises, inputs, {})
+    collection = _Kept(task, run, promises, inputs, {})
     values: Values = {}
     artifacts: Artifacts = {}
     for key, value in _outputs_of(returned, list(promises)).items():
         name = bare_text(key)
         try:
             with _named(name):
-                entry = kept.in_file(name, value)
+                entry = collection.in_file(name, value)
                 if entry is not None:
                     artifacts[name] = entry
                 else:
@@ -56,8 +56,8 @@ def collect_returned(
                 raise
     for name in promises:
         if name not in values and name not in artifacts:
-            made = ", ".join([*values, *artifacts]) or "nothing"
-            raise ModuleError(f"the module returned no '{name}', which it promises; it returned: {made}")
+            names = ", ".join([*values, *artifacts]) or "nothing"
+            raise ModuleError(f"the module returned no '{name}', which it promises; it returned: {names}")
     _mark_passing(promises, artifacts)
     check_size(values)
     return values, artifacts
@@ -80,11 +80,11 @@ class _Kept(NamedTuple):
         if _is_array(value):
             return self._array(name, value)
         if isinstance(value, list | tuple) and value:
-            if all(isinstance(one, os.PathLike) for one in value):
-                return _keep_files([bare_text(os.fspath(one)) for one in value], self.task, self.run, promise)
+            if all(isinstance(item, os.PathLike) for item in value):
+                return _keep_files([*map(bare_text, map(os.fspath, value))], self.task, self.run, promise)
             if all(map(_is_array, value)):
-                found = [self._array(f"{name}-{number}", one) for number, one in enumerate(value)]
-                return {"files": found, "size": sum(one["size"] for one in found)}
+                entries = [self._array(f"{name}-{number}", item) for number, item in enumerate(value)]
+                return {"files": entries, "size": sum(item["size"] for item in entries)}
         return None
 
     def _array(self, name: str, value: Any) -> dict[str, Any]:
@@ -139,8 +139,8 @@ def _outputs_of(returned: Any, declared: list[str]) -> Mapping[Any, Any]:
             return {name: getattr(returned, name) for name in named}
         if len(returned) > 1 and len(returned) == len(declared):
             return dict(zip(declared, returned, strict=True))
-        if any(_is_array(one) or _is_of_the_field(one) for one in returned):
-            return {f"{RESULT}_{number}": one for number, one in enumerate(returned)}
+        if any(_is_array(item) or _is_of_the_field(item) for item in returned):
+            return {f"{RESULT}_{number}": item for number, item in enumerate(returned)}
     elif hasattr(type(returned), "model_fields"):  # pydantic's
         return {name: getattr(returned, name) for name in type(returned).model_fields}
     return {declared[0] if len(declared) == 1 else RESULT: returned}
@@ -190,8 +190,8 @@ def _named(name: str) -> Iterator[None]:
 
 def matching(pattern: str, task: str) -> list[str]:
     """The files of a task that a pattern matches, in the order of their names."""
-    found = set(_expanded(pattern.split("/"), task))
-    return sorted(name for name in found if not os.path.isdir(f"{task}/{name}"))
+    names = set(_expanded(pattern.split("/"), task))
+    return sorted(name for name in names if not os.path.isdir(f"{task}/{name}"))
 
 
 def _expanded(parts: list[str], task: str) -> Iterator[str]:
@@ -236,9 +236,9 @@ def _keep_files(
     paths: Iterable[str], task: str, run: str, promise: Output | None, pattern: str = ""
 ) -> dict[str, Any]:
     way = "content" if promise is None else promise.digest
-    found = [describe(path, task, run, way) for path in paths]
+    entries = [describe(path, task, run, way) for path in paths]
     if promise is not None and promise.files is not None:
-        hold_count(promise.files, pattern or "the list", len(found), "file")
-    elif not found:
+        hold_count(promise.files, pattern or "the list", len(entries), "file")
+    elif not entries:
         raise Breach(f"no file matches '{pattern}'; the task wrote {written(task)}")
-    return {"files": found, "size": sum(one["size"] for one in found)}
+    return {"files": entries, "size": sum(entry["size"] for entry in entries)}

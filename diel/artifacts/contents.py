@@ -38,15 +38,15 @@ def _check_columns(what: str, path: str, content: dict[str, FileArray], contract
     if contract.dtype is not None or contract.shape is not None:
         place = f"{what}{'' if contract.inside else ':'}/NAME"
         raise Breach(f"{what} has several arrays: {listed(content)}; name one in the path: {place}")
-    wanted = contract.columns or {}
-    for column, kind in wanted.items():
+    columns = contract.columns or {}
+    for column, kind in columns.items():
         if column not in content:
             raise Breach(f"{what} has no column '{column}'; it has: {listed(content)}")
-        found = content[column].word
-        if found != kind and (found, kind) != ("int", "float"):
-            raise Breach(f"{what}: {column} is {found}; expected {kind}")
+        actual = content[column].word
+        if actual != kind and (actual, kind) != ("int", "float"):
+            raise Breach(f"{what}: {column} is {actual}; expected {kind}")
     if contract.rows is not None:
-        counting = ["atoms"] if format_of(path) == "frames" else list(wanted) or list(content)
+        counting = ["atoms"] if format_of(path) == "frames" else list(columns) or list(content)
         rows = {
             column: content[column].shape[0]
             for column in counting

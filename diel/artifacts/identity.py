@@ -72,13 +72,13 @@ def _size_text(path: str, identity: str) -> str:
 
 def _members(path: str, listed: Listed, way: Way) -> dict[str, str]:
     """The digests of a directory's files: as listed of those whose identity is as it was."""
-    found = {}
+    members = {}
     for name, identity in identities_below(path)[0].items():
         before = listed.get(name, ("", ""))
         same = before[0] == identity
-        made = identity.startswith(LINK)
-        found[name] = before[1] if same else identity if made else member_content(path, name, way)[1]
-    return found
+        is_link = identity.startswith(LINK)
+        members[name] = before[1] if same else identity if is_link else member_content(path, name, way)[1]
+    return members
 
 
 def _named(listed: Listed, members: Mapping[str, str]) -> Iterator[str]:
@@ -100,8 +100,8 @@ def _listed(path: str) -> Listed:
                 with open(
                     list_file(str(folder.parent), path[len(str(folder)) + 1 :]), encoding="utf-8"
                 ) as file:
-                    found: Listed = json.load(file)
-                    return found
+                    listing: Listed = json.load(file)
+                    return listing
             except (OSError, ValueError):
                 continue
     return {}
@@ -211,11 +211,11 @@ class ReadFiles:
 
     def _refuse(self, *, ended: bool) -> None:
         if changes := self.look(ended=ended):
-            said = f"has changed since it was made: {changes}"
+            problem = f"has changed since it was made: {changes}"
             if ended and self._reader == "it":
                 rule = "a task leaves its inputs as they are: let it write to a copy"
-                said = f"changed while it ran: {changes}; {rule}"
-            raise Changed(f"what {self._reader} reads {said}")
+                problem = f"changed while it ran: {changes}; {rule}"
+            raise Changed(f"what {self._reader} reads {problem}")
 
     def look(self, *, ended: bool) -> str:
         """Which of them differs from what was recorded, and how; empty if none does."""

@@ -50,27 +50,27 @@ def check_path(name: str, path: str, contract: Output, sizes: Sizes) -> None:
             _refuse_other(file, contract, "table", "a table")
             check_table(path, contract)
         case _:
-            kinds = ", ".join(f"`{one}`" for one in promised if one != "units")
+            kinds = ", ".join(f"`{promise}`" for promise in promised if promise != "units")
             raise Breach(f"{file} is not a file in which {kinds} can be checked")
 
 
-def _refuse_other(found: str, contract: Contract, fitting: str, what: str) -> None:
+def _refuse_other(file: str, contract: Contract, fitting: str, what: str) -> None:
     """Refuse data of a kind that the contract is not about."""
-    wanted = _other(contract, fitting)
-    if wanted is not None:
-        raise Breach(f"{found} is {what}; expected {wanted}")
+    expected = _other(contract, fitting)
+    if expected is not None:
+        raise Breach(f"{file} is {what}; expected {expected}")
 
 
 def _other(contract: Contract, fitting: str) -> str | None:
     """What a contract is about, if not the fitting kind of data."""
-    wanted = next((ABOUT[one] for one in contract.promises if one in ABOUT), fitting)
-    return None if wanted == fitting else _WORDS[wanted]
+    subject = next((ABOUT[promise] for promise in contract.promises if promise in ABOUT), fitting)
+    return None if subject == fitting else _WORDS[subject]
 
 
-def hold_count(wanted: str | None, what: str, number: int, noun: str, also: str = "") -> None:
+def hold_count(bound: str | None, what: str, number: int, noun: str, also: str = "") -> None:
     """Hold a number of files or rows to what is promised. Raise Breach."""
-    if wanted is not None and not fits_count(wanted, number):
-        raise Breach(f"{what} has {counted(number, noun)}{also}; expected {count_words(wanted)}")
+    if bound is not None and not fits_count(bound, number):
+        raise Breach(f"{what} has {counted(number, noun)}{also}; expected {count_words(bound)}")
 
 
 def _check_array_file(name: str, path: str, contract: Output, sizes: Sizes) -> None:
@@ -90,10 +90,10 @@ def _check_array_file(name: str, path: str, contract: Output, sizes: Sizes) -> N
         raise Breach(f"{file} holds pickled Python objects, which no stage can read")
     check_kind(name, file, shape, dtype, contract, sizes)
     items: int = math.prod(shape)
-    wanted = header.offset + items * dtype.itemsize
+    needed = header.offset + items * dtype.itemsize
     size = os.path.getsize(path)
-    if size < wanted:
-        raise Breach(f"{file} is cut short: {size} bytes of {wanted}")
+    if size < needed:
+        raise Breach(f"{file} is cut short: {size} bytes of {needed}")
     if contract.finite and items:
         check_finite(file, numpy.load(path, mmap_mode="r", allow_pickle=False))
 
@@ -108,9 +108,9 @@ def check_kind(
 ) -> None:
     """Hold the kind of an array to its contract. Raise Breach with what was found."""
     _refuse_other(what, contract, "array", "an array")
-    found = "str" if dtype.kind in "USTO" else dtype.name
-    if contract.dtype is not None and found != contract.dtype:
-        raise Breach(f"{what} is {found}; expected {contract.dtype}")
+    kind = "str" if dtype.kind in "USTO" else dtype.name
+    if contract.dtype is not None and kind != contract.dtype:
+        raise Breach(f"{what} is {kind}; expected {contract.dtype}")
     rows = shape[0] if shape else 0
     hold_count(contract.rows, what, rows, "row", f" (shape {shown_shape(shape)})")
     if contract.shape is not None:
@@ -118,21 +118,21 @@ def check_kind(
 
 
 def _check_shape(
-    name: str, what: str, shape: tuple[int, ...], wanted: tuple[int | str, ...], sizes: Sizes
+    name: str, what: str, shape: tuple[int, ...], pattern: tuple[int | str, ...], sizes: Sizes
 ) -> None:
-    fits = len(shape) == len(wanted) and all(
-        not isinstance(one, int) or one == size for one, size in zip(wanted, shape, strict=True)
+    fits = len(shape) == len(pattern) and all(
+        not isinstance(length, int) or length == size for length, size in zip(pattern, shape, strict=True)
     )
     if not fits:
-        expected = f"expected {shown_shape(wanted)}"
+        expected = f"expected {shown_shape(pattern)}"
         raise Breach(f"{what} has shape {shown_shape(shape)}; {expected}")
-    for one, size in zip(wanted, shape, strict=True):
-        if isinstance(one, str) and one != "*":
-            known, owner = sizes.setdefault(one, (size, name))
-            if known != size:
-                has = f"shape {shown_shape(shape)}, so {one} is {size}"
+    for length, size in zip(pattern, shape, strict=True):
+        if isinstance(length, str) and length != "*":
+            bound, owner = sizes.setdefault(length, (size, name))
+            if bound != size:
+                has = f"shape {shown_shape(shape)}, so {length} is {size}"
                 where = "too" if owner == name else f"of '{owner}'"
-                raise Breach(f"{what} has {has}; it is {known} {where}")
+                raise Breach(f"{what} has {has}; it is {bound} {where}")
 
 
 def _check_json_file(path: str, contract: Output) -> None:
@@ -216,8 +216,8 @@ def _checks(header: list[str], contract: Contract) -> list[Check]:
         read = _finite if finite else str if kind == "str" else partial(cell_value, kind=kind)
         checks.append((header.index(name), read, (name, kind)))
     if contract.finite:
-        others = ((place, name) for place, name in enumerate(header) if name not in columns)
-        checks += [(place, _any_finite, (name, "")) for place, name in others]
+        unnamed = ((place, name) for place, name in enumerate(header) if name not in columns)
+        checks += [(place, _any_finite, (name, "")) for place, name in unnamed]
     return checks
 
 

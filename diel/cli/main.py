@@ -104,7 +104,7 @@ class Commands(click.Group):
         if name in COMMANDS and name not in self.commands:
             gc.disable()
             file = vars(import_module(f"diel.cli.commands.{_TOGETHER.get(name, name)}")).values()
-            command: click.Command = next(one for one in file if getattr(one, "name", "") == name)
+            command: click.Command = next(entry for entry in file if getattr(entry, "name", "") == name)
             gc.freeze()  # what was loaded stays: looking for garbage in it took a tenth of a short command
             gc.enable()
             command.help = f"{COMMANDS[name]}\n\n{cleandoc(command.help or '')}"

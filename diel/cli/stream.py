@@ -150,20 +150,20 @@ class Operations:
         except (StreamError, UsageError) as error:
             return {"error": str(error)}
 
-    def _do(self, asked: Mapping[str, Any]) -> dict[str, Any]:
-        what, timeout = asked["do"], asked.get("timeout")
-        if "stream" not in asked:
+    def _do(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        what, timeout = request["do"], request.get("timeout")
+        if "stream" not in request:
             space = self._end("space")
             if what == "put":
-                space.put(asked["key"], asked["value"])
+                space.put(request["key"], request["value"])
                 return {"done": True}
-            key, value = (space.read if what == "read" else space.take)(asked["key"], timeout)
+            key, value = (space.read if what == "read" else space.take)(request["key"], timeout)
             return {"key": key, "value": value}
-        end = self._end("put" if what == "put" else "get", asked["stream"])
+        end = self._end("put" if what == "put" else "get", request["stream"])
         if what == "get":
             return {"item": end.get(timeout)}
         if what == "put":
-            end.put(asked["item"], timeout)
+            end.put(request["item"], timeout)
         else:
             end.commit()
         return {"done": True}
@@ -185,12 +185,12 @@ class Operations:
 def _read(line: str) -> Mapping[str, Any]:
     """An operation. Raises UsageError for what is none."""
     try:
-        asked = json.loads(line)
-        fits = any(asked.keys() - {"do", "timeout"} == needs for needs in KNOWN[asked["do"]])
-        seconds = asked.get("timeout")
+        request = json.loads(line)
+        fits = any(request.keys() - {"do", "timeout"} == needs for needs in KNOWN[request["do"]])
+        seconds = request.get("timeout")
         fits = fits and (seconds is None or (isinstance(seconds, int | float) and seconds >= 0))
     except (ValueError, AttributeError, KeyError, TypeError):
         fits = False
     if not fits:
         raise UsageError(f'{_EXPECTED}, and for a time limit "timeout": SECONDS; found {line.strip()[:200]}')
-    return cast("Mapping[str, Any]", asked)
+    return cast("Mapping[str, Any]", request)

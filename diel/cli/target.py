@@ -77,17 +77,17 @@ class Target(NamedTuple):
 def targets(words: Sequence[str]) -> list[Target]:
     """Words in their groups: each NAME=VALUE belongs to the stage before it. Also as they are shown, with
     commas. Raises UsageError where values come first."""
-    found: list[Target] = []
+    listed: list[Target] = []
     for word in words:
         if not _VALUE.match(word):
-            found.append(Target(word, {}))
+            listed.append(Target(word, {}))
             continue
-        if not found:
+        if not listed:
             raise UsageError(f"'{word}' says at which point, and comes after a stage: STAGE {word}")
         for part in _COMMA.split(word.rstrip(",")):
             name, _, value = part.partition("=")
-            found[-1].at[name] = value
-    return found
+            listed[-1].at[name] = value
+    return listed
 
 
 def is_file(target: str) -> bool:
@@ -113,8 +113,8 @@ def complete_stage(
     words = context.params.get("words") or ()
     runs = [] if words else complete_run(context, parameter, incomplete)
     offer: Callable[..., Iterable[str]] = _tasks if task or "/" in incomplete else _stages
-    found = offer(context, words[0] if words else "last", incomplete)
-    return [*runs, *(name for name in found if name.startswith(incomplete))]
+    names = offer(context, words[0] if words else "last", incomplete)
+    return [*runs, *(name for name in names if name.startswith(incomplete))]
 
 
 complete_task = partial(complete_stage, task=True)
@@ -126,24 +126,24 @@ def words_argument(metavar: str, complete: Complete = complete_stage, *, require
 
 
 def _tasks(context: click.Context, run: str, incomplete: str) -> list[str]:
-    found = []
+    words = []
     for name, stage in _stages(context, run, incomplete).items():
-        found += [name] if stage.total <= 1 else [f"{name}/{i}" for i in range(stage.total)[:FIRST]]
+        words += [name] if stage.total <= 1 else [f"{name}/{i}" for i in range(stage.total)[:FIRST]]
         index = incomplete.removeprefix(f"{name}/")
         if index != incomplete and index.isdecimal() and FIRST <= int(index) < stage.total:
-            found.append(incomplete)
-    return [task for task in found if task.startswith(incomplete)]
+            words.append(incomplete)
+    return [task for task in words if task.startswith(incomplete)]
 
 
 def _stages(context: click.Context, run: str, incomplete: str) -> dict[str, StageHistory]:
     """The stages of a run; none if it cannot be read, since completion must not print errors."""
     try:
         paths = find_run(runs_dir(context.params.get("runs")), run)
-        known = read_run(paths).history.stages
+        begun = read_run(paths).history.stages
     except DielError:
         return {}
-    later = [name for name in stage_names(paths) if name not in known]
-    return known | {name: StageHistory("analysis", 0, bytearray()) for name in later}
+    later = [name for name in stage_names(paths) if name not in begun]
+    return begun | {name: StageHistory("analysis", 0, bytearray()) for name in later}
 
 
 def one_task(reader: Reader, words: Sequence[str], usage: str) -> tuple[str, int]:
@@ -153,8 +153,8 @@ def one_task(reader: Reader, words: Sequence[str], usage: str) -> tuple[str, int
     if len(groups) == 2 and groups[1].word.isdecimal():
         raise UsageError(f"write {groups[0].word}/{groups[1].word}, with a slash: a task is STAGE/INDEX")
     if len(groups) != 1:
-        said = f"{len(groups)} ({', '.join(map(str, groups))})" if groups else "none"
-        raise UsageError(f"expected one task, found {said}: {usage}")
+        several = f"{len(groups)} ({', '.join(map(str, groups))})" if groups else "none"
+        raise UsageError(f"expected one task, found {several}: {usage}")
     if not groups[0].at:
         return find_task(reader, groups[0].word)
     from diel.results import RunReader  # reads the workflow: only where points choose
@@ -209,13 +209,13 @@ def point_of(run: RunReader, target: Target) -> dict[str, Any]:
 
 def the_task(run: RunReader, target: Target) -> tuple[str, int]:
     """The one task that a target means. Raises UsageError with the candidates where there are several."""
-    stage, found = tasks_of(run, target)
-    if len(found) == 1:
-        return stage, found[0]
-    points = [run.point(stage, index) for index in found[:FIRST]]
-    left = [name for name in run.parameters(stage) if name not in target.at]
-    telling = [name for name in left if any(point[name] != points[0][name] for point in points)]
-    listed = [f"    {run.named(f'{stage}/{index}')}" for index in found[:FIRST]]
-    more = [f"    and {len(found) - FIRST:,} more"] if len(found) > FIRST else []
-    add = " ".join(f"{name}=…" for name in telling or left)
-    raise UsageError("\n".join((f"{len(found):,} tasks match '{target}'; add {add}", *listed, *more)))
+    stage, tasks = tasks_of(run, target)
+    if len(tasks) == 1:
+        return stage, tasks[0]
+    points = [run.point(stage, index) for index in tasks[:FIRST]]
+    free = [name for name in run.parameters(stage) if name not in target.at]
+    telling = [name for name in free if any(point[name] != points[0][name] for point in points)]
+    listed = [f"    {run.named(f'{stage}/{index}')}" for index in tasks[:FIRST]]
+    more = [f"    and {len(tasks) - FIRST:,} more"] if len(tasks) > FIRST else []
+    add = " ".join(f"{name}=…" for name in telling or free)
+    raise UsageError("\n".join((f"{len(tasks):,} tasks match '{target}'; add {add}", *listed, *more)))

@@ -35,30 +35,30 @@ def examine(runs: Path, site: str | None, file: Path | None = None, *, deep: boo
     """All checks, in turn; some start a program and take a second. `file` is a workflow."""
     yield machine.check_python()
     yield from (machine.check_package(package, "", required=True) for package in machine.CORE)
-    known = None
+    chosen = None
     try:
-        known = find_site(site, Path())
+        chosen = find_site(site, Path())
     except DielError as error:
         yield Finding("site", False, str(error), "fix the site file, or choose another with --site")
     else:
-        yield machine.check_site(known)
+        yield machine.check_site(chosen)
     yield machine.check_machine()
     yield machine.check_runs(runs)
     yield machine.check_clock(runs)
     yield machine.check_loopback()
-    if known is not None and known.scheduled:
-        yield machine.check_account(known)
-        yield from check_scheduler(known)
-        yield from machine.check_shared(runs, known)
-        yield machine.check_addresses(known)
-    elif known is not None:
-        yield machine.check_local(known, runs)
+    if chosen is not None and chosen.scheduled:
+        yield machine.check_account(chosen)
+        yield from check_scheduler(chosen)
+        yield from machine.check_shared(runs, chosen)
+        yield machine.check_addresses(chosen)
+    elif chosen is not None:
+        yield machine.check_local(chosen, runs)
     yield from machine.check_extras()
-    if known is not None:
-        yield from machine.check_launchers(known)
+    if chosen is not None:
+        yield from machine.check_launchers(chosen)
     yield machine.check_lammps()
     yield machine.check_dot()
-    yield from _check_environments(known, file, runs)
+    yield from _check_environments(chosen, file, runs)
     if deep:
         yield machine.check_deep()
 
@@ -76,27 +76,27 @@ def _check_environments(site: Site | None, file: Path | None, runs: Path) -> Ite
     if site is None:
         return
     folder = (Path.cwd() if document is None else document.path.parent).resolve()
-    for name, one in definitions_of(document, site, folder).items():
+    for name, entry in definitions_of(document, site, folder).items():
         label, where = f"environment {name}", kept_place(site, runs)
         try:
-            made = make(name, one, runs.resolve(), where, lambda _: None, here=not site.scheduled)
+            setup = make(name, entry, runs.resolve(), where, lambda _: None, here=not site.scheduled)
             with tempfile.TemporaryDirectory(prefix="diel-doctor-") as trial:
-                evaluated = evaluate(made, trial, {**os.environ}, _run, lambda _: None)
-                env, words = enter(made, evaluated, trial, {})
+                evaluated = evaluate(setup, trial, {**os.environ}, _run, lambda _: None)
+                env, words = enter(setup, evaluated, trial, {})
                 _run((*words, "true"), env)
         except (DielError, Failure, OSError) as error:
-            told = str(error).removeprefix(f"environment '{name}': ")
+            reason = str(error).removeprefix(f"environment '{name}': ")
             elsewhere = "; nodes may have what this host lacks" if site.scheduled else ""
-            fix = f"correct it where it is defined, by {one.source}{elsewhere}"
-            yield Finding(label, False, told, fix, required=not site.scheduled)
+            fix = f"correct it where it is defined, by {entry.source}{elsewhere}"
+            yield Finding(label, False, reason, fix, required=not site.scheduled)
         else:
-            yield Finding(label, True, made.text)
+            yield Finding(label, True, setup.text)
 
 
 def _run(words: tuple[str, ...], env: Mapping[str, str]) -> None:
-    code, said = machine.attempt(words, env=env)
+    code, output = machine.attempt(words, env=env)
     if code:
-        raise Failure(FailureClass.APP, said.strip()[-300:] or f"exit code {code}", code)
+        raise Failure(FailureClass.APP, output.strip()[-300:] or f"exit code {code}", code)
 
 
 def check_scheduler(site: Site) -> Iterator[Finding]:
@@ -122,36 +122,36 @@ def check_scheduler(site: Site) -> Iterator[Finding]:
 
 def check_commands(scheduler: Scheduler) -> Finding:
     """Whether the commands that diel calls exist."""
-    found = {name: find_program(scheduler.program(name)) for name in scheduler.commands}
-    lacking = [name for name, path in found.items() if path is None]
+    paths = {name: find_program(scheduler.program(name)) for name in scheduler.commands}
+    lacking = [name for name, path in paths.items() if path is None]
     if lacking:
         fix = "work on a machine that has them (a login node), or load their module"
         return Finding("commands", False, f"no {', '.join(lacking)} on PATH", fix)
-    places = ", ".join(str(path) for path in found.values()) or "diel calls none of its commands itself"
-    if hiding := [first for name, path in found.items() if (first := find_program(name)) not in (path, None)]:
+    places = ", ".join(str(path) for path in paths.values()) or "diel calls none of its commands itself"
+    if hiding := [first for name, path in paths.items() if (first := find_program(name)) not in (path, None)]:
         places += f" (not {hiding[0]}, which is another scheduler's and comes first on PATH)"
     return Finding("commands", True, places)
 
 
 def check_dialect(site: Site, scheduler: Scheduler) -> Finding:
     """Whether the scheduler that answers is the one in the site file."""
-    others = find_dialects()
-    own = others.pop(site.scheduler, None)
-    first = next(iter(others), "")
+    dialects = find_dialects()
+    own = dialects.pop(site.scheduler, None)
+    first = next(iter(dialects), "")
     if own is not None:
         answers = _named(site.scheduler, own)
-        if own.wrapper and others:
-            answers += f"; {_named(first, others[first])} is behind them: --site {first} asks it directly"
+        if own.wrapper and dialects:
+            answers += f"; {_named(first, dialects[first])} is behind them: --site {first} asks it directly"
         return Finding("scheduler", True, answers)
-    if not others:
-        found = f"no {site.scheduler} answers"
+    if not dialects:
+        problem = f"no {site.scheduler} answers"
         try:
             scheduler.dialect()
         except SchedulerBusy as error:
-            found += f": {error}"
+            problem += f": {error}"
         fix = "try again later, or on another login node: the commands are here, but no server answers"
-        return Finding("scheduler", False, found, fix)
-    answered = ", ".join(_named(name, each) for name, each in others.items())
+        return Finding("scheduler", False, problem, fix)
+    answered = ", ".join(_named(name, dialect) for name, dialect in dialects.items())
     fix = f"write `scheduler: {first}` in the site file, or choose --site {first}"
     if scheduler.hidden and set(scheduler.commands) & set(scheduler_named(first).commands):
         fix = f"{scheduler.hidden}; or {fix}"
@@ -164,20 +164,20 @@ def _named(name: str, dialect: Dialect) -> str:
 
 def check_queues(site: Site, queues: Sequence[Queue]) -> Finding:
     """Whether the queues that pools name exist."""
-    known = [queue.name for queue in queues]
-    listed = ", ".join(known[:MOST_NAMES]) + (" …" if len(known) > MOST_NAMES else "")
-    wanted = {name: pool.queue for name, pool in site.pools.items() if pool.queue is not None}
+    queue_names = [queue.name for queue in queues]
+    listed = ", ".join(queue_names[:MOST_NAMES]) + (" …" if len(queue_names) > MOST_NAMES else "")
+    needed = {name: pool.queue for name, pool in site.pools.items() if pool.queue is not None}
     if site.controller.queue is not None:
-        wanted["the controller"] = site.controller.queue
-    if not known:
-        found = "the scheduler lists none"
-        return Finding("queues", not wanted, found, "" if not wanted else "ask the administrators")
-    lacking = {who: queue for who, queue in wanted.items() if queue not in known}
+        needed["the controller"] = site.controller.queue
+    if not queue_names:
+        names = "the scheduler lists none"
+        return Finding("queues", not needed, names, "" if not needed else "ask the administrators")
+    lacking = {who: queue for who, queue in needed.items() if queue not in queue_names}
     if not lacking:
-        own = ", ".join(dict.fromkeys(wanted.values())) or "the scheduler's default queue"
+        own = ", ".join(dict.fromkeys(needed.values())) or "the scheduler's default queue"
         return Finding("queues", True, f"{own}; there are {listed}")
     missing = "; ".join(f"'{queue}' of {who}" for who, queue in lacking.items())
-    hints = [did_you_mean(queue, known) for queue in lacking.values()]
+    hints = [did_you_mean(queue, queue_names) for queue in lacking.values()]
     hint = next((hint for hint in hints if hint), f"queues here: {listed}")
     return Finding("queues", False, f"not there: {missing}", f"fix `queue` in the site file; {hint}")
 
@@ -187,10 +187,10 @@ def check_nodes(site: Site, offer: Offer, elsewhere: Sequence[str]) -> Iterator[
     if not offer.nodes:
         yield Finding("nodes", True, "the scheduler does not report their shape", required=False)
         return
-    known = {queue.name for queue in offer.queues}
+    queues = {queue.name for queue in offer.queues}
     advice: list[str] = []
     for name, pool in site.pools.items():
-        if pool.queue is None or pool.queue in known:
+        if pool.queue is None or pool.queue in queues:
             whole = pool.model_copy(update={"options": (*site.options, *pool.options)})
             advice += differences(name, whole, offer, elsewhere)
     if advice:
@@ -199,8 +199,8 @@ def check_nodes(site: Site, offer: Offer, elsewhere: Sequence[str]) -> Iterator[
     else:
         most = max(kind.sharing for kind in offer.nodes)
         shared = f"; up to {most} of its nodes share one host and its cores" if most > 1 else ""
-        found = f"cores, memory, GPUs and walltimes match the scheduler's{shared}"
-        yield Finding("nodes", True, found, required=False)
+        verdict = f"cores, memory, GPUs and walltimes match the scheduler's{shared}"
+        yield Finding("nodes", True, verdict, required=False)
 
 
 def differences(name: str, pool: Pool, offer: Offer, elsewhere: Sequence[str] = ()) -> Iterator[str]:

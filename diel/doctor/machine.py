@@ -80,19 +80,19 @@ class Finding:
 
 
 def check_python() -> Finding:
-    found = f"{platform.python_version()}, {sys.executable}"
-    wanted = ".".join(map(str, LEAST_PYTHON))
-    fix = "" if sys.version_info >= LEAST_PYTHON else f"install Python {wanted} or newer"
-    return Finding("python", not fix, found, fix)
+    version = f"{platform.python_version()}, {sys.executable}"
+    least = ".".join(map(str, LEAST_PYTHON))
+    fix = "" if sys.version_info >= LEAST_PYTHON else f"install Python {least} or newer"
+    return Finding("python", not fix, version, fix)
 
 
 def check_package(package: str, extra: str, *, required: bool) -> Finding:
     """Whether a package is installed; importing it would take seconds."""
-    wanted = f"diel[{extra}]" if extra else package
+    spec = f"diel[{extra}]" if extra else package
     version = version_of(package)
     if version is not None:
         return Finding(package, True, version, required=required)
-    return Finding(package, False, "not installed", f"{sys.executable} -m pip install '{wanted}'", required)
+    return Finding(package, False, "not installed", f"{sys.executable} -m pip install '{spec}'", required)
 
 
 def check_extras() -> Iterator[Finding]:
@@ -119,8 +119,8 @@ def check_account(site: Site) -> Finding:
     if lacking:
         return Finding("account", False, "none is given, and the site needs one", lacking[0])
     names = [site.account, *(pool.account for pool in site.pools.values())]
-    found = ", ".join(dict.fromkeys(name for name in names if name)) or "none, and the site needs none"
-    return Finding("account", True, found)
+    accounts = ", ".join(dict.fromkeys(name for name in names if name)) or "none, and the site needs none"
+    return Finding("account", True, accounts)
 
 
 def check_machine() -> Finding:
@@ -142,10 +142,10 @@ def check_local(site: Site, runs: Path) -> Finding:
         fix = "give a directory that you can write to: `local: {dir: …}` in the site file, or DIEL_LOCAL_DIR"
         return Finding("local disk", False, f"{folder} cannot be written to", fix, required=False)
     space = os.statvfs(place)
-    found = f"{folder} on {file_system(place.resolve())}, {format_size(space.f_bavail * space.f_frsize)} free"
+    disk = f"{folder} on {file_system(place.resolve())}, {format_size(space.f_bavail * space.f_frsize)} free"
     if not named and place.stat().st_dev == existing(runs).stat().st_dev:
-        found += "; the runs are on the same disk, so nothing is staged"
-    return Finding("local disk", True, found)
+        disk += "; the runs are on the same disk, so nothing is staged"
+    return Finding("local disk", True, disk)
 
 
 # --- the directory of the runs -------------------------------------------------------------------------
@@ -167,10 +167,10 @@ def check_runs(runs: Path) -> Finding:
         fix = "give a directory that you can write to with --runs DIR or DIEL_RUNS"
         return Finding("runs", False, f"{runs.absolute()}: {error.strerror or error}", fix)
     free = shutil.disk_usage(folder).free
-    found = f"{runs.absolute()} on {file_system(folder)}, {format_size(free)} free"
+    place = f"{runs.absolute()} on {file_system(folder)}, {format_size(free)} free"
     full = free < LEAST_SPACE
     fix = "free space there (`diel clean`), or give another directory with --runs DIR" if full else ""
-    return Finding("runs", not full, found, fix)
+    return Finding("runs", not full, place, fix)
 
 
 def _write_like_a_journal(folder: Path) -> None:
@@ -221,12 +221,12 @@ def _check_type(runs: Path) -> Finding:
         return Finding("shared", True, f"{kind}: several hosts can see it", required=False)
     place = next((place for place in OF_ONE_HOST if folder.is_relative_to(place)), None)
     if kind in IN_MEMORY or place is not None:
-        found = f"{folder} is on {kind}{f', below {place}' if place else ''}: each host has its own"
+        verdict = f"{folder} is on {kind}{f', below {place}' if place else ''}: each host has its own"
         fix = "keep runs on a file system that nodes share: --runs DIR or DIEL_RUNS"
     else:
-        found = f"{folder} is on {kind}: perhaps only this host sees it"
+        verdict = f"{folder} is on {kind}: perhaps only this host sees it"
         fix = "check whether nodes share it with `diel doctor --job`; if not, give another with --runs DIR"
-    return Finding("shared", False, found, fix, required=False)
+    return Finding("shared", False, verdict, fix, required=False)
 
 
 def _check_place(runs: Path, site: Site) -> Finding:
@@ -238,12 +238,12 @@ def _check_place(runs: Path, site: Site) -> Finding:
     roots = {name: Path(path).resolve() for name, path in whole.items()}
     holding = [name for name, root in roots.items() if folder.is_relative_to(root)]
     name = max(holding, key=lambda name: len(str(roots[name])), default=None)
-    writable = [known for known, each in site.filesystems.items() if each.compute == "write"]
-    better = f"choose one of {', '.join(f'{known} ({site.filesystems[known].path})' for known in writable)}"
+    writable = [names for names, system in site.filesystems.items() if system.compute == "write"]
+    better = f"choose one of {', '.join(f'{names} ({site.filesystems[names].path})' for names in writable)}"
     if name is None:
-        known = ", ".join(site.filesystems)
-        found = f"on none of the file systems that the site file names ({known})"
-        return Finding("filesystem", False, found, f"{better}, by --runs DIR", required=False)
+        names = ", ".join(site.filesystems)
+        verdict = f"on none of the file systems that the site file names ({names})"
+        return Finding("filesystem", False, verdict, f"{better}, by --runs DIR", required=False)
     place = site.filesystems[name]
     if place.compute != "write":
         may = "read there, not write" if place.compute == "read" else "not see it"
@@ -269,12 +269,12 @@ def check_private(runs: Path) -> Finding:
         return Finding("privacy", False, f"cannot be tried: {error.strerror}", "see 'runs'")
     mode = stat.S_IMODE(status.st_mode)
     if mode & 0o077 or status.st_uid != os.geteuid():
-        found = f"a directory made private there has mode {mode:04o}: others could read the keys of a run"
+        verdict = f"a directory made private there has mode {mode:04o}: others could read the keys of a run"
         fix = "keep runs on a file system that knows permissions: --runs DIR"
-        return Finding("privacy", False, found, fix)
+        return Finding("privacy", False, verdict, fix)
     if not mask & 0o002:
-        found = f"directories can be private; umask {mask:04o} lets others write what you make elsewhere"
-        return Finding("privacy", False, found, "set `umask 077` (or 022) in your shell", required=False)
+        verdict = f"directories can be private; umask {mask:04o} lets others write what you make elsewhere"
+        return Finding("privacy", False, verdict, "set `umask 077` (or 022) in your shell", required=False)
     return Finding("privacy", True, f"directories can be private; umask {mask:04o}")
 
 
@@ -295,21 +295,21 @@ def check_loopback() -> Finding:
 def check_addresses(site: Site) -> Finding:
     """Whether a port can be bound on an address at which nodes can reach a controller here."""
     try:
-        wanted = addresses(site.address)
+        hosts = addresses(site.address)
     except UsageError as error:
-        found, _, fix = str(error).partition("\n")
+        verdict, _, fix = str(error).partition("\n")
         # A controller in a job looks for the address on the node where it runs.
-        return Finding("address", False, found, fix, required=site.controller.home == "login")
+        return Finding("address", False, verdict, fix, required=site.controller.home == "login")
     here = interfaces().items()
     listed = ", ".join(f"{address} ({name})" for address, name in here) or "127.0.0.1 alone"
-    bound = [address for address in wanted if _bindable(address)]
+    bound = [address for address in hosts if _bindable(address)]
     if not bound:
-        found = f"no port can be bound on {', '.join(wanted)}; this host has {listed}"
-        return Finding("address", False, found, "fix `address` in the site file, or omit it")
+        verdict = f"no port can be bound on {', '.join(hosts)}; this host has {listed}"
+        return Finding("address", False, verdict, "fix `address` in the site file, or omit it")
     if all(map(is_own, bound)):
-        found = f"{', '.join(bound)} is a loopback or link-local address: no other node can use it"
+        verdict = f"{', '.join(bound)} is a loopback or link-local address: no other node can use it"
         fix = f"give an `address` that nodes reach (this host has {listed}), or let controllers live in jobs"
-        return Finding("address", False, found, fix, required=False)
+        return Finding("address", False, verdict, fix, required=False)
     return Finding("address", True, f"a port can be bound on {', '.join(bound)}; this host has {listed}")
 
 
@@ -414,12 +414,12 @@ def first_word(site: Site) -> str:
 def _words(site: Site, name: str | None) -> tuple[str, ...]:
     """The words that start two ranks; by the usual launcher if there is no name."""
     names = {name for name in (name, site.launcher) if isinstance(name, str)} - {*site.launchers}
-    known = site.model_copy(update={"launchers": {**site.launchers, **{one: here(one) for one in names}}})
-    return launcher_words(known, next(iter(site.pools)), Resources(ranks=2, launcher=name)) or ("mpiexec",)
+    adapted = site.model_copy(update={"launchers": {**site.launchers, **{key: here(key) for key in names}}})
+    return launcher_words(adapted, next(iter(site.pools)), Resources(ranks=2, launcher=name)) or ("mpiexec",)
 
 
-def _finding(kind: str, name: str | None, ok: bool, found: str, fix: str = "") -> Finding:
-    return Finding(f"mpi {name or kind}", ok, found, fix, required=False)
+def _finding(kind: str, name: str | None, ok: bool, text: str, fix: str = "") -> Finding:
+    return Finding(f"mpi {name or kind}", ok, text, fix, required=False)
 
 
 def check_ranks(site: Site, name: str | None = None, *, usual: bool = True) -> Finding:
@@ -440,9 +440,9 @@ def check_ranks(site: Site, name: str | None = None, *, usual: bool = True) -> F
     if code == 0 and output.count("ranks=2;") == 2:
         return _finding("ranks", name, True, f"two started{' and met' if tried != COUNTS else ''}: {both}")
     alone = code == 0 and output.count("ranks=1;") == 2
-    found = f"two started, but did not meet: {both}" if alone else f"{both}: {last(output)}"
+    verdict = f"two started, but did not meet: {both}" if alone else f"{both}: {last(output)}"
     unfit = usual and launcher.fits(family) is False
-    return _finding("ranks", name, False, found, advice(launcher, family, os.environ) if unfit else get)
+    return _finding("ranks", name, False, verdict, advice(launcher, family, os.environ) if unfit else get)
 
 
 def check_launcher(site: Site, name: str | None = None, *, usual: bool = True) -> Finding:
@@ -450,9 +450,9 @@ def check_launcher(site: Site, name: str | None = None, *, usual: bool = True) -
     words = _words(site, name)
     program = find_program(words[0])
     if program is not None:
-        found = launcher_of([program, *words[1:]], os.environ).text
+        text = launcher_of([program, *words[1:]], os.environ).text
         more = "; --job shows whether nodes have it, and whether ranks meet" if usual else ""
-        return _finding("launcher", name, True, found + more)
+        return _finding("launcher", name, True, text + more)
     key = f"`launchers: {name}`" if name else "`launcher`"
     fix = f"load the module that has it in `setup`, or correct {key} in the file of site '{site.name}'"
     return _finding("launcher", name, False, f"no '{words[0]}' on this host", fix)

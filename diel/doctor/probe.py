@@ -84,17 +84,17 @@ def token_file(folder: str) -> str:
 def local_disk(named: str) -> dict[str, object]:
     """The node's own disk as diel will use it, and whether a file can be made there. `named` is the site
     file's word, which may have variables; the others are looked at in diel's order."""
-    others = (os.environ.get(name) for name in ("DIEL_LOCAL_DIR", "SLURM_TMPDIR", "TMPDIR"))
-    folder = os.path.expandvars(named) or next(filter(None, others), "/tmp")
+    variables = (os.environ.get(name) for name in ("DIEL_LOCAL_DIR", "SLURM_TMPDIR", "TMPDIR"))
+    folder = os.path.expandvars(named) or next(filter(None, variables), "/tmp")
     try:
         trial = os.path.join(folder, f".diel-doctor-{os.getpid()}")
         with open(trial, "xb") as file:
             file.write(b"one")
         os.unlink(trial)
-        found = os.statvfs(folder)
+        space = os.statvfs(folder)
     except OSError as error:
         return {"dir": folder, "error": error.strerror or str(error)}
-    return {"dir": folder, "free": found.f_bavail * found.f_frsize}
+    return {"dir": folder, "free": space.f_bavail * space.f_frsize}
 
 
 def send(host: str, port: int, secret: bytes, report: dict[str, object]) -> None:

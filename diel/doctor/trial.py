@@ -54,15 +54,15 @@ def try_jobs(
     """Runs a tiny job in each pool, and a real run if that found nothing wrong. `name` is the site as it was
     asked for; `wait` in seconds, for each of the two; `tell` gets why they wait."""
     try:
-        made = tempfile.TemporaryDirectory(
+        temporary = tempfile.TemporaryDirectory(
             prefix=".diel-doctor-", dir=existing(runs), ignore_cleanup_errors=True
         )
     except OSError as error:
-        found = f"no directory for it in {existing(runs)}: {error.strerror}"
-        yield Finding("job", False, found, "see 'runs'")
+        problem = f"no directory for it in {existing(runs)}: {error.strerror}"
+        yield Finding("job", False, problem, "see 'runs'")
         return
     good = dict.fromkeys(pools, False)
-    with made as folder:
+    with temporary as folder:
         with Ear() as ear:
             for finding in _Trials(site, Path(folder), ear, tell).run(pools, wait):
                 pool, _, what = finding.name.partition(": ")
@@ -145,15 +145,15 @@ class _Trials:
             required = self._site.pools[pool].block_nodes == 1
             yield Finding(f"{pool}: job", False, f"the scheduler refuses it: {error}", fix, required)
         except SchedulerBusy as error:
-            found = f"the scheduler does not take it: {error}"
-            yield Finding(f"{pool}: job", False, found, "try again later")
+            refusal = f"the scheduler does not take it: {error}"
+            yield Finding(f"{pool}: job", False, refusal, "try again later")
         else:
             self._tell(f"pool '{pool}': job {job} is submitted")
             self._under_way.append(_Trial(pool, stem, job, time.monotonic()))
 
     def _job(self, pool: str, stem: str) -> Job:
         """The job for the scheduler: like a block of the pool, but one core of one node for minutes."""
-        site, asked, folder = self._site, self._site.pools[pool], self._folder
+        site, limits, folder = self._site, self._site.pools[pool], self._folder
         reached = ""
         with contextlib.suppress(UsageError):
             reached = ",".join(addresses(site.address))
@@ -169,12 +169,12 @@ class _Trials:
             stderr=folder / f"{stem}.err",
             nodes=1,
             cores=1,
-            walltime=min(WALLTIME, asked.longest),
-            gpus=1 if asked.gpus else 0,
-            queue=asked.queue,
-            account=asked.account or site.account,
-            options=(*site.options, *asked.options),
-            setup=(*site.setup, *asked.setup),
+            walltime=min(WALLTIME, limits.longest),
+            gpus=1 if limits.gpus else 0,
+            queue=limits.queue,
+            account=limits.account or site.account,
+            options=(*site.options, *limits.options),
+            setup=(*site.setup, *limits.setup),
         )
 
     def _watch(self, wait: float) -> Iterator[Finding]:
@@ -205,9 +205,9 @@ class _Trials:
                 time.sleep(pause)
                 pause = min(1.5 * pause, self._site.poll)
         for trial in self._under_way:
-            found = f"{trial.id} is {trial.state} after {format_duration(wait)}"
-            found += f"{trouble and f'; {trouble}'}; cancelled"
-            yield Finding(f"{trial.pool}: job", False, found, WAIT_LONGER, required=False)
+            verdict = f"{trial.id} is {trial.state} after {format_duration(wait)}"
+            verdict += f"{trouble and f'; {trouble}'}; cancelled"
+            yield Finding(f"{trial.pool}: job", False, verdict, WAIT_LONGER, required=False)
 
     def _look(self, trial: _Trial) -> None:
         trial.report = trial.report or self._ear.reports.get(trial.stem)
@@ -221,8 +221,8 @@ class _Trials:
         name, status, report = f"{trial.pool}: job", trial.status, trial.report
         if report is not None:
             waited = (trial.ended or time.monotonic()) - trial.began
-            found = f"{trial.id} reported from {report.host} {waited:.1f} s after it was submitted"
-            yield Finding(name, True, found)
+            verdict = f"{trial.id} reported from {report.host} {waited:.1f} s after it was submitted"
+            yield Finding(name, True, verdict)
             yield from read_report(self._site, trial.pool, report, self._digest)
         elif status is not None and status.hopeless:
             fix = f"fix pool '{trial.pool}' in the site file: it asks for what the queue cannot give"
@@ -273,19 +273,19 @@ def _try_runs(
             tries.append(_start(site, name, pool, folder / str(number)))
             tell(f"pool '{pool}': a run of one task is started, like any other run")
         end = time.monotonic() + wait
-        for each in tries:
-            yield _ended(each, end, wait)
+        for trial in tries:
+            yield _ended(trial, end, wait)
     finally:
-        for each in tries:
-            _stop(each)
+        for trial in tries:
+            _stop(trial)
 
 
 def _start(site: Site, name: str | None, pool: str, folder: Path) -> _Try:
     """Starts the run in the current directory, where it finds the same site file. Raises OSError."""
     folder.mkdir()
-    asked = site.pools[pool]
-    ranks = version_of("mpi4py") is not None and (cores_of(asked) > 1 or asked.block_nodes > 1)
-    spans = {"nodes": 2, "ranks_per_node": 1} if asked.block_nodes > 1 else {"ranks": 2}
+    offer = site.pools[pool]
+    ranks = version_of("mpi4py") is not None and (cores_of(offer) > 1 or offer.block_nodes > 1)
+    spans = {"nodes": 2, "ranks_per_node": 1} if offer.block_nodes > 1 else {"ranks": 2}
     stage = {
         "command": [*PYTHON, "-c", MEET] if ranks else ["true"],
         "resources": {"pool": pool, **(spans if ranks else {})},
@@ -301,49 +301,49 @@ def _start(site: Site, name: str | None, pool: str, folder: Path) -> _Try:
     return _Try(pool, folder, process, ranks)
 
 
-def _ended(each: _Try, end: float, wait: float) -> Finding:
-    name = f"{each.pool}: run"
+def _ended(trial: _Try, end: float, wait: float) -> Finding:
+    name = f"{trial.pool}: run"
     try:
-        code = each.process.wait(max(0.0, end - time.monotonic()))
+        code = trial.process.wait(max(0.0, end - time.monotonic()))
     except subprocess.TimeoutExpired:
-        found = f"not done after {format_duration(wait)}{_stands(each)}; stopped"
-        return Finding(name, False, found, WAIT_LONGER, required=False)
+        verdict = f"not done after {format_duration(wait)}{_stands(trial)}; stopped"
+        return Finding(name, False, verdict, WAIT_LONGER, required=False)
     if code == 0:
-        met = "two MPI ranks met" if each.ranks else "ranks were not tried: mpi4py or cores are missing"
+        met = "two MPI ranks met" if trial.ranks else "ranks were not tried: mpi4py or cores are missing"
         return Finding(name, True, f"a task of a real run was done in a block; {met}")
     with contextlib.suppress(DielError, OSError):
-        history = each.history()
+        history = trial.history()
         failure = history.failures.get(("ranks", 0))
         if failure is not None and history.workers:
             fix = "fix `launcher` or `setup` in the site file (docs/sites.md, MPI between nodes)"
-            found = f"its workers started, but two ranks did not meet: {failure['message']}"
+            verdict = f"its workers started, but two ranks did not meet: {failure['message']}"
             stderr = str(failure.get("stderr_tail", ""))
-            return Finding(name, False, f"{found} ({last(stderr)})" if stderr.strip() else found, fix)
+            return Finding(name, False, f"{verdict} ({last(stderr)})" if stderr.strip() else verdict, fix)
     fix = "run a workflow of one task on this site by hand to see more: `diel status` and `diel explain` tell"
-    said = last((each.folder / "out").read_text("utf-8", "replace"))
-    return Finding(name, False, f"no worker took a task{_stands(each)}; {said}", fix)
+    output = last((trial.folder / "out").read_text("utf-8", "replace"))
+    return Finding(name, False, f"no worker took a task{_stands(trial)}; {output}", fix)
 
 
-def _stands(each: _Try) -> str:
+def _stands(trial: _Try) -> str:
     """What is known about its blocks, and what the scheduler says."""
-    known: list[str] = []
+    facts: list[str] = []
     with contextlib.suppress(DielError, OSError):
-        history = each.history()
+        history = trial.history()
         for block in history.blocks.values():
             reason = f" ({block['reason']})" if block["reason"] else ""
-            known.append(f"block {block['job'] or block['block']} is {block['state']}{reason}")
-        known += filter(None, (history.silent, history.trouble))
-    return "".join(f"; {words}" for words in known)
+            facts.append(f"block {block['job'] or block['block']} is {block['state']}{reason}")
+        facts += filter(None, (history.silent, history.trouble))
+    return "".join(f"; {words}" for words in facts)
 
 
-def _stop(each: _Try) -> None:
-    if each.process.poll() is None:
-        each.process.send_signal(signal.SIGTERM)
+def _stop(trial: _Try) -> None:
+    if trial.process.poll() is None:
+        trial.process.send_signal(signal.SIGTERM)
         try:
-            each.process.wait(LAST_WORDS)
+            trial.process.wait(LAST_WORDS)
         except subprocess.TimeoutExpired:
-            each.process.kill()
-            each.process.wait()
+            trial.process.kill()
+            trial.process.wait()
 
 
 MOST = 1 << 16
@@ -425,8 +425,8 @@ class _Talk(socketserver.StreamRequestHandler):
         self.wfile.write(challenge + b"\n")
         self.wfile.flush()
         proof, _, body = self.rfile.readline(MOST).rstrip(b"\n").partition(b" ")
-        wanted = hmac.new(ear.token.encode(), challenge + body, hashlib.sha256).hexdigest().encode()
-        if hmac.compare_digest(proof, wanted):
+        expected = hmac.new(ear.token.encode(), challenge + body, hashlib.sha256).hexdigest().encode()
+        if hmac.compare_digest(proof, expected):
             report = Report.model_validate_json(body)
             ear.reports[report.pool] = report
             self.wfile.write(b"ok\n")
@@ -437,7 +437,7 @@ class _Talk(socketserver.StreamRequestHandler):
 
 def read_report(site: Site, pool: str, report: Report, digest: str) -> Iterator[Finding]:
     """The findings about one pool; `digest` is that of the file that the doctor left for its job."""
-    return (replace(one, name=f"{pool}: {one.name}") for one in _findings(site, pool, report, digest))
+    return (replace(entry, name=f"{pool}: {entry.name}") for entry in _findings(site, pool, report, digest))
 
 
 def _findings(site: Site, pool: str, report: Report, digest: str) -> Iterator[Finding]:
@@ -449,10 +449,10 @@ def _findings(site: Site, pool: str, report: Report, digest: str) -> Iterator[Fi
     yield _network(site, report)
     yield _node(report, gpus=bool(site.pools[pool].gpus))
     # A scheduler can think that a node has more cores than it has.
-    if 0 < report.host_cores < (asked := cores_of(site.pools[pool])):
-        found = f"the node has {report.host_cores}, and the pool says {asked}: its tasks share them"
+    if 0 < report.host_cores < (cores := cores_of(site.pools[pool])):
+        verdict = f"the node has {report.host_cores}, and the pool says {cores}: its tasks share them"
         fix = f"write `cores: {report.host_cores}` in the site file, unless that is on purpose"
-        yield Finding("cores", False, found, fix, required=False)
+        yield Finding("cores", False, verdict, fix, required=False)
     if report.local is not None:
         yield _local(site, report.local)
     if report.launcher:
@@ -463,11 +463,11 @@ def _findings(site: Site, pool: str, report: Report, digest: str) -> Iterator[Fi
 
 
 def _python(report: Report) -> Finding:
-    here, found = platform.python_version(), f"{report.version}, {report.python}"
+    here, there = platform.python_version(), f"{report.version}, {report.python}"
     if report.version.split(".")[:2] == here.split(".")[:2]:
-        return Finding("python", True, found)
+        return Finding("python", True, there)
     fix = f"let workers start the Python that controllers use ({here}, {sys.executable})"
-    return Finding("python", False, f"{found}, but {here} here", fix)
+    return Finding("python", False, f"{there}, but {here} here", fix)
 
 
 def _packages(report: Report) -> Finding:
@@ -487,12 +487,12 @@ def _files(report: Report, digest: str) -> Finding:
     reads = report.token == digest
     if reads and report.written is not None:
         return Finding("files", True, "the node reads and writes the same directory of the runs")
-    found = (
+    verdict = (
         "the node reads the directory of the runs, but this host does not see what it writes there"
         if reads
         else "the node does not see what this host writes into the directory of the runs"
     )
-    return Finding("files", False, found, "give a directory that nodes share with --runs DIR or DIEL_RUNS")
+    return Finding("files", False, verdict, "give a directory that nodes share with --runs DIR or DIEL_RUNS")
 
 
 def _clock(report: Report, written: float) -> Finding:
@@ -514,30 +514,30 @@ def _network(site: Site, report: Report) -> Finding:
         "set `address` in the site file to the interface or address at which nodes reach this host, let its "
         "firewall pass them, or let controllers live in jobs: controller: {home: job}"
     )
-    found = f"the node cannot reach this host ({tried or 'there was no address to try'})"
+    verdict = f"the node cannot reach this host ({tried or 'there was no address to try'})"
     if home != "login":
-        found += f"; controllers of this site live in jobs ({home}), not here"
-    return Finding("network", False, found, fix, required=home == "login")
+        verdict += f"; controllers of this site live in jobs ({home}), not here"
+    return Finding("network", False, verdict, fix, required=home == "login")
 
 
 def _node(report: Report, *, gpus: bool) -> Finding:
-    found = f"{counted(report.cores, 'core')} given, {format_size(report.memory)} of memory"
-    found += "".join(f", {name}={value}" for name, value in report.gpus.items())
+    verdict = f"{counted(report.cores, 'core')} given, {format_size(report.memory)} of memory"
+    verdict += "".join(f", {name}={value}" for name, value in report.gpus.items())
     if not gpus or report.gpus:
-        return Finding("node", True, found)
+        return Finding("node", True, verdict)
     fix = "check whether `gpus` and `options` of the pool ask for GPUs as this cluster expects"
-    return Finding("node", False, f"{found}; no variable says which GPUs it got", fix, required=False)
+    return Finding("node", False, f"{verdict}; no variable says which GPUs it got", fix, required=False)
 
 
 def _local(site: Site, disk: NodeDisk) -> Finding:
     if disk.error or "$" in disk.dir:
         why = "a variable in it is not set on the node" if "$" in disk.dir else disk.error
         fix = "set `local: {dir: …}` in the site file to a directory that each node has to itself"
-        found = f"{disk.dir}: {why}; inputs are not staged there"
-        return Finding("local disk", False, found, fix, required=False)
-    found, limit = f"{disk.dir}, {format_size(disk.free)} free", site.local.size
+        verdict = f"{disk.dir}: {why}; inputs are not staged there"
+        return Finding("local disk", False, verdict, fix, required=False)
+    verdict, limit = f"{disk.dir}, {format_size(disk.free)} free", site.local.size
     if limit is None or limit <= disk.free:
-        return Finding("local disk", True, found)
-    found += f", less than the {format_size(limit)} that diel may keep"
+        return Finding("local disk", True, verdict)
+    verdict += f", less than the {format_size(limit)} that diel may keep"
     fix = "set `local.size` in the site file to what the nodes have"
-    return Finding("local disk", False, found, fix, required=False)
+    return Finding("local disk", False, verdict, fix, required=False)

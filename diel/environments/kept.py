@@ -52,7 +52,7 @@ def make_once(store: Path, digest: str, make: Callable[[Path], None]) -> Path:
 
 def refuse_shared(folder: Path, mask: int = 0o022) -> None:
     """Raise UsageError where another user could have put something into a directory: it would be executed."""
-    if not is_own(os.stat(folder), others=mask):
+    if not is_own(os.stat(folder), bits=mask):
         what = f"{folder} is another user's, or others can write there: what they put there would be executed"
         own = f"chmod go-w {shlex.quote(str(folder))}"
         hint = f"make it yours alone, {own}, or name another as `cache` of the site"

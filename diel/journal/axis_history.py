@@ -62,14 +62,14 @@ def front(trials: Iterable[Trial], small: Sequence[bool]) -> list[Trial]:
         trial.number: tuple(v if s else -v for v, s in zip(trial.values, small, strict=True))
         for trial in complete
     }
-    kept: list[Trial] = []
+    best: list[Trial] = []
     # In this order nothing is dominated by what comes later, so that only what is kept has to be compared.
     for trial in sorted(complete, key=lambda trial: (costs[trial.number], trial.number)):
         cost = costs[trial.number]
-        better = (costs[other.number] for other in kept if costs[other.number] != cost)
+        better = (costs[other.number] for other in best if costs[other.number] != cost)
         if not any(all(a <= b for a, b in zip(other, cost, strict=True)) for other in better):
-            kept.append(trial)
-    return sorted(kept, key=lambda trial: trial.number)
+            best.append(trial)
+    return sorted(best, key=lambda trial: trial.number)
 
 
 @dataclass(slots=True)
@@ -244,6 +244,6 @@ class AxisHistory:
             if not course.over:
                 course.idle += idle
             if not course.over or course.failed:
-                again = (one for one in course.trials if one.lost and (course.failed or cancelled(one)))
+                again = (lost for lost in course.trials if lost.lost and (course.failed or cancelled(lost)))
                 course.reopen([trial.number for trial in again], now)
             yield from ((name, index) for trial in course.trials for name, index in trial.lost)

@@ -60,7 +60,7 @@ def _fits(value: Any, hint: Any) -> bool:
         return isinstance(value, list) and len(value) == len(inner) and all(map(_fits, value, inner))
     if origin is dict:
         return isinstance(value, dict) and all(_fits(item, inner[1]) for item in value.values())
-    return any(_fits(value, one) for one in inner)  # a union
+    return any(_fits(value, form) for form in inner)  # a union
 
 
 def _expected(hint: Any) -> str:

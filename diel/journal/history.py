@@ -188,17 +188,17 @@ class History:
     def _reopen(self, now: float, idle: float) -> None:
         """A new controller tries again what its predecessor gave up and others still need."""
         self.silent = self.trouble = ""
-        kept = {(name, index) for name, stage in self.stages.items() for index in stage.tolerated}
+        stays = {(name, index) for name, stage in self.stages.items() for index in stage.tolerated}
         for axis in self.axes.values():
-            kept.update(axis.reopen(self._is_cancelled, now, idle))
-        kept = {task for task in kept if self.stage(task[0]).state(task[1]) == TaskState.FAILED}
-        self.failures = {task: record for task, record in self.failures.items() if task in kept}
+            stays.update(axis.reopen(self._is_cancelled, now, idle))
+        stays = {task for task in stays if self.stage(task[0]).state(task[1]) == TaskState.FAILED}
+        self.failures = {task: record for task, record in self.failures.items() if task in stays}
         for name, stage in self.stages.items():
             for index, attempt in stage.under_way.items():
                 if attempt.state == TaskState.RUNNING:
                     self._leave(name, index, attempt)
             stage.let_go(verdicts=True)
-        for name, index in kept:
+        for name, index in stays:
             self.stage(name).set(index, TaskState.FAILED)
 
     def _is_cancelled(self, trial: Trial) -> bool:
@@ -211,8 +211,8 @@ class History:
             self.left[(stage, index)] = attempt
 
     def _forget_left(self, stage: str, index: int, number: int) -> None:
-        known = self.left.get((stage, index))
-        if known is not None and known.number <= number:
+        attempt = self.left.get((stage, index))
+        if attempt is not None and attempt.number <= number:
             del self.left[(stage, index)]
 
     def _worker(self, record: records.WorkerRecord, worker: str) -> None:
@@ -265,8 +265,8 @@ class History:
             return
         bundle = record.get("bundle")
         if bundle is None:  # older runs may not have it
-            known = stage.under_way.get(index)
-            bundle = 0 if known is None else known.bundle
+            current = stage.under_way.get(index)
+            bundle = 0 if current is None else current.bundle
         self._advance(name, index, Attempt(record["attempt"], state, record["time"], worker, bundle), worker)
 
     def _release(self, record: records.Release, worker: str) -> None:
@@ -275,9 +275,9 @@ class History:
             stage.count_attempt(index, record.get("taken", 0))
             if self._is_late(worker):
                 continue
-            known = stage.under_way.get(index)
-            if known is not None and (known.state, known.bundle) == (TaskState.QUEUED, record["bundle"]):
-                stage.under_way[index] = replace(known, state=TaskState.READY)
+            entry = stage.under_way.get(index)
+            if entry is not None and (entry.state, entry.bundle) == (TaskState.QUEUED, record["bundle"]):
+                stage.under_way[index] = replace(entry, state=TaskState.READY)
                 stage.set(index, TaskState.READY)
 
     def _advance(self, name: str, index: int, attempt: Attempt, worker: str = "") -> None:
@@ -300,8 +300,8 @@ class History:
             if running and self.ended is None:
                 self._leave(name, index, attempt)
             return
-        known = stage.under_way.get(index)
-        if known is None or _order(attempt) >= _order(known):
+        current = stage.under_way.get(index)
+        if current is None or _order(attempt) >= _order(current):
             stage.under_way[index] = attempt
             stage.set(index, attempt.state)
 
@@ -354,8 +354,8 @@ class History:
         """An attempt ended, and its result does not count."""
         self._forget_left(name, index, attempt)
         stage = self.stage(name)
-        known = stage.under_way.get(index)
-        if known is not None and known.number <= attempt:
+        current = stage.under_way.get(index)
+        if current is not None and current.number <= attempt:
             del stage.under_way[index]
             stage.set(index, TaskState.WAITING)
 
@@ -434,17 +434,17 @@ def _plain(value: Any) -> Any:
     return {name.name: getattr(value, name.name) for name in fields(value)}
 
 
-def _count_usage(known: dict[str, float], usage: UsageFacts, seconds: float) -> None:
+def _count_usage(totals: dict[str, float], usage: UsageFacts, seconds: float) -> None:
     """Add one attempt. `tasks` counts those that were measured, `seconds` their time. A peak of memory that
     the kernel could not tell from the worker's is left out."""
-    known["tasks"] = known.get("tasks", 0) + 1
-    known["seconds"] = known.get("seconds", 0.0) + seconds
+    totals["tasks"] = totals.get("tasks", 0) + 1
+    totals["seconds"] = totals.get("seconds", 0.0) + seconds
     for key in _SUMS:
         if key in usage:
-            known[key] = known.get(key, 0) + usage[key]  # type: ignore[literal-required]
+            totals[key] = totals.get(key, 0) + usage[key]  # type: ignore[literal-required]
     for key in _PEAKS:
         if key in usage and not (key == "memory_bytes" and usage.get("memory_at_most")):
-            known[key] = max(known.get(key, 0), usage[key])  # type: ignore[literal-required]
+            totals[key] = max(totals.get(key, 0), usage[key])  # type: ignore[literal-required]
 
 
 def _count_staging(

@@ -80,13 +80,13 @@ def segments(journal: Path) -> list[str]:
     """Return a journal's segments: controllers by epoch, then workers. Raise UsageError for a folder."""
     try:
         with os.scandir(journal) as entries:
-            found = {entry.name: entry.is_file() for entry in entries if _NAME.fullmatch(entry.name)}
+            entries_ = {entry.name: entry.is_file() for entry in entries if _NAME.fullmatch(entry.name)}
     except FileNotFoundError:
         return []
-    for name, is_file in found.items():
+    for name, is_file in entries_.items():
         if not is_file:
             raise UsageError(f"{journal / name}: the journal needs a file here; put it back")
-    return sorted(found)
+    return sorted(entries_)
 
 
 def read_segment(path: Path, offset: int = 0) -> Iterator[tuple[int, int, Record | None]]:
@@ -156,8 +156,8 @@ class Reader:
     """Segments that are complete: their blocks ended long ago."""
     _saved: dict[str, int] | None = None
 
-    def catch_up(self, seen: Callable[[str, int, Record], None] | None = None) -> None:
-        """Fold what was appended since, and show each record to `seen` first. Raise Damaged."""
+    def catch_up(self, notice: Callable[[str, int, Record], None] | None = None) -> None:
+        """Fold what was appended since, and show each record to `notice` first. Raise Damaged."""
         for name in segments(self.paths.journal):
             if name in self._silent:
                 continue
@@ -177,16 +177,16 @@ class Reader:
                     self.gaps.append(f"{path}:{_line_at(path, start)}: it is no record of a journal")
                     continue
                 try:
-                    if seen is not None:
-                        seen(name, start, record)
+                    if notice is not None:
+                        notice(name, start, record)
                     self.history.apply(record, worker)
                 except (*NOT_AS_IT_SHOULD_BE, MemoryError) as error:
                     flaw = _flaw(error, record)
                     if not flaw:
                         raise
                     place = f"{path}:{_line_at(path, start)}: {flaw}"
-                    said = f"the journal of {self.paths.run_id} is not one that this diel can read: {place}"
-                    raise Damaged(said, place) from error
+                    text = f"the journal of {self.paths.run_id} is not one that this diel can read: {place}"
+                    raise Damaged(text, place) from error
 
     def _is_long_over(self, name: str) -> bool:
         """Whether a segment's worker was in a block that ended so long ago that no line is under way."""

@@ -59,10 +59,10 @@ def read_behind_flaws(paths: RunPaths) -> Reader:
 def told_damage(reader: Reader) -> list[str]:
     """What was not read of a journal, in words: damaged records, lines that are none, and how many more."""
     without = f"{reader.paths.run_id} is without"
-    told = [f"{without} a damaged record: {place}" for place in reader.flaws]
-    told += (f"{without} a damaged line: {place}" for place in reader.gaps[:MOST_FLAWS])
+    lines = [f"{without} a damaged record: {place}" for place in reader.flaws]
+    lines += (f"{without} a damaged line: {place}" for place in reader.gaps[:MOST_FLAWS])
     more = len(reader.gaps) - MOST_FLAWS
-    return [*told, f"{without} {more:,} more"] if more > 0 else told
+    return [*lines, f"{without} {more:,} more"] if more > 0 else lines
 
 
 def _load(paths: RunPaths) -> Reader | None:
@@ -74,7 +74,7 @@ def _load(paths: RunPaths) -> Reader | None:
         offsets = document.pop("offsets")
         document |= {
             "stages": {name: _stage(packed) for name, packed in document["stages"].items()},
-            "failures": {(one["stage"], one["tasks"][0][0]): one for one in document["failures"]},
+            "failures": {(entry["stage"], entry["tasks"][0][0]): entry for entry in document["failures"]},
             "state": RunState(document["state"]),
             "uses": set(document["uses"]),
             "left": {(name, index): _attempt(packed) for name, index, packed in document["left"]},
@@ -93,7 +93,7 @@ def _stage(packed: dict[str, Any]) -> StageHistory:
     under_way = {index: _attempt(attempt) for index, attempt in packed["under_way"].items()}
     dropped = {output: set(spread(tasks)) for output, tasks in packed.get("dropped", {}).items()}
     shared = set(spread(packed.get("shared", ())))
-    packed["surrogate"] = unpacked(known, _bytes) if (known := packed.get("surrogate")) else None
+    packed["surrogate"] = unpacked(surrogate, _bytes) if (surrogate := packed.get("surrogate")) else None
     return StageHistory(**{**packed, "under_way": under_way, "dropped": dropped, "shared": shared})
 
 
@@ -113,7 +113,7 @@ def _axis(packed: dict[str, Any]) -> AxisHistory:
 
 def _course(packed: dict[str, Any]) -> Course:
     trials = [_trial(trial) for trial in packed["trials"]]
-    rounds = [Round(**one) for one in packed["rounds"]]
+    rounds = [Round(**entry) for entry in packed["rounds"]]
     return Course(**{**packed, "context": tuple(packed["context"]), "trials": trials, "rounds": rounds})
 
 

@@ -23,13 +23,13 @@ nobody needed it."""
 
 def ranges(indices: Iterable[int]) -> list[list[int]]:
     """Ascending indices as [first, last] pairs: a million skipped tasks are one pair."""
-    found: list[list[int]] = []
+    pairs: list[list[int]] = []
     for index in indices:
-        if found and found[-1][1] == index - 1:
-            found[-1][1] = index
+        if pairs and pairs[-1][1] == index - 1:
+            pairs[-1][1] = index
         else:
-            found.append([index, index])
-    return found
+            pairs.append([index, index])
+    return pairs
 
 
 def spread(pairs: Iterable[Iterable[int]]) -> Iterable[int]:
@@ -127,10 +127,10 @@ class StageHistory:
 
     def counts(self) -> dict[str, int]:
         """How many tasks are in each state; those at points that never came are left out."""
-        found = {state.label: self.states.count(state) for state in TaskState}
-        found["waiting"] += self.total - len(self.states)
-        found["skipped"] -= self.never
-        return found
+        counts = {state.label: self.states.count(state) for state in TaskState}
+        counts["waiting"] += self.total - len(self.states)
+        counts["skipped"] -= self.never
+        return counts
 
     def state(self, index: int) -> TaskState:
         return _STATES[self.states[index]] if index < len(self.states) else TaskState.WAITING
@@ -157,8 +157,8 @@ class StageHistory:
 
     def latest(self, index: int) -> int:
         """The number of a task's latest attempt, which may not have begun yet."""
-        known = self.under_way.get(index)
-        return known.number if known is not None else self.attempts.get(index, 1)
+        current = self.under_way.get(index)
+        return current.number if current is not None else self.attempts.get(index, 1)
 
     def result_attempt(self, index: int) -> int:
         """The attempt that made a task's result; 0 for one from the cache."""
@@ -193,9 +193,9 @@ class StageHistory:
             for tasks in self.dropped.values():
                 tasks.discard(index)
 
-    def hold_to(self, made: Mapping[int, Mapping[str, str]], epoch: int) -> None:
+    def hold_to(self, results: Mapping[int, Mapping[str, str]], epoch: int) -> None:
         """Note what readers had, or by now have, of results that are made again; the latest epoch knows."""
-        for index, outputs in made.items():
+        for index, outputs in results.items():
             if epoch >= self.made_in.get(index, 0):
                 self.made[index], self.made_in[index] = outputs, epoch
 
@@ -210,14 +210,14 @@ class StageHistory:
 
     def stays(self) -> list[int]:
         """The tasks whose result stays though it read suspect answers."""
-        made = self.result_attempt
-        return sorted(i for i, attempt in self.doubted.items() if self.is_good(i) and made(i) == attempt)
+        latest = self.result_attempt
+        return sorted(i for i, attempt in self.doubted.items() if self.is_good(i) and latest(i) == attempt)
 
-    def join(self, index: int, left: list[dict[str, Any]]) -> None:
+    def join(self, index: int, lacking: list[dict[str, Any]]) -> None:
         """Note what a task does not get of gathers that meet in it; empty if it gets all."""
         self.joined.pop(index, None)
-        if left:
-            self.joined[index] = left
+        if lacking:
+            self.joined[index] = lacking
 
     def leave_out(self, index: int, reason: str) -> None:
         """Note why a task was skipped, if that is not a failure."""

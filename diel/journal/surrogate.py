@@ -88,49 +88,49 @@ class SurrogateHistory:
         self.is_off = held and bound_of(self.errors.values()).error > (self.tolerance or 0.0)
 
 
-def knowing(known: SurrogateHistory | None, record: StageRecord) -> SurrogateHistory:
+def knowing(earlier: SurrogateHistory | None, record: StageRecord) -> SurrogateHistory:
     """With what the controller says about the workflow."""
-    found, facts = known or SurrogateHistory(), record["surrogate"]
-    found.service, found.tolerance = facts["service"], facts.get("tolerance")
-    found.training, found.simulations = tuple(facts["training"]), tuple(facts["simulations"])
-    found.judge()
-    return found
+    history, facts = earlier or SurrogateHistory(), record["surrogate"]
+    history.service, history.tolerance = facts["service"], facts.get("tolerance")
+    history.training, history.simulations = tuple(facts["training"]), tuple(facts["simulations"])
+    history.judge()
+    return history
 
 
-def counting(known: SurrogateHistory | None, record: Result) -> SurrogateHistory:
+def counting(earlier: SurrogateHistory | None, record: Result) -> SurrogateHistory:
     """With another task's result."""
-    found, answer, seconds = known or SurrogateHistory(), record["surrogate"], record.get("seconds", 0.0)
+    history, answer, seconds = earlier or SurrogateHistory(), record["surrogate"], record.get("seconds", 0.0)
     index = record["index"]
     if answer["used"]:
-        found.answers.extend(bytes(max(0, index + 1 - len(found.answers))))
-        found.answers[index] = 1
-        found.answered_seconds += seconds
+        history.answers.extend(bytes(max(0, index + 1 - len(history.answers))))
+        history.answers[index] = 1
+        history.answered_seconds += seconds
     else:
-        found.simulated += 1
-        found.simulated_seconds += max(0.0, seconds - answer["asked"])
-        found.vain_seconds += answer["asked"]
+        history.simulated += 1
+        history.simulated_seconds += max(0.0, seconds - answer["asked"])
+        history.vain_seconds += answer["asked"]
     if "error" in answer:
-        found.errors[index] = math.inf if answer["error"] is None else answer["error"]
-        found.judge()
+        history.errors[index] = math.inf if answer["error"] is None else answer["error"]
+        history.judge()
     if answer.get("message"):
-        found.unanswered += 1
-        found.message = answer["message"]
+        history.unanswered += 1
+        history.message = answer["message"]
     if why := answer.get("unasked"):
-        found.unasked[why] = found.unasked.get(why, 0) + 1
-    return found
+        history.unasked[why] = history.unasked.get(why, 0) + 1
+    return history
 
 
-def forget(known: SurrogateHistory | None, index: int) -> None:
+def forget(history: SurrogateHistory | None, index: int) -> None:
     """The result of a task no longer counts; what its audit found does."""
-    if known is not None and index < len(known.answers):
-        known.answers[index] = 0
+    if history is not None and index < len(history.answers):
+        history.answers[index] = 0
 
 
-def suspect(known: SurrogateHistory) -> list[int]:
+def suspect(history: SurrogateHistory) -> list[int]:
     """The tasks whose result is an answer that audits speak against."""
-    if not known.is_off:
+    if not history.is_off:
         return []
-    return [index for index, answered in enumerate(known.answers) if answered]
+    return [index for index, answered in enumerate(history.answers) if answered]
 
 
 def unpacked(packed: dict[str, Any], unpack: Callable[[str], bytearray]) -> SurrogateHistory:

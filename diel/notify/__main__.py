@@ -46,35 +46,35 @@ _FAILURES = (OSError, ValueError, HTTPException, SubprocessError, DielError)
 
 def main() -> int:
     """0 once it is told, or another process has it; 1 otherwise, and the notice's file says why."""
-    given = json.load(sys.stdin)
-    if given["end_of"] and not _has_ended(Path(given["end_of"])):
+    order = json.load(sys.stdin)
+    if order["end_of"] and not _has_ended(Path(order["end_of"])):
         return 0  # the controller was killed before it recorded the end: the next one tells it
     try:
-        journal = SegmentWriter(Path(given["file"]))
+        journal = SegmentWriter(Path(order["file"]))
     except FileExistsError:
         return 0
     signal.signal(signal.SIGALRM, _too_late)
-    told: NoticeRecord = {
+    notice: NoticeRecord = {
         "event": "notice",
-        "about": given["about"],
-        "kind": given["kind"],
-        "way": given["way"],
+        "about": order["about"],
+        "kind": order["kind"],
+        "way": order["way"],
         "state": "sending",
         "time": time.time(),
     }
-    journal.append(told)
+    journal.append(notice)
     wrong = ""
     try:
         signal.alarm(LIMIT)
-        _tell(given["address"], given["message"])
+        _tell(order["address"], order["message"])
     except _FAILURES as error:
-        wrong = _without_secrets(_words(error) or type(error).__name__, given["address"])
+        wrong = _without_secrets(_words(error) or type(error).__name__, order["address"])
     finally:
         signal.alarm(0)
-    told |= {"state": "failed" if wrong else "sent", "time": time.time()}
+    notice |= {"state": "failed" if wrong else "sent", "time": time.time()}
     if wrong:
-        told["message"] = wrong
-    journal.append(told)
+        notice["message"] = wrong
+    journal.append(notice)
     return 1 if wrong else 0
 
 
@@ -104,10 +104,10 @@ def _has_ended(segment: Path) -> bool:
 
 def _expanded(text: str) -> str:
     """An address with its variables. Raises ValueError for one that is not set."""
-    found = os.path.expandvars(text)
-    if unset := _VARIABLE.search(found):
+    expanded = os.path.expandvars(text)
+    if unset := _VARIABLE.search(expanded):
         raise ValueError(f"variable {unset[1]} is not set where the controller runs")
-    return found
+    return expanded
 
 
 def _without_secrets(text: str, address: Mapping[str, Any]) -> str:
@@ -184,12 +184,12 @@ def _call(words: list[str], message: Mapping[str, Any]) -> None:
         words, stdin=PIPE, stdout=PIPE, stderr=PIPE, text=True, env=env, start_new_session=True
     ) as program:
         try:
-            _, said = program.communicate(f"{message['subject']}\n{message['text']}\n")
+            _, output = program.communicate(f"{message['subject']}\n{message['text']}\n")
         except TimeoutError:
             os.killpg(program.pid, signal.SIGKILL)
             raise
     if program.returncode:
-        last = said.strip().rpartition("\n")[2]
+        last = output.strip().rpartition("\n")[2]
         raise ChildProcessError(f"{words[0]}: exit code {program.returncode}{': ' if last else ''}{last}")
 
 

@@ -30,13 +30,13 @@ def due(history: History, paths: RunPaths, now: float, after: float) -> Iterator
     for (stage, index), record in history.failures.items():
         if "tolerated" not in record and now - record.get("time", now) >= SETTLED:
             task = f"{stage}/{index}"
-            said = bare(record.get("headline") or record["message"])
+            message = bare(record.get("headline") or record["message"])
             named = task_text(task, record.get("point"))
             yield Notice(
                 "failed",
                 "failed",
                 f"{run}: {named} failed",
-                (f"class {record['class']}: {said}", f"diel explain {run} {task}{where}"),
+                (f"class {record['class']}: {message}", f"diel explain {run} {task}{where}"),
             )
             break
     for name, held in history.stages.items():
@@ -49,14 +49,14 @@ def due(history: History, paths: RunPaths, now: float, after: float) -> Iterator
         if block["state"] == "pending" and waited > after:
             subject = f"{run}: job {block['job']} has waited for {format_duration(waited)}"
             why = block["reason"] or "the scheduler gives no reason"
-            told = (f"block {name} in pool {block['pool']}: {why}", f"diel explain {run}{where}")
-            yield Notice(f"waiting-{name}", "waiting", subject, told)
+            lines = (f"block {name} in pool {block['pool']}: {why}", f"diel explain {run}{where}")
+            yield Notice(f"waiting-{name}", "waiting", subject, lines)
 
 
 def ended(history: History, paths: RunPaths, state: RunState, epoch: int, now: float) -> Notice:
     """What is to be told at a run's end: one for each controller that ends it."""
     counts = [stage.counts() for stage in history.stages.values()]
-    totals = {one.label: sum(count[one.label] for count in counts) for one in TaskState}
+    totals = {kind.label: sum(count[kind.label] for count in counts) for kind in TaskState}
     tasks = ", ".join(f"{count:,} {label}" for label, count in totals.items() if count)
     subject = f"{paths.run_id} {state} after {format_duration(max(0.0, now - history.began))}"
     command = "results" if state is RunState.SUCCEEDED else "explain"

@@ -57,19 +57,19 @@ class Keys:
     def find(self, key: bytes) -> tuple[str, int] | None:
         """Return segment and offset of the result with this key."""
         low, high = 0, self.count - 1
-        low_key, high_key, wanted = 0, (1 << 64) - 1, int.from_bytes(key[:8])
+        low_key, high_key, goal = 0, (1 << 64) - 1, int.from_bytes(key[:8])
         while low <= high:  # keys are evenly spread, so a guess by proportion is nearly right
             span = max(high_key - low_key, 1)
-            middle = low + min(max((wanted - low_key) * (high - low) // span, 0), high - low)
+            middle = low + min(max((goal - low_key) * (high - low) // span, 0), high - low)
             at = self.start + middle * _ENTRY
-            found = self.data[at : at + _KEY]
-            if found == key:
+            stored = self.data[at : at + _KEY]
+            if stored == key:
                 entry = self.data[at + _KEY : at + _ENTRY]
                 return self.segments[int.from_bytes(entry[:4])], int.from_bytes(entry[4:])
-            if found < key:
-                low, low_key = middle + 1, int.from_bytes(found[:8])
+            if stored < key:
+                low, low_key = middle + 1, int.from_bytes(stored[:8])
             else:
-                high, high_key = middle - 1, int.from_bytes(found[:8])
+                high, high_key = middle - 1, int.from_bytes(stored[:8])
         return None
 
     def record(self, key: str) -> Result | PrunedRecord | None:
@@ -86,8 +86,8 @@ class Cache:
     """The results of the earlier runs in a directory; the newest run that has a key is asked."""
 
     def __init__(self, runs: Path, but: RunPaths) -> None:
-        others = [paths for paths in reversed(all_runs(runs)) if paths.root != but.root]
-        self._keys = [keys for paths in others[:MAX_RUNS] if (keys := open_keys(paths)) is not None]
+        earlier = [paths for paths in reversed(all_runs(runs)) if paths.root != but.root]
+        self._keys = [keys for paths in earlier[:MAX_RUNS] if (keys := open_keys(paths)) is not None]
         self._by_family: dict[str, list[Keys]] = {}
         self._suspects: dict[str, set[str]] = {}
         """By run, the stages whose surrogate failed its audit."""
@@ -116,22 +116,22 @@ class Cache:
         return ""
 
     def _is_suspect(self, run: RunPaths, stage: str) -> bool:
-        known = self._suspects.get(run.run_id)
-        if known is None:
+        off = self._suspects.get(run.run_id)
+        if off is None:
             with suppress(DielError):  # damage is reported when that run is read
                 stages = read_run(run).history.stages.items()
-                known = {name for name, one in stages if one.surrogate is not None and one.surrogate.is_off}
-            known = self._suspects[run.run_id] = known or set()
-        return stage in known
+                off = {name for name, plan in stages if plan.surrogate is not None and plan.surrogate.is_off}
+            off = self._suspects[run.run_id] = off or set()
+        return stage in off
 
     def reported(self, family: str, key: str, metric: str) -> list[tuple[int, float]]:
         """Return the most that a task reported of a metric before it was pruned, by step."""
-        found: list[tuple[int, float]] = []
+        longest: list[tuple[int, float]] = []
         for keys in self._candidates(family):
             record = keys.record(pruned_key(key, metric))
-            if record is not None and record["event"] == "pruned" and len(record["reported"]) > len(found):
-                found = [(int(step), value) for step, value in record["reported"]]
-        return found
+            if record is not None and record["event"] == "pruned" and len(record["reported"]) > len(longest):
+                longest = [(int(step), value) for step, value in record["reported"]]
+        return longest
 
     def _candidates(self, family: str) -> list[Keys]:
         candidates = self._by_family.get(family)

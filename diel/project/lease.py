@@ -109,8 +109,8 @@ def time_at(folder: Path) -> float:
 def is_alive(lease: Lease, age: float) -> bool:
     """Return whether a controller is alive: by its process if visible from here, else by its heartbeat: then
     it is believed to live until it was silent for long."""
-    seen = _seen(lease)
-    return age < SILENCE if seen is None else seen
+    verdict = _seen(lease)
+    return age < SILENCE if verdict is None else verdict
 
 
 def _seen(lease: Lease) -> bool | None:
@@ -238,8 +238,8 @@ def _newest(paths: RunPaths) -> tuple[Lease, float] | None:
     record = _first_record(paths, epoch)
     if record is None:
         return None
-    said = {name: record.get(name) for name in ("host", "pid", "started")}
-    lease = _lease({"epoch": epoch, **said, "birth": record.get("birth", "")})
+    facts = {name: record.get(name) for name in ("host", "pid", "started")}
+    lease = _lease({"epoch": epoch, **facts, "birth": record.get("birth", "")})
     return None if lease is None else (lease, paths.controller_segment(epoch).stat().st_mtime)
 
 
@@ -285,8 +285,8 @@ def _place() -> str:
 
 def birth_of(pid: int) -> str:
     """Where and when a process of this host was born; empty where it has ended, or cannot be seen."""
-    found = _look(pid)
-    return f"{_place()}/{found[1]}" if found is not None and _place() else ""
+    process = _look(pid)
+    return f"{_place()}/{process[1]}" if process is not None and _place() else ""
 
 
 def lives(pid: int, birth: str) -> bool | None:
@@ -296,9 +296,9 @@ def lives(pid: int, birth: str) -> bool | None:
     place, _, ticks = birth.rpartition("/")
     if not place or place != _place():
         return None
-    found = _look(pid)
-    if found is not None:
-        return found[1] == ticks and found[0] not in "ZX"
+    process = _look(pid)
+    if process is not None:
+        return process[1] == ticks and process[0] not in "ZX"
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

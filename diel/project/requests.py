@@ -76,14 +76,14 @@ class Unwanted:
 
 
 def _read(paths: RunPaths, *kinds: str) -> list[Cancel]:
-    found = []
+    requests = []
     for name in _named(paths, *kinds):
         try:
             document = json.loads((paths.requests / name).read_text(encoding="utf-8"))
-            found.append(Cancel(frozenset(document["targets"])))
+            requests.append(Cancel(frozenset(document["targets"])))
         except (OSError, ValueError, KeyError, TypeError):
             continue  # somebody's own file: nothing that `ask_cancel` wrote
-    return found
+    return requests
 
 
 def set_aside(paths: RunPaths) -> None:
@@ -104,8 +104,8 @@ def changed(paths: RunPaths) -> float:
     """Return when the last request was made: cheap, and the same while there is nothing new. A file system's
     clock is coarse, so that for a while after each request every answer is a new one."""
     try:
-        made = os.stat(paths.requests).st_mtime
+        modified = os.stat(paths.requests).st_mtime
     except FileNotFoundError:
         return 0.0
     now = time.time()
-    return now if abs(now - made) < FRESH else made
+    return now if abs(now - modified) < FRESH else modified

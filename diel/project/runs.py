@@ -77,16 +77,16 @@ def runs_of(workflow: str, runs: Path) -> list[RunPaths]:
 
 def all_runs(runs: Path) -> list[RunPaths]:
     """Every run, the oldest first."""
-    found = []
+    runs_ = []
     place = runs.resolve()
     for name in _listdir(runs):
         paths = RunPaths(place / name)
-        if (made := _made(paths)) is not None:
+        if (created := _made(paths)) is not None:
             workflow, number = _numbered(name)
-            found.append(
-                ((made, workflow or name, number), paths)
+            runs_.append(
+                ((created, workflow or name, number), paths)
             )  # a coarse clock may have made two at once
-    return [paths for _, paths in sorted(found, key=lambda item: item[0])]
+    return [paths for _, paths in sorted(runs_, key=lambda item: item[0])]
 
 
 def _made(paths: RunPaths) -> int | None:
@@ -102,13 +102,13 @@ def identity_of_run(root: Path) -> str:
     try:
         file = RunPaths(root).run_file
         status = os.stat(file)
-        seen = status.st_ino, status.st_mtime_ns, status.st_ctime_ns
-        known = _identities.get(root)
-        if known is None or known[0] != seen:
-            told = json.loads(file.read_bytes())
-            before = f"{told['run']} {told['created']!r} {told['host']}"
-            known = _identities[root] = seen, told.get("id") or before
-        return known[1]
+        stamp = status.st_ino, status.st_mtime_ns, status.st_ctime_ns
+        entry = _identities.get(root)
+        if entry is None or entry[0] != stamp:
+            document = json.loads(file.read_bytes())
+            before = f"{document['run']} {document['created']!r} {document['host']}"
+            entry = _identities[root] = stamp, document.get("id") or before
+        return entry[1]
     except (OSError, ValueError, KeyError, TypeError):
         return ""
 
@@ -122,8 +122,8 @@ def home_of_run(runs: Path, name: str, identity: str = "") -> Path:
         status = os.stat(runs)
         place = runs, identity, status.st_mtime_ns
         if place not in _homes:
-            found = (paths.root for paths in all_runs(runs) if identity_of_run(paths.root) == identity)
-            _homes[place] = next(found, None)
+            roots = (paths.root for paths in all_runs(runs) if identity_of_run(paths.root) == identity)
+            _homes[place] = next(roots, None)
         home = _homes[place] or runs / f"{name} ({identity[:8]})"
     return home
 
@@ -134,16 +134,16 @@ _homes: dict[tuple[Path, str, int], Path | None] = {}
 
 def make_newest(paths: RunPaths) -> None:
     """Date a run just made after all others, even if the clock was set back since."""
-    others = (_made(other) or 0 for other in all_runs(paths.root.parent) if other.root != paths.root)
-    newest, made = max(others, default=0), _made(paths)
-    if made is not None and made <= newest:
+    times = (_made(other) or 0 for other in all_runs(paths.root.parent) if other.root != paths.root)
+    newest, created = max(times, default=0), _made(paths)
+    if created is not None and created <= newest:
         os.utime(paths.run_file, ns=(newest + SECOND, newest + SECOND))
 
 
 def stillborn(runs: Path) -> list[Path]:
     """Directories of runs whose `diel run` was killed while it made them: no controller took them."""
-    made = (RunPaths(runs / name) for name in _listdir(runs) if _RUN.fullmatch(name))
-    return sorted(paths.root for paths in made if _is_half_made(paths) and _quiet_for(paths) > LONGEST)
+    candidates = (RunPaths(runs / name) for name in _listdir(runs) if _RUN.fullmatch(name))
+    return sorted(paths.root for paths in candidates if _is_half_made(paths) and _quiet_for(paths) > LONGEST)
 
 
 def _is_half_made(paths: RunPaths) -> bool:
@@ -163,13 +163,13 @@ def _quiet_for(paths: RunPaths) -> float:
 
 def find_run(runs: Path, name: str = "last") -> RunPaths:
     """Return a run by its name or path, a workflow's newest, or the `last`. Raise UsageError."""
-    known = all_runs(runs)
+    candidates = all_runs(runs)
     if name != "last":
-        exact = [paths for paths in known if paths.run_id == name]
+        exact = [paths for paths in candidates if paths.run_id == name]
         if not exact and (Path(name) / "run.json").is_file():
             exact = [RunPaths(Path(name).resolve())]
-        known = exact or [paths for paths in known if _numbered(paths.run_id)[0] == name]
-    if not known:
+        candidates = exact or [paths for paths in candidates if _numbered(paths.run_id)[0] == name]
+    if not candidates:
         if name == "last":
             raise UsageError(f"no runs in {runs}: start one with `diel run FILE`, or give --runs DIR")
         _refuse_half_made(runs, name)
@@ -179,7 +179,7 @@ def find_run(runs: Path, name: str = "last") -> RunPaths:
             )
         hint = did_you_mean(name, [paths.run_id for paths in all_runs(runs)]) or "`diel list` shows the runs"
         raise UsageError(f"no run '{name}' in {runs}; {hint}")
-    return known[-1]
+    return candidates[-1]
 
 
 def _refuse_half_made(runs: Path, name: str) -> None:

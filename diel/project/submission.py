@@ -72,7 +72,7 @@ def job_name(paths: RunPaths, number: int) -> str:
 
 def make_submission(paths: RunPaths, home: Home, *, successor: bool = False) -> Submission:
     """Record that a controller is wanted, before anything is queued. Raise UsageError."""
-    made = Submission(
+    submission = Submission(
         number=max(_numbers(paths), default=0) + 1,
         home=home,
         epoch=newest_epoch(paths),
@@ -82,8 +82,8 @@ def make_submission(paths: RunPaths, home: Home, *, successor: bool = False) -> 
     )
     try:
         paths.submissions.mkdir(exist_ok=True)
-        os.close(os.open(paths.submission(made.number), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-        return _write(paths, made)
+        os.close(os.open(paths.submission(submission.number), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        return _write(paths, submission)
     except FileExistsError as error:
         raise UsageError(f"{paths.run_id} was just submitted by somebody else") from error
     except OSError as error:
@@ -124,13 +124,13 @@ def _numbers(paths: RunPaths) -> list[int]:
 
 def read_submissions(paths: RunPaths) -> list[Submission]:
     """All submissions of a run, the oldest first; one that is being written is left out."""
-    found = []
+    submissions = []
     for number in _numbers(paths):
         try:
-            found.append(Submission(**json.loads(paths.submission(number).read_text(encoding="utf-8"))))
+            submissions.append(Submission(**json.loads(paths.submission(number).read_text(encoding="utf-8"))))
         except (OSError, ValueError, TypeError):
             continue
-    return found
+    return submissions
 
 
 def newest_submission(paths: RunPaths) -> Submission | None:
@@ -140,7 +140,7 @@ def newest_submission(paths: RunPaths) -> Submission | None:
 
 def submission_of(paths: RunPaths, epoch: int) -> Submission | None:
     """The submission that this controller came from; None if it was started in the foreground."""
-    return next((one for one in read_submissions(paths) if one.epoch == epoch - 1), None)
+    return next((submission for submission in read_submissions(paths) if submission.epoch == epoch - 1), None)
 
 
 def awaited(paths: RunPaths, history: History) -> Submission | None:

@@ -100,13 +100,13 @@ class Flux(BatchScheduler):
 
     def jobs(self, ids: list[str]) -> list[tuple[str, str, JobStatus]]:
         answer = self.ask("flux", "jobs", "--no-header", f"--format={_FORMAT}", *ids)
-        found = list(parse_jobs(answer))
+        jobs = list(parse_jobs(answer))
         unknown = re.findall(r"^JobID (\S+) unknown", answer.err, re.MULTILINE)
-        if silent := set(ids) - {number for number, _, _ in found} - set(unknown):
+        if silent := set(ids) - {number for number, _, _ in jobs} - set(unknown):
             raise SchedulerBusy(f"flux jobs does not name {', '.join(sorted(silent))}: {self.told(answer)}")
         if answer.code != 0 and not ids:
             raise SchedulerBusy(f"flux jobs: {self.told(answer)}")
-        return found
+        return jobs
 
     def environment(self, outside: Mapping[str, str]) -> dict[str, str]:
         # LC_ALL=C has no letter for the ƒ of ids.
@@ -134,24 +134,24 @@ def parse_jobs(answer: Answer) -> Iterator[tuple[str, str, JobStatus]]:
         fields = line.strip().split("|", _FORMAT.count("|"))
         if len(fields) <= _FORMAT.count("|"):
             raise SchedulerBusy(f"flux jobs answered with something else than jobs: {line.strip()[:200]}")
-        number, name, *told = fields
-        yield number, name, _status(*told)
+        number, name, *words = fields
+        yield number, name, _status(*words)
 
 
 def _status(state: str, result: str, code: str, kind: str, nodes: str, info: str, note: str) -> JobStatus:
-    found = STATES.get(result if state == "INACTIVE" else state, JobState.RUNNING)
-    if not found.ended:
-        return JobStatus(found, info if found is JobState.PENDING else "", nodes=nodes)
-    if found is JobState.COMPLETED:
-        return JobStatus(found, "", 0, nodes)
+    job_state = STATES.get(result if state == "INACTIVE" else state, JobState.RUNNING)
+    if not job_state.ended:
+        return JobStatus(job_state, info if job_state is JobState.PENDING else "", nodes=nodes)
+    if job_state is JobState.COMPLETED:
+        return JobStatus(job_state, "", 0, nodes)
     number = int(code) if re.fullmatch(r"-?\d+", code) else None
     if number is not None and number < 0:
         number = 128 - number if nodes else None  # a signal; -128 means a job that never began
     reason = ": ".join(part for part in (kind, note) if part) or f"exit code {number}"
-    if found is JobState.FAILED and (kind == "node-failure" or "lost contact" in note):
-        found = JobState.NODE_FAILED
+    if job_state is JobState.FAILED and (kind == "node-failure" or "lost contact" in note):
+        job_state = JobState.NODE_FAILED
     # What can never be had ends at once, by an exception in place of an allocation.
-    return JobStatus(found, reason, number, nodes, hopeless=kind == "alloc" and not nodes)
+    return JobStatus(job_state, reason, number, nodes, hopeless=kind == "alloc" and not nodes)
 
 
 def parse_queues(lines: Iterable[str]) -> Iterator[Queue]:

@@ -102,8 +102,8 @@ class Inside(Scheduler):
     def query(self, ids: Iterable[str]) -> Mapping[str, JobStatus]:
         """Jobs of another allocation are not in the answer: they ended with it."""
         with self._lock:
-            known = {number: self._jobs[number] for number in ids if number in self._jobs}
-            return {n: JobStatus(h.state, h.reason, h.exit_code, self._names(h)) for n, h in known.items()}
+            jobs = {number: self._jobs[number] for number in ids if number in self._jobs}
+            return {n: JobStatus(h.state, h.reason, h.exit_code, self._names(h)) for n, h in jobs.items()}
 
     def cancel(self, ids: Iterable[str]) -> None:
         """Running jobs get SIGTERM, and SIGKILL some seconds later."""
@@ -153,8 +153,8 @@ class Inside(Scheduler):
             if held.state is not JobState.PENDING:
                 continue
             if held.nodes > len(self._free):
-                wanted = counted(held.nodes, "node")
-                held.reason = f"waits for {wanted} of the allocation; {len(self._free)} are free"
+                nodes = counted(held.nodes, "node")
+                held.reason = f"waits for {nodes} of the allocation; {len(self._free)} are free"
                 return
             held.places = tuple(self._free[: held.nodes])
             try:
@@ -220,15 +220,15 @@ def _header(script: Path) -> dict[str, str]:
 def _end_tree(process: subprocess.Popen[bytes]) -> None:
     """Ends a process and its descendants with SIGTERM, then with SIGKILL."""
     tree = _tree(process.pid)
-    for one in tree:
+    for member in tree:
         with contextlib.suppress(psutil.Error):
-            one.terminate()
+            member.terminate()
     end = time.monotonic() + GRACE
     while time.monotonic() < end and any(map(_lives, tree)):
         time.sleep(0.05)
-    for one in {*tree, *_tree(process.pid)}:
+    for member in {*tree, *_tree(process.pid)}:
         with contextlib.suppress(psutil.Error):
-            one.kill()
+            member.kill()
 
 
 def _tree(pid: int) -> list[psutil.Process]:

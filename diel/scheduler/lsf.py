@@ -104,13 +104,13 @@ class Lsf(BatchScheduler):
 
     def jobs(self, ids: list[str]) -> list[tuple[str, str, JobStatus]]:
         answer = self.ask("bjobs", "-noheader", "-o", f"{' '.join(_FIELDS)} delimiter='|'", "-a", *ids)
-        found, said = list(parse_jobs(answer)), answer.err + answer.out
-        unknown = re.findall(r"Job <(\d+)> is not found", said)
-        if silent := set(ids) - {number for number, _, _ in found} - set(unknown):
+        jobs, text = list(parse_jobs(answer)), answer.err + answer.out
+        unknown = re.findall(r"Job <(\d+)> is not found", text)
+        if silent := set(ids) - {number for number, _, _ in jobs} - set(unknown):
             raise SchedulerBusy(f"bjobs says nothing about {', '.join(sorted(silent))}: {answer.words}")
-        if answer.code != 0 and not ids and not _NONE.search(said):
+        if answer.code != 0 and not ids and not _NONE.search(text):
             raise SchedulerBusy(f"bjobs: {answer.words}")
-        return found
+        return jobs
 
     def dialect(self) -> Dialect | None:
         if shutil.which("lsid") is None:
@@ -118,8 +118,8 @@ class Lsf(BatchScheduler):
         return Dialect(self.output("lsid").strip().partition("\n")[0].rstrip(", "))
 
     def offer(self) -> Offer:
-        asked = ("bparams",), ("bqueues", "-l"), ("lshosts", "-w")
-        parameters, queues, hosts = (self.output(*words, timeout=2 * QUESTION) for words in asked)
+        questions = ("bparams",), ("bqueues", "-l"), ("lshosts", "-w")
+        parameters, queues, hosts = (self.output(*words, timeout=2 * QUESTION) for words in questions)
         return Offer(parse_queues(queues, parameters), gathered(parse_hosts(hosts)))
 
     def narrowed(self, nodes: Sequence[str], script: Path) -> Mapping[str, str | None]:
@@ -143,13 +143,13 @@ def _status(word: str, code: str, ended: str, hosts: str, waits: str) -> JobStat
     state = STATES.get(word, JobState.RUNNING)
     nodes = ",".join(dict.fromkeys(part.rpartition("*")[2] for part in hosts.split(":") if part))
     if not state.ended:
-        told = waits if state is JobState.PENDING else word if word != "RUN" else ""
-        return JobStatus(state, told, nodes=nodes, hopeless=bool(waits and HOPELESS.search(waits)))
+        reason = waits if state is JobState.PENDING else word if word != "RUN" else ""
+        return JobStatus(state, reason, nodes=nodes, hopeless=bool(waits and HOPELESS.search(waits)))
     number = int(code) if code.isdigit() else 0 if state is JobState.COMPLETED else None
     if state is JobState.FAILED:
         state = next((end for key, end in ENDS.items() if re.search(rf"\b{key}\b", ended)), state)
-    told = ended or (f"exit code {number}" if number else "")
-    return JobStatus(state, told if state is not JobState.COMPLETED else "", number, nodes)
+    reason = ended or (f"exit code {number}" if number else "")
+    return JobStatus(state, reason if state is not JobState.COMPLETED else "", number, nodes)
 
 
 def parse_queues(text: str, parameters: str = "") -> list[Queue]:

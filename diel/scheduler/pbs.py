@@ -132,18 +132,18 @@ class Qsub(BatchScheduler):
         """Id and attributes of these jobs, or of all of this user's if none is named."""
 
     def jobs(self, ids: list[str]) -> Iterator[tuple[str, str, JobStatus]]:
-        asked = {short(number): number for number in ids}
+        full = {short(number): number for number in ids}
         for number, job in self.attributes(ids):
-            yield asked.get(short(number), number), job.get("Job_Name", ""), self.status(job)
+            yield full.get(short(number), number), job.get("Job_Name", ""), self.status(job)
 
     def status(self, job: Mapping[str, str]) -> JobStatus:
         """The state of a job, from its attributes."""
         letter, comment = job.get("job_state", ""), job.get("comment", "").strip()
         state, nodes = self.states.get(letter, JobState.RUNNING), hosts(job.get("exec_host", ""))
         if not state.ended:
-            told = "" if state is JobState.RUNNING and letter in self.states else comment
+            reason = "" if state is JobState.RUNNING and letter in self.states else comment
             hopeless = state is JobState.PENDING and "can never run" in comment.lower()
-            return JobStatus(state, told, nodes=nodes, hopeless=hopeless)
+            return JobStatus(state, reason, nodes=nodes, hopeless=hopeless)
         code = job.get(self.exit_status, "")
         if not re.fullmatch(r"-?\d+", code):
             return JobStatus(JobState.GONE, comment or "ended, but qstat does not say how", nodes=nodes)
@@ -162,8 +162,8 @@ class Qsub(BatchScheduler):
         return JobStatus(state, "; ".join(filter(None, comments)), own, nodes)
 
     def cancel(self, ids: Iterable[str]) -> None:
-        if wanted := sorted(set(ids)):
-            answer = self.delete(wanted)
+        if numbers := sorted(set(ids)):
+            answer = self.delete(numbers)
             if answer.code not in SETTLED and answer.code not in self.ending:
                 raise SchedulerBusy(f"qdel: {self.told(answer)}")
 
@@ -209,8 +209,8 @@ def parse_queues(text: str) -> list[Queue]:
 
 def parse_server(text: str, queues: list[Queue]) -> list[Queue]:
     """Of `qstat -B -f`: the queues, with the default one marked."""
-    told = re.search(r"^\s*default_queue\s*=\s*(\S+)", text, re.MULTILINE)
-    default = told[1] if told else None
+    match = re.search(r"^\s*default_queue\s*=\s*(\S+)", text, re.MULTILINE)
+    default = match[1] if match else None
     return [queue._replace(default=queue.name == default) for queue in queues]
 
 
@@ -274,7 +274,7 @@ class Pbs(Qsub):
         """One of its commands: the first on PATH with a qselect beside it. In its own jobs PBS comes last on
         PATH, and another dialect's qsub may hide it (Slurm has no qselect)."""
         for folder in os.environ.get("PATH", "").split(os.pathsep):
-            if all(os.access(os.path.join(folder, one), os.X_OK) for one in ("qselect", name)):
+            if all(os.access(os.path.join(folder, command), os.X_OK) for command in ("qselect", name)):
                 return os.path.join(folder, name)
         return name
 
@@ -283,13 +283,13 @@ class Pbs(Qsub):
 
     def resources(self, job: Job) -> Iterator[str]:
         """One chunk for each node. A site that needs more in it gives its own `-l select={nodes}:…`."""
-        said = " ".join(job.options)
-        if "select=" not in said:
+        options = " ".join(job.options)
+        if "select=" not in options:
             gpus = f":ngpus={job.gpus}" if job.gpus else ""
             memory = f":mem={mebibytes(job.memory)}mb" if job.memory else ""
             # pbsdsh starts mpiprocs copies.
             yield f"select={job.nodes}:ncpus={job.cores}:mpiprocs=1{gpus}{memory}"
-        if "place=" not in said:
+        if "place=" not in options:
             yield "place=scatter"
 
     def delete(self, ids: list[str]) -> Answer:
@@ -326,19 +326,19 @@ class Pbs(Qsub):
             raise SchedulerBusy(f"qstat: {self.told(answer)}")
         if answer.out and not answer.out.endswith("\n"):
             raise SchedulerBusy(f"qstat's answer is cut short: {answer.out[-200:]!r}")
-        found: dict[str, dict[str, str]] = {}
+        jobs: dict[str, dict[str, str]] = {}
         for line in answer.out.split("\n"):  # a value may hold what splitlines takes for a line's end
             head, *fields = _DELIMITER.split(line)
             pairs = (field.partition("=") for field in fields)
             job = {key: value.replace("\\|", "|") for key, _, value in pairs}
             if head.startswith(_HEAD) and "job_state" in job:
-                found[head.removeprefix(_HEAD).strip()] = job
+                jobs[head.removeprefix(_HEAD).strip()] = job
             elif line.strip():
                 raise SchedulerBusy(f"qstat answered with something else than jobs: {line.strip()[:200]}")
-        known = {short(word) for word in (*found, *re.findall(r"\d+[\w.\[\]-]*", answer.err))}
-        if silent := [number for number in ids if short(number) not in known]:
+        answered = {short(word) for word in (*jobs, *re.findall(r"\d+[\w.\[\]-]*", answer.err))}
+        if silent := [number for number in ids if short(number) not in answered]:
             raise SchedulerBusy(f"qstat says nothing about {', '.join(silent)}: {self.told(answer)}")
-        return found
+        return jobs
 
     def status(self, job: Mapping[str, str]) -> JobStatus:
         status, comment = super().status(job), job.get("comment", "").strip()

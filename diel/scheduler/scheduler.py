@@ -59,12 +59,12 @@ def ask(
     """
     try:
         with (
-            open(stdin or os.devnull, "rb") as given,
+            open(stdin or os.devnull, "rb") as source,
             subprocess.Popen(
                 words,
                 cwd=folder,
                 env=environ,
-                stdin=given,
+                stdin=source,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 start_new_session=True,
@@ -248,8 +248,8 @@ class Scheduler(ABC):
 
     def environment(self, outside: Mapping[str, str]) -> dict[str, str]:
         """The variables of diel's process that its commands get."""
-        kept = {k: v for k, v in outside.items() if k in self.public or not k.startswith(self.private)}
-        return {**kept, "LC_ALL": "C"}
+        public = {k: v for k, v in outside.items() if k in self.public or not k.startswith(self.private)}
+        return {**public, "LC_ALL": "C"}
 
     def program(self, name: str) -> str:
         """One of its commands: by default the first of its name on PATH."""
@@ -317,15 +317,15 @@ def usable_schedulers() -> Iterator[tuple[str, Scheduler]]:
 
 def find_dialects() -> dict[str, Dialect]:
     """The schedulers that answer here, by name; those behind another's commands last. Within a minute."""
-    found = {}
+    dialects = {}
     for name, scheduler in usable_schedulers():
         try:
             dialect = scheduler.dialect()
         except SchedulerBusy:
             continue
         if dialect is not None:
-            found[name] = dialect
-    return dict(sorted(found.items(), key=lambda item: item[1].wrapper))
+            dialects[name] = dialect
+    return dict(sorted(dialects.items(), key=lambda item: item[1].wrapper))
 
 
 class BatchScheduler(Scheduler):
@@ -392,21 +392,21 @@ class BatchScheduler(Scheduler):
         return answer.code < 0 or re.search(self.busy, words, re.IGNORECASE) is not None
 
     def query(self, ids: Iterable[str]) -> Mapping[str, JobStatus]:
-        wanted = sorted(set(ids))
-        jobs = self.jobs(wanted) if wanted else ()
-        return {number: status for number, _, status in jobs if number in wanted}
+        numbers = sorted(set(ids))
+        jobs = self.jobs(numbers) if numbers else ()
+        return {number: status for number, _, status in jobs if number in numbers}
 
     def cancel(self, ids: Iterable[str]) -> None:
-        if wanted := sorted(set(ids)):
-            answer = self.ask(*self.ends_by, *wanted)
+        if numbers := sorted(set(ids)):
+            answer = self.ask(*self.ends_by, *numbers)
             lines = [line for line in (answer.out + answer.err).splitlines() if line.strip()]
             settled = lines and all(re.search(self.settled, line, re.IGNORECASE) for line in lines)
             if answer.code != 0 and not settled:
                 raise SchedulerBusy(f"{self.ends_by[0]}: {self.told(answer)}")
 
     def find(self, prefix: str) -> Mapping[str, str]:
-        found = ((number, name) for number, name, status in self.jobs([]) if not status.state.ended)
-        return {name: number for number, name in found if name.startswith(prefix)}
+        jobs = ((number, name) for number, name, status in self.jobs([]) if not status.state.ended)
+        return {name: number for number, name in jobs if name.startswith(prefix)}
 
     def told(self, answer: Answer) -> str:
         """The scheduler's own words."""

@@ -126,9 +126,9 @@ class Slurm(BatchScheduler):
         answer = self.ask("squeue", f"--user={os.getuid()}", "--states=all", "--noheader", format_)
         if answer.code != 0:
             raise SchedulerBusy(f"squeue: {self.told(answer)}")
-        known = list(parse_squeue(answer.out))
-        yield from known
-        if forgotten := set(ids) - {number for number, _, _ in known}:
+        listed = list(parse_squeue(answer.out))
+        yield from listed
+        if forgotten := set(ids) - {number for number, _, _ in listed}:
             yield from self._remembered(forgotten)
 
     def _remembered(self, ids: Iterable[str]) -> Iterator[tuple[str, str, JobStatus]]:
@@ -219,8 +219,8 @@ def parse_sacct(text: str) -> Iterator[tuple[str, JobStatus]]:
         if len(fields) != 4 or not fields[0].isdigit():
             continue
         number, word, code, nodes = fields
-        left, _, killed = code.partition(":")
-        status = _status(word, int(left) or (128 + int(killed) if int(killed or 0) else 0), "", nodes)
+        exit_code, _, killed = code.partition(":")
+        status = _status(word, int(exit_code) or (128 + int(killed) if int(killed or 0) else 0), "", nodes)
         if status.state.ended:
             yield number, status
 
@@ -228,6 +228,6 @@ def parse_sacct(text: str) -> Iterator[tuple[str, JobStatus]]:
 def _status(word: str, code: int, reason: str, nodes: str) -> JobStatus:
     state = STATES.get(word.split()[0] if word else "", JobState.RUNNING)  # sacct: CANCELLED by 1000
     plain = word in ("PENDING", "RUNNING", "COMPLETED")
-    told = reason if plain else f"{word}: {reason}" if reason else word
+    detail = reason if plain else f"{word}: {reason}" if reason else word
     hopeless = state is JobState.PENDING and HOPELESS.fullmatch(reason.split(",")[0]) is not None
-    return JobStatus(state, told, code if state.ended else None, nodes, hopeless)
+    return JobStatus(state, detail, code if state.ended else None, nodes, hopeless)

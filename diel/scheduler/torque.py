@@ -63,11 +63,11 @@ class Torque(Qsub):
 
     def attributes(self, ids: list[str]) -> list[tuple[str, dict[str, str]]]:
         answer = self.ask("qstat", "-f", *ids)
-        found = self.parse_qstat(answer)
-        if ids and not found and answer.code == 0:
+        jobs = self.parse_qstat(answer)
+        if ids and not jobs and answer.code == 0:
             raise SchedulerBusy("qstat printed nothing, though it was asked for jobs")
         own = user()
-        return [one for one in found if ids or one[1].get("Job_Owner", "").split("@")[0] == own]
+        return [entry for entry in jobs if ids or entry[1].get("Job_Owner", "").split("@")[0] == own]
 
     def parse_qstat(self, answer: Answer) -> list[tuple[str, dict[str, str]]]:
         """Id and attributes of each job in an answer of `qstat -f`. Raises SchedulerBusy for anything

@@ -55,12 +55,12 @@ class Demand:
         """What the task of a scope asks for. `Misfit.key` is a key of the demand."""
         with self._at(scope):
             whole = tuple(self._value(key, template, scope) for key, template in self.templates.items())
-            known = self._known.get(whole)
-            if known is None:
+            ask = self._known.get(whole)
+            if ask is None:
                 if len(self._known) >= KNOWN:
                     self._known.clear()
-                known = self._known[whole] = self._asked(dict(zip(self.templates, whole, strict=True)))
-            return known
+                ask = self._known[whole] = self._asked(dict(zip(self.templates, whole, strict=True)))
+            return ask
 
     def values(self, scope: Scope) -> dict[Place, Any]:
         """Return what the expressions give in a scope, sizes and durations with their units."""
@@ -89,23 +89,23 @@ class Demand:
         """Checks one value of a task whose others are not known yet."""
         with self._at(scope):
             value = self._value(key, self._all[key], scope)
-            given = {} if value is None else {key[-1]: value}
-            for flaw in check({"command": ("true",), "resources": given}, Stage)[1]:
+            resources = {} if value is None else {key[-1]: value}
+            for flaw in check({"command": ("true",), "resources": resources}, Stage)[1]:
                 raise Misfit(flaw.message, flaw.hint, key)
 
     def _asked(self, values: Mapping[Place, Any]) -> Ask:
-        made, flaws = check(self.stage.as_asked(values, self._later), Stage)
-        if made is None or flaws:
+        stage, flaws = check(self.stage.as_asked(values, self._later), Stage)
+        if stage is None or flaws:
             at = flaws[0].key
             near = sorted(values, key=lambda key: (key[: len(at)] != at[: len(key)], key[:1] != at[:1]))
             hint = "" if flaws[0].hint == QUOTED else flaws[0].hint
             raise Misfit(flaws[0].message, hint, near[0])
-        known = {**self._document.spec.environments, **self._site.environments}
-        if made.environment is not None and made.environment not in known:
-            hint = did_you_mean(made.environment, known) or f"environments: {', '.join(known) or 'none'}"
-            raise Misfit(f"no environment '{made.environment}'", hint, ("environment",))
-        made = made.without(self._later)
-        update = {place: getattr(made, place) for place in PLACES if place in Stage.model_fields}
+        choices = {**self._document.spec.environments, **self._site.environments}
+        if stage.environment is not None and stage.environment not in choices:
+            hint = did_you_mean(stage.environment, choices) or f"environments: {', '.join(choices) or 'none'}"
+            raise Misfit(f"no environment '{stage.environment}'", hint, ("environment",))
+        stage = stage.without(self._later)
+        update = {place: getattr(stage, place) for place in PLACES if place in Stage.model_fields}
         try:
             ask = ask_of(self._site, self.stage.model_copy(update=update))
             return ask._replace(launcher=self._words(self._site, ask.shape.pool, ask.spec.resources))

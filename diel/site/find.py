@@ -34,8 +34,8 @@ def find_site(name: str | None, folder: Path) -> Site:
     Looked for in the workflow's `schedulers/`, the current directory's, the user's configuration, in what
     diel ships. Raises UsageError if there is none, SpecError if its file is wrong.
     """
-    wanted = name or os.environ.get("DIEL_SITE") or LOCAL
-    site = read_site(_find(wanted, folder), folder)
+    word = name or os.environ.get("DIEL_SITE") or LOCAL
+    site = read_site(_find(word, folder), folder)
     account = os.environ.get("DIEL_ACCOUNT")
     if not account:
         return site
@@ -46,21 +46,21 @@ def find_site(name: str | None, folder: Path) -> Site:
         raise UsageError(f"DIEL_ACCOUNT: {flaw.message}; {flaw.hint}") from None
 
 
-def _find(wanted: str, folder: Path, beside: Path | None = None, but: Paths = (), seen: Paths = ()) -> Path:
+def _find(word: str, folder: Path, beside: Path | None = None, but: Paths = (), chain: Paths = ()) -> Path:
     """The file of a site: beside a file that extends it, or in the folders of sites; not one of `but`. Those
-    in `seen` are found, but not suggested. Raises UsageError if there is none."""
+    in `chain` are found, but not suggested. Raises UsageError if there is none."""
     files = [path for place in reversed(site_folders(folder)) for path in sorted(place.glob("*.yaml"))]
     files += sorted(beside.parent.glob("*.yaml")) if beside is not None else []  # the last of a name wins
-    known = {path.stem: path for path in files if path.resolve() not in but}
-    others = [name for name, path in known.items() if path.resolve() not in seen]
-    is_file = wanted.endswith((".yaml", ".yml"))
-    found = Path(wanted) if is_file else known.get(wanted)
-    if found is not None and found.exists():
-        return found
-    hint = did_you_mean(Path(wanted).stem, others) or f"sites: {', '.join(sorted(others))}"
+    places = {path.stem: path for path in files if path.resolve() not in but}
+    choices = [name for name, path in places.items() if path.resolve() not in chain]
+    is_file = word.endswith((".yaml", ".yml"))
+    target = Path(word) if is_file else places.get(word)
+    if target is not None and target.exists():
+        return target
+    hint = did_you_mean(Path(word).stem, choices) or f"sites: {', '.join(sorted(choices))}"
     if is_file:
-        raise UsageError(f"no site file '{wanted}'; check its path, or name a site ({hint})")
-    raise UsageError(f"no site '{wanted}'; {hint}")
+        raise UsageError(f"no site file '{word}'; check its path, or name a site ({hint})")
+    raise UsageError(f"no site '{word}'; {hint}")
 
 
 def read_site(path: Path, folder: Path = Path()) -> Site:
@@ -69,40 +69,40 @@ def read_site(path: Path, folder: Path = Path()) -> Site:
     return site.from_file(path.absolute())
 
 
-def _read(path: Path, folder: Path, seen: Paths) -> tuple[Site, Data]:
+def _read(path: Path, folder: Path, chain: Paths) -> tuple[Site, Data]:
     """A site, and its keys as written, including those of the site that it extends."""
     source, data, problems = parse(read_text(path, "site"), path, _VERBATIM, example=EXAMPLE)
     if source.root is None:
         raise SpecError(problems)
     base = data.get("extends") if isinstance(data, dict) else None
     if isinstance(base, str):
-        data = _extended(source, data, base, folder, (*seen, path.resolve()))
+        data = _extended(source, data, base, folder, (*chain, path.resolve()))
     site, misfits = fit(source, data, Site)
     if site is None or problems or misfits:
         raise SpecError([*problems, *misfits])
     return _anchored(site, data, source.path.parent) if site.environments else (site, data)
 
 
-def _extended(source: Source, data: Data, base: str, folder: Path, seen: Paths) -> Data:
+def _extended(source: Source, data: Data, base: str, folder: Path, chain: Paths) -> Data:
     """The keys of a file and of the site that it extends, searched beside it first.
 
     A file may extend another of its own name: it is then the next one of that name, so that a project's
     `slurm.yaml` can extend the user's, and that one what diel ships.
     """
-    but = seen if seen[-1].stem == base else ()
+    but = chain if chain[-1].stem == base else ()
     try:
-        found = _find(base, folder, source.path, but, seen)
+        parent = _find(base, folder, source.path, but, chain)
     except UsageError as error:
         raise SpecError([source.problem(("extends",), str(error))]) from error
-    if found.resolve() in seen:
-        circle = " → ".join(path.name for path in (*seen, found))
+    if parent.resolve() in chain:
+        circle = " → ".join(path.name for path in (*chain, parent))
         hint = f"{circle}; drop one of the `extends`"
         raise SpecError([source.problem(("extends",), "sites extend each other in a circle", hint)])
     from diel.load.part import merged  # here: few sites extend others
 
-    below = _read(found, folder, seen)[1]
+    below = _read(parent, folder, chain)[1]
     # The site is the file's own: it does not pass for the one that it extends.
-    return merged({**below, "name": re.sub(r"\W", "_", seen[-1].stem)}, data, nulls=True)
+    return merged({**below, "name": re.sub(r"\W", "_", chain[-1].stem)}, data, nulls=True)
 
 
 def detect() -> str:
@@ -110,12 +110,12 @@ def detect() -> str:
     several answer."""
     from diel.scheduler.scheduler import find_dialects  # here: few commands ask for it
 
-    found = find_dialects()
+    dialects = find_dialects()
     # Commands in another scheduler's style do not make another scheduler.
-    names = [name for name, dialect in found.items() if not dialect.wrapper] or list(found)
+    names = [name for name, dialect in dialects.items() if not dialect.wrapper] or list(dialects)
     if len(names) > 1:
-        told = " and ".join([", ".join(names[:-1]), names[-1]])
-        raise UsageError(f"{told} answer here; choose one with --site {names[0]} (or DIEL_SITE)")
+        listed = " and ".join([", ".join(names[:-1]), names[-1]])
+        raise UsageError(f"{listed} answer here; choose one with --site {names[0]} (or DIEL_SITE)")
     return names[0] if names else LOCAL
 
 
@@ -130,6 +130,6 @@ def read_kept_site(paths: RunPaths) -> Site:
 def _anchored(site: Site, data: Data, folder: Path) -> tuple[Site, Data]:
     """A site and its keys as written, with the paths of environments absolute. A file that extends it, from
     another folder, then inherits them as they are meant."""
-    made = {name: one.beside(folder.absolute()) for name, one in site.environments.items()}
-    written = {name: one.model_dump(mode="json", exclude_unset=True) for name, one in made.items()}
-    return site.model_copy(update={"environments": made}), {**data, "environments": written}
+    entries = {name: entry.beside(folder.absolute()) for name, entry in site.environments.items()}
+    written = {name: entry.model_dump(mode="json", exclude_unset=True) for name, entry in entries.items()}
+    return site.model_copy(update={"environments": entries}), {**data, "environments": written}

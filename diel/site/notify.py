@@ -28,19 +28,19 @@ def read_user_file(path: Path) -> UserFile:
     if not path.exists():
         return UserFile()
     source, data, problems = parse(read_text(path, "settings"), path, {}, example=EXAMPLE)
-    found, misfits = fit(source, data, UserFile) if source.root is not None else (None, [])
-    if found is None or problems or misfits:
+    file, misfits = fit(source, data, UserFile) if source.root is not None else (None, [])
+    if file is None or problems or misfits:
         raise SpecError([*problems, *misfits])
-    return found
+    return file
 
 
 def addresses(site: Site, own: Path) -> tuple[Notify, ...]:
     """Whom a run on a site tells, by its file and the user's `own`. Raises SpecError, and UsageError where
     Apprise is needed and absent."""
-    found = (*site.notify, *read_user_file(own).notify)
-    if any(one.apprise for one in found) and find_spec("apprise") is None:
+    listed = (*site.notify, *read_user_file(own).notify)
+    if any(address.apprise for address in listed) and find_spec("apprise") is None:
         raise UsageError("`notify` has an address for Apprise, which is not here: pip install 'diel[notify]'")
-    return found
+    return listed
 
 
 def notify_again(file: str) -> tuple[Any, ...]:

@@ -132,18 +132,18 @@ class Misfit(HintedError):
         return f"{self.place}: {super().__str__()}" if self.place else super().__str__()
 
 
-def shape_of(pool: str, wanted: Resources) -> Shape:
+def shape_of(pool: str, resources: Resources) -> Shape:
     """The shape of a task. One that asks for `nodes`, or spans several, gets whole nodes. Tasks that need the
     same of a block have the same shape: with whole nodes, their cores do not count."""
-    nodes = nodes_of(wanted)
-    whole = nodes if wanted.mpi and (nodes > 1 or wanted.nodes is not None) else 0
+    nodes = nodes_of(resources)
+    whole = nodes if resources.mpi and (nodes > 1 or resources.nodes is not None) else 0
     return Shape(
         pool,
         whole,
-        1 if whole else -(-wanted.cores // nodes),
-        -(-wanted.gpus // nodes),
-        wanted.memory or 0,
-        float(math.ceil(wanted.walltime or 0.0)),
+        1 if whole else -(-resources.cores // nodes),
+        -(-resources.gpus // nodes),
+        resources.memory or 0,
+        float(math.ceil(resources.walltime or 0.0)),
     )
 
 
@@ -175,12 +175,12 @@ def memory_of(pool: Pool) -> int:
     return pool.memory or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
-def lacks(pool: Pool, wanted: Resources, *, scheduled: bool = False) -> list[str]:
+def lacks(pool: Pool, resources: Resources, *, scheduled: bool = False) -> list[str]:
     """What a task asks for but a pool lacks, each as `asks for 5 nodes, and it has 4`. `scheduled` says
     whether a scheduler bounds how long a block may last."""
-    nodes = nodes_of(wanted)
-    cores, gpus = -(-wanted.cores // nodes), -(-wanted.gpus // nodes)
-    memory, walltime = wanted.memory or 0, (wanted.walltime or 0.0) if scheduled else 0.0
+    nodes = nodes_of(resources)
+    cores, gpus = -(-resources.cores // nodes), -(-resources.gpus // nodes)
+    memory, walltime = resources.memory or 0, (resources.walltime or 0.0) if scheduled else 0.0
     missing = []
     if nodes > pool.nodes:
         missing.append((counted(nodes, "node"), str(pool.nodes)))
@@ -192,53 +192,53 @@ def lacks(pool: Pool, wanted: Resources, *, scheduled: bool = False) -> list[str
         missing.append((f"{format_size(memory)} of memory", format_size(memory_of(pool))))
     if walltime > pool.longest:
         missing.append((f"{format_duration(walltime)} of walltime", format_duration(pool.longest)))
-    return [f"asks for {asked}, and it has {has}" for asked, has in missing]
+    return [f"asks for {request}, and it has {has}" for request, has in missing]
 
 
-def nodes_of(wanted: Resources) -> int:
+def nodes_of(resources: Resources) -> int:
     """Nodes that a task spans: as given, or as few as its ranks_per_node allow."""
-    return wanted.nodes or -(-wanted.processes // (wanted.ranks_per_node or wanted.processes))
+    return resources.nodes or -(-resources.processes // (resources.ranks_per_node or resources.processes))
 
 
-def nodes_that_fit(pool: Pool, wanted: Resources, *, scheduled: bool = False) -> int | None:
+def nodes_that_fit(pool: Pool, resources: Resources, *, scheduled: bool = False) -> int | None:
     """Nodes over which the ranks of a task that names none would fit; None if no number of them does."""
-    if wanted.ranks is None or wanted.nodes is not None or wanted.ranks_per_node is not None:
+    if resources.ranks is None or resources.nodes is not None or resources.ranks_per_node is not None:
         return None
-    each = cores_of(pool) // wanted.cores_per_rank
-    if wanted.gpus_per_rank:
-        each = min(each, pool.gpus // wanted.gpus_per_rank)
-    if each < 1:
+    ranks = cores_of(pool) // resources.cores_per_rank
+    if resources.gpus_per_rank:
+        ranks = min(ranks, pool.gpus // resources.gpus_per_rank)
+    if ranks < 1:
         return None
-    nodes = -(-wanted.ranks // each)
-    spread = wanted.model_copy(update={"nodes": nodes})
+    nodes = -(-resources.ranks // ranks)
+    spread = resources.model_copy(update={"nodes": nodes})
     return nodes if nodes > 1 and not lacks(pool, spread, scheduled=scheduled) else None
 
 
 def ask_of(site: Site, stage: Stage) -> Ask:
     """What a task of a stage asks for, in the first pool that it fits, without a launcher. Raises Misfit."""
-    wanted = stage.resources
+    resources = stage.resources
     shares = stage.service is not None and stage.service.shared_cores and not site.scheduled
-    pool = _pool_of(site, wanted)
-    shape = shape_of(pool, wanted)
+    pool = _pool_of(site, resources)
+    shape = shape_of(pool, resources)
     if stage.demand:
         shape = shared_shape(shape, site.pools[pool])
-    return Ask(stage, shape, 0 if shares else wanted.cores)
+    return Ask(stage, shape, 0 if shares else resources.cores)
 
 
-def _pool_of(site: Site, wanted: Resources) -> str:
+def _pool_of(site: Site, resources: Resources) -> str:
     """The first pool that a task fits into, or the pool that it names. Raises Misfit."""
     pools = site.pools
-    if wanted.pool is not None:
-        if wanted.pool not in pools:
-            message = f"site '{site.name}' has no pool '{wanted.pool}'"
+    if resources.pool is not None:
+        if resources.pool not in pools:
+            message = f"site '{site.name}' has no pool '{resources.pool}'"
             raise Misfit(message, f"pools: {', '.join(pools)}", ("resources", "pool"))
-        pools = {wanted.pool: pools[wanted.pool]}
-    missing = {label: lacks(pool, wanted, scheduled=site.scheduled) for label, pool in pools.items()}
+        pools = {resources.pool: pools[resources.pool]}
+    missing = {label: lacks(pool, resources, scheduled=site.scheduled) for label, pool in pools.items()}
     fitting = [label for label, lacking in missing.items() if not lacking]
     if fitting:
         return fitting[0]
     reasons = "; ".join(f"pool '{label}': {', '.join(lacking)}" for label, lacking in missing.items())
-    spread = [nodes_that_fit(pool, wanted, scheduled=site.scheduled) for pool in pools.values()]
+    spread = [nodes_that_fit(pool, resources, scheduled=site.scheduled) for pool in pools.values()]
     over = next((f"write `nodes: {nodes}`, " for nodes in spread if nodes is not None), "")
     hint = f"{reasons}; {over}ask for less, or choose another site with --site"
     raise Misfit(f"fits no pool of site '{site.name}'", hint, ("resources",))
@@ -260,22 +260,22 @@ def rooms(site: Site) -> dict[str, int]:
     return {"": sum(pool.nodes * cores_of(pool) for pool in site.pools.values())}
 
 
-def chosen_launcher(site: Site, pool: str, wanted: Resources) -> tuple[str, ...] | str:
+def chosen_launcher(site: Site, pool: str, resources: Resources) -> tuple[str, ...] | str:
     """The launcher of a task: its name, or its words where the site file gives it none."""
-    return wanted.launcher or site.pools[pool].launcher or site.launcher
+    return resources.launcher or site.pools[pool].launcher or site.launcher
 
 
-def launcher_words(site: Site, pool: str, wanted: Resources) -> tuple[str, ...]:
+def launcher_words(site: Site, pool: str, resources: Resources) -> tuple[str, ...]:
     """The words that start a task's ranks; empty for a name that the site does not have. {hosts} stays: only
     the worker knows the nodes that the task was given."""
-    chosen = chosen_launcher(site, pool, wanted)
+    chosen = chosen_launcher(site, pool, resources)
     words = site.launchers.get(chosen, ()) if isinstance(chosen, str) else chosen
-    nodes = nodes_of(wanted)
+    nodes = nodes_of(resources)
     places = {
-        "{ranks}": str(wanted.processes),
+        "{ranks}": str(resources.processes),
         "{nodes}": str(nodes),
-        "{ranks_per_node}": str(wanted.ranks_per_node or -(-wanted.processes // nodes)),
-        "{cores_per_rank}": str(wanted.cores_per_rank),
+        "{ranks_per_node}": str(resources.ranks_per_node or -(-resources.processes // nodes)),
+        "{cores_per_rank}": str(resources.cores_per_rank),
     }
     put_in = re.compile(rf"(?<!\$)({'|'.join(map(re.escape, places))})")  # the shell's `${{NAME}}` stays
     return tuple(put_in.sub(lambda place: places[place[1]], word) for word in words)

@@ -59,8 +59,8 @@ def _scheduler(text: str) -> str:
     from diel.scheduler.scheduler import usable_schedulers  # here: only if the word is wrong
 
     word = text.lower()
-    others = (name for name, scheduler in usable_schedulers() if word in scheduler.also)
-    meant = LOCAL if word in _LOCAL_TOO else next(others, None)
+    synonyms = (name for name, scheduler in usable_schedulers() if word in scheduler.also)
+    meant = LOCAL if word in _LOCAL_TOO else next(synonyms, None)
     hint = f"did you mean '{meant}'?" if meant else did_you_mean(text, (*names, LOCAL))
     raise refuse(f"expected one of {', '.join((LOCAL, *names))}; found {quote(text)}", hint)
 
@@ -88,19 +88,19 @@ JobOption = Annotated[Line, AfterValidator(partial(_filled_in, places=("nodes",)
 LauncherWord = Annotated[Text, AfterValidator(partial(_filled_in, places=_LAUNCHED))]
 
 
-def _words(given: Any) -> Any:
-    if isinstance(given, str):
-        words = ", ".join(f'"{word}"' if "{" in word else word for word in given.split())
-        raise refuse(f"expected a list of words, found {quote(given)}", f"write [{words}]")
-    return given
+def _words(value: Any) -> Any:
+    if isinstance(value, str):
+        words = ", ".join(f'"{word}"' if "{" in word else word for word in value.split())
+        raise refuse(f"expected a list of words, found {quote(value)}", f"write [{words}]")
+    return value
 
 
 Words = Annotated[Items[LauncherWord], BeforeValidator(_words)]
 
 
-def _launcher(given: Any) -> Any:
-    is_name = isinstance(given, str) and re.fullmatch(NAME_PATTERN, given)
-    return given if is_name else _words(given)
+def _launcher(value: Any) -> Any:
+    is_name = isinstance(value, str) and re.fullmatch(NAME_PATTERN, value)
+    return value if is_name else _words(value)
 
 
 Launcher = Annotated[Name | Items[LauncherWord], BeforeValidator(_launcher)]
@@ -191,10 +191,10 @@ class LocalDisk(SpecModel):
     size: Size | None = optional("Bytes that diel may keep there; all free space if absent.")
 
 
-def _notify(given: Any) -> Any:
+def _notify(value: Any) -> Any:
     from diel.spec.notify import Notify  # here: few sites tell anybody
 
-    return Notify.model_validate(given)
+    return Notify.model_validate(value)
 
 
 class Site(SpecModel):
@@ -269,8 +269,8 @@ class Site(SpecModel):
 
     def launcher_hint(self, name: str) -> str:
         """What can be named instead."""
-        known = self.launcher_names
-        return did_you_mean(name, known) or f"launchers: {', '.join(known) or 'none has a name'}"
+        names = self.launcher_names
+        return did_you_mean(name, names) or f"launchers: {', '.join(names) or 'none has a name'}"
 
     def flaws(self) -> Iterator[Flaw]:
         for name, pool in self.pools.items() if self.scheduled else ():

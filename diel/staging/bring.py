@@ -66,9 +66,9 @@ def bring(disk: Disk, items: Sequence[Item], check: Check = no_check, tag: str =
         if error.errno in _FULL or str(error.filename or "").startswith(disk.root):
             raise StagingError(f"{disk.root}: {error.strerror}") from error
         raise
-    made = [size for size in copied if size is not None]
+    brought = [size for size in copied if size is not None]
     seconds = round(time.monotonic() - began, 6)
-    return Brought(len(made), sum(made), len(items) - len(made), seconds, disk.root)
+    return Brought(len(brought), sum(brought), len(items) - len(brought), seconds, disk.root)
 
 
 def size_of(path: str) -> int:
@@ -149,9 +149,9 @@ def note(brought: Brought) -> None:
 
 def take_notes() -> list[Brought]:
     """What was copied since the last call because a part was drawn."""
-    taken = list(_notes)
+    notes = list(_notes)
     _notes.clear()
-    return taken
+    return notes
 
 
 def leave_notes(task_dir: str) -> None:
@@ -166,12 +166,12 @@ def _leave(task_dir: str, notes: Iterable[Brought]) -> None:
 
 
 def read_notes(task_dir: str) -> list[Brought]:
-    """Read and removes what processes of a task left."""
-    found = []
+    """Read and remove what processes of a task left."""
+    notes = []
     for path in sorted(Path(task_dir).glob(f"{NOTES}*.json")):
-        found.append(Brought(**json.loads(path.read_text(encoding="utf-8"))))
+        notes.append(Brought(**json.loads(path.read_text(encoding="utf-8"))))
         path.unlink()
-    return found
+    return notes
 
 
 def main() -> None:

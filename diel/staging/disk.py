@@ -60,7 +60,7 @@ class Disk:
         try:
             with contextlib.suppress(FileExistsError):
                 os.makedirs(self.root, 0o700)
-            if not is_own(os.lstat(self.root), others=0o077):
+            if not is_own(os.lstat(self.root), bits=0o077):
                 raise StagingError(f"{self.root} is not a directory of this user alone")
             if not os.path.isdir(f"{self.root}/{FOLDERS[-1]}"):
                 for name in FOLDERS:
@@ -94,11 +94,11 @@ class Disk:
 
     def hold(self, items: Iterable[Item], tag: str = "") -> list[Item]:
         """Pin copies for this process's task, under a tag; return those that are not there yet."""
-        wanted = {item.key: item for item in items}
+        by_key = {item.key: item for item in items}
         with self._locked(fcntl.LOCK_SH):
-            self._pin(dict.fromkeys(wanted, 0), tag)
-            missing = [item for item in wanted.values() if not self.has(item)]
-            for key in wanted.keys() - {item.key for item in missing}:
+            self._pin(dict.fromkeys(by_key, 0), tag)
+            missing = [item for item in by_key.values() if not self.has(item)]
+            for key in by_key.keys() - {item.key for item in missing}:
                 os.utime(f"{self.entries}/{key}")
         return missing
 
@@ -130,8 +130,8 @@ class Disk:
             pinned = self._pinned()
             coming = sum(size for key, size in pinned.items() if key not in there)
             used = sum(size for _, size in there.values())
-            found = os.statvfs(self.root)
-            free = found.f_bavail * found.f_frsize
+            space = os.statvfs(self.root)
+            free = space.f_bavail * space.f_frsize
             excess = max(coming - free, 0 if self.size is None else used + coming - self.size)
             idle = sorted((*facts, key) for key, facts in there.items() if key not in pinned)
             if excess > sum(size for _, size, _ in idle):
@@ -140,7 +140,7 @@ class Disk:
                 limit = "" if self.size is None else f"; diel may keep {format_size(self.size)}"
                 has = f"{format_size(free)} free{limit}, {format_size(used)} there"
                 raise StagingError(f"no room for {needed} on the node's disk {place} ({has})")
-            excess = max(excess, int(spare * found.f_blocks * found.f_frsize) - free)
+            excess = max(excess, int(spare * space.f_blocks * space.f_frsize) - free)
             for _, size, key in idle:
                 if excess <= 0:
                     break
@@ -168,7 +168,7 @@ class Disk:
 
     def _pinned(self) -> dict[str, int]:
         """The keys that tasks of living processes use, with the sizes of those that are being copied."""
-        found: dict[str, int] = {}
+        sizes: dict[str, int] = {}
         own = _pins_path(self.root)
         for entry in list(os.scandir(f"{self.root}/pins")):
             if entry.path != own and _is_free(entry.path):
@@ -177,8 +177,8 @@ class Disk:
             for line in _text(entry.path).splitlines():
                 key, size, *_ = (*line.split(), "", "")
                 if size.isdecimal():  # a full disk may have cut a line short
-                    found[key] = max(found.get(key, 0), int(size))
-        return found
+                    sizes[key] = max(sizes.get(key, 0), int(size))
+        return sizes
 
     def pins(self) -> str:
         """The file of this process's pins, for DIEL_LOCAL_PINS of the programs that a task starts."""
@@ -240,14 +240,14 @@ class Disk:
             os.close(file)
 
 
-def local_folder(wanted: str, environ: Mapping[str, str]) -> tuple[str, bool]:
+def local_folder(setting: str, environ: Mapping[str, str]) -> tuple[str, bool]:
     """Return the directory on this node, and whether it was named for diel. Raise StagingError."""
-    named = wanted or environ.get("DIEL_LOCAL_DIR", "")
-    given = named or next((environ[name] for name in VARIABLES if environ.get(name)), "/tmp")
-    lacking = [a or b for a, b in _VARIABLE.findall(given) if not environ.get(a or b)]
+    named = setting or environ.get("DIEL_LOCAL_DIR", "")
+    template = named or next((environ[name] for name in VARIABLES if environ.get(name)), "/tmp")
+    lacking = [a or b for a, b in _VARIABLE.findall(template) if not environ.get(a or b)]
     if lacking:
-        raise StagingError(f"{given}: ${lacking[0]} is not set on this node")
-    folder = _VARIABLE.sub(lambda match: environ[match[1] or match[2]], given)
+        raise StagingError(f"{template}: ${lacking[0]} is not set on this node")
+    folder = _VARIABLE.sub(lambda match: environ[match[1] or match[2]], template)
     if not os.path.isabs(folder):
         raise StagingError(f"{folder} is not an absolute path, so it is not the same directory for all tasks")
     if not _PLAIN.fullmatch(folder):

@@ -109,11 +109,11 @@ def draw(
         digests = [shard.digests[number] for number in numbers]
     else:  # a directory: its own digest covers those of its files, by their path in it
         digests = [f"{shard.digests[0]}/{os.path.relpath(path, value)}" for path in chosen]
-    found = chosen
+    places = chosen
     if shard.stage:
-        found = _staged(chosen, digests, local or Local(), environ, f"{name}/{part}/{epoch}")
+        places = _staged(chosen, digests, local or Local(), environ, f"{name}/{part}/{epoch}")
     return [
-        Path(item) if digest or not is_list else item for item, digest in zip(found, digests, strict=True)
+        Path(item) if digest or not is_list else item for item, digest in zip(places, digests, strict=True)
     ]
 
 
@@ -122,13 +122,13 @@ def _staged(
 ) -> list[Any]:
     """The chosen items, with copies in place of artifacts."""
     pairs = zip(chosen, digests, strict=True)
-    wanted = [item_of(str(path), digest) if digest else None for path, digest in pairs]
-    items = [item for item in wanted if item is not None]
+    needs = [item_of(str(path), digest) if digest else None for path, digest in pairs]
+    items = [item for item in needs if item is not None]
     if not items:
         return chosen
     brought, entries = fetch(items, local, environ, tag=tag)
     note(brought)
-    copies = (None if item is None or not entries else item.below(entries) for item in wanted)
+    copies = (None if item is None or not entries else item.below(entries) for item in needs)
     return [copy or path for copy, path in zip(copies, chosen, strict=True)]
 
 
@@ -141,8 +141,8 @@ def read_shards(environ: Mapping[str, str]) -> tuple[dict[str, Shard], dict[str,
         raise ModuleError(
             "no input to split here: this is for the command of a task with an input that has `shard`"
         ) from error
-    found = document["shards"].items()
-    shards = {name: Shard(**{**one, "digests": tuple(one["digests"])}) for name, one in found}
+    entries = document["shards"].items()
+    shards = {name: Shard(**{**facts, "digests": tuple(facts["digests"])}) for name, facts in entries}
     return shards, inputs, Local(**document["local"])
 
 

@@ -77,11 +77,11 @@ def command(words: tuple[str, ...], runs: Path, no_wait: bool) -> int:
     status = fold_status(paths, reader)
     if status.state.ended:
         return _clear(paths, reader, status)
-    wanted = _check(reader, targets(named))
+    stops = _check(reader, targets(named))
     if status.alive:
-        _ask(paths, reader, wanted, no_wait=no_wait)
+        _ask(paths, reader, stops, no_wait=no_wait)
         return 0
-    if wanted:
+    if stops:
         word = "has not come yet" if status.awaited else "is gone"
         raise UsageError(
             f"the controller of {paths.run_id} {word}, so none of it runs; `diel cancel {paths.run_id}` "
@@ -92,11 +92,11 @@ def command(words: tuple[str, ...], runs: Path, no_wait: bool) -> int:
 
 def _check(reader: Reader, named: Sequence[Target]) -> list[ToStop]:
     """Finds each stage and task in the run. Raises UsageError with the nearest name or value."""
-    wanted = []
+    stops = []
     for target in named:
         if "/" not in target.word and not target.at:
             find_stage(reader, target.word)
-            wanted.append(ToStop(target.word, target.word))
+            stops.append(ToStop(target.word, target.word))
             continue
         from diel.results import RunReader  # reads the workflow, for the points
 
@@ -106,14 +106,14 @@ def _check(reader: Reader, named: Sequence[Target]) -> list[ToStop]:
             stage, index = find_task(reader, target.word)
             tasks = (index,)
         text = str(target) if len(tasks) > 1 else named_tasks(reader.paths, stage, tasks)[0]
-        wanted.append(ToStop(text, stage, tasks))
-    return wanted
+        stops.append(ToStop(text, stage, tasks))
+    return stops
 
 
-def _ask(paths: RunPaths, reader: Reader, wanted: list[ToStop], *, no_wait: bool) -> None:
-    what = ", ".join(one.text for one in wanted) or paths.run_id
+def _ask(paths: RunPaths, reader: Reader, stops: list[ToStop], *, no_wait: bool) -> None:
+    what = ", ".join(stop.text for stop in stops) or paths.run_id
     try:
-        ask_cancel(paths, [word for one in wanted for word in one.asked])
+        ask_cancel(paths, [word for stop in stops for word in stop.asked])
     except OSError as error:
         raise UsageError(f"cannot ask {paths.run_id} to stop: {error.strerror}") from error
     if no_wait:
@@ -122,9 +122,9 @@ def _ask(paths: RunPaths, reader: Reader, wanted: list[ToStop], *, no_wait: bool
     end = time.monotonic() + WAIT
     while time.monotonic() < end:
         status = read_status(paths, reader)
-        if not status.alive or (wanted and all(one.has_ended(reader) for one in wanted)):
-            told = [one.told(reader) for one in wanted]
-            click.echo("\n".join(told or [f"{paths.run_id} {status.state}"]))
+        if not status.alive or (stops and all(stop.has_ended(reader) for stop in stops)):
+            answers = [stop.told(reader) for stop in stops]
+            click.echo("\n".join(answers or [f"{paths.run_id} {status.state}"]))
             return
         time.sleep(PAUSE)
     click.echo(
@@ -138,34 +138,34 @@ def _clear(paths: RunPaths, reader: Reader, status: Status) -> int:
     over = f"{paths.run_id} has ended already ({status.state})"
     from diel.blocks.leftovers import end_jobs  # only if jobs may be left
 
-    found = end_jobs(paths, reader.history, patience=CLEAR)
-    if found is None or not (found.ended or found.left):
+    leftovers = end_jobs(paths, reader.history, patience=CLEAR)
+    if leftovers is None or not (leftovers.ended or leftovers.left):
         raise UsageError(f"{over}; there is nothing to cancel")
-    if found.ended:
-        click.echo(f"{over}; ended the jobs it had left: {', '.join(found.ended)}")
-    return _tell_left(paths, found)
+    if leftovers.ended:
+        click.echo(f"{over}; ended the jobs it had left: {', '.join(leftovers.ended)}")
+    return _tell_left(paths, leftovers)
 
 
 def _close(paths: RunPaths, reader: Reader, status: Status) -> int:
     """Cancels a run that has no controller, as its controller would have done."""
     from diel.blocks.leftovers import close  # only if a controller is gone
 
-    found = close(paths, reader, status)
+    leftovers = close(paths, reader, status)
     if status.lease is not None and status.lease.host != socket.gethostname():
         click.echo(f"what may still run on {status.lease.host} itself ends on its own", err=True)
     coming = status.submission if status.awaited else None
     job = f" (job {coming.job})" if coming is not None and coming.job else ""
     word = "was gone" if coming is None else f"had not come yet{job}"
     click.echo(f"{paths.run_id} cancelled; its controller {word}")
-    return 0 if found is None else _tell_left(paths, found)
+    return 0 if leftovers is None else _tell_left(paths, leftovers)
 
 
-def _tell_left(paths: RunPaths, found: Leftovers) -> int:
+def _tell_left(paths: RunPaths, rest: Leftovers) -> int:
     """Says which jobs may still exist; returns the exit code."""
-    if not found.left and not found.why:
+    if not rest.left and not rest.why:
         return 0
-    why = f"the scheduler does not answer ({found.why})" if found.why else "they have not ended yet"
-    jobs = f"jobs {', '.join(found.left)}" if found.left else "jobs that the run's files do not mention"
+    why = f"the scheduler does not answer ({rest.why})" if rest.why else "they have not ended yet"
+    jobs = f"jobs {', '.join(rest.left)}" if rest.left else "jobs that the run's files do not mention"
     again = f"`diel cancel {paths.run_id}{here(paths)}` tries again"
     click.echo(f"{jobs} may still exist: {why}\n    {again}", err=True)
     return 1

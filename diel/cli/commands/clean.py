@@ -110,24 +110,24 @@ def command(
         raise UsageError("name the runs: diel clean RUN…, or --all, --failed, --older-than AGE, --keep N")
     if names and choosing:
         raise UsageError("give either the names of runs or options that choose them")
-    known = [_run(paths) for paths in all_runs(runs)]
+    listed = [_run(paths) for paths in all_runs(runs)]
     if names:
         chosen = _named(runs, names)
-        _refuse(chosen, known, "removed", force=force)
+        _refuse(chosen, listed, "removed", force=force)
     else:
-        chosen = _left(_choose(known, failed=failed, older_than=older_than, keep=keep), known, force=force)
+        chosen = _left(_choose(listed, failed=failed, older_than=older_than, keep=keep), listed, force=force)
     leftovers = [path for path in runs.glob(f"{REMOVED}*") if path.is_dir()] + stillborn(runs)
     if not chosen and not leftovers:
         click.echo(f"nothing to remove in {runs}")
         return
     freed = _offer(chosen, leftovers, yes=yes)
     if not yes:  # a run may be another one, or have users, since the question was asked
-        known = [_run(paths) for paths in all_runs(runs)]
-        now = {run.paths.root: run for run in known}
+        listed = [_run(paths) for paths in all_runs(runs)]
+        now = {run.paths.root: run for run in listed}
         for run in chosen:
             if run.paths.root in now and now[run.paths.root].identity != run.identity:
                 raise UsageError(f"{run.name} is another run by now; nothing was removed")
-        _refuse([now.get(run.paths.root, run) for run in chosen], known, "removed", force=force)
+        _refuse([now.get(run.paths.root, run) for run in chosen], listed, "removed", force=force)
     _remove(chosen, leftovers)
     click.echo(f"removed {counted(len(chosen) + len(leftovers), 'run')}, freed {format_size(freed)}")
 
@@ -144,30 +144,30 @@ def _run(paths: RunPaths) -> Listed:
 
 def _named(where: Path, names: Sequence[str]) -> list[Listed]:
     half_made = {path.name for path in stillborn(where)}  # they are removed with any others
-    found = [find_run(where, name) for name in names if name not in half_made]
-    return [_run(paths) for paths in {paths.root: paths for paths in found}.values()]
+    places = [find_run(where, name) for name in names if name not in half_made]
+    return [_run(paths) for paths in {paths.root: paths for paths in places}.values()]
 
 
-def _refuse(chosen: Sequence[Listed], known: Sequence[Listed], done: str, *, force: bool) -> None:
+def _refuse(chosen: Sequence[Listed], listed: Sequence[Listed], done: str, *, force: bool) -> None:
     """Raises UsageError if a named run must not be touched: then nothing is `done`."""
     for run in chosen:
-        if why := _protection(run, chosen if done == "removed" else (), known, force=force):
+        if why := _protection(run, chosen if done == "removed" else (), listed, force=force):
             raise UsageError(f"{run.name} {why}; nothing was {done}")
 
 
-def _left(chosen: Iterable[Listed], known: Sequence[Listed], *, force: bool) -> list[Listed]:
+def _left(chosen: Iterable[Listed], listed: Sequence[Listed], *, force: bool) -> list[Listed]:
     """The chosen runs that can be removed; says which ones cannot, and why."""
-    left, kept = list(chosen), True
-    while kept:  # keeping one run may protect another
-        reasons = {run.name: _protection(run, left, known, force=force) for run in left}
-        kept = any(reasons.values())
+    removable, protected = list(chosen), True
+    while protected:  # keeping one run may protect another
+        reasons = {run.name: _protection(run, removable, listed, force=force) for run in removable}
+        protected = any(reasons.values())
         for name in filter(reasons.get, reasons):
             click.echo(f"keeping {name}: it {reasons[name]}", err=True)
-        left = [run for run in left if not reasons[run.name]]
-    return left
+        removable = [run for run in removable if not reasons[run.name]]
+    return removable
 
 
-def _protection(run: Listed, chosen: Sequence[Listed], known: Sequence[Listed], *, force: bool) -> str:
+def _protection(run: Listed, chosen: Sequence[Listed], listed: Sequence[Listed], *, force: bool) -> str:
     status = run.status
     if driver(run.paths) is not None if status is None else status.alive or status.awaited:
         return f"is running (`diel cancel {run.name}` stops it)"
@@ -179,45 +179,45 @@ def _protection(run: Listed, chosen: Sequence[Listed], known: Sequence[Listed], 
     gone = {other.paths.root for other in chosen}
     users = [
         other.name
-        for other in known
+        for other in listed
         if other.paths.root not in gone
         and other.paths.root.parent == run.paths.root.parent
         and other.status is not None
         and not {run.name, run.identity}.isdisjoint(other.status.origins)
     ]
-    stay = (other for other in known if other.paths.root not in {*gone, run.paths.root})
+    stay = (other for other in listed if other.paths.root not in {*gone, run.paths.root})
     if run.identity and any(other.identity == run.identity for other in stay):
         return ""  # a copy of it stays
     return f"has results that {', '.join(users)} uses (--force removes it anyway)" if users else ""
 
 
 def _choose(
-    known: Sequence[Listed], *, failed: bool, older_than: float | None, keep: int | None
+    listed: Sequence[Listed], *, failed: bool, older_than: float | None, keep: int | None
 ) -> list[Listed]:
     newer: Counter[str] = Counter()
     chosen = []
-    for run in reversed(known):
+    for run in reversed(listed):
         workflow = "" if run.status is None else run.status.workflow
-        kept = keep is not None and newer[workflow] < keep
+        recent = keep is not None and newer[workflow] < keep
         newer[workflow] += bool(workflow)
         bad = run.status is not None and run.status.state in (RunState.FAILED, RunState.CANCELLED)
         young = older_than is not None and time.time() - run.last <= older_than
-        if not kept and not young and (bad or not failed):
+        if not recent and not young and (bad or not failed):
             chosen.append(run)
     return chosen[::-1]
 
 
 def _clean_environments(runs: Path, *, yes: bool) -> None:
-    found = unneeded_environments(runs, all_runs(runs))
-    if not found:
+    unneeded = unneeded_environments(runs, all_runs(runs))
+    if not unneeded:
         click.echo(f"no environment to remove in {runs}: runs that are there name all of them")
         return
-    sizes = [size_of(path.resolve())[0] for path in found]
-    click.echo("\n".join(columns([[p.name, format_size(s)] for p, s in zip(found, sizes, strict=True)])))
-    _ask(f"Remove {counted(len(found), 'environment')}, {format_size(sum(sizes))}?", "removed", yes=yes)
-    for path in found:
+    sizes = [size_of(path.resolve())[0] for path in unneeded]
+    click.echo("\n".join(columns([[p.name, format_size(s)] for p, s in zip(unneeded, sizes, strict=True)])))
+    _ask(f"Remove {counted(len(unneeded), 'environment')}, {format_size(sum(sizes))}?", "removed", yes=yes)
+    for path in unneeded:
         remove_environment(path)
-    click.echo(f"removed {counted(len(found), 'environment')}, freed {format_size(sum(sizes))}")
+    click.echo(f"removed {counted(len(unneeded), 'environment')}, freed {format_size(sum(sizes))}")
 
 
 # --- removing files that were handed on -----------------------------------------------------------
@@ -229,32 +229,32 @@ def _trim(where: Path, names: Sequence[str], *, force: bool, yes: bool) -> None:
     _refuse(chosen, [] if force else [_run(paths) for paths in all_runs(where)], "deleted", force=force)
     for run in chosen:
         recorded = RunReader(run.paths)
-        found = find_unneeded(recorded)
-        if not found:
+        spare = find_unneeded(recorded)
+        if not spare:
             click.echo(f"{run.name}: nothing to delete; what tasks made is read by tasks to come, or by none")
             continue
-        rows = [[".".join(one.place), counted(one.files, "file"), format_size(one.size)] for one in found]
+        rows = [[".".join(part.place), counted(part.files, "file"), format_size(part.size)] for part in spare]
         click.echo("\n".join(columns(rows, right=(1, 2))))
-        _ask(f"Delete {format_size(sum(one.size for one in found))} of {run.name}?", "deleted", yes=yes)
+        _ask(f"Delete {format_size(sum(part.size for part in spare))} of {run.name}?", "deleted", yes=yes)
         refuse_driven(run.paths)  # the answer may have taken a while
         if not force:
             _refuse([run], [_run(paths) for paths in all_runs(where)], "deleted", force=force)
-        files, freed = drop(run.paths, recorded, found)
+        files, freed = drop(run.paths, recorded, spare)
         click.echo(f"{run.name}: deleted {counted(files, 'file')}, freed {format_size(freed)}")
 
 
 def _offer(chosen: Sequence[Listed], leftovers: Sequence[Path], *, yes: bool) -> int:
     """Says how much would be freed, and asks; returns the bytes. Raises UsageError if nobody can answer."""
-    found = []
+    listed = []
     for run in chosen:
         state = "cannot be read" if run.status is None else paint_state(run.status.state)
         age = f"{format_duration(max(0.0, time.time() - run.last))} ago"
-        found.append((run.name, state, age, size_of(run.paths.root)))
+        listed.append((run.name, state, age, size_of(run.paths.root)))
     for path in leftovers:
         state = "half removed" if path.name.startswith(REMOVED) else "half made"
-        found.append((path.name.removeprefix(REMOVED), state, "", size_of(path)))
-    rows = [[*words, format_size(size), counted(files, "file")] for *words, (size, files) in found]
-    total = sum(size for *_, (size, _) in found)
+        listed.append((path.name.removeprefix(REMOVED), state, "", size_of(path)))
+    rows = [[*words, format_size(size), counted(files, "file")] for *words, (size, files) in listed]
+    total = sum(size for *_, (size, _) in listed)
     click.echo("\n".join(columns(rows, right=(3, 4))))
     _ask(f"Remove {counted(len(rows), 'run')}, {format_size(total)}?", "removed", yes=yes)
     return total

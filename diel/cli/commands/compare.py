@@ -56,14 +56,14 @@ def command(
     points, all with all, by the sum of ranks. The ratio of times has an interval of 95 %. p is the
     probability that tasks scatter as much by themselves: as those of these runs do, not as days do.
     """
-    found = compare(RunReader(find_run(runs, first)), RunReader(find_run(runs, second)))
-    slower = "" if fail_slower is None else slower_text(found, fail_slower)
+    comparison = compare(RunReader(find_run(runs, first)), RunReader(find_run(runs, second)))
+    slower = "" if fail_slower is None else slower_text(comparison, fail_slower)
     if output is not None:
         from diel.page.comparison import comparison_page  # here: only for a page
 
-        put_page(comparison_page(found), output, f"{found.names[0]} and {found.names[1]}")
+        put_page(comparison_page(comparison), output, f"{comparison.names[0]} and {comparison.names[1]}")
     else:
-        out.show(lambda: comparison_document(found), comparison_lines(found))
+        out.show(lambda: comparison_document(comparison), comparison_lines(comparison))
     if slower:
         click.echo(slower, err=True)
     return 1 if slower else 0

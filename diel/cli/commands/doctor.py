@@ -92,7 +92,7 @@ def _tried(
 ) -> Iterator[Finding]:
     """The trial jobs, if the findings so far allow them to be submitted."""
     needed = ("commands", "scheduler", "runs")
-    bad = [each.name for each in findings if each.name in needed and not each.ok]
+    bad = [finding.name for finding in findings if finding.name in needed and not finding.ok]
     bad += ["account"] if missing(site) else []
     if bad:
         yield Finding("job", False, "not submitted", f"first fix: {', '.join(bad)}")

@@ -29,23 +29,23 @@ def command(words: tuple[str, ...], runs: Path, out: Output, block: str | None) 
         diel explain last --block 1-0   one block of a scheduler, by its name or its job's id
     """
     paths, rest = run_and_rest(runs, words)
-    found = targets(rest)
-    if len(found) > 1:
-        raise UsageError(f"expected RUN and one STAGE or TASK, also found '{found[1]}'")
+    named = targets(rest)
+    if len(named) > 1:
+        raise UsageError(f"expected RUN and one STAGE or TASK, also found '{named[1]}'")
     if rest and block is not None:
         raise UsageError(f"--block explains a block, not '{rest[0]}': give one or the other")
 
     def explained(run: RunReader) -> Explanation:
         if block is not None:
             return explain_block(run, block)
-        if found and (found[0].at or "/" in found[0].word):
-            return explain_task(run, *the_task(run, found[0]))
-        if found:
-            run.check_stage(found[0].word)
-        return explain_run(run, found[0].word if found else None)
+        if named and (named[0].at or "/" in named[0].word):
+            return explain_task(run, *the_task(run, named[0]))
+        if named:
+            run.check_stage(named[0].word)
+        return explain_run(run, named[0].word if named else None)
 
-    told, flaws = read(paths, explained)
-    out.show(lambda: {**told.document, **({"damaged": flaws} if flaws else {})}, told.lines)
+    explanation, flaws = read(paths, explained)
+    out.show(lambda: {**explanation.document, **({"damaged": flaws} if flaws else {})}, explanation.lines)
     for flaw in flaws:
         click.echo(flaw, err=True)
     return 0

@@ -56,8 +56,8 @@ def command(target: str, form: str | None, output: Path | None, runs: Path) -> i
     ending = "" if output is None else output.suffix.lower()
     picture = form or ending[1:]
     if form is None and ending not in ENDINGS and picture not in PICTURES:
-        known = ", ".join([*filter(None, ENDINGS), *(f".{one}" for one in PICTURES)])
-        raise UsageError(f"{output}: no format ends in {ending}; there are {known}, or give --format")
+        endings = ", ".join([*filter(None, ENDINGS), *(f".{kind}" for kind in PICTURES)])
+        raise UsageError(f"{output}: no format ends in {ending}; there are {endings}, or give --format")
     if picture in PICTURES and output is None:
         raise UsageError(f"{picture} is no text: name a file, -o graph.{picture}")
     run = None if is_file(target) else RunReader(find_run(runs, target))
@@ -98,9 +98,9 @@ def _of_file(path: Path, runs: Path) -> Drawing:
 
 
 def _tasks(workflow: Workflow, stage: Stage, counts: Mapping[str, int | None]) -> str:
-    known = [*(counts[axis] for axis in stage.over), stage.replicas]
-    if None in known:
+    factors = [*(counts[axis] for axis in stage.over), stage.replicas]
+    if None in factors:
         return "… tasks"
     bound = "up to " if any(workflow.axes[label].may_end_early for label in stage.over) else ""
-    total = prod(count or 0 for count in known)
+    total = prod(count or 0 for count in factors)
     return "1 task" if total == 1 else f"{bound}{total:,} tasks"

@@ -40,18 +40,18 @@ def command(words: tuple[str, ...], runs: Path, attempt: int | None, kind: str |
     one task can be named without the index, and a task by its point: `diel logs simulate depth=2.5 seed=1`.
     """
     paths, rest = run_and_rest(runs, words)
-    wanted = PRINTED if kind is None else (kind,)
+    kinds = PRINTED if kind is None else (kind,)
     reader = look_at(paths)
     task = one_task(reader, rest, f"diel logs {paths.run_id} STAGE/INDEX")
     files: dict[str, BinaryIO] = {}
     try:
         if follow:
-            output = _follow(reader, task, attempt, wanted, files)
+            output = _follow(reader, task, attempt, kinds, files)
         else:
             output = find_output(reader, *task, attempt)
-            if _copy_news(output, wanted, files) == 0:
+            if _copy_news(output, kinds, files) == 0:
                 what = "reported no metrics" if kind == "metrics" else "printed nothing to "
-                what += "" if kind == "metrics" else " or ".join(wanted)
+                what += "" if kind == "metrics" else " or ".join(kinds)
                 more = " so far; --follow waits for more" if output.state is TaskState.RUNNING else ""
                 _tell(f"{named_tasks(paths, task[0], [task[1]])[0]} {what}{more}")
     finally:
@@ -83,7 +83,7 @@ def _follow(
     reader: Reader,
     task: tuple[str, int],
     attempt: int | None,
-    wanted: tuple[str, ...],
+    kinds: tuple[str, ...],
     files: dict[str, BinaryIO],
 ) -> AttemptOutput | None:
     """Copies what a task prints while it prints it, until it has ended; returns its last attempt. A worker
@@ -101,7 +101,7 @@ def _follow(
             if before is not None and before.attempt != output.attempt:
                 size += sum(_copy(file, kind) for kind, file in files.items())
                 _close(files)  # a new attempt begins with new files
-            size += _copy_news(output, wanted, files)
+            size += _copy_news(output, kinds, files)
         if state.ended or not live:
             break
         time.sleep(PAUSE)
@@ -112,9 +112,9 @@ def _follow(
     return output
 
 
-def _copy_news(output: AttemptOutput, wanted: tuple[str, ...], files: dict[str, BinaryIO]) -> int:
+def _copy_news(output: AttemptOutput, kinds: tuple[str, ...], files: dict[str, BinaryIO]) -> int:
     size = 0
-    for kind in wanted:
+    for kind in kinds:
         if kind not in files:
             try:
                 files[kind] = open(output.path(kind), "rb")  # noqa: SIM115 - stays open
@@ -155,10 +155,10 @@ def path_command(words: tuple[str, ...], runs: Path, attempt: int | None, output
     if output is not None:
         click.echo(_output(paths, stage, index, output))
         return 0
-    found = find_output(reader, stage, index, attempt)
-    if not found.folder.is_dir():
-        raise DielError(f"{found.task} wrote nothing and printed nothing, so it has no directory")
-    click.echo(found.folder)
+    written = find_output(reader, stage, index, attempt)
+    if not written.folder.is_dir():
+        raise DielError(f"{written.task} wrote nothing and printed nothing, so it has no directory")
+    click.echo(written.folder)
     return 0
 
 
@@ -174,9 +174,9 @@ def _output(paths: RunPaths, stage: str, index: int, output: str) -> str:
     if record is None:
         why = f"`diel explain {paths.run_id} {stage}/{index}` says why"
         raise UsageError(f"{task} has no result; {why}")
-    made = outputs_of(record)
-    if output not in made:
-        hint = did_you_mean(output, made) or f"it made: {', '.join(made) or 'nothing'}"
+    outputs = outputs_of(record)
+    if output not in outputs:
+        hint = did_you_mean(output, outputs) or f"it made: {', '.join(outputs) or 'nothing'}"
         raise UsageError(f"{task} made no '{output}'; {hint}")
     value = output_of(record, output, paths.root)
     files = value if isinstance(value, list) and value else [value]

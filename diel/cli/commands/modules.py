@@ -50,10 +50,10 @@ def command(name: str | None, workflow: Path | None, out: Output) -> int:
     return 0
 
 
-def _list(found: list[Module | Problem], out: Output) -> int:
-    modules = [one for one in found if isinstance(one, Module)]
+def _list(entries: list[Module | Problem], out: Output) -> int:
+    modules = [entry for entry in entries if isinstance(entry, Module)]
     out.show(lambda: {"modules": [_document(module) for module in modules]}, _listing(modules))
-    for problem in found:
+    for problem in entries:
         if isinstance(problem, Problem):
             click.echo(str(problem), err=True)
     return 0
@@ -102,7 +102,7 @@ def _docs(module: Module) -> tuple[dict[str, str], list[str]]:
     rest: list[str] = []
     for paragraph in (ast.get_docstring(function) or "").split("\n\n"):
         current = ""
-        others: list[str] = []
+        body: list[str] = []
         for line in paragraph.splitlines():
             named = _NAMED.fullmatch(line)
             if named is not None and named[1] in names:
@@ -112,9 +112,9 @@ def _docs(module: Module) -> tuple[dict[str, str], list[str]]:
                 documented[current] += " " + line.strip()
             else:
                 current = ""
-                others.append(line.strip())
-        if others:
-            rest.append(" ".join(others))
+                body.append(line.strip())
+        if body:
+            rest.append(" ".join(body))
     return documented, rest
 
 
@@ -131,7 +131,7 @@ def _type(annotation: str) -> str:
     if head == "Literal":
         return " | ".join(map(ast.unparse, parts))
     keywords = [keyword for part in parts[1:] if isinstance(part, ast.Call) for keyword in part.keywords]
-    bounds = [SIGNS[one.arg].format(ast.unparse(one.value)) for one in keywords if one.arg in SIGNS]
+    bounds = [SIGNS[pair.arg].format(ast.unparse(pair.value)) for pair in keywords if pair.arg in SIGNS]
     return ", ".join([ast.unparse(parts[0]), *bounds])
 
 
@@ -149,16 +149,16 @@ def _document(module: Module) -> dict[str, Any]:
         "function": module.function,
         "parameters": [
             {
-                "name": one.name,
-                "type": one.annotation,
-                "required": one.required,
-                "default": one.default,
-                "doc": docs.get(one.name, ""),
+                "name": parameter.name,
+                "type": parameter.annotation,
+                "required": parameter.required,
+                "default": parameter.default,
+                "doc": docs.get(parameter.name, ""),
             }
-            for one in signature.parameters
-            if not one.injected
+            for parameter in signature.parameters
+            if not parameter.injected
         ],
-        "filled_in": [one.name for one in signature.parameters if one.injected],
+        "filled_in": [parameter.name for parameter in signature.parameters if parameter.injected],
         "variadic": signature.variadic,
         "returns": None if signature.returns is None else dict(signature.returns),
         "artifacts": sorted(signature.artifacts),
@@ -173,20 +173,20 @@ def _lines(module: Module) -> Iterator[str]:
     for paragraph in paragraphs:
         yield ""
         yield from textwrap.wrap(paragraph, WIDTH)
-    given = [parameter for parameter in signature.parameters if not parameter.injected]
+    parameters = [parameter for parameter in signature.parameters if not parameter.injected]
     yield ""
     yield "takes"
-    defaults = [json.dumps(one.default, ensure_ascii=False, default=str) for one in given]
+    defaults = [json.dumps(entry.default, ensure_ascii=False, default=str) for entry in parameters]
     rows = [
         (p.name, _type(p.annotation), "required" if p.required else f"default {d}", docs.get(p.name, ""))
-        for p, d in zip(given, defaults, strict=True)
+        for p, d in zip(parameters, defaults, strict=True)
     ]
     yield from _table(rows)
     if signature.variadic:
         yield "    and any others"
     if signature.loose:
         yield "    whatever it shows once it is imported"
-    elif not given and not signature.variadic:
+    elif not parameters and not signature.variadic:
         yield "    nothing"
     for parameter in signature.parameters:
         if parameter.injected == "communicator":

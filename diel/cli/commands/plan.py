@@ -39,13 +39,13 @@ WIDTH = 72
 @click.command("validate")
 @workflow_options()
 @json_option
-def validate(out: Output, **asked: Unpack[Asked]) -> int:
+def validate(out: Output, **options: Unpack[Asked]) -> int:
     """Gives the file, line and column of each mistake. Nothing is run. The exit code is 0 for a good file and
     2 for a wrong one.
     """
-    file = str(asked["file"])
+    file = str(options["file"])
     try:
-        plan = prepare(**asked)
+        plan = prepare(**options)
     except UsageError as error:
         if not out.as_json:
             raise
@@ -55,7 +55,7 @@ def validate(out: Output, **asked: Unpack[Asked]) -> int:
         wrong = [problem._asdict() for problem in problems]
         out.show(lambda: {"valid": False, "file": file, "problems": wrong}, ())
         return error.exit_code
-    remarks = list(warnings(plan.checked, asked["runs"]))
+    remarks = list(warnings(plan.checked, options["runs"]))
     for problem in () if out.as_json else remarks:
         click.echo(f"warning: {problem}", err=True)
     lines = [f"{file}: good: {counted(len(plan.stages), 'stage')}, {_tasks_text(plan)}"]
@@ -82,10 +82,10 @@ def _known_tasks(plan: Plan) -> int:
 
 def _tasks_text(plan: Plan) -> str:
     """How many tasks there are: `96+… tasks` if only the run will show the rest."""
-    known = _known_tasks(plan)
+    number = _known_tasks(plan)
     if plan.tasks is None:
-        return f"{known:,}+… tasks"
-    return f"{'up to ' if plan.may_end_early else ''}{counted(known, 'task')}"
+        return f"{number:,}+… tasks"
+    return f"{'up to ' if plan.may_end_early else ''}{counted(number, 'task')}"
 
 
 # --- what would run ------------------------------------------------------------------------------
@@ -104,15 +104,15 @@ def _tasks_text(plan: Plan) -> str:
 )
 @sized_option
 def command(
-    out: Output, with_scripts: bool, home: Home | None, sized_by: str | None, **asked: Unpack[Asked]
+    out: Output, with_scripts: bool, home: Home | None, sized_by: str | None, **options: Unpack[Asked]
 ) -> int:
     """Nothing is run. Core-hours are a bound: every task at its longest, by `walltime` or `timeout`."""
-    plan = _at_home(plan_sized(asked, sized_by)[0], home)
+    plan = _at_home(plan_sized(options, sized_by)[0], home)
     if plan.checked.modules and not plan.site.scheduled:
         refuse_missing(plan.checked)
-    for problem in warnings(plan.checked, asked["runs"]):
+    for problem in warnings(plan.checked, options["runs"]):
         click.echo(f"warning: {problem}", err=True)
-    runs = asked["runs"]
+    runs = options["runs"]
     lines = _script_lines(plan, runs) if with_scripts else lines_of(plan)
     out.show(lambda: _document(plan, runs, with_scripts=with_scripts), lines)
     return 0
@@ -124,20 +124,20 @@ def plan_to_start(
     fail_fast: bool,
     dry_run: bool,
     sized_by: str | None,
-    **asked: Unpack[Asked],
+    **options: Unpack[Asked],
 ) -> tuple[Plan, Manner]:
     """The plan of a new run, and what else is asked of it. With `dry_run` print the plan, and exit."""
-    plan, sizes = plan_sized(asked, sized_by)
+    plan, sizes = plan_sized(options, sized_by)
     if dry_run:
         click.echo("\n".join(lines_of(plan)))
         raise click.exceptions.Exit(0)
     return plan, {"use_cache": not no_cache, "begin_at": begin_at, "fail_fast": fail_fast, "sizes": sizes}
 
 
-def plan_sized(asked: Asked, sized_by: str | None) -> tuple[Plan, Sizes]:
+def plan_sized(options: Asked, sized_by: str | None) -> tuple[Plan, Sizes]:
     """The plan of a workflow, and what a run advises its stages to ask for. Raises UsageError."""
-    plan = prepare(**asked)
-    return (plan, {}) if sized_by is None else _sized(plan, sized_by, asked["runs"])
+    plan = prepare(**options)
+    return (plan, {}) if sized_by is None else _sized(plan, sized_by, options["runs"])
 
 
 def _sized(plan: Plan, word: str, runs: Path) -> tuple[Plan, Sizes]:
@@ -151,7 +151,7 @@ def _sized(plan: Plan, word: str, runs: Path) -> tuple[Plan, Sizes]:
     (advised, used), flaws = read(paths, lambda run: (sizes_by(run), run.history.uses))
     for flaw in flaws:
         click.echo(flaw, err=True)
-    sizes = {name: given for name, given in advised.items() if name in plan.stages}
+    sizes = {name: size for name, size in advised.items() if name in plan.stages}
     if not sizes:
         uses = ", ".join(sorted(used))
         raise UsageError(
@@ -159,16 +159,16 @@ def _sized(plan: Plan, word: str, runs: Path) -> tuple[Plan, Sizes]:
             f"({', '.join(plan.stages)}): "
             + (f"it took its results from {uses}" if uses else f"`diel explain {paths.run_id}` says why")
         )
-    for name, given in sizes.items():
+    for name, size in sizes.items():
         pool = plan.site.pools[plan.stages[name].pool]
-        if "memory" in given:
-            given["memory"] = min(given["memory"], memory_of(pool))
-        if "walltime" in given:
-            given["walltime"] = min(given["walltime"], pool.longest)
-        if "cores_per_rank" in given:
-            wanted = plan.checked.workflow.stages[name].bare.resources
-            there = cores_of(pool) // math.ceil(wanted.processes / nodes_of(wanted))
-            given["cores_per_rank"] = max(1, min(given["cores_per_rank"], there))
+        if "memory" in size:
+            size["memory"] = min(size["memory"], memory_of(pool))
+        if "walltime" in size:
+            size["walltime"] = min(size["walltime"], pool.longest)
+        if "cores_per_rank" in size:
+            resources = plan.checked.workflow.stages[name].bare.resources
+            there = cores_of(pool) // math.ceil(resources.processes / nodes_of(resources))
+            size["cores_per_rank"] = max(1, min(size["cores_per_rank"], there))
     apply_sizes(plan.checked.workflow, sizes)
     return make_plan(plan.checked, plan.site), sizes
 
@@ -281,18 +281,18 @@ def lines_of(plan: Plan) -> Iterator[str]:
         yield f"still needed   {lack}"
 
 
-def _span(one: str, two: str) -> str:
+def _span(first: str, last: str) -> str:
     """Two words as one: `--ntasks=1–64`."""
-    return one if one == two else f"{one}–{two.removeprefix(one.rstrip('0123456789'))}"
+    return first if first == last else f"{first}–{last.removeprefix(first.rstrip('0123456789'))}"
 
 
 def _blocks(plan: Plan) -> list[dict[str, Any]]:
     if not plan.site.scheduled:
         return []
-    found = []
+    lines = []
     for shape, stages in plan.shapes.items():
         pool = plan.site.pools[shape.pool]
-        found.append(
+        lines.append(
             {
                 "shape": shape.label,
                 "pool": shape.pool,
@@ -305,7 +305,7 @@ def _blocks(plan: Plan) -> list[dict[str, Any]]:
                 "most": pool.blocks,
             }
         )
-    return found
+    return lines
 
 
 def _block_rows(plan: Plan) -> Iterator[tuple[object, ...]]:
@@ -331,20 +331,20 @@ def _count(count: int | None, *, bound: bool) -> str:
 
 
 def _resources(plan: Plan, stage: StagePlan) -> str:
-    wanted, varied = plan.workflow.stages[stage.name].resources, stage.demand
+    needs, varied = plan.workflow.stages[stage.name].resources, stage.demand
     if varied is not None:
-        given = [key for key in ("nodes", "ranks", "memory") if getattr(wanted, key) is not None]
+        keys = [key for key in ("nodes", "ranks", "memory") if getattr(needs, key) is not None]
         gpus = ["gpus"] if varied.spans.get("gpus", (0, 0))[1] else []
         own = {key[-1] for key in plan.workflow.stages[stage.name].demand} | {"cores", "gpus"}
-        static = {"nodes": counted(wanted.nodes or 0, "node"), "ranks": counted(wanted.ranks or 0, "rank")}
-        static["memory"] = format_size(wanted.memory or 0)
-        return ", ".join(varied.words(key) if key in own else static[key] for key in (*given, "cores", *gpus))
+        static = {"nodes": counted(needs.nodes or 0, "node"), "ranks": counted(needs.ranks or 0, "rank")}
+        static["memory"] = format_size(needs.memory or 0)
+        return ", ".join(varied.words(key) if key in own else static[key] for key in (*keys, "cores", *gpus))
     words = [
-        counted(wanted.nodes, "node") if wanted.nodes is not None else "",
-        counted(wanted.ranks, "rank") if wanted.ranks is not None else "",
+        counted(needs.nodes, "node") if needs.nodes is not None else "",
+        counted(needs.ranks, "rank") if needs.ranks is not None else "",
         counted(stage.cores, "core") if stage.cores else "no core of its own",
         counted(stage.gpus, "GPU") if stage.gpus else "",
-        format_size(wanted.memory) if wanted.memory is not None else "",
+        format_size(needs.memory) if needs.memory is not None else "",
     ]
     return ", ".join(filter(None, words))
 
@@ -359,6 +359,6 @@ def _cost(plan: Plan) -> str:
     without = [stage.name for stage in plan.stages.values() if stage.seconds is None]
     if without:
         have = "has" if len(without) == 1 else "have"
-        known = " that is known before the run" if any(plan.stages[name].demand for name in without) else ""
-        return f"no bound: {', '.join(without)} {have} no `walltime` or `timeout`{known}"
+        later = " that is known before the run" if any(plan.stages[name].demand for name in without) else ""
+        return f"no bound: {', '.join(without)} {have} no `walltime` or `timeout`{later}"
     return "no bound: the number of tasks is not known before the run"

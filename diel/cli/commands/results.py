@@ -58,22 +58,22 @@ def command(
 
     A file is shown by its path. Points without any result are left out, and counted on stderr.
     """
-    asked = [kind for kind, chosen in listings.items() if chosen]
-    if len(asked) > 1:
-        raise UsageError(f"--{' and --'.join(asked)} are tables of their own: choose one")
+    kinds = [kind for kind, chosen in listings.items() if chosen]
+    if len(kinds) > 1:
+        raise UsageError(f"--{' and --'.join(kinds)} are tables of their own: choose one")
     if as_csv + out.as_json + (parquet is not None) > 1:
         raise UsageError("--csv, --json and --parquet are three ways to print: choose one")
     paths, named = run_and_rest(runs, words)
     groups = targets(named)
-    wanted = [target.word.partition("/")[0] for target in groups]
+    names = [target.word.partition("/")[0] for target in groups]
 
     def listed(run: RunReader) -> Listing:
         at = {name: value for target in groups for name, value in point_of(run, target).items()}
-        if asked:
-            return _LISTINGS[asked[0]](run, wanted, limit, at)
-        if not wanted:
+        if kinds:
+            return _LISTINGS[kinds[0]](run, names, limit, at)
+        if not names:
             return summarize(run)
-        return (_empty(run, wanted) if out.as_json else None) or make_table(run, wanted, limit, at)
+        return (_empty(run, names) if out.as_json else None) or make_table(run, names, limit, at)
 
     table, flaws = read(paths, listed)
     missing = [*table.missing.values(), *flaws]
@@ -85,7 +85,7 @@ def command(
         write_csv(table, file)
         click.echo(file.getvalue().encode("utf-8", "surrogateescape"), nl=False)
     else:
-        out.show(lambda: _document(paths, table, flaws), _lines(paths, table, summary=not (wanted or asked)))
+        out.show(lambda: _document(paths, table, flaws), _lines(paths, table, summary=not (names or kinds)))
     for text in missing:
         click.echo(text, err=True)
     return 0
@@ -111,16 +111,16 @@ def _lines(paths: RunPaths, table: Listing, *, summary: bool) -> Iterator[str]:
         yield f"\nsee one with `diel results {paths.run_id} {table.rows[0][0]}`"
 
 
-def _metrics(run: RunReader, wanted: Sequence[str], limit: int | None, at: Mapping[str, str]) -> Listing:
-    if len(wanted) != 1:
+def _metrics(run: RunReader, names: Sequence[str], limit: int | None, at: Mapping[str, str]) -> Listing:
+    if len(names) != 1:
         raise UsageError("--metrics are those of one stage: diel results [RUN] STAGE --metrics")
-    return list_metrics(run, wanted[0], limit, at)
+    return list_metrics(run, names[0], limit, at)
 
 
-def _trials(run: RunReader, wanted: Sequence[str], limit: int | None, at: Mapping[str, str]) -> Listing:
-    if len(wanted) > 1 or at:
+def _trials(run: RunReader, names: Sequence[str], limit: int | None, at: Mapping[str, str]) -> Listing:
+    if len(names) > 1 or at:
         raise UsageError("--trials are those of one search: diel results [RUN] [AXIS] --trials")
-    return list_trials(run, wanted[0] if wanted else None, limit)
+    return list_trials(run, names[0] if names else None, limit)
 
 
 _LISTINGS: Mapping[str, Callable[[RunReader, Sequence[str], int | None, Mapping[str, str]], Listing]] = {
@@ -130,9 +130,9 @@ _LISTINGS: Mapping[str, Callable[[RunReader, Sequence[str], int | None, Mapping[
 }
 
 
-def _empty(run: RunReader, wanted: Sequence[str]) -> Listing | None:
+def _empty(run: RunReader, names: Sequence[str]) -> Listing | None:
     """A table without rows if stages have no result yet: a program that reads JSON can cope with that."""
-    stages = [stage_and_output(word, run.workflow.stages)[0] for word in wanted]
+    stages = [stage_and_output(word, run.workflow.stages)[0] for word in names]
     if not all(stage in run.workflow.stages for stage in stages):
         return None  # raises what is wrong with it
     missing = {stage: f"'{stage}' has no results yet" for stage in stages}
@@ -140,7 +140,7 @@ def _empty(run: RunReader, wanted: Sequence[str]) -> Listing | None:
         return None
     parameters = (name for stage in stages for name in run.parameters(stage))
     searched = (f"hp.{name}" for stage in stages for name in run.searched(stage))
-    columns = tuple(dict.fromkeys([*parameters, *searched, *(word for word in wanted if word not in stages)]))
+    columns = tuple(dict.fromkeys([*parameters, *searched, *(word for word in names if word not in stages)]))
     return Listing(columns, [], missing)
 
 
@@ -202,7 +202,7 @@ def export(words: tuple[str, ...], tool: str, runs: Path) -> int:
     folder = Path(words[-1])
     paths = find_run(runs, words[0] if len(words) == 2 else "last")
     try:
-        said, flaws = read(paths, lambda run: take_out(run, tool, folder))
+        notes, flaws = read(paths, lambda run: take_out(run, tool, folder))
     except (FileExistsError, NotADirectoryError) as error:
         hint = "name another directory; nothing was written"
         raise UsageError(f"{error.filename} is in the way: {hint}") from error
@@ -212,7 +212,7 @@ def export(words: tuple[str, ...], tool: str, runs: Path) -> int:
         why = f"cannot make or fill the directory {folder}: {reason(error)}"
         raise DielError(f"{why}; name another directory; nothing was written") from error
     click.echo(f"{folder / TOOLS[tool].file}: {paths.run_id}")
-    for line in (*said[:-1], *flaws, said[-1]):
+    for line in (*notes[:-1], *flaws, notes[-1]):
         click.echo(f"  {line}")
     return 0
 
@@ -236,9 +236,9 @@ def verify(run: str, runs: Path, out: Output) -> int:
     """
     paths = find_run(runs, run)
     checked = list(_compared(RunReader(paths)))
-    wrong = [one for one in checked if one.changes]
-    rows = [{"output": one.output, "path": one.path, "differences": one.changes} for one in wrong]
-    lines = [f"{one.output}: {one.path}: {text_of(one.changes)}" for one in wrong]
+    wrong = [output for output in checked if output.changes]
+    rows = [{"output": output.output, "path": output.path, "differences": output.changes} for output in wrong]
+    lines = [f"{output.output}: {output.path}: {text_of(output.changes)}" for output in wrong]
     how = f"{len(wrong)} differ" if wrong else "all as they were made"
     lines.append(f"{paths.run_id}: {counted(len(checked), 'output')} compared, {how}")
     out.show(lambda: {"run": paths.run_id, "compared": len(checked), "differ": rows}, lines)

@@ -162,8 +162,8 @@ def command(
     if plan is None or where is None:
         return drive(take_over(paths), quiet=quiet)
     with patience(plan, out):
-        made = submit(paths, plan, where)
-    return tell(paths, plan, made, out)
+        submission = submit(paths, plan, where)
+    return tell(paths, plan, submission, out)
 
 
 def _look(run: RunReader, *, strict: bool, update: bool) -> tuple[list[ChangedSource], Again]:
@@ -178,17 +178,17 @@ def _look(run: RunReader, *, strict: bool, update: bool) -> tuple[list[ChangedSo
     if newest(paths.sources) is None and run.history.epoch:
         click.echo(f"{name} kept no sources: what is left runs with all files as they are now", err=True)
     try:
-        every = found = differences(paths, run)
+        every = changed = differences(paths, run)
         axes = changed_axes(run)
-        if found and not (update or strict):
+        if changed and not (update or strict):
             find_missing(run)  # what runs again reads its files again
-            found = [one for one in found if is_unfinished(run, one)]
+            changed = [difference for difference in changed if is_unfinished(run, difference)]
     except DielError:
         return [], {}  # whatever it is: the controller meets it too
     anew = f"start anew with `{run.run_file.command_line}`, which takes from the cache what has not changed"
     if axes and update:
         raise UsageError(f"{name} cannot take what is there now: {axes}: {anew}")
-    if not found:
+    if not changed:
         if axes and run.history.state is not RunState.SUCCEEDED:
             click.echo(f"{name} goes on at the points that it began with: {axes}", err=True)
         return [], {}
@@ -202,15 +202,15 @@ def _look(run: RunReader, *, strict: bool, update: bool) -> tuple[list[ChangedSo
             raise
         again, cost = {}, "what rests on them, if that can be"
     if not update:
-        rest = len(every) - len(found)
+        rest = len(every) - len(changed)
         more = f" and {rest} more that finished tasks read" if rest else ""
         takes = f"`diel resume {name} --update` takes it{more} as it is now, and computes again {cost}"
         raise UsageError(
             f"{name} would mix two versions, for what it reads is no longer what it began with:\n"
-            f"{listed(found)}\nput it back; or {f'{anew}: {axes}' if axes else takes}"
+            f"{listed(changed)}\nput it back; or {f'{anew}: {axes}' if axes else takes}"
         )
-    click.echo(f"{name} takes what is there now, and computes again {cost}:\n{listed(found)}", err=True)
-    return found, again
+    click.echo(f"{name} takes what is there now, and computes again {cost}:\n{listed(changed)}", err=True)
+    return changed, again
 
 
 def _take_new(paths: RunPaths, another: list[ChangedSource], resting: Again) -> None:
@@ -230,7 +230,7 @@ def _make_again(paths: RunPaths, *, suspect: bool) -> None:
     try:
         doubted, stays = find_suspect(run) if suspect else ({}, {})
         outdated, extended = find_outdated(run, doubted), find_extended(run)
-        missing, made = find_missing(run)  # what runs again reads its inputs again
+        missing, present = find_missing(run)  # what runs again reads its inputs again
     except DielError:
         return  # whatever it is: the controller meets it too, and names the task
     early = "went on without what is still to come, and will run again too"
@@ -243,7 +243,7 @@ def _make_again(paths: RunPaths, *, suspect: bool) -> None:
         if again:
             click.echo(f"{paths.run_id}: {before}{_names(again)} {why}", err=True)
     if outdated or extended or missing:
-        write_again(paths, epoch, (outdated, extended, missing), stays, made)
+        write_again(paths, epoch, (outdated, extended, missing), stays, present)
 
 
 def _take_back(paths: RunPaths, *, forced: bool) -> None:

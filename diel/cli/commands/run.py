@@ -35,11 +35,11 @@ SOON = 3.0
 @workflow_options("Where to run; `local` if neither this nor DIEL_SITE is given.")
 @start_options
 @click.option("-q", "--quiet", is_flag=True, help="Show no progress, only failures and the end.")
-def command(quiet: bool, **asked: Unpack[Start]) -> int:
+def command(quiet: bool, **options: Unpack[Start]) -> int:
     """Results of earlier runs are reused if nothing that they depend on has changed."""
-    runs = asked["runs"]
+    runs = options["runs"]
     fresh = not runs.exists()
-    plan, manner = plan_to_start(**asked)
+    plan, manner = plan_to_start(**options)
     for problem in warnings(plan.checked, runs):
         click.echo(f"warning: {problem}", err=True)
     controller = start(plan, runs, **manner)
@@ -60,15 +60,15 @@ def command(quiet: bool, **asked: Unpack[Start]) -> int:
     "allocation that also holds the workers.",
 )
 @json_option
-def submit(home: Home | None, out: Output, **asked: Unpack[Start]) -> int:
+def submit(home: Home | None, out: Output, **options: Unpack[Start]) -> int:
     """Its controller lives where the site says: as a process of its own on this host, in a small job, or
     in one allocation together with its workers.
     """
-    asked["site"] = asked["site"] or os.environ.get("DIEL_SITE") or detect()
-    plan, manner = plan_to_start(**asked)
+    options["site"] = options["site"] or os.environ.get("DIEL_SITE") or detect()
+    plan, manner = plan_to_start(**options)
     with patience(plan, out):
-        paths, made = submit_new(plan, asked["runs"], home=home, **manner)
-    return tell(paths, plan, made, out)
+        paths, submission = submit_new(plan, options["runs"], home=home, **manner)
+    return tell(paths, plan, submission, out)
 
 
 @contextmanager
@@ -96,42 +96,42 @@ def patience(plan: Plan, out: Output) -> Iterator[None]:
         timer.cancel()
 
 
-def tell(paths: RunPaths, plan: Plan, made: Submission, out: Output) -> int:
+def tell(paths: RunPaths, plan: Plan, submission: Submission, out: Output) -> int:
     """Waits for a controller on this host, then says how to follow the run; returns the exit code."""
-    came = made.job is not None or has_come(paths, made)
+    came = submission.job is not None or has_come(paths, submission)
     run, where = paths.run_id, here(paths)
     if not came and not out.as_json:
-        said = ""
+        output = ""
         with suppress(OSError):
-            said = paths.controller_log.read_text(encoding="utf-8", errors="replace")
-        last = "\n".join(f"    {line}" for line in said.splitlines()[-TAIL:])
+            output = paths.controller_log.read_text(encoding="utf-8", errors="replace")
+        last = "\n".join(f"    {line}" for line in output.splitlines()[-TAIL:])
         text = f"{run}: its controller did not take it\n{last}\n"
         text += f"{paths.controller_log} has all its output; `diel resume {run}{where}` tries again"
         click.echo(text, err=True)
         return 1
     held = read_lease(paths)
-    whose = "its controller and workers are" if made.home == "inside" else "its controller is"
-    process = f"process {made.pid if held is None else held[0].pid} on {made.host}"
-    what = process if made.job is None else f"job {made.job}"
+    whose = "its controller and workers are" if submission.home == "inside" else "its controller is"
+    process = f"process {submission.pid if held is None else held[0].pid} on {submission.host}"
+    what = process if submission.job is None else f"job {submission.job}"
     submitted = f"{run}: submitted to site '{plan.site.name}', {whose} {what}"
     steps = (
         [f"    diel status {run}{where}", "# its state"],  # a shell's comment: the line can be copied
         [f"    diel logs {run} TASK{where}", "# what a task printed"],
         [f"    diel cancel {run}{where}", "# stop it"],
     )
-    out.show(lambda: _document(paths, plan, made), [submitted, *columns(steps)])
+    out.show(lambda: _document(paths, plan, submission), [submitted, *columns(steps)])
     return 0 if came else 1
 
 
-def _document(paths: RunPaths, plan: Plan, made: Submission) -> dict[str, Any]:
+def _document(paths: RunPaths, plan: Plan, submission: Submission) -> dict[str, Any]:
     return {
         "run": paths.run_id,
         "dir": str(paths.root),
         "site": plan.site.name,
         "state": read_status(paths).state.value,
-        "home": made.home,
-        "job": made.job,
-        "host": made.host,
-        "pid": made.pid,
+        "home": submission.home,
+        "job": submission.job,
+        "host": submission.host,
+        "pid": submission.pid,
         "log": str(paths.controller_log),
     }

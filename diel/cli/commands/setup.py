@@ -50,12 +50,12 @@ def init(directory: Path, workflow: str | None, listed: bool) -> None:
         files = _starter() if workflow is None else files_of(workflow)
     except HintedError as error:
         raise UsageError(str(error)) from None
-    made = {place: _for_editors(place, path.read_bytes()) for place, path in files.items()}
-    there = [place for place, content in made.items() if _differs(directory / place, content)]
+    contents = {place: _for_editors(place, path.read_bytes()) for place, path in files.items()}
+    there = [place for place, content in contents.items() if _differs(directory / place, content)]
     if there:
         why = f"{directory / there[0]} already exists, and `diel init` overwrites nothing"
         raise UsageError(f"{why}; name a new directory")
-    for place, content in made.items():
+    for place, content in contents.items():
         _write(directory / place, content, files[place].stat().st_mode)
     if not os.path.lexists(directory / SCHEMA):
         _write(directory / SCHEMA, f"{_schema()}\n".encode())
@@ -103,16 +103,16 @@ def _write(target: Path, content: bytes, mode: int | None = None) -> None:
 
 
 def _starter() -> dict[Path, Path]:
-    found = [path for path in STARTER.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
-    found.sort(key=lambda path: (path.name != FIRST, path))
-    return {path.relative_to(STARTER): path for path in found}
+    paths = [path for path in STARTER.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+    paths.sort(key=lambda path: (path.name != FIRST, path))
+    return {path.relative_to(STARTER): path for path in paths}
 
 
 def _listing() -> str:
     lines = []
     for name, does, needs, takes in entries():
-        told = "; ".join(filter(None, (f"needs {needs or 'nothing more'}", takes.lower())))
-        lines += [name, f"    {does}", f"    {told}", ""]
+        summary = "; ".join(filter(None, (f"needs {needs or 'nothing more'}", takes.lower())))
+        lines += [name, f"    {does}", f"    {summary}", ""]
     extras = "an extra is installed by `pip install 'diel[EXTRA]'`"
     return "\n".join([*lines, f"`diel init --from NAME DIR` copies one with its modules and files; {extras}"])
 
@@ -148,9 +148,9 @@ def completion(context: click.Context, shell: str) -> None:
     zsh:   eval "$(diel completion zsh)"       in ~/.zshrc, after compinit
     fish:  diel completion fish > ~/.config/fish/completions/diel.fish
     """
-    found = get_completion_class(shell)
-    assert found is not None
-    script = found(context.find_root().command, {}, "diel", "_DIEL_COMPLETE")
+    shell_class = get_completion_class(shell)
+    assert shell_class is not None
+    script = shell_class(context.find_root().command, {}, "diel", "_DIEL_COMPLETE")
     click.echo(f"# {INSTRUCTIONS[shell]}")
     click.echo(script.source())
 
@@ -176,9 +176,9 @@ def _head(text: str) -> tuple[str, str]:
         if not line.startswith("# "):
             break
         lines.append(line.removeprefix("# "))
-    said = [one.rstrip(".") for one in re.split(r"(?<=[.?])\s+(?=[A-Z])", " ".join(lines))]
-    needs = next((one.removeprefix("Needs ") for one in said if one.startswith("Needs ")), "")
-    return needs.replace("`", ""), said[-1] if _TIME.search(said[-1]) else ""
+    parts = [part.rstrip(".") for part in re.split(r"(?<=[.?])\s+(?=[A-Z])", " ".join(lines))]
+    needs = next((part.removeprefix("Needs ") for part in parts if part.startswith("Needs ")), "")
+    return needs.replace("`", ""), parts[-1] if _TIME.search(parts[-1]) else ""
 
 
 def files_of(word: str) -> dict[Path, Path]:
@@ -186,13 +186,13 @@ def files_of(word: str) -> dict[Path, Path]:
     HintedError where no package has it, SpecError where it is wrong."""
     path = workflow_of(word if ":" in word else f"{_OWN}{word}")
     document, folder = load(path), path.parent
-    found = {Path(path.name): path}
+    sources = {Path(path.name): path}
     for name in document.included:
         if ":" not in name:  # what a package brings stays there
-            found[Path(name).relative_to(folder)] = Path(name)
+            sources[Path(name).relative_to(folder)] = Path(name)
     for place, path in (*_modules(document, folder), *_data(document, folder)):
-        found.setdefault(place, path)
-    return found
+        sources.setdefault(place, path)
+    return sources
 
 
 def _modules(document: Document, folder: Path) -> Iterator[tuple[Path, Path]]:
@@ -221,9 +221,9 @@ def _modules(document: Document, folder: Path) -> Iterator[tuple[Path, Path]]:
 def _data(document: Document, folder: Path) -> Iterator[tuple[Path, Path]]:
     """The files that it names: of stages, axes and environments; those of single points by a pattern."""
     spec = document.spec
-    named = [each for stage in spec.stages.values() for each in stage.files.values()]
-    words = [str(getattr(one, "template", one)) for one in named]
-    words += [text for one in spec.environments.values() for _, text in texts_in(one.model_dump())]
+    named = [file for stage in spec.stages.values() for file in stage.files.values()]
+    words = [str(getattr(entry, "template", entry)) for entry in named]
+    words += [text for entry in spec.environments.values() for _, text in texts_in(entry.model_dump())]
     words += [axis.path for axis in spec.axes.values() if isinstance(axis, FileForm)]
     for word in words:
         pattern = re.sub(r"\$\{\{.*?\}\}", "*", word, flags=re.DOTALL)

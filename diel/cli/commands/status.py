@@ -124,7 +124,7 @@ def _watch(read: Callable[[], Status], view: Drawn, interval: float, *, redraw: 
     while True:
         status = read()
         blocks = [(block["block"], block["state"], block["reason"]) for block in status.blocks]
-        points = [(len(one.trials), one.done, one.state) for axis in status.axes for one in axis.courses]
+        points = [(len(item.trials), item.done, item.state) for axis in status.axes for item in axis.courses]
         counts = [stage.counts for stage in status.stages]
         now = (status.state, counts, points, blocks, status.silent, status.trouble)
         if redraw:
@@ -163,8 +163,8 @@ def _run_view(status: Status, paths: RunPaths, show_all: bool, rows: int | None,
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDE
     view = View(width, brief, show_all)
     for section in SECTIONS:
-        found = section.lines(status, view) if section.used(status) else []
-        lines += ["", *found] if found else []
+        part = section.lines(status, view) if section.used(status) else []
+        lines += ["", *part] if part else []
     lines += _failures(status, paths, show_all)
     lines += _next_step(status, here(paths))
     return "\n".join(lines)
@@ -243,14 +243,14 @@ def _failures(status: Status, paths: RunPaths, show_all: bool) -> list[str]:
         lines += failure_lines(alike[0])
         if len(alike) > 1:
             more = tasks_text(ranges(record["tasks"][0][0] for record in alike[1:]))
-            told = f"and {len(alike) - 1:,} more like it: {alike[0]['stage']}/{more}"
-            known = len(status.failures) >= status.count(TaskState.FAILED)
-            share = _shared(paths, alike[0]["stage"], alike) if known else ""
-            lines.append(paint("    " + "; ".join(filter(None, (told, share))), dim=True))
+            text = f"and {len(alike) - 1:,} more like it: {alike[0]['stage']}/{more}"
+            complete = len(status.failures) >= status.count(TaskState.FAILED)
+            share = _shared(paths, alike[0]["stage"], alike) if complete else ""
+            lines.append(paint("    " + "; ".join(filter(None, (text, share))), dim=True))
     failed = status.count(TaskState.FAILED)
     if failed > len(status.failures):  # the others are only counted, so that those known prove nothing
         run = (stage for stage in status.stages if stage[TaskState.FAILED])
-        lines += [f"{stage.name}: {told} failed" for stage in run if (told := _shared(paths, stage.name))]
+        lines += [f"{stage.name}: {text} failed" for stage in run if (text := _shared(paths, stage.name))]
     if failed > shown:
         most = "all" if len(status.failures) == failed else f"the first {len(status.failures)}"
         how = f"; `diel status {status.run} --all{here(paths)}` shows {most}"
@@ -287,15 +287,15 @@ def _next_step(status: Status, where: str) -> list[str]:
 
 
 def _stage_view(
-    status: Status, reader: Reader, name: str, wanted: str | None, as_json: bool, show_all: bool
+    status: Status, reader: Reader, name: str, selected: str | None, as_json: bool, show_all: bool
 ) -> str:
     stage = find_stage(reader, name)
     tasks = tasks_by_state(stage, under_way=status.state.live)
-    omitted = [] if wanted is not None else never_came(stage)
-    if wanted is not None:
-        tasks = {state: pairs for state, pairs in tasks.items() if state.label == wanted}
-    suspect = [] if wanted is not None else _suspect(reader, name)
-    failures = [r for r in status.failures if r["stage"] == name and wanted in (None, "failed")]
+    omitted = [] if selected is not None else never_came(stage)
+    if selected is not None:
+        tasks = {state: pairs for state, pairs in tasks.items() if state.label == selected}
+    suspect = [] if selected is not None else _suspect(reader, name)
+    failures = [r for r in status.failures if r["stage"] == name and selected in (None, "failed")]
     if as_json:
         document = {
             "run": status.run,
@@ -304,14 +304,14 @@ def _stage_view(
             "tasks": {state.label: pairs for state, pairs in tasks.items()},
             "omitted": omitted,
             "suspect": suspect,
-            "left_out": {str(index): left for index, left in stage.joined.items()},
+            "left_out": {str(index): entries for index, entries in stage.joined.items()},
             "usage": stage.usage,
             "failures": [failure_document(record) for record in failures],
         }
         return json.dumps(document)
     if not tasks and not omitted:
-        return f"{status.run} {name}: no tasks" + (f" {wanted}" if wanted else "")
-    limit = sys.maxsize if show_all or wanted else MOST_RANGES
+        return f"{status.run} {name}: no tasks" + (f" {selected}" if selected else "")
+    limit = sys.maxsize if show_all or selected else MOST_RANGES
     groups = [(paint_state(state.label), pairs, _number(pairs)) for state, pairs in tasks.items()]
     groups += [(paint("omitted", dim=True), omitted, stage.never)] if omitted else []
     groups += [(paint("suspect", fg="red"), suspect, _number(suspect))] if suspect else []
@@ -325,7 +325,7 @@ def _stage_view(
         of = len(running) < _number(tasks[TaskState.RUNNING])
         lines += ["", f"running: {', '.join(named_tasks(reader.paths, name, running))}{' …' if of else ''}"]
     lines += joined_lines([(name, stage.joined)], sys.maxsize if show_all else SHOWN_FAILURES)
-    mine = tuple(one for one in status.stages if one.name == name)
+    mine = tuple(row for row in status.stages if row.name == name)
     lines += _failures(replace(status, failures=tuple(failures), stages=mine), reader.paths, show_all)
     return "\n".join(lines)
 

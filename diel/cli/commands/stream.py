@@ -233,9 +233,9 @@ def _as_json(item: Any) -> Any:
     if isinstance(item, bytes):
         return {"base64": base64.b64encode(item).decode()}
     if isinstance(item, dict):
-        return {key: _as_json(one) for key, one in item.items()}
+        return {key: _as_json(value) for key, value in item.items()}
     if isinstance(item, list):
-        return [_as_json(one) for one in item]
+        return [_as_json(value) for value in item]
     if hasattr(item, "dtype"):
         return {"dtype": item.dtype.str, "shape": item.shape, "data": item.tolist()}
     return item
@@ -353,7 +353,7 @@ def _end(name: str, role: str, rank: int | None) -> tuple[End, str]:
     text = _given("DIEL_STREAMS")
     try:
         ends: dict[str, End] = json.loads(text)
-        roles = {known: str(end["role"]) for known, end in ends.items()}
+        roles = {end_name: str(end["role"]) for end_name, end in ends.items()}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise UsageError(f"DIEL_STREAMS holds no streams: {error!r}") from error
     if name not in ends:

@@ -55,12 +55,12 @@ def set_(words: tuple[str, ...], unset: bool, files: tuple[Path, ...], runs: Pat
         change = Change("set", unset=_names(words, before))
     else:
         change = Change("set", _values(words, known_workflows(runs, files)))
-    made = append_change(runs, change)
-    known = {name: before[name] for name in (*made.values, *made.unset) if name in before}
-    document = {"set": dict(made.values), "unset": list(made.unset), "before": known}
+    stored = append_change(runs, change)
+    earlier = {name: before[name] for name in (*stored.values, *stored.unset) if name in before}
+    document = {"set": dict(stored.values), "unset": list(stored.unset), "before": earlier}
     back = "back to the default of each workflow"
-    unset_ = [f"hp.{name}: {back}  (was {shown(before[name])})" for name in made.unset]
-    out.show(lambda: document, [*_lines(made, before), *unset_])
+    unset_ = [f"hp.{name}: {back}  (was {shown(before[name])})" for name in stored.unset]
+    out.show(lambda: document, [*_lines(stored, before), *unset_])
     return 0
 
 
@@ -68,12 +68,12 @@ def _held(runs: Path) -> dict[str, Any]:
     return {name: held.value for name, held in read_current(runs)[0].items()}
 
 
-def _lines(made: Change, before: dict[str, Any]) -> list[str]:
+def _lines(change: Change, before: dict[str, Any]) -> list[str]:
     was = {
         name: f"was {shown(before[name])}" if name in before else "the project had none"
-        for name in made.values
+        for name in change.values
     }
-    return [f"hp.{name} = {shown(value)}  ({was[name]})" for name, value in made.values.items()]
+    return [f"hp.{name} = {shown(value)}  ({was[name]})" for name, value in change.values.items()]
 
 
 def _names(words: Sequence[str], held: dict[str, Any]) -> tuple[str, ...]:
@@ -86,17 +86,17 @@ def _names(words: Sequence[str], held: dict[str, Any]) -> tuple[str, ...]:
     return names
 
 
-def _values(words: Sequence[str], known: Sequence[Known]) -> dict[str, Any]:
+def _values(words: Sequence[str], workflows: Sequence[Known]) -> dict[str, Any]:
     """The values by name. Raises UsageError with all that is wrong."""
     values: dict[str, Any] = {}
     wrong: list[str] = []
     for word in words:
-        left, equals, text = word.partition("=")
-        name = left.strip().removeprefix("hp.")
+        key, equals, text = word.partition("=")
+        name = key.strip().removeprefix("hp.")
         try:
             if not equals or not name:
                 raise UsageError(f"{word}: expected NAME=VALUE; --unset removes a value")
-            values[name] = _value(name, text, having(known, name))
+            values[name] = _value(name, text, having(workflows, name))
         except UsageError as error:
             wrong.append(str(error))
     if wrong:
@@ -104,14 +104,14 @@ def _values(words: Sequence[str], known: Sequence[Known]) -> dict[str, Any]:
     return values
 
 
-def _value(name: str, text: str, known: Sequence[Known]) -> Any:
+def _value(name: str, text: str, workflows: Sequence[Known]) -> Any:
     value: Any = None
-    for where, workflow in known:
-        given = workflow.hyperparameters[name]
+    for where, workflow in workflows:
+        hyperparameter = workflow.hyperparameters[name]
         try:
-            if where == known[0][0]:
-                value = typed(given, text)
-            given.accept(value)
+            if where == workflows[0][0]:
+                value = typed(hyperparameter, text)
+            hyperparameter.accept(value)
         except Flaws as error:
             flaw = error.flaws[0]
             hint = f"\n    {flaw.hint}" if flaw.hint else ""
@@ -158,14 +158,14 @@ def promote(
         trial=chosen.number,
         began=run_file.created,
     )
-    made = append_change(place, change)
-    misfits = _misfits(place, made)
-    known = {name: before[name] for name in made.values if name in before}
+    stored = append_change(place, change)
+    misfits = _misfits(place, stored)
+    earlier = {name: before[name] for name in stored.values if name in before}
     document = {"run": paths.run_id, "axis": label, **trial_document(chosen)}
     scores = ", ".join(map(shown, chosen.values))
     head = f"{paths.run_id}, {label} {chosen.number} ({scores}): later runs begin with"
-    lines = [head, *(f"    {line}" for line in _lines(made, before))]
-    out.show(lambda: {**document, "before": known, "misfits": misfits}, lines)
+    lines = [head, *(f"    {line}" for line in _lines(stored, before))]
+    out.show(lambda: {**document, "before": earlier, "misfits": misfits}, lines)
     for misfit in () if out.as_json else misfits:
         click.echo(f"but {misfit}", err=True)
     return 0
@@ -173,28 +173,28 @@ def promote(
 
 def _search(paths: RunPaths, axis: str | None, points: Sequence[str]) -> tuple[str, CourseStatus]:
     """The search that is meant. Raises UsageError if there is none, or more than one."""
-    found: dict[str, list[CourseStatus]] = {}
-    for one, course in searches_of(paths):
-        found.setdefault(one.label, []).append(course)
-    if not found:
+    courses: dict[str, list[CourseStatus]] = {}
+    for item, course in searches_of(paths):
+        courses.setdefault(item.label, []).append(course)
+    if not courses:
         raise UsageError(f"{paths.run_id} has no search to promote a trial from, or none has begun")
-    if axis is not None and axis not in found:
-        hint = did_you_mean(axis, found) or f"searches: {', '.join(found)}"
+    if axis is not None and axis not in courses:
+        hint = did_you_mean(axis, courses) or f"searches: {', '.join(courses)}"
         raise UsageError(f"{paths.run_id} has no search '{axis}'\n    {hint}")
-    if axis is None and len(found) > 1:
-        raise UsageError(f"{paths.run_id} has several searches: choose one, --axis {' or '.join(found)}")
-    label = axis or next(iter(found))
-    wanted = dict(map(_point, points))
-    here = [one for one in found[label] if all(one.at.get(name) == value for name, value in wanted.items())]
+    if axis is None and len(courses) > 1:
+        raise UsageError(f"{paths.run_id} has several searches: choose one, --axis {' or '.join(courses)}")
+    label = axis or next(iter(courses))
+    at = dict(map(_point, points))
+    here = [item for item in courses[label] if all(item.at.get(name) == value for name, value in at.items())]
     if len(here) == 1:
         return label, here[0]
-    known = "; ".join(pairs(course.at) for course in found[label][:5])
+    offer = "; ".join(pairs(course.at) for course in courses[label][:5])
     if not here:
-        hint = f"there are: {known}" if known else "it searches once, for all points: omit --at"
-        raise UsageError(f"no search '{label}' at {pairs(wanted)}\n    {hint}")
+        hint = f"there are: {offer}" if offer else "it searches once, for all points: omit --at"
+        raise UsageError(f"no search '{label}' at {pairs(at)}\n    {hint}")
     raise UsageError(
         f"'{label}' has searched at each of {len(here)} points: choose one by --at NAME=VALUE\n"
-        f"    there are: {known}{'; …' if len(found[label]) > 5 else ''}"
+        f"    there are: {offer}{'; …' if len(courses[label]) > 5 else ''}"
     )
 
 
@@ -211,12 +211,12 @@ def _trial(paths: RunPaths, label: str, course: CourseStatus, number: int | None
     if number is not None:
         if number >= len(course.trials):
             raise UsageError(f"{name} only has trials 0 to {len(course.trials) - 1}")
-        found = course.trials[number]
-        if found.state is not TrialState.COMPLETE:
-            why = f": {found.message}" if found.message else ""
+        chosen = course.trials[number]
+        if chosen.state is not TrialState.COMPLETE:
+            why = f": {chosen.message}" if chosen.message else ""
             trial = f"{label} {number} of {paths.run_id}"
-            raise UsageError(f"{trial} is {found.state.value}, and has no score{why}")
-        return found
+            raise UsageError(f"{trial} is {chosen.state.value}, and has no score{why}")
+        return chosen
     if course.state == "failed":
         raise UsageError(f"{name} failed, and has no trial to promote: {course.why or course.reason}")
     if course.state != "over":
@@ -228,7 +228,7 @@ def _trial(paths: RunPaths, label: str, course: CourseStatus, number: int | None
         )
     good = course.good
     if len(course.facts.objectives) > 1:
-        front = "; ".join(f"{one.number}: {', '.join(map(shown, one.values))}" for one in good[:8])
+        front = "; ".join(f"{best.number}: {', '.join(map(shown, best.values))}" for best in good[:8])
         goals = ", ".join(value for value, _ in course.facts.objectives)
         raise UsageError(
             f"{name} has several objectives ({goals}), and so no best trial: choose one by --trial N\n"
@@ -241,7 +241,7 @@ def _trial(paths: RunPaths, label: str, course: CourseStatus, number: int | None
 
 def _misfits(runs: Path, change: Change) -> list[str]:
     """Warns of workflows of the project that the values do not fit: their runs will be refused."""
-    found = []
+    misfits = []
     for where, workflow in known_workflows(runs):
         for name, value in change.values.items():
             try:
@@ -249,8 +249,8 @@ def _misfits(runs: Path, change: Change) -> list[str]:
                     workflow.hyperparameters[name].accept(value)
             except Flaws as error:
                 why = error.flaws[0].message
-                found.append(f"hp.{name} does not fit workflow '{workflow.name}' ({where}): {why}")
-    return found
+                misfits.append(f"hp.{name} does not fit workflow '{workflow.name}' ({where}): {why}")
+    return misfits
 
 
 # --- the workflows that a project knows -----------------------------------------------------------
@@ -262,18 +262,18 @@ def known_workflows(runs: Path, files: Iterable[Path] = ()) -> list[Known]:
     Of a run its file counts, as it is now; where that is gone or wrong, what the run has kept of it.
     Raises SpecError for a named file that is wrong.
     """
-    found: dict[str, Known] = {}
+    workflows: dict[str, Known] = {}
     for path in files:
         workflow = load(path).spec
-        found[workflow.name] = str(path), workflow
+        workflows[workflow.name] = str(path), workflow
     for paths in reversed(all_runs(runs)):
         run = RunReader(paths)
         try:
-            if run.run_file.workflow not in found:
-                found[run.run_file.workflow] = _of_run(run)
+            if run.run_file.workflow not in workflows:
+                workflows[run.run_file.workflow] = _of_run(run)
         except DielError:
             continue  # made by another diel, or damaged: it does not count here
-    return list(found.values())
+    return list(workflows.values())
 
 
 def _of_run(run: RunReader) -> Known:
@@ -285,17 +285,17 @@ def _of_run(run: RunReader) -> Known:
     return run.paths.run_id, run.workflow
 
 
-def having(known: Sequence[Known], name: str) -> list[Known]:
+def having(workflows: Sequence[Known], name: str) -> list[Known]:
     """The workflows that have a hyperparameter. Raises UsageError if none has."""
-    found = [one for one in known if name in one[1].hyperparameters]
-    if found:
-        return found
-    if not known:
+    holders = [entry for entry in workflows if name in entry[1].hyperparameters]
+    if holders:
+        return holders
+    if not workflows:
         raise UsageError(
             f"no hyperparameter '{name}': no run here defines its type and bounds\n"
             "    name a workflow that has it: --workflow FILE"
         )
-    names = sorted({name for _, workflow in known for name in workflow.hyperparameters})
+    names = sorted({name for _, workflow in workflows for name in workflow.hyperparameters})
     hint = did_you_mean(name, names) or (f"there are: {', '.join(names)}" if names else "they have none")
-    where = ", ".join(where for where, _ in known[:3])
+    where = ", ".join(where for where, _ in workflows[:3])
     raise UsageError(f"no hyperparameter '{name}' in {where}\n    {hint}; --workflow FILE adds another")

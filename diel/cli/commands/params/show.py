@@ -54,7 +54,7 @@ def _of_file(
     held, unreadable = read_current(runs)
     document = load(path, lambda head: resolve(head, settings, params_files, held).plain())
     values = resolve(document, settings, params_files, held).values
-    reads = {name: sorted(hyperparameter_reads(name, one)) for name, one in document.spec.stages.items()}
+    reads = {name: sorted(hyperparameter_reads(name, stage)) for name, stage in document.spec.stages.items()}
     return {
         "workflow": document.spec.name,
         "run": None,
@@ -105,23 +105,23 @@ def _described(
     none = {"value": None, "origin": None, "source": ""}
     return {
         name: {
-            **given.model_dump(exclude={"when"}),
+            **hyperparameter.model_dump(exclude={"when"}),
             **(values[name]._asdict() if name in values else none),
             "read_by": [stage for stage, names in reads.items() if name in names],
             "searched_by": [label for label, axis in workflow.axes.items() if name in axis.sets],
-            "published_by": [stage for stage, one in workflow.stages.items() if name in one.publishes],
+            "published_by": [stage for stage, stage_ in workflow.stages.items() if name in stage_.publishes],
         }
-        for name, given in workflow.hyperparameters.items()
+        for name, hyperparameter in workflow.hyperparameters.items()
     }
 
 
 def reads_of_run(run: RunReader) -> dict[str, list[str]]:
     """The hyperparameters that each stage reads whose tasks are known."""
-    found: dict[str, list[str]] = {}
+    reads: dict[str, list[str]] = {}
     for _, record in run.events(b'"event":"stage"'):
         if record["event"] == "stage" and not record.get("void"):
-            found[record["stage"]] = record.get("reads", [])
-    return {name: found[name] for name in run.workflow.stages if name in found}
+            reads[record["stage"]] = record.get("reads", [])
+    return {name: reads[name] for name in run.workflow.stages if name in reads}
 
 
 def searches_of(paths: RunPaths) -> list[tuple[AxisStatus, CourseStatus]]:
@@ -167,8 +167,8 @@ _ROLES = (("reads", "read_by"), ("sets", "searched_by"), ("publishes", "publishe
 
 
 def _lines(document: Mapping[str, Any]) -> Iterator[str]:
-    known = document["hyperparameters"]
-    if not known:
+    entries = document["hyperparameters"]
+    if not entries:
         whose = document["run"] or document["workflow"]
         yield f"{whose} has no hyperparameters; they go under `hyperparameters:` in the workflow file"
         return
@@ -176,23 +176,23 @@ def _lines(document: Mapping[str, Any]) -> Iterator[str]:
     rows = [
         (
             f"hp.{name}",
-            one["type"],
-            "(none)" if one["value"] is None else shown(one["value"]),
-            "a search, or --set" if one["origin"] is None else origin_text(one),
-            _allowed(one),
-            shown(one["default"]),
-            one["description"],
+            entry["type"],
+            "(none)" if entry["value"] is None else shown(entry["value"]),
+            "a search, or --set" if entry["origin"] is None else origin_text(entry),
+            _allowed(entry),
+            shown(entry["default"]),
+            entry["description"],
         )
-        for name, one in known.items()
+        for name, entry in entries.items()
     ]
     yield from render(Listing(columns, rows, {}), width=NARROW)
     for verb, key in _ROLES:
-        for who in dict.fromkeys(stage for one in known.values() for stage in one[key]):
-            yield f"{who} {verb} {', '.join(f'hp.{name}' for name, one in known.items() if who in one[key])}"
+        for who in dict.fromkeys(stage for entry in entries.values() for stage in entry[key]):
+            yield f"{who} {verb} {', '.join(f'hp.{name}' for name in entries if who in entries[name][key])}"
     for search in document["searches"]:
         yield from _search_lines(search)
-    for one in document["published"]:
-        yield f"{one['stage']}/{one['task']} published hp.{one['name']} = {shown(one['value'])}"
+    for entry in document["published"]:
+        yield f"{entry['stage']}/{entry['task']} published hp.{entry['name']} = {shown(entry['value'])}"
     for file in document["unreadable"]:
         yield f"cannot be read, so ignored: {file}"
 
@@ -202,14 +202,14 @@ def origin_text(value: Mapping[str, Any]) -> str:
     return "default" if value["origin"] == "default" else value["source"] or value["origin"]
 
 
-def _allowed(one: Mapping[str, Any]) -> str:
-    if one["choices"] is not None:
-        return " | ".join(map(shown, one["choices"]))
-    low, high = one["low"], one["high"]
+def _allowed(entry: Mapping[str, Any]) -> str:
+    if entry["choices"] is not None:
+        return " | ".join(map(shown, entry["choices"]))
+    low, high = entry["low"], entry["high"]
     if low is None and high is None:
         return ""
     bounds = f"{'…' if low is None else shown(low)} to {'…' if high is None else shown(high)}"
-    return f"{bounds}, log" if one["log"] else bounds
+    return f"{bounds}, log" if entry["log"] else bounds
 
 
 PROJECT = "project"
@@ -248,15 +248,15 @@ def history(name: str | None, runs: Path, out: Output) -> int:
             events += _events_of_run(paths)
         except DielError as error:
             click.echo(f"{paths.run_id} is left out: {error}", err=True)
-    wanted = None if name is None else name.removeprefix("hp.")
-    found = sorted((one for one in events if wanted in (None, one.name)), key=lambda one: one.time)
-    if wanted is not None and not found:
+    chosen = None if name is None else name.removeprefix("hp.")
+    matches = sorted((row for row in events if chosen in (None, row.name)), key=lambda row: row.time)
+    if chosen is not None and not matches:
         names = {event.name for event in events}
-        hint = did_you_mean(wanted, names) or f"there are: {', '.join(sorted(names)) or 'none'}"
-        raise UsageError(f"no hyperparameter '{wanted}' in {runs}\n    {hint}")
+        hint = did_you_mean(chosen, names) or f"there are: {', '.join(sorted(names)) or 'none'}"
+        raise UsageError(f"no hyperparameter '{chosen}' in {runs}\n    {hint}")
     files = [str(file) for file in unreadable]
-    document = {"history": [event._asdict() for event in found], "unreadable": files}
-    out.show(lambda: document, _event_lines(found, runs))
+    document = {"history": [event._asdict() for event in matches], "unreadable": files}
+    out.show(lambda: document, _event_lines(matches, runs))
     for file in () if out.as_json else files:
         click.echo(f"cannot be read, so ignored: {file}", err=True)
     return 0
@@ -272,15 +272,15 @@ def _of_change(change: Change) -> Iterator[Event]:
 def _events_of_run(paths: RunPaths) -> Iterator[Event]:
     """The values of a run, and those of the best trials of its searches. Raises DielError."""
     run = RunReader(paths)
-    known = run.run_file
+    run_file = run.run_file
     reads = reads_of_run(run)
     readers = {
         name: tuple(stage for stage, names in reads.items() if name in names)
         for name in run.workflow.hyperparameters
     }
-    for name, value in known.hyperparameters.items():
-        source = known.sources.get(name) or known.origins.get(name, "")
-        yield Event(known.created, name, value, "run", source, paths.run_id, readers.get(name, ()))
+    for name, value in run_file.hyperparameters.items():
+        source = run_file.sources.get(name) or run_file.origins.get(name, "")
+        yield Event(run_file.created, name, value, "run", source, paths.run_id, readers.get(name, ()))
     for axis, course in searches_of(paths):
         for trial in course.good:
             scores = pairs_of([goal for goal, _ in course.facts.objectives], trial.values)
@@ -342,25 +342,25 @@ def diff(first: str, second: str, runs: Path, out: Output) -> int:
 def _of_project(runs: Path, run: RunReader) -> dict[str, Value]:
     """The values that a new run of the same workflow would have without further settings."""
     workflow = run.workflow
-    found = {
-        name: Value(given.accept(given.default), "default", "")
-        for name, given in workflow.hyperparameters.items()
-        if given.default is not None
+    values = {
+        name: Value(hyperparameter.accept(hyperparameter.default), "default", "")
+        for name, hyperparameter in workflow.hyperparameters.items()
+        if hyperparameter.default is not None
     }
     for name, held in read_current(runs)[0].items():
         if name in workflow.hyperparameters:
-            found[name] = Value(held.value, "project", held.change.source)
-    return found
+            values[name] = Value(held.value, "project", held.change.source)
+    return values
 
 
 def _differences(first: Mapping[str, Value], second: Mapping[str, Value]) -> dict[str, dict[str, Any]]:
     """By name: the value on each side with its origin, null where a side has none."""
-    found = {}
+    rows = {}
     for name in dict.fromkeys([*first, *second]):
         a, b = first.get(name), second.get(name)
         if a is None or b is None or a.value != b.value or type(a.value) is not type(b.value):
-            found[name] = {"a": None if a is None else a._asdict(), "b": None if b is None else b._asdict()}
-    return found
+            rows[name] = {"a": None if a is None else a._asdict(), "b": None if b is None else b._asdict()}
+    return rows
 
 
 def _cells(side: Mapping[str, Any] | None) -> tuple[str, str]:
