@@ -59,13 +59,13 @@ def run(
     quiet: bool | None = None,
     cache: bool = True,
 ) -> Run:
-    """Runs a workflow in this process until it is over, as `diel run` does, and returns the run.
+    """Run a workflow in this process until it is over, as `diel run` does, and return the run.
 
     `set` gives hyperparameters, `params` names files of them, `runs` the directory for the run,
     `cache=False` uses no earlier result. A notebook shows how far it is, unless `quiet=True`;
     `quiet=False` prints a line when it begins and ends.
 
-    A task that fails raises nothing: look at `.state` and `.status()["failures"]`. Raises SpecError
+    A task that fails raises nothing: look at `.state` and `.status()["failures"]`. Raise SpecError
     for a workflow that is wrong and UsageError for settings that do not fit, before anything runs.
     KeyboardInterrupt leaves the run interrupted; `diel resume` goes on with it.
     """
@@ -97,12 +97,12 @@ def submit(
     home: Home | None = None,
     cache: bool = True,
 ) -> Run:
-    """Hands a workflow to a controller of its own, as `diel submit` does, and returns the run at once.
+    """Hand a workflow to a controller of its own, as `diel submit` does, and return the run at once.
 
     `home` says where that lives (login, job or inside); as the site has it otherwise. `.state` tells how
     the run stands, whoever asks, now or tomorrow.
 
-    Raises SpecError and UsageError for what is wrong before anything is made, SchedulerRefused where the
+    Raise SpecError and UsageError for what is wrong before anything is made, SchedulerRefused where the
     scheduler does not take its job; SchedulerBusy where it has not answered: then the run is there, and
     waits for its job, which may be queued all the same.
     """
@@ -112,7 +112,7 @@ def submit(
 
 
 def open_run(name: str | Path = "last", runs: str | Path | None = None) -> Run:
-    """The run of this name; `last` is the newest, a workflow's name its newest, a path itself. Raises
+    """Return the run of this name; `last` is the newest, a workflow's name its newest, a path itself. Raise
     UsageError where there is none."""
     return Run(find_run(runs_dir(_path(runs)), str(name)))
 
@@ -126,7 +126,7 @@ def _files(files: str | Path | Sequence[str | Path]) -> list[Path]:
 
 
 def _settings(settings: Settings) -> tuple[str, ...]:
-    """Settings as the command line writes them: JSON is YAML, so a value arrives with its type."""
+    """Write settings as the command line does: JSON is YAML, so a value arrives with its type."""
     if isinstance(settings, str):
         return (settings,)
     if not isinstance(settings, Mapping):
@@ -159,18 +159,18 @@ class Run:
         return str(self._read().state)
 
     def status(self) -> dict[str, Any]:
-        """Its status: what `diel status --json` prints."""
+        """Return the run's status: what `diel status --json` prints."""
         return read_status(self._paths, look_at(self._paths)).document()
 
     def table(self, *values: str) -> Any:
-        """The outputs `STAGE.VALUE`, or all of a STAGE, with one column for each axis parameter.
+        """Return the outputs `STAGE.VALUE`, or all of a STAGE, with one column for each axis parameter.
 
         Over a search, each trial's hyperparameters have columns too, `hp.NAME`; where results of a stage are
         suspect, `STAGE.suspect` says which.
 
         A pandas DataFrame where pandas is installed, else a list of dicts. Several stages are joined
         along the axes they share; what one lacks is empty. Files are their paths, as text. A warning says how
-        many tasks have no result, and why. Raises UsageError for a name that is not there, and for stages
+        many tasks have no result, and why. Raise UsageError for a name that is not there, and for stages
         without common rows.
         """
         if not values:
@@ -181,25 +181,25 @@ class Run:
         return _frame(listing)
 
     def metrics(self, stage: str, at: Mapping[str, Any] | None = None) -> Any:
-        """What a stage's tasks reported while they ran, failed ones too: a row for each value.
+        """Return what a stage's tasks reported while they ran, failed ones too: a row for each value.
 
         Columns: `task`, its axis parameters and a trial's `hp.NAME`, `attempt`, `metric`, `step`, `value`,
         and `time` in seconds since the epoch. A DataFrame or a list of dicts, as `table` gives it; `at`
-        picks tasks as for `value`. Raises UsageError for a stage or point that is not there.
+        picks tasks as for `value`. Raise UsageError for a stage or point that is not there.
         """
         return _frame(self._asked(lambda run: list_metrics(run, stage, at=at)))
 
     def usage(self, *stages: str) -> Any:
-        """What each attempt of some stages, or of all, used: processor time, memory, bytes read and written.
+        """Return what each attempt of some stages, or of all, used: processor time, memory, bytes moved.
         A pandas DataFrame where pandas is installed, else a list of dicts. What was not measured is empty."""
         return _frame(self._asked(lambda run: list_usage(run, stages)))
 
     def trials(self, search: str | None = None) -> Any:
-        """The trials of a search axis, which needs no name if the run has one: a row for each.
+        """Return the trials of a search axis, which needs no name if the run has one: a row for each.
 
         Columns: its number, `state` (running, waiting, complete, pruned, failed), objectives, `hp.NAME`, the
         `last_step` and `last_value` that it reported on its way, when it `began`, its `seconds`, and why it
-        has no score (`message`). A DataFrame or a list of dicts. Raises UsageError for no such search.
+        has no score (`message`). A DataFrame or a list of dicts. Raise UsageError for no such search.
         """
         return _frame(self._asked(lambda run: list_trials(run, search)))
 
@@ -215,7 +215,7 @@ class Run:
         return task_network(run) if of == "tasks" else stage_network(draw_run(run), stage_facts(run))
 
     def timeline(self) -> Any:
-        """When and where its attempts ran: a row for each, with its begin and end in seconds since the epoch.
+        """Return when and where attempts ran: a row for each, with begin and end in seconds since the epoch.
         A DataFrame or a list of dicts."""
         timeline = Timeline(self._paths, many=sys.maxsize)
         timeline.catch_up()
@@ -228,7 +228,7 @@ class Run:
 
         `at={"trial": "best"}` picks the best trial of a search so far, `{"round": "last"}` the last round.
 
-        Raises UsageError where there are several tasks, none, or one without that result.
+        Raise UsageError where there are several tasks, none, or one without that result.
         """
         values = self._outputs(name, at)
         if len(values) != 1:
@@ -239,10 +239,10 @@ class Run:
         return values[0]
 
     def artifact(self, name: str, at: Mapping[str, Any] | None = None) -> Any:
-        """The file of an output `STAGE.VALUE` as a Path; a list of them, in axis order, for several tasks.
+        """Return the file of an output `STAGE.VALUE` as a Path; a list, in axis order, for several tasks.
 
         `at` picks the tasks at some axis parameters; of a search `best`, `pareto` or `{"top": 5}`, of a loop
-        `last`. Raises UsageError where there is no such file.
+        `last`. Raise UsageError where there is no such file.
         """
         values = self._outputs(name, at)
         values = [item for value in values for item in (value if isinstance(value, list) else (value,))]
@@ -291,7 +291,7 @@ class Run:
             warnings.warn(text, stacklevel=4)
 
     def _nothing(self, read: RunReader, records: Mapping[int, Made], name: str, at: Mapping[str, Any]) -> str:
-        """Why there is no such output."""
+        """Say why there is no such output."""
         stage, _, output = name.rpartition(".")
         if records and at:
             where = ", ".join(f"{parameter} = {value!r}" for parameter, value in at.items())
@@ -303,7 +303,7 @@ class Run:
         return f"{self.id} has no '{name}'; {hint}"
 
     def _asked(self, ask: Callable[[RunReader], Listing]) -> Listing:
-        """A table, with a warning about what of the run is damaged."""
+        """Return a table, with a warning about what of the run is damaged."""
         answer, flaws = read(self._paths, ask)
         for flaw in flaws:
             warnings.warn(flaw, stacklevel=3)
@@ -313,7 +313,7 @@ class Run:
         return RunReader(self._paths)
 
     def _repr_html_(self) -> str:
-        """It in a notebook: the page of `diel report`, or a card where the extra `report` is absent."""
+        """Show the run in a notebook: the page of `diel report`, or a card where the extra is absent."""
         read = self._read()
         return shown(self._paths, str(read.state), read.history)
 
@@ -327,7 +327,7 @@ class Run:
 
 
 def _frame(listing: Listing) -> Any:
-    """A DataFrame where pandas is installed, else a list of dicts."""
+    """Return a DataFrame where pandas is installed, else a list of dicts."""
     plain = [[str(cell) if type(cell) is Artifact else cell for cell in row] for row in listing.rows]
     try:
         return make_frame(plain, list(listing.columns))  # pandas is an extra

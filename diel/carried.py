@@ -33,13 +33,13 @@ _MACHINES = re.compile("|".join(MACHINES.split()).replace("*", ".*"), re.DOTALL)
 
 
 def kept_variables(environ: Mapping[str, str]) -> dict[str, str]:
-    """Those of some variables that tasks find on this machine."""
+    """Return those variables that tasks find on this machine."""
     machine = {name: value for name, value in environ.items() if _MACHINES.fullmatch(name)}
     return {**machine, **carried(environ), **FIXED}
 
 
 def is_carried(name: str) -> bool:
-    """Whether tasks find this variable without anybody saying more."""
+    """Return whether tasks find this variable without anybody saying more."""
     return name in CARRIED or name in FIXED or _MACHINES.fullmatch(name) is not None
 
 
@@ -68,7 +68,7 @@ def dropping_lines() -> list[str]:
 
 
 def leave_here() -> None:
-    """Makes this process find no modules where it was started, unless PYTHONPATH names that directory."""
+    """Make this process find no modules where it was started, unless PYTHONPATH names that directory."""
     named = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     try:
         here = os.getcwd()

@@ -87,9 +87,9 @@ class Context(ServiceUser, StreamUser):
         return float("inf") if self.deadline is None else self.deadline - self._epoch - time.monotonic()
 
     def report(self, **metrics: float | int | str | bool) -> None:
-        """Appends one line to the task's metrics (`epoch=3, loss=0.1`); only rank 0 writes.
+        """Append one line to the task's metrics (`epoch=3, loss=0.1`); only rank 0 writes.
 
-        Raises Pruned in a trial that its search has stopped, unless it has several ranks: these wait for
+        Raise Pruned in a trial that its search has stopped, unless it has several ranks: these wait for
         each other, and end together from outside.
         """
         if self.rank == 0:
@@ -101,11 +101,11 @@ class Context(ServiceUser, StreamUser):
             raise Pruned(self.heard[-1])
 
     def shard(self, name: str, epoch: int = 0) -> list[Any]:
-        """This rank's or task's items of an input with `shard`, in the epoch's order.
+        """Return this rank's or task's items of an input with `shard`, in the epoch's order.
 
         Files are Paths, on the node's own disk with `stage: node`; of an array in a .npy file the
         numbers of rows. Over all ranks (or tasks) each item comes once an epoch; the order is another
-        in each, and the same wherever it is drawn. Raises ModuleError for an input without `shard`.
+        in each, and the same wherever it is drawn. Raise ModuleError for an input without `shard`.
         """
         from diel.staging.shard import draw  # only here: most modules have no shards
 
@@ -116,7 +116,7 @@ class Context(ServiceUser, StreamUser):
         return draw(name, self.inputs[name], shard, *ranks, epoch, self.local, os.environ)
 
     def cached(self, key: object, load: Callable[[], T]) -> T:
-        """What `load()` returns for this key; each worker process calls it at most once.
+        """Return what `load()` returns for this key; each worker process calls it at most once.
 
         Meant for models: a worker that runs a thousand tasks reads its model once. The key must
         name the content, for instance a path.

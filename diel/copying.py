@@ -27,7 +27,7 @@ def no_check() -> None:
 def copy_file(
     source: str, target: str, check: Check, pool: ThreadPoolExecutor | None = None, *, shared: bool = True
 ) -> int:
-    """Copies a file and returns its bytes; a file that all tasks of a node share becomes read-only."""
+    """Copy a file and return its bytes; a file that all tasks of a node share becomes read-only."""
     status = os.stat(source)
     size, mode = status.st_size, status.st_mode
     parts = [(start, min(PART, size - start)) for start in range(0, size, PART)]
@@ -43,9 +43,9 @@ def copy_file(
 
 
 def copy_part(source: str, target: str, start: int, length: int, check: Check) -> None:
-    """Copies bytes from one file to the same place in another, in the kernel where it can.
+    """Copy bytes from one file to the same place in another, in the kernel where it can.
 
-    Raises OSError where the source ends before that.
+    Raise OSError where the source ends before that.
     """
     read = os.open(source, os.O_RDONLY)
     write = os.open(target, os.O_WRONLY)

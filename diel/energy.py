@@ -44,7 +44,7 @@ class EnergyMeter:
         self._add_earlier()
 
     def _add_earlier(self) -> None:
-        """Goes on from what the file has: a later controller took over this node."""
+        """Go on from what the file has: a later controller took over this node."""
         try:
             earlier = json.loads(self._file.read_bytes())
             self._began -= earlier["seconds"]
@@ -54,7 +54,7 @@ class EnergyMeter:
             return  # there is none, or it is damaged
 
     def look(self, *, now: bool = False) -> None:
-        """Counts on if it is time, or `now`. What cannot be read any more is no longer counted."""
+        """Count on if it is time, or `now`. What cannot be read any more is no longer counted."""
         moment = time.monotonic()
         if moment - self._looked < EVERY and not now:
             return
@@ -76,13 +76,13 @@ class EnergyMeter:
 
 
 def meter_for(file: Path) -> EnergyMeter | None:
-    """What counts the energy of this machine from now on; None if nothing here tells."""
+    """Return a meter of this machine's energy from now on; None if nothing here tells."""
     counters = [*_processors(), *_gpus()]
     return EnergyMeter(file, counters) if counters else None
 
 
 def _processors() -> Iterator[Counter]:
-    """Each package, and its memory, which the package does not count."""
+    """Yield each package, and its memory, which the package does not count."""
     for zone in sorted(glob.glob(f"{glob.escape(POWERCAP)}/intel-rapl:*")):
         try:
             name = Path(zone, "name").read_text().strip()
@@ -102,7 +102,7 @@ def _number(path: str) -> float:
 
 
 def _gpus() -> Iterator[Counter]:
-    """Each GPU that has a counter of its own (Volta and later), in millijoules since its driver began."""
+    """Yield each GPU with its own counter (Volta and later), in millijoules since its driver began."""
     nvml = library()
     for number in range(_count(nvml)):
         counter = Counter("NVML", partial(_joules, nvml, number))

@@ -139,7 +139,7 @@ class SpecError(UsageError):
 
 
 def first_problems(problems: Iterable[Problem]) -> list[Problem]:
-    """The problems to show, in the file's order; a last one says if there are more."""
+    """Return the problems to show, in the file's order; a last one says if there are more."""
     problems = sorted(set(problems))
     if len(problems) <= MAX_PROBLEMS:
         return problems
@@ -149,17 +149,17 @@ def first_problems(problems: Iterable[Problem]) -> list[Problem]:
 
 
 def counted(number: int, word: str) -> str:
-    """A number of things: "1 task", "2,000 tasks"."""
+    """Return a number of things: "1 task", "2,000 tasks"."""
     return f"{number:,} {word}{'' if number == 1 else 's'}"
 
 
 def likeness(message: str) -> str:
-    """A message without numbers and paths: what says the same about several tasks then is the same."""
+    """Return a message without numbers and paths: what says the same about several tasks then is the same."""
     bare = re.sub(r" \(in [^()]+\)$", "", message)  # the file that a cause is from
     return re.sub(r"0x[0-9a-fA-F]+|\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|/[\w./-]+", "#", bare)
 
 
 def did_you_mean(word: str, choices: Iterable[str]) -> str:
-    """A hint with the nearest known word, or an empty string if none is near."""
+    """Return a hint with the nearest known word, or an empty string if none is near."""
     near = get_close_matches(word, list(islice(choices, _COMPARED)), n=1, cutoff=0.6)
     return f"did you mean '{near[0]}'?" if near else ""

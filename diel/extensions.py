@@ -19,7 +19,7 @@ SEARCHERS = "diel.searchers"
 
 @cache
 def entry_points_of(group: str) -> dict[str, EntryPoint]:
-    """The entry points of a group, by name; none is imported. Raises UsageError where two packages have
+    """Return the entry points of a group, by name; none is imported. Raise UsageError where two packages have
     different ones of the same name."""
     from importlib.metadata import entry_points  # here: a run on one machine without a search needs none
 
@@ -35,18 +35,18 @@ def entry_points_of(group: str) -> dict[str, EntryPoint]:
 
 
 def names_in(group: str) -> tuple[str, ...]:
-    """The names in a group, in alphabetical order."""
+    """Return the names in a group, in alphabetical order."""
     return tuple(entry_points_of(group))
 
 
 def package_of(group: str, name: str) -> str:
-    """The package that brings an entry point; empty where there is no such entry point."""
+    """Return the package that brings an entry point; empty where there is no such entry point."""
     point = entry_points_of(group).get(name)
     return "" if point is None else _package(point)
 
 
 def class_named(group: str, name: str, base: type[Any]) -> Any:
-    """The class behind an entry point: complete, and derived from `base`. Raises UsageError for an unknown
+    """Return an entry point's class: complete, and derived from `base`. Raise UsageError for an unknown
     name, and for an entry point that cannot be imported or is no such class."""
     point = entry_points_of(group).get(name)
     if point is None:

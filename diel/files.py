@@ -25,9 +25,9 @@ LONGEST = 10.0
 
 @contextlib.contextmanager
 def replacing(path: str | os.PathLike[str], mode: int = 0o666) -> Iterator[BinaryIO]:
-    """A file that replaces `path` at the end of the block, unless the block raises.
+    """Yield a file that replaces `path` at the end of the block, unless the block raises.
 
-    Several processes, on several hosts too, may do this at once: the last one wins. Raises OSError, which
+    Several processes, on several hosts too, may do this at once: the last one wins. Raise OSError, which
     names `path`, where it cannot be written.
     """
     folder, name = os.path.split(path)
@@ -47,7 +47,7 @@ def replacing(path: str | os.PathLike[str], mode: int = 0o666) -> Iterator[Binar
 
 
 def is_own(status: os.stat_result, *, bits: int = 0) -> bool:
-    """Whether only this user, or root, can have put something into a directory; `bits` are the bits of its
+    """Return whether only this user, or root, can write into a directory; `bits` are the bits of its
     mode that must not be set.
     """
     return stat.S_ISDIR(status.st_mode) and status.st_uid in (0, os.getuid()) and not status.st_mode & bits
@@ -55,10 +55,10 @@ def is_own(status: os.stat_result, *, bits: int = 0) -> bool:
 
 @contextlib.contextmanager
 def filling(folder: Path, last: str) -> Iterator[Path]:
-    """An empty directory that becomes `folder` at the end of the block, unless the block raises.
+    """Yield an empty directory that becomes `folder` at the end of the block, unless the block raises.
 
     If `folder` is there, what is in the new one is put into it, the entry `last` after all others.
-    Raises OSError, which names what is in the way, or `folder` where it cannot be made, before anything is
+    Raise OSError, which names what is in the way, or `folder` where it cannot be made, before anything is
     put there.
     """
     part = folder.parent / f".{folder.name[:NAME]}.{os.urandom(6).hex()}.part"
@@ -87,13 +87,13 @@ def filling(folder: Path, last: str) -> Iterator[Path]:
 
 
 def put(path: str | os.PathLike[str], content: str | bytes, mode: int = 0o666) -> None:
-    """Puts a file in place in one step; text as UTF-8. Raises OSError, which names `path`."""
+    """Put a file in place in one step; text as UTF-8. Raise OSError, which names `path`."""
     with replacing(path, mode) as file:
         file.write(content if isinstance(content, bytes) else content.encode("utf-8", "surrogateescape"))
 
 
 def sweep(folders: Iterable[Path], before: float) -> None:
-    """Removes from these folders, but not those below, unfinished copies whose writers were killed.
+    """Remove from these folders, but not those below, unfinished copies whose writers were killed.
 
     `before` is that time: seconds since the epoch, by the clock that stamps the files.
     """
@@ -110,7 +110,7 @@ def sweep(folders: Iterable[Path], before: float) -> None:
 
 
 def flaw_of(path: str | Path) -> str:
-    """Why a file or directory cannot be read; empty where it can."""
+    """Say why a file or directory cannot be read; empty where it can."""
     try:
         status = os.stat(path)
         if stat.S_ISDIR(status.st_mode):
@@ -128,7 +128,7 @@ def flaw_of(path: str | Path) -> str:
 
 
 def read_file(path: str | Path, most: int) -> bytes:
-    """The bytes of an ordinary file, at most one more than `most`. Raises OSError, and for a NUL ValueError.
+    """Return an ordinary file's bytes, at most one more than `most`. Raise OSError, and for a NUL ValueError.
 
     A file of /proc says that it is empty and gives what it likes, or waits: it is no ordinary one.
     """
@@ -146,7 +146,7 @@ def read_file(path: str | Path, most: int) -> bytes:
 
 
 def reason(error: OSError | ValueError) -> str:
-    """What the system says of a file that cannot be read, in lower case."""
+    """Return the system's words for a file that cannot be read, in lower case."""
     text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     return text[:1].lower() + text[1:]
 

@@ -21,7 +21,7 @@ _COLOURS = (("cached", "#56b4e9"), ("done", "#009e73"), ("failed", "#d55e00"), (
 
 
 def shown(paths: RunPaths, state: str, history: History) -> str:
-    """A run as HTML: its page, in a frame of its own; the card where the page's library is absent."""
+    """Return a run as HTML: its page, in a frame of its own; the card where the page's library is absent."""
     # Read only where a run is shown: the page takes what plans and draws.
     from diel.page.document import page
     from diel.page.seen import Seen
@@ -36,7 +36,7 @@ def shown(paths: RunPaths, state: str, history: History) -> str:
 
 
 def card(run: str, state: str, history: History) -> str:
-    """A run as a small table: a row for each stage that is known, with how its tasks stand."""
+    """Return a run as a small table: a row for each stage that is known, with how its tasks stand."""
     rows = "".join(_row(name, stage.counts()) for name, stage in history.stages.items())
     head = "<tr><th style='text-align:left'>stage</th><th></th><th style='text-align:left'>tasks</th></tr>"
     return f"<b>{escape(run)}</b> {escape(state)}<table>{head}{rows}</table>"
@@ -61,7 +61,7 @@ def _row(name: str, counts: dict[str, int]) -> str:
 
 
 def watcher(run: str) -> Callable[[History], None] | None:
-    """What shows how far a run is, called by its controller; None outside of a notebook."""
+    """Return a display of a run's progress, which its controller calls; None outside of a notebook."""
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     if not hasattr(shell, "kernel"):  # a terminal has none
         return None

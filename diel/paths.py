@@ -37,17 +37,17 @@ from typing import Literal
 
 
 def runs_dir(folder: Path | None = None) -> Path:
-    """The directory of the runs: as given, else DIEL_RUNS, else `runs` here."""
+    """Return the directory of the runs: as given, else DIEL_RUNS, else `runs` here."""
     return folder if folder is not None else Path(os.environ.get("DIEL_RUNS") or "runs")
 
 
 def registry_dir(runs: Path) -> Path:
-    """Where the project of these runs keeps its hyperparameters: one file for each change."""
+    """Return where the project of these runs keeps its hyperparameters: one file for each change."""
     return runs / ".registry"
 
 
 def kept_environments(runs: Path) -> Path:
-    """Where the project of these runs keeps the environments that were made, by content."""
+    """Return where the project of these runs keeps the environments that were made, by content."""
     return runs / ".environments"
 
 
@@ -108,12 +108,12 @@ class RunPaths:
         return self.root.name
 
     def own(self) -> Iterator[Path]:
-        """The folders in which the run's processes leave files for each other: none is large."""
+        """Yield the folders in which the run's processes leave files for each other: none is large."""
         yield from (self.root, self.fences, self.axes, self.streams, self.services)
         yield from chain(self.streams.glob("channels/*/"), self.services.glob("*/"))
 
     def shared(self) -> tuple[Path, ...]:
-        """The folders in which other commands leave files too, at any time: none is large."""
+        """Return the folders in which other commands leave files too, at any time: none is large."""
         return self.submissions, self.requests, registry_dir(self.root.parent)
 
     def submission(self, number: int) -> Path:
@@ -129,23 +129,23 @@ class RunPaths:
         return self.axes / f"{name}.jsonl"
 
     def earlier(self, axis: str) -> Path:
-        """What earlier runs found, as a search is told it."""
+        """Return what earlier runs found, as a search is told it."""
         return self.axes / f"{axis}.earlier.json"
 
     def searcher(self, axis: str, context: Sequence[int]) -> Path:
-        """What the searcher of a search knows that draws slowly: a shortcut."""
+        """Return what the searcher of a search knows that draws slowly: a shortcut."""
         return self.searchers / ".".join([axis, *map(str, context)])
 
     def block_script(self, block: str) -> Path:
-        """The job script of a block."""
+        """Return the job script of a block."""
         return self.blocks / f"{block}.sh"
 
     def block_begin(self, block: str) -> Path:
-        """When a block began, in whole seconds since the epoch: the first thing that its job writes."""
+        """Return the file with a block's begin, in whole seconds since the epoch: its job writes it first."""
         return self.blocks / f"{block}.began"
 
     def node_script(self, block: str) -> Path:
-        """What each node of a block runs."""
+        """Return the command of each node of a block."""
         return self.blocks / f"{block}.node.sh"
 
     def task_dir(self, stage: str, index: int, attempt: int) -> Path:
@@ -153,24 +153,24 @@ class RunPaths:
 
 
 def epoch_of(segment: str) -> int:
-    """The epoch of a controller's or worker's segment, by its name."""
+    """Return the epoch of a controller's or worker's segment, by its name."""
     return int(segment.split("-")[1].partition(".")[0])
 
 
 def task_dir_name(index: int, attempt: int) -> str:
-    """The name of an attempt's directory: each attempt gets a clean one."""
+    """Return the name of an attempt's directory: each attempt gets a clean one."""
     return str(index) if attempt == 1 else f"{index}.{attempt}"
 
 
 def shipped(kind: Literal["modules", "workflows", "schedulers", "clients"]) -> Path:
-    """A folder that diel ships: inside the package in a wheel, beside it in a checkout."""
+    """Return a folder that diel ships: inside the package in a wheel, beside it in a checkout."""
     package = Path(__file__).parent
     installed = package / "_shipped" / kind
     return installed if installed.is_dir() else package.parent / kind
 
 
 def user_file() -> Path:
-    """What a user wants on every machine."""
+    """Return the user's settings for every machine."""
     return _settings() / "config.yaml"
 
 
@@ -179,7 +179,7 @@ def _settings() -> Path:
 
 
 def site_folders(folder: Path) -> tuple[Path, ...]:
-    """Where site files are looked for; the first with a name wins."""
+    """Return where site files are looked for; the first with a name wins."""
     return (folder / "schedulers", Path("schedulers"), _settings() / "schedulers", shipped("schedulers"))
 
 

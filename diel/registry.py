@@ -99,7 +99,7 @@ def resolve(
 
 
 def kept_values(run_file: RunFile) -> Hyperparameters:
-    """The values that a run has, whatever its project and its files say by now."""
+    """Return the values that a run has, whatever its project and its files say by now."""
     return Hyperparameters(
         {
             name: Value(value, run_file.origins.get(name, "default"), run_file.sources.get(name, ""))
@@ -152,7 +152,7 @@ def _from_file(path: Path, declared: Mapping[str, Hyperparameter]) -> tuple[dict
 
 
 def _from_setting(setting: str, declared: Mapping[str, Hyperparameter]) -> tuple[str, Any]:
-    """The name and value of `hp.NAME=VALUE`; raises UsageError."""
+    """Return the name and value of `hp.NAME=VALUE`. Raise UsageError."""
     key, equals, right = setting.partition("=")
     name = key.strip().removeprefix("hp.")
     if not equals or not name:
@@ -296,7 +296,7 @@ def _read_all(folder: Path, names: Sequence[str]) -> tuple[list[Change], list[Pa
 
 
 def read_change(path: Path) -> Change | None:
-    """The change that a file holds; None if it cannot be read."""
+    """Return the change that a file holds; None if it cannot be read."""
     try:
         return _change_of(json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError, RecursionError):
@@ -304,7 +304,7 @@ def read_change(path: Path) -> Change | None:
 
 
 def _change_of(document: Any) -> Change:
-    """A change from its JSON. Raise ValueError or TypeError for a wrong part."""
+    """Return a change from its JSON. Raise ValueError or TypeError for a wrong part."""
     fields = {name: document[name] for name in Change._fields if name in document}
     change = Change(**{**fields, "unset": tuple(fields.get("unset", ()))})
     json.dumps(change.values, allow_nan=False)
@@ -323,7 +323,7 @@ def _change_of(document: Any) -> Change:
 
 
 def current(changes: Iterable[Change], before: Mapping[str, Held] | None = None) -> dict[str, Held]:
-    """The values that hold after these changes, by name; `before` has those that held then."""
+    """Return the values that hold after these changes, by name; `before` has those that held then."""
     held = dict(before or {})
     for change in changes:
         for name in change.unset:
@@ -339,7 +339,7 @@ class _Fold(NamedTuple):
 
 
 def _load_fold(folder: Path, names: Sequence[str]) -> _Fold:
-    """The kept fold; an empty one if there is none, or files were added or removed since."""
+    """Return the kept fold; an empty one if there is none, or files were added or removed since."""
     nothing = _Fold(0, {}, ())
     try:
         document = json.loads((folder / _FOLD).read_text(encoding="utf-8"))

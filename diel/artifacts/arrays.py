@@ -134,7 +134,7 @@ def check_finite(what: str, array: Array) -> None:
 
 
 def _whole_file(array: Array) -> str | None:
-    """The `.npy` file whose complete, unchanged memory map an array is; None for others."""
+    """Return the `.npy` file whose complete, unchanged memory map an array is; None for others."""
     kind: Any = numpy.memmap
     root: Any = array if isinstance(array, kind) else array.base
     if not isinstance(root, kind) or not isinstance(root.base, mmap.mmap) or root.mode == "c":
@@ -186,7 +186,7 @@ class Header(NamedTuple):
 
 
 def read_header(path: str) -> Header:
-    """The header of a `.npy` file. Raise ValueError if it has none, and OSError."""
+    """Return the header of a `.npy` file. Raise ValueError if it has none, and OSError."""
     with open(path, "rb") as file:
         try:
             version = numpy.lib.format.read_magic(file)
@@ -245,7 +245,7 @@ def _write_any(file: int, array: Array, *, hashed: bool, finite: bool) -> tuple[
     flat = _flat(array)
 
     def look(piece: Array) -> memoryview:
-        """The bytes of a piece of the array; each piece is looked at once."""
+        """Return the bytes of a piece of the array; each piece is looked at once."""
         if finite and not _all_finite(piece):
             raise NotFinite
         data = piece.view(numpy.uint8).data
@@ -327,7 +327,7 @@ def _slices(flat: Array, size: int) -> Iterator[Array]:
 
 
 def _pieces(array: Array) -> Iterator[Array]:
-    """The items of an array in the order in which they are written, one dimension and a piece at a time."""
+    """Yield the items of an array as they are written, one dimension and a piece at a time."""
     flat = _flat(array)
     if flat is not None:
         yield from _slices(flat, _PIECE)
@@ -340,7 +340,7 @@ def _pieces(array: Array) -> Iterator[Array]:
 
 
 def _numbers_of(array: Array) -> Iterator[Array]:
-    """The floating-point numbers of an array: itself, or its fields."""
+    """Yield the floating-point numbers of an array: itself, or its fields."""
     if array.dtype.names is not None:
         for name in array.dtype.names:
             yield from _numbers_of(array[name])
@@ -361,7 +361,7 @@ def _all_finite(piece: Array) -> bool:
 
 
 def first_not_finite(array: Array) -> tuple[tuple[int, ...], Any] | None:
-    """The place of the first NaN or infinite item of an array, and the item; None if all are finite."""
+    """Return the place of an array's first NaN or infinite item, and the item; None if all are finite."""
     for numbers in _numbers_of(array):
         fortran = _is_fortran(numbers)
         looked = numbers.T if fortran else numbers

@@ -92,7 +92,7 @@ class File(str):
 
 
 def files_of(entry: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    """The files (or the directory) of an entry of a record, each with path, size, digest."""
+    """Return the files (or the directory) of an entry of a record, each with path, size, digest."""
     files: Sequence[Mapping[str, Any]] | None = entry.get("files")
     return (entry,) if files is None else files
 
@@ -147,12 +147,12 @@ def _describe_directory(path: str, way: Way, listed: str) -> dict[str, Any]:
 
 
 def list_file(run: str, path: str) -> str:
-    """Where the files of a directory are listed, each with identity and digest, by its path in its run."""
+    """Return the list of a directory's files, with identities and digests, by its path in its run."""
     return f"{run}/identities/{path.removeprefix('tasks/')}.json"
 
 
 def identity_of(path: str | Path) -> tuple[str, int]:
-    """The identity of a file or directory, and when it last changed, in nanoseconds. Raise OSError."""
+    """Return the identity of a file or directory, and when it last changed, in nanoseconds. Raise OSError."""
     if os.path.isdir(path):
         identities, changed = identities_below(path)
         return _identity_of_all(identities), changed
@@ -161,7 +161,7 @@ def identity_of(path: str | Path) -> tuple[str, int]:
 
 
 def identities_below(directory: str | Path) -> tuple[dict[str, str], int]:
-    """The identities of what a directory holds, and when a file last changed, in ns. Raise OSError."""
+    """Return the identities of what a directory holds, and when a file last changed, in ns. Raise OSError."""
     identities: dict[str, str] = {}
     changed = 0
     for name, link in entries_below(directory):
@@ -182,7 +182,7 @@ def _identity_of_all(identities: Mapping[str, str]) -> str:
 
 
 def written(task_dir: str | Path) -> str:
-    """What a task left in its directory, for a message."""
+    """Name what a task left in its directory, for a message."""
     entries = sorted(os.listdir(task_dir)) if os.path.isdir(task_dir) else []
     return ", ".join(entry for entry in entries if not entry.startswith("."))[:200] or "nothing"
 
@@ -311,6 +311,6 @@ def _is_below(path: str, directory: str) -> bool:
 
 
 def digest_of(parts: Iterable[Any]) -> str:
-    """The digest of JSON values: the same for the same values, whatever the order of keys."""
+    """Return the digest of JSON values: the same for the same values, whatever the order of keys."""
     text = json.dumps(list(parts), sort_keys=True, separators=(",", ":"), default=str)
     return hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()

@@ -71,7 +71,7 @@ class _Kept(NamedTuple):
     sizes: Sizes
 
     def in_file(self, name: str, value: Any) -> dict[str, Any] | None:
-        """The record of what is kept in a file, or is one; None for a value. Raise Breach."""
+        """Return the record of what is kept in a file, or is one; None for a value. Raise Breach."""
         promise = self.promises.get(name)
         if isinstance(value, os.PathLike):
             return _keep_file(name, bare_text(os.fspath(value)), self.task, self.run, promise, self.sizes)
@@ -116,7 +116,7 @@ def _is_array(value: Any) -> bool:
 
 
 def _is_of_the_field(value: Any) -> bool:
-    """Whether it can be an object of one of the field's libraries; a list of them is one too."""
+    """Return whether a value may be an object of the field's libraries, or a list of them."""
     if isinstance(value, list | tuple):
         value = value[0] if value else None
     return type(value).__module__.partition(".")[0] in _FIELD
@@ -189,7 +189,7 @@ def _named(name: str) -> Iterator[None]:
 
 
 def matching(pattern: str, task: str) -> list[str]:
-    """The files of a task that a pattern matches, in the order of their names."""
+    """Return the files of a task that a pattern matches, in the order of their names."""
     names = set(_expanded(pattern.split("/"), task))
     return sorted(name for name in names if not os.path.isdir(f"{task}/{name}"))
 

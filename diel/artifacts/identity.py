@@ -71,7 +71,7 @@ def _size_text(path: str, identity: str) -> str:
 
 
 def _members(path: str, listed: Listed, way: Way) -> dict[str, str]:
-    """The digests of a directory's files: as listed of those whose identity is as it was."""
+    """Return the digests of a directory's files: as listed of those whose identity is as it was."""
     members = {}
     for name, identity in identities_below(path)[0].items():
         before = listed.get(name, ("", ""))
@@ -82,7 +82,7 @@ def _members(path: str, listed: Listed, way: Way) -> dict[str, str]:
 
 
 def _named(listed: Listed, members: Mapping[str, str]) -> Iterator[str]:
-    """The files of a directory that are not as they were listed."""
+    """Yield the files of a directory that are not as they were listed."""
     for name in sorted({*listed, *members} if listed else ()):
         if name not in members:
             yield f"its file '{name}' is gone"
@@ -93,7 +93,7 @@ def _named(listed: Listed, members: Mapping[str, str]) -> Iterator[str]:
 
 
 def _listed(path: str) -> Listed:
-    """The files of a directory as they were listed; empty where nobody did, as in older runs."""
+    """Return the files of a directory as they were listed; empty where nobody did, as in older runs."""
     for folder in Path(path).parents:
         if folder.name == "tasks":
             try:
@@ -122,7 +122,7 @@ def text_of(changes: list[str]) -> str:
 
 
 def artifacts_in(value: Any) -> Iterator[Artifact]:
-    """The artifacts in a value that a task reads."""
+    """Yield the artifacts in a value that a task reads."""
     if type(value) is Artifact:
         yield value
     elif isinstance(value, list | tuple):
@@ -218,7 +218,7 @@ class ReadFiles:
             raise Changed(f"what {self._reader} reads {problem}")
 
     def look(self, *, ended: bool) -> str:
-        """Which of them differs from what was recorded, and how; empty if none does."""
+        """Say which artifact differs from its record, and how; empty if none does."""
         for name, value in self._reads.items():
             for artifact in artifacts_in(value):
                 if changes := self._changes(artifact, ended=ended):

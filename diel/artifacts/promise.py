@@ -62,7 +62,7 @@ def _refuse_other(file: str, contract: Contract, fitting: str, what: str) -> Non
 
 
 def _other(contract: Contract, fitting: str) -> str | None:
-    """What a contract is about, if not the fitting kind of data."""
+    """Return what a contract is about, if not the fitting kind of data."""
     subject = next((ABOUT[promise] for promise in contract.promises if promise in ABOUT), fitting)
     return None if subject == fitting else _WORDS[subject]
 

@@ -22,7 +22,7 @@ _TYPES: dict[str, type] = {"int": int, "float": float, "str": str, "bool": bool,
 
 
 def is_of(value: Any, expected: str) -> bool:
-    """Whether a JSON value has a type: a whole number is also a float, a truth value is not a number."""
+    """Return whether a JSON value has a type: a whole number is also a float, a bool is no number."""
     return type(value) is _TYPES[expected] or (expected == "float" and type(value) is int)
 
 
@@ -44,7 +44,7 @@ def not_finite(value: Any) -> str | None:
 
 
 def shown(value: Any) -> str:
-    """A value in a message: only its beginning if it is long."""
+    """Return a value in a message: only its beginning if it is long."""
     try:
         text = _SHORT.repr(value)
     except ValueError:  # more digits than Python writes
@@ -53,7 +53,7 @@ def shown(value: Any) -> str:
 
 
 def listed(names: Iterable[Any]) -> str:
-    """Names in a message: only the first if there are many."""
+    """Write names in a message: only the first if there are many."""
     text = ", ".join(map(str, names)) or "nothing"
     return text if len(text) <= 200 else f"{text[:197]}…"
 
@@ -99,12 +99,12 @@ _BARE: dict[type, Callable[[Any], Any]] = {str: str.__str__, int: int.__int__, f
 
 
 def bare_text(key: Any) -> str:
-    """The text of a name or key, without the class that it may have of its own."""
+    """Return the text of a name or key, without the class that it may have of its own."""
     return str.__str__(key if isinstance(key, str) else str(key))
 
 
 def plain(name: str, value: Any) -> Any:
-    """A JSON value from what a module returned. Raise ModuleError for what is not one."""
+    """Return a JSON value from what a module returned. Raise ModuleError for what is not one."""
     if value is None or isinstance(value, bool):
         return value
     for base, bare in _BARE.items():

@@ -149,7 +149,7 @@ def cli(context: click.Context, debug: bool) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Runs a command line and exits: 0 good, 1 failed, 2 bad usage or workflow, 130 interrupted."""
+    """Run a command line and exit: 0 good, 1 failed, 2 bad usage or workflow, 130 interrupted."""
     _open_standard_files()
     leave_here()
     # What a large file is read into is no garbage: looking for it took half of the time.
@@ -163,7 +163,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def _open_standard_files() -> None:
-    """Opens standard files that the caller closed: other files would take their numbers."""
+    """Open standard files that the caller closed: other files would take their numbers."""
     while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
         os.set_inheritable(number, True)
     os.close(number)
@@ -201,7 +201,7 @@ def _run(words: list[str], debug: bool) -> int:
 
 
 def _unforeseen(error: Exception, words: list[str]) -> tuple[str, int]:
-    """The message for an error that is not diel's own, and the exit code."""
+    """Return the message for an error that is not diel's own, and the exit code."""
     if isinstance(error, OSError) and error.errno in _FULL:
         where = f" ({error.filename})" if error.filename else ""
         return f"error: {error.strerror}{where}\n    {_ROOM}", 1

@@ -136,7 +136,7 @@ class Start(Asked):
 def workflow_options(
     site: str = "Where it would run; `local` if neither this nor DIEL_SITE is given.",
 ) -> Decorator:
-    """The options of a workflow FILE: its values, where it is to run, and the runs of its project."""
+    """Return the options of a workflow FILE: its values, where it is to run, and the runs of its project."""
     return stacked(
         click.argument("file", type=PATH),
         settings_options,

@@ -35,7 +35,7 @@ class Piping(click.Command):
 
 
 def program_of(ctx: click.Context) -> tuple[str, ...] | None:
-    """The program's words; None if none is given. Raises UsageError for none after `--`."""
+    """Return the program's words; None if none is given. Raise UsageError for none after `--`."""
     words: tuple[str, ...] | None = ctx.meta.get(_PROGRAM)
     if words == ():
         raise UsageError("no program after `--`; expected one, with its arguments")
@@ -47,7 +47,7 @@ class Program:
     take that for the end of its stream."""
 
     def __init__(self, words: tuple[str, ...], *, stdin: int | None, stdout: int | None) -> None:
-        """Starts it. Raises DielError with a shell's exit code if it cannot start."""
+        """Start it. Raise DielError with a shell's exit code if it cannot start."""
         try:
             self.process = subprocess.Popen(words, stdin=stdin, stdout=stdout, encoding="utf-8")
         except OSError as error:
@@ -88,12 +88,12 @@ class Program:
         return pipe
 
     def when_ended(self, call: Callable[[], Any]) -> None:
-        """Calls this in a thread once the program has ended."""
+        """Call this in a thread once the program has ended."""
         self._watcher = threading.Thread(target=lambda: (self.process.wait(), call()), daemon=True)
         self._watcher.start()
 
     def wait(self) -> int:
-        """Closes its input and waits; returns its exit code as a shell does: 128 plus a signal's number."""
+        """Close the input and wait; return the exit code as a shell does: 128 plus a signal's number."""
         self._close()
         code = self.process.wait()
         if self._watcher is not None:
@@ -120,12 +120,12 @@ class Operations:
     """The ends that a task has opened so far; each is opened when it is first named."""
 
     def __init__(self, **open_: Callable[..., Any]) -> None:
-        """What opens an end to `put` into a stream or `get` from it, by its name, and the tuple `space`."""
+        """Open an end to `put` into a stream or `get` from it, by its name, and the tuple `space`."""
         self._open = open_
         self._ends: dict[tuple[str, ...], Any] = {}
 
     def serve(self, lines: Iterable[str], tell: Callable[[dict[str, Any]], None]) -> int:
-        """Does what the lines say, and tells an answer for each; returns 1 if one could not be done."""
+        """Do what the lines say, and answer each; return 1 if one could not be done."""
         code = 0
         try:
             for line in filter(str.strip, lines):
@@ -183,7 +183,7 @@ class Operations:
 
 
 def _read(line: str) -> Mapping[str, Any]:
-    """An operation. Raises UsageError for what is none."""
+    """Return an operation. Raise UsageError for what is none."""
     try:
         request = json.loads(line)
         fits = any(request.keys() - {"do", "timeout"} == needs for needs in KNOWN[request["do"]])

@@ -32,7 +32,7 @@ _COMMA = re.compile(r",\s*(?=[A-Za-z_][\w.]*=)")
 
 
 def run_and_rest(runs: Path, words: Sequence[str]) -> tuple[RunPaths, tuple[str, ...]]:
-    """The run that the first word names, and the other words; `last` and all words if it names none. Raises
+    """Return the first word's run, and the other words; `last` and all words if that is no run. Raise
     UsageError where there is no run at all, and where a word looks like a run's name only."""
     if not words:
         return find_run(runs), ()
@@ -52,7 +52,7 @@ def run_and_rest(runs: Path, words: Sequence[str]) -> tuple[RunPaths, tuple[str,
 
 
 def _refuse_unknown(newest: RunPaths, word: str, stage: str) -> None:
-    """Raises UsageError for a word that is no run, and stands nowhere in the newest one's workflow."""
+    """Raise UsageError for a word that is no run, and stands nowhere in the newest one's workflow."""
     with suppress(OSError):  # whoever reads the run says what is wrong with it
         if re.search(rf"\b{stage}\b", newest.workflow.read_text("utf-8", "replace")):
             return
@@ -76,7 +76,7 @@ class Target(NamedTuple):
 
 def targets(words: Sequence[str]) -> list[Target]:
     """Words in their groups: each NAME=VALUE belongs to the stage before it. Also as they are shown, with
-    commas. Raises UsageError where values come first."""
+    commas. Raise UsageError where values come first."""
     listed: list[Target] = []
     for word in words:
         if not _VALUE.match(word):
@@ -91,7 +91,7 @@ def targets(words: Sequence[str]) -> list[Target]:
 
 
 def is_file(target: str) -> bool:
-    """Whether FILE|RUN means a workflow file."""
+    """Return whether FILE|RUN means a workflow file."""
     return target.endswith((".yaml", ".yml")) or Path(target).is_file()
 
 
@@ -121,7 +121,7 @@ complete_task = partial(complete_stage, task=True)
 
 
 def words_argument(metavar: str, complete: Complete = complete_stage, *, required: bool = False) -> Decorator:
-    """The words of a command that `run_and_rest` takes."""
+    """Return the words of a command that `run_and_rest` takes."""
     return click.argument("words", nargs=-1, required=required, metavar=metavar, shell_complete=complete)
 
 
@@ -136,7 +136,7 @@ def _tasks(context: click.Context, run: str, incomplete: str) -> list[str]:
 
 
 def _stages(context: click.Context, run: str, incomplete: str) -> dict[str, StageHistory]:
-    """The stages of a run; none if it cannot be read, since completion must not print errors."""
+    """Return the stages of a run; none if it cannot be read, since completion must not print errors."""
     try:
         paths = find_run(runs_dir(context.params.get("runs")), run)
         begun = read_run(paths).history.stages
@@ -147,7 +147,7 @@ def _stages(context: click.Context, run: str, incomplete: str) -> dict[str, Stag
 
 
 def one_task(reader: Reader, words: Sequence[str], usage: str) -> tuple[str, int]:
-    """The one task that the words after the run mean: `simulate/33`, or `simulate depth=2.5 seed=1`. Raises
+    """Return the one task of the words after the run: `simulate/33`, or `simulate depth=2.5 seed=1`. Raise
     UsageError where it is none, and with the candidates where there are several."""
     groups = targets(words)
     if len(groups) == 2 and groups[1].word.isdecimal():
@@ -174,7 +174,7 @@ def named_tasks(paths: RunPaths, stage: str, indices: Iterable[int]) -> list[str
 
 
 def tasks_of(run: RunReader, target: Target) -> tuple[str, Sequence[int]]:
-    """The stage and tasks that a target means, in order: all of the stage where it says no more. Raises
+    """Return the stage and tasks of a target, in order: all of the stage where it says no more. Raise
     UsageError where there are none, with the nearest values that there are."""
     stage, slash, number = target.word.partition("/")
     run.check_stage(stage)
@@ -197,7 +197,7 @@ def tasks_of(run: RunReader, target: Target) -> tuple[str, Sequence[int]]:
 
 
 def point_of(run: RunReader, target: Target) -> dict[str, Any]:
-    """The values that a target gives, those of the point of its task included."""
+    """Return the values that a target gives, those of the point of its task included."""
     from diel.results.picked import Typed  # only where points choose
 
     at: dict[str, Any] = {name: Typed(text) for name, text in target.at.items()}
@@ -208,7 +208,7 @@ def point_of(run: RunReader, target: Target) -> dict[str, Any]:
 
 
 def the_task(run: RunReader, target: Target) -> tuple[str, int]:
-    """The one task that a target means. Raises UsageError with the candidates where there are several."""
+    """Return the one task of a target. Raise UsageError with the candidates where there are several."""
     stage, tasks = tasks_of(run, target)
     if len(tasks) == 1:
         return stage, tasks[0]

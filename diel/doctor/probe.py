@@ -32,7 +32,7 @@ PATIENCE = 5.0
 
 
 def main() -> None:
-    """Looks around, and reports."""
+    """Look around, and report."""
     folder, pool, port, hosts, launcher, packages = sys.argv[1:7]
     refused: dict[str, str] = {}
     report: dict[str, object] = {
@@ -65,7 +65,7 @@ def main() -> None:
 
 
 def version_of(package: str) -> str | None:
-    """The version of an installed package; None if it is not installed."""
+    """Return the version of an installed package; None if it is not installed."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
@@ -73,7 +73,7 @@ def version_of(package: str) -> str | None:
 
 
 def token_file(folder: str) -> str:
-    """The digest of the file that the doctor left; empty if not visible here."""
+    """Return the digest of the file that the doctor left; empty if not visible here."""
     try:
         with open(os.path.join(folder, "token"), "rb") as file:
             return hashlib.sha256(file.read()).hexdigest()
@@ -82,7 +82,7 @@ def token_file(folder: str) -> str:
 
 
 def local_disk(named: str) -> dict[str, object]:
-    """The node's own disk as diel will use it, and whether a file can be made there. `named` is the site
+    """Return the node's own disk for diel, and whether a file can be made there. `named` is the site
     file's word, which may have variables; the others are looked at in diel's order."""
     variables = (os.environ.get(name) for name in ("DIEL_LOCAL_DIR", "SLURM_TMPDIR", "TMPDIR"))
     folder = os.path.expandvars(named) or next(filter(None, variables), "/tmp")
@@ -98,7 +98,7 @@ def local_disk(named: str) -> dict[str, object]:
 
 
 def send(host: str, port: int, secret: bytes, report: dict[str, object]) -> None:
-    """Reports over TCP; the secret itself stays here. Raises OSError if the doctor is not reached."""
+    """Report over TCP; the secret itself stays here. Raise OSError if the doctor is not reached."""
     with socket.create_connection((host, port), timeout=PATIENCE) as link:
         file = link.makefile("rwb")
         challenge = file.readline(100).strip()
@@ -111,7 +111,7 @@ def send(host: str, port: int, secret: bytes, report: dict[str, object]) -> None
 
 
 def write(folder: str, pool: str, report: dict[str, object]) -> None:
-    """Leaves the report in the folder, in one step."""
+    """Leave the report in the folder, in one step."""
     path = os.path.join(folder, pool + ".json")
     try:
         with open(path + ".part", "w", encoding="utf-8") as file:

@@ -51,7 +51,7 @@ WAIT_LONGER = "a full queue is not the site file's fault: wait longer (--wait 1h
 def try_jobs(
     site: Site, name: str | None, pools: Sequence[str], runs: Path, wait: float, tell: Callable[[str], None]
 ) -> Iterator[Finding]:
-    """Runs a tiny job in each pool, and a real run if that found nothing wrong. `name` is the site as it was
+    """Run a tiny job in each pool, and a real run if that found nothing wrong. `name` is the site as it was
     asked for; `wait` in seconds, for each of the two; `tell` gets why they wait."""
     try:
         temporary = tempfile.TemporaryDirectory(
@@ -97,7 +97,7 @@ class _Trial:
         return "not known" if self.status is None else self.status.words
 
     def is_settled(self, answered: bool) -> bool:
-        """Whether there is nothing more to wait for."""
+        """Return whether there is nothing more to wait for."""
         status = self.status
         over = answered and (status is None or status.state.ended)
         if status is not None and status.hopeless:
@@ -152,7 +152,7 @@ class _Trials:
             self._under_way.append(_Trial(pool, stem, job, time.monotonic()))
 
     def _job(self, pool: str, stem: str) -> Job:
-        """The job for the scheduler: like a block of the pool, but one core of one node for minutes."""
+        """Return the job: like a block of the pool, but one core of one node for minutes."""
         site, limits, folder = self._site, self._site.pools[pool], self._folder
         reached = ""
         with contextlib.suppress(UsageError):
@@ -178,7 +178,7 @@ class _Trials:
         )
 
     def _watch(self, wait: float) -> Iterator[Finding]:
-        """Waits for the jobs; drops each once it need not be cancelled."""
+        """Wait for the jobs; drop each once it need not be cancelled."""
         end, pause, trouble = time.monotonic() + wait, 0.2, ""
         while self._under_way:
             before, answered = trouble, True
@@ -259,14 +259,14 @@ class _Try:
     ranks: bool
 
     def history(self) -> History:
-        """Its records so far. Raises DielError if there are none."""
+        """Return its records so far. Raise DielError if there are none."""
         return read_run(find_run(self.folder / "runs")).history
 
 
 def _try_runs(
     site: Site, name: str | None, pools: Sequence[str], folder: Path, wait: float, tell: Callable[[str], None]
 ) -> Iterator[Finding]:
-    """Runs a workflow of one task in each pool and yields the results; no run or job is left."""
+    """Run a workflow of one task in each pool and yield the results; no run or job is left."""
     tries: list[_Try] = []
     try:
         for number, pool in enumerate(pools):
@@ -281,7 +281,7 @@ def _try_runs(
 
 
 def _start(site: Site, name: str | None, pool: str, folder: Path) -> _Try:
-    """Starts the run in the current directory, where it finds the same site file. Raises OSError."""
+    """Start the run in the current directory, where it finds the same site file. Raise OSError."""
     folder.mkdir()
     offer = site.pools[pool]
     ranks = version_of("mpi4py") is not None and (cores_of(offer) > 1 or offer.block_nodes > 1)
@@ -325,7 +325,7 @@ def _ended(trial: _Try, end: float, wait: float) -> Finding:
 
 
 def _stands(trial: _Try) -> str:
-    """What is known about its blocks, and what the scheduler says."""
+    """Tell the state of its blocks, and what the scheduler says."""
     facts: list[str] = []
     with contextlib.suppress(DielError, OSError):
         history = trial.history()
@@ -414,7 +414,7 @@ class _Listener(socketserver.ThreadingTCPServer):
     ear: Ear
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Ignores whoever breaks off or sends something else than a report."""
+        """Ignore whoever breaks off or sends something else than a report."""
 
 
 class _Talk(socketserver.StreamRequestHandler):
@@ -436,7 +436,7 @@ class _Talk(socketserver.StreamRequestHandler):
 
 
 def read_report(site: Site, pool: str, report: Report, digest: str) -> Iterator[Finding]:
-    """The findings about one pool; `digest` is that of the file that the doctor left for its job."""
+    """Return the findings about one pool; `digest` is that of the file that the doctor left for its job."""
     return (replace(entry, name=f"{pool}: {entry.name}") for entry in _findings(site, pool, report, digest))
 
 

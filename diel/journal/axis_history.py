@@ -49,14 +49,14 @@ def _good(trials: Iterable[Trial]) -> list[Trial]:
 
 
 def ranked(trials: Iterable[Trial], small: bool) -> list[Trial]:
-    """The complete trials of one objective, the best first; of two equal ones, the earlier first."""
+    """Return the complete trials of one objective, the best first; of two equal ones, the earlier first."""
     complete = _good(trials)
     sign = 1 if small else -1
     return sorted(complete, key=lambda trial: (sign * trial.values[0], trial.number))
 
 
 def front(trials: Iterable[Trial], small: Sequence[bool]) -> list[Trial]:
-    """The Pareto front: the complete trials that no other dominates, by number."""
+    """Return the Pareto front: the complete trials that no other dominates, by number."""
     complete = _good(trials)
     costs = {
         trial.number: tuple(v if s else -v for v, s in zip(trial.values, small, strict=True))
@@ -121,27 +121,27 @@ class Course:
         return self.points is not None
 
     def known(self, number: int) -> Trial:
-        """A trial that began. Raise Contradiction if none with this number did."""
+        """Return a trial that began. Raise Contradiction if none with this number did."""
         if not 0 <= number < len(self.trials):
             raise Contradiction(f"trial {number} has a record, but never began")
         return self.trials[number]
 
     def ask(self, record: records.TrialRecord) -> None:
-        """A new trial."""
+        """Begin a trial."""
         if record["number"] == len(self.trials):
             parent = record.get("parent")
             self.trials.append(Trial(record["number"], record["hp"], record["time"], parent=parent))
             self.told.append([record["number"]])
 
     def report(self, record: records.Reported) -> None:
-        """A trial reported a value."""
+        """Note a value that a trial reported."""
         trial, step = self.known(record["number"]), record["step"]
         if step not in trial.reported and trial.state is TrialState.RUNNING:
             trial.reported[step] = record["value"]
             self.told.append([trial.number, step])
 
     def judge(self, record: records.JudgedRecord) -> None:
-        """A trial has ended."""
+        """End a trial."""
         trial = self.known(record["number"])
         if trial.state is not TrialState.RUNNING:
             return

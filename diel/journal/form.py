@@ -14,7 +14,7 @@ _WORDS = {str: "a text", bool: "true or false", int: "a whole number", float: "a
 
 
 def flaw_of(record: Mapping[str, Any]) -> str:
-    """What is wrong with a record's form; empty if nothing is."""
+    """Say what is wrong with a record's form; empty if nothing is."""
     event = record["event"]
     if not isinstance(event, str):
         return f"`event` is {event!r:.60}: expected a text"
@@ -40,7 +40,7 @@ def _flaw_in(document: Mapping[str, Any], kind: Any) -> str:
 
 
 def _fits(value: Any, hint: Any) -> bool:
-    """Whether a JSON value fits a type. Beside a type are its words or its bounds."""
+    """Return whether a JSON value fits a type. Beside a type are its words or its bounds."""
     inner, origin = get_args(hint), get_origin(hint)
     if is_typeddict(hint):
         return isinstance(value, dict) and not _flaw_in(value, hint)

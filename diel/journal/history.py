@@ -159,20 +159,20 @@ class History:
             raise TypeError(event)
 
     def has_notes(self) -> bool:
-        """Whether there is more to tell than tasks: stages held, asked first or joined, and exports."""
+        """Return whether tasks are not all there is to tell: stages held, asked first or joined, exports."""
         stages = self.stages.values()
         return bool(self.exports) or any(s.held or s.joined or s.surrogate is not None for s in stages)
 
     def is_doubted(self) -> bool:
-        """Whether results are answers that audits speak against."""
+        """Return whether results are answers that audits speak against."""
         return any(stage.suspect() for stage in self.stages.values())
 
     def has_suspects(self) -> bool:
-        """Whether results are such answers, or stay though they read some."""
+        """Return whether results are such answers, or stay though they read some."""
         return any(stage.suspect() or stage.stays() for stage in self.stages.values())
 
     def is_held(self) -> bool:
-        """Whether a stage was given up before all its tasks were tried."""
+        """Return whether a stage was given up before all its tasks were tried."""
         return any(stage.held for stage in self.stages.values())
 
     def stage(self, name: str) -> StageHistory:
@@ -186,7 +186,7 @@ class History:
             self._reopen(record["time"], record.get("idle", 0.0))
 
     def _reopen(self, now: float, idle: float) -> None:
-        """A new controller tries again what its predecessor gave up and others still need."""
+        """Try again what the controller before gave up and others still need."""
         self.silent = self.trouble = ""
         stays = {(name, index) for name, stage in self.stages.items() for index in stage.tolerated}
         for axis in self.axes.values():
@@ -202,7 +202,7 @@ class History:
             self.stage(name).set(index, TaskState.FAILED)
 
     def _is_cancelled(self, trial: Trial) -> bool:
-        """Whether any task that a trial lost was stopped by a user."""
+        """Return whether any task that a trial lost was stopped by a user."""
         return any(self.stage(name).state(index) == TaskState.CANCELLED for name, index in trial.lost)
 
     def _leave(self, stage: str, index: int, attempt: Attempt) -> None:
@@ -351,7 +351,7 @@ class History:
         self.failures.pop((record["stage"], index), None)
 
     def _forget_attempt(self, name: str, index: int, attempt: int) -> None:
-        """An attempt ended, and its result does not count."""
+        """Drop an attempt that ended without a result that counts."""
         self._forget_left(name, index, attempt)
         stage = self.stage(name)
         current = stage.under_way.get(index)
@@ -398,7 +398,7 @@ class History:
             stage.let_go(verdicts=False)
 
     def packed(self, offsets: Mapping[str, int]) -> str:
-        """A snapshot of it, folded from segments up to these offsets."""
+        """Return a snapshot of it, folded from segments up to these offsets."""
         document = {
             "version": VERSION,
             "offsets": offsets,

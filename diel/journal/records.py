@@ -409,7 +409,7 @@ class _Attempt(_Task):
 
 class Start(_Attempt):
     event: Literal["start"]
-    """An attempt began."""
+    """Begin an attempt."""
     bundle: NotRequired[Count]
 
 

@@ -72,7 +72,7 @@ class SegmentWriter:
 
 
 def worker_segment_name(epoch: int, host: str, process: int) -> str:
-    """A name that no other worker process uses: epoch, host, pid, and when it began."""
+    """Return a name that no other worker process uses: epoch, host, pid, and when it began."""
     return f"worker-{epoch:04d}-{host}-{process}-{time.time_ns():x}.jsonl"
 
 
@@ -101,7 +101,7 @@ def read_segment(path: Path, offset: int = 0) -> Iterator[tuple[int, int, Record
 
 
 def decode(line: bytes) -> Record | None:
-    """The record of a line, or None if it is not a JSON object with an event."""
+    """Return the record of a line, or None if it is not a JSON object with an event."""
     try:
         record: Record = json.loads(line.decode("utf-8", "surrogateescape"))
     except (ValueError, RecursionError):
@@ -110,7 +110,7 @@ def decode(line: bytes) -> Record | None:
 
 
 def read_result(path: Path, offset: int) -> Result:
-    """The result at an offset. Raise JournalError if there is none."""
+    """Return the result at an offset. Raise JournalError if there is none."""
     record = read_keyed(path, offset)
     if record["event"] == "pruned":
         raise JournalError(f"{path}: no result at byte {offset}")
@@ -118,7 +118,7 @@ def read_result(path: Path, offset: int) -> Result:
 
 
 def read_keyed(path: Path, offset: int) -> Result | PrunedRecord:
-    """The result at an offset, or what a pruned task reported. Raise JournalError if there is neither."""
+    """Return the result, or a pruned task's report, at an offset. Raise JournalError if there is neither."""
     try:
         with open(path, "rb") as file:
             file.seek(offset)
@@ -189,7 +189,7 @@ class Reader:
                     raise Damaged(text, place) from error
 
     def _is_long_over(self, name: str) -> bool:
-        """Whether a segment's worker was in a block that ended so long ago that no line is under way."""
+        """Return whether a worker's block ended so long ago that no line of its segment is under way."""
         worker = self.history.workers.get(name)
         block = self.history.blocks.get(worker["block"]) if worker is not None else None
         ended = block.get("ended") if block is not None else None
@@ -203,7 +203,7 @@ class Reader:
 
 
 def _flaw(error: BaseException, record: Record) -> str:
-    """What is wrong with a record at which the fold failed; empty if the fold is to blame."""
+    """Say what is wrong with a record at which the fold failed; empty if the fold is to blame."""
     if isinstance(error, Contradiction):
         return str(error)
     from diel.journal.form import flaw_of  # the types of all records, which a good journal does not need

@@ -26,14 +26,14 @@ MOST_FLAWS = 20
 
 
 def read_run(paths: RunPaths, *, snapshot: bool = True) -> Reader:
-    """A run as its files show it now. Raise UsageError if its journal cannot be read."""
+    """Return a run as its files show it now. Raise UsageError if its journal cannot be read."""
     reader = (_load(paths) if snapshot else None) or Reader(paths, History())
     reader.catch_up()
     return reader
 
 
 def look_at(paths: RunPaths) -> Reader:
-    """The same for whoever only looks: of a damaged journal, what can be read of it."""
+    """Return the same for whoever only looks: of a damaged journal, what can be read of it."""
     try:
         return read_run(paths)
     except Damaged:
@@ -57,7 +57,7 @@ def read_behind_flaws(paths: RunPaths) -> Reader:
 
 
 def told_damage(reader: Reader) -> list[str]:
-    """What was not read of a journal, in words: damaged records, lines that are none, and how many more."""
+    """List what of a journal was not read: damaged records and lines, and the number of others."""
     without = f"{reader.paths.run_id} is without"
     lines = [f"{without} a damaged record: {place}" for place in reader.flaws]
     lines += (f"{without} a damaged line: {place}" for place in reader.gaps[:MOST_FLAWS])
@@ -66,7 +66,7 @@ def told_damage(reader: Reader) -> list[str]:
 
 
 def _load(paths: RunPaths) -> Reader | None:
-    """What the snapshot holds; None if it is missing, damaged or of another version: it only saves time."""
+    """Return the snapshot's content; None if it is missing, damaged or of another version."""
     try:
         document = json.loads(paths.snapshot.read_text(encoding="utf-8", errors="surrogateescape"))
         if document.pop("version") != VERSION:

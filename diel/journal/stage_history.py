@@ -33,13 +33,13 @@ def ranges(indices: Iterable[int]) -> list[list[int]]:
 
 
 def spread(pairs: Iterable[Iterable[int]]) -> Iterable[int]:
-    """The indices that `ranges` packed."""
+    """Yield the indices that `ranges` packed."""
     for first, last in pairs:
         yield from range(first, last + 1)
 
 
 def covers(pairs: Iterable[Iterable[int]], index: int | None) -> bool:
-    """Whether an index is among those that `ranges` packed; None means any."""
+    """Return whether an index is among those that `ranges` packed; None means any."""
     return index is None or any(first <= index <= last for first, last in pairs)
 
 
@@ -111,7 +111,7 @@ class StageHistory:
         return self.left_out.count(LEFT_BY_AXIS)
 
     def never_came(self, index: int) -> bool:
-        """Whether a task's point never came."""
+        """Return whether a task's point never came."""
         return index < len(self.left_out) and self.left_out[index] == LEFT_BY_AXIS
 
     @property
@@ -126,7 +126,7 @@ class StageHistory:
         return self.total - self.never
 
     def counts(self) -> dict[str, int]:
-        """How many tasks are in each state; those at points that never came are left out."""
+        """Count the tasks in each state; those at points that never came are left out."""
         counts = {state.label: self.states.count(state) for state in TaskState}
         counts["waiting"] += self.total - len(self.states)
         counts["skipped"] -= self.never
@@ -136,11 +136,11 @@ class StageHistory:
         return _STATES[self.states[index]] if index < len(self.states) else TaskState.WAITING
 
     def is_good(self, index: int) -> bool:
-        """Whether a task has a result: `state(index).good`, at a third of its cost, for the fold."""
+        """Return whether a task has a result: `state(index).good`, at a third of its cost, for the fold."""
         return index < len(self.states) and self.states[index] in _GOOD
 
     def good(self) -> Iterator[int]:
-        """The tasks with a result, of a million in an instant."""
+        """Return the tasks with a result, of a million in an instant."""
         return compress(count(), self.states.translate(_IS_GOOD))
 
     def set(self, index: int, state: TaskState) -> None:
@@ -151,29 +151,29 @@ class StageHistory:
             self.left_out[index] = 0
 
     def count_attempt(self, index: int, number: int) -> None:
-        """An attempt began."""
+        """Begin an attempt."""
         if number > self.attempts.get(index, 1 if self.is_good(index) else 0):
             self.attempts[index] = number
 
     def latest(self, index: int) -> int:
-        """The number of a task's latest attempt, which may not have begun yet."""
+        """Return the number of a task's latest attempt, which may not have begun yet."""
         current = self.under_way.get(index)
         return current.number if current is not None else self.attempts.get(index, 1)
 
     def result_attempt(self, index: int) -> int:
-        """The attempt that made a task's result; 0 for one from the cache."""
+        """Return the attempt that made a task's result; 0 for one from the cache."""
         return 0 if self.state(index) == TaskState.CACHED else self.committed.get(index, 1)
 
     def is_gone(self, index: int, attempt: int) -> bool:
-        """Whether the result of an attempt has lost its files."""
+        """Return whether the result of an attempt has lost its files."""
         return bool(self.gone) and attempt <= self.gone.get(index, -1)
 
     def is_fenced(self, index: int, attempt: int) -> bool:
-        """Whether an attempt was given up for lost."""
+        """Return whether an attempt was given up for lost."""
         return bool(self.fenced) and attempt <= self.fenced.get(index, 0)
 
     def takes(self, record: Result) -> bool:
-        """Whether a result counts: not if its attempt was given up for lost, or lost its files."""
+        """Return whether a result counts: not if its attempt was given up for lost, or lost its files."""
         index, attempt = record["index"], record["attempt"] if record["event"] == "done" else 0
         return not self.is_gone(index, attempt) and (attempt == 0 or not self.is_fenced(index, attempt))
 
@@ -205,11 +205,11 @@ class StageHistory:
         forget(self.surrogate, index)
 
     def suspect(self) -> list[int]:
-        """The tasks whose result is an answer that audits speak against."""
+        """Return the tasks whose result is an answer that audits speak against."""
         return [] if self.surrogate is None else suspect(self.surrogate)
 
     def stays(self) -> list[int]:
-        """The tasks whose result stays though it read suspect answers."""
+        """Return the tasks whose result stays though it read suspect answers."""
         latest = self.result_attempt
         return sorted(i for i, attempt in self.doubted.items() if self.is_good(i) and latest(i) == attempt)
 

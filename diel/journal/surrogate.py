@@ -23,7 +23,7 @@ class Bound(NamedTuple):
 
 
 def bound_of(errors: Collection[float]) -> Bound:
-    """The bound that audited errors give for all answers, whatever their distribution. The largest of n is
+    """Return the bound of audited errors for all answers, whatever their distribution. The largest of n is
     above a share p of all with probability 1 - pⁿ, which is enough for p = 0.95 from n = 59 on; before, p is
     smaller. Of more, the j largest are left out as long as Σᵢ₌₀ʲ C(n, i) (1 - p)ⁱ pⁿ⁻ⁱ ≤ 0.05 (S. S. Wilks,
     Determination of Sample Sizes for Setting Tolerance Limits, Ann. Math. Statist. 12, 91, 1941, equation 3
@@ -41,7 +41,7 @@ def bound_of(errors: Collection[float]) -> Bound:
 
 
 def _binomial(count: int, above: int) -> float:
-    """The probability that so many of so many are beyond the share."""
+    """Return the probability that so many of so many are beyond the share."""
     ways = math.lgamma(count + 1) - math.lgamma(above + 1) - math.lgamma(count - above + 1)
     return math.exp(ways + above * math.log(1 - SHARE) + (count - above) * math.log(SHARE))
 
@@ -121,13 +121,13 @@ def counting(earlier: SurrogateHistory | None, record: Result) -> SurrogateHisto
 
 
 def forget(history: SurrogateHistory | None, index: int) -> None:
-    """The result of a task no longer counts; what its audit found does."""
+    """Let the result of a task no longer count; its audit still does."""
     if history is not None and index < len(history.answers):
         history.answers[index] = 0
 
 
 def suspect(history: SurrogateHistory) -> list[int]:
-    """The tasks whose result is an answer that audits speak against."""
+    """Return the tasks whose result is an answer that audits speak against."""
     if not history.is_off:
         return []
     return [index for index, answered in enumerate(history.answers) if answered]

@@ -79,7 +79,7 @@ def main() -> int:
 
 
 def _words(error: Exception) -> str:
-    """What it says, without Python's `<urlopen error …>`."""
+    """Return what it says, without Python's `<urlopen error …>`."""
     if isinstance(error, URLError) and not isinstance(error, HTTPError):
         return str(error.reason)
     return str(error)
@@ -90,7 +90,7 @@ def _too_late(number: int, frame: FrameType | None) -> Never:
 
 
 def _has_ended(segment: Path) -> bool:
-    """Whether a controller's segment has the record of the run's end, or gets it in a while."""
+    """Return whether a controller's segment has the record of the run's end, or gets it in a while."""
     until = time.monotonic() + PATIENCE
     while True:
         with open(segment, "rb") as file:
@@ -103,7 +103,7 @@ def _has_ended(segment: Path) -> bool:
 
 
 def _expanded(text: str) -> str:
-    """An address with its variables. Raises ValueError for one that is not set."""
+    """Return an address with its variables. Raise ValueError for one that is not set."""
     expanded = os.path.expandvars(text)
     if unset := _VARIABLE.search(expanded):
         raise ValueError(f"variable {unset[1]} is not set where the controller runs")
@@ -111,7 +111,7 @@ def _expanded(text: str) -> str:
 
 
 def _without_secrets(text: str, address: Mapping[str, Any]) -> str:
-    """An error in one line, without what an address says."""
+    """Return an error in one line, without what an address says."""
     for word in [address.get(key) or "" for key in ("webhook", "smtp", "apprise")]:
         full = os.path.expandvars(word)
         parts = urlsplit(full)
@@ -177,7 +177,7 @@ def _post(url: str, message: Mapping[str, Any]) -> None:
 
 
 def _call(words: list[str], message: Mapping[str, Any]) -> None:
-    """Raises ChildProcessError where the program fails; it and what it started end with the time limit."""
+    """Raise ChildProcessError where the program fails; it and what it started end with the time limit."""
     facts = {f"DIEL_NOTICE_{name.upper()}": str(value) for name, value in message["facts"].items()}
     env = {**os.environ, **facts}
     with Popen(

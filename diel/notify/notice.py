@@ -25,7 +25,7 @@ class Notice(NamedTuple):
 
 
 def due(history: History, paths: RunPaths, now: float, after: float) -> Iterator[Notice]:
-    """What a history says that is worth telling, at a time; of blocks those that wait `after` seconds."""
+    """Yield the notices that a history gives at a time; of blocks those that wait `after` seconds."""
     run, where = paths.run_id, here(paths)
     for (stage, index), record in history.failures.items():
         if "tolerated" not in record and now - record.get("time", now) >= SETTLED:
@@ -54,7 +54,7 @@ def due(history: History, paths: RunPaths, now: float, after: float) -> Iterator
 
 
 def ended(history: History, paths: RunPaths, state: RunState, epoch: int, now: float) -> Notice:
-    """What is to be told at a run's end: one for each controller that ends it."""
+    """Return what is to be told at a run's end: one for each controller that ends it."""
     counts = [stage.counts() for stage in history.stages.values()]
     totals = {kind.label: sum(count[kind.label] for count in counts) for kind in TaskState}
     tasks = ", ".join(f"{count:,} {label}" for label, count in totals.items() if count)

@@ -73,7 +73,7 @@ class Keys:
         return None
 
     def record(self, key: str) -> Result | PrunedRecord | None:
-        """The record with this key; None if the run has none, or its journal is gone."""
+        """Return the record with this key; None if the run has none, or its journal is gone."""
         place = self.find(bytes.fromhex(key))
         try:
             record = None if place is None else read_keyed(self.paths.journal / place[0], place[1])
@@ -93,7 +93,7 @@ class Cache:
         """By run, the stages whose surrogate failed its audit."""
 
     def find(self, family: str, key: str) -> Result | None:
-        """The record of a result whose artifacts are all what they were, with the `run` that made it."""
+        """Return the record of a result with unchanged artifacts, and with the `run` that made it."""
         for keys in self._candidates(family):
             record = keys.record(key)
             if record is not None and record["event"] != "pruned":
@@ -108,7 +108,7 @@ class Cache:
         return None
 
     def condemned(self, family: str, key: str) -> str:
-        """The run whose audits spoke against what a surrogate answered for a key; empty where none did."""
+        """Return the run whose audits spoke against a surrogate's answer for a key; empty where none did."""
         for keys in self._candidates(family):
             record = keys.record(key)
             if record is not None and self._is_suspect(keys.paths, record["stage"]):
@@ -147,13 +147,13 @@ def pruned_key(key: str, metric: str) -> str:
 
 
 def is_whole(record: Result, home: Path) -> bool:
-    """Whether all files of a result are what they were when it was made."""
+    """Return whether all files of a result are what they were when it was made."""
     files = (file for entry in record.get("artifacts", {}).values() for file in files_of(entry))
     return all(is_same(f"{home}/{file['path']}", file) for file in files)
 
 
 def _is_current(record: Result) -> bool:
-    """Whether the files that its task found by a computed name, or by a pickle, are as they were."""
+    """Return whether the files that its task found by a computed name, or by a pickle, are as they were."""
     with suppress(OSError):
         imports = record.get("imports", {}).items()
         return all(digest_of_bytes(Path(path).read_bytes()) == digest for path, digest in imports)
@@ -161,13 +161,13 @@ def _is_current(record: Result) -> bool:
 
 
 def _may_go(record: Result, home: Path) -> bool:
-    """Whether an artifact need not be kept, and its run is still going and will delete it."""
+    """Return whether an artifact need not be kept, and its run is still going and will delete it."""
     passing = any(entry.get("keep") is False for entry in record.get("artifacts", {}).values())
     return passing and driver(RunPaths(home)) is not None
 
 
 def open_keys(paths: RunPaths) -> Keys | None:
-    """The keys of a run, made from its journal if missing; None if that is impossible."""
+    """Return the keys of a run, made from its journal if missing; None if that is impossible."""
     try:
         keys = _open(paths)
         if keys is None and paths.lease.exists():
@@ -194,7 +194,7 @@ def _open(paths: RunPaths) -> Keys | None:
 
 
 def _newest(paths: RunPaths) -> int:
-    """When a run's journal was last written, in nanoseconds since the epoch."""
+    """Return when a run's journal was last written, in nanoseconds since the epoch."""
     return max(((paths.journal / n).stat().st_mtime_ns for n in segments(paths.journal)), default=0)
 
 

@@ -92,7 +92,7 @@ def _lease(document: Any) -> Lease | None:
 
 
 def time_at(folder: Path) -> float:
-    """The time by the clock that stamps files in a folder; this host's if no file can be made there."""
+    """Return the time of the clock that stamps a folder's files; this host's if no file can be made there."""
     probe = folder / f".clock-{socket.gethostname()}-{os.getpid()}.part"
     now = time.time()
     with contextlib.suppress(OSError):
@@ -114,7 +114,7 @@ def is_alive(lease: Lease, age: float) -> bool:
 
 
 def _seen(lease: Lease) -> bool | None:
-    """Whether a controller's process is alive; None if it is not visible from here."""
+    """Return whether a controller's process is alive; None if it is not visible from here."""
     if lease.birth or lease.host != socket.gethostname():
         return lives(lease.pid, lease.birth)
     try:  # an old lease only has the time, which a step of the clock changes
@@ -154,7 +154,7 @@ def last_word(paths: RunPaths, epoch: int) -> str:
 
 
 def driver(paths: RunPaths) -> tuple[Lease, float] | None:
-    """The controller that drives the run, and the age of its heartbeat; None if none does."""
+    """Return the controller that drives the run, and the age of its heartbeat; None if none does."""
     held = read_lease(paths)
     return held if held is not None and is_alive(*held) and not last_word(paths, held[0].epoch) else None
 
@@ -165,7 +165,7 @@ def newest_epoch(paths: RunPaths) -> int:
 
 
 def is_being_taken(paths: RunPaths) -> bool:
-    """Whether a controller has just made its segment, and has not said yet who it is."""
+    """Return whether a controller has just made its segment, and has not said yet who it is."""
     newest = newest_epoch(paths)
     if not newest or _first_record(paths, newest) is not None:
         return False
@@ -275,7 +275,7 @@ def beat(paths: RunPaths) -> None:
 
 @cache
 def _place() -> str:
-    """This boot of this machine, and this PID namespace; empty where the system does not tell."""
+    """Return this machine's boot and PID namespace; empty where the system does not tell."""
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
             return f"{file.read().strip()}/{os.stat('/proc/self/ns/pid').st_ino}"
@@ -284,7 +284,7 @@ def _place() -> str:
 
 
 def birth_of(pid: int) -> str:
-    """Where and when a process of this host was born; empty where it has ended, or cannot be seen."""
+    """Return where and when a process of this host was born; empty where it has ended, or cannot be seen."""
     process = _look(pid)
     return f"{_place()}/{process[1]}" if process is not None and _place() else ""
 

@@ -26,7 +26,7 @@ class Cancel(NamedTuple):
         return not self.targets or stage in self.targets or f"{stage}/{index}" in self.targets
 
     def touches(self, stage: str) -> bool:
-        """Whether any task of a stage may be meant."""
+        """Return whether any task of a stage may be meant."""
         return not self.targets or any(target.partition("/")[0] == stage for target in self.targets)
 
     @property
@@ -54,7 +54,7 @@ def read_cancels(paths: RunPaths) -> list[Cancel]:
 
 
 def read_stops(paths: RunPaths) -> list[Cancel]:
-    """What workers must stop: what users asked for, and what a controller no longer needs."""
+    """Return what workers must stop: what users asked for, and what a controller no longer needs."""
     return _read(paths, "cancel-", "stop-")
 
 

@@ -128,7 +128,7 @@ def read_run_file(paths: RunPaths) -> RunFile:
 
 
 def read_kept_workflow(paths: RunPaths) -> str:
-    """The text of the workflow as it was when the run was made. Raise UsageError if it is missing."""
+    """Return the text of the workflow as it was when the run was made. Raise UsageError if it is missing."""
     try:
         text = read_file(paths.workflow, MAX_WORKFLOW).decode("utf-8")
     except (OSError, ValueError) as error:
@@ -144,7 +144,7 @@ def read_kept_workflow(paths: RunPaths) -> str:
 
 
 def reason(error: OSError | ValueError) -> str:
-    """Why a file of a run cannot be read, in one line."""
+    """Say why a file of a run cannot be read, in one line."""
     if isinstance(error, ValidationError):
         first = error.errors(include_url=False, include_input=False)[0]
         return ": ".join([*filter(None, [".".join(map(str, first["loc"]))]), first["msg"]])

@@ -71,12 +71,12 @@ def _listdir(runs: Path) -> list[str]:
 
 
 def runs_of(workflow: str, runs: Path) -> list[RunPaths]:
-    """Every run of a workflow, the oldest first."""
+    """Return every run of a workflow, the oldest first."""
     return [paths for paths in all_runs(runs) if _numbered(paths.run_id)[0] == workflow]
 
 
 def all_runs(runs: Path) -> list[RunPaths]:
-    """Every run, the oldest first."""
+    """Return every run, the oldest first."""
     runs_ = []
     place = runs.resolve()
     for name in _listdir(runs):
@@ -90,7 +90,7 @@ def all_runs(runs: Path) -> list[RunPaths]:
 
 
 def _made(paths: RunPaths) -> int | None:
-    """When a run was made, in nanoseconds since the epoch; None if it is not a run."""
+    """Return the time when a run was made, in nanoseconds since the epoch; None if it is not a run."""
     try:
         return paths.run_file.stat().st_mtime_ns
     except OSError:

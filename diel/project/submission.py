@@ -52,7 +52,7 @@ class Submission(NamedTuple):
     """Whether the previous controller requested it."""
 
     def starts(self, now: float) -> bool:
-        """Whether its process, which has not taken the run yet, can still do so."""
+        """Return whether its process, which has not taken the run yet, can still do so."""
         if self.pid is None:
             return abs(now - self.made) < STARTING
         lease = Lease(self.epoch, self.host, self.pid, self.started or 0.0, self.birth)
@@ -60,13 +60,13 @@ class Submission(NamedTuple):
 
 
 def job_prefix(paths: RunPaths) -> str:
-    """How the names of all jobs of a run begin: a letter first, and short enough for every scheduler."""
+    """Return the prefix of a run's job names: a letter first, and short enough for every scheduler."""
     digest = hashlib.sha256(os.fsencode(paths.root)).digest()
     return "diel" + base64.b32encode(digest).decode()[:6].lower()
 
 
 def job_name(paths: RunPaths, number: int) -> str:
-    """The name of a controller's job."""
+    """Return the name of a controller's job."""
     return f"{job_prefix(paths)}-c{number}"
 
 
@@ -123,7 +123,7 @@ def _numbers(paths: RunPaths) -> list[int]:
 
 
 def read_submissions(paths: RunPaths) -> list[Submission]:
-    """All submissions of a run, the oldest first; one that is being written is left out."""
+    """Return all submissions of a run, the oldest first; one that is being written is left out."""
     submissions = []
     for number in _numbers(paths):
         try:
@@ -134,12 +134,12 @@ def read_submissions(paths: RunPaths) -> list[Submission]:
 
 
 def newest_submission(paths: RunPaths) -> Submission | None:
-    """The last controller that was requested; None if a run was never submitted."""
+    """Return the last controller that was requested; None if a run was never submitted."""
     return next(reversed(read_submissions(paths)), None)
 
 
 def submission_of(paths: RunPaths, epoch: int) -> Submission | None:
-    """The submission that this controller came from; None if it was started in the foreground."""
+    """Return the submission that this controller came from; None if it was started in the foreground."""
     return next((submission for submission in read_submissions(paths) if submission.epoch == epoch - 1), None)
 
 

@@ -129,7 +129,7 @@ class Flux(BatchScheduler):
 
 
 def parse_jobs(answer: Answer) -> Iterator[tuple[str, str, JobStatus]]:
-    """Id, name and state of each job in an answer of flux jobs. Raises SchedulerBusy for any other line."""
+    """Id, name and state of each job in an answer of flux jobs. Raise SchedulerBusy for any other line."""
     for line in answer.out.splitlines():
         fields = line.strip().split("|", _FORMAT.count("|"))
         if len(fields) <= _FORMAT.count("|"):
@@ -163,7 +163,7 @@ def parse_queues(lines: Iterable[str]) -> Iterator[Queue]:
 
 
 def _duration(text: str) -> float | None:
-    """Seconds of a duration in Flux's standard form (RFC 23): `1.5h`; None of `inf`."""
+    """Return seconds of a duration in Flux's standard form (RFC 23): `1.5h`; None of `inf`."""
     match = re.fullmatch(r"([\d.]+)(ms|[smhd]?)", text)
     return float(match[1]) * {"ms": 0.001, "m": 60, "h": 3600, "d": 86400}.get(match[2], 1) if match else None
 
@@ -180,6 +180,6 @@ def parse_resources(lines: Iterable[str]) -> Iterator[NodeKind]:
 
 
 def _count(ids: str) -> int:
-    """How many numbers there are in `3` or `[0-3,7]`."""
+    """Count the numbers in `3` or `[0-3,7]`."""
     parts = (part.partition("-") for part in ids.strip("[]").split(","))
     return sum(int(last or first) - int(first) + 1 for first, _, last in parts)

@@ -82,7 +82,7 @@ class Inside(Scheduler):
         self._refuse(int(_header(script)["nodes"]))
 
     def submit(self, script: Path) -> str:
-        """The script starts as soon as nodes are free."""
+        """Queue a script, which starts as soon as nodes are free."""
         header = _header(script)
         held = _Held(script, header["name"], int(header["nodes"]), float(header["walltime"]))
         self._refuse(held.nodes)
@@ -106,7 +106,7 @@ class Inside(Scheduler):
             return {n: JobStatus(h.state, h.reason, h.exit_code, self._names(h)) for n, h in jobs.items()}
 
     def cancel(self, ids: Iterable[str]) -> None:
-        """Running jobs get SIGTERM, and SIGKILL some seconds later."""
+        """Send running jobs SIGTERM, and SIGKILL some seconds later."""
         with self._lock:
             for number in ids:
                 held = self._jobs.get(number)
@@ -137,7 +137,7 @@ class Inside(Scheduler):
         return self._end - KEPT - time.monotonic()
 
     def close(self) -> None:
-        """Ends all that runs, and waits for it: nothing outlives the allocation's controller."""
+        """End all that runs, and wait for it: nothing outlives the allocation's controller."""
         atexit.unregister(self.close)
         self.cancel(list(self._jobs))
         for held in list(self._jobs.values()):
@@ -148,7 +148,7 @@ class Inside(Scheduler):
         return ",".join(self._nodes[place] for place in held.places)
 
     def _fill(self) -> None:
-        """Starts jobs in their order while their nodes are free: a large one is not overtaken."""
+        """Start jobs in their order while their nodes are free: a large one is not overtaken."""
         for held in self._jobs.values():
             if held.state is not JobState.PENDING:
                 continue
@@ -167,7 +167,7 @@ class Inside(Scheduler):
             threading.Thread(target=self._mind, args=(held, held.process), daemon=True).start()
 
     def _start(self, held: _Held) -> subprocess.Popen[bytes]:
-        """Runs its script with the allocation's own variables, as if there were no other nodes."""
+        """Run its script with the allocation's own variables, as if there were no other nodes."""
         nodes = [self._nodes[place] for place in held.places]
         changed: dict[str, str | None] = {
             **os.environ,
@@ -185,7 +185,7 @@ class Inside(Scheduler):
         )
 
     def _mind(self, held: _Held, process: subprocess.Popen[bytes]) -> None:
-        """Waits for a job's end, up to its walltime; then its nodes are free."""
+        """Wait for a job's end, up to its walltime; then its nodes are free."""
         late = False
         try:
             process.wait(max(0.0, min(held.walltime, self.left)))
@@ -218,7 +218,7 @@ def _header(script: Path) -> dict[str, str]:
 
 
 def _end_tree(process: subprocess.Popen[bytes]) -> None:
-    """Ends a process and its descendants with SIGTERM, then with SIGKILL."""
+    """End a process and its descendants with SIGTERM, then with SIGKILL."""
     tree = _tree(process.pid)
     for member in tree:
         with contextlib.suppress(psutil.Error):
@@ -245,8 +245,8 @@ def _lives(process: psutil.Process) -> bool:
 
 
 def inside_here(outer: Scheduler) -> Inside | None:
-    """The scheduler of the allocation that holds this controller; None if it does not live in one. `outer` is
-    the site's scheduler. Raises SchedulerBusy if the allocation's nodes cannot be found out."""
+    """Return the scheduler of this controller's allocation; None if it does not live in one. `outer` is
+    the site's scheduler. Raise SchedulerBusy if the allocation's nodes cannot be found out."""
     end = os.environ.get(END)
     if end is None:
         return None

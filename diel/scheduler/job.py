@@ -81,7 +81,7 @@ class JobState(StrEnum):
 
 
 def states(**words: str) -> Mapping[str, JobState]:
-    """A table of a scheduler's words for states, by their meaning: `pending="Q H W"`."""
+    """Return a table of a scheduler's words for states, by their meaning: `pending="Q H W"`."""
     return {word: JobState(state) for state, listed in words.items() for word in listed.split()}
 
 
@@ -113,14 +113,14 @@ def clock(seconds: float) -> str:
 
 
 def mebibytes(size: int) -> int:
-    """Bytes as MiB, rounded up: what Slurm's M and PBS's mb both mean."""
+    """Return bytes as MiB, rounded up: what Slurm's M and PBS's mb both mean."""
     return -(-size // 2**20)
 
 
 def quoted(path: Path) -> str:
-    """A path in double quotes, as a directive holds it.
+    """Return a path in double quotes, as a directive holds it.
 
-    Raises SchedulerRefused for a path with a line break, a double quote or a backslash: schedulers read
+    Raise SchedulerRefused for a path with a line break, a double quote or a backslash: schedulers read
     those in different ways, and Slurm would lose the job's output.
     """
     text = str(path)
@@ -131,7 +131,7 @@ def quoted(path: Path) -> str:
 
 
 def check_outputs(script: Path, named: re.Pattern[str]) -> tuple[str, ...]:
-    """The output files that a script's directives name. Raises SchedulerRefused if one's folder is missing.
+    """Return the output files of a script's directives. Raise SchedulerRefused if one's folder is missing.
     The scheduler would say nothing, and the job's output, or the job, would be lost."""
     files = tuple(shlex.split(value)[0] for value in named.findall(script.read_text(encoding="utf-8")))
     for file in files:

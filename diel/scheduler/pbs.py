@@ -118,7 +118,7 @@ class Qsub(BatchScheduler):
 
     @abstractmethod
     def resources(self, job: Job) -> Iterable[str]:
-        """What a job asks for, in the words of `-l`."""
+        """Write a job's demand in the words of `-l`."""
 
     def is_busy(self, answer: Answer) -> bool:
         return answer.code in _BUSY_CODES or super().is_busy(answer)
@@ -137,7 +137,7 @@ class Qsub(BatchScheduler):
             yield full.get(short(number), number), job.get("Job_Name", ""), self.status(job)
 
     def status(self, job: Mapping[str, str]) -> JobStatus:
-        """The state of a job, from its attributes."""
+        """Return the state of a job, from its attributes."""
         letter, comment = job.get("job_state", ""), job.get("comment", "").strip()
         state, nodes = self.states.get(letter, JobState.RUNNING), hosts(job.get("exec_host", ""))
         if not state.ended:
@@ -181,14 +181,14 @@ class Qsub(BatchScheduler):
 
     @abstractmethod
     def nodes(self) -> list[NodeKind]:
-        """The nodes, as pbsnodes tells them. Raises SchedulerBusy."""
+        """Return the nodes, as pbsnodes tells them. Raise SchedulerBusy."""
 
     def narrowed(self, nodes: Sequence[str], script: Path) -> Mapping[str, str | None]:
         return {"PBS_NODEFILE": node_file(nodes, script)}
 
 
 def _output(job: Job, path: Path) -> str:
-    """A file's name within the folder, from where the job is submitted: a colon in a path means a host."""
+    """Return a file's name within the folder of submission: a colon in a path means a host."""
     plain = path.parent == job.folder and re.fullmatch(r"[\w.+-]+", path.name, re.ASCII)
     return path.name if plain else quoted(path)
 
@@ -215,23 +215,23 @@ def parse_server(text: str, queues: list[Queue]) -> list[Queue]:
 
 
 def bytes_of(text: str) -> int:
-    """Bytes of PBS's `527672492kb`, where k means 1024; 0 of what is not a size."""
+    """Return bytes of PBS's `527672492kb`, where k means 1024; 0 of what is not a size."""
     match = re.fullmatch(r"(\d+)([kmgtp]?)b?", text.lower())
     return parse_size(f"{match[1]}{match[2].upper()}{'i' if match[2] else ''}B") if match else 0
 
 
 def short(number: str) -> str:
-    """An id without the server's name, which qsub and qstat may write differently."""
+    """Return an id without the server's name, which qsub and qstat may write differently."""
     return number.split(".")[0]
 
 
 def user() -> str:
-    """The name of the user whose jobs these are."""
+    """Return the name of the user whose jobs these are."""
     return pwd.getpwuid(os.getuid()).pw_name
 
 
 def hosts(text: str) -> str:
-    """The nodes in `exec_host` (n1/0*4+n2/0*4), with commas between."""
+    """Return the nodes in `exec_host` (n1/0*4+n2/0*4), with commas between."""
     names = [part.split("/")[0] for part in text.split("+") if part.strip()]
     return ",".join(dict.fromkeys(name.strip() for name in names))
 
@@ -316,10 +316,10 @@ class Pbs(Qsub):
         return [number for number in ids if "[" not in number]  # arrays are never diel's
 
     def parse_qstat(self, answer: Answer, ids: Iterable[str]) -> Mapping[str, Mapping[str, str]]:
-        """The jobs in an answer of `qstat -f -F dsv`, by id: a line for each job, `Job Id:
+        """Return the jobs in an answer of `qstat -f -F dsv`, by id: a line for each job, `Job Id:
         5.pbs0|Job_Name=a|…`.
 
-        Raises SchedulerBusy for what is no such answer, and if it says nothing of some of `ids`: a job
+        Raise SchedulerBusy for what is no such answer, and if it says nothing of some of `ids`: a job
         counts as unknown only if qstat names it.
         """
         if answer.code not in SETTLED:
@@ -389,5 +389,5 @@ def parse_nodes(text: str) -> list[NodeKind]:
 
 
 def _host(node: Mapping[str, Any]) -> str:
-    """The host of a vnode; a name of its own if PBS does not say."""
+    """Return the host of a vnode; a name of its own if PBS does not say."""
     return str(node.get("resources_available", {}).get("host") or node.get("Mom") or id(node))

@@ -39,7 +39,7 @@ class Answer(NamedTuple):
 
 
 def first_lines(text: str) -> str:
-    """The first lines of a text that are not empty, on one line."""
+    """Return the first lines of a text that are not empty, on one line."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return "; ".join(lines[:4])[:600]
 
@@ -52,9 +52,9 @@ def ask(
     folder: Path | None = None,
     stdin: Path | None = None,
 ) -> Answer:
-    """Runs a command in a folder (by default the current one), with a file or nothing on its stdin.
+    """Run a command in a folder (by default the current one), with a file or nothing on its stdin.
 
-    Raises SchedulerBusy if it cannot be started, or has not ended after `timeout` seconds; then all that
+    Raise SchedulerBusy if it cannot be started, or has not ended after `timeout` seconds; then all that
     it started in its process group is killed.
     """
     try:
@@ -193,11 +193,11 @@ class Scheduler(ABC):
 
     @abstractmethod
     def directives(self, job: Job) -> Iterable[str]:
-        """The options of a job, each as written after the sentinel. Pure. Raises SchedulerRefused for a path
+        """Return a job's options, each as written after the sentinel. Pure. Raise SchedulerRefused for a path
         that none can hold."""
 
     def script(self, job: Job) -> str:
-        """The whole job script. Pure. Raises SchedulerRefused for a path that no script can hold."""
+        """Return the whole job script. Pure. Raise SchedulerRefused for a path that no script can hold."""
         stdout, stderr, folder = (shlex.quote(str(path)) for path in (job.stdout, job.stderr, job.folder))
         lines = [
             self.shell,
@@ -211,29 +211,29 @@ class Scheduler(ABC):
         return "\n".join(lines) + "\n"
 
     def try_out(self, script: Path) -> None:  # noqa: B027
-        """Asks whether it would take this script, and leaves no job; by default asks nothing. Raises
+        """Ask whether the server would take this script, and leave no job; by default ask nothing. Raise
         SchedulerRefused if it would not, and SchedulerBusy."""
 
     @abstractmethod
     def submit(self, script: Path) -> str:
-        """Queues a script from its folder; returns the job's id, a word without blanks.
+        """Queue a script from its folder; return the job's id, a word without blanks.
 
-        Raises SchedulerBusy and SchedulerRefused. After SchedulerBusy the job may be queued all the same:
+        Raise SchedulerBusy and SchedulerRefused. After SchedulerBusy the job may be queued all the same:
         `find` by its name tells.
         """
 
     @abstractmethod
     def query(self, ids: Iterable[str]) -> Mapping[str, JobStatus]:
-        """The states of jobs, by one batched question; a job that is not in the answer is gone. Raises
+        """Return the states of jobs, by one batched question; a job that is not in the answer is gone. Raise
         SchedulerBusy."""
 
     @abstractmethod
     def cancel(self, ids: Iterable[str]) -> None:
-        """Ends jobs; those that have already ended are ignored. Raises SchedulerBusy."""
+        """End jobs; those that have already ended are ignored. Raise SchedulerBusy."""
 
     @abstractmethod
     def find(self, prefix: str) -> Mapping[str, str]:
-        """Ids, by name, of this user's jobs that have not ended and whose names begin so. Raises
+        """Ids, by name, of this user's jobs that have not ended and whose names begin so. Raise
         SchedulerBusy."""
 
     # --- this machine -------------------------------------------------------------------------------
@@ -241,13 +241,13 @@ class Scheduler(ABC):
     def ask(
         self, *words: str, folder: Path | None = None, stdin: Path | None = None, timeout: float | None = None
     ) -> Answer:
-        """Runs one of its commands. Raises SchedulerBusy if there is none, or it has not ended in time."""
+        """Run one of its commands. Raise SchedulerBusy if there is none, or it has not ended in time."""
         program = self.program(words[0])
         environ = self.environment(os.environ)
         return ask([program, *words[1:]], environ, timeout or self.timeout, folder=folder, stdin=stdin)
 
     def environment(self, outside: Mapping[str, str]) -> dict[str, str]:
-        """The variables of diel's process that its commands get."""
+        """Return the variables of diel's process that its commands get."""
         public = {k: v for k, v in outside.items() if k in self.public or not k.startswith(self.private)}
         return {**public, "LC_ALL": "C"}
 
@@ -256,29 +256,29 @@ class Scheduler(ABC):
         return name
 
     def lacking(self) -> tuple[str, ...]:
-        """Its commands that are not on this machine. Nothing is asked: its server may be down or busy."""
+        """Return the commands that this machine lacks. Nothing is asked: the server may be down or busy."""
         return tuple(name for name in self.commands if shutil.which(self.program(name)) is None)
 
     def dialect(self) -> Dialect | None:
-        """What answers to its commands here; None if nothing does, or another scheduler. By default its
-        server is asked for jobs. Raises SchedulerBusy if that does not answer."""
+        """Return what answers to the commands here; None if nothing does, or another scheduler. By default a
+        server is asked for jobs. Raise SchedulerBusy if that does not answer."""
         if self.lacking():
             return None
         self.find("diel-")
         return Dialect("")
 
     def offer(self) -> Offer | None:
-        """Its queues and nodes, for `diel doctor`; None if it does not say. Raises SchedulerBusy."""
+        """Return its queues and nodes, for `diel doctor`; None if it does not say. Raise SchedulerBusy."""
         return None
 
     # --- within a job of it -------------------------------------------------------------------------
 
     def job_id(self) -> str | None:
-        """The id of the job that this process runs in; None outside a job."""
+        """Return the id of the job that this process runs in; None outside a job."""
         return next((os.environ[name] for name in self.job_variables if os.environ.get(name)), None)
 
     def allocation(self) -> Sequence[str]:
-        """The nodes of the job that this process runs in; some may come repeatedly. Raises SchedulerBusy."""
+        """Return the nodes of this process's job; some may come repeatedly. Raise SchedulerBusy."""
         answer = ask(["sh", "-c", self.hosts], os.environ, self.timeout)
         if answer.code != 0:
             raise SchedulerBusy(f"cannot find out the nodes of this allocation: {answer.words}")
@@ -291,7 +291,7 @@ class Scheduler(ABC):
 
 
 def node_file(nodes: Sequence[str], script: Path) -> str:
-    """Writes a file beside a script that names nodes, one a line; returns its path."""
+    """Write a file beside a script that names nodes, one a line; return its path."""
     file = script.with_suffix(".nodes")
     file.write_text("".join(f"{name}\n" for name in nodes), encoding="utf-8")
     return str(file)
@@ -301,13 +301,13 @@ def node_file(nodes: Sequence[str], script: Path) -> str:
 
 
 def scheduler_named(name: str) -> Scheduler:
-    """The scheduler that a site names. Raises UsageError if it is not installed, or cannot be used."""
+    """Return the scheduler that a site names. Raise UsageError if it is not installed, or cannot be used."""
     kind: type[Scheduler] = class_named(SCHEDULERS, name, Scheduler)
     return kind()
 
 
 def usable_schedulers() -> Iterator[tuple[str, Scheduler]]:
-    """All that are installed, by name; one that cannot be loaded does not matter unless a site names it."""
+    """Yield the installed schedulers by name, without those that cannot be loaded."""
     for name in names_in(SCHEDULERS):
         try:
             yield name, scheduler_named(name)
@@ -316,7 +316,7 @@ def usable_schedulers() -> Iterator[tuple[str, Scheduler]]:
 
 
 def find_dialects() -> dict[str, Dialect]:
-    """The schedulers that answer here, by name; those behind another's commands last. Within a minute."""
+    """Return the schedulers that answer within a minute, by name; those behind another's commands last."""
     dialects = {}
     for name, scheduler in usable_schedulers():
         try:
@@ -350,7 +350,7 @@ class BatchScheduler(Scheduler):
 
     @abstractmethod
     def options(self, job: Job) -> Iterable[tuple[str, object]]:
-        """Its directives, each with its value; those without a value are left out."""
+        """Return its directives, each with its value; those without a value are left out."""
 
     def directives(self, job: Job) -> Iterator[str]:
         quoted(job.folder)  # outputs are there, whether or not they name it
@@ -359,7 +359,7 @@ class BatchScheduler(Scheduler):
 
     @abstractmethod
     def jobs(self, ids: list[str]) -> Iterable[tuple[str, str, JobStatus]]:
-        """Id, name and state of these jobs, or this user's if none is given. Raises SchedulerBusy."""
+        """Id, name and state of these jobs, or this user's if none is given. Raise SchedulerBusy."""
 
     def try_out(self, script: Path) -> None:
         self.cancel([self.queue(*self.held, script=script)])
@@ -369,7 +369,7 @@ class BatchScheduler(Scheduler):
         return self.queue(script=script)
 
     def queue(self, *words: str, script: Path) -> str:
-        """Queues a script from its folder, with further options; returns the job's id."""
+        """Queue a script from its folder, with further options; return the job's id."""
         answer = self.hand_over(script, *self.queues_by, *words)
         if answer.code != 0:
             raise self.refusal(answer)
@@ -382,12 +382,12 @@ class BatchScheduler(Scheduler):
         return self.ask(*words, script.name, folder=script.parent)
 
     def refusal(self, answer: Answer) -> SchedulerBusy | SchedulerRefused:
-        """Why a script was not queued: whether asking again helps."""
+        """Say why a script was not queued: whether asking again helps."""
         error = SchedulerBusy if self.is_busy(answer) else SchedulerRefused
         return error(f"{self.queues_by[0]}: {self.told(answer)}")
 
     def is_busy(self, answer: Answer) -> bool:
-        """Whether the server was not reached, or could not answer."""
+        """Return whether the server was not reached, or could not answer."""
         words = f"{answer.err}\n{answer.out}"
         return answer.code < 0 or re.search(self.busy, words, re.IGNORECASE) is not None
 
@@ -409,11 +409,11 @@ class BatchScheduler(Scheduler):
         return {name: number for number, name in jobs if name.startswith(prefix)}
 
     def told(self, answer: Answer) -> str:
-        """The scheduler's own words."""
+        """Return the scheduler's own words."""
         return re.sub(self.speaker, "", answer.words)
 
     def output(self, *words: str, timeout: float = QUESTION) -> str:
-        """What one of its commands answers to a question about the cluster. Raises SchedulerBusy."""
+        """Return the answer of a command to a question about the cluster. Raise SchedulerBusy."""
         answer = self.ask(*words, timeout=timeout)
         if answer.code != 0:
             raise SchedulerBusy(f"`{' '.join(words)}` says: {self.told(answer)}")

@@ -132,7 +132,7 @@ class Slurm(BatchScheduler):
             yield from self._remembered(forgotten)
 
     def _remembered(self, ids: Iterable[str]) -> Iterator[tuple[str, str, JobStatus]]:
-        """What the accounting knows of forgotten jobs. Many sites have none, or a slow one."""
+        """Yield what the accounting knows of forgotten jobs. Many sites have none, or a slow one."""
         words = [f"--jobs={','.join(sorted(ids))}", "--allocations", "--noheader", "--parsable2"]
         fields = "--format=JobIDRaw,State,ExitCode,NodeList"
         try:
@@ -167,7 +167,7 @@ class Slurm(BatchScheduler):
 
 
 def parse_squeue(text: str) -> Iterator[tuple[str, str, JobStatus]]:
-    """Id, name and state of each job in squeue's answer. Raises SchedulerBusy for a line that is not a
+    """Id, name and state of each job in squeue's answer. Raise SchedulerBusy for a line that is not a
     job."""
     for line in text.splitlines():
         if not line.strip():
@@ -182,7 +182,7 @@ def parse_squeue(text: str) -> Iterator[tuple[str, str, JobStatus]]:
 
 
 def seconds(text: str) -> float | None:
-    """Seconds of `1-12:00:00`, `30:00`, `30` (minutes); None of `infinite` and what is no time."""
+    """Return seconds of `1-12:00:00`, `30:00`, `30` (minutes); None of `infinite` and what is no time."""
     days, _, clock = text.rpartition("-")
     parts = clock.split(":")
     if not all(part.isdigit() for part in parts) or not (days.isdigit() or not days):

@@ -52,7 +52,7 @@ class Demand:
         self._known: dict[tuple[Any, ...], Ask] = {}
 
     def of(self, scope: Scope) -> Ask:
-        """What the task of a scope asks for. `Misfit.key` is a key of the demand."""
+        """Return the demand of a scope's task. `Misfit.key` is a key of the demand."""
         with self._at(scope):
             whole = tuple(self._value(key, template, scope) for key, template in self.templates.items())
             ask = self._known.get(whole)
@@ -69,7 +69,7 @@ class Demand:
 
     @contextmanager
     def _at(self, scope: Scope) -> Iterator[None]:
-        """Says of what is wrong at which point, and where in the file."""
+        """Say what is wrong at which point, and where in the file."""
         try:
             yield
         except Misfit as error:
@@ -86,7 +86,7 @@ class Demand:
         return plain_value(key, _evaluate(key, template, scope))
 
     def check_alone(self, key: Place, scope: Scope) -> None:
-        """Checks one value of a task whose others are not known yet."""
+        """Check one value of a task whose others are not known yet."""
         with self._at(scope):
             value = self._value(key, self._all[key], scope)
             resources = {} if value is None else {key[-1]: value}
@@ -114,7 +114,7 @@ class Demand:
             raise self._blamed(error, keys) from None
 
     def _blamed(self, error: Misfit, keys: Sequence[Place]) -> Misfit:
-        """The same at the expression that is to blame, with what is lacking first where there is one pool."""
+        """Return the misfit at the expression to blame; where there is one pool, the lack comes first."""
         if error.key in keys or not keys:
             return error
         causes = next((names for word, names in _CAUSES if word in error.hint), ())
@@ -136,7 +136,7 @@ def _evaluate(key: Place, template: Template, scope: Scope) -> Any:
 
 
 def plain_value(key: Place, value: Any) -> Any:
-    """A value of an expression as a workflow file would write it at a key. Raises Misfit."""
+    """Write an expression's value as a workflow file would at a key. Raise Misfit."""
     unit = _UNITS.get(key[-1])
     if isinstance(value, Quantity):
         if unit is None or (value.size, value.time) != unit[2]:
@@ -158,7 +158,7 @@ def plain_value(key: Place, value: Any) -> Any:
 
 
 def _point(templates: Iterable[Template], scope: Scope) -> str:
-    """What says at which point a demand is wrong: `n=64, task.attempt=2`."""
+    """Name the point where a demand is wrong: `n=64, task.attempt=2`."""
     chains = sorted({chain for template in templates for chain in template.references})
     return ", ".join(filter(None, (_word(chain, scope) for chain in chains)))
 

@@ -23,16 +23,16 @@ _VERBATIM = {"environments": {"*": {"variables": True}}}
 
 
 def find_program(name: str) -> str | None:
-    """A program beside this Python (as pip installs them), or on PATH."""
+    """Return a program beside this Python (as pip installs them), or on PATH."""
     beside = os.path.join(os.path.dirname(sys.executable), name)
     return beside if os.access(beside, os.X_OK) else shutil.which(name)
 
 
 def find_site(name: str | None, folder: Path) -> Site:
-    """The site of this name: `--site`, else DIEL_SITE, else `local`; DIEL_ACCOUNT beats its account.
+    """Return the site of this name: `--site`, else DIEL_SITE, else `local`; DIEL_ACCOUNT beats its account.
 
     Looked for in the workflow's `schedulers/`, the current directory's, the user's configuration, in what
-    diel ships. Raises UsageError if there is none, SpecError if its file is wrong.
+    diel ships. Raise UsageError if there is none, SpecError if its file is wrong.
     """
     word = name or os.environ.get("DIEL_SITE") or LOCAL
     site = read_site(_find(word, folder), folder)
@@ -47,8 +47,8 @@ def find_site(name: str | None, folder: Path) -> Site:
 
 
 def _find(word: str, folder: Path, beside: Path | None = None, but: Paths = (), chain: Paths = ()) -> Path:
-    """The file of a site: beside a file that extends it, or in the folders of sites; not one of `but`. Those
-    in `chain` are found, but not suggested. Raises UsageError if there is none."""
+    """Return a site's file: beside one that extends it, or in the folders of sites; not one of `but`. Those
+    in `chain` are found, but not suggested. Raise UsageError if there is none."""
     files = [path for place in reversed(site_folders(folder)) for path in sorted(place.glob("*.yaml"))]
     files += sorted(beside.parent.glob("*.yaml")) if beside is not None else []  # the last of a name wins
     places = {path.stem: path for path in files if path.resolve() not in but}
@@ -64,13 +64,13 @@ def _find(word: str, folder: Path, beside: Path | None = None, but: Paths = (), 
 
 
 def read_site(path: Path, folder: Path = Path()) -> Site:
-    """Reads a site file. Raises SpecError with all that is wrong in it, or in one that it extends."""
+    """Read a site file. Raise SpecError with all that is wrong in it, or in one that it extends."""
     site = _read(path, folder, ())[0]
     return site.from_file(path.absolute())
 
 
 def _read(path: Path, folder: Path, chain: Paths) -> tuple[Site, Data]:
-    """A site, and its keys as written, including those of the site that it extends."""
+    """Return a site, and its keys as written, including those of the site that it extends."""
     source, data, problems = parse(read_text(path, "site"), path, _VERBATIM, example=EXAMPLE)
     if source.root is None:
         raise SpecError(problems)
@@ -84,7 +84,7 @@ def _read(path: Path, folder: Path, chain: Paths) -> tuple[Site, Data]:
 
 
 def _extended(source: Source, data: Data, base: str, folder: Path, chain: Paths) -> Data:
-    """The keys of a file and of the site that it extends, searched beside it first.
+    """Return the keys of a file and of the site that it extends, searched beside it first.
 
     A file may extend another of its own name: it is then the next one of that name, so that a project's
     `slurm.yaml` can extend the user's, and that one what diel ships.
@@ -106,7 +106,7 @@ def _extended(source: Source, data: Data, base: str, folder: Path, chain: Paths)
 
 
 def detect() -> str:
-    """The generic site of the one scheduler that answers here; `local` if none does. Raises UsageError if
+    """Return the generic site of the scheduler that answers here; `local` if none does. Raise UsageError if
     several answer."""
     from diel.scheduler.scheduler import find_dialects  # here: few commands ask for it
 
@@ -120,7 +120,7 @@ def detect() -> str:
 
 
 def read_kept_site(paths: RunPaths) -> Site:
-    """The site as it was when its run was made. Raises UsageError if it cannot be read."""
+    """Return the site as it was when its run was made. Raise UsageError if it cannot be read."""
     try:
         return Site.model_validate_json(paths.site.read_bytes())
     except (OSError, ValueError) as error:
@@ -128,7 +128,7 @@ def read_kept_site(paths: RunPaths) -> Site:
 
 
 def _anchored(site: Site, data: Data, folder: Path) -> tuple[Site, Data]:
-    """A site and its keys as written, with the paths of environments absolute. A file that extends it, from
+    """Return a site and its keys as written, environments' paths absolute. A file that extends it, from
     another folder, then inherits them as they are meant."""
     entries = {name: entry.beside(folder.absolute()) for name, entry in site.environments.items()}
     written = {name: entry.model_dump(mode="json", exclude_unset=True) for name, entry in entries.items()}

@@ -24,7 +24,7 @@ class UserFile(SpecModel):
 
 
 def read_user_file(path: Path) -> UserFile:
-    """The user's own settings; none without a file. Raises SpecError with all that is wrong in it."""
+    """Return the user's own settings; none without a file. Raise SpecError with all that is wrong in it."""
     if not path.exists():
         return UserFile()
     source, data, problems = parse(read_text(path, "settings"), path, {}, example=EXAMPLE)
@@ -35,7 +35,7 @@ def read_user_file(path: Path) -> UserFile:
 
 
 def addresses(site: Site, own: Path) -> tuple[Notify, ...]:
-    """Whom a run on a site tells, by its file and the user's `own`. Raises SpecError, and UsageError where
+    """Whom a run on a site tells, by its file and the user's `own`. Raise SpecError, and UsageError where
     Apprise is needed and absent."""
     listed = (*site.notify, *read_user_file(own).notify)
     if any(address.apprise for address in listed) and find_spec("apprise") is None:
@@ -44,7 +44,7 @@ def addresses(site: Site, own: Path) -> tuple[Notify, ...]:
 
 
 def notify_again(file: str) -> tuple[Any, ...]:
-    """What the file of a run's site says now; nothing if it is gone or wrong by now."""
+    """Return what the file of a run's site says now; nothing if it is gone or wrong by now."""
     try:
         return read_site(Path(file)).notify if file else ()
     except (SpecError, UsageError):

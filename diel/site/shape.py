@@ -64,12 +64,12 @@ class Shape(NamedTuple):
         return self.workers(pool) if self.nodes else self.workers(pool) * self.block_nodes(pool)
 
     def block_walltime(self, pool: Pool, grace: float) -> float:
-        """Seconds of a block: the pool's, or more if a task needs it and the queue allows it."""
+        """Return seconds of a block: the pool's, or more if a task needs it and the queue allows it."""
         return min(max(pool.walltime, self.walltime + grace), pool.longest)
 
 
 def shared_shape(shape: Shape, pool: Pool) -> Shape:
-    """The shape whose blocks a task uses where each task has demands of its own: as few as do. Memory counts
+    """Return the shape of a task's blocks where each task has its own demands: as few as do. Memory counts
     as far as it says how many tasks a node holds; a walltime is rounded up to a usual one."""
     workers = shape.workers(pool)
     plenty = shape.nodes or shape._replace(memory=0).workers(pool) == workers
@@ -133,7 +133,7 @@ class Misfit(HintedError):
 
 
 def shape_of(pool: str, resources: Resources) -> Shape:
-    """The shape of a task. One that asks for `nodes`, or spans several, gets whole nodes. Tasks that need the
+    """Return a task's shape. One that asks for `nodes`, or spans some, gets whole nodes. Tasks that need the
     same of a block have the same shape: with whole nodes, their cores do not count."""
     nodes = nodes_of(resources)
     whole = nodes if resources.mpi and (nodes > 1 or resources.nodes is not None) else 0
@@ -148,14 +148,14 @@ def shape_of(pool: str, resources: Resources) -> Shape:
 
 
 def _size(size: int) -> str:
-    """A size to the last byte, not rounded: a quarter of a node's 240GB must fit four times."""
+    """Return a size to the last byte, not rounded: a quarter of a node's 240GB must fit four times."""
     if size % 2**20 == 0:
         return f"{size // 2**20}MiB"
     return f"{size // 10**6}MB" if size % 10**6 == 0 else f"{size}B"
 
 
 def _clock(seconds: int) -> str:
-    """A time to the last second: `36s`, `10m00s`, `1h30m`, `1h30m05s`."""
+    """Return a time to the last second: `36s`, `10m00s`, `1h30m`, `1h30m05s`."""
     hours, rest = divmod(seconds, 3600)
     minutes, rest = divmod(rest, 60)
     if hours:
@@ -171,12 +171,12 @@ def cores_of(pool: Pool) -> int:
 
 
 def memory_of(pool: Pool) -> int:
-    """Bytes of memory of one node of a pool."""
+    """Return bytes of memory of one node of a pool."""
     return pool.memory or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def lacks(pool: Pool, resources: Resources, *, scheduled: bool = False) -> list[str]:
-    """What a task asks for but a pool lacks, each as `asks for 5 nodes, and it has 4`. `scheduled` says
+    """List what a task asks for but a pool lacks, each as `asks for 5 nodes, and it has 4`. `scheduled` says
     whether a scheduler bounds how long a block may last."""
     nodes = nodes_of(resources)
     cores, gpus = -(-resources.cores // nodes), -(-resources.gpus // nodes)
@@ -215,7 +215,7 @@ def nodes_that_fit(pool: Pool, resources: Resources, *, scheduled: bool = False)
 
 
 def ask_of(site: Site, stage: Stage) -> Ask:
-    """What a task of a stage asks for, in the first pool that it fits, without a launcher. Raises Misfit."""
+    """Return a task's demand in the first pool that it fits, without a launcher. Raise Misfit."""
     resources = stage.resources
     shares = stage.service is not None and stage.service.shared_cores and not site.scheduled
     pool = _pool_of(site, resources)
@@ -226,7 +226,7 @@ def ask_of(site: Site, stage: Stage) -> Ask:
 
 
 def _pool_of(site: Site, resources: Resources) -> str:
-    """The first pool that a task fits into, or the pool that it names. Raises Misfit."""
+    """Return the first pool that a task fits into, or the pool that it names. Raise Misfit."""
     pools = site.pools
     if resources.pool is not None:
         if resources.pool not in pools:
@@ -245,7 +245,7 @@ def _pool_of(site: Site, resources: Resources) -> str:
 
 
 def within(site: Site, nodes: int) -> Site:
-    """The site inside one allocation of so many nodes: each can be a block of its own."""
+    """Return the site inside one allocation of so many nodes: each can be a block of its own."""
     pools = {
         name: pool.model_copy(update={"nodes": nodes, "block_nodes": 1, "blocks": nodes})
         for name, pool in site.pools.items()
@@ -261,12 +261,12 @@ def rooms(site: Site) -> dict[str, int]:
 
 
 def chosen_launcher(site: Site, pool: str, resources: Resources) -> tuple[str, ...] | str:
-    """The launcher of a task: its name, or its words where the site file gives it none."""
+    """Return the launcher of a task: its name, or its words where the site file gives it none."""
     return resources.launcher or site.pools[pool].launcher or site.launcher
 
 
 def launcher_words(site: Site, pool: str, resources: Resources) -> tuple[str, ...]:
-    """The words that start a task's ranks; empty for a name that the site does not have. {hosts} stays: only
+    """Return the words that start a task's ranks; empty for a name unknown to the site. {hosts} stays: only
     the worker knows the nodes that the task was given."""
     chosen = chosen_launcher(site, pool, resources)
     words = site.launchers.get(chosen, ()) if isinstance(chosen, str) else chosen

@@ -45,7 +45,7 @@ _PLACE = re.compile(r"[\w\s.-]*")
 
 
 def job_word(text: str) -> str:
-    """An account or a queue: one word that neither a shell nor a reader of directives splits. Raises
+    """Return an account or a queue: one word that neither a shell nor a reader of directives splits. Raise
     Flaws."""
     if not _NAME.fullmatch(text):
         hint = "it can have letters, digits and _ . @ : + / = , % - (the last not at its start)"
@@ -66,7 +66,7 @@ def _scheduler(text: str) -> str:
 
 
 def _filled_in(text: str, places: tuple[str, ...]) -> str:
-    """Refuses unknown places and lone braces: they would reach the scheduler as they are."""
+    """Refuse unknown places and lone braces: they would reach the scheduler as they are."""
     listed = " ".join(f"{{{place}}}" for place in places)
     plain = _SHELL_VARIABLE.sub("", text)
     for inner in _BRACES.findall(plain):
@@ -258,7 +258,7 @@ class Site(SpecModel):
         return self._file
 
     def from_file(self, path: Path) -> Self:
-        """This site, which was read from there."""
+        """Return this site with the place that it was read from."""
         self._file = str(path)
         return self
 
@@ -268,7 +268,7 @@ class Site(SpecModel):
         return tuple(dict.fromkeys((*self.launchers, *(() if self.scheduled else FOUND_HERE))))
 
     def launcher_hint(self, name: str) -> str:
-        """What can be named instead."""
+        """Name the alternatives."""
         names = self.launcher_names
         return did_you_mean(name, names) or f"launchers: {', '.join(names) or 'none has a name'}"
 
@@ -287,7 +287,7 @@ class Site(SpecModel):
 
 
 def missing(site: Site) -> list[str]:
-    """What a user must still provide before anything can be submitted to a site, and how."""
+    """List what a user must still provide before a site takes jobs, and how."""
     if not site.account_required or site.account is not None:
         return []
     without = [name for name, pool in site.pools.items() if pool.account is None]

@@ -72,7 +72,7 @@ def bring(disk: Disk, items: Sequence[Item], check: Check = no_check, tag: str =
 
 
 def size_of(path: str) -> int:
-    """Bytes of a file, or of all files of a directory."""
+    """Return bytes of a file, or of all files of a directory."""
     if not os.path.isdir(path):
         return os.stat(path).st_size
     files = (os.path.join(folder, name) for folder, _, names in walk(path) for name in names)
@@ -148,7 +148,7 @@ def note(brought: Brought) -> None:
 
 
 def take_notes() -> list[Brought]:
-    """What was copied since the last call because a part was drawn."""
+    """Return what was copied since the last call because a part was drawn."""
     notes = list(_notes)
     _notes.clear()
     return notes

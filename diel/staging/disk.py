@@ -167,7 +167,7 @@ class Disk:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self.root)
 
     def _pinned(self) -> dict[str, int]:
-        """The keys that tasks of living processes use, with the sizes of those that are being copied."""
+        """Return the keys in use by living processes, with the sizes of those that are being copied."""
         sizes: dict[str, int] = {}
         own = _pins_path(self.root)
         for entry in list(os.scandir(f"{self.root}/pins")):
@@ -181,7 +181,7 @@ class Disk:
         return sizes
 
     def pins(self) -> str:
-        """The file of this process's pins, for DIEL_LOCAL_PINS of the programs that a task starts."""
+        """Return the file of this process's pins, for DIEL_LOCAL_PINS of the programs that a task starts."""
         with self._locked(fcntl.LOCK_SH):
             _own_pins(self.root)
         return _pins_path(self.root)
@@ -256,7 +256,7 @@ def local_folder(setting: str, environ: Mapping[str, str]) -> tuple[str, bool]:
 
 
 def own_disk(local: Local, environ: Mapping[str, str]) -> Disk:
-    """This node's disk, ready for use. Raise StagingError if it has none."""
+    """Return this node's disk, ready for use. Raise StagingError if it has none."""
     folder, named = local_folder(local.folder, environ)
     return Disk(folder, local.size, named=named)
 
@@ -297,7 +297,7 @@ def _own_pins(root: str) -> int:
 
 
 def _is_free(path: str) -> bool:
-    """Whether nobody holds a file's lock."""
+    """Return whether nobody holds a file's lock."""
     with open(path, "rb+") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

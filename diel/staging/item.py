@@ -39,7 +39,7 @@ class Shard(NamedTuple):
 
 
 def flat(value: Sequence[Any]) -> list[Any]:
-    """The items of a list, or of the lists that are in it: gathered lists of files are one."""
+    """Return the items of a list, or of the lists that are in it: gathered lists of files are one."""
     if value and all(isinstance(item, list | tuple) for item in value):
         return [item for inner in value for item in inner]
     return list(value)
@@ -57,19 +57,19 @@ class Item(NamedTuple):
         return os.path.basename(self.source)
 
     def below(self, entries: str) -> str:
-        """The path of the copy in a node's directory of copies, or in its placeholder (`AT_NODE`)."""
+        """Return the path of the copy in a node's directory of copies, or in its placeholder (`AT_NODE`)."""
         return f"{entries}/{self.key}/d/{self.name}"
 
 
 def item_of(source: str, digest: str) -> Item:
-    """An artifact by its path and the digest that its record has; the content is not read."""
+    """Return an artifact by its path and the digest that its record has; the content is not read."""
     source = source.rstrip("/")
     text = f"{digest}\0{os.path.basename(source)}"
     return Item(hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest(), source)
 
 
 def placed(value: Any, entries: str) -> Any:
-    """A JSON value with the copies below `entries` in place of their placeholders."""
+    """Return a JSON value with the copies below `entries` in place of their placeholders."""
     if isinstance(value, str):
         if f"{AT_NODE}/" not in value:
             return value

@@ -26,7 +26,7 @@ _NPY = b"\x93NUMPY"
 
 
 def order(count: int, seed: int, epoch: int) -> list[int]:
-    """The items of an epoch by number, in its order."""
+    """Return the items of an epoch by number, in its order."""
     text = hashlib.blake2b(f"{seed}/{epoch}".encode(), digest_size=8).digest()
     draw = random.Random(int.from_bytes(text, "big")).random
     keys = [draw() for _ in range(count)]
@@ -59,7 +59,7 @@ def items_of(name: str, value: Any) -> Sequence[Any]:
 
 
 def files_below(path: str) -> list[str]:
-    """The files of a directory and those below it, sorted by their path; hidden ones are left out."""
+    """Return the files of a directory and those below it, sorted by their path; hidden ones are left out."""
     return sorted(
         os.path.join(folder, name)
         for folder, _, names in os.walk(path)
@@ -69,7 +69,7 @@ def files_below(path: str) -> list[str]:
 
 
 def _rows(name: str, path: str) -> int:
-    """The size of an array's first dimension, from its file's header (NumPy's format, versions 1 to 3)."""
+    """Return the size of an array's first dimension, from its header (NumPy's format, versions 1 to 3)."""
     try:
         with open(path, "rb") as file:
             start = file.read(8)
@@ -120,7 +120,7 @@ def draw(
 def _staged(
     chosen: list[Any], digests: list[str], local: Local, environ: Mapping[str, str], tag: str
 ) -> list[Any]:
-    """The chosen items, with copies in place of artifacts."""
+    """Return the chosen items, with copies in place of artifacts."""
     pairs = zip(chosen, digests, strict=True)
     needs = [item_of(str(path), digest) if digest else None for path, digest in pairs]
     items = [item for item in needs if item is not None]

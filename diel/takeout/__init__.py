@@ -71,7 +71,7 @@ def take_out(run: RunReader, name: str, folder: Path) -> list[str]:
 
 
 def _is_full(error: BaseException | None) -> bool:
-    """Whether a disk is full, by this or what caused it: libraries wrap what SQLite says."""
+    """Return whether a disk is full, by this or what caused it: libraries wrap what SQLite says."""
     import sqlite3  # seldom needed
 
     while error is not None:
@@ -136,7 +136,7 @@ class Ran(NamedTuple):
         return found
 
     def files(self, root: Path) -> Iterator[tuple[str, Artifact]]:
-        """Its files and directories that are there, with the output that each belongs to."""
+        """Yield a task's files and directories, each with its output."""
         for output in self.made.get("artifacts", {}):
             found: Any = output_of(self.made, output, root)
             for file in found if isinstance(found, list) else (found,):
@@ -148,7 +148,7 @@ _ENDS = (b'"event":"fail"', b'"event":"done"', b'"event":"cached"')
 
 
 def ran(run: RunReader) -> dict[Key, Ran]:
-    """The tasks that ended, in the order of stages and tasks."""
+    """Return the tasks that ended, in the order of stages and tasks."""
     workers = run.events(b'"event":"worker"')
     hosts = {segment: record["host"] for segment, record in workers if record["event"] == "worker"}
     found: dict[Key, Ran] = {}
@@ -168,7 +168,7 @@ def ran(run: RunReader) -> dict[Key, Ran]:
 
 
 def _ended(run: RunReader, host: str, record: Result | Fail) -> Ran | None:
-    """The task whose end a record is; None if the task went on after it."""
+    """Return the task that a record ends; None if the task went on after it."""
     stage, number = record["stage"], record["index"]
     history = run.history.stage(stage)
     state, seconds, pruned = history.state(number), record.get("seconds"), history.never_came(number)
@@ -200,7 +200,7 @@ def read_by(run: RunReader, key: Key, tasks: Mapping[Key, Ran]) -> dict[Key, lis
 
 
 def left_out(run: RunReader, tasks: Mapping[Key, Ran]) -> list[str]:
-    """What there is to say about the tasks of a run without an end, of another run, and of pruned trials."""
+    """Tell of a run's tasks without an end, of those of another run, and of pruned trials."""
     states: dict[TaskState, int] = {}
     for name in run.workflow.stages:
         for state, number in run.history.stage(name).counts().items():
@@ -221,5 +221,5 @@ def left_out(run: RunReader, tasks: Mapping[Key, Ran]) -> list[str]:
 
 
 def when(time: float) -> str:
-    """A time as ISO 8601 has it, in UTC, to the millisecond."""
+    """Return a time as ISO 8601 has it, in UTC, to the millisecond."""
     return datetime.fromtimestamp(time, UTC).isoformat(timespec="milliseconds")

@@ -99,7 +99,7 @@ def _whole(run: RunReader) -> MlflowRun:
 
 
 def _entries(run: RunReader, tasks: Mapping[Key, Ran | None]) -> Iterator[MlflowRun]:
-    """A run for each trial, with all its tasks, then one for each other task."""
+    """Yield a run for each trial, with all its tasks, then a run for each other task."""
     taken: dict[tuple[str, tuple[int, ...], int], list[Key]] = {}
     rest: list[Key] = []
     found = searches(run)
@@ -134,7 +134,7 @@ def _entries(run: RunReader, tasks: Mapping[Key, Ran | None]) -> Iterator[Mlflow
 
 
 def _begin(client: MlflowClient, experiment: str, entry: MlflowRun, parent: str | None) -> str:
-    """A run of MLflow's with its name and tags; returns its id."""
+    """Begin a run of MLflow's with its name and tags; return its id."""
     tags = {f"diel.{name}": value for name, value in entry.tags.items() if value}
     if parent is not None:
         tags["mlflow.parentRunId"] = parent
@@ -143,7 +143,7 @@ def _begin(client: MlflowClient, experiment: str, entry: MlflowRun, parent: str 
 
 
 def _log(client: MlflowClient, one: str, entry: MlflowRun, metrics: list[Metric]) -> None:
-    """Its parameters and metrics, in as few calls as MLflow takes: each costs some milliseconds."""
+    """Log parameters and metrics in as few calls as MLflow takes: each costs some milliseconds."""
     params = [Param(_name(name), _value(value)) for name, value in entry.params.items()]
     while params or metrics:
         client.log_batch(one, params=params[:PARAMS], metrics=metrics[: BATCH - PARAMS])
@@ -163,7 +163,7 @@ def _metrics(
     tasks: Mapping[Key, Ran],
     reported: Mapping[str, Mapping[int, Mapping[str, Curve]]],
 ) -> Iterator[Metric]:
-    """The curves and values of an entry's tasks, named STAGE.METRIC, with its index where there are more."""
+    """Yield curves and values of tasks as STAGE.METRIC, with an index where there are several tasks."""
     per_stage = Counter(stage for stage, _ in entry.tasks)
     for key in entry.tasks:
         stage, number = key

@@ -47,7 +47,7 @@ def write(run: RunReader, into: Path, target: Path) -> list[str]:
 
 
 def _study(run: RunReader, axis: Searched, course: Course, storage: RDBStorage) -> optuna.Study:
-    """An empty study for one course, named for the run, the search and the point where it ran."""
+    """Return an empty study for one course, named for the run, the search and the point where it ran."""
     at = ",".join(f"{name}={value}" for name, value in course.at.items())
     name = f"{run.paths.run_id}.{axis.label}" + (f"({at})" if at else "")
     study = begin_study(name, axis.axis.objectives, storage)

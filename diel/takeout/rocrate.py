@@ -60,12 +60,12 @@ class _Telling:
         self._root(self._whole())
 
     def entity(self, identifier: str, kind: str, /, **facts: Any) -> Any:
-        """A thing that is described: what is not known of it is left out."""
+        """Return an entity with the facts that are known."""
         known = {fact: value for fact, value in facts.items() if value not in (None, "", [])}
         return self.crate.add(ContextEntity(self.crate, identifier, {"@type": kind, **known}))
 
     def _workflow(self) -> Any:
-        """The workflow's file, with its hyperparameters as its parameters."""
+        """Return the workflow's file, with its hyperparameters as its parameters."""
         run = self.run
         language = ComputerLanguage(self.crate, "#diel-language", {"name": "diel", "alternateName": "diel"})
         language["url"] = "https://yaml.org/"
@@ -93,7 +93,7 @@ class _Telling:
         return found
 
     def _steps(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """A step and a tool for each stage of which a task has ended: a tool without an action is none."""
+        """Return a step and a tool for each stage with an ended task: a tool without an action is none."""
         steps, tools = {}, {}
         for place, name in enumerate(dict.fromkeys(stage for stage, _ in self.tasks)):
             spec = self.run.workflow.stages[name]
@@ -112,7 +112,7 @@ class _Telling:
         return steps, tools
 
     def _action(self, key: Key) -> Any:
-        """What a task did: its point and files read, its files and values made."""
+        """Describe a task: its point and files read, its files and values made."""
         task = self.tasks[key]
         point = {**self.run.point(*key), **self.run.hyperparameters(*key)}
         read = (
@@ -151,7 +151,7 @@ class _Telling:
                 yield self.entity(f"#used.{task.task}.{name}", "PropertyValue", **facts)
 
     def _file(self, task: Ran, output: str) -> list[Any]:
-        """The files of an output, which are copied into the crate; none that were deleted since."""
+        """Return the files of an output, which are copied into the crate; none that were deleted since."""
         found = []
         for name, file in task.files(self.run.paths.root):
             if name == output:
@@ -173,7 +173,7 @@ class _Telling:
         return self.crate.add_file(str(file), place, properties=facts)
 
     def _whole(self) -> list[Any]:
-        """The run as a whole, and diel's part in it: what it had each step do."""
+        """Describe the run as a whole, and what diel had each step do."""
         run, history = self.run, self.run.history
         began = when(run.run_file.created)
         ended = None if history.ended is None or run.state is RunState.RUNNING else when(history.ended)

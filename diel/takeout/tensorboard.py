@@ -75,7 +75,7 @@ def _write_one(
 
 
 def _end(status: Any, time: float) -> Any:
-    """The end of a session, as TensorBoard's own function for it makes it, which needs TensorFlow."""
+    """Return the end of a session, as TensorBoard's own function for it makes it, which needs TensorFlow."""
     data = HParamsPluginData(session_end_info=SessionEndInfo(status=status, end_time_secs=time))
     kind = metadata.create_summary_metadata(data)
     value = Summary.Value(tag=metadata.SESSION_END_INFO_TAG, metadata=kind, tensor=metadata.NULL_TENSOR)

@@ -72,7 +72,7 @@ def write(run: RunReader, into: Path, target: Path) -> list[str]:
 
 
 def _together(run: RunReader, tasks: Mapping[Key, Ran], executed: list[dict[str, Any]]) -> dict[str, Any]:
-    """The execution as a whole; from its first task to its last."""
+    """Describe the execution as a whole, from its first task to its last."""
     times = [time for task in tasks.values() for time in (task.began, task.ended) if time is not None]
     began = min(times, default=run.run_file.created)
     hosts = sorted({host for task in executed for host in task.get("machines", ())})
@@ -85,7 +85,7 @@ def _together(run: RunReader, tasks: Mapping[Key, Ran], executed: list[dict[str,
 
 
 def _execution(run: RunReader, task: Ran) -> dict[str, Any]:
-    """How a task ran: what was not measured is not there."""
+    """Return how a task ran, without what was not measured."""
     found: dict[str, Any] = {
         "id": _id((task.stage, task.number)),
         "runtimeInSeconds": task.seconds,
@@ -102,12 +102,12 @@ def _execution(run: RunReader, task: Ran) -> dict[str, Any]:
 
 
 def _id(key: Key) -> str:
-    """A task as WfFormat may name it, without a slash; no stage's name has a dash."""
+    """Return a task as WfFormat may name it, without a slash; no stage's name has a dash."""
     return f"{key[0]}-{key[1]}"
 
 
 def _files(task: Ran, outputs: Sequence[str] | None = None) -> Iterator[tuple[str, int]]:
-    """The files of a task, as WfFormat may name them, with their sizes: those deleted since, too."""
+    """Yield the files of a task, as WfFormat may name them, with their sizes: those deleted since, too."""
     home = f"../{task.made['run']}/" if "run" in task.made else ""
     for output, entry in task.made.get("artifacts", {}).items():
         for file in files_of(entry) if outputs is None or output in outputs else ():

@@ -51,7 +51,7 @@ class ToStop(NamedTuple):
         return sum(stage.states.count(state) for state in TaskState if state.ended) >= stage.total
 
     def told(self, reader: Reader) -> str:
-        """What became of it."""
+        """Tell what became of the stop."""
         stage = reader.history.stage(self.stage)
         if self.tasks is not None and len(self.tasks) == 1:
             return f"{self.text} {stage.state(self.tasks[0]).label}"
@@ -91,7 +91,7 @@ def command(words: tuple[str, ...], runs: Path, no_wait: bool) -> int:
 
 
 def _check(reader: Reader, named: Sequence[Target]) -> list[ToStop]:
-    """Finds each stage and task in the run. Raises UsageError with the nearest name or value."""
+    """Find each stage and task in the run. Raise UsageError with the nearest name or value."""
     stops = []
     for target in named:
         if "/" not in target.word and not target.at:
@@ -134,7 +134,7 @@ def _ask(paths: RunPaths, reader: Reader, stops: list[ToStop], *, no_wait: bool)
 
 
 def _clear(paths: RunPaths, reader: Reader, status: Status) -> int:
-    """Ends jobs that a finished run left behind. Raises UsageError if there are none."""
+    """End jobs that a finished run left behind. Raise UsageError if there are none."""
     over = f"{paths.run_id} has ended already ({status.state})"
     from diel.blocks.leftovers import end_jobs  # only if jobs may be left
 
@@ -147,7 +147,7 @@ def _clear(paths: RunPaths, reader: Reader, status: Status) -> int:
 
 
 def _close(paths: RunPaths, reader: Reader, status: Status) -> int:
-    """Cancels a run that has no controller, as its controller would have done."""
+    """Cancel a run that has no controller, as its controller would have done."""
     from diel.blocks.leftovers import close  # only if a controller is gone
 
     leftovers = close(paths, reader, status)
@@ -161,7 +161,7 @@ def _close(paths: RunPaths, reader: Reader, status: Status) -> int:
 
 
 def _tell_left(paths: RunPaths, rest: Leftovers) -> int:
-    """Says which jobs may still exist; returns the exit code."""
+    """Say which jobs may still exist; return the exit code."""
     if not rest.left and not rest.why:
         return 0
     why = f"the scheduler does not answer ({rest.why})" if rest.why else "they have not ended yet"

@@ -149,14 +149,14 @@ def _named(where: Path, names: Sequence[str]) -> list[Listed]:
 
 
 def _refuse(chosen: Sequence[Listed], listed: Sequence[Listed], done: str, *, force: bool) -> None:
-    """Raises UsageError if a named run must not be touched: then nothing is `done`."""
+    """Raise UsageError if a named run must not be touched: then nothing is `done`."""
     for run in chosen:
         if why := _protection(run, chosen if done == "removed" else (), listed, force=force):
             raise UsageError(f"{run.name} {why}; nothing was {done}")
 
 
 def _left(chosen: Iterable[Listed], listed: Sequence[Listed], *, force: bool) -> list[Listed]:
-    """The chosen runs that can be removed; says which ones cannot, and why."""
+    """Return the chosen runs that can be removed; say which ones cannot, and why."""
     removable, protected = list(chosen), True
     while protected:  # keeping one run may protect another
         reasons = {run.name: _protection(run, removable, listed, force=force) for run in removable}
@@ -224,7 +224,7 @@ def _clean_environments(runs: Path, *, yes: bool) -> None:
 
 
 def _trim(where: Path, names: Sequence[str], *, force: bool, yes: bool) -> None:
-    """Deletes what the tasks of some runs handed to each other and no longer need. Raises UsageError."""
+    """Delete what the tasks of some runs handed to each other and no longer need. Raise UsageError."""
     chosen = _named(where, names)
     _refuse(chosen, [] if force else [_run(paths) for paths in all_runs(where)], "deleted", force=force)
     for run in chosen:
@@ -244,7 +244,7 @@ def _trim(where: Path, names: Sequence[str], *, force: bool, yes: bool) -> None:
 
 
 def _offer(chosen: Sequence[Listed], leftovers: Sequence[Path], *, yes: bool) -> int:
-    """Says how much would be freed, and asks; returns the bytes. Raises UsageError if nobody can answer."""
+    """Say how much would be freed, and ask; return the bytes. Raise UsageError if nobody can answer."""
     listed = []
     for run in chosen:
         state = "cannot be read" if run.status is None else paint_state(run.status.state)
@@ -271,7 +271,7 @@ def _ask(question: str, done: str, *, yes: bool) -> None:
 
 
 def _remove(chosen: Sequence[Listed], leftovers: Sequence[Path]) -> None:
-    """Removes a run, renamed first so that nobody sees half of it. Raises DielError."""
+    """Remove a run, renamed first so that nobody sees half of it. Raise DielError."""
     for run in chosen:
         refuse_driven(run.paths)  # the answer may have taken a while
         root = run.paths.root

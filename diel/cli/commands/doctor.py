@@ -72,7 +72,7 @@ def command(
 
 
 def _trial_site(name: str | None, pools: tuple[str, ...]) -> tuple[Site, list[str]] | None:
-    """The site and the pools that get a job; None if the site file is wrong, which the checks report. Raises
+    """Return the site and the pools that get a job; None if the checks report a wrong site file. Raise
     UsageError where there is nothing to submit to."""
     try:
         site = find_site(name, Path())
@@ -90,7 +90,7 @@ def _trial_site(name: str | None, pools: tuple[str, ...]) -> tuple[Site, list[st
 def _tried(
     name: str | None, site: Site, pools: list[str], folder: Path, wait: float, findings: list[Finding]
 ) -> Iterator[Finding]:
-    """The trial jobs, if the findings so far allow them to be submitted."""
+    """Yield the trial jobs, if the findings so far allow them to be submitted."""
     needed = ("commands", "scheduler", "runs")
     bad = [finding.name for finding in findings if finding.name in needed and not finding.ok]
     bad += ["account"] if missing(site) else []
@@ -107,7 +107,7 @@ def _tried(
 
 @contextmanager
 def _ended_by_signals() -> Iterator[None]:
-    """Makes SIGTERM and SIGHUP end this as Ctrl-C does, so that no job is left behind."""
+    """Make SIGTERM and SIGHUP end this as Ctrl-C does, so that no job is left behind."""
 
     def end(_number: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt

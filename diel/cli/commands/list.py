@@ -43,7 +43,7 @@ def command(runs: Path, out: Output, with_size: bool) -> None:
 
 
 def size_of(root: Path) -> tuple[int, int]:
-    """Bytes on disk and number of files below a directory; files that vanish meanwhile are left out."""
+    """Return bytes on disk and number of files below a directory, without files that vanish meanwhile."""
     size = files = 0
     for folder, _, names in os.walk(root):
         for name in names:

@@ -65,7 +65,7 @@ def command(words: tuple[str, ...], runs: Path, attempt: int | None, kind: str |
 
 
 def _copy(file: BinaryIO, kind: str) -> int:
-    """Copies what is new in a file to the output of the same name, byte for byte; returns the number of
+    """Copy what is new in a file to the output of the same name, byte for byte; return the number of
     bytes."""
     target = sys.stderr.buffer if kind == "stderr" else sys.stdout.buffer
     before = file.tell()
@@ -75,7 +75,7 @@ def _copy(file: BinaryIO, kind: str) -> int:
 
 
 def _tell(text: str) -> None:
-    """Prints diel's own messages to stderr, so that a pipe gets only what the task printed."""
+    """Print diel's own messages to stderr, so that a pipe gets only what the task printed."""
     click.echo(paint(printable(click.unstyle(text)), dim=True), err=True)
 
 
@@ -86,7 +86,7 @@ def _follow(
     kinds: tuple[str, ...],
     files: dict[str, BinaryIO],
 ) -> AttemptOutput | None:
-    """Copies what a task prints while it prints it, until it has ended; returns its last attempt. A worker
+    """Copy what a task prints while it prints it, until it has ended; return its last attempt. A worker
     moves the file into the task's directory when the task ends; it stays open here."""
     name, index = task
     output: AttemptOutput | None = None
@@ -163,7 +163,7 @@ def path_command(words: tuple[str, ...], runs: Path, attempt: int | None, output
 
 
 def _output(paths: RunPaths, stage: str, index: int, output: str) -> str:
-    """The path of an output; of several files, one a line. Raises UsageError where it is no file."""
+    """Return the path of an output; of several files, one a line. Raise UsageError where it is no file."""
     # These read results, which a directory alone does not need.
     from diel.artifacts import Artifact
     from diel.results import RunReader

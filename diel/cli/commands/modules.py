@@ -74,7 +74,7 @@ def _listing(modules: list[Module]) -> Iterator[str]:
 
 
 def _from(module: Module) -> str:
-    """Where a module is from: diel, a folder, or the package that brings it."""
+    """Say where a module is from: diel, a folder, or the package that brings it."""
     return package_of(MODULES, module.reference) or ORIGINS[module.origin]
 
 
@@ -90,7 +90,7 @@ SIGNS: dict[str | None, str] = {
 
 
 def _docs(module: Module) -> tuple[dict[str, str], list[str]]:
-    """What the docstring says about each parameter (lines `name: text`), and its other paragraphs."""
+    """Return what the docstring says about each parameter (lines `name: text`), and its other paragraphs."""
     function = None
     if module.path.suffix == ".py":
         source = read_source(module.path)
@@ -119,7 +119,7 @@ def _docs(module: Module) -> tuple[dict[str, str], list[str]]:
 
 
 def _type(annotation: str) -> str:
-    """A type as people read it: `float, > 0` for `Annotated[float, Field(gt=0)]`."""
+    """Return a type as people read it: `float, > 0` for `Annotated[float, Field(gt=0)]`."""
     try:
         tree = ast.parse(annotation, mode="eval").body
     except SyntaxError:

@@ -81,7 +81,7 @@ def _known_tasks(plan: Plan) -> int:
 
 
 def _tasks_text(plan: Plan) -> str:
-    """How many tasks there are: `96+… tasks` if only the run will show the rest."""
+    """Count the tasks: `96+… tasks` if only the run will show the rest."""
     number = _known_tasks(plan)
     if plan.tasks is None:
         return f"{number:,}+… tasks"
@@ -126,7 +126,7 @@ def plan_to_start(
     sized_by: str | None,
     **options: Unpack[Asked],
 ) -> tuple[Plan, Manner]:
-    """The plan of a new run, and what else is asked of it. With `dry_run` print the plan, and exit."""
+    """Return the plan of a new run, and what else is asked of it. With `dry_run` print the plan, and exit."""
     plan, sizes = plan_sized(options, sized_by)
     if dry_run:
         click.echo("\n".join(lines_of(plan)))
@@ -135,13 +135,13 @@ def plan_to_start(
 
 
 def plan_sized(options: Asked, sized_by: str | None) -> tuple[Plan, Sizes]:
-    """The plan of a workflow, and what a run advises its stages to ask for. Raises UsageError."""
+    """Return the plan of a workflow, and what a run advises its stages to ask for. Raise UsageError."""
     plan = prepare(**options)
     return (plan, {}) if sized_by is None else _sized(plan, sized_by, options["runs"])
 
 
 def _sized(plan: Plan, word: str, runs: Path) -> tuple[Plan, Sizes]:
-    """The plan with what a run advises, and that by stage. Raises UsageError where it advises nothing. No
+    """Return the plan with a run's advice, and the advice by stage. Raise UsageError where there is none. No
     stage asks for more than its pool has."""
     # Few runs are sized by another.
     from diel.results import read
@@ -174,7 +174,7 @@ def _sized(plan: Plan, word: str, runs: Path) -> tuple[Plan, Sizes]:
 
 
 def _at_home(plan: Plan, home: Home | None) -> Plan:
-    """The plan with its controller in another home. Raises UsageError if it cannot be there."""
+    """Return the plan with its controller in another home. Raise UsageError if it cannot be there."""
     if home is None:
         return plan
     from diel.controller.home import choose_home, refuse_homeless  # slow, and seldom needed here
@@ -209,7 +209,7 @@ class Script(NamedTuple):
 
 
 def _scripts(plan: Plan, runs: Path) -> Iterator[Script]:
-    """The scripts of a plan; none if the site has no scheduler. Raises UsageError where the run cannot live
+    """Yield a plan's scripts; none if the site has no scheduler. Raise UsageError where the run cannot live
     in one allocation as its site says, and SchedulerRefused for a path that no job script can hold."""
     if not plan.site.scheduled:
         return

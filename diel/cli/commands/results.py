@@ -131,7 +131,7 @@ _LISTINGS: Mapping[str, Callable[[RunReader, Sequence[str], int | None, Mapping[
 
 
 def _empty(run: RunReader, names: Sequence[str]) -> Listing | None:
-    """A table without rows if stages have no result yet: a program that reads JSON can cope with that."""
+    """Return a table without rows if stages have no result yet: a program can read its JSON."""
     stages = [stage_and_output(word, run.workflow.stages)[0] for word in names]
     if not all(stage in run.workflow.stages for stage in stages):
         return None  # raises what is wrong with it

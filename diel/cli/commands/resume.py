@@ -169,7 +169,7 @@ def command(
 def _look(run: RunReader, *, strict: bool, update: bool) -> tuple[list[ChangedSource], Again]:
     """Look for what a run would read otherwise than when it began; nothing if no task is left to read it.
 
-    With the tasks to compute again for an `update`. Raises UsageError where that would mix versions; `strict`
+    With the tasks to compute again for an `update`. Raise UsageError where that would mix versions; `strict`
     says that tasks which ended will run again.
     """
     paths, name = run.paths, run.paths.run_id
@@ -220,10 +220,10 @@ def _take_new(paths: RunPaths, another: list[ChangedSource], resting: Again) -> 
 
 
 def _make_again(paths: RunPaths, *, suspect: bool) -> None:
-    """Marks results to be made again: those that lack what is tried again, or whose files are gone and
+    """Mark results to be made again: those that lack what is tried again, or whose files are gone and
     needed; and, if asked, suspect ones.
 
-    Raises UsageError where the journal is in a form that this diel cannot read.
+    Raise UsageError where the journal is in a form that this diel cannot read.
     """
     run = RunReader(paths)
     epoch = run.history.epoch
@@ -247,7 +247,7 @@ def _make_again(paths: RunPaths, *, suspect: bool) -> None:
 
 
 def _take_back(paths: RunPaths, *, forced: bool) -> None:
-    """Withdraws a controller that was requested and has not come. Raises UsageError where it is still to come
+    """Withdraws a controller that was requested and has not come. Raise UsageError where it is still to come
     and this is not `forced`."""
     coming = awaited(paths, read_run(paths).history)
     if coming is None:

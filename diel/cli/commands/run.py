@@ -74,7 +74,7 @@ def submit(home: Home | None, out: Output, **options: Unpack[Start]) -> int:
 @contextmanager
 def patience(plan: Plan, out: Output) -> Iterator[None]:
     """If the scheduler is slow to take the job, says what the command waits for, and how to continue if it
-    never does. Raises DielError where the scheduler has not answered."""
+    never does. Raise DielError where the scheduler has not answered."""
     words = "waiting at most two minutes for the scheduler to take the run's first job …"
     timer = threading.Timer(SOON, lambda: click.echo(words, err=True))
     timer.daemon = True
@@ -97,7 +97,7 @@ def patience(plan: Plan, out: Output) -> Iterator[None]:
 
 
 def tell(paths: RunPaths, plan: Plan, submission: Submission, out: Output) -> int:
-    """Waits for a controller on this host, then says how to follow the run; returns the exit code."""
+    """Wait for a controller on this host, then say how to follow the run; return the exit code."""
     came = submission.job is not None or has_come(paths, submission)
     run, where = paths.run_id, here(paths)
     if not came and not out.as_json:

@@ -67,14 +67,14 @@ def init(directory: Path, workflow: str | None, listed: bool) -> None:
 
 
 def _for_editors(place: Path, content: bytes) -> bytes:
-    """A file of the project; a workflow begins with the line by which editors find its schema."""
+    """Return a file of the project; a workflow begins with the line by which editors find its schema."""
     if place.suffix not in (".yaml", ".yml") or _WORKFLOW.search(content) is None or _LINE in content:
         return content
     return f"{_editor_line(os.path.relpath(SCHEMA, place.parent))}\n".encode() + content
 
 
 def _editor_line(schema: str | Path) -> str:
-    """The YAML language server reads it (VS Code, Neovim, Emacs, Helix), and JetBrains' editors do."""
+    """Name the schema for JetBrains' editors and YAML's language server (VS Code, Neovim, Emacs, Helix)."""
     return f"# yaml-language-server: $schema={schema}"
 
 
@@ -162,7 +162,7 @@ _TIME = re.compile(r"\b(seconds?|minutes?|hours?)\b")
 
 
 def entries() -> Iterator[tuple[str, str, str, str]]:
-    """Each workflow that packages bring: name, what it does, needs and takes, in the words of its file."""
+    """Yield the name of each packaged workflow and what its file says that it does, needs and takes."""
     for name, path in workflows():
         text = path.read_text("utf-8", "replace")
         does = re.search(r"^description: *(.*)$", text, re.MULTILINE)
@@ -170,7 +170,7 @@ def entries() -> Iterator[tuple[str, str, str, str]]:
 
 
 def _head(text: str) -> tuple[str, str]:
-    """What a workflow needs, and how long it takes: sentences of the comment at its beginning."""
+    """Return what a workflow needs, and how long it takes: sentences of the comment at its beginning."""
     lines = []
     for line in text.splitlines():
         if not line.startswith("# "):
@@ -182,7 +182,7 @@ def _head(text: str) -> tuple[str, str]:
 
 
 def files_of(word: str) -> dict[Path, Path]:
-    """The file of a workflow and all that it reads, by their place in a project: the first is its own. Raises
+    """Return a workflow's file, then all that it reads, by their place in a project. Raise
     HintedError where no package has it, SpecError where it is wrong."""
     path = workflow_of(word if ":" in word else f"{_OWN}{word}")
     document, folder = load(path), path.parent
@@ -196,7 +196,7 @@ def files_of(word: str) -> dict[Path, Path]:
 
 
 def _modules(document: Document, folder: Path) -> Iterator[tuple[Path, Path]]:
-    """The files of its modules that are beside it, or that diel ships; and files beside them that parameters
+    """Yield the files of modules beside a workflow, or in diel; and files beside those that parameters
     name as `FILE:NAME`."""
     for name, stage in document.spec.stages.items():
         if stage.module is None:
@@ -219,7 +219,7 @@ def _modules(document: Document, folder: Path) -> Iterator[tuple[Path, Path]]:
 
 
 def _data(document: Document, folder: Path) -> Iterator[tuple[Path, Path]]:
-    """The files that it names: of stages, axes and environments; those of single points by a pattern."""
+    """Yield the files of stages, axes and environments; those of single points by a pattern."""
     spec = document.spec
     named = [file for stage in spec.stages.values() for file in stage.files.values()]
     words = [str(getattr(entry, "template", entry)) for entry in named]

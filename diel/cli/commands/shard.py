@@ -52,7 +52,7 @@ def command(name: str, epoch: int, rank: int | None, ranks: int | None, null: bo
 
 
 def launched(names: tuple[str, ...]) -> int | None:
-    """A number that the launcher left in the environment; None if it left none."""
+    """Return a number that the launcher left in the environment; None if it left none."""
     return next((int(os.environ[name]) for name in names if os.environ.get(name, "").isdecimal()), None)
 
 
@@ -87,7 +87,7 @@ def client(what: str | None) -> None:
 
 
 def _zmq() -> list[str]:
-    """What links a program with the libzmq that pyzmq brings; the system's where pyzmq was built on that."""
+    """Return the options that link a program with pyzmq's libzmq, or the system's where pyzmq uses that."""
     spec = find_spec("zmq")
     assert spec is not None
     assert spec.origin is not None

@@ -118,7 +118,7 @@ class Drawn(Protocol):
 
 
 def _watch(read: Callable[[], Status], view: Drawn, interval: float, *, redraw: bool) -> Status:
-    """Shows a view until the run has ended: in place on a terminal, elsewhere after each change of a task."""
+    """Show a view until the run has ended: in place on a terminal, elsewhere after each change of a task."""
     shown: object = None
     lines = 0
     while True:
@@ -212,7 +212,7 @@ def _table(status: Status, room: int | None) -> list[str]:
 
 
 def _rank(stage: StageStatus) -> int:
-    """The order for little room: what runs, what is to come, what is done."""
+    """Return the order for little room: what runs, what is to come, what is done."""
     open_ = sum(stage[state] for state in (TaskState.WAITING, *UNDER_WAY))
     if open_ == 0:
         return 2
@@ -220,7 +220,7 @@ def _rank(stage: StageStatus) -> int:
 
 
 def _row(stage: StageStatus, states: list[TaskState]) -> list[str]:
-    """Its name, kind, a bar that is full only when all is done, its counts, and the mean of its tasks."""
+    """Return a stage's name, kind, bar (full only when all is done), counts, and mean task."""
     counts = [
         paint(f"{stage[state]:,}", fg="red" if state is TaskState.FAILED else None) if stage[state] else ""
         for state in states
@@ -231,7 +231,7 @@ def _row(stage: StageStatus, states: list[TaskState]) -> list[str]:
 
 
 def _failures(status: Status, paths: RunPaths, show_all: bool) -> list[str]:
-    """What failed: each kind of failure of a stage with its first task, and what the tasks share."""
+    """List each kind of failure of a stage with its first task, and what the tasks share."""
     if not status.failures:
         return []
     kinds: dict[tuple[str, ...], list[Failed]] = {}
@@ -259,7 +259,7 @@ def _failures(status: Status, paths: RunPaths, show_all: bool) -> list[str]:
 
 
 def _shared(paths: RunPaths, stage: str, alike: Sequence[Failed] | None = None) -> str:
-    """What these failed tasks of a stage share, or all that failed, if the run's workflow can be read."""
+    """Say what these failed tasks share, or all failed ones, if the run's workflow can be read."""
     from diel.results import RunReader  # reads the workflow: only where several tasks failed alike
 
     run = RunReader(paths)
@@ -335,7 +335,7 @@ def _number(pairs: Sequence[Sequence[int]]) -> int:
 
 
 def _suspect(reader: Reader, stage: str) -> list[list[int]]:
-    """The tasks of a stage whose results are suspect or read such, as [first, last] pairs."""
+    """Return the tasks of a stage whose results are suspect or read such, as [first, last] pairs."""
     if not reader.history.has_suspects():
         return []
     from diel.results import RunReader, suspects  # reads the workflow: only where audits doubt answers

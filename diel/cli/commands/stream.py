@@ -111,7 +111,7 @@ def _put_all(producer: Producer, items: Iterable[Any], timeout: float | None) ->
 
 
 def _lines(file: IO[str], name: str) -> Iterator[Any]:
-    """The values of the lines. Raises UsageError for a line that is no JSON, or no text, after putting those
+    """Yield the values of the lines. Raise UsageError for a line that is neither JSON nor text, after those
     before it."""
     for number, line in enumerate(_texts(file, name), 1):
         try:
@@ -123,7 +123,7 @@ def _lines(file: IO[str], name: str) -> Iterator[Any]:
 
 
 def _texts(file: IO[str], name: str) -> Iterator[str]:
-    """The lines, without their ends. Raises UsageError for what is no text, after those before it."""
+    """Yield the lines, without their ends. Raise UsageError for what is no text, after those before it."""
     read = 0
     try:
         for line in file:
@@ -180,12 +180,12 @@ def get(
 
 
 def _leave(number: int, frame: FrameType | None) -> None:
-    """Ends the process cleanly, so that the broker knows how far it read."""
+    """End the process cleanly, so that the broker knows how far it read."""
     raise SystemExit(128 + number)
 
 
 def _feed(consumer: Consumer, words: tuple[str, ...], show: Callable[[IO[str]], int]) -> int:
-    """Hands items to a program until it or the stream ends; returns its exit code."""
+    """Hand items to a program until it or the stream ends; return its exit code."""
     short = 0
     with Program(words, stdin=subprocess.PIPE, stdout=None) as program:
         program.when_ended(consumer.close)
@@ -341,7 +341,7 @@ def _connect() -> Connection:
 
 
 def _given(name: str) -> str:
-    """A variable of the task's environment. Raises UsageError outside a task."""
+    """Return a variable of the task's environment. Raise UsageError outside a task."""
     value = os.environ.get(name)
     if not value:
         raise UsageError(f"`diel stream` works inside the command of a task: {name} is not set here")
@@ -349,7 +349,7 @@ def _given(name: str) -> str:
 
 
 def _end(name: str, role: str, rank: int | None) -> tuple[End, str]:
-    """The task's end of a stream, and its member. Raises UsageError if it has none, or the other end."""
+    """Return the task's end of a stream, and its member. Raise UsageError if that end is not the task's."""
     text = _given("DIEL_STREAMS")
     try:
         ends: dict[str, End] = json.loads(text)
@@ -377,7 +377,7 @@ def _consumer(rank: int | None, name: str, **how: Any) -> Consumer:
 
 
 def _ranked(member: str, rank: int | None, several: bool) -> str:
-    """The member for a rank. Raises UsageError if there are several ranks and none is given."""
+    """Return the member for a rank. Raise UsageError if there are several ranks and none is given."""
     if rank is None and several:
         rank = from_launcher("rank", RANK)
     return member if rank is None else f"{member}.{rank}"

@@ -77,7 +77,7 @@ def _lines(change: Change, before: dict[str, Any]) -> list[str]:
 
 
 def _names(words: Sequence[str], held: dict[str, Any]) -> tuple[str, ...]:
-    """The names to unset. Raises UsageError if the project has no value for one."""
+    """Return the names to unset. Raise UsageError if the project has no value for one."""
     names = tuple(dict.fromkeys(word.partition("=")[0].strip().removeprefix("hp.") for word in words))
     for name in names:
         if name not in held:
@@ -87,7 +87,7 @@ def _names(words: Sequence[str], held: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _values(words: Sequence[str], workflows: Sequence[Known]) -> dict[str, Any]:
-    """The values by name. Raises UsageError with all that is wrong."""
+    """Return the values by name. Raise UsageError with all that is wrong."""
     values: dict[str, Any] = {}
     wrong: list[str] = []
     for word in words:
@@ -172,7 +172,7 @@ def promote(
 
 
 def _search(paths: RunPaths, axis: str | None, points: Sequence[str]) -> tuple[str, CourseStatus]:
-    """The search that is meant. Raises UsageError if there is none, or more than one."""
+    """Return the search that is meant. Raise UsageError if there is none, or more than one."""
     courses: dict[str, list[CourseStatus]] = {}
     for item, course in searches_of(paths):
         courses.setdefault(item.label, []).append(course)
@@ -206,7 +206,7 @@ def _point(text: str) -> tuple[str, Any]:
 
 
 def _trial(paths: RunPaths, label: str, course: CourseStatus, number: int | None) -> Trial:
-    """The trial to promote. Raises UsageError if there is none, or no best one."""
+    """Return the trial to promote. Raise UsageError if there is none, or no best one."""
     name = f"search '{label}' of {paths.run_id}"
     if number is not None:
         if number >= len(course.trials):
@@ -257,10 +257,10 @@ def _misfits(runs: Path, change: Change) -> list[str]:
 
 
 def known_workflows(runs: Path, files: Iterable[Path] = ()) -> list[Known]:
-    """The workflows of a project: the named files first, then those of its runs, newest first.
+    """Return the workflows of a project: the named files first, then those of its runs, newest first.
 
     Of a run its file counts, as it is now; where that is gone or wrong, what the run has kept of it.
-    Raises SpecError for a named file that is wrong.
+    Raise SpecError for a named file that is wrong.
     """
     workflows: dict[str, Known] = {}
     for path in files:
@@ -286,7 +286,7 @@ def _of_run(run: RunReader) -> Known:
 
 
 def having(workflows: Sequence[Known], name: str) -> list[Known]:
-    """The workflows that have a hyperparameter. Raises UsageError if none has."""
+    """Return the workflows that have a hyperparameter. Raise UsageError if none has."""
     holders = [entry for entry in workflows if name in entry[1].hyperparameters]
     if holders:
         return holders

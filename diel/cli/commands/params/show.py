@@ -89,7 +89,7 @@ def _of_run(runs: Path, name: str) -> dict[str, Any]:
 
 
 def _source(run: RunReader, name: str, origin: str) -> str:
-    """Where a value was set in a run that an earlier diel made, if the run still has it."""
+    """Return where a value was set in a run that an earlier diel made, if the run still has it."""
     if origin == "default":
         place = run.document.problem(("hyperparameters", name, "default"), "")
         return f"{place.file}:{place.line}"
@@ -116,7 +116,7 @@ def _described(
 
 
 def reads_of_run(run: RunReader) -> dict[str, list[str]]:
-    """The hyperparameters that each stage reads whose tasks are known."""
+    """Return the hyperparameters that each stage reads whose tasks are known."""
     reads: dict[str, list[str]] = {}
     for _, record in run.events(b'"event":"stage"'):
         if record["event"] == "stage" and not record.get("void"):
@@ -125,7 +125,7 @@ def reads_of_run(run: RunReader) -> dict[str, list[str]]:
 
 
 def searches_of(paths: RunPaths) -> list[tuple[AxisStatus, CourseStatus]]:
-    """Each search of a run with its axis; an axis inside others has a search for each of their points."""
+    """List each search of a run with its axis: an inner axis has a search for each outer point."""
     axes = [axis for axis in read_status(paths).axes if axis.facts.kind == "search"]
     return [(axis, course) for axis in axes for course in axis.courses]
 
@@ -198,7 +198,7 @@ def _lines(document: Mapping[str, Any]) -> Iterator[str]:
 
 
 def origin_text(value: Mapping[str, Any]) -> str:
-    """Where a value comes from, in words."""
+    """Say where a value comes from."""
     return "default" if value["origin"] == "default" else value["source"] or value["origin"]
 
 
@@ -270,7 +270,7 @@ def _of_change(change: Change) -> Iterator[Event]:
 
 
 def _events_of_run(paths: RunPaths) -> Iterator[Event]:
-    """The values of a run, and those of the best trials of its searches. Raises DielError."""
+    """Yield the values of a run, and those of the best trials of its searches. Raise DielError."""
     run = RunReader(paths)
     run_file = run.run_file
     reads = reads_of_run(run)
@@ -340,7 +340,7 @@ def diff(first: str, second: str, runs: Path, out: Output) -> int:
 
 
 def _of_project(runs: Path, run: RunReader) -> dict[str, Value]:
-    """The values that a new run of the same workflow would have without further settings."""
+    """Return the values that a new run of the same workflow would have without further settings."""
     workflow = run.workflow
     values = {
         name: Value(hyperparameter.accept(hyperparameter.default), "default", "")
