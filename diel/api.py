@@ -175,7 +175,7 @@ class Run:
         """
         if not values:
             raise UsageError(f"name the outputs, for instance table({_example(self._read())!r})")
-        listing = self._asked(lambda run: make_table(run, values))
+        listing = self._listing(lambda run: make_table(run, values))
         for text in listing.missing.values():
             warnings.warn(text, stacklevel=2)
         return _frame(listing)
@@ -187,12 +187,12 @@ class Run:
         and `time` in seconds since the epoch. A DataFrame or a list of dicts, as `table` gives it; `at`
         picks tasks as for `value`. Raise UsageError for a stage or point that is not there.
         """
-        return _frame(self._asked(lambda run: list_metrics(run, stage, at=at)))
+        return _frame(self._listing(lambda run: list_metrics(run, stage, at=at)))
 
     def usage(self, *stages: str) -> Any:
         """Return what each attempt of some stages, or of all, used: processor time, memory, bytes moved.
         A pandas DataFrame where pandas is installed, else a list of dicts. What was not measured is empty."""
-        return _frame(self._asked(lambda run: list_usage(run, stages)))
+        return _frame(self._listing(lambda run: list_usage(run, stages)))
 
     def trials(self, search: str | None = None) -> Any:
         """Return the trials of a search axis, which needs no name if the run has one: a row for each.
@@ -201,7 +201,7 @@ class Run:
         `last_step` and `last_value` that it reported on its way, when it `began`, its `seconds`, and why it
         has no score (`message`). A DataFrame or a list of dicts. Raise UsageError for no such search.
         """
-        return _frame(self._asked(lambda run: list_trials(run, search)))
+        return _frame(self._listing(lambda run: list_trials(run, search)))
 
     def graph(self, of: Literal["stages", "tasks"] = "stages") -> DiGraph[str]:
         """Return a networkx.DiGraph of its stages, or of its tasks that ended, with states and times.
@@ -302,7 +302,7 @@ class Run:
         hint = did_you_mean(output, outputs) or f"'{stage}' made: {', '.join(outputs) or 'nothing yet'}"
         return f"{self.id} has no '{name}'; {hint}"
 
-    def _asked(self, ask: Callable[[RunReader], Listing]) -> Listing:
+    def _listing(self, ask: Callable[[RunReader], Listing]) -> Listing:
         """Return a table, with a warning about what of the run is damaged."""
         answer, flaws = read(self._paths, ask)
         for flaw in flaws:

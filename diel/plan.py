@@ -203,7 +203,7 @@ def make_plan(checked: Checked, site: Site, known: Iterable[Problem] = ()) -> Pl
         try:
             site, stages[name] = _stage_plan(checked, site, name)
         except Misfit as error:
-            for one in (error, *error.others):
+            for one in (error, *error.rest):
                 place = ("stages", name, *one.key)
                 problems.append(checked.document.problem(place, one.message, one.hint, offset=one.offset))
     if not problems:

@@ -38,7 +38,7 @@ class Hyperparameters(NamedTuple):
     """The hyperparameters that have a value; those without default or setting are missing."""
 
     values: Mapping[str, Value]
-    said: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
     """The settings that were given, as they were written."""
     files: tuple[Path, ...] = ()
     """The files that were given."""

@@ -51,7 +51,7 @@ class BlockAsking:
 
     def walltime(self, shape: Shape) -> float:
         """Seconds that a block requested now can last."""
-        left = self._scheduler.left if isinstance(self._scheduler, Inside) else math.inf
+        left = self._scheduler.remaining if isinstance(self._scheduler, Inside) else math.inf
         return min(shape.block_walltime(self.pool(shape), self._site.grace), max(1.0, left))
 
     def slots(self, shape: Shape, nodes: int) -> int:

@@ -101,7 +101,7 @@ def range_of(checked: Checked, site: Site, name: str) -> Range:
         if not wrong:
             return extent
         first, *rest = wrong.values()
-        first.others = tuple(rest)
+        first.rest = tuple(rest)
         raise first
 
 

@@ -142,7 +142,7 @@ def create(
             hyperparameters=given.plain(),
             origins={name: value.origin for name, value in given.values.items()},
             sources={name: value.source for name, value in given.values.items()},
-            settings=given.said,
+            settings=given.words,
             params_files=tuple(str(file.absolute()) for file in given.files),
             included=dict(document.included),
             templates=templates,

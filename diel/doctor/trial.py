@@ -88,7 +88,7 @@ class _Trial:
     ended: float | None = None
     """When its end or its report was first seen."""
     status: JobStatus | None = None
-    said: str = ""
+    message: str = ""
     """The last reason for waiting that was shown."""
     report: Report | None = None
 
@@ -196,8 +196,8 @@ class _Trials:
                 if trial.is_settled(answered):
                     self._under_way.remove(trial)
                     yield from self._findings(trial)
-                elif trial.ended is None and (words := f"job {trial.id} is {trial.state}") != trial.said:
-                    trial.said = words
+                elif trial.ended is None and (words := f"job {trial.id} is {trial.state}") != trial.message:
+                    trial.message = words
                     self._tell(f"pool '{trial.pool}': {words}")
             if self._under_way and time.monotonic() > end:
                 break

@@ -19,7 +19,7 @@ from diel.journal.surrogate import unpacked
 from diel.paths import RunPaths
 from diel.states import RunState, TaskState, TrialState
 
-_BY_TASK = [one.name for one in fields(StageHistory) if str(one.type).startswith("dict[int,")]
+_BY_TASK = [field.name for field in fields(StageHistory) if str(field.type).startswith("dict[int,")]
 """What a stage's history has by the index of a task, which is a text in JSON."""
 MOST_FLAWS = 20
 """Damaged records of a journal, of which the rest is read all the same."""

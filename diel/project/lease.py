@@ -109,11 +109,11 @@ def time_at(folder: Path) -> float:
 def is_alive(lease: Lease, age: float) -> bool:
     """Return whether a controller is alive: by its process if visible from here, else by its heartbeat: then
     it is believed to live until it was silent for long."""
-    verdict = _seen(lease)
+    verdict = _process_lives(lease)
     return age < SILENCE if verdict is None else verdict
 
 
-def _seen(lease: Lease) -> bool | None:
+def _process_lives(lease: Lease) -> bool | None:
     """Return whether a controller's process is alive; None if it is not visible from here."""
     if lease.birth or lease.host != socket.gethostname():
         return lives(lease.pid, lease.birth)
@@ -130,7 +130,7 @@ def _beats(paths: RunPaths, lease: Lease, age: float) -> bool:
     """Return whether a controller is alive though its heartbeat is old, for the clock may have stepped: wait
     for the next one, where its process is not visible and it was not silent for very long."""
     before = _read(paths)
-    if before is None or not SILENCE <= age < DOUBT or _seen(lease) is not None:
+    if before is None or not SILENCE <= age < DOUBT or _process_lives(lease) is not None:
         return False
     end = time.monotonic() + 2 * HEARTBEAT
     while (now := _read(paths)) == before:

@@ -77,19 +77,18 @@ def runs_of(workflow: str, runs: Path) -> list[RunPaths]:
 
 def all_runs(runs: Path) -> list[RunPaths]:
     """Return every run, the oldest first."""
-    runs_ = []
+    dated = []
     place = runs.resolve()
     for name in _listdir(runs):
         paths = RunPaths(place / name)
-        if (created := _made(paths)) is not None:
+        if (created := _creation(paths)) is not None:
             workflow, number = _numbered(name)
-            runs_.append(
-                ((created, workflow or name, number), paths)
-            )  # a coarse clock may have made two at once
-    return [paths for _, paths in sorted(runs_, key=lambda item: item[0])]
+            # a coarse clock may have made two at once
+            dated.append(((created, workflow or name, number), paths))
+    return [paths for _, paths in sorted(dated, key=lambda item: item[0])]
 
 
-def _made(paths: RunPaths) -> int | None:
+def _creation(paths: RunPaths) -> int | None:
     """Return the time when a run was made, in nanoseconds since the epoch; None if it is not a run."""
     try:
         return paths.run_file.stat().st_mtime_ns
@@ -134,8 +133,8 @@ _homes: dict[tuple[Path, str, int], Path | None] = {}
 
 def make_newest(paths: RunPaths) -> None:
     """Date a run just made after all others, even if the clock was set back since."""
-    times = (_made(other) or 0 for other in all_runs(paths.root.parent) if other.root != paths.root)
-    newest, created = max(times, default=0), _made(paths)
+    times = (_creation(other) or 0 for other in all_runs(paths.root.parent) if other.root != paths.root)
+    newest, created = max(times, default=0), _creation(paths)
     if created is not None and created <= newest:
         os.utime(paths.run_file, ns=(newest + SECOND, newest + SECOND))
 

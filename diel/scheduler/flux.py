@@ -103,9 +103,9 @@ class Flux(BatchScheduler):
         jobs = list(parse_jobs(answer))
         unknown = re.findall(r"^JobID (\S+) unknown", answer.err, re.MULTILINE)
         if silent := set(ids) - {number for number, _, _ in jobs} - set(unknown):
-            raise SchedulerBusy(f"flux jobs does not name {', '.join(sorted(silent))}: {self.told(answer)}")
+            raise SchedulerBusy(f"flux jobs does not name {', '.join(sorted(silent))}: {self.words(answer)}")
         if answer.code != 0 and not ids:
-            raise SchedulerBusy(f"flux jobs: {self.told(answer)}")
+            raise SchedulerBusy(f"flux jobs: {self.words(answer)}")
         return jobs
 
     def environment(self, outside: Mapping[str, str]) -> dict[str, str]:

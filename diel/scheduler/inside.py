@@ -96,7 +96,7 @@ class Inside(Scheduler):
         if nodes > len(self._nodes):
             block = f"a block of {counted(nodes, 'node')}"
             raise SchedulerRefused(f"{block} does not fit into an allocation of {len(self._nodes)}")
-        if self.left <= 0:
+        if self.remaining <= 0:
             raise SchedulerRefused("the allocation is at its end: `diel resume` asks for another")
 
     def query(self, ids: Iterable[str]) -> Mapping[str, JobStatus]:
@@ -132,7 +132,7 @@ class Inside(Scheduler):
         return len(self._nodes)
 
     @property
-    def left(self) -> float:
+    def remaining(self) -> float:
         """Seconds that a block can still last."""
         return self._end - KEPT - time.monotonic()
 
@@ -188,7 +188,7 @@ class Inside(Scheduler):
         """Wait for a job's end, up to its walltime; then its nodes are free."""
         late = False
         try:
-            process.wait(max(0.0, min(held.walltime, self.left)))
+            process.wait(max(0.0, min(held.walltime, self.remaining)))
         except subprocess.TimeoutExpired:
             late = True
             _end_tree(process)

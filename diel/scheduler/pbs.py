@@ -123,9 +123,9 @@ class Qsub(BatchScheduler):
     def is_busy(self, answer: Answer) -> bool:
         return answer.code in _BUSY_CODES or super().is_busy(answer)
 
-    def told(self, answer: Answer) -> str:
+    def words(self, answer: Answer) -> str:
         own = answer.out.partition("and the output was:")[2].strip(" '\n")  # Slurm's qsub quotes sbatch
-        return re.sub(self.speaker, "", first_lines(own)) if own else super().told(answer)
+        return re.sub(self.speaker, "", first_lines(own)) if own else super().words(answer)
 
     @abstractmethod
     def attributes(self, ids: list[str]) -> Iterable[tuple[str, Mapping[str, str]]]:
@@ -165,7 +165,7 @@ class Qsub(BatchScheduler):
         if numbers := sorted(set(ids)):
             answer = self.delete(numbers)
             if answer.code not in SETTLED and answer.code not in self.ending:
-                raise SchedulerBusy(f"qdel: {self.told(answer)}")
+                raise SchedulerBusy(f"qdel: {self.words(answer)}")
 
     def delete(self, ids: list[str]) -> Answer:
         return self.ask("qdel", *ids)
@@ -309,7 +309,7 @@ class Pbs(Qsub):
         """Ids of this user's jobs that have not ended."""
         answer = self.ask("qselect", "-u", user())
         if answer.code != 0:
-            raise SchedulerBusy(f"qselect: {self.told(answer)}")
+            raise SchedulerBusy(f"qselect: {self.words(answer)}")
         ids = answer.out.split()
         if not all(word[0].isdigit() for word in ids):
             raise SchedulerBusy(f"qselect answered with something else than ids: {answer.words}")
@@ -323,7 +323,7 @@ class Pbs(Qsub):
         counts as unknown only if qstat names it.
         """
         if answer.code not in SETTLED:
-            raise SchedulerBusy(f"qstat: {self.told(answer)}")
+            raise SchedulerBusy(f"qstat: {self.words(answer)}")
         if answer.out and not answer.out.endswith("\n"):
             raise SchedulerBusy(f"qstat's answer is cut short: {answer.out[-200:]!r}")
         jobs: dict[str, dict[str, str]] = {}
@@ -337,7 +337,7 @@ class Pbs(Qsub):
                 raise SchedulerBusy(f"qstat answered with something else than jobs: {line.strip()[:200]}")
         answered = {short(word) for word in (*jobs, *re.findall(r"\d+[\w.\[\]-]*", answer.err))}
         if silent := [number for number in ids if short(number) not in answered]:
-            raise SchedulerBusy(f"qstat says nothing about {', '.join(silent)}: {self.told(answer)}")
+            raise SchedulerBusy(f"qstat says nothing about {', '.join(silent)}: {self.words(answer)}")
         return jobs
 
     def status(self, job: Mapping[str, str]) -> JobStatus:

@@ -384,7 +384,7 @@ class BatchScheduler(Scheduler):
     def refusal(self, answer: Answer) -> SchedulerBusy | SchedulerRefused:
         """Say why a script was not queued: whether asking again helps."""
         error = SchedulerBusy if self.is_busy(answer) else SchedulerRefused
-        return error(f"{self.queues_by[0]}: {self.told(answer)}")
+        return error(f"{self.queues_by[0]}: {self.words(answer)}")
 
     def is_busy(self, answer: Answer) -> bool:
         """Return whether the server was not reached, or could not answer."""
@@ -402,13 +402,13 @@ class BatchScheduler(Scheduler):
             lines = [line for line in (answer.out + answer.err).splitlines() if line.strip()]
             settled = lines and all(re.search(self.settled, line, re.IGNORECASE) for line in lines)
             if answer.code != 0 and not settled:
-                raise SchedulerBusy(f"{self.ends_by[0]}: {self.told(answer)}")
+                raise SchedulerBusy(f"{self.ends_by[0]}: {self.words(answer)}")
 
     def find(self, prefix: str) -> Mapping[str, str]:
         jobs = ((number, name) for number, name, status in self.jobs([]) if not status.state.ended)
         return {name: number for number, name in jobs if name.startswith(prefix)}
 
-    def told(self, answer: Answer) -> str:
+    def words(self, answer: Answer) -> str:
         """Return the scheduler's own words."""
         return re.sub(self.speaker, "", answer.words)
 
@@ -416,5 +416,5 @@ class BatchScheduler(Scheduler):
         """Return the answer of a command to a question about the cluster. Raise SchedulerBusy."""
         answer = self.ask(*words, timeout=timeout)
         if answer.code != 0:
-            raise SchedulerBusy(f"`{' '.join(words)}` says: {self.told(answer)}")
+            raise SchedulerBusy(f"`{' '.join(words)}` says: {self.words(answer)}")
         return answer.out

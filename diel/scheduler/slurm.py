@@ -125,7 +125,7 @@ class Slurm(BatchScheduler):
         format_ = f"--Format={','.join(_FIELDS)}"
         answer = self.ask("squeue", f"--user={os.getuid()}", "--states=all", "--noheader", format_)
         if answer.code != 0:
-            raise SchedulerBusy(f"squeue: {self.told(answer)}")
+            raise SchedulerBusy(f"squeue: {self.words(answer)}")
         listed = list(parse_squeue(answer.out))
         yield from listed
         if forgotten := set(ids) - {number for number, _, _ in listed}:

@@ -73,7 +73,7 @@ class Torque(Qsub):
         """Id and attributes of each job in an answer of `qstat -f`. Raise SchedulerBusy for anything
         else."""
         if answer.code not in SETTLED:
-            raise SchedulerBusy(f"qstat: {self.told(answer)}")
+            raise SchedulerBusy(f"qstat: {self.words(answer)}")
         jobs: list[tuple[str, dict[str, str]]] = []
         last = ""
         for line in answer.out.splitlines():

@@ -59,7 +59,7 @@ class Demand:
             if ask is None:
                 if len(self._known) >= KNOWN:
                     self._known.clear()
-                ask = self._known[whole] = self._asked(dict(zip(self.templates, whole, strict=True)))
+                ask = self._known[whole] = self._ask(dict(zip(self.templates, whole, strict=True)))
             return ask
 
     def values(self, scope: Scope) -> dict[Place, Any]:
@@ -93,7 +93,7 @@ class Demand:
             for flaw in check({"command": ("true",), "resources": resources}, Stage)[1]:
                 raise Misfit(flaw.message, flaw.hint, key)
 
-    def _asked(self, values: Mapping[Place, Any]) -> Ask:
+    def _ask(self, values: Mapping[Place, Any]) -> Ask:
         stage, flaws = check(self.stage.as_asked(values, self._later), Stage)
         if stage is None or flaws:
             at = flaws[0].key

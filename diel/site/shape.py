@@ -111,7 +111,7 @@ class Ask(NamedTuple):
 class Misfit(HintedError):
     """A demand that is wrong, or fits no pool; `place` is `file:line:column` of the expression."""
 
-    others: tuple[Misfit, ...] = ()
+    rest: tuple[Misfit, ...] = ()
     """What else is wrong with the same stage."""
 
     def __init__(

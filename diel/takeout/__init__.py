@@ -62,12 +62,12 @@ def take_out(run: RunReader, name: str, folder: Path) -> list[str]:
         raise UsageError(f"--to {name} needs {error.name}: {get}") from error
     try:
         with filling(target, last=tool.file) as part:
-            said = write(run, part, target)
+            lines = write(run, part, target)
     except Exception as error:
         if _is_full(error):
             raise DielError(f"no room is left in {folder}: make some; nothing was written") from error
         raise
-    return [*said, f"next: {tool.next.format(folder=folder)}"]
+    return [*lines, f"next: {tool.next.format(folder=folder)}"]
 
 
 def _is_full(error: BaseException | None) -> bool:
@@ -132,14 +132,14 @@ class Ran(NamedTuple):
     @property
     def usage(self) -> Mapping[str, float]:
         """What it used, as far as it was measured."""
-        found: Mapping[str, float] = self.record.get("usage") or {}  # type: ignore[assignment]
-        return found
+        usage: Mapping[str, float] = self.record.get("usage") or {}  # type: ignore[assignment]
+        return usage
 
     def files(self, root: Path) -> Iterator[tuple[str, Artifact]]:
         """Yield a task's files and directories, each with its output."""
         for output in self.made.get("artifacts", {}):
-            found: Any = output_of(self.made, output, root)
-            for file in found if isinstance(found, list) else (found,):
+            files: Any = output_of(self.made, output, root)
+            for file in files if isinstance(files, list) else (files,):
                 if Path(file).exists():
                     yield output, file
 
@@ -151,7 +151,7 @@ def ran(run: RunReader) -> dict[Key, Ran]:
     """Return the tasks that ended, in the order of stages and tasks."""
     workers = run.events(b'"event":"worker"')
     hosts = {segment: record["host"] for segment, record in workers if record["event"] == "worker"}
-    found: dict[Key, Ran] = {}
+    ended: dict[Key, Ran] = {}
     for end in _ENDS:
         for segment, record in run.events(end):
             if (
@@ -160,11 +160,11 @@ def ran(run: RunReader) -> dict[Key, Ran]:
             ):
                 continue
             task = _ended(run, hosts.get(segment, ""), record)
-            known = None if task is None else found.get((task.stage, task.number))
-            if task is not None and (known is None or known.attempt <= task.attempt):
-                found[task.stage, task.number] = task
+            other = None if task is None else ended.get((task.stage, task.number))
+            if task is not None and (other is None or other.attempt <= task.attempt):
+                ended[task.stage, task.number] = task
     order = {stage: place for place, stage in enumerate(run.graph.order)}
-    return dict(sorted(found.items(), key=lambda item: (order[item[0][0]], item[0][1])))
+    return dict(sorted(ended.items(), key=lambda item: (order[item[0][0]], item[0][1])))
 
 
 def _ended(run: RunReader, host: str, record: Result | Fail) -> Ran | None:
@@ -187,7 +187,7 @@ def _ended(run: RunReader, host: str, record: Result | Fail) -> Ran | None:
 def read_by(run: RunReader, key: Key, tasks: Mapping[Key, Ran]) -> dict[Key, list[str]]:
     """Return the tasks that one waited for and that ran, each with the outputs that it read; none that ran
     beside it. Of a pruned trial, only its own tasks read what its tasks made."""
-    found: dict[Key, list[str]] = {}
+    outputs: dict[Key, list[str]] = {}
     for link in run.into(key[0]):
         if link.alongside or not (link.up.known and link.down.known):
             continue
@@ -195,8 +195,8 @@ def read_by(run: RunReader, key: Key, tasks: Mapping[Key, Ran]) -> dict[Key, lis
         for index in members(link.group_of_downstream(key[1])):
             parent = tasks.get((link.up.name, index))
             if parent is not None and parent.state.good:
-                found.setdefault((link.up.name, index), []).append(link.edge.output or "")
-    return found
+                outputs.setdefault((link.up.name, index), []).append(link.edge.output or "")
+    return outputs
 
 
 def left_out(run: RunReader, tasks: Mapping[Key, Ran]) -> list[str]:
@@ -205,19 +205,19 @@ def left_out(run: RunReader, tasks: Mapping[Key, Ran]) -> list[str]:
     for name in run.workflow.stages:
         for state, number in run.history.stage(name).counts().items():
             states[TaskState[state.upper()]] = states.get(TaskState[state.upper()], 0) + number
-    told = Counter(task.state for task in tasks.values() if not task.pruned)
-    lacking = {state: n - told[state] for state, n in states.items() if n > told[state]}
+    counts = Counter(task.state for task in tasks.values() if not task.pruned)
+    lacking = {state: n - counts[state] for state, n in states.items() if n > counts[state]}
     unread = sum(n for state, n in lacking.items() if state.good)
     waiting = ", ".join(f"{n:,} {state.label}" for state, n in lacking.items() if not state.good)
     cached = sum(task.state is TaskState.CACHED for task in tasks.values())
     pruned = sum(task.pruned for task in tasks.values())
-    said = {
+    notes = {
         f"left out are tasks that have not run: {waiting} (the run: {run.state})": waiting,
         f"left out: {counted(unread, 'task')}, damaged in the journal": unread,
         f"{counted(cached, 'task')} ran in earlier runs: their times and places are not this run's": cached,
         f"{counted(pruned, 'task')} ran for trials that were pruned: no result of theirs counts": pruned,
     }
-    return [text for text, told_of in said.items() if told_of]
+    return [text for text, told_of in notes.items() if told_of]
 
 
 def when(time: float) -> str:

@@ -74,20 +74,20 @@ def write(run: RunReader, into: Path, target: Path) -> list[str]:
         whole = artifacts / top / "artifacts"
         whole.mkdir(parents=True)
         shutil.copyfile(run.paths.workflow, whole / "workflow.yaml")
-        told = [(stage, number) for stage, numbers in reported.items() for number in numbers]
-        known = {**tasks, **{key: None for key in told if key not in tasks}}
-        entries = [*_entries(run, known)]
+        keys = [(stage, number) for stage, numbers in reported.items() for number in numbers]
+        all_tasks = {**tasks, **{key: None for key in keys if key not in tasks}}
+        entries = [*_entries(run, all_tasks)]
         for entry in entries:
-            one = _begin(client, experiment, entry, top)
-            _log(client, one, entry, [*_metrics(run, entry, tasks, reported)])
-            _copy(run, [tasks[key] for key in entry.tasks if key in tasks], artifacts / one / "artifacts")
-            _end(client, one, entry)
+            run_id = _begin(client, experiment, entry, top)
+            _log(client, run_id, entry, [*_metrics(run, entry, tasks, reported)])
+            _copy(run, [tasks[key] for key in entry.tasks if key in tasks], artifacts / run_id / "artifacts")
+            _end(client, run_id, entry)
         _end(client, top, own)
         client._tracking_client.store.engine.dispose()
     trials = sum("trial" in entry.tags for entry in entries)
-    others = counted(len(entries) - trials, "task")
-    said = f"experiment {run.paths.run_id}: {counted(trials, 'trial')} and {others} outside of trials"
-    return [said, f"its artifacts are read from {target}: it cannot be moved", *left_out(run, tasks)]
+    rest = counted(len(entries) - trials, "task")
+    summary = f"experiment {run.paths.run_id}: {counted(trials, 'trial')} and {rest} outside of trials"
+    return [summary, f"its artifacts are read from {target}: it cannot be moved", *left_out(run, tasks)]
 
 
 def _whole(run: RunReader) -> MlflowRun:
@@ -100,26 +100,27 @@ def _whole(run: RunReader) -> MlflowRun:
 
 def _entries(run: RunReader, tasks: Mapping[Key, Ran | None]) -> Iterator[MlflowRun]:
     """Yield a run for each trial, with all its tasks, then a run for each other task."""
-    taken: dict[tuple[str, tuple[int, ...], int], list[Key]] = {}
+    by_trial: dict[tuple[str, tuple[int, ...], int], list[Key]] = {}
     rest: list[Key] = []
-    found = searches(run)
+    axes = searches(run)
     for key in tasks:
         domain = run.domain(key[0])
         place = {} if domain is None else domain.coordinates(key[1])
-        label = next((label for label in found if label in place), None)
+        label = next((label for label in axes if label in place), None)
         if label is None:
             rest.append(key)
         else:
-            taken.setdefault((label, found[label].context(place), place[label]), []).append(key)
-    for label, axis in found.items():
+            by_trial.setdefault((label, axes[label].context(place), place[label]), []).append(key)
+    for label, axis in axes.items():
         for trial, course, state, _ in trials_of(run, axis):
             at = {**course.at, label: trial.number}
             word = _OF_TRIAL.get(state, _STOPPED)
             scores = dict(zip((name for name, _ in axis.axis.objectives), trial.values, strict=False))
             tags = {"trial": str(trial.number), "state": state, "message": trial.message}
-            mine = taken.get((label, course.context, trial.number), [])
-            name, given = ", ".join(f"{one}={value}" for one, value in at.items()), {**course.at, **trial.hp}
-            yield MlflowRun(name, given, mine, trial.began, trial.ended, word, scores, tags)
+            mine = by_trial.get((label, course.context, trial.number), [])
+            name = ", ".join(f"{label_}={value}" for label_, value in at.items())
+            values = {**course.at, **trial.hp}
+            yield MlflowRun(name, values, mine, trial.began, trial.ended, word, scores, tags)
     for key in rest:
         task, named = tasks[key], f"{key[0]}/{key[1]}"
         began = run.run_file.created if task is None or task.began is None else task.began
@@ -138,23 +139,23 @@ def _begin(client: MlflowClient, experiment: str, entry: MlflowRun, parent: str 
     tags = {f"diel.{name}": value for name, value in entry.tags.items() if value}
     if parent is not None:
         tags["mlflow.parentRunId"] = parent
-    made = client.create_run(experiment, start_time=_ms(entry.began), run_name=entry.name, tags=tags)
-    return str(made.info.run_id)
+    answer = client.create_run(experiment, start_time=_ms(entry.began), run_name=entry.name, tags=tags)
+    return str(answer.info.run_id)
 
 
-def _log(client: MlflowClient, one: str, entry: MlflowRun, metrics: list[Metric]) -> None:
+def _log(client: MlflowClient, run_id: str, entry: MlflowRun, metrics: list[Metric]) -> None:
     """Log parameters and metrics in as few calls as MLflow takes: each costs some milliseconds."""
     params = [Param(_name(name), _value(value)) for name, value in entry.params.items()]
     while params or metrics:
-        client.log_batch(one, params=params[:PARAMS], metrics=metrics[: BATCH - PARAMS])
+        client.log_batch(run_id, params=params[:PARAMS], metrics=metrics[: BATCH - PARAMS])
         params, metrics = params[PARAMS:], metrics[BATCH - PARAMS :]
 
 
-def _end(client: MlflowClient, one: str, entry: MlflowRun) -> None:
+def _end(client: MlflowClient, run_id: str, entry: MlflowRun) -> None:
     if entry.ended is not None and entry.status != _GOES_ON:
-        client.set_terminated(one, status=entry.status, end_time=_ms(entry.ended))
+        client.set_terminated(run_id, status=entry.status, end_time=_ms(entry.ended))
     else:
-        client.update_run(one, status=entry.status)
+        client.update_run(run_id, status=entry.status)
 
 
 def _metrics(

@@ -20,30 +20,31 @@ from diel.takeout import hasten
 
 def write(run: RunReader, into: Path, target: Path) -> list[str]:
     """Write `optuna.db`. Raise UsageError for a run without a search."""
-    found = searches(run)
-    if not any(axis.history.courses for axis in found.values()):
-        why = "none of its searches has begun" if found else "no axis of its workflow is a search"
+    axes = searches(run)
+    if not any(axis.history.courses for axis in axes.values()):
+        why = "none of its searches has begun" if axes else "no axis of its workflow is a search"
         raise UsageError(f"{run.paths.run_id} has no trials for Optuna: {why}")
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     storage = RDBStorage(f"sqlite:///{into / 'optuna.db'}")
     hasten(storage.engine)
-    said = []
+    lines = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # which parts Optuna calls experimental is in its manual
-        for axis in found.values():
-            studies = {id(one): _study(run, axis, one, storage) for one in axis.history.courses.values()}
+        for axis in axes.values():
+            courses = axis.history.courses.values()
+            studies = {id(course): _study(run, axis, course, storage) for course in courses}
             trials = list(trials_of(run, axis))
             for tried in trials:
-                made = frozen(tried.trial, run.workflow.hyperparameters, tried.steps)
-                studies[id(tried.course)].add_trial(made)
+                trial = frozen(tried.trial, run.workflow.hyperparameters, tried.steps)
+                studies[id(tried.course)].add_trial(trial)
             names = ", ".join(study.study_name for study in studies.values())
-            said.append(f"{axis.label}: {counted(len(trials), 'trial')} in the study {names}")
+            lines.append(f"{axis.label}: {counted(len(trials), 'trial')} in the study {names}")
             open_ = sum(tried.trial.state is TrialState.RUNNING for tried in trials)
             if open_:
-                said.append(f"{axis.label}: {counted(open_, 'trial')} without an end: RUNNING for Optuna")
+                lines.append(f"{axis.label}: {counted(open_, 'trial')} without an end: RUNNING for Optuna")
     storage.remove_session()
     storage.engine.dispose()
-    return said
+    return lines
 
 
 def _study(run: RunReader, axis: Searched, course: Course, storage: RDBStorage) -> optuna.Study:

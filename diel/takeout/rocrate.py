@@ -38,9 +38,9 @@ def write(run: RunReader, into: Path, target: Path) -> list[str]:
     tasks = ran(run)
     if not tasks:
         raise UsageError(f"{run.paths.run_id} has no task that ended: there is nothing to tell about yet")
-    told = _Telling(run, tasks)
-    told.crate.write(into)
-    files = counted(len(told.files), "file")
+    telling = _Telling(run, tasks)
+    telling.crate.write(into)
+    files = counted(len(telling.files), "file")
     return [f"{counted(len(tasks), 'task')}, {files} of theirs", *left_out(run, tasks)]
 
 
@@ -61,8 +61,8 @@ class _Telling:
 
     def entity(self, identifier: str, kind: str, /, **facts: Any) -> Any:
         """Return an entity with the facts that are known."""
-        known = {fact: value for fact, value in facts.items() if value not in (None, "", [])}
-        return self.crate.add(ContextEntity(self.crate, identifier, {"@type": kind, **known}))
+        present = {fact: value for fact, value in facts.items() if value not in (None, "", [])}
+        return self.crate.add(ContextEntity(self.crate, identifier, {"@type": kind, **present}))
 
     def _workflow(self) -> Any:
         """Return the workflow's file, with its hyperparameters as its parameters."""
@@ -76,11 +76,11 @@ class _Telling:
             "encodingFormat": "application/yaml",
         }
         add, place = self.crate.add_workflow, "workflow.yaml"
-        found = add(run.paths.workflow, place, main=True, lang=self.crate.add(language), properties=facts)
+        workflow = add(run.paths.workflow, place, main=True, lang=self.crate.add(language), properties=facts)
         self.given = []
         for name, value in run.run_file.hyperparameters.items():
-            given = run.workflow.hyperparameters.get(name)
-            kind = _TYPES.get(given.type, "Text") if given is not None else "Text"
+            hyperparameter = run.workflow.hyperparameters.get(name)
+            kind = _TYPES.get(hyperparameter.type, "Text") if hyperparameter is not None else "Text"
             formal = self.entity(
                 f"#hp.{name}", "FormalParameter", name=name, additionalType=kind, conformsTo={"@id": FORMAL}
             )
@@ -88,9 +88,9 @@ class _Telling:
                 f"#hp.{name}.value", "PropertyValue", name=name, value=_plain(value), exampleOfWork=formal
             )
             formal["workExample"] = held
-            found.append_to("input", formal)
+            workflow.append_to("input", formal)
             self.given.append(held)
-        return found
+        return workflow
 
     def _steps(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return a step and a tool for each stage with an ended task: a tool without an action is none."""
@@ -152,13 +152,13 @@ class _Telling:
 
     def _file(self, task: Ran, output: str) -> list[Any]:
         """Return the files of an output, which are copied into the crate; none that were deleted since."""
-        found = []
+        entries = []
         for name, file in task.files(self.run.paths.root):
             if name == output:
                 if file not in self.files:
                     self.files[file] = self._add(task, file)
-                found.append(self.files[file])
-        return found
+                entries.append(self.files[file])
+        return entries
 
     def _add(self, task: Ran, file: Artifact) -> Any:
         home = self.run.paths.root

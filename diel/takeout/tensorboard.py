@@ -61,14 +61,14 @@ def _write_one(
     writer = EventFileWriter(str(folder))
     began = (None if task is None else task.began) or scalars[0][3]
     hp = {f"hp.{name}": _plain(value) for name, value in run.hyperparameters(*key).items()}
-    given = hp | {name: _plain(value) for name, value in run.point(*key).items()}
-    if given:
-        head = hparams_pb(given, trial_id=f"{key[0]}/{key[1]}", start_time_secs=began)
+    values = hp | {name: _plain(value) for name, value in run.point(*key).items()}
+    if values:
+        head = hparams_pb(values, trial_id=f"{key[0]}/{key[1]}", start_time_secs=began)
         writer.add_event(Event(summary=head, wall_time=began))
     for name, step, value, time in scalars:
-        one = Summary.Value(tag=name, simple_value=value)
-        writer.add_event(Event(summary=Summary(value=[one]), step=step, wall_time=time))
-    if given and task is not None:
+        scalar = Summary.Value(tag=name, simple_value=value)
+        writer.add_event(Event(summary=Summary(value=[scalar]), step=step, wall_time=time))
+    if values and task is not None:
         status = Status.STATUS_SUCCESS if task.state.good else Status.STATUS_FAILURE
         writer.add_event(_end(status, task.ended or began))
     writer.close()

@@ -64,11 +64,11 @@ def write(run: RunReader, into: Path, target: Path) -> list[str]:
     }
     (into / "wfformat.json").write_text(json.dumps(document, indent=1, ensure_ascii=False), "utf-8")
     edges, failed = sum(map(len, read.values())), sum(not task.state.good for task in tasks.values())
-    said = [f"{counted(len(tasks), 'task')}, dependencies: {edges:,}"]
+    lines = [f"{counted(len(tasks), 'task')}, dependencies: {edges:,}"]
     if failed:
         lost = f"{counted(failed, 'task')} of these failed or were stopped"
-        said.append(f"{lost}, for which the format has no word")
-    return [*said, *left_out(run, tasks)]
+        lines.append(f"{lost}, for which the format has no word")
+    return [*lines, *left_out(run, tasks)]
 
 
 def _together(run: RunReader, tasks: Mapping[Key, Ran], executed: list[dict[str, Any]]) -> dict[str, Any]:
@@ -86,19 +86,19 @@ def _together(run: RunReader, tasks: Mapping[Key, Ran], executed: list[dict[str,
 
 def _execution(run: RunReader, task: Ran) -> dict[str, Any]:
     """Return how a task ran, without what was not measured."""
-    found: dict[str, Any] = {
+    facts: dict[str, Any] = {
         "id": _id((task.stage, task.number)),
         "runtimeInSeconds": task.seconds,
         "coreCount": run.stages[task.stage].ran_as(task.number, max(task.attempt, 1)).resources.cores,
     }
     if task.began is not None:
-        found["executedAt"] = when(task.began)
+        facts["executedAt"] = when(task.began)
     if _HOST.fullmatch(task.host):
-        found["machines"] = [task.host]
-    found |= {word: task.usage[name] for name, word in _MEASURED.items() if task.usage.get(name) is not None}
+        facts["machines"] = [task.host]
+    facts |= {word: task.usage[name] for name, word in _MEASURED.items() if task.usage.get(name) is not None}
     if task.seconds and task.usage.get("cpu_seconds") is not None:
-        found["avgCPU"] = round(100 * task.usage["cpu_seconds"] / task.seconds, 3)
-    return found
+        facts["avgCPU"] = round(100 * task.usage["cpu_seconds"] / task.seconds, 3)
+    return facts
 
 
 def _id(key: Key) -> str:

@@ -261,7 +261,7 @@ def test_only_a_controller_inside_an_allocation_hands_out_its_nodes(
         monkeypatch.setenv(name, value)
     found = inside_here(scheduler_named("pbs"))
     assert found is not None
-    assert 30 < found.left < 60
+    assert 30 < found.remaining < 60
 
 
 def test_a_script_is_plain_to_read(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ class ToStop(NamedTuple):
     """All of the stage if None."""
 
     @property
-    def asked(self) -> list[str]:
+    def words(self) -> list[str]:
         """As a request names it."""
         return [self.stage] if self.tasks is None else [f"{self.stage}/{index}" for index in self.tasks]
 
@@ -50,7 +50,7 @@ class ToStop(NamedTuple):
             return all(stage.state(index).ended for index in self.tasks)
         return sum(stage.states.count(state) for state in TaskState if state.ended) >= stage.total
 
-    def told(self, reader: Reader) -> str:
+    def outcome(self, reader: Reader) -> str:
         """Tell what became of the stop."""
         stage = reader.history.stage(self.stage)
         if self.tasks is not None and len(self.tasks) == 1:
@@ -113,7 +113,7 @@ def _check(reader: Reader, named: Sequence[Target]) -> list[ToStop]:
 def _ask(paths: RunPaths, reader: Reader, stops: list[ToStop], *, no_wait: bool) -> None:
     what = ", ".join(stop.text for stop in stops) or paths.run_id
     try:
-        ask_cancel(paths, [word for stop in stops for word in stop.asked])
+        ask_cancel(paths, [word for stop in stops for word in stop.words])
     except OSError as error:
         raise UsageError(f"cannot ask {paths.run_id} to stop: {error.strerror}") from error
     if no_wait:
@@ -123,7 +123,7 @@ def _ask(paths: RunPaths, reader: Reader, stops: list[ToStop], *, no_wait: bool)
     while time.monotonic() < end:
         status = read_status(paths, reader)
         if not status.alive or (stops and all(stop.has_ended(reader) for stop in stops)):
-            answers = [stop.told(reader) for stop in stops]
+            answers = [stop.outcome(reader) for stop in stops]
             click.echo("\n".join(answers or [f"{paths.run_id} {status.state}"]))
             return
         time.sleep(PAUSE)

@@ -115,7 +115,7 @@ def command(
         chosen = _named(runs, names)
         _refuse(chosen, listed, "removed", force=force)
     else:
-        chosen = _left(_choose(listed, failed=failed, older_than=older_than, keep=keep), listed, force=force)
+        chosen = _free(_choose(listed, failed=failed, older_than=older_than, keep=keep), listed, force=force)
     leftovers = [path for path in runs.glob(f"{REMOVED}*") if path.is_dir()] + stillborn(runs)
     if not chosen and not leftovers:
         click.echo(f"nothing to remove in {runs}")
@@ -155,7 +155,7 @@ def _refuse(chosen: Sequence[Listed], listed: Sequence[Listed], done: str, *, fo
             raise UsageError(f"{run.name} {why}; nothing was {done}")
 
 
-def _left(chosen: Iterable[Listed], listed: Sequence[Listed], *, force: bool) -> list[Listed]:
+def _free(chosen: Iterable[Listed], listed: Sequence[Listed], *, force: bool) -> list[Listed]:
     """Return the chosen runs that can be removed; say which ones cannot, and why."""
     removable, protected = list(chosen), True
     while protected:  # keeping one run may protect another

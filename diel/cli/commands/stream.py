@@ -327,8 +327,8 @@ def _json(what: str, text: str) -> Any:
 
 def _space(rank: int | None) -> TupleSpace:
     several = bool(os.environ.get("DIEL_RANKED")) and (launched(RANKS) or 1) > 1
-    member = _ranked(_given("DIEL_TASK_ID"), rank, several)
-    return _connect().space(member, int(_given("DIEL_ATTEMPT")))
+    member = _ranked(_variable("DIEL_TASK_ID"), rank, several)
+    return _connect().space(member, int(_variable("DIEL_ATTEMPT")))
 
 
 # --- the task --------------------------------------------------------------------------------------
@@ -337,10 +337,10 @@ def _space(rank: int | None) -> TupleSpace:
 def _connect() -> Connection:
     from diel.streams.client import connect  # it loads ZeroMQ: only where a stream is used
 
-    return connect(Path(_given("DIEL_RUN_DIR")))
+    return connect(Path(_variable("DIEL_RUN_DIR")))
 
 
-def _given(name: str) -> str:
+def _variable(name: str) -> str:
     """Return a variable of the task's environment. Raise UsageError outside a task."""
     value = os.environ.get(name)
     if not value:
@@ -350,7 +350,7 @@ def _given(name: str) -> str:
 
 def _end(name: str, role: str, rank: int | None) -> tuple[End, str]:
     """Return the task's end of a stream, and its member. Raise UsageError if that end is not the task's."""
-    text = _given("DIEL_STREAMS")
+    text = _variable("DIEL_STREAMS")
     try:
         ends: dict[str, End] = json.loads(text)
         roles = {end_name: str(end["role"]) for end_name, end in ends.items()}
