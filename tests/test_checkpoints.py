@@ -342,3 +342,50 @@ def test_a_cancelled_task_is_not_continued(tmp_path: Path) -> None:
     assert run.attempts("trap") == [1]
     assert run.counts("trap") == {"cancelled": 1}
     assert not run.processes()
+
+
+ADDING = """
+    axes: {i: {range: 4}}
+    stages:
+      sim: {over: [i], command: 'test ${{ i }} != 3 || test -e $DIEL_RUN_DIR/go && echo "{\\"x\\": ${{ i }}}" > $DIEL_RESULT', outputs: {x: {value: int}}}
+      fit:
+        module: adding:fit
+        inputs: {xs: {from: sim.x, min_success: 0.7}}
+        checkpoint: true
+      need: {inputs: {x: sim.x}, command: "true"}
+"""
+FIT = """
+    import diel
+
+    def fit(context: diel.Context, xs: list[int]) -> dict:
+        saved = context.checkpoint_dir / "saved"
+        step, total = map(int, saved.read_text().split()) if saved.exists() else (0, 0)
+        for step in range(step, 10):
+            total += sum(xs) * FACTOR
+            saved.write_text(f"{step + 1} {total}")
+        return {"total": total}
+"""
+
+
+def test_a_task_with_other_inputs_does_not_go_on_from_what_those_before_saved(tmp_path: Path) -> None:
+    made = Project(tmp_path).workflow(ADDING).module("adding", FIT.replace("FACTOR", "1"))
+    run = made.run(code=1)
+    assert run.value("fit", "total") == 10 * (0 + 1 + 2)
+    (run.root / "go").touch()
+    made.diel("resume")
+    assert latest(run, "fit", "total") == 10 * (0 + 1 + 2 + 3)
+
+
+def test_another_version_begins_anew_and_the_first_one_goes_on_where_it_was(tmp_path: Path) -> None:
+    made = Project(tmp_path).workflow(ADDING).module("adding", FIT.replace("FACTOR", "1"))
+    run = made.run(code=1)
+    (run.root / "go").touch()
+    made.module("adding", FIT.replace("FACTOR", "100"))
+    made.diel("resume", "--update")
+    assert latest(run, "fit", "total") == 10 * 100 * (0 + 1 + 2 + 3)
+    assert len([*(run.root / "tasks" / "fit").glob("0.checkpoint*/saved")]) == 2
+
+
+def latest(run: Run, stage: str, name: str) -> object:
+    """A value of the last result of a stage with one task."""
+    return run.records("done", stage)[-1]["values"][name]

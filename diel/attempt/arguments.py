@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import inspect
+import os
 import pickle
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 from diel.artifacts import Artifact
 from diel.attempt.annotated import hold_arguments, is_of_files
@@ -24,6 +25,9 @@ from diel.terms import FITS, format_of, suffix_of
 
 _OF_TABLES = ("frame", "arrow", "dataset", "dataarray")
 """Kinds of objects that tables in texts become."""
+_NUMBERS = {bool, int, float}
+_NO_FILES = {"int", "float", "bool", "dict"}
+"""What annotations accept that no file can be."""
 _OF_FILES = re.compile(r"file|path|fname|^fp$", re.IGNORECASE)
 """Names of parameters without a type that mean a file itself."""
 
@@ -66,6 +70,7 @@ def arguments(
         elif parameter.injected == "communicator":
             passed[name] = communicator
         elif name in values:
+            _refuse_files(module, parameter, values[name])
             value = pass_on(parameter, values.pop(name))
             if parameter.passed == "spread":
                 places, passed = [*places, *passed.values(), *value], {}
@@ -79,6 +84,18 @@ def arguments(
         takes = ", ".join(declared.name for declared in parameters) or "nothing"
         raise ModuleError(f"'{module.reference}' has no parameter '{next(iter(values))}'; it takes: {takes}")
     return places, passed
+
+
+def _refuse_files(module: Module, parameter: Parameter, value: Any) -> None:
+    """Raise ModuleError where a file, or a list of files, is for a parameter of numbers or mappings."""
+    items = get_args(parameter.type) if parameter.takes == {"list"} else ()
+    numbers = bool({*items} & _NUMBERS) or bool(parameter.takes and parameter.takes <= _NO_FILES)
+    if numbers and is_of_files(value):
+        found = "a list of files" if isinstance(value, list) else f"a file ({os.path.basename(value)})"
+        raise ModuleError(
+            f"parameter '{parameter.name}' of '{module.signature.name}': expected {parameter.annotation}, "
+            f"found {found}; annotate it with what reads the file, as numpy.ndarray or Path"
+        )
 
 
 def own(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -103,6 +103,40 @@ def _write_log(logging: Any, state: tuple[dict[str, _Logger], int, Any]) -> None
     logging.root.manager._clear_cache()
 
 
+def _decimal_of_python(it: Any) -> tuple[Any, ...]:
+    """Return what a new Python computes decimal numbers with."""
+    traps = [it.InvalidOperation, it.DivisionByZero, it.Overflow]
+    return 28, it.ROUND_HALF_EVEN, -999999, 999999, 1, 0, [], traps
+
+
+def _write_default_context(it: Any, values: Sequence[Any]) -> None:
+    """Set the context with which new threads begin."""
+    context = it.Context(*values)
+    for name in ("prec", "rounding", "Emin", "Emax", "capitals", "clamp", "flags", "traps"):
+        setattr(it.DefaultContext, name, getattr(context, name))
+
+
+_OF_DIALECT = ("delimiter", "doublequote", "lineterminator", "quotechar", "escapechar", "quoting")
+_OF_DIALECT += ("skipinitialspace", "strict")
+_DIALECTS_OF_PYTHON = {
+    "excel": (",", True, "\r\n", '"', None, 0, False, False),
+    "excel-tab": ("\t", True, "\r\n", '"', None, 0, False, False),
+    "unix": (",", True, "\n", '"', None, 1, False, False),
+}
+
+
+def _dialects(it: Any) -> dict[str, tuple[Any, ...]]:
+    dialects = {name: it.get_dialect(name) for name in it.list_dialects()}
+    return {name: tuple(getattr(dialect, of) for of in _OF_DIALECT) for name, dialect in dialects.items()}
+
+
+def _write_dialects(it: Any, dialects: Mapping[str, Sequence[Any]]) -> None:
+    for name in it.list_dialects():
+        it.unregister_dialect(name)
+    for name, values in dialects.items():
+        it.register_dialect(name, **dict(zip(_OF_DIALECT, values, strict=True)))
+
+
 _TORCH = (
     "default_dtype",
     "default_device",
@@ -210,7 +244,13 @@ _KEPT = (
         "decimal",
         lambda it: it.getcontext().__reduce__()[1],
         lambda it, values: it.setcontext(it.Context(*values)),
-        lambda it: it.Context().__reduce__()[1],
+        lambda it: it.Context(*_decimal_of_python(it)).__reduce__()[1],
+    ),
+    _OfProcess(
+        "decimal",
+        lambda it: it.DefaultContext.__reduce__()[1],
+        _write_default_context,
+        lambda it: it.Context(*_decimal_of_python(it)).__reduce__()[1],
     ),
     _OfProcess("logging", _log, _write_log, lambda it: ({"": (it.WARNING, *_PLAIN[1:])}, 0, it.LogRecord)),
     _attributes("threading", "excepthook"),
@@ -222,6 +262,9 @@ _KEPT = (
     _OfProcess("gc", lambda it: it.isenabled(), lambda it, on: it.enable() if on else it.disable()),
     _OfProcess("gc", lambda it: it.get_threshold(), lambda it, sizes: it.set_threshold(*sizes)),
     _pair("_csv", "field_size_limit", "field_size_limit", 131072),
+    _OfProcess("_csv", _dialects, _write_dialects, lambda _: _DIALECTS_OF_PYTHON),
+    _pair("_thread", "stack_size", "stack_size", 0),
+    _pair("sys", "getswitchinterval", "setswitchinterval"),
     _pair("calendar", "firstweekday", "setfirstweekday", 0),
     _OfProcess(
         "multiprocessing",

@@ -6,7 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -131,6 +131,24 @@ def _restore_of_c() -> None:
         os.unsetenv(text.partition("=")[0])
     for text in expected - texts:
         os.putenv(*text.split("=", 1))
+
+
+def open_checkpoint(folder: str, key: str) -> None:
+    """Make an attempt's checkpoint directory, which belongs to a key. Raise OSError.
+
+    What attempts with another key saved is put aside beside it, and taken back with that key: it is of other
+    inputs, or of another version of the task.
+    """
+    note = Path(f"{folder}.key")
+    saved = note.read_text("ascii") if note.exists() else key
+    if saved != key:  # each step leaves what the next attempt with any key can go on from
+        with suppress(FileNotFoundError):
+            os.rename(folder, f"{folder}.{saved}")
+    put(note, key)
+    if not os.path.isdir(folder):
+        with suppress(FileNotFoundError):
+            os.rename(f"{folder}.{key}", folder)
+        os.makedirs(folder, exist_ok=True)
 
 
 def search_path() -> str:

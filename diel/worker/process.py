@@ -36,6 +36,7 @@ from diel.attempt.surroundings import (
     Surroundings,
     c_variables,
     held_to_files,
+    open_checkpoint,
     restore,
     search_path,
     write_rendered,
@@ -226,7 +227,9 @@ class Worker:
     def _run_begun(self, attempt: RunningAttempt) -> tuple[int, Record] | None:
         work = attempt.work
         if work.checkpoint:
-            os.makedirs(f"{self._tasks}/{work.stage}/{attempt.request.index}.checkpoint", exist_ok=True)
+            answers, key = attempt.request.answers, attempt.request.key
+            folder = f"{self._tasks}/{work.stage}/{attempt.request.index}.checkpoint"
+            open_checkpoint(folder, key if answers is None else answers.key)
         self.dog.begin(attempt)
         consulted = None if work.surrogate is None else ask(self.paths, work, attempt.request)
         artifacts: Artifacts = {}

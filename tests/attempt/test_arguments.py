@@ -119,3 +119,15 @@ def test_all_frames_of_files_are_one_list_unless_each_file_has_a_place(tmp_path:
     for given in ({"s": [one, two], "x": [1, 2]}, {"s": [one, two], "m": {"x": [1, 2]}}, {"s": [None, two]}):
         with pytest.raises(ModuleError, match=r"2.extxyz has 2 frames, and each file needs one place"):
             frames(**given)
+
+
+@pytest.mark.parametrize("annotation", ["bool", "float", "int", "dict", "list[float]", "float | None"])
+def test_a_file_is_no_number_and_no_mapping(tmp_path: Path, annotation: str) -> None:
+    own(tmp_path, f"def report(made: {annotation}): ...\n")
+    file = Artifact(str(tmp_path / "made.npy"), "digest")
+    several = annotation.startswith("list")
+    found = "a list of files" if several else "a file \\(made.npy\\)"
+    with pytest.raises(
+        ModuleError, match=f"parameter 'made' of 'report': expected .*, found {found}; annotate"
+    ):
+        called(tmp_path, "own:report", inputs={"made": [file] if several else file})

@@ -146,7 +146,7 @@ def test_what_the_import_of_a_helper_sets_holds_for_each_file_that_imports_it(pr
 
 
 LIBRARIES = """
-import calendar, csv, gc, logging, multiprocessing, os, resource, signal, sys, tempfile, threading, warnings
+import calendar, csv, decimal, gc, logging, multiprocessing, os, resource, signal, sys, tempfile, threading, warnings
 
 
 def look() -> dict:
@@ -161,6 +161,9 @@ def look() -> dict:
         "sizes": gc.get_threshold(), "trace": str(sys.gettrace()), "profile": str(sys.getprofile()),
         "hooks": [f.__name__ for f in (sys.excepthook, sys.unraisablehook, threading.excepthook)],
         "shown": [warnings.showwarning.__name__, warnings.formatwarning.__name__], "field": csv.field_size_limit(),
+        "dialects": [csv.get_dialect(name).delimiter for name in sorted(csv.list_dialects())],
+        "threads": [threading.stack_size(), sys.getswitchinterval(), decimal.DefaultContext.prec],
+        "traps": sorted(map(str, decimal.DefaultContext.traps.items())),
         "day": calendar.firstweekday(), "start": str(multiprocessing.get_start_method(allow_none=True)),
         "named": [named.level, len(named.handlers), named.propagate, named.disabled],
         "record": logging.getLogRecordFactory().__name__,
@@ -189,6 +192,13 @@ def spoil(i: int) -> dict:
     sys.excepthook = sys.unraisablehook = threading.excepthook = other
     warnings.showwarning = warnings.formatwarning = other
     csv.field_size_limit(10)
+    csv.register_dialect("excel", delimiter=";")
+    csv.register_dialect("own", delimiter=":")
+    csv.unregister_dialect("unix")
+    threading.stack_size(1 << 20)
+    sys.setswitchinterval(0.5)
+    decimal.DefaultContext.prec = 4
+    decimal.DefaultContext.traps[decimal.Inexact] = True
     calendar.setfirstweekday(3)
     multiprocessing.set_start_method("spawn", force=True)
     named = logging.getLogger("sim")

@@ -95,6 +95,8 @@ def _is(value: Any, other: Any) -> bool:
 
 def same(value: Any, other: Any) -> bool:
     """Return whether values of a point are equal: floats to nine digits; not-a-number equals itself."""
+    if type(value) is int and type(other) is int:
+        return value == other
     numbers = () if isinstance(value, bool) or isinstance(other, bool) else (int, float)
     if isinstance(value, numbers) and isinstance(other, numbers):
         return math.isclose(value, other, rel_tol=1e-9, abs_tol=0.0) or str(value) == str(other)

@@ -74,3 +74,10 @@ def test_points_that_are_kept_come_back_as_they_were(
 
 def test_points_that_were_never_kept_are_none(tmp_path: Path) -> None:
     assert read_kept(tmp_path / "x.jsonl") is None
+
+
+def test_whole_numbers_are_told_apart_however_near_they_are() -> None:
+    points = Points.of_rows(("id",), [[20260101007], [31], [3e10 / 3]])
+    assert points.find(20260101008) == []
+    assert points.find(20260101007) == [0]
+    assert points.find(1e10 * (1 + 1e-12)) == [2]
