@@ -1,4 +1,4 @@
-"""The form of incoming data: which keys a JSON object must have, and what their values are.
+"""The form of incoming data: the keys of a JSON object, and their values.
 
 Records of a journal and requests to a broker are millions, and nearly all as they should be. They are used
 as they are, and the one at which something goes wrong is held to its form: that tells a damaged file or a
@@ -11,16 +11,16 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 Check = tuple[str, Callable[[Any], bool]]
-"""What is expected, in words, and whether a value fits."""
+"""The expectation in words, and a test of a value."""
 Form = Mapping[str, Check]
 MOST = 2**53
 """The most tasks, items or bytes: JSON readers agree on numbers up to here."""
 NOT_AS_IT_SHOULD_BE = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, AssertionError)
-"""What code raises when data is not what it assumes."""
+"""The errors of code that gets unexpected data."""
 
 
 class Contradiction(ValueError):
-    """A record that contradicts earlier ones."""
+    """A record contradicts earlier ones."""
 
 
 def flaw_in(document: Mapping[str, Any], form: Form, optional: Form) -> str:

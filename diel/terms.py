@@ -1,4 +1,4 @@
-"""What a workflow file demands of its tasks' outputs: how many, what shape, which format.
+"""The terms of a workflow file for its tasks' outputs: number, shape, format.
 
 Workers need these, and not the models that check a file: to load pydantic would take each of them as long as
 all the rest.
@@ -12,13 +12,13 @@ from collections.abc import Iterable
 from importlib.util import find_spec
 
 SIMULATED = "simulated"
-"""The value that says of a task that may be answered whether it was computed."""
+"""The output that tells whether a task was computed, and not answered."""
 OWN_FILES = frozenset(
     {"stdout", "stderr", ".call.pickle", ".return.json", ".stage.pickle", ".shards.json", ".drain.part"}
     | {".params.json", ".inputs.json", ".result.json", ".metrics.jsonl", ".launcher", ".world"}
     | {".environment", ".environment.said"}
 )
-"""What diel itself writes in a task's directory."""
+"""The files that diel itself writes in a task's directory."""
 RESULT = "result"
 """The output of a function that names none."""
 COUNT = re.compile(r"\s*(==|>=|<=|>|<)?\s*(\d{1,15})\s*")
@@ -52,13 +52,13 @@ _FORMATS = {
     ".json": "json",
     **{suffix: row[0] for suffix, row in LIBRARIES.items()},
 }
-"""What is in a file, by its suffix; a store has arrays and tables."""
+"""The content of a file, by its suffix; a store has arrays and tables."""
 FITS = {"table": {"table", "store", "frames"}, "array": {"array", "store"}}
-"""The files in which what a contract is about can be."""
+"""The files that can hold the subject of a contract."""
 _PLACE = re.compile(r"(?is)(.+\.(?:h5|hdf5|nc|nc4|npz|zarr)):(/.*)")
 _PART = re.compile(r"""(?:^|\.)([^.\[\]]+)|\[(-?\d+)\]|\[(?:"([^"]+)"|'([^']+)')\]""")
 ABOUT = {"columns": "table", "dtype": "array", "shape": "array", "json": "json", "files": "files"}
-"""What a key of a contract is about."""
+"""The subject of a contract's key."""
 
 
 def fits_count(count: str, number: int) -> bool:

@@ -1,4 +1,4 @@
-"""Units: whether numbers in one can be read in another, and how. By pint, loaded only where two differ."""
+"""Units: conversions of numbers between them, by pint, which is loaded only where two differ."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A search or loop of a run: which points it has, and which are picked."""
+"""A search or loop of a run: its points, and the picked ones."""
 
 from __future__ import annotations
 

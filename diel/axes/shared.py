@@ -1,4 +1,4 @@
-"""What some tasks of a stage have in common: the values at which all tasks are among them."""
+"""The common facts of some tasks of a stage: values of which they are all the tasks."""
 
 from __future__ import annotations
 

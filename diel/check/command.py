@@ -1,4 +1,4 @@
-"""Checks of commands: each value can be quoted, and none is in a word that a shell runs as a program."""
+"""Checks of commands: each value can be quoted, and no shell runs a value as a program."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _FILE = re.compile(r"[\w.-]*\w\.\w+")
 _MAESTRO = re.compile(r"\$\((\w+)\)")
 _SNAKEMAKE = re.compile(r"(?<!\{)\{(\w+)\}")
 _SHORT = 6
-"""Names of files that are no longer are like many others."""
+"""The longest names that are too short: they resemble many others."""
 _PLAIN = re.compile(r"[A-Za-z0-9_./+-]+")
 
 
@@ -244,10 +244,10 @@ _WRAPPERS = frozenset(
 """Programs that start another one, named somewhere among their words."""
 _WITH_C = frozenset({"su", "runuser", "script", "flock"})
 _WRAPPED = frozenset({"env", "su", "runuser", "ssh", "rsh", "remsh"})
-"""For those that hand words to a shell: what another program would start."""
+"""The start of another program, in a command that hands words to a shell."""
 _REMOTE = frozenset({"ssh", "rsh", "remsh"})
 _STARTING = (_WRAPPERS | _REMOTE) - {"xargs", "find"}
-"""Those that pass their own input to the program that they start."""
+"""Programs that pass their own input to the program that they start."""
 _SSH_VALUED = "BbcDEeFIiJLlmOopQRSWw"
 _PRINTING = frozenset({"echo", "printf", "<<<"})
 _FILTERS = frozenset(

@@ -131,7 +131,7 @@ class InputUse(NamedTuple):
     module: Module | None = None
     kind: str | None = None
     which: str | None = None
-    """Which files no function gets the numbers of."""
+    """The files of the input, if no function gets their numbers."""
 
     def refusal(self, rule: Rule, units: Units) -> tuple[str, str] | None:
         """Say why a rule cannot convert this, and what to do: only functions get the numbers in files."""
@@ -226,7 +226,7 @@ def _check_returned(check: Check, name: str, stage: Stage, module: Module) -> No
 
 _ABOUT = {"table": "a table", "array": "an array", "json": "a JSON object", "files": "several files"}
 _MAY_BE = {"array": {"array"}, "dict": {"json"}, "file": {*_ABOUT}}
-"""What a promise can be about, by what a module returns."""
+"""The subjects of a promise, by the kind of a module's output."""
 
 
 def _check_readable(check: Check, name: str, stage: Stage) -> None:

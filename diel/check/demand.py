@@ -1,4 +1,4 @@
-"""Checks of demands: what the tasks at each known point ask for is valid, and fits a pool of the site.
+"""Checks of demands: at each known point they are valid, and fit a pool of the site.
 
 Expressions are evaluated at the points of the axes that they read. Where these are many, at the corners of
 their product and at others evenly spread; of the demands there, the first are placed in a pool, and those
@@ -43,18 +43,18 @@ _MADE = {
     "cores": (*TOGETHER, "cores_per_rank"),
     "gpus": (*TOGETHER, "gpus_per_rank"),
 }
-"""What follows from some keys."""
+"""Facts that follow from some keys."""
 
 Words = Sequence[str]
 
 
 class Range(NamedTuple):
-    """What the tasks of a stage ask for, as far as it is known before the run."""
+    """The demands of a stage's tasks, as far as they are known before the run."""
 
     spans: Mapping[str, tuple[Any, Any]]
     """The least and the most by key."""
     shapes: tuple[Shape, ...]
-    """Those with the fewest nodes and cores first."""
+    """Shapes, those with the fewest nodes and cores first."""
     narrowest: Ask | None
     """That with the fewest cores; None if only the run shows these."""
     widest: Ask | None
@@ -62,9 +62,9 @@ class Range(NamedTuple):
     seconds: float | None
     """The longest that a task may run; None without a bound."""
     core_seconds: float | None
-    """Of a task: the mean, or of many points the most; None without a bound."""
+    """Core seconds of a task: the mean, or of many points the most; None without a bound."""
     partial: bool
-    """Whether the run will show others."""
+    """Whether the run will show further demands."""
     launchers: Mapping[str, tuple[Words, Words]] = MappingProxyType({})
     """The words that start ranks, by their program: for the fewest cores, and for the most."""
 

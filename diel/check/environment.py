@@ -1,4 +1,4 @@
-"""Checks of environments: each that a stage names is defined, by the workflow or by the site."""
+"""Checks of environments: the workflow or the site defines each one that a stage names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a check knows so far: problems, modules, and the points of axes."""
+"""The state of a check: problems, modules, and the points of axes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Check:
     graph: StageGraph
     problems: list[Problem]
     modules: dict[str, Module] = field(default_factory=dict)
-    """By stage, except those whose module was not found."""
+    """Modules by stage; stages whose module was not found have none."""
     points: dict[str, Points] = field(default_factory=dict)
     """Listed and computed axes and files, by name; samples and derived axes are not drawn."""
 

@@ -1,4 +1,4 @@
-"""Checks of what expressions make of gathered values: point by point, and one where one is needed."""
+"""Checks of expressions with gathered values: these meet by point; one value comes where one is needed."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _check(check: Check, key: Key, part: Expression, reads: _Reads, needs: tuple
 
 
 class _Reads:
-    """What is known of the names that the expressions of a stage, or an `until`, read."""
+    """Examples of values for the names that the expressions of a stage, or an `until`, read."""
 
     def __init__(self, check: Check, name: str | None = None, names: Names | None = None) -> None:
         self._check = check
@@ -127,14 +127,14 @@ def _of_one_kind(values: Sequence[Any]) -> Any:
 
 
 class Unknown:
-    """A value of which nothing is known, as what is in it."""
+    """An unknown value, unknown in its parts too."""
 
     def __getitem__(self, key: object) -> Unknown:
         return self
 
 
 VALUE = Unknown()
-"""One value of any kind, which is not gathered."""
+"""A single value of any kind, not gathered."""
 UNKNOWN = Unknown()
 """A value that may be gathered."""
 SAMPLES: Mapping[str, Any] = {

@@ -1,4 +1,4 @@
-"""Imports of modules that a machine cannot find: said before other stages run for hours."""
+"""Imports of modules that a machine cannot find: reported before other stages run for hours."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from diel.modules.beside import absent, imports
 from diel.terms import EXTRAS
 
 _NAMES = {"PIL": "pillow", "cv2": "opencv-python", "skimage": "scikit-image", "yaml": "pyyaml"}
-"""What pip calls packages that are imported by other names."""
+"""pip's names of packages that are imported by other names."""
 Absent = Callable[[Iterable[str]], Iterable[str]]
 
 

@@ -1,4 +1,4 @@
-"""What the expressions of a stage can read before a run: points of its axes, and hyperparameters."""
+"""The values that a stage's expressions can read before a run: points of its axes, and hyperparameters."""
 
 from __future__ import annotations
 

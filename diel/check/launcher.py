@@ -1,4 +1,4 @@
-"""Launchers that a workflow names: whether its site has them, and what this machine has by their names."""
+"""Launchers of a workflow: whether its site has them, and their programs on this machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks of stages with Python modules: these are there, and parameters fit their signatures."""
+"""Checks of stages with Python modules: the modules exist, and parameters fit their signatures."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ _NAME = re.compile(r"\$\{\{\s*(\w+)\s*\}\}")
 
 
 class _Evaluation(NamedTuple):
-    """What expressions of a stage can read before the run, and the condition of its tasks."""
+    """The values that a stage's expressions can read before the run, and the condition of its tasks."""
 
     space: Known
     when: Template | None

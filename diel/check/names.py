@@ -30,7 +30,7 @@ _ELSEWHERE = {"wildcards": "write the axis parameter alone", "attempt": "write t
 
 
 class Names(NamedTuple):
-    """What the expressions of a stage can read."""
+    """The names that the expressions of a stage can read."""
 
     parameters: Mapping[str, str]
     """Axis parameters, and the axis that gives each."""

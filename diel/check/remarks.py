@@ -1,4 +1,4 @@
-"""Warnings: what is right, and hardly meant."""
+"""Warnings of valid keys that are hardly meant."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks of searches that need the whole workflow: what they draw, when, and what reads it."""
+"""Checks of searches that need the whole workflow: their draws, conditions and readers."""
 
 from __future__ import annotations
 
@@ -218,7 +218,7 @@ def _check_cycles(check: Check, conditions: Mapping[str, Template], wrong: set[s
 
 
 class _Space(NamedTuple):
-    """What a search draws from, for checking its conditions."""
+    """The parameters of a search, for a check of its conditions."""
 
     registry: Mapping[str, Hyperparameter]
     names: tuple[str, ...]

@@ -46,12 +46,12 @@ class Checked(NamedTuple):
     document: Document
     graph: StageGraph
     modules: Mapping[str, Module]
-    """By stage, for the stages that run a Python module."""
+    """Modules by stage, of the stages that run one."""
     hyperparameters: Hyperparameters
     counts: Mapping[str, int | None]
     """Points by axis; None if only a run will show them."""
     points: Mapping[str, Points] = {}
-    """Those that are listed or computed, by axis."""
+    """Listed and computed points, by axis."""
 
     @property
     def workflow(self) -> Workflow:

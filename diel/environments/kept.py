@@ -24,7 +24,7 @@ from diel.paths import RunPaths, kept_environments
 OLD = 86400.0
 """Seconds after which a directory without a link counts as left behind, if its maker was on another host."""
 LOCK = "lock.txt"
-"""In a kept directory: what is in it, one package a line."""
+"""In a kept directory: the list of its packages, one a line."""
 Tell = Callable[[str], None]
 
 

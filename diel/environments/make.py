@@ -1,4 +1,4 @@
-"""Makes the environments of a run before any of its tasks, where it is typed: nodes may lack a network."""
+"""Makes the environments of a run before its tasks, on the user's machine: nodes may lack a network."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An environment ready for use: what a worker needs to run programs in it, and what a cache key holds."""
+"""An environment ready for use: a worker's part, to run programs in it, and the cache key's part."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Prepared(NamedTuple):
     conda: str = ""
     """The directory in which its Conda environment lists its packages."""
     stamp: str | None = None
-    """What told, when it was made, whether it must be made anew."""
+    """The definition's stamp when it was made: with another one it must be made anew."""
 
     def seeing(self, place: str) -> Prepared:
         """Return the same environment whose container sees one more directory."""

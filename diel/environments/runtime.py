@@ -26,7 +26,7 @@ _QUESTIONS: dict[str, Callable[[str], tuple[str, ...]]] = {
     "podman-hpc": lambda image: ("image", "inspect", "--format", "{{.Digest}}", image),
     "shifter": lambda image: ("lookup", image.removeprefix("docker:")),
 }
-"""What a runtime is asked, without a network, for the digest of an image that it knows by name."""
+"""The questions to a runtime, without a network, for the digest of an image that it knows by name."""
 _ASKED = {"shifter": "shifterimg"}
 PATIENCE = 20.0
 
@@ -44,7 +44,7 @@ class Box(NamedTuple):
     mounts: Sequence[str]
     """SOURCE, SOURCE:PLACE or SOURCE:PLACE:ro, each."""
     variables: Mapping[str, str]
-    """What it must have whatever the image says."""
+    """The variables that it must have whatever the image says."""
     nvidia: bool = False
     amd: bool = False
 

@@ -383,7 +383,7 @@ def chains_in(tree: ast.AST) -> Iterator[tuple[ast.AST, Chain]]:
 
 
 REDUCING = frozenset({*AGGREGATES, "concat", "len", "size"})
-"""Functions that make one value of all that is gathered, or a list that no longer is of points."""
+"""Functions that make one value of all gathered ones, or a list without points."""
 
 
 def _reduces(node: ast.Call) -> bool:

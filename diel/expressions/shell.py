@@ -1,4 +1,4 @@
-"""Where a shell command takes a value, how it is quoted there, and which of its words may be files."""
+"""Values in a shell command: their places, their quoting, and the words that may be files."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ VALUE = "\0"
 PIPE = "/dev/stdin"
 """Stands for a <(...)."""
 _BEGIN, _END = frozenset({"{", "for", "while", "until", "if"}), frozenset({"}", "done", "fi"})
-"""What begins and ends a group of commands."""
+"""The words that begin and end a group of commands."""
 _LAST = 100
 """How many of a group's last commands to look at: groups can be deeply nested."""
 
@@ -202,7 +202,7 @@ def commands(literals: Sequence[str]) -> list[Command]:
 
 
 class _Frame(NamedTuple):
-    """What continues after a bracket."""
+    """The state after a bracket closes."""
 
     words: list[Word]
     word: Word | None
@@ -210,7 +210,7 @@ class _Frame(NamedTuple):
     begun: int
     """Commands found before it."""
     opened: str
-    """What was before it."""
+    """The state before it."""
 
 
 class _Commands(_Follower):
@@ -224,7 +224,7 @@ class _Commands(_Follower):
         self.word: Word | None = None
         self.reads: list[Command] = []
         self.ended: list[Command] = []
-        """What ended last: a command, or all of a group."""
+        """The commands that ended last: one, or all of a group."""
         self.groups: list[int] = []
         """Where the open ones begin in `found`."""
         self.here = False

@@ -1,4 +1,4 @@
-"""What is in a file: arrays by name, each known by its shape and type before its items are read."""
+"""The content of a file: arrays by name, with shape and type known before their items are read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which stages judge a search or loop, and what can be wrong with that."""
+"""The stages that judge a search or loop, and the flaws of such judges."""
 
 from __future__ import annotations
 

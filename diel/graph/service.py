@@ -111,7 +111,7 @@ class Teachers(NamedTuple):
     names: tuple[str, ...]
     """In the order in which they run."""
     simulations: tuple[str, ...]
-    """Those that simulate as the stage itself does: a first training set."""
+    """Stages that simulate as the stage itself does: a first training set."""
 
 
 def teachers(graph: StageGraph, name: str) -> Teachers:

@@ -47,7 +47,7 @@ class Edge(NamedTuple):
     """In the order of the axes in the file, whatever the order of the stage's `over`."""
     min_success: float = 1.0
     chosen: Mapping[str, Choice] = {}
-    """What picks points of searches and loops during the run, by axis."""
+    """The choices of points of searches and loops during the run, by axis."""
     initially: Any = None
     """The value for the first round; templates in it are not evaluated yet."""
     hyperparameter: str | None = None

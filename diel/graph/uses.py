@@ -1,4 +1,4 @@
-"""Where a stage mentions another one: inputs, after, derived axes, expressions."""
+"""A stage's mentions of another one: inputs, after, derived axes, expressions."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _LATE = (*_HANDED_ON, "when")
 
 @dataclass
 class _Read:
-    """What the expressions of a stage read under one name."""
+    """A name that the expressions of a stage read."""
 
     key: Key
     """The first that reads it."""
     always: bool = False
-    """Whether it is read whatever the conditions are."""
+    """Whether it is read under all conditions."""
     meets: list[str] = field(default_factory=list)
     """The places at which it meets other values."""
 
@@ -209,7 +209,7 @@ def texts(stage: Stage) -> Iterator[tuple[Key, Any]]:
 
 
 LAUNCHER, VARIABLE = "launcher", "DIEL_LAUNCHER"
-"""What stands for the words of a launcher: the first in expressions, the second in a shell's text."""
+"""The names of a launcher's words: the first in expressions, the second in a shell's text."""
 
 
 PLACES = ("command", "env", "text")

@@ -63,7 +63,7 @@ _VERBATIM: Verbatim = {
 }
 """Words of a command and variables stay as they are written: `1e-3`, `007`, `true`."""
 _REFUSED = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x80-\x84\x86-\x9f]|\ufffe|\uffff")
-"""Not one character class: that would be slow to compile."""
+"""Alternatives, and not one character class, which would be slow to compile."""
 
 _OPENING = r"(?<!\$)\$\{\{"
 _KEPT = r"description|(search|loop)\.until|search\.(minimize|maximize|watch)(\.\d+)?"

@@ -1,4 +1,4 @@
-"""Workflows as parts of others: their stages, axes and hyperparameters get the name before theirs.
+"""Workflows as parts of others: a prefix comes before their stages, axes and hyperparameters.
 
 What is included keeps its meaning: the names in its expressions are its own, and so are its files. A name and
 the one before it are written with a dot, `relax.scf`, and with JOINT in an expression.
@@ -31,7 +31,7 @@ from diel.spec.workflow import SECTIONS, Workflow, WrittenStage
 Parts = dict[tuple[str, str], Part]
 
 _RUNS = {"module": ("command", "shell"), "command": ("module",)}
-"""What else a stage does not take from another one if it says itself what runs."""
+"""The other keys that a stage does not inherit if it says itself what runs."""
 _LONGEST = 100
 
 
@@ -114,7 +114,7 @@ class _Extended:
 
 
 _MOST = 1000
-"""The most workflows that one may include, with all that these include."""
+"""The most workflows in a workflow, those at all levels together."""
 _PACKAGED = re.compile(r"[\w-]+:[\w-]+")
 """PACKAGE:NAME, a workflow that a package brings."""
 _REFERENCE = re.compile(r"inputs\.[^.*]+(\.from)?|from|search\.(minimize|maximize|watch)(\.\d+)?")
@@ -131,15 +131,15 @@ _FILES = {"axes": re.compile(r"file(\.path)?"), "stages": re.compile(r"files\.[^
 
 @dataclass
 class Renaming:
-    """What the names of one workflow are in another."""
+    """The names of an included workflow as the including one has them."""
 
     stages: dict[str, str] = field(default_factory=dict)
     axes: dict[str, str] = field(default_factory=dict)
     hyperparameters: dict[str, str] = field(default_factory=dict)
     chains: dict[Chain, str] = field(default_factory=dict)
-    """What to write in an expression for the first parts of dotted names."""
+    """The spelling in an expression of the first parts of dotted names."""
     parameters: dict[str, tuple[str, str]] = field(default_factory=dict)
-    """By axis: its parameter, and the name that it has there, for stages over the axis."""
+    """By axis: its parameter, and the parameter's name in the file, for stages over the axis."""
     prefix: str = ""
     """The folder of its files, from that of the other workflow."""
 
@@ -212,7 +212,7 @@ def _reference(text: str, names: Renaming) -> str:
 
 
 class Inner(NamedTuple):
-    """An included workflow: as its file has it, and its parts with what it includes itself."""
+    """An included workflow: its file's content, and its parts, those of its own includes among them."""
 
     source: Source
     data: Any
@@ -231,7 +231,7 @@ class Composition(NamedTuple):
     parts: Parts
     problems: list[Problem]
     texts: dict[str, str]
-    """What was included: the texts by the words and files that name them."""
+    """The included texts, by the words and files that name them."""
     complete: bool
 
 
@@ -258,7 +258,7 @@ class _Reader:
         self.problems: list[Problem] = []
         self.texts: dict[str, str] = {}
         self.lacking = False
-        """Whether something could not be read: what then lacks it says nothing new."""
+        """Whether a part could not be read: problems of references to it say nothing new."""
         self._opened = opened
         self._read_before: dict[str, Inner] = {}
         self._texts = texts
@@ -391,12 +391,12 @@ def _as_its_own(parts: Parts, inner: Inner) -> Parts:
 
 
 class _Binding:
-    """What an included workflow is in one that includes it: its parts under new names, some bound."""
+    """An included workflow's parts in the including one: under new names, some bound."""
 
     def __init__(self, source: Source, name: str, entry: dict[str, Any], around: Parts, inner: Inner) -> None:
         self.problems: list[Problem] = []
         self.changes: list[tuple[str, Part]] = []
-        """What its stages have otherwise, in names of the workflow that includes it."""
+        """Its stages' changes, in names of the including workflow."""
         self._source, self._name, self._around = source, name, around
         self._inner = dict(inner.parts)
         self._names = Renaming()
@@ -527,7 +527,7 @@ Dotted = Annotated[
 
 
 class Composed(Workflow):
-    """One with names such as `relax.scf`, which no file can write itself."""
+    """A workflow with names such as `relax.scf`, which no file can write itself."""
 
     hyperparameters: dict[Dotted, Later[Hyperparameter]] = Field(default_factory=dict)
     axes: dict[Dotted, Annotated[Axis, WrittenAs(AxisForm, "axis")]] = Field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""What does not fit the models in a file's content, in diel's words and with what to do.
+"""Misfits of a file's content and the models, in diel's words and with hints.
 
 The models say what is right; here their refusals become messages: one for each place, however many
 branches of a union refused it, with unknown keys traced to the word that was meant.
@@ -43,7 +43,7 @@ _FIRST_LINES: dict[Key, str] = {
     ("Site", "scheduler"): "write `scheduler: slurm` (or another, or local), or `extends: SITE`",
     ("Site", "pools"): "write `pools: {NAME: {queue: QUEUE, cores: 64}}`, or `extends: SITE`",
 }
-"""What to write for a key of a whole file that is missing, by the file's model."""
+"""Examples of a whole file's missing keys, by the file's model."""
 
 
 QUOTED = "put it in quotes: '{text}'"
@@ -314,12 +314,12 @@ podman: docker
 job: batch
 read: ro read_only readonly
 """
-"""diel's keys and values, each with what others call it."""
+"""diel's keys and values, each with its names in other tools."""
 _FAR = {
     "launcher": "a stage or a pool of a site chooses one: stages: {NAME: {resources: {launcher: …}}}",
     "launchers": "their words go into a site file: schedulers/NAME.yaml",
 }
-"""Where keys of a whole file go that are neither its own nor one level down."""
+"""The right places for keys that are neither a file's own nor one level down."""
 _OF_ENVIRONMENT = ("conda", "container", "modules", "setup", "spack")
 
 

@@ -41,7 +41,7 @@ Verbatim = Mapping[str, Any] | bool
 
 
 class Complaint(NamedTuple):
-    """Something wrong in a text: at which character, under which key, what and what to do."""
+    """A problem of a text: its character, its key, the message and the hint."""
 
     at: int
     key: Key

@@ -1,4 +1,4 @@
-"""Part of a workflow file, such as a stage: what it holds, and where each key of that is written.
+"""Part of a workflow file, such as a stage: its values, and the place of each of its keys.
 
 A part can be joined from several places and can have names that its file does not: `extends` and `include`
 make such parts, and mistakes in them are told where they stand.
@@ -91,12 +91,12 @@ class Written(NamedTuple):
     key: Key
     edits: tuple[list[Edit], ...] = ()
     names: tuple[Mapping[Chain, str], ...] = ()
-    """The names that its expressions got since, one set after the other."""
+    """The rounds of new names that its expressions got, in their order."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """Plain values, and the places of keys below it: where a key has none, that of the key above counts."""
+    """Plain values, and the places of keys below it: a key without one is at the place of the key above."""
 
     data: Any
     places: Mapping[Key, Written]

@@ -1,4 +1,4 @@
-"""The folders from which a user's files import each other: in a worker, those of one module at a time.
+"""The folders through which a user's files import each other: in a worker, one module's at a time.
 
 Two folders may each have a `helper.py`. Files are found by name through a finder, and executed from the bytes
 that the run keeps, with their own path as `__file__`.
@@ -40,7 +40,7 @@ MOST = 2000
 
 
 class Loader(SourceFileLoader):
-    """Executes the bytes that it is given, and no compiled file: that can be of other ones."""
+    """Executes given bytes, and no compiled file, which may come from others."""
 
     def __init__(self, name: str, path: str, data: bytes) -> None:
         super().__init__(name, path)
@@ -67,7 +67,7 @@ class _Finder:
         self.file = Path()
         self.sources = SourceVersion()
         self.left: dict[tuple[object, ...], dict[str, ModuleType]] = {}
-        """What was imported by what is left, by its folders and version."""
+        """Modules of earlier imports, by their folders and version."""
         self.executed: dict[tuple[object, ...], dict[str, str]] = {}
         """The files that were executed, each with the digest of its bytes, by the same."""
         self.named: dict[tuple[object, ...], set[str]] = {}

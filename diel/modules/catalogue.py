@@ -32,11 +32,11 @@ _MAX_REFERENCE = 200
 
 
 class ModuleNotFound(HintedError, UsageError):
-    """No module has this name, or the one that has it cannot be used."""
+    """No module has this name, or its module cannot be used."""
 
 
 class NotInstalled(ModuleNotFound):
-    """The packages of this Python lack it; those of another may have it."""
+    """This Python's packages lack the module; another Python's may have it."""
 
 
 class Module(NamedTuple):
@@ -57,7 +57,7 @@ class Module(NamedTuple):
     files: tuple[tuple[str, str], ...] = ()
     """The paths and digests of its own file and of all that this imports of a user's; none of a package."""
     store: str = ""
-    """The file that describes what the run keeps of these; empty: they are read where they lie."""
+    """The file that describes the run's copies of these; empty: they are read where they lie."""
 
     @property
     def folders(self) -> tuple[Path, ...]:

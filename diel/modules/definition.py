@@ -1,4 +1,4 @@
-"""Where a function of a package is defined, found through what packages import without importing any."""
+"""The place where a package defines a function, found through its imports without importing any."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from diel.modules.signature import Signature, read_source, top_level
 
 _STAR = re.compile(r"^[ \t]*from[ \t]+([.\w]+)[ \t]+import[ \t]*\*", re.MULTILINE)
 _HIDING = re.compile(r"globals\(\)\s*(\[|\.(update|setdefault))|\bexec\(|setattr\(sys\.modules")
-"""Code that makes names which stand nowhere."""
+"""Code that makes names without writing them."""
 
 
 class Absent(Exception):
-    """A package has no such name. `known` are those that it has."""
+    """A package has no such name. `names` are those that it has."""
 
     def __init__(self, names: Iterable[str] = (), *, maybe: bool = False) -> None:
         super().__init__()
         self.names = tuple(names)
         self.maybe = maybe
-        """Whether its code may make names that stand nowhere."""
+        """Whether its code may make names without writing them."""
 
 
 def find_spec(name: str) -> ModuleSpec | None:
@@ -162,7 +162,7 @@ def way_of(parameter: Any) -> Passed:
 
 
 _OF_CLASSES = (classmethod, staticmethod, types.ClassMethodDescriptorType, types.BuiltinFunctionType)
-"""What a class has without an object: written in Python, or compiled."""
+"""Methods that a class has without an object: written in Python, or compiled."""
 
 
 def method_of(owner: Any, name: str) -> Callable[..., Any] | None:

@@ -39,7 +39,7 @@ _RECORDS = ("TypedDict", "NamedTuple", "BaseModel")
 
 
 class Signature(NamedTuple):
-    """What a module takes and returns."""
+    """The parameters and outputs of a module."""
 
     name: str
     kind: Kind | None = None
@@ -54,7 +54,7 @@ class Signature(NamedTuple):
     artifacts: frozenset[str] = frozenset()
     """Outputs that are files or arrays."""
     arrays: frozenset[str] = frozenset()
-    """Those of them that are arrays."""
+    """The outputs that are arrays."""
     line: int = 1
     loose: bool = False
     """Whether it may take other parameters than these: a decorator or compiled code hides them."""

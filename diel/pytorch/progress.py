@@ -51,7 +51,7 @@ class Progress:
     history: list[tuple[float, ...]] = field(default_factory=list)
     """A row of HISTORY for each epoch."""
     seconds: float = 0.0
-    """Of training, in all attempts."""
+    """Seconds of training, in all attempts."""
 
     @classmethod
     def start(cls, network: torch.nn.Module, settings: Settings) -> Progress:

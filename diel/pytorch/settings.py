@@ -1,4 +1,4 @@
-"""How a network is trained, and where: settings, device, threads, and the same numbers each time."""
+"""The settings of a training: optimizer, device, threads, and the same numbers each time."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ class Settings:
     device: torch.device
     optimizer: Optimizer = "adam"
     momentum: float = 0.9
-    """Of sgd."""
+    """Momentum of sgd."""
     weight_decay: float = 0.0
     schedule: Schedule = "constant"
     patience: int | None = None
     """Epochs without a smaller validation loss after which training stops; None for never."""
     precision: Precision = "fp32"
     seed: int = 0
-    """Of the order of the rows, and of what layers such as Dropout draw."""
+    """Seed of the order of the rows, and of draws of layers such as Dropout."""
 
     def make_optimizer(self, network: torch.nn.Module) -> torch.optim.Optimizer:
         """Make Adam (arXiv:1412.6980), AdamW (arXiv:1711.05101) or gradient descent with momentum."""

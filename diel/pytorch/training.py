@@ -74,7 +74,7 @@ class Trained:
     epochs: int
     """Epochs trained; the best one may be earlier."""
     seconds: float
-    """Of training, all attempts together."""
+    """Seconds of training, all attempts together."""
     history: list[tuple[float, ...]]
     """A row of HISTORY for each epoch."""
 

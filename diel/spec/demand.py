@@ -23,7 +23,7 @@ _LEAST: dict[Place, Any] = {
     ("retries", "limit"): 0,
     ("retries", "backoff"): "0s",
 }
-"""What stands in place of an expression; a name is left out. (A walltime is compared with `grace`.)"""
+"""Values in place of expressions; a name is left out. (A walltime is compared with `grace`.)"""
 TOGETHER = {"nodes", "ranks", "ranks_per_node"}
 """Keys that must agree with each other: one expression leaves all three to the tasks."""
 

@@ -1,4 +1,4 @@
-"""Whom runs tell that something happened: `notify`, in a site's file or the user's own."""
+"""The addressees of a run's news: `notify`, in a site's file or the user's own."""
 
 from __future__ import annotations
 

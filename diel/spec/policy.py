@@ -49,7 +49,7 @@ Factor = Annotated[
     BeforeValidator(_factor),
     WithJsonSchema({"type": "string", "pattern": r"^[x×]\s*[0-9]+(\.[0-9]+)?$", "examples": ["x2", "x1.5"]}),
 ]
-"""What a retry gets more of, written `x2`."""
+"""A factor for a retry's resources, written `x2`."""
 
 
 class Policy(SpecModel):

@@ -70,7 +70,7 @@ def _shell(value: Any) -> Any:
 
 
 Shell = Annotated[Literal["bash", "sh"] | Items[Text] | None, BeforeValidator(_shell)]
-"""What runs texts: a name, or the words that come before the text."""
+"""The runners of texts: a name, or the words before the text."""
 
 
 def reads_quotes(words: tuple[str, ...]) -> bool:

@@ -1,4 +1,4 @@
-"""Variables of the shell that a command's text reads by name, without anybody saying what they are."""
+"""Undeclared variables of the shell that a command's text reads by name."""
 
 from __future__ import annotations
 

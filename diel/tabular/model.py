@@ -177,7 +177,7 @@ class Scale:
     """Means and deviations of a table's columns: standardised, they have mean 0 and variance 1."""
 
     feature_mean: Floats
-    """Of shape (features,), as `feature_scale`."""
+    """Array of shape (features,), as `feature_scale`."""
     feature_scale: Floats
     target_mean: float
     target_scale: float
@@ -217,13 +217,13 @@ class Model:
     target: str
     """The column that it predicts; `prediction` if its file does not say."""
     activation: str
-    """Of the hidden layers: a name in `ACTIVATIONS`."""
+    """The hidden layers' function: a name in `ACTIVATIONS`."""
     scale: Scale
     layers: Layers
     pairs: Pairs | None = None
-    """What the first layer gets if the one feature is an arrangement; the scale is theirs then."""
+    """The first layer's inputs if the one feature is an arrangement; the scale is theirs then."""
     course: Lstm | None = None
-    """What begins where the last layer ends; a prediction is then the course's margin."""
+    """The network behind the last layer; a prediction is then the course's margin."""
 
     @classmethod
     def load(cls, path: Path, precision: DTypeLike = np.float32) -> Model:

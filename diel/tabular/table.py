@@ -22,7 +22,7 @@ class Table:
     """Features of shape (rows, features), named, and a target of shape (rows,); all of them finite."""
 
     names: tuple[str, ...]
-    """Of the features."""
+    """Names of the features."""
     features: Floats
     target: Floats
 

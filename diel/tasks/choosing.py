@@ -21,7 +21,7 @@ class NotYet(Exception):
 
 
 class Lost(Exception):
-    """What is picked failed, or there is nothing to pick from."""
+    """The picked task failed, or there is nothing to pick from."""
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""What the outputs of a task are exported as: its files in the run, and where they go."""
+"""The exports of a task: its files in the run, and their targets."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ def _changed(value: Any, change: Callable[[Gathered], Any]) -> Any:
 
 
 class Left(NamedTuple):
-    """The points that some edges lack, and that others are left out for."""
+    """The points that some edges lack, so that others leave them out."""
 
     edges: list[str]
     number: int
@@ -123,7 +123,7 @@ class Left(NamedTuple):
 
 
 class Shortage(NamedTuple):
-    """Too few points that all have of gathers that meet."""
+    """Too few common points of gathers that meet."""
 
     link: Link
     """The edge that has the fewest."""
@@ -191,7 +191,7 @@ class _Met(NamedTuple):
     expected: set[Group]
     """The points that all would have if nothing had failed."""
     meant: set[Group]
-    """Those that some would have."""
+    """The points that some edges would have."""
 
 
 def _met(links: list[Link], groups: list[Group]) -> _Met:

@@ -1,4 +1,4 @@
-"""What need not be kept: artifacts whose readers have all succeeded.
+"""Artifacts to delete: all their readers have succeeded.
 
 With `keep: false` the controller deletes them as the run goes; `diel clean --intermediate` deletes
 those of any output that other stages read, afterwards.
@@ -37,7 +37,7 @@ class Readers:
 
     def __init__(self, links: Iterable[Link]) -> None:
         self.links: dict[Place, list[Link]] = {}
-        """By what they read."""
+        """Edges by the output that they read."""
         self._into: dict[str, list[tuple[int, Link]]] = {}
         self._counts: dict[tuple[int, Group], int] = {}
         for number, link in enumerate(links):

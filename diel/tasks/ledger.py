@@ -1,4 +1,4 @@
-"""What a controller knows and records: its own segment, and the history folded from all."""
+"""A controller's records: its own segment, and the history folded from all segments."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from diel.tasks.stage_run import StageRun
 
 
 class Verdict(Enum):
-    """What a group means for the tasks that wait for it."""
+    """The meaning of a group for the tasks that wait for it."""
 
     WAITING = "waiting"
     READY = "ready"
@@ -41,7 +41,7 @@ class Link:
     """One edge between two running stages."""
 
     way: ClassVar[str] = ""
-    """What the downstream tasks do with the upstream ones, if not reading their results."""
+    """The downstream tasks' use of the upstream ones, if not to read their results."""
     alongside: ClassVar[bool] = False
     """Whether both run at the same time, so neither waits for the end of the other."""
 

@@ -1,4 +1,4 @@
-"""What a task reports while it runs: lines of JSON in a file of each attempt, read as they grow."""
+"""A task's reports while it runs: lines of JSON in a file of each attempt, read as it grows."""
 
 from __future__ import annotations
 

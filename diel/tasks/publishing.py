@@ -1,4 +1,4 @@
-"""What stages publish: values of hyperparameters that become the project's when their task is committed."""
+"""Published values: a stage's output becomes the project's hyperparameter when its task is committed."""
 
 from __future__ import annotations
 

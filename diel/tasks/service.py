@@ -30,7 +30,7 @@ class ServiceLink(Link):
     alongside = True
 
     inputs: list[Link] = field(default_factory=list)
-    """What the service itself reads."""
+    """The edges that the service itself reads."""
     request_of: Callable[[int], Request] | None = None
     """The request of a replica's task, with all files that it reads where they lie."""
     _requests: dict[Group, Request] = field(default_factory=dict)

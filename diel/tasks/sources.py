@@ -1,4 +1,4 @@
-"""What the tasks of a stage read: points, files, hyperparameters, and what other stages made.
+"""The sources of a stage's tasks: points, files, hyperparameters, and other stages' outputs.
 
 Each name is computed when an expression asks for it.
 """
@@ -85,7 +85,7 @@ class Sources:
             for link in sorted(data, key=lambda link: link.edge.name is None)  # unconverted, if both read it
             if not link.edge.axis and not link.edge.published
         }
-        """What expressions read of other stages, by stage and output."""
+        """The edges that expressions read, by stage and output."""
         self._published = [link for link in links if link.edge.published]
         self.own_inputs = {
             label: declared.source.removeprefix("hp.")
@@ -203,7 +203,7 @@ class Scope(Mapping[str, Any]):
         self.point = sources.run.point(index)
         self._values: dict[str, Any] = {} if inputs is None else {"inputs": inputs}
         self.join: Callable[[Any], Any] | None = None
-        """What is done to a gathered value that a command takes."""
+        """The treatment of a gathered value that a command takes."""
         self.branches: set[Key] = set()
         """The edges of the branches that expressions took."""
 

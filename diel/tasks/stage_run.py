@@ -47,13 +47,13 @@ class StageRun:
     hasty: dict[int, int] = field(default_factory=dict)
     """Consecutive interruptions right after an attempt began, by task."""
     granted: dict[int, dict[str, Any]] = field(default_factory=dict)
-    """What a task's next attempt gets, if that is more than what it asks for."""
+    """The resources of a task's next attempt, if they exceed its demand."""
     demand: Callable[[int, int], Ask] | None = None
-    """What a task asks for at an attempt, if expressions say it. Raise Misfit."""
+    """The demand of a task at an attempt, if expressions say it; raises Misfit."""
     asks: dict[int, tuple[int, Ask]] = field(default_factory=dict)
-    """By task that has not ended: what it asks for at its latest attempt, with the attempt's number."""
+    """By task that has not ended: the number and the demand of its latest attempt."""
     held: bool = False
-    """Whether its tasks are not to be begun for now."""
+    """Whether its tasks must not begin for now."""
     stopped: str = ""
     """The rule by which none of its tasks will be begun any more; empty if they are."""
     omitted: set[int] = field(default_factory=set)

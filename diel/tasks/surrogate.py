@@ -1,4 +1,4 @@
-"""What the tasks of a stage ask its surrogate, and which answers are kept."""
+"""The questions of a stage's tasks to its surrogate, and the answers that are kept."""
 
 from __future__ import annotations
 

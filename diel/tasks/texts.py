@@ -23,7 +23,7 @@ from diel.tasks.watched import Watch, file_of
 Scope = Mapping[str, Any]
 
 _OWN = ("run", "outputs", "files", "params", "inputs", "launcher")
-"""What enters a task's key in other ways, or must not enter it."""
+"""Names that enter a task's key in other ways, or must not enter it."""
 NOWHERE: Mapping[str, Path] = {}
 
 

@@ -1,4 +1,4 @@
-"""What the files of a run were when it first read them, for this controller and for who resumes the run."""
+"""The files of a run as it first read them, for this controller and for one that resumes the run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from diel.paths import RunPaths
 WATCHED = ("files.", "module ")
 """How the names of such files begin."""
 OF_AXIS = "axis "
-"""How those of axes begin: no task reads them for that, and their points are compared by themselves."""
+"""The prefix of axes' files: no task reads these, and their points are compared by themselves."""
 HOLDS_RUNS = "holds the runs, which change all the time: name what is read, or give --runs"
 
 

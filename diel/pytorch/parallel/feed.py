@@ -1,4 +1,4 @@
-"""What each rank reads in each step: its share of the batch that one rank alone would take."""
+"""The samples of each rank in each step: its share of the batch that a single rank would take."""
 
 from __future__ import annotations
 
@@ -70,9 +70,9 @@ class Samples:
     items: Sequence[Any]
     """That are put in order: numbers of rows, or files of several rows."""
     rows: int
-    """Of an item."""
+    """Rows of an item."""
     shape: tuple[int, ...]
-    """Of a sample."""
+    """Shape of a sample."""
     outputs: int
     """Numbers that a network says of a sample, or of each of its sites."""
     classes: bool

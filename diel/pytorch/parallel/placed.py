@@ -103,7 +103,7 @@ class Placed:
             _split(chain, self.part, world)
         self._whole = _spread(self.part, ways, world)
         self.scale = 1.0
-        """What the loss is multiplied by before the gradients are found."""
+        """The factor of the loss before the gradients are computed."""
         self._pipeline = None if mesh.pipeline == 1 else _pipeline(self._whole, self._scaled, ways, world)
 
     def gradients(self, inputs: Tensor, targets: Tensor) -> Tensor:

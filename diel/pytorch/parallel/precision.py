@@ -1,4 +1,4 @@
-"""In which numbers a network computes, and how small gradients are kept from vanishing in half precision."""
+"""The numbers in which a network computes, and a scale that keeps small gradients in half precision."""
 
 from __future__ import annotations
 

@@ -53,12 +53,12 @@ _NAMESPACES = ("c10d", "_c10d_functional")
 
 @dataclass
 class Advance:
-    """What a training knows beside the weights."""
+    """A training's state beside the weights."""
 
     step: int = 0
     """Steps that are done."""
     seconds: float = 0.0
-    """Of training, in all attempts."""
+    """Seconds of training, in all attempts."""
     history: list[tuple[int, float, float]] = field(default_factory=list)
     """Step, mean loss since the row before, learning rate."""
     loss_sum: float = 0.0
@@ -323,7 +323,7 @@ def _ranks(args: Any) -> int:
 
 
 NOTE = "training.json"
-"""What all ranks have in common: the last file of a checkpoint that is written."""
+"""The common facts of all ranks: this file of a checkpoint is written last."""
 _FLAT = StateDictOptions(flatten_optimizer_state_dict=True)
 
 

@@ -24,7 +24,7 @@ class Points:
     lost: Mapping[str, tuple[str, Any]] = field(default_factory=dict, compare=False)
     """Parameters of which a number is not written as in its file: as 1.1 for `1.10`."""
     cells: bool = field(default=False, compare=False)
-    """Whether they were texts in a file, so that their types were inferred."""
+    """Whether a file had them as texts, so that their types were inferred."""
 
     @classmethod
     def of_rows(cls, parameters: tuple[str, ...], rows: Sequence[Sequence[Any]]) -> Points:
@@ -144,7 +144,7 @@ class Axis:
     word: ClassVar[str] = "values"
     """The key by which a file gives this form."""
     point: ClassVar[str] = "point"
-    """What its points are called."""
+    """The word for its points."""
     adaptive: ClassVar[bool] = False
     """Whether its points come during the run, as earlier ones are judged."""
     in_turn: ClassVar[bool] = False

@@ -1,4 +1,4 @@
-"""A loop, and what it shares with a search: points that come during the run and are judged."""
+"""A loop, and its common part with a search: points that come during the run and are judged."""
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping

@@ -40,7 +40,7 @@ _ODD = {
     **dict.fromkeys(("inf", "Inf"), math.inf),
     **dict.fromkeys(("-inf", "-Inf"), -math.inf),
 }
-"""What stands in columns of numbers beside them."""
+"""Cells beside numbers in columns of numbers."""
 
 
 class BadCell(ValueError):
@@ -349,9 +349,9 @@ class Derived(Axis):
     output: str
     columns: tuple[str, ...] | None = None
     types: Mapping[str, str] = field(default_factory=dict)
-    """Those that the axis declares, and its maker's contract."""
+    """The types that the axis or its maker's contract declares."""
     promised: Mapping[str, str] = field(default_factory=dict)
-    """Those of its maker's contract."""
+    """The types of its maker's contract."""
 
     @property
     def gives(self) -> tuple[str, ...] | None:
