@@ -24,7 +24,7 @@ class Contradiction(ValueError):
 
 
 def flaw_in(document: Mapping[str, Any], form: Form, optional: Form) -> str:
-    """Return what is wrong with the form of an object; empty if nothing is."""
+    """Return the flaw of an object's form; empty without any."""
     for key, (expected, is_that) in {**optional, **form}.items():
         if key in document:
             if not is_that(document[key]):

@@ -79,7 +79,7 @@ Rule = Conversion | Columns
 
 
 def conversions(source: Units, need: Units) -> Rule | None:
-    """Return how numbers are read in the wanted units; None where they are the same. Raise UnitsError."""
+    """Return the conversion into the needed units; None where they are the same. Raise UnitsError."""
     if isinstance(need, str) and isinstance(source, str):
         single = conversion(source, need)
         return None if single == Conversion() else single
@@ -100,7 +100,7 @@ def conversions(source: Units, need: Units) -> Rule | None:
 
 @lru_cache
 def conversion(source: str, need: str) -> Conversion:
-    """Return how numbers change units, if need be by a mole: eV becomes kJ/mol. Raise UnitsError."""
+    """Return the conversion between units, if need be by a mole: eV becomes kJ/mol. Raise UnitsError."""
     if source == need:
         return Conversion()
     if find_spec("pint") is None:

@@ -59,7 +59,7 @@ def resolve(text: str) -> Any:
 
 
 def scalar(text: str) -> Any:
-    """Return what a word means, without spaces around it; the text itself for a number that is too large."""
+    """Return the value of a word, without spaces around it; the text itself for too large a number."""
     stripped = text.strip()
     try:
         value = resolve(stripped)

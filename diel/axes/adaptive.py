@@ -107,11 +107,11 @@ class Adaptive(ABC):
         """Return the points at which `previous` means a task's point."""
 
     def hyperparameters(self, coordinates: Mapping[str, int]) -> Mapping[str, Any]:
-        """Return what it has set at a task's point, by name."""
+        """Return its values at a task's point, by name."""
         return {}
 
     def facts(self, workflow: Workflow) -> AxisFacts:
-        """Return what is recorded about it for those who read a run without its workflow."""
+        """Return its record for readers of a run without the workflow."""
         stages = [name for name, stage in workflow.stages.items() if self.label in stage.over]
         context, judges, until = list(self.judge.context), list(self.judge.stages), self.axis.condition or ""
         return AxisFacts(self.axis.word, self.size, context, judges, stages, until=until)

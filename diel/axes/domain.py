@@ -128,7 +128,7 @@ class Domain:
         return (sum(number * stride for number, stride in zip(row, strides, strict=True)) for row in rows)
 
     def in_order(self, indices: Iterable[int]) -> list[int]:
-        """Return tasks in the order of the axes: that of their numbers, but for those that came later."""
+        """Return tasks in the order of the axes: their numbers' order, unless axes have grown."""
         rows = self.factors[0].rows if len(self.factors) == 1 else None
         return sorted(indices, key=None if rows is None else rows.__getitem__)
 
@@ -159,7 +159,7 @@ def make_domain(
 
 
 def _numbered(domain: Domain, grown: Sequence[tuple[str, int]]) -> Domain:
-    """Return the same tasks, those first that were there before axes have grown."""
+    """Return the same tasks, in front those from before the growth of axes."""
     first = domain.factors[0] if domain.factors else None
     if not grown or (first is not None and {axis for axis, _ in grown} == set(first.axes)):
         return domain  # the slowest axis: later points have later numbers anyway

@@ -26,7 +26,7 @@ Fact = tuple[str, str, str]
 
 
 def shared(domain: Domain, points: Mapping[str, Points], tasks: Sequence[int]) -> str:
-    """Say what tasks of a stage share, and no others: `all 4 with depth=2.5, seed=1`; empty if nothing."""
+    """Say what only these tasks of a stage share: `all 4 with depth=2.5, seed=1`; empty if nothing."""
     if not 1 < len(tasks) <= MOST or not points:
         return ""
     if len(tasks) == domain.size:

@@ -158,7 +158,7 @@ _ARRAYS = {"array", "arrays", "dataarray", "dataarrays"}
 
 
 def unit_flaws(source: str, units: Units, target: Units, reader: InputUse) -> Iterator[tuple[str, str]]:
-    """Yield what is wrong with units at the two ends of an edge."""
+    """Yield the flaws of units at the two ends of an edge."""
     if units == target:
         return
     try:
@@ -177,7 +177,7 @@ def _shown(units: Units) -> str:
 
 
 def check_contracts(check: Check) -> None:
-    """Check all of contracts that can be known before a run."""
+    """Check contracts as far as possible before a run."""
     for name, stage in check.workflow.stages.items():
         if name in check.modules:
             _check_returned(check, name, stage, check.modules[name])
@@ -230,7 +230,7 @@ _MAY_BE = {"array": {"array"}, "dict": {"json"}, "file": {*_ABOUT}}
 
 
 def _check_readable(check: Check, name: str, stage: Stage) -> None:
-    """Check that the libraries are installed that read what is promised, and what axes are made of."""
+    """Check that libraries are installed for outputs with promises, and for outputs that axes are made of."""
     axes = {edge.output for edge in check.graph.out_of(name) if edge.axis is not None}
     for label, output in stage.outputs.items():
         missing = "" if output.path is None else lacking(output.path)
@@ -409,7 +409,7 @@ def _check_nulls(check: Check, edge: Edge, parameter: Parameter, module: Module)
 
 
 def kind_of(check: Check, name: str, label: str) -> Kind | None:
-    """Return what an output of a stage is; None if that is not known."""
+    """Return the kind of a stage's output; None if it is not known."""
     stage = check.workflow.stages[name]
     output, module = stage.outputs.get(label), check.modules.get(name)
     if module is not None:

@@ -106,7 +106,7 @@ def range_of(checked: Checked, site: Site, name: str) -> Range:
 
 
 def shared_room_flaws(checked: Checked, site: Site, names: Iterable[str]) -> Iterator[Problem]:
-    """Yield the stages whose room others share, where only the run shows what those ask for."""
+    """Yield stages that share their room with others whose demand only the run shows."""
     for name in names:
         if not checked.workflow.stages[name].demand:
             continue
@@ -119,7 +119,7 @@ def shared_room_flaws(checked: Checked, site: Site, names: Iterable[str]) -> Ite
 
 
 def _folded(asks: Iterable[Ask], inquiry: _Asked) -> Range:
-    """Return what is asked for at the points that are known, without the keys that the run will show."""
+    """Return the range of demands at known points, without the keys that only the run shows."""
     hidden = {key[-1] for key in inquiry.later} | {entry for entry in _MADE if inquiry.hides(*_MADE[entry])}
     demands, cores = list(asks), attrgetter("cores")
     spans: dict[str, tuple[Any, Any]] = {}
@@ -222,7 +222,7 @@ class _Asked(Known):
         return self.axes((*reads, *whole))
 
     def _names(self, references: Iterable[Chain]) -> Iterator[Chain]:
-        """Yield the names that are read, but those of files that are there; for `params` what these read."""
+        """Yield the names that are read, without existing files; for `params` the names that those read."""
         for read in references:
             if read[0] == "files" and read[1:] and read[1] in self._files:
                 continue

@@ -24,7 +24,7 @@ def definitions_of(document: Document | None, site: Site, folder: Path) -> Mappi
 
 
 def missing_files(document: Document, site: Site, folder: Path) -> Iterator[Problem]:
-    """Yield what packages are made of or lie in, where it is missing; a run that goes on has its own."""
+    """Yield missing files and directories of packages; a run that goes on has its own."""
     for name, (place, source, home) in definitions_of(document, site, folder).items():
         if source != "the workflow":
             continue

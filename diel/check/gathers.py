@@ -150,7 +150,7 @@ def gathered(value: Any, axes: tuple[str, ...]) -> Any:
 
 
 def infer(expression: Expression, sample: Callable[[Chain], Any], places: Collection[str]) -> Any:
-    """Return what an expression gives of samples of what it reads. Raise ExpressionError at what fails."""
+    """Evaluate an expression on samples of its names' values. Raise ExpressionError."""
     if expression.tree is None:
         return sample(expression.chain)
     try:

@@ -39,7 +39,7 @@ def missing(
 
 
 def imported(checked: Checked, stages: Iterable[str]) -> Iterator[tuple[str, Path, tuple[str, ...]]]:
-    """Yield what the files of stages' modules import."""
+    """Yield the imports of the files of stages' modules."""
     cached: dict[Path, tuple[str, ...]] = {}
     for name in stages:
         module, stage = checked.modules.get(name), checked.workflow.stages[name]

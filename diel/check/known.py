@@ -33,7 +33,7 @@ class Known:
 
     @classmethod
     def of(cls, check: Check, name: str, values: Mapping[str, Any]) -> Known:
-        """Return what is known for a stage; `values` are those of all hyperparameters."""
+        """Return the known values of a stage; `values` are those of all hyperparameters."""
         over, later = check.workflow.stages[name].over, check.set_later(name)
         points = {label: check.points[label] for label in over if label in check.points}
         return cls(points, {label: value for label, value in values.items() if label not in later})
@@ -71,7 +71,7 @@ class Known:
                     return
 
     def scope(self, axes: Axes, place: Place) -> dict[str, Any]:
-        """Return what an expression can read at a place."""
+        """Return the scope of an expression at a place."""
         scope: dict[str, Any] = {"hp": self.hyperparameters}
         for (label, names), index in zip(axes.items(), place, strict=True):
             own = {name: self._column(label, name)[index] for name in names}

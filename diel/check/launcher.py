@@ -21,7 +21,7 @@ _OPEN_MPI = ("--map-by", "slot:OVERSUBSCRIBE", "--bind-to", "none")
 
 
 def misplaced(stage: Stage | None, place: str) -> tuple[str, str] | None:
-    """Return what is wrong with `${{ launcher }}` in a stage, and what to do; None if nothing is."""
+    """Return message and hint for a misplaced `${{ launcher }}` in a stage; None if it is right."""
     if stage is None or stage.command is None or place not in PLACES:
         return (
             "`launcher` stands only in `command`, `env` and templates of a command",

@@ -174,7 +174,7 @@ def check_points(check: Check, name: str, names: Names, hyperparameters: Mapping
 
 
 def _ends(spec: Hyperparameter) -> tuple[Any, ...]:
-    """Return what a search can draw at most, or the first of its choices."""
+    """Return the extreme values of a search's parameter, or the first of its choices."""
     if spec.type in ("choice", "bool"):
         return (spec.listed or ())[:_CHOICES]
     kind = int if spec.type == "int" else float

@@ -23,8 +23,7 @@ _DRAWN = 200
 
 
 def check_searches(check: Check, values: Mapping[str, Any], settings: Collection[str]) -> set[str]:
-    """Check what searches set; return what nothing reads. `settings` are of --set, `values` all fixed
-    ones."""
+    """Check what searches set; return unread parameters. `settings`: of --set, `values`: all fixed ones."""
     for label, axis in check.workflow.axes.items():
         for flaw in axis.space_flaws(check.workflow.hyperparameters):
             check.add(("axes", label, axis.word, *flaw.key), flaw.message, flaw.hint)
@@ -61,7 +60,7 @@ def _check_doubles(check: Check) -> None:
 
 
 def _check_unread(check: Check) -> set[str]:
-    """Find what a search sets and no stage over it reads, if nothing else is wrong; return its names."""
+    """Return parameters that a search sets and no stage over it reads, if nothing else is wrong."""
     unread: set[str] = set()
     for label, axis in check.workflow.axes.items():
         stages = [name for name, stage in check.workflow.stages.items() if label in stage.over]

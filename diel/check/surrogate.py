@@ -17,7 +17,7 @@ from diel.terms import SIMULATED
 
 
 def check_surrogates(check: Check, *, whole: bool) -> None:
-    """Check all that can be known of surrogates; of their teachers only where the graph is `whole`."""
+    """Check surrogates; their teachers only where the graph is `whole`."""
     for name, stage in check.workflow.stages.items():
         if stage.surrogate is None or stage.service is not None or check.lacks_module(name):
             continue

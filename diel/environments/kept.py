@@ -118,7 +118,7 @@ def find_tool(*names: str) -> str | None:
 def output_of(
     words: Sequence[str], head: str, folder: Path | None = None, timeout: float | None = None
 ) -> str:
-    """Return what a program prints. Raise UsageError with `head` and its words, and TimeoutExpired."""
+    """Return a program's output. Raise UsageError with `head` and the program's words, and TimeoutExpired."""
     nothing = subprocess.DEVNULL
     try:
         done = subprocess.run(

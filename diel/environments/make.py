@@ -122,7 +122,7 @@ def _refuse_unmountable(name: str, sees: tuple[str, ...]) -> None:
 
 
 def _conda_lines(prefix: Path) -> Iterator[str]:
-    """Yield what `conda activate` does, without Conda."""
+    """Yield the lines that replace `conda activate`, without Conda."""
     place = shlex.quote(str(prefix))
     yield f"export CONDA_PREFIX={place} CONDA_DEFAULT_ENV={place} CONDA_SHLVL=1 PATH={place}/bin:$PATH"
     scripts = f"{place}/etc/conda/activate.d/*.sh"
@@ -130,7 +130,7 @@ def _conda_lines(prefix: Path) -> Iterator[str]:
 
 
 def _spack_lines(spec: str | Sequence[str]) -> Iterator[str]:
-    """Yield what `spack load SPEC…` or `spack env activate NAME` does."""
+    """Yield the lines that replace `spack load SPEC…` or `spack env activate NAME`."""
     if isinstance(spec, str):
         words = f"env activate --sh {shlex.quote(spec)}"
     else:
@@ -255,7 +255,7 @@ def _files(file: Path, head: str, visited: frozenset[Path] = frozenset()) -> Ite
 
 
 def _asked_of(file: Path) -> list[str]:
-    """Read what a file of requirements asks for, with its files' content. Raise OSError and UsageError."""
+    """Read the lines of a file of requirements, with its files' content. Raise OSError and UsageError."""
     return [
         _with_content(line, path.parent, "")
         for path in _files(file, "")

@@ -88,7 +88,7 @@ def _repeated(many: Any, times: Any) -> Any:
 
 
 def of_literals(kind: type[ast.AST], first: Any, second: Any) -> Any:
-    """Return what Python makes of literal lists: `[0] * n`, `[1] + [2]`. Raise Undefined for all else."""
+    """Compute with literal lists as Python does: `[0] * n`, `[1] + [2]`. Raise Undefined for all else."""
     if kind is ast.Mult:
         return _repeated(*(first, second) if is_list(first) else (second, first))
     return _concat(first, second) if kind is ast.Add else operate(kind, first, second)
@@ -155,7 +155,7 @@ OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
 
 
 def operate(kind: type[ast.AST], *values: Any) -> Any:
-    """Return what an operator makes of values: of gathered ones, at each point. Raise Undefined."""
+    """Apply an operator to values; to gathered ones at each point. Raise Undefined."""
     compute = OPERATORS[kind]
     for value in values if kind not in _WHOLE else values[:1]:
         if type(value) is Gathered:
@@ -304,7 +304,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 
 
 def call(name: str, values: Sequence[Any], options: Mapping[str, Any]) -> Any:
-    """Return what a function makes of values: of gathered ones, at each point if it is of one value."""
+    """Call a function with values; with gathered ones at each point if it takes one value."""
     function = partial(FUNCTIONS[name], **options) if options else FUNCTIONS[name]
     if is_of_one(name, values):
         if any(isinstance(value, Gathered) for value in values):

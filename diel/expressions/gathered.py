@@ -53,7 +53,7 @@ class Gathered(list[Any]):
         return item
 
     def map(self, function: Callable[[Any], Any]) -> Gathered:
-        """Return what a function gives for each value, at the same points."""
+        """Return a function's result for each value, at the same points."""
         return Gathered(map(function, self), self.axes, self.points, self.picks)
 
 

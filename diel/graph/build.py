@@ -163,7 +163,7 @@ def _cycle_flaw(graph: StageGraph, names: list[str]) -> Flaw:
 
 
 def _check_publishers(graph: StageGraph) -> Iterator[Flaw]:
-    """Yield what is wrong with `publishes`, except the outputs, which depend on modules."""
+    """Yield the flaws of `publishes`, except those of outputs, which depend on modules."""
     workflow = graph.workflow
     for name, stage in workflow.stages.items():
         for published in stage.publishes:

@@ -51,7 +51,7 @@ class AxisPlan(NamedTuple):
 
 
 def judge_of(workflow: Workflow, label: str) -> Judge:
-    """Return how an axis is judged: by the named stages over it; by none in a loop without `until`."""
+    """Return the judge of an axis: the named stages over it; none in a loop without `until`."""
     references = references_of(label, workflow.axes[label])
     named = dict.fromkeys(name[0] for key, name in references if "watch" not in key)
     names = tuple(name for name in named if name in workflow.stages and label in workflow.stages[name].over)
@@ -85,7 +85,7 @@ def place_of_name(text: str, name: str) -> int | None:
 
 
 def check_adaptive(workflow: Workflow) -> Iterator[Flaw]:
-    """Yield all that is wrong with the judges of searches and loops."""
+    """Yield the flaws of the judges of searches and loops."""
     for label, axis in workflow.axes.items():
         if not axis.adaptive:
             continue

@@ -62,7 +62,7 @@ def uses(workflow: Workflow, name: str, flaws: list[Flaw]) -> Iterator[Edge]:
 
 
 def _reads(here: Key, stage: Stage) -> Reads:
-    """Return what the expressions of a stage read, by the first two parts of its name."""
+    """Return the reads of a stage's expressions, by the first two parts of a name."""
     reads: Reads = {}
     for key, template in templates(here, stage):
         if isinstance(template, ExpressionError):

@@ -329,7 +329,7 @@ for _word, _, _synonyms in (_line.partition(":") for _line in _TABLE.strip().spl
 
 
 def unknown_hint(key: Key, root: type[SpecModel]) -> str:
-    """Say what to do about an unknown key: the one that was meant, where it belongs, or the known keys."""
+    """Return a hint for an unknown key: the key that was meant, its right place, or the known keys."""
     word, models = str(key[-1]), models_at(key[:-1], root)
     if key[0] == "stages" and len(key) == 3 and word in _OF_ENVIRONMENT:
         return f"write environments: {{NAME: {{{word}: …}}}} in the file, and environment: NAME here"

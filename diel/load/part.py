@@ -110,7 +110,7 @@ class Part:
         raise KeyError(key)
 
     def changed(self, change: Callable[[Key, str], tuple[str, list[Edit]]]) -> Part:
-        """Return the same with other texts: `change` gets each with its key, and names with `*`."""
+        """Return the part with changed texts: `change` gets each with its key, and names with `*`."""
         places = dict(self.places)
         return Part(self._changed(self.data, (), (), change, places), places)
 

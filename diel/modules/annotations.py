@@ -203,7 +203,7 @@ class Annotations:
         return {key: value for key, value in values.items() if value is not None}
 
     def takes(self, node: ast.expr | None) -> frozenset[str]:
-        """Return what a parameter accepts, in the words of `Parameter.takes`."""
+        """Return the kinds that a parameter accepts, in the words of `Parameter.takes`."""
         members = () if node is None else self.members(node)
         return frozenset(self._takes(member) for member in members) - {""} or frozenset({"any"})
 

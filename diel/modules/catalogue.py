@@ -74,7 +74,7 @@ class Module(NamedTuple):
         return {name: own[name] for name in own if name not in ("signature", "store")}
 
     def edited(self) -> str:
-        """Return a file of it that lies there with other bytes than those that the run keeps, if any."""
+        """Return a file of it that was changed since the run kept its bytes; empty if none was."""
         for path, digest in self.files if self.store else ():
             with suppress(OSError):  # nobody can read what is gone
                 if digest_of_bytes(Path(path).read_bytes()) != digest:
@@ -174,7 +174,7 @@ def _refuse_private(reference: str, function: str | None) -> None:
 
 
 def every(folders: Sequence[Path]) -> Iterator[Module | Problem]:
-    """Yield all modules that can be named without their package, a Problem for a file that cannot be read."""
+    """Yield all modules that can be named without their package, and a Problem for an unreadable file."""
     names: set[str] = set()
     for folder in folders:
         for name, path in _files(folder):

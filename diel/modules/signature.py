@@ -329,7 +329,7 @@ def _parsed(path: Path, data: bytes) -> PythonFile:
 
 
 def outer_call(node: ast.expr) -> ast.expr:
-    """Return what is called, or the name alone."""
+    """Return the called name, or the name alone."""
     return node.func if isinstance(node, ast.Call) else node
 
 

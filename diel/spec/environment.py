@@ -69,7 +69,7 @@ def _spack(value: Any) -> Any:
 
 
 def variable_names(variables: dict[str, Any]) -> dict[str, Any]:
-    """Refuse what is no name of a variable, or one that diel sets."""
+    """Refuse impossible names of variables, and variables that diel sets."""
     flaws = []
     for name in variables:
         if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) is None:

@@ -41,7 +41,7 @@ class Exports:
         }
 
     def of(self, scope: Mapping[str, Any], record: Made) -> Iterator[Delivery]:
-        """Yield what is copied where. Raise ExpressionError, ModuleError, what a scope raises."""
+        """Yield the deliveries of a task. Raise ExpressionError, ModuleError, and a scope's errors."""
         for name, (template, prefix) in self._templates.items():
             entry = record.get("artifacts", {}).get(name)
             if entry is None:

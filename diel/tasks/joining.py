@@ -26,7 +26,7 @@ SHOWN = 20
 
 
 def picks_of(edge: Edge) -> tuple[str, ...]:
-    """Return what picks several points along an edge, in words."""
+    """Return the axes and words by which an edge picks several points."""
     return tuple(f"{axis} {edge.chosen[axis]}" for axis in edge.gathered if axis in edge.chosen)
 
 
@@ -160,7 +160,7 @@ class Meeting:
         return None
 
     def gaps(self, index: int) -> list[Left]:
-        """Return what a task does not get of some gathers, since others lack the points."""
+        """Return the points that a task does not get of some gathers, since others lack them."""
         gaps: dict[tuple[Along, tuple[Group, ...]], Left] = {}
         for links in self._unlike():
             met = self._look(links, index)
@@ -224,7 +224,7 @@ def _parameters(link: Link, place: Group) -> dict[str, Any]:
 
 
 def points_read(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what enters a key beside gathered values that may meet: their points, where these differ."""
+    """Return the points of gathered values that may meet, where these differ: they enter a key."""
     read = {name: value for name, value in values.items() if isinstance(value, Gathered)}
     points = {}
     for name, gathered in read.items():

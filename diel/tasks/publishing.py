@@ -107,7 +107,7 @@ def accepted(published: Published, value: Any, maker: str) -> Any:
 
 
 def published_values(links: Iterable[Link], index: int, read: Callable[[Link], Any]) -> dict[str, Any]:
-    """Return what earlier stages publish for a task, by name. Raise MissingInput where it does not fit."""
+    """Return values of earlier stages for a task, by name. Raise MissingInput for unfit ones."""
     values = {}
     for link in links:
         published = link.edge.published

@@ -53,7 +53,7 @@ def work_of(
     site: Site,
     environments: Mapping[str, Prepared] | None = None,
 ) -> Work:
-    """Return what all tasks of a stage share when a worker gets them."""
+    """Return the common part of a stage's tasks for workers."""
     return Work(
         stage=name,
         module=module,
@@ -304,7 +304,7 @@ class Recipe:
         return self.sources.files.own(self.scope(index))
 
     def reads(self, index: int) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return what enters a key by name, but for files and whom it asks. Raise as `resolve`."""
+        """Return a key's values by name, without files and services. Raise as `resolve`."""
         scope = self.scope(index)
         _, inputs = self._handed_on(scope, self._joined(scope))
         if self._branches:
@@ -358,7 +358,7 @@ class Recipe:
 
 
 def staging_of(site: Site, stage: Stage, shape: Shape) -> Staging:
-    """Return what the workers of a stage that moves data must know."""
+    """Return the staging for the workers of a stage that moves data."""
     drains = tuple(name for name, output in stage.outputs.items() if output.drain)
     each_node: tuple[str, ...] = ()
     if shape.nodes:  # these nodes are not the worker's own

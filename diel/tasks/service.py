@@ -134,7 +134,7 @@ class AskedServices:
         return {f"service {name}": key for name, key in self._models(index, renewed=False).items()}
 
     def held(self, index: int) -> Held:
-        """Return what the services of a task read, and must not change while it asks them."""
+        """Return the inputs of a task's services, which must not change while it asks them."""
         held = [link.held(link.group_of_downstream(index)) for link in self._links]
         return tuple(file for watched, _ in held for file in watched), {
             name: value for _, reads in held for name, value in reads.items()

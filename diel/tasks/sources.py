@@ -117,7 +117,7 @@ class Sources:
         return {**values, **self.run.searched(index)}
 
     def read(self, link: Link, index: int, scope: Mapping[str, Any]) -> Any:
-        """Return what a task reads along an edge. Raise Unready along one of a branch, MissingInput."""
+        """Return a task's value along an edge. Raise MissingInput, and Unready along a branch's edge."""
         group = link.group_of_downstream(index)
         if link.edge.branch and (verdict := link.verdict(group)) is not Verdict.READY:
             raise Unready(link, verdict)

@@ -99,7 +99,7 @@ class StageRun:
         return not self.history.state(index).good and index not in self.omitted
 
     def ask_of(self, index: int, attempt: int | None = None) -> Ask | None:
-        """Return what a task asks for at this or its next attempt, by expressions. Raise Misfit."""
+        """Return the demand of a task at this or its next attempt, by expressions. Raise Misfit."""
         if self.demand is None:
             return None
         number = attempt or self.history.attempts.get(index, 0) + 1
@@ -121,7 +121,7 @@ class StageRun:
             return self.spec
 
     def resources_of(self, index: int, attempt: int | None = None) -> Resources:
-        """Return what a task asks for at an attempt, or more after a failure. Raise Misfit as `ask_of`."""
+        """Return the resources of a task at an attempt, or more after a failure. Raise Misfit as `ask_of`."""
         own = self.spec_of(index, attempt).resources
         granted = self.granted.get(index) or self.history.resources.get(index)
         return own if granted is None else own.at_least(granted)
@@ -147,7 +147,7 @@ class StageRun:
 
     @property
     def needed_seconds(self) -> float:
-        """Return how long nearly all tasks take, so far; 0 with a walltime, and if they can stop before."""
+        """Return the seconds of nearly all tasks so far; 0 with a walltime, and if they can stop before."""
         if self.spec.resources.walltime or self.spec.checkpoint or self.spec.service is not None:
             return 0.0
         if self.mean_seconds is not None:

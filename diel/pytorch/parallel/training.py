@@ -67,7 +67,7 @@ class Advance:
 
     @classmethod
     def of(cls, note: Path) -> Advance:
-        """Return what a checkpoint's note says. Raise ValueError."""
+        """Return the advance in a checkpoint's note. Raise ValueError."""
         try:
             record = json.loads(note.read_text(encoding="utf-8"))
             rows = [(int(step), float(loss), float(rate)) for step, loss, rate in record["history"]]
