@@ -180,3 +180,30 @@ def test_a_changed_learning_rate_runs_training_onward_again_and_no_simulation(pr
     assert computed(project) == nothing  # as in the first run
     recorded = {record["stage"]: record["reads"] for record in project.newest().records("stage")}
     assert recorded == {"simulate": [], "train": ["learning_rate"], "infer": []}
+
+
+def test_a_value_that_is_computed_again_is_published_again(tmp_path: Path) -> None:
+    text = """
+        hyperparameters: {lr: {type: int, default: 0}}
+        stages:
+          pick:
+            files: {data: data.txt}
+            command: 'echo "{\\"lr\\": $(cat ${{ files.data }})}" > $DIEL_RESULT'
+            outputs: {lr: {value: int}}
+            publishes: {lr: lr}
+    """
+    made = Project(tmp_path).workflow(text)
+    for number, words in (
+        (3, ["run", "flow.yaml"]),
+        (4, ["resume", "--update"]),
+        (3, ["resume", "--update"]),
+    ):
+        (tmp_path / "data.txt").write_text(str(number))
+        made.diel(*words, "--quiet")
+        shown = json.loads(made.diel("params", "show", "flow.yaml", "--json"))["hyperparameters"]["lr"][
+            "value"
+        ]
+        assert shown == number
+    changes = made.diel("params", "history")
+    made.diel("resume", code=None)
+    assert made.diel("params", "history") == changes

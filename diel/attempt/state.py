@@ -116,8 +116,10 @@ def _write_default_context(it: Any, values: Sequence[Any]) -> None:
         setattr(it.DefaultContext, name, getattr(context, name))
 
 
-_OF_DIALECT = ("delimiter", "doublequote", "lineterminator", "quotechar", "escapechar", "quoting")
-_OF_DIALECT += ("skipinitialspace", "strict")
+_OF_DIALECT = (
+    *("delimiter", "doublequote", "lineterminator", "quotechar"),
+    *("escapechar", "quoting", "skipinitialspace", "strict"),
+)
 _DIALECTS_OF_PYTHON = {
     "excel": (",", True, "\r\n", '"', None, 0, False, False),
     "excel-tab": ("\t", True, "\r\n", '"', None, 0, False, False),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -45,7 +45,7 @@ class Publishing:
         try:
             record = self._ledger.results.record(stage.name, index)
             values = self._values(stage, index, record)
-            if values and not self._is_known(stage, index, record):
+            if values and not self._is_known(stage, index, record, values):
                 change = Change(
                     "publication",
                     values,
@@ -82,17 +82,18 @@ class Publishing:
                 self._ledger.trouble(str(error))
         return values
 
-    def _is_known(self, stage: StageRun, index: int, record: Result) -> bool:
-        """Return whether the project has this result, from this run or from the one behind the cache."""
-        cached = record["event"] == "cached"
+    def _is_known(self, stage: StageRun, index: int, record: Result, values: Mapping[str, Any]) -> bool:
+        """Return whether the project has these values, from this run or from the one behind the cache.
+
+        Of a task that was computed again, only what it published last counts.
+        """
+        publications = [change for change in read_changes(self._runs)[0] if change.origin == "publication"]
         mine = (self._ledger.paths.run_id, self._run_file.created, stage.name, index)
-        names = set(stage.spec.publishes)
-        return any(
-            (cached and change.key == record["key"] and names & set(change.values))
-            or (change.run, change.began, change.stage, change.task) == mine
-            for change in read_changes(self._runs)[0]
-            if change.origin == "publication"
-        )
+        own = [its.values for its in publications if (its.run, its.began, its.stage, its.task) == mine]
+        if own or record["event"] != "cached":
+            return own[-1:] == [values]
+        names = {*stage.spec.publishes}
+        return any(change.key == record["key"] and names & {*change.values} for change in publications)
 
 
 def accepted(published: Published, value: Any, maker: str) -> Any:

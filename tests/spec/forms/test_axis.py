@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diel.spec.forms.axis import keep, read_kept
+from diel.spec.forms.axis import Points, keep, read_kept
 from diel.spec.forms.rows import rows_to_points
 from tests.spec.forms.points import points_of, rows
 
