@@ -58,7 +58,7 @@ def open_array(name: str, path: str) -> Array:
 
 
 def open_arrays(name: str, paths: list[str]) -> list[Array]:
-    """Several of them. Each holds a file open, so the process may need a higher limit."""
+    """Open several arrays. Each holds a file open, so the process may need a higher limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = len(paths) + len(os.listdir("/proc/self/fd")) + _SPARE
     if soft != resource.RLIM_INFINITY and needed > soft:

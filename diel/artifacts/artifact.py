@@ -75,7 +75,7 @@ class File(str):
     """The path as the workflow has it: its links may lead elsewhere later."""
 
     def __new__(cls, path: str, written: str = "") -> File:
-        """Make one of a path; `written` is the same without a link that is followed, if there is one."""
+        """Make a source of a path; `written` is the same without a link that is followed, if there is one."""
         file = super().__new__(cls, path)
         file.written = written or path
         return file
@@ -136,7 +136,7 @@ def _passes_links(task: str, inner: str) -> bool:
 
 
 def _describe_directory(path: str, way: Way, listed: str) -> dict[str, Any]:
-    """Size, digest and identity of a directory, whose files are written to `listed`."""
+    """Return size, digest and identity of a directory, whose files are written to `listed`."""
     before, _ = identities_below(path)  # first: whatever changes them from here on changes that
     members: dict[str, str] = {}
     size, digest = content(path, way, members)

@@ -181,7 +181,7 @@ def check_values(values: Values, promises: Promises) -> None:
 
 @contextlib.contextmanager
 def _named(name: str) -> Iterator[None]:
-    """Say which output it is that breaks its promise."""
+    """Say which output breaks its promise."""
     try:
         yield
     except Breach as breach:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def check_contents(name: str, path: str, contract: Output, sizes: Sizes) -> None:
-    """Hold a file, or what is at a place inside it, to its contract. Raise Breach with what was found."""
+    """Hold a file, or what is at a place inside it, to its contract. Raise Breach with the fault."""
     what = f"{os.path.basename(path)}{f':{contract.inside}' if contract.inside else ''}"
     try:
         with opened(path, contract.inside) as content:

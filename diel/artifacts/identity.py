@@ -41,7 +41,7 @@ _verified: set[tuple[str, str, str]] = set()
 
 
 def differences(path: str, digest: str, identity: str, *, look: bool = True) -> list[str]:
-    """Return what differs from a record; nothing if it is the same. Without `look` compare contents."""
+    """List what differs from a record; nothing if all is the same. Without `look` compare contents."""
     try:
         now, _ = identity_of(path)
         if look and (now == identity or (path, now, digest) in _verified):
@@ -108,7 +108,7 @@ def _listed(path: str) -> Listed:
 
 
 def is_same(path: str, entry: Any) -> bool:
-    """Return whether a file or directory is what its record says, which then has its present identity."""
+    """Return whether a file or directory is as recorded; then its record gets the present identity."""
     if differences(path, entry["digest"], entry.get("identity", "")):
         return False
     entry["identity"] = identity_of(path)[0]
@@ -187,7 +187,7 @@ class ReadFiles:
     def __init__(
         self, reads: Mapping[str, Any] | None, files: Sequence[FirstLook] = (), reader: str = "it"
     ) -> None:
-        """Take what it reads of other tasks, by name, and its `files` of users."""
+        """Take the artifacts of other tasks, by name, and the `files` of users."""
         self._reads, self._files, self._reader = reads or {}, files, reader
         self._states: list[State] = []
         self._young: set[str] = set()

@@ -28,7 +28,7 @@ _JSON_LINES = (".jsonl", ".ndjson")
 
 
 def check_path(name: str, path: str, contract: Output, sizes: Sizes) -> None:
-    """Hold a file or directory to its contract. Raise Breach with what was found."""
+    """Hold a file or directory to its contract. Raise Breach with the fault."""
     promised = contract.promises
     if not promised or promised == ("units",):
         return
@@ -62,7 +62,7 @@ def _refuse_other(file: str, contract: Contract, fitting: str, what: str) -> Non
 
 
 def _other(contract: Contract, fitting: str) -> str | None:
-    """Return what a contract is about, if not the fitting kind of data."""
+    """Name the subject of a contract, if that is not the fitting kind of data."""
     subject = next((ABOUT[promise] for promise in contract.promises if promise in ABOUT), fitting)
     return None if subject == fitting else _WORDS[subject]
 
@@ -106,7 +106,7 @@ def check_array(name: str, array: numpy.ndarray[Any, Any], contract: Output, siz
 def check_kind(
     name: str, what: str, shape: tuple[int, ...], dtype: numpy.dtype[Any], contract: Output, sizes: Sizes
 ) -> None:
-    """Hold the kind of an array to its contract. Raise Breach with what was found."""
+    """Hold the kind of an array to its contract. Raise Breach with the fault."""
     _refuse_other(what, contract, "array", "an array")
     kind = "str" if dtype.kind in "USTO" else dtype.name
     if contract.dtype is not None and kind != contract.dtype:
@@ -147,7 +147,7 @@ def _check_json_file(path: str, contract: Output) -> None:
 
 
 def check_value(value: Any, contract: Output, what: str = "the value") -> None:
-    """Hold a JSON value to its contract. Raise Breach with what was found."""
+    """Hold a JSON value to its contract. Raise Breach with the fault."""
     other = _other(contract, "json")
     if other is not None:
         raise Breach(f"{shown(value)} is a value; expected {other}")
@@ -241,7 +241,7 @@ def _finite(cell: str) -> None:
 
 
 def _any_finite(cell: str) -> None:
-    """Refuse a number that is not finite; accepts what is not a number."""
+    """Refuse a number that is not finite; accept what is not a number."""
     if _is_number(cell):
         _finite(cell)
 

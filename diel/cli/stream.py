@@ -88,7 +88,7 @@ class Program:
         return pipe
 
     def when_ended(self, call: Callable[[], Any]) -> None:
-        """Call this in a thread once the program has ended."""
+        """Call a function in a thread once the program has ended."""
         self._watcher = threading.Thread(target=lambda: (self.process.wait(), call()), daemon=True)
         self._watcher.start()
 

@@ -105,7 +105,7 @@ def check_extras() -> Iterator[Finding]:
 
 
 def check_site(site: Site) -> Finding:
-    """Return the site's pools in its file."""
+    """Tell the pools of the site."""
     pools = ", ".join(
         f"{name} ({pool.nodes} × {cores_of(pool)} cores{f', {pool.gpus} GPUs' if pool.gpus else ''})"
         for name, pool in site.pools.items()
@@ -187,7 +187,7 @@ def _write_like_a_journal(folder: Path) -> None:
 
 
 def file_system(folder: Path) -> str:
-    """Return its type: `ext4`, `nfs4`, `lustre`."""
+    """Return a file system's type: `ext4`, `nfs4`, `lustre`."""
     return kind_of_file_system(folder) or "a file system of unknown type"
 
 
@@ -230,7 +230,7 @@ def _check_type(runs: Path) -> Finding:
 
 
 def _check_place(runs: Path, site: Site) -> Finding:
-    """Return which of the site's file systems the runs are on, by the longest path, and its limits."""
+    """Name the site's file system of the runs, by the longest path, and its limits."""
     folder = existing(runs).resolve()
     paths = {name: os.path.expanduser(os.path.expandvars(p.path)) for name, p in site.filesystems.items()}
     # A `$` is a variable that this host does not set.

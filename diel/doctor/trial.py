@@ -259,7 +259,7 @@ class _Try:
     ranks: bool
 
     def history(self) -> History:
-        """Return its records so far. Raise DielError if there are none."""
+        """Return the run's records so far. Raise DielError if there are none."""
         return read_run(find_run(self.folder / "runs")).history
 
 

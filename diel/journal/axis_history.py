@@ -200,7 +200,7 @@ class AxisHistory:
         return self.courses.setdefault(tuple(context), Course(tuple(context)))
 
     def know(self, facts: dict[str, Any]) -> None:
-        """Read its facts. Raise Contradiction if a workflow cannot say these about an axis."""
+        """Read an axis's facts. Raise Contradiction if a workflow cannot say these about an axis."""
         try:
             self.facts = AxisFacts(**facts)
         except TypeError as error:

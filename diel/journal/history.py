@@ -164,11 +164,11 @@ class History:
         return bool(self.exports) or any(s.held or s.joined or s.surrogate is not None for s in stages)
 
     def is_doubted(self) -> bool:
-        """Return whether results are answers that audits speak against."""
+        """Return whether audits speak against answers among the results."""
         return any(stage.suspect() for stage in self.stages.values())
 
     def has_suspects(self) -> bool:
-        """Return whether results are such answers, or stay though they read some."""
+        """Return whether there are suspect results, or results that stay though they read some."""
         return any(stage.suspect() or stage.stays() for stage in self.stages.values())
 
     def is_held(self) -> bool:
@@ -398,7 +398,7 @@ class History:
             stage.let_go(verdicts=False)
 
     def packed(self, offsets: Mapping[str, int]) -> str:
-        """Return a snapshot of it, folded from segments up to these offsets."""
+        """Return a snapshot of the history, folded from segments up to these offsets."""
         document = {
             "version": VERSION,
             "offsets": offsets,
@@ -418,7 +418,7 @@ _STEP = {TaskState.QUEUED: 0, TaskState.RUNNING: 1, TaskState.READY: 2}
 
 
 def _order(attempt: Attempt) -> tuple[int, int, int]:
-    """Later attempts order higher: a number that no worker began is handed out again, in another bundle."""
+    """Order later attempts higher: a number that no worker began is handed out again, in another bundle."""
     return attempt.number, attempt.bundle, _STEP[attempt.state]
 
 
@@ -426,7 +426,7 @@ _VERDICTS = {"failed": TaskState.FAILED, "skipped": TaskState.SKIPPED, "cancelle
 
 
 def _plain(value: Any) -> Any:
-    """JSON for other types: an object by its fields, a set of tasks as ranges, bytes compressed."""
+    """Write other types as JSON: an object by its fields, a set of tasks as ranges, bytes compressed."""
     if isinstance(value, bytearray):
         return base64.b64encode(zlib.compress(bytes(value), 1)).decode()
     if isinstance(value, set):

@@ -33,7 +33,7 @@ def read_run(paths: RunPaths, *, snapshot: bool = True) -> Reader:
 
 
 def look_at(paths: RunPaths) -> Reader:
-    """Return the same for whoever only looks: of a damaged journal, what can be read of it."""
+    """Return the run for display: of a damaged journal, all that can be read."""
     try:
         return read_run(paths)
     except Damaged:

@@ -79,7 +79,7 @@ def main() -> int:
 
 
 def _words(error: Exception) -> str:
-    """Return what it says, without Python's `<urlopen error …>`."""
+    """Return an error's words, without Python's `<urlopen error …>`."""
     if isinstance(error, URLError) and not isinstance(error, HTTPError):
         return str(error.reason)
     return str(error)

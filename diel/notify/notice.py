@@ -54,7 +54,7 @@ def due(history: History, paths: RunPaths, now: float, after: float) -> Iterator
 
 
 def ended(history: History, paths: RunPaths, state: RunState, epoch: int, now: float) -> Notice:
-    """Return what is to be told at a run's end: one for each controller that ends it."""
+    """Return the notice of a run's end: one for each controller that ends it."""
     counts = [stage.counts() for stage in history.stages.values()]
     totals = {kind.label: sum(count[kind.label] for count in counts) for kind in TaskState}
     tasks = ", ".join(f"{count:,} {label}" for label, count in totals.items() if count)

@@ -167,7 +167,7 @@ class Inside(Scheduler):
             threading.Thread(target=self._mind, args=(held, held.process), daemon=True).start()
 
     def _start(self, held: _Held) -> subprocess.Popen[bytes]:
-        """Run its script with the allocation's own variables, as if there were no other nodes."""
+        """Run a job's script with the allocation's own variables, as if there were no other nodes."""
         nodes = [self._nodes[place] for place in held.places]
         changed: dict[str, str | None] = {
             **os.environ,

@@ -241,13 +241,13 @@ class Scheduler(ABC):
     def ask(
         self, *words: str, folder: Path | None = None, stdin: Path | None = None, timeout: float | None = None
     ) -> Answer:
-        """Run one of its commands. Raise SchedulerBusy if there is none, or it has not ended in time."""
+        """Run a command of the scheduler. Raise SchedulerBusy where it is missing or too slow."""
         program = self.program(words[0])
         environ = self.environment(os.environ)
         return ask([program, *words[1:]], environ, timeout or self.timeout, folder=folder, stdin=stdin)
 
     def environment(self, outside: Mapping[str, str]) -> dict[str, str]:
-        """Return the variables of diel's process that its commands get."""
+        """Return the variables of diel's process for the scheduler's commands."""
         public = {k: v for k, v in outside.items() if k in self.public or not k.startswith(self.private)}
         return {**public, "LC_ALL": "C"}
 
@@ -268,7 +268,7 @@ class Scheduler(ABC):
         return Dialect("")
 
     def offer(self) -> Offer | None:
-        """Return its queues and nodes, for `diel doctor`; None if it does not say. Raise SchedulerBusy."""
+        """Return queues and nodes for `diel doctor`; None where it tells none. Raise SchedulerBusy."""
         return None
 
     # --- within a job of it -------------------------------------------------------------------------
@@ -350,7 +350,7 @@ class BatchScheduler(Scheduler):
 
     @abstractmethod
     def options(self, job: Job) -> Iterable[tuple[str, object]]:
-        """Return its directives, each with its value; those without a value are left out."""
+        """Return a job's directives, each with its value; those without a value are left out."""
 
     def directives(self, job: Job) -> Iterator[str]:
         quoted(job.folder)  # outputs are there, whether or not they name it

@@ -63,7 +63,7 @@ class Demand:
             return ask
 
     def values(self, scope: Scope) -> dict[Place, Any]:
-        """Return what the expressions give in a scope, sizes and durations with their units."""
+        """Return the values of the expressions in a scope, sizes and durations with their units."""
         with self._at(scope):
             return {key: _evaluate(key, template, scope) for key, template in self.templates.items()}
 

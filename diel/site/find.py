@@ -120,7 +120,7 @@ def detect() -> str:
 
 
 def read_kept_site(paths: RunPaths) -> Site:
-    """Return the site as it was when its run was made. Raise UsageError if it cannot be read."""
+    """Return a run's site as it was when the run was made. Raise UsageError if it cannot be read."""
     try:
         return Site.model_validate_json(paths.site.read_bytes())
     except (OSError, ValueError) as error:

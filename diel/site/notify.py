@@ -44,7 +44,7 @@ def addresses(site: Site, own: Path) -> tuple[Notify, ...]:
 
 
 def notify_again(file: str) -> tuple[Any, ...]:
-    """Return what the file of a run's site says now; nothing if it is gone or wrong by now."""
+    """Return the present content of the file of a run's site; nothing if that is gone or wrong."""
     try:
         return read_site(Path(file)).notify if file else ()
     except (SpecError, UsageError):

@@ -161,7 +161,7 @@ def _close(paths: RunPaths, reader: Reader, status: Status) -> int:
 
 
 def _tell_left(paths: RunPaths, rest: Leftovers) -> int:
-    """Say which jobs may still exist; return the exit code."""
+    """Name the jobs that may still exist; return the exit code."""
     if not rest.left and not rest.why:
         return 0
     why = f"the scheduler does not answer ({rest.why})" if rest.why else "they have not ended yet"

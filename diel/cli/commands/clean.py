@@ -88,7 +88,7 @@ def command(
     force: bool,
     yes: bool,
 ) -> None:
-    """Removes the named runs, or those that match all the given options, and asks first. A run that is
+    """Remove the named runs, or those that match all the given options, and ask first. A run that is
     running, or whose jobs may still run, is never removed; one whose results another run took from the cache
     only with --force.
 

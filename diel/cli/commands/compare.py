@@ -49,7 +49,7 @@ class Share(click.ParamType[float]):
 def command(
     first: str, second: str, runs: Path, out: Output, fail_slower: float | None, output: Path | None
 ) -> int:
-    """The second is the last run if it is left out. Compared are hyperparameters, versions,
+    """Take the last run if the second is left out. Compared are hyperparameters, versions,
     definitions of stages, times of tasks, and results.
 
     Tasks at the same points are compared pair by pair, by Wilcoxon's signed ranks; if the runs share few
@@ -71,7 +71,7 @@ def command(
 
 @click.command("trend")
 @click.argument("workflow", required=False)
-@click.argument("wanted", nargs=-1, metavar="[STAGE|STAGE.VALUE]...")
+@click.argument("columns", nargs=-1, metavar="[STAGE|STAGE.VALUE]...")
 @runs_option
 @json_option
 @page_option("trend", "trend.html")
@@ -80,7 +80,7 @@ def command(
 @click.option("--bench", is_flag=True, help="Only what the modules bench.* measured; of `bench` if no other.")
 def trend(
     workflow: str | None,
-    wanted: tuple[str, ...],
+    columns: tuple[str, ...],
     runs: Path,
     out: Output,
     as_csv: bool,
@@ -106,7 +106,7 @@ def trend(
     if workflow is not None and workflow.endswith((".yaml", ".yml")):
         workflow = load(Path(workflow)).spec.name
     try:
-        trend = read_trend(runs, workflow or "bench", wanted, last, bench=bench)
+        trend = read_trend(runs, workflow or "bench", columns, last, bench=bench)
     except UsageError as error:
         if workflow is None and "no runs of" in str(error):
             raise UsageError(f"{error}\n    {_HOW}") from error

@@ -44,7 +44,7 @@ def command(
     pools: tuple[str, ...],
     wait: float,
 ) -> int:
-    """Says what to do if they cannot. Exits with 0 if everything needed is there, with 1 otherwise; extras
+    """Say what to do if they cannot. Exit with 0 if everything needed is there, with 1 otherwise; extras
     may be missing.
 
     Environments of the site, and of the workflow FILE if one is given, are made and tried.

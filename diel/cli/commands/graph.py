@@ -49,7 +49,7 @@ COLOURS = {"done": "green", "failed": "red", "running": "cyan", "skipped": "yell
 @output_option
 @runs_option
 def command(target: str, form: str | None, output: Path | None, runs: Path) -> int:
-    """The graph of a RUN shows the states of its stages. An arrow says what a stage reads and by which rule:
+    """Show the states of stages in the graph of a RUN. An arrow says what a stage reads and by which rule:
     `match` reads the task at the same point, `gather` all tasks along an axis, `broadcast` gives the same
     to every task, `pick` takes one.
     """

@@ -136,7 +136,7 @@ def _close(files: dict[str, BinaryIO]) -> None:
 @click.option("--attempt", type=click.IntRange(min=1), help="Which attempt; the last if not given.")
 @click.option("--output", metavar="OUTPUT", help="The path of this output, not the directory.")
 def path_command(words: tuple[str, ...], runs: Path, attempt: int | None, output: str | None) -> int:
-    """It is one line, for scripts. That of a cached task is in the run that computed it.
+    """Print one line, for scripts. The path of a cached task is in the run that computed it.
 
     \b
         cd "$(diel path simulate depth=2.5 seed=1)"

@@ -40,7 +40,7 @@ WIDTH = 72
 @workflow_options()
 @json_option
 def validate(out: Output, **options: Unpack[Asked]) -> int:
-    """Gives the file, line and column of each mistake. Nothing is run. The exit code is 0 for a good file and
+    """Give the file, line and column of each mistake. Nothing is run. The exit code is 0 for a good file and
     2 for a wrong one.
     """
     file = str(options["file"])
@@ -126,7 +126,7 @@ def plan_to_start(
     sized_by: str | None,
     **options: Unpack[Asked],
 ) -> tuple[Plan, Manner]:
-    """Return the plan of a new run, and what else is asked of it. With `dry_run` print the plan, and exit."""
+    """Return the plan of a new run, and its other options. With `dry_run` print the plan, and exit."""
     plan, sizes = plan_sized(options, sized_by)
     if dry_run:
         click.echo("\n".join(lines_of(plan)))

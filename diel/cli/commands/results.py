@@ -230,7 +230,7 @@ class ComparedFile(NamedTuple):
 @runs_option
 @json_option
 def verify(run: str, runs: Path, out: Output) -> int:
-    """Reads all files that the run's results hold, those that came from the cache too, and compares their
+    """Read all files that the run's results hold, those that came from the cache too, and compare their
     content with the digests of its journal. What was deleted after use is left out. The exit code is 1 where
     anything differs.
     """

@@ -40,7 +40,7 @@ INSTRUCTIONS = {
 @click.option("--from", "workflow", metavar="NAME", help="A workflow that ships, with its modules and files.")
 @click.option("--list", "listed", is_flag=True, help="Show what ships: what it does, needs, and takes.")
 def init(directory: Path, workflow: str | None, listed: bool) -> None:
-    """Makes it in DIR, or here: a small sweep, a Python module of your own, a fit; and the schema with which
+    """Make it in DIR, or here: a small sweep, a Python module of your own, a fit; and the schema with which
     editors complete keys. No existing file is overwritten.
     """
     if listed:

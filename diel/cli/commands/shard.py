@@ -29,7 +29,7 @@ SOURCES = ("json.c", "items.c", "wire.c", "ends.c")
 @click.option("--ranks", type=click.IntRange(min=1), help="How many ranks; the launcher's count if absent.")
 @click.option("-0", "--null", is_flag=True, help="End each item with a NUL character, for `xargs -0`.")
 def command(name: str, epoch: int, rank: int | None, ranks: int | None, null: bool) -> None:
-    """Prints the items of input NAME that this rank or task gets in an epoch, one on each line. Works inside
+    """Print the items of input NAME that this rank or task gets in an epoch, one on each line. Works inside
     the command of a task whose input NAME has `shard` in the workflow. Files are printed as paths (on the
     node's own disk with `stage: node`), rows of an array as numbers.
     """

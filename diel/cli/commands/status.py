@@ -82,7 +82,7 @@ def command(
     interval: float,
     exit_code: bool,
 ) -> int:
-    """Shows a row for each stage, and what failed. With STAGE, shows the states of its tasks."""
+    """Show a row for each stage, and what failed. With STAGE, show the states of its tasks."""
     paths, rest = run_and_rest(runs, words)
     if any("/" in word or "=" in word for word in rest):
         task = " ".join(rest)
@@ -360,7 +360,7 @@ def _suspect(reader: Reader, stage: str) -> list[list[int]]:
     "--idle", default="30m", type=Duration(), metavar="30m", help="With --web: end when unasked for so long."
 )
 def view(run: str, runs: Path, interval: float, web: bool, port: int | None, idle: float) -> int:
-    """Shows stages, tasks, charts, blocks and failures as they change, and follows what tasks print. It only
+    """Show stages, tasks, charts, blocks and failures as they change, and follow what tasks print. It only
     reads files, and nothing that runs knows of it.
 
     Keys: 1 to 6 choose stages, tasks, charts, blocks, failures, and the panels of the page in text. Tab leads

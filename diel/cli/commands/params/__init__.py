@@ -19,6 +19,6 @@ class Params(click.Group):
 
 @click.group("params", cls=Params, commands=[show, set_, history, diff, promote])
 def command() -> None:
-    """A project is all runs of one directory. `diel params FILE` and `diel params RUN` are short for
+    """Treat all runs of one directory as a project. `diel params FILE` and `diel params RUN` are short for
     `diel params show`.
     """
