@@ -197,7 +197,7 @@ def tasks_of(run: RunReader, target: Target) -> tuple[str, Sequence[int]]:
 
 
 def point_of(run: RunReader, target: Target) -> dict[str, Any]:
-    """Return the values that a target gives, those of the point of its task included."""
+    """Return the values of a target, with those of its task's point."""
     from diel.results.picked import Typed  # only where points choose
 
     at: dict[str, Any] = {name: Typed(text) for name, text in target.at.items()}

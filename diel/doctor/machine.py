@@ -402,7 +402,7 @@ def check_launchers(site: Site) -> Iterator[Finding]:
 
 
 def launcher_names(site: Site) -> Iterator[str]:
-    """Yield the launchers that a stage can name, without those that this machine does not have."""
+    """Yield the launchers that a stage can name, without those that this machine lacks."""
     yield from (name for name in site.launcher_names if name in site.launchers or here(name))
 
 

@@ -436,7 +436,7 @@ class _Talk(socketserver.StreamRequestHandler):
 
 
 def read_report(site: Site, pool: str, report: Report, digest: str) -> Iterator[Finding]:
-    """Return the findings about one pool; `digest` is that of the file that the doctor left for its job."""
+    """Return the findings about one pool; `digest` is that of the file for the doctor's job."""
     return (replace(entry, name=f"{pool}: {entry.name}") for entry in _findings(site, pool, report, digest))
 
 
@@ -497,7 +497,7 @@ def _files(report: Report, digest: str) -> Finding:
 
 def _clock(report: Report, written: float) -> Finding:
     skew = written - report.time
-    # Between looking around and writing it tried to reach this host, which takes time if it fails.
+    # Before it wrote, the job tried to reach this host: a failure takes time.
     if -MOST_SKEW <= skew <= MOST_SKEW + 6.0 * len(report.refused):
         within = f"the node's clock is within {max(abs(skew), 0.1):.1f} s of the files' times"
         return Finding("clock", True, within)

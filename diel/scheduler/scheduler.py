@@ -167,14 +167,14 @@ class Scheduler(ABC):
     public: ClassVar[tuple[str, ...]] = ()
     """Exceptions to these: variables that say where the server is."""
     job_variables: ClassVar[tuple[str, ...]] = ()
-    """Variables of a job that hold its id; the first that is set counts."""
+    """Variables with a job's id; the first that is set counts."""
     node: str = ""
-    """Shell text that prints the name of the node that it runs on, if `hostname` may print another."""
+    """Shell text that prints the name of its node, if `hostname` may print another."""
     spread: Sequence[str] = ()
     """Words that start a program once on each node of a job, with {nodes} to be filled in. They need not hand
     on variables and folder. Without them blocks of several nodes need a site's `spread`."""
     hosts: str = ""
-    """Shell text that prints the names of its job's nodes: for tasks that span them, and `home: inside`."""
+    """Shell text that prints the names of the job's nodes: for tasks on several, and `home: inside`."""
     share: Sequence[str] = ()
     """Words that start a program once on some nodes of the allocation that they run in, for `home: inside`.
     DIEL_NODES holds the names with commas between, DIEL_NODE_NUMBERS their places with blanks between."""

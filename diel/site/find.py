@@ -64,13 +64,13 @@ def _find(word: str, folder: Path, beside: Path | None = None, but: Paths = (), 
 
 
 def read_site(path: Path, folder: Path = Path()) -> Site:
-    """Read a site file. Raise SpecError with all that is wrong in it, or in one that it extends."""
+    """Read a site file. Raise SpecError with all mistakes in it, or in one that it extends."""
     site = _read(path, folder, ())[0]
     return site.from_file(path.absolute())
 
 
 def _read(path: Path, folder: Path, chain: Paths) -> tuple[Site, Data]:
-    """Return a site, and its keys as written, including those of the site that it extends."""
+    """Return a site, and its keys as written, with those of the site that it extends."""
     source, data, problems = parse(read_text(path, "site"), path, _VERBATIM, example=EXAMPLE)
     if source.root is None:
         raise SpecError(problems)
@@ -101,7 +101,7 @@ def _extended(source: Source, data: Data, base: str, folder: Path, chain: Paths)
     from diel.load.part import merged  # here: few sites extend others
 
     below = _read(parent, folder, chain)[1]
-    # The site is the file's own: it does not pass for the one that it extends.
+    # The site is the file's own, and does not pass for the extended one.
     return merged({**below, "name": re.sub(r"\W", "_", chain[-1].stem)}, data, nulls=True)
 
 

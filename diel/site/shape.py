@@ -226,7 +226,7 @@ def ask_of(site: Site, stage: Stage) -> Ask:
 
 
 def _pool_of(site: Site, resources: Resources) -> str:
-    """Return the first pool that a task fits into, or the pool that it names. Raise Misfit."""
+    """Return the pool that a task names, or the first that it fits into. Raise Misfit."""
     pools = site.pools
     if resources.pool is not None:
         if resources.pool not in pools:

@@ -62,7 +62,7 @@ class Item(NamedTuple):
 
 
 def item_of(source: str, digest: str) -> Item:
-    """Return an artifact by its path and the digest that its record has; the content is not read."""
+    """Return an artifact by its path and its recorded digest; the content is not read."""
     source = source.rstrip("/")
     text = f"{digest}\0{os.path.basename(source)}"
     return Item(hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest(), source)

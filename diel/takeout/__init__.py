@@ -120,7 +120,7 @@ class Ran(NamedTuple):
         return None if self.ended is None or self.seconds is None else self.ended - self.seconds
 
     @property
-    def made(self) -> Made:
+    def outcome(self) -> Made:
         """What it made; nothing if it failed."""
         return {} if self.record["event"] == "fail" else self.record
 
@@ -137,8 +137,8 @@ class Ran(NamedTuple):
 
     def files(self, root: Path) -> Iterator[tuple[str, Artifact]]:
         """Yield a task's files and directories, each with its output."""
-        for output in self.made.get("artifacts", {}):
-            files: Any = output_of(self.made, output, root)
+        for output in self.outcome.get("artifacts", {}):
+            files: Any = output_of(self.outcome, output, root)
             for file in files if isinstance(files, list) else (files,):
                 if Path(file).exists():
                     yield output, file

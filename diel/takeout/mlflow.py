@@ -177,7 +177,7 @@ def _metrics(
             for step, (value, time) in sorted(curve.items()):
                 at = _ms(ended if time is None else time)
                 yield Metric(_name(f"{stage}.{name}{where}"), value, at, step)
-        for name, value in ({} if task is None else task.made.get("values", {})).items():
+        for name, value in ({} if task is None else task.outcome.get("values", {})).items():
             if is_finite(value) or name == SIMULATED:  # 0: a model answered
                 yield Metric(_name(f"{stage}.{name}{where}/result"), float(value), _ms(ended), last)
     for name, score in entry.scores.items():

@@ -121,8 +121,8 @@ class _Telling:
             for output in outputs
             for file in self._file(self.tasks[parent], output)
         )
-        values = (("value", name, value) for name, value in task.made.get("values", {}).items())
-        files = (file for output in task.made.get("artifacts", {}) for file in self._file(task, output))
+        values = (("value", name, value) for name, value in task.outcome.get("values", {}).items())
+        files = (file for output in task.outcome.get("artifacts", {}) for file in self._file(task, output))
         return self.entity(
             f"#task.{task.task}",
             "CreateAction",
@@ -162,8 +162,8 @@ class _Telling:
 
     def _add(self, task: Ran, file: Artifact) -> Any:
         home = self.run.paths.root
-        away = task.made.get("run")
-        place = os.path.relpath(file, artifact_home(task.made, home))
+        away = task.outcome.get("run")
+        place = os.path.relpath(file, artifact_home(task.outcome, home))
         place = place if away is None else f"earlier/{away}/{place}"
         facts = {"name": Path(place).name}
         if Path(file).is_dir():
@@ -228,7 +228,7 @@ class _Telling:
 
 
 def _described(task: Ran) -> str:
-    origin = task.made.get("run")
+    origin = task.outcome.get("run")
     return f"{task.task}, taken from the run {origin}" if origin else f"Attempt {task.attempt} of {task.task}"
 
 

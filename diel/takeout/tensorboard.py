@@ -46,7 +46,7 @@ def _scalars(task: Ran | None, reported: Mapping[str, Curve]) -> Iterator[tuple[
     for name, curve in reported.items():
         for step, (value, time) in sorted(curve.items()):
             yield name, step, value, ended if time is None else time
-    for name, value in ({} if task is None else task.made.get("values", {})).items():
+    for name, value in ({} if task is None else task.outcome.get("values", {})).items():
         if is_finite(value):
             yield f"result/{name}", last, float(value), ended
 

@@ -108,7 +108,7 @@ def _id(key: Key) -> str:
 
 def _files(task: Ran, outputs: Sequence[str] | None = None) -> Iterator[tuple[str, int]]:
     """Yield the files of a task, as WfFormat may name them, with their sizes: those deleted since, too."""
-    home = f"../{task.made['run']}/" if "run" in task.made else ""
-    for output, entry in task.made.get("artifacts", {}).items():
+    home = f"../{task.outcome['run']}/" if "run" in task.outcome else ""
+    for output, entry in task.outcome.get("artifacts", {}).items():
         for file in files_of(entry) if outputs is None or output in outputs else ():
             yield _FORBIDDEN.sub("_", home + file["path"]), file.get("size", 0)
