@@ -45,7 +45,7 @@ def number_text(number: float, digits: int = MOST) -> str:
 
 
 def grouped_text(number: float, digits: int = MOST) -> str:
-    """Return the same, with commas between the thousands of a number of five digits or more."""
+    """Return a number as text, with commas between thousands from five digits on."""
     if not 1e4 <= abs(number) < 1e15:
         return number_text(number, digits)
     if digits >= MOST:
@@ -60,10 +60,10 @@ _BARS = "▁▂▃▄▅▆▇█"
 
 def sparkline(values: Sequence[float | None]) -> str:
     """Return bars from the least value to the most; a dot where there is none, a cross for no finite one."""
-    known = [value for value in values if value is not None and math.isfinite(value)]
-    low, high = min(known, default=0.0), max(known, default=0.0)
+    finite = [value for value in values if value is not None and math.isfinite(value)]
+    low, high = min(finite, default=0.0), max(finite, default=0.0)
     scale = (len(_BARS) - 1) / (high - low) if high > low else 0.0
-    bars = {value: _BARS[round((value - low) * scale) if scale else 3] for value in known}
+    bars = {value: _BARS[round((value - low) * scale) if scale else 3] for value in finite}
     return "".join("·" if value is None else bars.get(value, "×") for value in values)
 
 

@@ -48,11 +48,11 @@ class Arrow:
     upstream: str
     downstream: str
     outputs: tuple[str, ...]
-    """What is read; empty if it only sets the order."""
+    """What is read; empty if the edge only sets the order."""
     rule: str
     """match, gather, broadcast and pick, with their axes; empty if neither stage has any."""
     back: bool = False
-    """Whether it reads the previous round: such an arrow leads back up."""
+    """Whether the reader reads the previous round: such an arrow leads back up."""
     how: str = "after"
     """What there is where nothing is read: `after` or `asks`."""
 
@@ -73,12 +73,12 @@ class Drawing:
 
 
 def make_drawing(graph: StageGraph, nodes: Mapping[str, Node]) -> Drawing:
-    """The drawing of a graph, given how each stage shows."""
+    """Return the drawing of a graph, given how each stage shows."""
     return Drawing(graph.workflow.name, tuple(nodes[name] for name in graph.order), tuple(_arrows(graph)))
 
 
 def rule_words(graph: StageGraph, edge: Edge) -> str:
-    """How an edge moves data: `match density, gather temperature`."""
+    """Return how an edge moves data: `match density, gather temperature`."""
     down = graph.workflow.stages[edge.downstream].over
     broadcast = [
         axis for axis in down if axis not in edge.matched and axis not in edge.chosen and axis != edge.axis
@@ -92,7 +92,7 @@ def rule_words(graph: StageGraph, edge: Edge) -> str:
 
 
 def picked_points(edge: Edge) -> Iterator[str]:
-    """The points that `at` picks: `trial = best`, or by parameter where an axis has several."""
+    """Yield the points that `at` picks: `trial = best`, or by parameter where an axis has several."""
     for axis, point in edge.picked.items():
         named = point if isinstance(point, Mapping) else {axis: point}
         yield from (f"{name} = {value}" for name, value in named.items())
@@ -101,7 +101,7 @@ def picked_points(edge: Edge) -> Iterator[str]:
 
 
 def axis_text(label: str, axis: Axis, count: str = "") -> str:
-    """An axis as a node shows it: `t (24)`, `trial (search, up to 16)`, `round (loop)`."""
+    """Return an axis as a node shows it: `t (24)`, `trial (search, up to 16)`, `round (loop)`."""
     kind = axis.word if axis.adaptive else ""
     bound = "up to " if kind and count and axis.may_end_early else ""
     details = ", ".join(filter(None, (kind, f"{bound}{count}")))
@@ -109,15 +109,15 @@ def axis_text(label: str, axis: Axis, count: str = "") -> str:
 
 
 def _arrows(graph: StageGraph) -> Iterator[Arrow]:
-    found: dict[tuple[str, str, str, bool, str], list[str]] = {}
+    arrows: dict[tuple[str, str, str, bool, str], list[str]] = {}
     for edge in graph.edges:
         how = "asks" if edge.service else "after"
         key = (edge.upstream, edge.downstream, rule_words(graph, edge), edge.follows, how)
-        outputs = found.setdefault(key, [])
+        outputs = arrows.setdefault(key, [])
         read = edge.output if edge.hyperparameter is None else f"hp.{edge.hyperparameter}"
         if read is not None and read not in outputs:
             outputs.append(read)
-    for (upstream, downstream, rule, back, how), names in found.items():
+    for (upstream, downstream, rule, back, how), names in arrows.items():
         yield Arrow(upstream, downstream, tuple(names), rule, back, how)
 
 
@@ -125,7 +125,7 @@ def _arrows(graph: StageGraph) -> Iterator[Arrow]:
 
 
 def draw_text(drawing: Drawing, paint: Paint = lambda text, state: text, *, ascii_only: bool = False) -> str:
-    """Stages from top to bottom; each runs down in its own lane to the last stage that reads it."""
+    """Draw stages from top to bottom; each runs down in its own lane to its last reader."""
     plain = "\n".join(_text_lines(drawing, paint))
     return plain.translate(_ASCII) if ascii_only else plain
 
@@ -170,7 +170,7 @@ def _cells(node: Node) -> tuple[str, ...]:
 def _lanes(
     drawing: Drawing, last: Mapping[str, int]
 ) -> Iterator[tuple[list[str | None], int, list[str | None]]]:
-    """For each node: who holds each lane above it, its own lane, who holds each lane below it."""
+    """Return for each node who holds the lanes above it, its own lane, and who holds the lanes below it."""
     lanes: list[str | None] = []
     for row, node in enumerate(drawing.nodes):
         above = list(lanes)
@@ -186,7 +186,7 @@ def _lanes(
 
 
 def _rail(lanes: Sequence[str | None], own: int, feeding: set[str], ending: set[str], mark: str) -> str:
-    """The line of a node: its mark, the lanes that pass it, and those that lead into it."""
+    """Return the line of a node: its mark, the lanes that pass it, and those that lead into it."""
     leading = [at for at, name in enumerate(lanes) if name in feeding]
     first, final = min([own, *leading]), max([own, *leading])
     text = ""
@@ -211,7 +211,7 @@ def _rail(lanes: Sequence[str | None], own: int, feeding: set[str], ending: set[
 
 
 def draw_mermaid(drawing: Drawing) -> str:
-    """A mermaid flowchart, which many sites render in Markdown pages."""
+    """Return a mermaid flowchart, which many sites render in Markdown pages."""
     lines = ["flowchart TD"]
     for node in drawing.nodes:
         label = "<br/>".join(_mermaid_text(text) for text in (f"{node.name}", *_details(node)))
@@ -231,7 +231,7 @@ _MERMAID = str.maketrans({"#": "#35;", '"': "#quot;", "<": "#lt;", ">": "#gt;", 
 
 
 def _mermaid_name(stage: str) -> str:
-    """No other stage has it: names have no dash, and mermaid reads a dot in its own way."""
+    """Return an id that no other stage has: names have no dash, and mermaid reads a dot in its own way."""
     return f"s_{stage.replace('.', '-')}"
 
 
@@ -251,7 +251,7 @@ def _details(node: Node) -> Iterator[str]:
 
 
 def draw_dot(drawing: Drawing) -> str:
-    """A digraph in graphviz's language."""
+    """Return a digraph in graphviz's language."""
     lines = [
         f"digraph {_quoted(drawing.name)} {{",
         '    node [shape=box, style="rounded,filled", fillcolor="#ffffff", fontname="sans-serif"];',
@@ -273,17 +273,17 @@ def _quoted(text: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    """A text inside a dot string: a backslash would begin an escape, a quote end it."""
+    """Return a text inside a dot string: a backslash would begin an escape, a quote end it."""
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
 def draw_svg(drawing: Drawing) -> str:
-    """The drawing as SVG, by graphviz. Raises DielError as `draw_picture` does."""
+    """Return the drawing as SVG, by graphviz. Raise DielError as `draw_picture` does."""
     return draw_picture(drawing, "svg").decode()
 
 
 def draw_picture(drawing: Drawing, form: str) -> bytes:
-    """The drawing in a format of graphviz: svg, png, pdf. Raises DielError where it is missing or fails."""
+    """Return the drawing in a format of graphviz: svg, png, pdf. Raise DielError where it fails."""
     program = which("dot")
     if program is None:
         raise DielError(
@@ -295,7 +295,7 @@ def draw_picture(drawing: Drawing, form: str) -> bytes:
     try:
         return subprocess.run(words, input=text, capture_output=True, timeout=DOT_SECONDS, check=True).stdout
     except subprocess.CalledProcessError as error:
-        said = error.stderr.decode("utf-8", "replace").strip()
-        raise DielError(f"graphviz could not draw it: {said[:300]}") from error
+        message = error.stderr.decode("utf-8", "replace").strip()
+        raise DielError(f"graphviz could not draw it: {message[:300]}") from error
     except (OSError, subprocess.TimeoutExpired) as error:
         raise DielError(f"graphviz could not draw it: {error}") from error

@@ -24,10 +24,10 @@ def shown(paths: RunPaths, state: str, history: History) -> str:
     """Return a run as HTML: its page, in a frame of its own; the card where the page's library is absent."""
     # Read only where a run is shown: the page takes what plans and draws.
     from diel.page.document import page
-    from diel.page.seen import Seen
+    from diel.page.run_view import RunView
 
     try:
-        inner = page(Seen(paths))
+        inner = page(RunView(paths))
     except DielError:
         return card(paths.run_id, state, history)
     style = f"width:100%;height:{HEIGHT}px;border:1px solid #8888"

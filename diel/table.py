@@ -35,7 +35,7 @@ class Listing:
     """By stage, what audits found of the answers among its results."""
 
     def mappings(self) -> Iterator[dict[str, Any]]:
-        """The rows as mappings."""
+        """Return the rows as mappings."""
         return (dict(zip(self.columns, row, strict=True)) for row in self.rows)
 
 
@@ -43,20 +43,20 @@ class Listing:
 
 
 def write_csv(table: Listing, file: TextIO) -> None:
-    """Writes a table as CSV: lists and mappings as JSON, null as nothing, true and false as they are."""
+    """Write a table as CSV: lists and mappings as JSON, null as nothing, true and false as they are."""
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(table.columns)
     rows = (
-        [json.dumps(one, ensure_ascii=False) if isinstance(one, list | dict | bool) else one for one in row]
+        [json.dumps(v, ensure_ascii=False) if isinstance(v, list | dict | bool) else v for v in row]
         for row in table.rows
     )
     writer.writerows(rows)
 
 
 def write_parquet(table: Listing, path: Path) -> None:
-    """Writes a table as a Parquet file; a column of mixed types as JSON texts.
+    """Write a table as a Parquet file; a column of mixed types as JSON texts.
 
-    Raises DielError where pyarrow is absent or the file cannot be written.
+    Raise DielError where pyarrow is absent or the file cannot be written.
     """
     try:
         import pyarrow  # an extra, and slow to import: only when a file is wanted
@@ -81,7 +81,7 @@ def _arrow_column(pyarrow: Any, values: list[Any]) -> Any:
 
 
 def render(table: Listing, *, width: int = NARROW) -> Iterator[str]:
-    """The lines of a table for people: numbers in digits that tell them apart; long cells cut."""
+    """Yield the lines of a table for people: numbers in digits that tell them apart; long cells cut."""
     cells = texts(table.rows, width)
     right = [
         bool(table.rows) and all(_is_number(row[place]) or row[place] is None for row in table.rows)
@@ -109,7 +109,7 @@ def texts(rows: Sequence[Sequence[Any]], width: int = NARROW, least: int = LEAST
 
 
 def shown(value: Any, width: int = NARROW, digits: int = MOST) -> str:
-    """A value as people read it, on one line of at most `width` characters; a path or number is never cut."""
+    """Return a value for people, on one line of at most `width` characters; no path or number is cut."""
     if value is None:
         return ""
     if type(value) is Artifact:
@@ -124,6 +124,6 @@ def shown(value: Any, width: int = NARROW, digits: int = MOST) -> str:
 
 
 def short_path(path: str) -> str:
-    """A path relative to the current directory if it is below it, else the full path."""
+    """Return a path relative to the current directory if it is below it, else the full path."""
     here = os.getcwd()
     return os.path.relpath(path, here) if path.startswith(here.rstrip("/") + "/") else path

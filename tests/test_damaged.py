@@ -11,7 +11,7 @@ import diel
 from diel.journal.snapshot import read_run
 from diel.page.outcome.result import parts
 from diel.page.panel import Text
-from diel.page.seen import Seen
+from diel.page.run_view import RunView
 from tests.cli.call import call
 from tests.handmade import WORKER, Handmade
 
@@ -103,7 +103,9 @@ def test_a_result_whose_line_is_lost_is_counted_where_a_snapshot_knows_of_it(
     said = call(capsys, "results", "w-1", "a")
     assert said.err.strip() == "1 of 3 tasks of 'a' have no result: 1 damaged in the journal"
     assert "w-1: 1 task of 'a', damaged in the journal" in call(capsys, "compare", "w-1", "w-1").out
-    assert next(parts(Seen(run.paths))) == Text("a: 1 result damaged in the journal, and not shown.", "bad")
+    assert next(parts(RunView(run.paths))) == Text(
+        "a: 1 result damaged in the journal, and not shown.", "bad"
+    )
     with pytest.warns(UserWarning, match="1 damaged in the journal"):
         assert len(diel.open_run("w-1").table("a")) == 2
 

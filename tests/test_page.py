@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from diel.page import document
-from diel.page.seen import Seen
+from diel.page.run_view import RunView
 from tests import browser
 from tests.cli.call import Called, call
 from tests.handmade import Handmade
@@ -63,7 +63,7 @@ def test_a_page_opens_without_a_network_draws_its_charts_and_says_nothing(
 
 def test_the_page_of_a_run_that_has_not_begun_says_so(tmp_path: Path) -> None:
     made = Handmade(tmp_path, TWO)
-    text = document.page(Seen(made.paths))
+    text = document.page(RunView(made.paths))
     assert "The run has no stage yet" in text or "waiting" in text
 
 
@@ -71,7 +71,7 @@ def test_what_cannot_be_read_is_said_in_its_place_and_the_rest_is_shown(run: Han
     run.done("first", 0, v=1.0)
     run.paths.workflow.write_text("stages: [", encoding="utf-8")
     run.paths.run_file.write_text("{", encoding="utf-8")
-    text = document.page(Seen(run.paths))
+    text = document.page(RunView(run.paths))
     assert "How the run was asked for cannot be read" in text
     assert "1 of 4" in text
     assert 'id="timeline-1"' in text
@@ -80,7 +80,7 @@ def test_what_cannot_be_read_is_said_in_its_place_and_the_rest_is_shown(run: Han
 def test_the_page_of_a_damaged_journal_says_where_and_shows_what_ran(run: Handmade) -> None:
     run.done("first", 0, v=1.0)
     run.write("end", state="no such state")
-    text = document.page(Seen(run.paths))
+    text = document.page(RunView(run.paths))
     assert "damaged" in text
     assert text.count("controller-0001.jsonl:4") == 1, "once, and not in each panel"
     assert "cannot be shown" not in text
@@ -102,7 +102,7 @@ def test_without_the_library_the_page_says_what_to_install(
 ) -> None:
     monkeypatch.setitem(sys.modules, "vl_convert", None)
     with pytest.raises(Exception, match=r"pip install 'diel\[report\]'"):
-        document.page(Seen(run.paths))
+        document.page(RunView(run.paths))
 
 
 def test_a_page_that_cannot_be_written_leaves_nothing(run: Handmade, report: Report) -> None:

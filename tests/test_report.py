@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from diel.page.document import report as written
-from diel.page.seen import Seen
+from diel.page.run_view import RunView
 from tests.handmade import Handmade
 from tests.searched import MATERIALS, Searched, loop, search
 
 
 def report(run: Handmade) -> str:
-    return written(Seen(run.paths))
+    return written(RunView(run.paths))
 
 
 def test_a_loop_is_told_with_its_course(workspace: Path) -> None:

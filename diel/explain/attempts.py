@@ -29,7 +29,7 @@ SHOWN_ENDED = 3
 
 
 def says(block: BlockFacts) -> str:
-    """The scheduler's own words about a block, after a colon; nothing if they only repeat its state."""
+    """Return the scheduler's own words about a block, after a colon; nothing if they repeat its state."""
     reason = reason_of(block)
     return f": {reason}" if reason and reason.lower() != block["state"] else ""
 
@@ -43,29 +43,29 @@ class Location:
     node: str | None = None
 
     def __str__(self) -> str:
-        """`node n1, block 1-0 (job 123)`; empty on one machine."""
+        """Return `node n1, block 1-0 (job 123)`; empty on one machine."""
         if self.block is None:
             return ""
         return f"node {self.node}, block {self.block}" + (f" (job {self.job})" if self.job else "")
 
 
 def place_of(run: RunReader, worker: str) -> Location:
-    """Where a worker is, by its segment's name without the suffix."""
-    known = run.history.workers.get(f"{worker}.jsonl")
-    if known is None:
+    """Return where a worker is, by its segment's name without the suffix."""
+    worker_facts = run.history.workers.get(f"{worker}.jsonl")
+    if worker_facts is None:
         return Location()
-    block = run.history.blocks.get(known["block"])
-    return Location(known["block"], None if block is None else block["job"], known["node"])
+    block = run.history.blocks.get(worker_facts["block"])
+    return Location(worker_facts["block"], None if block is None else block["job"], worker_facts["node"])
 
 
 def ended_block(run: RunReader, name: str | None) -> BlockFacts | None:
-    """A block that has ended; None if it has not, or if unknown."""
+    """Return a block that has ended; None if it has not, or if unknown."""
     block = run.history.blocks.get(name or "")
     return None if block is None or is_live(block) else block
 
 
 def ended_blocks(run: RunReader) -> Iterator[str]:
-    """The last blocks that ended without diel asking for it, and what else went wrong."""
+    """Yield the last blocks that ended without diel asking for it, and what else went wrong."""
     for block in blocks_shown(run):
         if block["ended"] is not None:
             yield ""
@@ -75,14 +75,14 @@ def ended_blocks(run: RunReader) -> Iterator[str]:
 
 
 def blocks_shown(run: RunReader) -> list[BlockNow]:
-    """The blocks that have not ended, and the last ones that ended without diel asking for it."""
+    """Return the blocks that have not ended, and the last ones that ended without diel asking for it."""
     blocks = blocks_of(run.history)
     bad = [block for block in blocks if ended_badly(block)][-SHOWN_ENDED:]
     return [block for block in blocks if is_live(block) or block in bad]
 
 
 def awaited_text(run: RunReader) -> str:
-    """`waits for its controller, job 84`; empty if none is still to come."""
+    """Return `waits for its controller, job 84`; empty if no controller is still to come."""
     coming = awaited(run.paths, run.history) if run.state is RunState.PENDING else None
     if coming is None:
         return ""
@@ -91,14 +91,14 @@ def awaited_text(run: RunReader) -> str:
 
 @dataclass(frozen=True)
 class BlockWait:
-    """The block that ready tasks wait for, in words, and what to do if it will never come."""
+    """The block that ready tasks wait for, in words, and what to do if it never comes."""
 
     text: str
     next: str = ""
 
 
 def wait_for_block(run: RunReader, stage: str, index: int | None = None) -> BlockWait | None:
-    """What ready tasks of a stage, or one of them, wait for.
+    """Return what ready tasks of a stage, or one of them, wait for.
 
     None on a site without a scheduler, and while no controller drives the run.
     """
@@ -135,7 +135,7 @@ def _more(blocks: Sequence[BlockFacts], word: str, shown: int) -> str:
 
 
 def never_step(run: RunReader, block: BlockFacts) -> str:
-    """What to do about a block that can never run."""
+    """Return what to do about a block that can never run."""
     name, site = run.paths.run_id, run.run_file.site
     return (
         f"ask for less in `resources`, or fix pool '{block['pool']}' of site '{site}', then "
@@ -155,7 +155,7 @@ def _why_none(site: Site, shape: Shape, live: Sequence[BlockFacts]) -> str:
 
 
 def _site(run: RunReader) -> Site | None:
-    """The site as it was when the run was made; None if it has no scheduler, or cannot be read."""
+    """Return the site as it was when the run was made; None if it has no scheduler, or cannot be read."""
     try:
         site = read_kept_site(run.paths)
     except UsageError:
@@ -164,14 +164,14 @@ def _site(run: RunReader) -> Site | None:
 
 
 def _shape(run: RunReader, site: Site, stage: str, index: int | None) -> Shape | None:
-    """What a task needs: as its stage says, or more where earlier attempts had too little."""
+    """Return what a task needs: as its stage says, or more where earlier attempts had too little."""
     attempts = {} if index is None else asked_by(run, stage, index)
     last = attempts[max(attempts)] if attempts else {}
-    wanted = with_asked(run.workflow.stages[stage].bare.resources, last)
+    resources = with_asked(run.workflow.stages[stage].bare.resources, last)
     changed = {} if index is None else run.history.stage(stage).resources.get(index, {})
     for name, pool in site.pools.items():
-        if wanted.pool in (None, name) and not lacks(pool, wanted, scheduled=True):
-            return shape_of(name, wanted.changed(changed))
+        if resources.pool in (None, name) and not lacks(pool, resources, scheduled=True):
+            return shape_of(name, resources.changed(changed))
     return None
 
 
@@ -180,13 +180,13 @@ _WORDS = {"limit": "retries"}
 
 
 def asked_by(run: RunReader, stage: str, index: int) -> dict[int, dict[str, Any]]:
-    """What each attempt of a task asked for, by its number."""
-    return {number: asked for task, number, asked in asked_in(run, stage) if task == index}
+    """Return what each attempt of a task asked for, by its number."""
+    return {number: request for task, number, request in asked_in(run, stage) if task == index}
 
 
-def words(asked: Mapping[str, Any]) -> str:
-    """`ranks 4, memory 2.0 GiB, timeout 10m00s`."""
-    shown = ((key, value) for key, value in asked.items() if value is not None)
+def words(request: Mapping[str, Any]) -> str:
+    """Return resources in words: `ranks 4, memory 2.0 GiB, timeout 10m00s`."""
+    shown = ((key, value) for key, value in request.items() if value is not None)
     return ", ".join(f"{_WORDS.get(key, key)} {_shown(key, value)}" for key, value in shown)
 
 
@@ -218,7 +218,7 @@ NEXT = {
 
 
 @dataclass
-class Tried:
+class Attempt:
     """One attempt, as its worker wrote it down."""
 
     stage: str
@@ -243,11 +243,11 @@ class Tried:
     """What expressions gave for it."""
     place: Location = field(default_factory=Location)
     block_end: BlockFacts | None = None
-    """Its block, if the block's end may be to blame."""
+    """The end of its block, if that may be to blame."""
     staging: list[StagingRecord] = field(default_factory=list)
 
     def take(self, record: OfTask, worker: str) -> None:
-        """Adds what a record says."""
+        """Add what a record says."""
         match record["event"]:
             case "start":
                 self.began, self.worker = record["time"], worker
@@ -273,26 +273,26 @@ class Tried:
             "exit_code": self.exit_code,
             "message": self.message,
             "stderr_tail": self.stderr_tail,
-            "staging": [_some(record, staging) for record in self.staging],
+            "staging": [_subset(record, staging) for record in self.staging],
             **asdict(self.place),
             "resources": {"memory": self.memory, "walltime": self.walltime},
             "asked": self.asked,
             "usage": self.usage,
-            "block_end": None if self.block_end is None else _some(self.block_end, end),
+            "block_end": None if self.block_end is None else _subset(self.block_end, end),
         }
 
     def brief(self) -> dict[str, str | int | None]:
-        """What is said of it among others of its block."""
-        known = {"attempt": self.attempt, "node": self.place.node, "state": self.state}
-        return {"task": f"{self.stage}/{self.index}", **known, "class": self.failure}
+        """Return the facts of an attempt for a list of its block."""
+        facts = {"attempt": self.attempt, "node": self.place.node, "state": self.state}
+        return {"task": f"{self.stage}/{self.index}", **facts, "class": self.failure}
 
     def line(self) -> str:
-        """The same in words."""
+        """Return a line on an attempt for a list of its block."""
         how = self.state + (f" ({self.failure})" if self.failure not in (None, self.state) else "")
         return f"    {self.stage}/{self.index} attempt {self.attempt} {how} on {self.place.node}"
 
     def lines(self) -> Iterator[str]:
-        """The first line says how it went, the others where, with what, and why it was lost."""
+        """Yield lines in words: first how it went, then where, with what, and why it was lost."""
         took = f" after {format_duration(self.seconds)}" if self.seconds is not None else ""
         message = bare(self.message.partition("\n")[0])  # the story of the task has all of it
         reason = f" ({self.failure}): {message}" if self.state == "failed" else ""
@@ -315,23 +315,23 @@ class Tried:
             yield from (f"    {line}" for line in tail(self.block_end["stderr_tail"]))
 
 
-def _some(facts: Mapping[str, object], names: Iterable[str]) -> dict[str, object]:
+def _subset(facts: Mapping[str, object], names: Iterable[str]) -> dict[str, object]:
     return {name: facts[name] for name in names}
 
 
 def _staged(record: StagingRecord) -> str:
-    """What an attempt copied to its node's disk, or why it did not."""
+    """Return what an attempt copied to its node's disk, or why it did not."""
     if record["warning"]:
         return f"used the shared file system: {record['warning']}"
     copied = counted(record["copied"], "artifact")
-    found = f"; found {record['found']:,} there" if record["found"] else ""
+    present = f"; found {record['found']:,} there" if record["found"] else ""
     size, took = format_size(record["bytes"]), format_duration(record["seconds"])
-    return f"brought {copied} ({size}) to the disk of {record['node']} in {took}{found}"
+    return f"brought {copied} ({size}) to the disk of {record['node']} in {took}{present}"
 
 
-def attempts_of(run: RunReader, stage: str, index: int) -> list[Tried]:
-    """The attempts of a task, in order."""
-    found: dict[int, Tried] = {}
+def attempts_of(run: RunReader, stage: str, index: int) -> list[Attempt]:
+    """Return the attempts of a task, in order."""
+    numbered: dict[int, Attempt] = {}
     for segment, record in run.attempts(stage, index):
         if record["event"] == "cached" or record["event"] == "pruned":
             continue
@@ -339,19 +339,19 @@ def attempts_of(run: RunReader, stage: str, index: int) -> list[Tried]:
         if record["event"] == "done" and run.history.stage(stage).is_fenced(index, number):
             continue  # it came after its attempt was given up
         folder = run.paths.task_dir(stage, index, number)
-        found.setdefault(number, Tried(stage, index, number, worker, str(folder))).take(record, worker)
-    attempts = [found[number] for number in sorted(found)]
+        numbered.setdefault(number, Attempt(stage, index, number, worker, str(folder))).take(record, worker)
+    attempts = [numbered[number] for number in sorted(numbered)]
     changed = _changed_resources(run, stage, index) if len(attempts) > 1 else {}
     own = asked_by(run, stage, index)
-    for tried in attempts:
+    for attempt in attempts:
         resources = run.workflow.stages[stage].bare.resources
-        tried.asked = own.get(tried.attempt, {})
-        granted = with_asked(resources, tried.asked).changed(changed.get(tried.attempt, {}))
-        tried.memory, tried.walltime = granted.memory, granted.walltime
-        tried.cores, tried.nodes = granted.cores, granted.nodes or 1
-        tried.place = place_of(run, tried.worker)
-        if tried.state == "lost" or tried.failure in LOST:
-            tried.block_end = ended_block(run, tried.place.block)
+        attempt.asked = own.get(attempt.attempt, {})
+        granted = with_asked(resources, attempt.asked).changed(changed.get(attempt.attempt, {}))
+        attempt.memory, attempt.walltime = granted.memory, granted.walltime
+        attempt.cores, attempt.nodes = granted.cores, granted.nodes or 1
+        attempt.place = place_of(run, attempt.worker)
+        if attempt.state == "lost" or attempt.failure in LOST:
+            attempt.block_end = ended_block(run, attempt.place.block)
     last = attempts[-1] if attempts else None
     if last and last.state == "lost" and last.block_end is None and run.state == RunState.RUNNING:
         last.state = "running"
@@ -359,21 +359,21 @@ def attempts_of(run: RunReader, stage: str, index: int) -> list[Tried]:
 
 
 def _changed_resources(run: RunReader, stage: str, index: int) -> dict[int, dict[str, Any]]:
-    """What later attempts asked for instead of what the stage says, by attempt."""
-    found: dict[int, dict[str, Any]] = {}
+    """Return what later attempts asked for instead of what the stage says, by attempt."""
+    resources: dict[int, dict[str, Any]] = {}
     needles = (b'"event":"queued"', b'"resources":')
     for _, record in run.events(*needles, stage=stage):
         if record["event"] == "queued" and record["stage"] == stage and index in record["tasks"]:
             numbers = record.get("attempts") or [1] * len(record["tasks"])
-            found[numbers[record["tasks"].index(index)]] = record["resources"]
-    return found
+            resources[numbers[record["tasks"].index(index)]] = record["resources"]
+    return resources
 
 
 # --- a block --------------------------------------------------------------------------------------
 
 
 def explain_block(run: RunReader, word: str) -> Explanation:
-    """Everything about one block, by its name or its job's id. Raises UsageError if there is none."""
+    """Return everything about a block, by its name or its job's id. Raise UsageError without one."""
     block = _find(run, word)
     attempts = _attempts(run, block["block"])
     counts = Counter(attempt.state for attempt in attempts)
@@ -403,14 +403,14 @@ def explain_block(run: RunReader, word: str) -> Explanation:
 
 
 def _facts(block: BlockNow) -> dict[str, str]:
-    asked, began, ended = block["asked"], block["began"], block["ended"]
+    submitted, began, ended = block["asked"], block["began"], block["ended"]
     return {
         "job": block["job"] or "not known",
         "shape": f"{block['shape']} (pool {block['pool']})",
         "nodes": block["nodes"],
         "walltime": format_duration(block["walltime"]),
-        "asked for": clock(asked),
-        "began": "" if began is None else f"{clock(began)}, after {format_duration(began - asked)}",
+        "asked for": clock(submitted),
+        "began": "" if began is None else f"{clock(began)}, after {format_duration(began - submitted)}",
         "ended": "" if ended is None else clock(ended),
     }
 
@@ -423,27 +423,27 @@ def _find(run: RunReader, word: str) -> BlockNow:
     if not blocks:
         raise UsageError(f"{run.paths.run_id} has no blocks: it asked no scheduler for any")
     named = ", ".join(f"{block['block']} ({job_text(block)})" for block in blocks[-5:])
-    some = "blocks" if len(blocks) <= 5 else "the last blocks"
-    raise UsageError(f"{run.paths.run_id} has no block '{word}'; {some}: {named}")
+    which = "blocks" if len(blocks) <= 5 else "the last blocks"
+    raise UsageError(f"{run.paths.run_id} has no block '{word}'; {which}: {named}")
 
 
-def _attempts(run: RunReader, block: str) -> list[Tried]:
-    found: dict[tuple[str, int, int], Tried] = {}
-    for segment, known in sorted(run.history.workers.items()):
-        if known["block"] != block:
+def _attempts(run: RunReader, block: str) -> list[Attempt]:
+    attempts: dict[tuple[str, int, int], Attempt] = {}
+    for segment, facts in sorted(run.history.workers.items()):
+        if facts["block"] != block:
             continue
         worker = segment.removesuffix(".jsonl")
         for _, _, record in read_segment(run.paths.journal / segment):
             if record is not None and record["event"] in ("start", "done", "fail"):
                 key = (record["stage"], record["index"], record["attempt"])
                 folder = str(run.paths.task_dir(*key))
-                tried = Tried(*key, worker, folder, _unended(run, *key), place=place_of(run, worker))
-                found.setdefault(key, tried).take(record, worker)
-    return list(found.values())
+                attempt = Attempt(*key, worker, folder, _unended(run, *key), place=place_of(run, worker))
+                attempts.setdefault(key, attempt).take(record, worker)
+    return list(attempts.values())
 
 
 def _unended(run: RunReader, stage: str, index: int, number: int) -> Literal["running", "lost"]:
-    """The state of an attempt whose end its worker did not record."""
+    """Return the state of an attempt whose end its worker did not record."""
     under_way = run.history.stage(stage).under_way.get(index) or run.history.left.get((stage, index))
     runs = under_way is not None and under_way.number == number and under_way.state == TaskState.RUNNING
     return "running" if runs else "lost"

@@ -63,17 +63,17 @@ class Comparison:
     """Whether an earlier run might have had the result: False for the first run of a workflow."""
 
     def sentences(self) -> list[str]:
-        """The reasons, each in a sentence."""
+        """Return the reasons, each in a sentence."""
         return [change.text for change in self.changes] or [self.note]
 
 
 def because(changes: Iterable[Difference]) -> list[str]:
-    """The reasons behind some changes, as lines."""
+    """Return the reasons behind some changes, as lines."""
     return [f"    because {reason}" for change in changes for reason in change.because]
 
 
 def why_computed(run: RunReader, stage: str, index: int, depth: int = 0) -> Comparison:
-    """Why the cache had no result for a task."""
+    """Return why the cache had no result for a task."""
     run_file = run.run_file
     if run.stages[stage].spec.service is not None:
         return Comparison("it is a service, and starts again in each run that asks it")
@@ -102,19 +102,19 @@ def why_computed(run: RunReader, stage: str, index: int, depth: int = 0) -> Comp
 
 
 def _earlier(run: RunReader, stage: str, index: int) -> tuple[RunReader, int, Result] | str:
-    """The task at the same point in the nearest earlier run that has its result; else why there is none.
+    """Return the task at the same point in the nearest earlier run that has its result, else why none has.
 
     Empty where this is the first run of its workflow.
     """
     note = ""
     for old in run.earlier():
         try:
-            found = _at_same_point(old, run, stage, index)
+            match = _at_same_point(old, run, stage, index)
         except DielError:
             continue  # a run that can no longer be read was no help to the cache either
-        if not isinstance(found, str):
-            return old, *found
-        note = note or found
+        if not isinstance(match, str):
+            return old, *match
+        note = note or match
     return note
 
 
@@ -127,27 +127,27 @@ def _at_same_point(old: RunReader, run: RunReader, stage: str, index: int) -> tu
         was, is_ = (", ".join(names) or "nothing" for names in (before, over))
         return f"'{stage}' ran over {was} in {name}, and runs over {is_}"
     point = run.point(stage, index)
-    found = next(iter(all_at(old, stage, point)), None)
-    if found is None:
+    old_index = next(iter(all_at(old, stage, point)), None)
+    if old_index is None:
         where = ", ".join(f"{key} = {shown(value)}" for key, value in point.items())
         return f"a new point: {name} has no {where}"
-    record = old.record(stage, found)
+    record = old.record(stage, old_index)
     if record is not None:
-        return found, record
-    state = old.history.stage(stage).state(found)
+        return old_index, record
+    state = old.history.stage(stage).state(old_index)
     return f"{name} {'did not run it' if state in _NOT_RUN else f'has no result of it ({state.label})'}"
 
 
 def _unusable(old: RunReader, record: Result, old_record: Result) -> str:
     same = f"{old.paths.run_id} has the same result, but"
-    made = old_record.get("artifacts", {})
-    for output, artifact in ((name, file) for name, entry in made.items() for file in files_of(entry)):
+    artifacts = old_record.get("artifacts", {})
+    for output, artifact in ((name, file) for name, entry in artifacts.items() for file in files_of(entry)):
         path = artifact_path(old_record, artifact["path"], old.paths.root)
         if not path.exists():
             return f"{same} its '{output}' is gone: {path}"
         if not path.is_dir() and path.stat().st_size != artifact["size"]:
             return f"{same} its '{output}' has changed since: {path}"
-    passing = next((output for output, entry in made.items() if entry.get("keep") is False), None)
+    passing = next((output for output, entry in artifacts.items() if entry.get("keep") is False), None)
     if passing is not None and not old.history.state.ended:
         return f"{same} is still going, and deletes its '{passing}' after use"
     if old_record["time"] > record["time"] - record.get("seconds", 0.0):
@@ -163,7 +163,7 @@ def _changes(
     moved: tuple[bool, bool] | None,
     depth: int,
 ) -> Iterator[Difference]:
-    """What differs between a task and an earlier one.
+    """Yield what differs between a task and an earlier one.
 
     `moved` says whether its own values and its inputs differ, by the digests in the journal; None where
     nobody noted that.
@@ -177,10 +177,10 @@ def _changes(
             yield Difference("inputs", "", "what it reads changed")
         return
     if moved is None or moved[0]:
-        found = list(_differences("values", old_own, own))
-        for name, was, made in template_changes(recipe, old.recipe(stage), tasks):
-            found.append(_text_change(Difference("files", name, "", was, made), f"files.{name}"))
-        yield from found or (_file_changes(recipe.own_files(tasks[0]), old, Path()) if moved else ())
+        changes = list(_differences("values", old_own, own))
+        for name, was, text in template_changes(recipe, old.recipe(stage), tasks):
+            changes.append(_text_change(Difference("files", name, "", was, text), f"files.{name}"))
+        yield from changes or (_file_changes(recipe.own_files(tasks[0]), old, Path()) if moved else ())
     if moved is None or moved[1]:
         for name in dict.fromkeys([*read, *old_read]):
             if name not in old_read or name not in read:
@@ -204,7 +204,7 @@ def _differences(part: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> I
 
 
 def _is_same(old: Any, new: Any) -> bool:
-    """Whether two values are the same in a key, where 1, 1.0 and true all differ."""
+    """Return whether two values are the same in a key, where 1, 1.0 and true all differ."""
     return digest_of_values({"": old}) == digest_of_values({"": new})
 
 
@@ -215,14 +215,15 @@ def _plain(value: Any) -> Any:
 
 
 def _family_changes(run: RunReader, old: RunReader, stage: str) -> Iterator[Difference]:
-    """The parts of a stage's key that differ, in the workflow's words or else in content."""
+    """Yield the parts of a stage's key that differ, in the workflow's words or else in content."""
     parts, old_parts = (v.history.stage(stage).parts for v in (run, old))
     new, before = (v.workflow.stages[stage] for v in (run, old))
     for part, account in _ACCOUNTS.items():
         if parts.get(part) == old_parts.get(part):
             continue
-        if found := list(_differences(part, account(before), account(new))):
-            yield from (_text_change(one, "the command") if one.name == "command" else one for one in found)
+        if diffs := list(_differences(part, account(before), account(new))):
+            for diff in diffs:
+                yield _text_change(diff, "the command") if diff.name == "command" else diff
         elif part == "module":
             module = run.module(stage)
             where = f" ({module.path})" if module is not None else ""
@@ -231,8 +232,8 @@ def _family_changes(run: RunReader, old: RunReader, stage: str) -> Iterator[Diff
             shared = {n: path for n, path in new.files.items() if isinstance(path, str) and "${{" not in path}
             yield from _file_changes(shared, old, run.run_file.folder)
     if parts.get("environment") != old_parts.get("environment"):
-        made = (one.environment(stage) for one in (old, run))
-        for change in environment_changes(*made):
+        environments = (unlike.environment(stage) for unlike in (old, run))
+        for change in environment_changes(*environments):
             yield Difference("environment", *change)
 
 
@@ -241,8 +242,8 @@ def _called(prefix: str, entries: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _command(stage: Stage) -> dict[str, Any]:
-    given = stage.command
-    words = given if isinstance(given, tuple) else ("(a module)" if given is None else given,)
+    command = stage.command
+    words = command if isinstance(command, tuple) else ("(a module)" if command is None else command,)
     lines = [word if isinstance(word, str) else json.dumps(_plain(word)) for word in words]
     shell = {"shell": shlex.join(stage.interpreter)} if stage.interpreter else {}
     outputs = {name: output.model_dump(exclude=APART) for name, output in stage.outputs.items()}
@@ -260,7 +261,7 @@ _ACCOUNTS: Mapping[str, Callable[[Stage], dict[str, Any]]] = {
 
 
 def _text_change(change: Difference, what: str) -> Difference:
-    """The first lines of a command or file that differ, and the number of other places."""
+    """Return the first lines of a command or file that differ, and the number of other places."""
     old, new = str(change.old).splitlines(), str(change.new).splitlines()
     matcher = SequenceMatcher(None, old, new, autojunk=False)
     blocks = [(old[i:j], new[k:m]) for word, i, j, k, m in matcher.get_opcodes() if word != "equal"]
@@ -271,7 +272,7 @@ def _text_change(change: Difference, what: str) -> Difference:
 
 
 def _file_changes(files: Mapping[str, str], old: RunReader, folder: Path) -> Iterator[Difference]:
-    """Files whose content differs from what an earlier run read: the newer ones, or all candidates."""
+    """Yield files whose content an earlier run read otherwise: the newer ones, or all candidates."""
     if not files:
         return
     since = old.run_file.created
@@ -294,24 +295,25 @@ _Part = tuple[str, int, Any]
 
 
 def _parts(run: RunReader, stage: str, index: int, name: str, value: Any) -> list[_Part]:
-    """The results that a task reads under a name: several if it gathers them."""
+    """Return the results that a task reads under a name: several if it gathers them."""
     sources = run.recipe(stage).sources
     link = sources.inputs.get(name) or sources.link_of(run.recipe(stage).chains.get(name, (name,)))
     if link is None:  # a hyperparameter
         return [("", 0, value)]
     group = link.group_of_downstream(index)
-    members = [one for _, one in link.listed(group)] if link.edge.gathered else link.members(group)
-    found = zip(members, value if link.edge.gathered else [value], strict=False)
-    return [(link.up.name, *one) for one in found] or [("", 0, value)]  # nothing before a loop's first round
+    members = [member for _, member in link.listed(group)] if link.edge.gathered else link.members(group)
+    pairs = zip(members, value if link.edge.gathered else [value], strict=False)
+    # Nothing is before a loop's first round.
+    return [(link.up.name, *pair) for pair in pairs] or [("", 0, value)]
 
 
 def _input_change(
     run: RunReader, stage: str, name: str, new: list[_Part], old: list[_Part], depth: int
 ) -> Difference:
-    given = run.workflow.stages[stage].inputs.get(name)
-    called = f"input {name}" + ("" if given is None else f" ({given.source})")
+    declared = run.workflow.stages[stage].inputs.get(name)
+    called = f"input {name}" + ("" if declared is None else f" ({declared.source})")
     pairs = enumerate(zip(new, old, strict=False))
-    changed = [place for place, (one, other) in pairs if not _is_same(one[2], other[2])]
+    changed = [place for place, (part, other) in pairs if not _is_same(part[2], other[2])]
     first = changed[0] if changed else min(len(old), len(new) - 1)
     value, old_value = (parts[first][2] if 0 <= first < len(parts) else None for parts in (new, old))
     text = f"{called} changed"
@@ -336,8 +338,8 @@ def _service_changes(
             continue  # its tasks were never known
         replica = next(iter(link.members(link.group_of_downstream(index))))
         for change in _changes(run, old, name, (replica, replica), None, depth + 1):
-            asked = f"service {name}"
-            yield replace(change, part="inputs", name=asked, text=f"{asked}: {change.text}")
+            service = f"service {name}"
+            yield replace(change, part="inputs", name=service, text=f"{service}: {change.text}")
 
 
 def _because(run: RunReader, stage: str, index: int, depth: int) -> tuple[str, ...]:
@@ -347,13 +349,13 @@ def _because(run: RunReader, stage: str, index: int, depth: int) -> tuple[str, .
         return (f"{task} was taken from {record['run']}",)
     if depth >= MAX_DEPTH:
         return (f"{task} was computed again",)
-    found = why_computed(run, stage, index, depth + 1)
-    deeper = found.changes[0].because if found.changes else ()
-    return (f"{task} was computed again: {found.sentences()[0]}", *deeper)
+    causes = why_computed(run, stage, index, depth + 1)
+    deeper = causes.changes[0].because if causes.changes else ()
+    return (f"{task} was computed again: {causes.sentences()[0]}", *deeper)
 
 
 def template_changes(new: Recipe, old: Recipe, tasks: tuple[int, int]) -> Iterator[tuple[str, str, str]]:
-    """The files made from templates that differ between two tasks: their names, and both texts.
+    """Yield the files made from templates that differ between two tasks: their names, and both texts.
 
     Raises what a scope raises where something that they read is gone.
     """
@@ -362,7 +364,7 @@ def template_changes(new: Recipe, old: Recipe, tasks: tuple[int, int]) -> Iterat
         return
     texts = now.texts(new.scope(tasks[0]))
     before = {} if then is None else then.texts(old.scope(tasks[1]))
-    for name, made in texts.items():
+    for name, lines in texts.items():
         was = before.get(name, ("", "", False))
-        if made != was:
-            yield name, "\n".join(map(str, was)), "\n".join(map(str, made))
+        if lines != was:
+            yield name, "\n".join(map(str, was)), "\n".join(map(str, lines))

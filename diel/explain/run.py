@@ -40,20 +40,20 @@ MANY = 1000
 
 
 def explain_run(run: RunReader, stage: str | None = None) -> Explanation:
-    """What happened in a run, or in one stage of it, and why."""
+    """Return what happened in a run, or in one stage of it, and why."""
     history = run.history
     stages = {name: history.stage(name) for name in ([stage] if stage is not None else run.graph.order)}
-    counts = {name: {"total": known.expected, **known.counts()} for name, known in stages.items()}
+    counts = {name: {"total": tasks.expected, **tasks.counts()} for name, tasks in stages.items()}
     controller = awaited_text(run)
     axes = [explain_axis(axis) for axis in run.axes] if stage is None else []
     failures = [failure for name in stages for failure in failures_of(run, name)]
     skipped = [skip for name in stages for skip in skips_of(run, name)]
     waiting = [wait for name in stages if (wait := _waiting(run, name)) is not None]
-    running = [task for name, known in stages.items() for task in _running(run, name, known.under_way)]
+    running = [task for name, tasks in stages.items() for task in _running(run, name, tasks.under_way)]
     lost = [task for name in stages for task in _running(run, name, run.lost(name))]
     computed = [reason for name in stages if (reason := _computed(run, name)) is not None]
     advice = [explain_sizes(run, stage)] if stage is not None else []
-    left = {name: known.joined.items() for name, known in stages.items() if known.joined}
+    joins = {name: tasks.joined.items() for name, tasks in stages.items() if tasks.joined}
     trouble = ""
     if run.state is not RunState.SUCCEEDED:
         trouble = history.trouble or unexported(history.exports) or doubt(history)
@@ -71,15 +71,15 @@ def explain_run(run: RunReader, stage: str | None = None) -> Explanation:
         "lost": documents(lost),
         "blocks": blocks_shown(run),
         "trouble": trouble,
-        "left_out": {name: {str(i): one for i, one in known} for name, known in left.items()},
+        "left_out": {name: {str(i): missing for i, missing in tasks} for name, tasks in joins.items()},
         "computed": documents(computed),
         **(advice[0].document if advice else {}),
     }
     totals: Counter[str] = Counter()
-    for known in stages.values():
-        totals.update(known.counts())
+    for tasks in stages.values():
+        totals.update(tasks.counts())
     state = [controller, ", ".join(f"{number:,} {state}" for state, number in totals.items() if number)]
-    joined = joined_lines([(name, dict(one)) for name, one in left.items()], SHOWN)
+    joined = joined_lines([(name, dict(missing)) for name, missing in joins.items()], SHOWN)
     lines = [
         f"{run.paths.run_id} {run.state}: {'; '.join(filter(None, state)) or 'no tasks yet'}",
         *_together(axes),
@@ -107,7 +107,7 @@ def _together(parts: Iterable[Explanation]) -> list[str]:
 
 
 def failures_of(run: RunReader, stage: str) -> Iterator[Explanation]:
-    """The failures of a stage, grouped by kind."""
+    """Yield the failures of a stage, grouped by kind."""
     history = run.history.stage(stage)
     if not history.states.count(TaskState.FAILED):
         return
@@ -152,19 +152,19 @@ def _failure(
     how = kind + (f", tolerated by {tolerated}" if tolerated else "")
     more = f" and {len(indices) - SHOWN:,} more" if len(indices) > SHOWN else ""
     more += f"\n    {together}" if together else ""
-    told = ": ".join(filter(None, (bare(message), cause)))
+    text = ": ".join(filter(None, (bare(message), cause)))
     shown = () if bare(stderr).strip() == cause else tail(stderr)
-    head = f"{stage}: {counted(len(indices), 'task')} failed ({how}): {told}"
+    head = f"{stage}: {counted(len(indices), 'task')} failed ({how}): {text}"
     lines = [head, f"    {', '.join(map(run.named, tasks))}{more}", *shown, f"    next: {step}"]
     return Explanation(document, lines)
 
 
 def skips_of(run: RunReader, stage: str) -> Iterator[Explanation]:
-    """The tasks of a stage that do not run, grouped by the reason."""
+    """Yield the tasks of a stage that do not run, grouped by the reason."""
     history, void = run.history.stage(stage), run.void.get(stage)
     if void is not None and history.total == 0:
-        known = {"count": 0, "reason": "void", "cause": void, "first": None, "roots": []}
-        yield Explanation({"stage": stage, **known}, [f"{stage}: never began: {void}"])
+        facts = {"count": 0, "reason": "void", "cause": void, "first": None, "roots": []}
+        yield Explanation({"stage": stage, **facts}, [f"{stage}: never began: {void}"])
     if not history.states.count(TaskState.SKIPPED):
         return
     groups: dict[tuple[str, str], list[int]] = {}
@@ -181,25 +181,25 @@ def _skip(run: RunReader, stage: str, reason: str, cause: str, indices: list[int
     why = points_never_came(run, stage, indices[:MANY]) if reason == "axis" else []
     match reason:
         case "axis":
-            said = f"left out: {'; '.join(why)}"
+            text = f"left out: {'; '.join(why)}"
         case "service":
-            said = "left out: no task needed the service"
+            text = "left out: no task needed the service"
         case "when":
-            said = (
+            text = (
                 f"left out: '{cause}' was left out by its `when`"
                 if cause
                 else "left out: `when` does not hold"
             )
         case "hold" | "max_failures" | "fail_fast" | "imports" | "changed":
-            said = f"not tried: {stopped_by(run.history, stage, reason)}"
+            text = f"not tried: {stopped_by(run.history, stage, reason)}"
         case _:
             reads = any(edge.upstream == cause and edge.output for edge in run.graph.into(stage))
-            said = (
+            text = (
                 f"skipped: '{cause}', {'which they read' if reads else 'after which they run'}, has no result"
             )
             if lacking := run.recipe(stage).meeting.lacking(indices[0]):
-                said = f"skipped: joined, {lacking.text}"
-            said += f" (it began with {', '.join(map(run.named, begins))})" if begins else ""
+                text = f"skipped: joined, {lacking.text}"
+            text += f" (it began with {', '.join(map(run.named, begins))})" if begins else ""
     document = {
         "stage": stage,
         "count": len(indices),
@@ -209,16 +209,16 @@ def _skip(run: RunReader, stage: str, reason: str, cause: str, indices: list[int
         "roots": begins,
         **({"why": why} if reason == "axis" else {}),
     }
-    return Explanation(document, [f"{stage}: {counted(len(indices), 'task')} {said}"])
+    return Explanation(document, [f"{stage}: {counted(len(indices), 'task')} {text}"])
 
 
 def _waiting(run: RunReader, stage: str) -> Explanation | None:
     counts = run.history.stage(stage).counts()
-    known = run.stages[stage].known
+    has_domain = run.stages[stage].known
     block = wait_for_block(run, stage)
     waiting = counts["waiting"] + counts["ready"] + (counts["queued"] if block is not None else 0)
     over = run.state in (RunState.SUCCEEDED, RunState.CANCELLED)
-    if (known and not waiting) or stage in run.void or over:
+    if (has_domain and not waiting) or stage in run.void or over:
         return None
     waits, axes = waits_of_stage(run, stage), run.unknown_axes(stage)
     if axes:
@@ -227,7 +227,7 @@ def _waiting(run: RunReader, stage: str) -> Explanation | None:
         text = "; ".join(f"waits for {wait}" for wait in waits)
     elif run.history.stage(stage).held:
         text = f"it is held: {stopped_by(run.history, stage, 'hold')}"
-    elif points := _points_awaited(run, stage) if known else []:
+    elif points := _points_awaited(run, stage) if has_domain else []:
         text = "; ".join(points)
     elif run.state == RunState.PENDING and (coming := awaited_text(run)):
         text = f"the run {coming}"
@@ -241,25 +241,25 @@ def _waiting(run: RunReader, stage: str) -> Explanation | None:
     step = "" if axes or waits or block is None else block.next
     document = {
         "stage": stage,
-        "count": waiting if known else None,
+        "count": waiting if has_domain else None,
         "axes": [{"axis": axis, "stage": maker} for axis, maker in axes],
         "for": [asdict(wait) for wait in waits],
         "text": text,
         "next": step,
     }
-    line = f"{stage}: {counted(waiting, 'task') if known else 'its tasks'} waiting: {text}"
+    line = f"{stage}: {counted(waiting, 'task') if has_domain else 'its tasks'} waiting: {text}"
     return Explanation(document, [line, f"    next: {step}"] if step else [line])
 
 
 def _points_awaited(run: RunReader, stage: str) -> list[str]:
-    """Why the first waiting task of a stage cannot begin: its trial, round or gang is missing."""
+    """Return why the first waiting task of a stage cannot begin: its trial, round or gang is missing."""
     history = run.history.stage(stage)
     first = next((i for i in range(history.total) if history.state(i) == TaskState.WAITING), None)
     return [] if first is None else points_awaited(run, stage, first) or partners_awaited(run, stage, first)
 
 
 def _running(run: RunReader, stage: str, under_way: Mapping[int, Attempt]) -> list[Explanation]:
-    running = [(index, one) for index, one in under_way.items() if one.state == TaskState.RUNNING]
+    running = [(index, begun) for index, begun in under_way.items() if begun.state == TaskState.RUNNING]
     running.sort(key=lambda item: item[1].time)
     return [_attempt(run, f"{stage}/{index}", attempt) for index, attempt in running]
 
@@ -269,10 +269,10 @@ def _attempt(run: RunReader, task: str, attempt: Attempt) -> Explanation:
     place = place_of(run, worker)
     stage, _, index = task.partition("/")
     point = run.point(stage, int(index))
-    known = {"task": task, "point": point, "attempt": attempt.number, "since": attempt.time}
+    facts = {"task": task, "point": point, "attempt": attempt.number, "since": attempt.time}
     again = f", attempt {attempt.number}" if attempt.number > 1 else ""
     line = f"    {task_text(task, point)} for {format_duration(seconds)}{again} ({str(place) or worker})"
-    return Explanation({**known, "seconds": seconds, "worker": worker, **asdict(place)}, [line])
+    return Explanation({**facts, "seconds": seconds, "worker": worker, **asdict(place)}, [line])
 
 
 def _listed(title: str, running: list[Explanation]) -> Iterator[str]:
@@ -284,7 +284,7 @@ def _listed(title: str, running: list[Explanation]) -> Iterator[str]:
 
 
 def _computed(run: RunReader, stage: str) -> Explanation | None:
-    """Why some tasks of a stage were not taken from the cache: the first and the last of them.
+    """Return why some tasks of a stage were not taken from the cache: the first and the last of them.
 
     Without lines where no earlier run could have had a result.
     """
@@ -293,31 +293,31 @@ def _computed(run: RunReader, stage: str) -> Explanation | None:
     if not count:
         return None
     first, last = states.index(TaskState.DONE), states.rindex(TaskState.DONE)
-    found = why_computed(run, stage, first)
-    why = found.sentences()
+    causes = why_computed(run, stage, first)
+    why = causes.sentences()
     if last != first:
-        others = [one for one in why_computed(run, stage, last).sentences() if one not in why]
-        why += [f"{run.named(f'{stage}/{last}')}: {one}" for one in others]
+        more = [text for text in why_computed(run, stage, last).sentences() if text not in why]
+        why += [f"{run.named(f'{stage}/{last}')}: {text}" for text in more]
     document = {
         "stage": stage,
         "count": count,
         "first": f"{stage}/{first}",
-        "earlier": found.earlier,
-        "again": found.again,
+        "earlier": causes.earlier,
+        "again": causes.again,
         "why": why,
-        "changes": [asdict(change) for change in found.changes],
+        "changes": [asdict(change) for change in causes.changes],
     }
-    if not found.earlier and not found.again:
+    if not causes.earlier and not causes.again:
         return Explanation(document)
-    lines = [f"{stage}: {counted(count, 'task')} computed: {why[0]}", *(f"    and {one}" for one in why[1:])]
-    return Explanation(document, [*lines, *because(found.changes)])
+    lines = [f"{stage}: {counted(count, 'task')} computed: {why[0]}", *map("    and {}".format, why[1:])]
+    return Explanation(document, [*lines, *because(causes.changes)])
 
 
 def explain_sizes(run: RunReader, stage: str) -> Explanation:
-    """Without lines where nothing was measured."""
-    found = advise(run, stage)
-    document = {"advice": [one.document() for one in found]}
-    if not found:
+    """Return advice on resources; without lines where nothing was measured."""
+    advices = advise(run, stage)
+    document = {"advice": [advice.document() for advice in advices]}
+    if not advices:
         return Explanation(document)
     head = f"{stage} could ask for (`diel run FILE --sized-by {run.paths.run_id}` does)"
-    return Explanation(document, [head, *(f"    {one}" for one in found)])
+    return Explanation(document, [head, *(f"    {advice}" for advice in advices)])

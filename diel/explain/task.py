@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, assert_never
 from diel.attempt.bundle import AT_LAUNCHER
 from diel.errors import DielError, UsageError
 from diel.explain.attempts import (
+    Attempt,
     BlockWait,
-    Tried,
     attempts_of,
     awaited_text,
     ended_block,
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 
 UNCAUSED: Cause = {}
-UNSAID: Said = {"class": "app", "message": ""}
+NO_FAILURE: Said = {"class": "app", "message": ""}
 """Used if the journal does not say how an attempt ended."""
 COMMAND_LINES = 40
 
@@ -69,18 +69,18 @@ class Story:
     failure: Said | None = None
 
     def document(self) -> dict[str, Any]:
-        found: dict[str, Any] = {
+        document: dict[str, Any] = {
             "why": self.why,
             "next": self.next,
             "waits_for": [asdict(wait) for wait in self.waits],
             "earlier": self.earlier,
             "changes": [asdict(change) for change in self.changes],
         }
-        if (said := self.failure) is not None:
-            found |= {"class": said["class"], "message": said["message"]}
-            found |= {"exit_code": said.get("exit_code"), "stderr_tail": said.get("stderr_tail", "")}
-            found |= {"headline": said.get("headline", "")}
-        return found
+        if (failure := self.failure) is not None:
+            document |= {"class": failure["class"], "message": failure["message"]}
+            document |= {"exit_code": failure.get("exit_code"), "stderr_tail": failure.get("stderr_tail", "")}
+            document |= {"headline": failure.get("headline", "")}
+        return document
 
     def lines(self) -> Iterator[str]:
         against = f" (compared with {self.earlier})" if self.changes else ""
@@ -92,7 +92,7 @@ class Story:
 
 
 def explain_task(run: RunReader, stage: str, index: int) -> Explanation:
-    """Everything about one task. Raises UsageError if there is none."""
+    """Return everything about one task. Raise UsageError if there is none."""
     _check(run, stage, index)
     history = run.history.stage(stage)
     state = history.state(index)
@@ -107,7 +107,7 @@ def explain_task(run: RunReader, stage: str, index: int) -> Explanation:
     point, hp = run.point(stage, index), run.hyperparameters(stage, index)
     outputs = {} if record is None else _outputs(run, record)
     inputs = dict(_inputs(run, stage, index, None if resolved is None else resolved.inputs))
-    left = history.joined.get(index, [])
+    missing = history.joined.get(index, [])
     version = version_entry(run, stage, index) if state.good else {}
     story = _story(run, stage, index, attempts, record)
     document = {
@@ -123,8 +123,8 @@ def explain_task(run: RunReader, stage: str, index: int) -> Explanation:
         "command": None if command is None else list(command),
         "environment": environment_entry(run.environment(stage)) or None,
         "version": version,
-        "inputs": {name: given.document() for name, given in inputs.items()},
-        "left_out": left,
+        "inputs": {name: source.document() for name, source in inputs.items()},
+        "left_out": missing,
         "attempts": [attempt.document() for attempt in attempts],
         "outputs": outputs,
         "key": None if record is None else record.get("key"),
@@ -137,8 +137,8 @@ def explain_task(run: RunReader, stage: str, index: int) -> Explanation:
     lines += _command(command) if command else ()
     lines += section("environment", environment_entry(run.environment(stage)))
     lines += section("version", version)
-    lines += section("inputs", {name: str(given) for name, given in inputs.items()})
-    lines += [f"    joined without {left_text(left)}"] if left else []
+    lines += section("inputs", {name: str(source) for name, source in inputs.items()})
+    lines += [f"    joined without {left_text(missing)}"] if missing else []
     lines += section("outputs", {name: shown(value, WIDE) for name, value in outputs.items()})
     if attempts:
         lines += ["", "attempts", *(line for attempt in attempts for line in attempt.lines())]
@@ -155,7 +155,7 @@ def _check(run: RunReader, stage: str, index: int) -> None:
 
 
 def _command(words: Sequence[str]) -> Iterator[str]:
-    """A command as one could type it: the text for a shell, or the words, quoted if needed."""
+    """Yield a command as one could type it: the text for a shell, or the words, quoted if needed."""
     yield from ("", "command")
     for token in (shlex.quote(AT_LAUNCHER), AT_LAUNCHER):  # a path that is known only where it runs
         words = [word.replace(token, "${{ launcher }}") for word in words]
@@ -163,20 +163,20 @@ def _command(words: Sequence[str]) -> Iterator[str]:
     yield from (f"    {printable(line)[:1000]}" for line in text.rstrip().splitlines()[:COMMAND_LINES])
 
 
-def _story(run: RunReader, stage: str, index: int, attempts: list[Tried], record: Result | None) -> Story:
+def _story(run: RunReader, stage: str, index: int, attempts: list[Attempt], record: Result | None) -> Story:
     match run.history.stage(stage).state(index):
         case TaskState.CACHED:
             earlier = str(record["run"]) if record is not None else "an earlier run"
             if record is not None and "same" in record:
                 earlier = f"{stage}/{record['same']}, which is the same work"
-            taken = f"taken from {earlier}: nothing that its result depends on has changed"
+            reason = f"taken from {earlier}: nothing that its result depends on has changed"
             doubts, step = doubt_of(run, stage, index)
-            return Story([taken, *doubts], step, earlier)
+            return Story([reason, *doubts], step, earlier)
         case TaskState.DONE:
-            found = why_computed(run, stage, index)
+            causes = why_computed(run, stage, index)
             doubts, step = doubt_of(run, stage, index)
-            reasons = [*asked_lines(run, stage, record), *doubts, *found.sentences()]
-            return Story(reasons, step, earlier=found.earlier, changes=found.changes)
+            reasons = [*asked_lines(run, stage, record), *doubts, *causes.sentences()]
+            return Story(reasons, step, earlier=causes.earlier, changes=causes.changes)
         case TaskState.FAILED:
             return _failed(run, stage, index, attempts)
         case TaskState.SKIPPED:
@@ -194,16 +194,16 @@ def _story(run: RunReader, stage: str, index: int, attempts: list[Tried], record
             assert_never(never)
 
 
-def _failed(run: RunReader, stage: str, index: int, attempts: list[Tried]) -> Story:
-    said: Said = {**UNSAID, **next(reversed([*run.failed(stage, index)]), UNSAID)}
+def _failed(run: RunReader, stage: str, index: int, attempts: list[Attempt]) -> Story:
+    failure: Said = {**NO_FAILURE, **next(reversed([*run.failed(stage, index)]), NO_FAILURE)}
     tries = f" at attempt {attempts[-1].attempt}" if len(attempts) > 1 else ""
-    told = ": ".join(filter(None, (bare(said["message"]), cause_of(said))))
-    why = [f"failed{tries} ({said['class']}): {told}"]
+    message = ": ".join(filter(None, (bare(failure["message"]), cause_of(failure))))
+    why = [f"failed{tries} ({failure['class']}): {message}"]
     task, tolerated = f"{stage}/{index}", run.history.stage(stage).tolerated.get(index, "")
     if tolerated:
         why.append(f"others went on without it, as {tolerated} allows")
-        return Story(why, again_step(run, task), failure=said)
-    return Story(why, next_step(run, task, said["class"], said.get("exit_code")), failure=said)
+        return Story(why, again_step(run, task), failure=failure)
+    return Story(why, next_step(run, task, failure["class"], failure.get("exit_code")), failure=failure)
 
 
 def _skipped(run: RunReader, stage: str, index: int) -> list[str]:
@@ -227,7 +227,7 @@ def _skipped(run: RunReader, stage: str, index: int) -> list[str]:
 
 
 def _lacks(run: RunReader, stage: str, index: int) -> list[str]:
-    """Which inputs of a task have no result, and the tasks at which that began."""
+    """Return which inputs of a task have no result, and the tasks at which that began."""
     why: list[str] = []
     direct: set[str] = set()
     for link, bad in culprits(run, stage, index):
@@ -260,7 +260,7 @@ def _since(run: RunReader, stage: str, index: int) -> str:
     return f"attempt {attempt.number} is running{where}"
 
 
-def _waiting(run: RunReader, stage: str, index: int, attempts: list[Tried]) -> Story:
+def _waiting(run: RunReader, stage: str, index: int, attempts: list[Attempt]) -> Story:
     if awaited := points_awaited(run, stage, index):
         return Story(awaited)
     waits = waits_of_task(run, stage, index)
@@ -284,27 +284,27 @@ def _waiting(run: RunReader, stage: str, index: int, attempts: list[Tried]) -> S
 
 
 def _goes_on(run: RunReader, stage: str, index: int) -> str:
-    """Whether a task that ran when its controller went away may continue in its block."""
-    left = run.history.left.get((stage, index)) or run.lost(stage).get(index)
-    place = place_of(run, "" if left is None else left.worker.removesuffix(".jsonl"))
+    """Return whether a task that ran when its controller went away may continue in its block."""
+    loss = run.history.left.get((stage, index)) or run.lost(stage).get(index)
+    place = place_of(run, "" if loss is None else loss.worker.removesuffix(".jsonl"))
     if place.block is None or ended_block(run, place.block) is not None:
         return ""
     return f", and may continue there: {place}"
 
 
 @dataclass(frozen=True)
-class Given:
+class InputValue:
     """One input of a task: where it comes from, by which rule, from how many tasks, and its value."""
 
     source: str
-    known: dict[str, Any]
+    facts: dict[str, Any]
     """What else `--json` has: `rule`, `tasks`, `done`, `task`, `picks`, `value`, if known."""
     text: str
     """The rule in words, and how many tasks have a result."""
     value: Any = None
 
     def document(self) -> dict[str, Any]:
-        return {"from": self.source, **self.known, **({} if self.value is None else {"value": self.value})}
+        return {"from": self.source, **self.facts, **({} if self.value is None else {"value": self.value})}
 
     def __str__(self) -> str:
         value = "not there yet" if self.value is None else shown(self.value, WIDE)
@@ -313,55 +313,55 @@ class Given:
 
 def _inputs(
     run: RunReader, stage: str, index: int, read: Mapping[str, Any] | None
-) -> Iterator[tuple[str, Given]]:
-    """The inputs by name, those from other stages first. `read` has what the task gets, where it is known."""
+) -> Iterator[tuple[str, InputValue]]:
+    """Yield the inputs by name, those from other stages first. `read` has the values that are known."""
     for link in run.into(stage):
         edge = link.edge
         source = (
             f"{edge.upstream}.{edge.output}" if edge.hyperparameter is None else f"hp.{edge.hyperparameter}"
         )
         if (edge.output is not None or edge.hyperparameter is not None) and edge.axis is None:
-            given = _given(run, link, index, source)
+            entry = _input_value(run, link, index, source)
             if edge.gathered and edge.name and edge.name in (read or ()):
-                given = replace(given, value=(read or {})[edge.name][:SHOWN])  # as it is joined with others
-            yield edge.name or source, given
+                entry = replace(entry, value=(read or {})[edge.name][:SHOWN])  # as it is joined with others
+            yield edge.name or source, entry
     try:
         plain = run.recipe(stage).scope(index).hyperparameter_inputs()
     except DielError:
         return  # they cannot be known yet
     for name, value in plain.items():
-        yield name, Given(run.workflow.stages[stage].inputs[name].source, {}, "", value)
+        yield name, InputValue(run.workflow.stages[stage].inputs[name].source, {}, "", value)
 
 
-def _given(run: RunReader, link: Link, index: int, read: str) -> Given:
-    known: dict[str, Any] = {"rule": rule_of(link)}
+def _input_value(run: RunReader, link: Link, index: int, read: str) -> InputValue:
+    facts: dict[str, Any] = {"rule": rule_of(link)}
     task = point = count = picked = ""
     if not link.up.known:
-        return Given(read, known, f" ({known['rule']})")
+        return InputValue(read, facts, f" ({facts['rule']})")
     group = link.group_of_downstream(index)
     members = list(link.members(group))
     good = [member for member in members if link.up.history.state(member).good]
-    wanted = sum(member not in link.up.omitted for member in members) + link.lacking(group)
+    expected = sum(member not in link.up.omitted for member in members) + link.lacking(group)
     if members or not link.edge.chosen:
-        known |= {"tasks": wanted, "done": len(good)}
-        count = f", {len(good):,} of {wanted:,} done" if wanted != 1 else ""
+        facts |= {"tasks": expected, "done": len(good)}
+        count = f", {len(good):,} of {expected:,} done" if expected != 1 else ""
     if len(members) == 1:
-        known["task"] = f"{link.edge.upstream}/{members[0]}"
-        task, point = f" of {known['task']}", point_text(link.up.point(members[0]))
+        facts["task"] = f"{link.edge.upstream}/{members[0]}"
+        task, point = f" of {facts['task']}", point_text(link.up.point(members[0]))
     if chosen := picks(link, members):
-        known["picks"] = [asdict(pick) for pick in chosen]
+        facts["picks"] = [asdict(pick) for pick in chosen]
         picked = f": {', '.join(pick.text for pick in chosen)}"
-    text = f"{task} ({point}{'; ' if point else ''}{known['rule']}{count}{picked})"
-    return Given(read, known, text, _value(run, link, good) if good else None)
+    text = f"{task} ({point}{'; ' if point else ''}{facts['rule']}{count}{picked})"
+    return InputValue(read, facts, text, _value(run, link, good) if good else None)
 
 
 def _value(run: RunReader, link: Link, good: list[int]) -> Any:
     sources = run.recipe(link.edge.downstream).sources
     try:
-        found = [sources.output(link, member) for member in good[:SHOWN]]
+        values = [sources.output(link, member) for member in good[:SHOWN]]
     except (DielError, KeyError):
         return None
-    return found if link.edge.gathered else found[0]
+    return values if link.edge.gathered else values[0]
 
 
 def _outputs(run: RunReader, record: Result) -> dict[str, Any]:

@@ -31,7 +31,7 @@ def documents(parts: Iterable[Explanation]) -> list[dict[str, Any]]:
 
 
 def section(title: str, entries: Mapping[str, str]) -> Iterator[str]:
-    """Names and texts in two columns, below a title; nothing if there are none."""
+    """Return names and texts in two columns below a title; nothing without names."""
     if entries:
         yield from ("", title)
         width = max(map(len, entries))
@@ -39,7 +39,7 @@ def section(title: str, entries: Mapping[str, str]) -> Iterator[str]:
 
 
 def tail(text: str) -> Iterator[str]:
-    """The last lines of what a program wrote."""
+    """Yield the last lines of what a program wrote."""
     lines = text.rstrip().splitlines()
     if len(lines) > TAIL_LINES:
         yield f"    │ … {counted(len(lines) - TAIL_LINES, 'line')} before"
@@ -47,18 +47,18 @@ def tail(text: str) -> Iterator[str]:
 
 
 def again_step(run: RunReader, task: str) -> str:
-    """What to do next after a failure that others went on without."""
+    """Return the next step after a failure that a rule tolerated."""
     name = run.paths.run_id
     return f"`diel logs {name} {task}` shows all its output; `diel run` tries it again, and keeps the rest"
 
 
 def next_step(run: RunReader, task: str, kind: str, exit_code: int | None) -> str:
-    """One or two sentences: where to look, what to change, how to continue."""
+    """Return a sentence or two: where to look, what to change, how to continue."""
     stage, name = task.partition("/")[0], run.paths.run_id
     spec = run.workflow.stages[stage].bare
     anew = "or change the workflow and `diel run` it: what is done is kept"
     again, mended = (f"then `diel resume {name}{how}`; {anew}" for how in ("", " --update"))
-    match next((known for known in FailureClass if known == kind), FailureClass.APP):
+    match next((candidate for candidate in FailureClass if candidate == kind), FailureClass.APP):
         case FailureClass.TIMEOUT:
             return f"raise `timeout` of '{stage}'{_now(spec.timeout)} or give a task less to do, {again}"
         case FailureClass.OOM:

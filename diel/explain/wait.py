@@ -59,7 +59,7 @@ class Wait:
 
 
 def rule_of(link: Link) -> str:
-    """The edge rules of a link in words: `matches density, gathers temperature`."""
+    """Return the edge rules of a link in words: `matches density, gathers temperature`."""
     edge = link.edge
     words = []
     if edge.axis is not None:
@@ -85,45 +85,45 @@ def _waited_for(run: RunReader, stage: str) -> Iterator[Link]:
 
 
 def waits_of_stage(run: RunReader, stage: str) -> list[Wait]:
-    """The stages that a whole stage still waits for."""
-    found: dict[str, Wait] = {}
+    """Return the stages that a whole stage still waits for."""
+    waits: dict[str, Wait] = {}
     for link in _waited_for(run, stage):
         up = link.up
         if link.edge.follows:
             continue  # it waits for itself, or for what comes after it
         if not up.known:
-            found[up.name] = Wait(up.name, rule_of(link))
+            waits[up.name] = Wait(up.name, rule_of(link))
             continue
         wait = _wait(link, range(up.size), up.history.expected)
         if wait.open:
-            found.setdefault(up.name, wait)
-    return list(found.values())
+            waits.setdefault(up.name, wait)
+    return list(waits.values())
 
 
 def waits_of_task(run: RunReader, stage: str, index: int) -> list[Wait]:
-    """The upstream tasks that one task still waits for."""
-    found: dict[tuple[str, str], Wait] = {}
+    """Return the upstream tasks that one task still waits for."""
+    waits: dict[tuple[str, str], Wait] = {}
     for link in _waited_for(run, stage):
         if not link.up.known:
-            found[(link.up.name, "")] = Wait(link.up.name, rule_of(link))
+            waits[(link.up.name, "")] = Wait(link.up.name, rule_of(link))
             continue
         group = link.group_of_downstream(index)
         members = list(link.members(group))
         if isinstance(link, ChoosingLink) and not members and link.verdict(group) is Verdict.WAITING:
             text = choice_awaited(link, index)
-            found[(link.up.name, text)] = Wait(link.up.name, rule_of(link), text=text)
+            waits[(link.up.name, text)] = Wait(link.up.name, rule_of(link), text=text)
             continue
         wait = _wait(link, members, len(members))
         if not wait.open and _is_undecided(link, group):
             labels = ", ".join(axis.label for axis in link.leaves)
             wait = replace(wait, open=1, text=f"the end of {labels}, which may still prune what it gathers")
         if wait.open:
-            found.setdefault((link.up.name, wait.rule), wait)
-    return list(found.values())
+            waits.setdefault((link.up.name, wait.rule), wait)
+    return list(waits.values())
 
 
 def _is_undecided(link: Link, group: Group) -> bool:
-    """Whether a search may still prune or pick. Not `verdict`: for a run nobody counts which tasks ended."""
+    """Return whether a search may still prune or pick. Not `verdict`, which needs counts of ended tasks."""
     if isinstance(link, ChoosingLink):
         return link.verdict(group) is Verdict.WAITING
     return not link.alongside and link.is_undecided(group)
@@ -139,7 +139,7 @@ def _wait(link: Link, members: Iterable[int], total: int) -> Wait:
 
 
 def culprits(run: RunReader, stage: str, index: int) -> Iterator[tuple[Link, list[int]]]:
-    """The links and upstream tasks that made a task skip: those that ended without a result."""
+    """Yield the links and upstream tasks that made a task skip: those that ended without a result."""
     for link in run.into(stage):
         if not link.up.known:
             yield link, []
@@ -155,34 +155,34 @@ def culprits(run: RunReader, stage: str, index: int) -> Iterator[tuple[Link, lis
 
 
 def roots(run: RunReader, stage: str, index: int, depth: int = 0) -> list[str]:
-    """The failed or cancelled tasks at which a chain of skipped tasks begins, each once."""
-    found: dict[str, None] = {}
+    """Return the failed or cancelled tasks at which a chain of skipped tasks begins, each once."""
+    tasks: dict[str, None] = {}
     for link, bad in culprits(run, stage, index):
         for member in bad[:SHOWN]:
             state = link.up.history.state(member)
             if state == TaskState.SKIPPED and depth < len(run.stages):
-                found.update(dict.fromkeys(roots(run, link.up.name, member, depth + 1)))
+                tasks.update(dict.fromkeys(roots(run, link.up.name, member, depth + 1)))
             else:
-                found[f"{link.up.name}/{member}"] = None
-        if len(found) >= SHOWN:
+                tasks[f"{link.up.name}/{member}"] = None
+        if len(tasks) >= SHOWN:
             break
-    return list(found)[:SHOWN]
+    return list(tasks)[:SHOWN]
 
 
 def stopped_by(history: History, stage: str, rule: str) -> str:
-    """What stopped a stage by a rule; for two of these the whole run stops because of one stage."""
+    """Return what stopped a stage by a rule. Two rules stop the whole run because of one stage."""
     held = history.stage(stage).held
     if rule in ("fail_fast", "imports"):
-        whole = (one.held[1] for one in history.stages.values() if one.held and one.held[0] == rule)
+        whole = (other.held[1] for other in history.stages.values() if other.held and other.held[0] == rule)
         return next(whole, "a task failed, and the run was to stop at that")
     return held[1] if held else "more of its tasks failed than were to"
 
 
 def explain_axis(axis: AxisStatus) -> Explanation:
-    """The state of a search or loop, as `status --json` has it, and in words."""
+    """Return the state of a search or loop, as `status --json` has it, and in words."""
     under_way = [course for course in axis.courses if course.state in ("running", "waiting")]
-    others = [course for course in axis.courses if course not in under_way]
-    chosen = [*under_way, *reversed(others)][:SHOWN]
+    rest = [course for course in axis.courses if course not in under_way]
+    chosen = [*under_way, *reversed(rest)][:SHOWN]
     lines = [course_text(axis, course) for course in axis.courses if course in chosen]
     hidden = len(axis.courses) - len(lines)
     if not axis.courses:
@@ -194,7 +194,7 @@ def explain_axis(axis: AxisStatus) -> Explanation:
 
 
 def points_awaited(run: RunReader, stage: str, index: int) -> list[str]:
-    """Why the trial or round of a task is still missing; nothing if all its points exist."""
+    """Return why the trial or round of a task is still missing; nothing if all its points exist."""
     stage_run = run.stages[stage]
     coordinates = stage_run.domain.coordinates(index)
     waiting = [axis for axis in stage_run.adaptive if axis.standing(coordinates) is Standing.WAITING]
@@ -228,7 +228,7 @@ def _unasked(axis: Adaptive, course: Course, place: int, *, driven: bool) -> str
 
 
 def _judges(run: RunReader, axis: Adaptive, coordinates: Mapping[str, int], place: int) -> Iterator[str]:
-    """The tasks that judge a point and have not ended: `check/2 (round=2), running`."""
+    """Yield the tasks that judge a point and have not ended: `check/2 (round=2), running`."""
     here = {label: coordinates[label] for label in axis.judge.context} | {axis.label: place}
     for name in axis.judge.stages:
         index = run.stages[name].domain.index(here)
@@ -237,7 +237,7 @@ def _judges(run: RunReader, axis: Adaptive, coordinates: Mapping[str, int], plac
 
 
 def _closed(run: RunReader, stage: str, index: int) -> list[tuple[Adaptive, Mapping[str, int]]]:
-    """The searches and loops that end before the point of a task, with its coordinates."""
+    """Return the searches and loops that end before the point of a task, with its coordinates."""
     stage_run = run.stages[stage]
     if not stage_run.known:
         return []
@@ -246,14 +246,14 @@ def _closed(run: RunReader, stage: str, index: int) -> list[tuple[Adaptive, Mapp
 
 
 def point_never_came(run: RunReader, stage: str, index: int) -> list[str]:
-    """Why a task's point never came: its trial was pruned, or its loop or search ended before it."""
+    """Return why a task's point never came: its trial was pruned, or its loop or search ended before it."""
     return [_never(run, axis, place) for axis, place in _closed(run, stage, index)]
 
 
 def points_never_came(run: RunReader, stage: str, indices: Iterable[int]) -> list[str]:
-    """The same for many tasks: their pruned trials, and each other reason with its first point."""
+    """Return why points of many tasks never came: pruned trials, and the first point of other reasons."""
     pruned: dict[str, str] = {}
-    found: dict[str, str] = {}
+    reasons: dict[str, str] = {}
     for index in indices:
         for axis, place in _closed(run, stage, index):
             course = axis.course(place)
@@ -261,46 +261,46 @@ def points_never_came(run: RunReader, stage: str, indices: Iterable[int]) -> lis
                 pruned.setdefault(axis.label, f"{stage}/{index}")
             else:
                 reason = _never(run, axis, place)
-                found.setdefault(likeness(reason), reason)
+                reasons.setdefault(likeness(reason), reason)
     trials = [
-        f"pruned with their {each}; `diel explain {run.paths.run_id} {task}` tells why"
-        for each, task in pruned.items()
+        f"pruned with their {label}; `diel explain {run.paths.run_id} {task}` tells why"
+        for label, task in pruned.items()
     ]
-    return [*trials, *list(found.values())[:SHOWN]]
+    return [*trials, *list(reasons.values())[:SHOWN]]
 
 
 def _never(run: RunReader, axis: Adaptive, coordinates: Mapping[str, int]) -> str:
     course, place = axis.course(coordinates), coordinates[axis.label]
     if place < len(course.trials):
         return _pruned(run, axis, course, course.trials[place])
-    status = next((one for one in run.axes if one.label == axis.label), None)
-    known = None if status is None else status.course(axis.context(coordinates))
-    why = course.reason if known is None else known.why
+    status = next((candidate for candidate in run.axes if candidate.label == axis.label), None)
+    course_status = None if status is None else status.course(axis.context(coordinates))
+    why = course.reason if course_status is None else course_status.why
     after = f"{axis.label} {(course.points or 1) - 1}"
     return f"{axis.label} {place} never came: the {axis.axis.word} ended after {after}: {why}"
 
 
 def _pruned(run: RunReader, axis: Adaptive, course: Course, trial: Trial) -> str:
-    """Why a trial was pruned: what it had reported, and what the others had reported there."""
+    """Return why a trial was pruned: what it had reported, and what the others had reported there."""
     facts = axis.facts(run.workflow)
     pruned = f"{axis.label} {trial.number} was pruned ({facts.pruner}): {trial.message}"
-    others = _reported_before(course, trial, max(trial.reported)) if trial.reported else []
-    if not others:
+    values = _reported_before(course, trial, max(trial.reported)) if trial.reported else []
+    if not values:
         return pruned
-    best, middle = texts_apart([min(others) if facts.objectives[0][1] else max(others), median(others)])
-    many = counted(len(others), "trial")
+    best, middle = texts_apart([min(values) if facts.objectives[0][1] else max(values), median(values)])
+    many = counted(len(values), "trial")
     return f"{pruned}; {many} before it had there: best {best}, median {middle}"
 
 
 def _reported_before(course: Course, trial: Trial, step: int) -> list[float]:
-    """What others had reported at a step before the trial was pruned for its value there."""
-    found = []
+    """Return what others had reported at a step before the trial was pruned for its value there."""
+    values = []
     for number, *what in course.told:
         if [number, *what] == [trial.number, step]:
             break
         if what == [step]:
-            found.append(course.trials[number].reported[step])
-    return found
+            values.append(course.trials[number].reported[step])
+    return values
 
 
 @dataclass(frozen=True)
@@ -315,12 +315,12 @@ class Pick:
 
 
 def picks(link: Link, members: list[int]) -> list[Pick]:
-    """The points of searches and loops at which an edge reads."""
+    """Return the points of searches and loops at which an edge reads."""
     if not isinstance(link, ChoosingLink) or not link.up.known:
         return []
     places = [link.up.domain.coordinates(member) for member in members[:SHOWN]]
-    found = [_pick(link.axes[label], place) for place in places for label in link.edge.chosen]
-    return [pick for number, pick in enumerate(found) if pick not in found[:number]]
+    read_at = [_pick(link.axes[label], place) for place in places for label in link.edge.chosen]
+    return [pick for number, pick in enumerate(read_at) if pick not in read_at[:number]]
 
 
 def _pick(axis: Adaptive, coordinates: Mapping[str, int]) -> Pick:
@@ -335,7 +335,7 @@ def _pick(axis: Adaptive, coordinates: Mapping[str, int]) -> Pick:
 
 
 def choice_awaited(link: ChoosingLink, index: int) -> str:
-    """What a picking edge still waits for, to follow the words `waits for`."""
+    """Return what a picking edge still waits for, to follow the words `waits for`."""
     here = link.down.domain.coordinates(index)
     up = link.up.name
     for label, choice in link.edge.chosen.items():
@@ -359,7 +359,7 @@ def choice_awaited(link: ChoosingLink, index: int) -> str:
 
 def _first_open(axis: Adaptive, here: Mapping[str, int]) -> Course | None:
     for course in axis.history.courses.values():
-        found = dict(zip(axis.judge.context, course.context, strict=True))
-        if not course.over and all(here.get(label, place) == place for label, place in found.items()):
+        point = dict(zip(axis.judge.context, course.context, strict=True))
+        if not course.over and all(here.get(label, place) == place for label, place in point.items()):
             return course
     return next(iter(axis.history.courses.values()), None)

@@ -27,52 +27,52 @@ from diel.values import clock, is_finite
 _COLOURS = {"slower": STATES["failed"], "faster": STATES["done"]}
 
 
-def comparison_page(found: Contrast) -> str:
-    """The file: one that needs no network."""
-    first, second = found.names
-    panels = [panel for panel in _panels(found) if panel.parts]
+def comparison_page(contrast: Contrast) -> str:
+    """Return the file: one that needs no network."""
+    first, second = contrast.names
+    panels = [panel for panel in _panels(contrast) if panel.parts]
     data = {"run": f"{first} and {second}", "state": "compared", "panels": list(map(panel_data, panels))}
     return document(data)
 
 
-def _panels(found: Contrast) -> Iterator[Panel]:
-    yield Panel("runs", "Runs", [Grid("The runs", ("", *found.names), list(map(_row, found.facts)))])
+def _panels(contrast: Contrast) -> Iterator[Panel]:
+    yield Panel("runs", "Runs", [Grid("The runs", ("", *contrast.names), list(map(_row, contrast.facts)))])
     for name, title, unequal in (
-        ("hyperparameters", "Hyperparameters", found.hyperparameters),
-        ("versions", "Versions and surroundings", found.versions),
+        ("hyperparameters", "Hyperparameters", contrast.hyperparameters),
+        ("versions", "Versions and surroundings", contrast.versions),
     ):
-        grid = Grid(f"{title} that differ", ("", *found.names), list(map(_row, unequal)))
+        grid = Grid(f"{title} that differ", ("", *contrast.names), list(map(_row, unequal)))
         yield Panel(name, title, [grid if unequal else Text("All are the same.")])
-    if found.workflow:
-        rows = [(one.name, changed_text(one, found.names)) for one in found.workflow]
+    if contrast.workflow:
+        rows = [(change.name, changed_text(change, contrast.names)) for change in contrast.workflow]
         grid = Grid("Stages that are not the same", ("stage", "what differs"), rows)
         yield Panel("stages", "Stages that are not the same", [grid])
-    yield Panel("times", "Times by stage", list(_times(found)))
-    yield Panel("results", "Results", list(_results(found)))
-    yield Panel("notes", "Not compared", [Text(note, "note") for note in found.notes])
+    yield Panel("times", "Times by stage", list(_times(contrast)))
+    yield Panel("results", "Results", list(_results(contrast)))
+    yield Panel("notes", "Not compared", [Text(note, "note") for note in contrast.notes])
 
 
-def _row(one: Unequal) -> list[str]:
-    return [one.name, *both_texts(one)]
+def _row(fact: Unequal) -> list[str]:
+    return [fact.name, *both_texts(fact)]
 
 
-def _times(found: Contrast) -> Iterator[Part]:
-    if not found.times:
+def _times(contrast: Contrast) -> Iterator[Part]:
+    if not contrast.times:
         return
-    first, second = found.names
+    first, second = contrast.names
     heads = ("stage", "tasks", first, second, "ratio", "from", "to", "p", "")
-    grid = Grid("Times of the median task", heads, [_row_of_times(one) for one in found.times])
+    grid = Grid("Times of the median task", heads, [_row_of_times(times) for times in contrast.times])
     values = [
         {
-            "stage": one.stage,
-            "ratio": one.ratio,
-            "low": one.interval[0] if one.interval else one.ratio,
-            "high": one.interval[1] if one.interval else one.ratio,
-            "colour": _COLOURS.get(one.verdict, STATES["skipped"]),
-            "verdict": said_of(one),
+            "stage": times.stage,
+            "ratio": times.ratio,
+            "low": times.interval[0] if times.interval else times.ratio,
+            "high": times.interval[1] if times.interval else times.ratio,
+            "colour": _COLOURS.get(times.verdict, STATES["skipped"]),
+            "verdict": said_of(times),
         }
-        for one in found.times
-        if one.ratio is not None
+        for times in contrast.times
+        if times.ratio is not None
     ]
     if not values:
         yield grid
@@ -91,18 +91,18 @@ def _times(found: Contrast) -> Iterator[Part]:
     yield Text(f"Mind: {CAVEAT}.", "note")
 
 
-def _row_of_times(one: Times) -> list[str | float | None]:
-    low, high = one.interval or (None, None)
-    numbers = [None if value is None else float(f"{value:.3g}") for value in (one.ratio, low, high)]
-    times = map(seconds_text, one.median)
-    return [one.stage, tasks_text(one), *times, *numbers, p_text(one.shift), said_of(one)]
+def _row_of_times(ratio: Times) -> list[str | float | None]:
+    low, high = ratio.interval or (None, None)
+    numbers = [None if value is None else float(f"{value:.3g}") for value in (ratio.ratio, low, high)]
+    times = map(seconds_text, ratio.median)
+    return [ratio.stage, tasks_text(ratio), *times, *numbers, p_text(ratio.shift), said_of(ratio)]
 
 
-def _results(found: Contrast) -> Iterator[Part]:
-    if found.results:
-        means = (f"mean in {name}" for name in found.names)
+def _results(contrast: Contrast) -> Iterator[Part]:
+    if contrast.results:
+        means = (f"mean in {name}" for name in contrast.names)
         heads = ("output", "tasks", "differ", *means, "change", "p", "largest difference")
-        rows = [[cell.strip() for cell in row] for row in rows_of_results(found.results)]
+        rows = [[cell.strip() for cell in row] for row in rows_of_results(contrast.results)]
         yield Grid("What the tasks made", heads, rows)
 
 
@@ -113,37 +113,38 @@ MOST = 60
 
 
 def trend_page(trend: Trend) -> str:
-    """The file: one that needs no network."""
-    groups = dict.fromkeys(one.group for one in trend.measures)
+    """Return the file: one that needs no network."""
+    groups = dict.fromkeys(measure.group for measure in trend.measures)
     panels = [Panel("runs", "Runs", [_runs(trend), *(Text(note, "note") for note in trend.notes)])]
     for number, group in enumerate(groups):
-        found = [one for one in trend.measures if one.group == group]
-        panels.append(Panel(f"figures-{number}", group or "Figures", list(_figures(trend, found))))
+        measures = [measure for measure in trend.measures if measure.group == group]
+        panels.append(Panel(f"figures-{number}", group or "Figures", list(_figures(trend, measures))))
     return document({"run": trend.workflow, "state": "by date", "panels": list(map(panel_data, panels))})
 
 
 def _runs(trend: Trend) -> Grid:
-    rows: list[list[Cell]] = [[*one.cells, *one.counts] for one in reversed(trend.runs)]
+    rows: list[list[Cell]] = [[*run.cells, *run.counts] for run in reversed(trend.runs)]
     return Grid("The runs, the newest first", RUN_COLUMNS, rows)
 
 
-def _figures(trend: Trend, found: Sequence[Measure]) -> Iterator[Part]:
-    for one in found[:MOST]:
-        rows = [(run.run, clock(run.began), value) for run, value in zip(trend.runs, one.values, strict=True)]
-        told = ": the last value is beyond the scatter of those before" if one.is_beyond else ""
-        yield Plot(f"{one.name}{told}", _spec(trend, one), Grid(one.name, ("run", "began", one.name), rows))
-    if len(found) > MOST:
-        rest = [(one.name, one.known[-1]) for one in found[MOST:]]
+def _figures(trend: Trend, measures: Sequence[Measure]) -> Iterator[Part]:
+    for figure in measures[:MOST]:
+        name, values = figure.name, zip(trend.runs, figure.values, strict=True)
+        rows = [(run.run, clock(run.began), value) for run, value in values]
+        remark = ": the last value is beyond the scatter of those before" if figure.is_beyond else ""
+        yield Plot(f"{name}{remark}", _spec(trend, figure), Grid(name, ("run", "began", name), rows))
+    if len(measures) > MOST:
+        rest = [(figure.name, figure.known[-1]) for figure in measures[MOST:]]
         yield Grid("The last values of further figures", ("figure", "last"), rest)
 
 
-def _spec(trend: Trend, one: Measure) -> dict[str, Any]:
+def _spec(trend: Trend, measure: Measure) -> dict[str, Any]:
     values = [
         {"run": run.run, "began": int(run.began * 1000), "value": value}
-        for run, value in zip(trend.runs, one.values, strict=True)
+        for run, value in zip(trend.runs, measure.values, strict=True)
         if is_finite(value)
     ]
-    colour = STATES["failed"] if one.is_beyond else SERIES[0]
+    colour = STATES["failed"] if measure.is_beyond else SERIES[0]
     began = {"field": "began", "type": "temporal"}
     line = layer(
         {"type": "line", "point": {"filled": True, "size": 50, "color": colour}, "color": SERIES[0]},

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from diel.errors import DielError
 from diel.page.panel import Cell, Facts, Grid, Part, Plot
 from diel.page.plot import LABELS, Clock, amount, layer, nominal, stage_colour
-from diel.page.seen import Seen
+from diel.page.run_view import RunView
 from diel.results.usage import asked_in, with_asked
 from diel.site import read_kept_site
 from diel.site.shape import Shape, ask_of, cores_of
@@ -31,35 +31,35 @@ _AXIS = {
 }
 
 
-def parts(seen: Seen) -> Iterator[Part]:
-    timeline = seen.timeline
+def parts(view: RunView) -> Iterator[Part]:
+    timeline = view.timeline
     if not timeline.stages or not timeline.origin:
         return
-    each = task_cores(seen)
-    held = allotments(seen)
-    clock = Clock.over(timeline.origin, seen.until)
-    wide, busy = busy_cores(seen, each)
+    task_sizes = task_cores(view)
+    held = allotments(view)
+    clock = Clock.over(timeline.origin, view.until)
+    wide, busy = busy_cores(view, task_sizes)
     busy = _largest(busy)
-    used = sum(sum(one.values()) for one in busy.values()) * wide
-    whole = sum(one.cores * (one.ended - one.began) for one in held)
+    used = sum(sum(entry.values()) for entry in busy.values()) * wide
+    whole = sum(entry.cores * (entry.ended - entry.began) for entry in held)
     facts = [("cores that tasks had, on the average", f"{used / max(1e-9, clock.end - clock.begin):.3g}")]
     if whole:
         facts += [("cores held", f"{whole / (clock.end - clock.begin):.3g}")]
         facts += [("of what was held", f"{min(1.0, used / whole):.0%}")]
     facts += [("core-hours of tasks", f"{used / 3600:.3g}")]
     yield Facts(facts, big=True)
-    yield _plot(clock, wide, busy, held, [*seen.stages, *([_OTHERS] if _OTHERS in busy else [])])
+    yield _plot(clock, wide, busy, held, [*view.stages, *([_OTHERS] if _OTHERS in busy else [])])
 
 
 def _largest(busy: dict[str, dict[int, float]]) -> dict[str, dict[int, float]]:
-    """Of many stages those that had the most, and the others together: each has a value at any time."""
+    """Return the stages that had the most cores, and the others together: each has a value at any time."""
     if len(busy) <= MOST:
         return busy
     order = sorted(busy, key=lambda name: -sum(busy[name].values()))
-    others: Counter[int] = Counter()
+    rest: Counter[int] = Counter()
     for name in order[MOST - 1 :]:
-        others.update(busy[name])
-    return {**{name: busy[name] for name in order[: MOST - 1]}, _OTHERS: dict(others)}
+        rest.update(busy[name])
+    return {**{name: busy[name] for name in order[: MOST - 1]}, _OTHERS: dict(rest)}
 
 
 def _plot(
@@ -98,8 +98,8 @@ def _plot(
     )
     spec = {"height": 180, "data": {"values": values}, "layer": [area, *([limit] if line else [])]}
     rows: list[list[Cell]] = [
-        [f"held: {one.name}", one.nodes, one.cores, round((one.ended - one.began) * one.cores / 3600, 4)]
-        for one in held
+        [f"held: {name}", nodes, number, round((ended - began) * number / 3600, 4)]
+        for name, nodes, number, began, ended in held
     ]
     rows += [[name, None, None, round(sum(busy[name].values()) * wide / 3600, 4)] for name in names]
     table = Grid(
@@ -109,9 +109,9 @@ def _plot(
 
 
 def steps_of(held: Sequence[Allotment], end: float) -> Iterator[tuple[float, int]]:
-    """When the number of cores that are held changes, and what it is then."""
-    changes = [(one.began, one.cores) for one in held]
-    changes += [(one.ended, -one.cores) for one in held if one.ended < end]
+    """Yield when the number of cores that are held changes, and what it is then."""
+    changes = [(allotment.began, allotment.cores) for allotment in held]
+    changes += [(allotment.ended, -allotment.cores) for allotment in held if allotment.ended < end]
     count = 0
     for when, change in sorted(changes):
         count += change
@@ -130,60 +130,60 @@ class Allotment(NamedTuple):
     ended: float
 
 
-def task_cores(seen: Seen) -> dict[str, Cores]:
-    """The cores of a task, by stage; those of a stage that cannot be known are missing."""
-    site = read_kept_site(seen.paths)
-    found: dict[str, Cores] = {}
-    for name, stage in seen.run.workflow.stages.items():
+def task_cores(view: RunView) -> dict[str, Cores]:
+    """Return the cores of a task, by stage; those of a stage that cannot be known are missing."""
+    site = read_kept_site(view.paths)
+    sizes: dict[str, Cores] = {}
+    for name, stage in view.run.workflow.stages.items():
         if not _SAID.isdisjoint(stage.demand):  # expressions say how many its tasks have
-            found |= {name: said} if (said := cores_said(seen, name)) else {}
+            sizes |= {name: requested} if (requested := cores_said(view, name)) else {}
             continue
         with suppress(DielError):
-            each = ask_of(site, stage).cores
-            found[name] = Cores(each, each, each)
-    return found
+            number = ask_of(site, stage).cores
+            sizes[name] = Cores(number, number, number)
+    return sizes
 
 
-def allotments(seen: Seen) -> list[Allotment]:
-    """What the run held so far, the oldest first."""
-    site, end = read_kept_site(seen.paths), seen.until
+def allotments(view: RunView) -> list[Allotment]:
+    """Return what the run held so far, the oldest first."""
+    site, end = read_kept_site(view.paths), view.until
     if not site.scheduled:
         cores = sum(cores_of(pool) for pool in site.pools.values())
-        return [Allotment("this machine", 1, cores, *times) for times in _driven(seen, end)]
-    found = []
-    for block in seen.status.blocks:
+        return [Allotment("this machine", 1, cores, *times) for times in _driven(view, end)]
+    blocks = []
+    for block in view.status.blocks:
         pool = site.pools.get(block["pool"])
         if pool is not None and block["began"] is not None:
             nodes = Shape(**block["needs"]).block_nodes(pool)
             ended = end if block["ended"] is None else block["ended"]
-            found.append(Allotment(block["block"], nodes, nodes * cores_of(pool), block["began"], ended))
-    return found
+            blocks.append(Allotment(block["block"], nodes, nodes * cores_of(pool), block["began"], ended))
+    return blocks
 
 
-def _driven(seen: Seen, end: float) -> Iterator[tuple[float, float]]:
-    """When controllers drove the run: the newest until now, each before it to its last sign of life."""
-    epochs = [times for _, times in sorted(seen.timeline.driven.items())]
+def _driven(view: RunView, end: float) -> Iterator[tuple[float, float]]:
+    """Yield when controllers drove the run: the newest until now, each before it to its last sign of life."""
+    epochs = [times for _, times in sorted(view.timeline.driven.items())]
     for (began, last), (after, _) in pairwise(epochs):
         yield began, min(last, after)
     yield from ((began, end) for began, _ in epochs[-1:])
 
 
 def busy_cores(
-    seen: Seen, cores: Mapping[str, Cores], most: int = 160
+    view: RunView, cores: Mapping[str, Cores], most: int = 160
 ) -> tuple[float, dict[str, dict[int, float]]]:
-    """By stage and bin the cores that were busy, and the width of a bin in seconds."""
-    timeline, end = seen.timeline, seen.until
-    made: dict[str, defaultdict[int, float]] = {}
+    """Return the width of a bin in seconds, and the busy cores by stage and bin."""
+    timeline, end = view.timeline, view.until
+    totals: dict[str, defaultdict[int, float]] = {}
     width, factor = timeline.width, 1
     while (end - timeline.origin) / (width * factor) > most:
         factor *= 2
 
-    def add(name: str, bins: Bins, each: float) -> None:
-        into = made.setdefault(name, defaultdict(float))
+    def add(name: str, bins: Bins, number: float) -> None:
+        into = totals.setdefault(name, defaultdict(float))
         for place, seconds in bins.busy.items():
-            into[place // factor] += each * seconds / (width * factor)
+            into[place // factor] += number * seconds / (width * factor)
 
-    alone = list(timeline.running(end, live=seen.alive))
+    alone = list(timeline.running(end, live=view.alive))
     for name, stage in timeline.stages.items():
         if name in cores and cores[name].own:
             alone += stage.spans
@@ -193,9 +193,9 @@ def busy_cores(
     for span in alone:
         bins, origin = Bins(), timeline.origin
         bins.spread(max(0.0, (span.begin - origin) / width), (span.end - origin) / width, width)
-        known = cores.get(span.stage, Cores(1, 1, 1))
-        add(span.stage, bins, known.own.get((span.index, span.attempt), known.mean))
-    return width * factor, {name: dict(one) for name, one in made.items()}
+        size = cores.get(span.stage, Cores(1, 1, 1))
+        add(span.stage, bins, size.own.get((span.index, span.attempt), size.mean))
+    return width * factor, {name: dict(places) for name, places in totals.items()}
 
 
 _SAID = {("resources", key) for key in (*TOGETHER, "cores_per_rank")}
@@ -208,25 +208,25 @@ class Cores(NamedTuple):
     """Weighted by how long each task had them."""
     least: int
     most: int
-    """Other than the least only where expressions say it for each task."""
+    """More than the least only where an expression gives each task its cores."""
     own: Mapping[tuple[int, int], int] = {}
-    """Those of each attempt, by task and number, where they differ and all attempts are kept."""
+    """Cores of each attempt, by task and number, where they differ and all attempts are kept."""
 
 
-def cores_said(seen: Seen, name: str) -> Cores | None:
-    """What the attempts of a stage asked for; None before there is one."""
-    times, wanted = seen.timeline.stages.get(name), seen.run.workflow.stages[name].bare.resources
+def cores_said(view: RunView, name: str) -> Cores | None:
+    """Return what the attempts of a stage asked for; None before there is one."""
+    times, resources = view.timeline.stages.get(name), view.run.workflow.stages[name].bare.resources
     spans = [] if times is None or times.binned else times.spans
     own, counts = {}, Counter[int]()
-    for index, number, asked in asked_in(seen.run, name):
-        each = with_asked(wanted, asked).cores
-        counts[each] += 1
+    for index, number, request in asked_in(view.run, name):
+        wanted_cores = with_asked(resources, request).cores
+        counts[wanted_cores] += 1
         if spans:
-            own[index, number] = each
+            own[index, number] = wanted_cores
     if not counts:
         return None
     low, high = min(counts), max(counts)
     had = [(own[at], span.seconds) for span in spans if (at := (span.index, span.attempt)) in own]
     had = had if any(seconds for _, seconds in had) else [*counts.items()]
-    mean = sum(each * weight for each, weight in had) / sum(weight for _, weight in had)
+    mean = sum(wanted_cores * weight for wanted_cores, weight in had) / sum(weight for _, weight in had)
     return Cores(mean, low, high, {} if low == high else own)

@@ -39,29 +39,29 @@ from diel.page.panel import (
 )
 from diel.page.panels import ENTRIES, Public, panel_of, panels_of
 from diel.page.plot import SERIES, STATES
-from diel.page.seen import Seen
+from diel.page.run_view import RunView
 from diel.status.columns import MAX_ROWS, columns, markdown_table, plain, printable, shorten, width_of
 from diel.status.sections import SECTIONS, View
 from diel.values import bare
 
 
 def panel_data(panel: Panel) -> dict[str, Any]:
-    """A panel as JSON, with a digest that tells whether it changed."""
+    """Return a panel as JSON, with a digest that tells whether it changed."""
     charts: Charts = {}
     html = panel_html(panel, charts)
     digest = hashlib.sha256(json.dumps([html, charts]).encode()).hexdigest()[:16]
     return {"name": panel.name, "title": panel.title, "html": html, "charts": charts, "digest": digest}
 
 
-def page(seen: Seen, live: str = "") -> str:
-    """The page of a run. With `live`, an address to fetch its data from anew, it follows the run."""
-    run = Public(seen).text(seen.paths.run_id) if seen.public else seen.paths.run_id
-    state = "damaged" if seen.readable is None else seen.readable.state.value
-    return document({"run": run, "state": state, "panels": list(map(panel_data, panels_of(seen)))}, live)
+def page(view: RunView, live: str = "") -> str:
+    """Return the page of a run. With `live`, an address to fetch its data from anew, it follows the run."""
+    run = Public(view).text(view.paths.run_id) if view.public else view.paths.run_id
+    state = "damaged" if view.readable is None else view.readable.state.value
+    return document({"run": run, "state": state, "panels": list(map(panel_data, panels_of(view)))}, live)
 
 
 def document(data: Mapping[str, Any], live: str = "") -> str:
-    """The file for the data of a page."""
+    """Return the file for the data of a page."""
     style, code, library = _style(), _asset("page.js"), script()
     panels = data["panels"]
     shown = {
@@ -72,7 +72,7 @@ def document(data: Mapping[str, Any], live: str = "") -> str:
         "charts": {key: spec for panel in panels for key, spec in panel["charts"].items()},
     }
     run, state = escape(data["run"]), escape(data["state"])
-    links = "".join(f'<a href="#{escape(one["name"])}">{escape(one["title"])}</a>' for one in panels)
+    links = "".join(f'<a href="#{escape(entry["name"])}">{escape(entry["title"])}</a>' for entry in panels)
     return "\n".join(
         [
             "<!doctype html>",
@@ -95,14 +95,14 @@ def document(data: Mapping[str, Any], live: str = "") -> str:
 
 
 def _embedded(value: object) -> str:
-    """JSON in a script element: the one place where it is escaped for that."""
+    """Return JSON in a script element, escaped for that place."""
     text = json.dumps(value, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
 @cache
 def policy(live: str) -> str:
-    """What the page may load: what is in it, by digest, and its own data."""
+    """Return the policy of the page: it may load its own parts, by digest, and its own data."""
     style, code = _style(), " ".join(map(_digest, (script(), _asset("page.js"))))
     connect = " connect-src 'self';" if live else ""
     return (
@@ -127,9 +127,9 @@ def _style() -> str:
 
 
 def script() -> str:
-    """The script. Bundling it takes one to two seconds, so it is kept in the user's cache.
+    """Return the script. Bundling it takes one to two seconds, so it is kept in the user's cache.
 
-    Raises DielError where the library is absent.
+    Raise DielError where the library is absent.
     """
     try:
         import vl_convert  # an extra
@@ -137,14 +137,14 @@ def script() -> str:
         missing = "a page needs vl-convert-python: pip install 'diel[report]'"
         raise DielError(f"{missing} (without it, `diel report` prints the report in Markdown)") from error
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "diel"
-    kept = cache / f"vega-{vl_convert.get_vega_version()}-{version('vl-convert-python')}.js"
+    path = cache / f"vega-{vl_convert.get_vega_version()}-{version('vl-convert-python')}.js"
     with suppress(OSError, UnicodeDecodeError):
-        return kept.read_text("utf-8")
-    made: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed").replace("</script", "<\\/script")
+        return path.read_text("utf-8")
+    text: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed").replace("</script", "<\\/script")
     with suppress(OSError):
         cache.mkdir(parents=True, exist_ok=True)
-        put(kept, made)
-    return made
+        put(path, text)
+    return text
 
 
 Charts = dict[str, Any]
@@ -156,14 +156,14 @@ _WORD = 12
 
 
 def escape(text: str) -> str:
-    """A text in HTML, without the colours that a program gave it for a terminal."""
+    """Return a text in HTML, without the colours that a program gave it for a terminal."""
     return escaped(bare(text))
 
 
 def panel_html(panel: Panel, charts: Charts) -> str:
-    """A panel; its charts are added to `charts`."""
-    made = _Parts(panel.name, charts)
-    inner = "".join(made.html(part) for part in panel.parts)
+    """Return a panel; its charts are added to `charts`."""
+    writer = _Parts(panel.name, charts)
+    inner = "".join(writer.html(part) for part in panel.parts)
     name = escape(panel.name)
     title = f'<h2 id="{name}-title">{escape(panel.title)}</h2>'
     return f'<section id="{name}" aria-labelledby="{name}-title">{title}{inner}</section>'
@@ -227,7 +227,7 @@ def _caption(text: str) -> str:
 
 
 def _scrolled(name: str) -> str:
-    """What makes an element one that the keyboard scrolls and a screen reader names."""
+    """Return the attributes by which a keyboard scrolls an element and a screen reader names it."""
     return f'tabindex="0" role="group" aria-label="{escape(name)}"'
 
 
@@ -244,10 +244,10 @@ def _facts(facts: Facts) -> str:
 
 
 def table_html(table: Grid) -> str:
-    """A table; columns of numbers are aligned at their right."""
+    """Return a table; columns of numbers are aligned at their right."""
     cells = [*zip(*table.rows, strict=True)] or [()] * len(table.columns)
     kinds = [{type(cell) for cell in column if cell is not None} for column in cells]
-    numeric, digits = [bool(one) and one <= {int, float} for one in kinds], column_digits(cells, FEWEST)
+    numeric, digits = [bool(types) and types <= {int, float} for types in kinds], column_digits(cells, FEWEST)
     head = "".join(
         f'<th scope="col"{_right(right)}>{escape(name)}</th>'
         for name, right in zip(table.columns, numeric, strict=True)
@@ -281,7 +281,7 @@ def _cell(cell: Cell, digits: int) -> str:
 
 
 def _bar(bar: Bar) -> str:
-    """A bar of shares as SVG: attributes, for a page without styles of elements."""
+    """Return a bar of shares as SVG: attributes, for a page without styles of elements."""
     at, parts = 0.0, []
     for name, share in bar.shares:
         width = 100 * max(0.0, min(1.0, share))
@@ -292,11 +292,11 @@ def _bar(bar: Bar) -> str:
 
 
 def _finite(value: Any) -> Any:
-    """The same without numbers that JSON lacks: they become null."""
+    """Return a value with null in place of numbers that JSON lacks."""
     if isinstance(value, dict):
-        return {name: _finite(one) for name, one in value.items()}
+        return {name: _finite(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(one) for one in value]
+        return [_finite(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -307,7 +307,7 @@ LONGEST = 300
 
 
 def panel_text(panel: Panel, width: int) -> str:
-    """Its parts below each other."""
+    """Return the parts of a panel below each other, as text."""
     return "\n\n".join(_part_text(part, width) for part in panel.parts)
 
 
@@ -330,7 +330,7 @@ def _part_text(part: Part, width: int) -> str:
 
 
 def _table(grid: Grid, caption: str, width: int) -> str:
-    """Rows of cells; where they are wider than the screen each row is a paragraph that names its cells."""
+    """Return rows of cells. Too wide for the screen, each row is a paragraph that names its cells."""
     rows, more = _texts(grid, MOST_ROWS)
     numbers = [
         place for place, cell in enumerate(grid.rows[0] if rows else ()) if isinstance(cell, int | float)
@@ -339,23 +339,23 @@ def _table(grid: Grid, caption: str, width: int) -> str:
     if any(width_of(line) > width for line in lines):
         lines = []
         for head, *cells in rows:  # `simulate: kind analysis · mean 2.1 s`; empty cells are left out
-            told = " · ".join(f"{n} {cell}" for n, cell in zip(grid.columns[1:], cells, strict=True) if cell)
-            lines.append(fill(f"{head}: {told}", width, subsequent_indent="    "))
+            facts = " · ".join(f"{n} {cell}" for n, cell in zip(grid.columns[1:], cells, strict=True) if cell)
+            lines.append(fill(f"{head}: {facts}", width, subsequent_indent="    "))
     return "\n".join([f"── {caption}", *lines, *([f"and {more:,} more"] if more else [])])
 
 
-def report(seen: Seen) -> str:
-    """A report of a run in Markdown: panels of its page, and what a status says besides."""
+def report(view: RunView) -> str:
+    """Return a report of a run in Markdown: panels of its page, and what a status says besides."""
     lines = []
     with suppress(DielError, *NOT_AS_IT_SHOULD_BE):  # the panels say what cannot be read
-        lines = [plain(text), ""] if (text := seen.run.workflow.description) else []
+        lines = [plain(text), ""] if (text := view.run.workflow.description) else []
     for entry in ENTRIES:
-        panel = None if entry.name in LEFT_OUT else panel_of(entry, seen)
+        panel = None if entry.name in LEFT_OUT else panel_of(entry, view)
         if panel is not None:
             lines += [f"## {panel.title}", "", *_markdown(panel)]
-    status = seen.readable
+    status = view.readable
     if status is None:
-        return "\n".join([f"# {plain(seen.paths.run_id)}: damaged", "", *lines])
+        return "\n".join([f"# {plain(view.paths.run_id)}: damaged", "", *lines])
     for section in SECTIONS:
         if section.noted and section.used(status):
             lines += [*(f"- {plain(line)}" for line in section.lines(status, View())), ""]
@@ -363,7 +363,7 @@ def report(seen: Seen) -> str:
 
 
 def _markdown(panel: Panel) -> Iterator[str]:
-    """Its parts; charts as their numbers where it has no table."""
+    """Yield the parts of a panel; charts as their numbers where the panel has no table."""
     has_table = any(isinstance(part, Grid) for part in panel.parts)
     for part in panel.parts:
         match part:
@@ -390,7 +390,7 @@ def _markdown_grid(grid: Grid) -> Iterator[str]:
 
 
 def _texts(grid: Grid, most: int) -> tuple[list[list[str]], int]:
-    """The first rows of a table as texts, and how many more there are."""
+    """Return the first rows of a table as texts, and how many more there are."""
     rows = grid.rows[:most]
     digits = column_digits([*zip(*rows, strict=True)], FEWEST)
     return [[*map(_cell_text, row, digits)] for row in rows], grid.more + len(grid.rows) - len(rows)

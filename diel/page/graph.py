@@ -12,7 +12,7 @@ from typing import NamedTuple
 from diel.drawing import rule_words
 from diel.graph import Edge
 from diel.page.panel import Grid, Part, Sketch, Text
-from diel.page.seen import Seen
+from diel.page.run_view import RunView
 from diel.states import TaskState
 from diel.status.stage import StageStatus
 
@@ -27,11 +27,11 @@ _FLAGS = ("share", "optional", "renewed", "begun", "outer", "branch")
 """What an edge says besides: its other flags are the ways of data that moves while tasks run."""
 
 
-def parts(seen: Seen) -> Iterator[Part]:
-    graph = seen.run.graph
+def parts(view: RunView) -> Iterator[Part]:
+    graph = view.run.graph
     rows = [
-        [one.upstream, one.downstream, one.output or "", kind_of(one), rule_words(graph, one)]
-        for one in graph.edges[:LINES]
+        [link.upstream, link.downstream, link.output or "", kind_of(link), rule_words(graph, link)]
+        for link in graph.edges[:LINES]
     ]
     more = max(0, len(graph.edges) - LINES)
     table = Grid("What stages read of others", ("from", "to", "output", "kind", "rule"), rows, more)
@@ -42,14 +42,14 @@ def parts(seen: Seen) -> Iterator[Part]:
         yield Text(f"{many}: `diel graph` prints them.", "note")
         yield table
         return
-    stages = {stage.name: stage for stage in seen.status.stages}
+    stages = {stage.name: stage for stage in view.status.stages}
     pairs = dict.fromkeys((edge.upstream, edge.downstream) for edge in graph.edges)
     depth = {name: graph.depth[name] for name in graph.order}
     # Edges that read the previous round lead back.
     layout = lay_out(depth, [(up, down) for up, down in pairs if depth[up] < depth[down]])
     kinds = _kinds(graph.edges)
     used = sorted(set(kinds.values()), key=_rank)
-    svg = _svg(layout, stages, kinds, used, seen.status.state.live)
+    svg = _svg(layout, stages, kinds, used, view.status.state.live)
     yield Sketch("Stages, coloured by state; lines by the way that data takes", svg, table)
 
 
@@ -65,7 +65,7 @@ def kind_of(edge: Edge) -> str:
 
 
 def waits(edge: Edge) -> bool:
-    """Whether a downstream task begins when its upstream ones have ended, in the same round."""
+    """Return whether a downstream task begins when its upstream ones have ended, in the same round."""
     return kind_of(edge) in _RANKS and not edge.follows
 
 
@@ -74,12 +74,12 @@ def _rank(kind: str) -> int:
 
 
 def _kinds(edges: Sequence[Edge]) -> dict[tuple[str, str], str]:
-    found: dict[tuple[str, str], str] = {}
+    kinds: dict[tuple[str, str], str] = {}
     for edge in edges:
         pair, kind = (edge.upstream, edge.downstream), kind_of(edge)
-        known = found.get(pair)
-        found[pair] = kind if known is None or _rank(kind) < _rank(known) else known
-    return found
+        earlier = kinds.get(pair)
+        kinds[pair] = kind if earlier is None or _rank(kind) < _rank(earlier) else earlier
+    return kinds
 
 
 def _svg(
@@ -167,7 +167,7 @@ def _key(kind: str, x: float, y: float) -> str:
 
 
 def state_of(stage: StageStatus | None, *, live: bool = True) -> str:
-    """The state of a stage, by those of its tasks."""
+    """Return the state of a stage, by those of its tasks."""
     if stage is None or stage.total is None:
         return "skipped" if stage is not None and stage.void else "waiting"
     if stage[TaskState.FAILED] > stage.tolerated:
@@ -204,7 +204,7 @@ class Layout(NamedTuple):
 
 
 def lay_out(depth: Mapping[str, int], edges: Sequence[tuple[str, str]]) -> Layout:
-    """Places for stages of these depths and for the edges that lead to a deeper one."""
+    """Return places for stages of these depths, and for the edges that lead to a deeper stage."""
     layers: list[list[str]] = [[] for _ in range(max(depth.values(), default=-1) + 1)]
     for name, layer in depth.items():
         layers[layer].append(name)
@@ -215,9 +215,9 @@ def lay_out(depth: Mapping[str, int], edges: Sequence[tuple[str, str]]) -> Layou
         chain = [up, *passed, down]
         for place, dummy in enumerate(passed, depth[up] + 1):
             layers[place].append(dummy)
-        for one, other in pairwise(chain):
-            near[one].append(other)
-            near[other].append(one)
+        for upper, other in pairwise(chain):
+            near[upper].append(other)
+            near[other].append(upper)
         chains[(up, down)] = chain
     rows = _rows(layers, near)
     placed = {name: Spot(layer, rows[name]) for layer, names in enumerate(layers) for name in names}
@@ -230,12 +230,12 @@ def lay_out(depth: Mapping[str, int], edges: Sequence[tuple[str, str]]) -> Layou
 
 
 def _rows(layers: list[list[str]], near: Mapping[str, list[str]]) -> dict[str, float]:
-    """The row of each: ordered by sweeps, then each layer in the middle of the widest."""
+    """Return the row of each: ordered by sweeps, then each layer in the middle of the widest."""
     order = {name: float(row) for names in layers for row, name in enumerate(names)}
     for sweep in range(SWEEPS):
         for names in layers if sweep % 2 == 0 else reversed(layers):
             mean = {
-                name: fmean([order[one] for one in near.get(name, ())] or [order[name]]) for name in names
+                name: fmean([order[other] for other in near.get(name, ())] or [order[name]]) for name in names
             }
             names.sort(key=lambda name: mean[name])
             order.update({name: float(row) for row, name in enumerate(names)})

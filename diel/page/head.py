@@ -13,7 +13,7 @@ from diel.page import cores
 from diel.page.graph import waits
 from diel.page.panel import Bar, Cell, Facts, Grid, Part, Text
 from diel.page.plot import lasting
-from diel.page.seen import Seen
+from diel.page.run_view import RunView
 from diel.project.run_file import RunFile
 from diel.results.usage import advise
 from diel.states import RunState, TaskState
@@ -27,20 +27,20 @@ _LIKELY = 1.28
 """Standard deviations within which four of five values lie."""
 
 
-def parts(seen: Seen) -> Iterator[Part]:
-    yield Facts(list(_figures(seen)), big=True)
-    yield Text(_sentence(seen), TONES.get(seen.status.state, ""))
-    if (left := left_text(seen)) is not None:
-        yield Text(left)
-    yield from (Text(damaged, "bad") for damaged in seen.status.damaged)
+def parts(view: RunView) -> Iterator[Part]:
+    yield Facts(list(_figures(view)), big=True)
+    yield Text(_sentence(view), TONES.get(view.status.state, ""))
+    if (remaining := left_text(view)) is not None:
+        yield Text(remaining)
+    yield from (Text(damaged, "bad") for damaged in view.status.damaged)
     try:
-        yield Facts(list(_asked(seen, seen.run.run_file)))
+        yield Facts(list(_origin(view, view.run.run_file)))
     except DielError as error:
         yield Text(f"How the run was asked for cannot be read: {error}", "note")
 
 
-def _figures(seen: Seen) -> Iterator[tuple[str, str]]:
-    status = seen.status
+def _figures(view: RunView) -> Iterator[tuple[str, str]]:
+    status = view.status
     yield "state", status.state.value
     yield ("running for" if status.state.live else "took"), lasting(status.elapsed)
     yield "tasks with a result", f"{status.good:,} of {status.total_text}"
@@ -49,7 +49,7 @@ def _figures(seen: Seen) -> Iterator[tuple[str, str]]:
     if failed := status.count(TaskState.FAILED):
         yield TaskState.FAILED.label, f"{failed:,}{tolerated_text(failed, status.tolerated)}"
     try:
-        hours = [one.nodes * (one.ended - one.began) / 3600 for one in cores.allotments(seen)]
+        hours = [block.nodes * (block.ended - block.began) / 3600 for block in cores.allotments(view)]
         if hours:
             yield "node-hours", f"{sum(hours):.3g}" if sum(hours) >= 0.001 else "less than 0.001"
     except DielError:
@@ -59,8 +59,8 @@ def _figures(seen: Seen) -> Iterator[tuple[str, str]]:
             yield f"effective speedup of {name}", f"{answers.speedup:.3g} ×"
 
 
-def _sentence(seen: Seen) -> str:
-    status = seen.status
+def _sentence(view: RunView) -> str:
+    status = view.status
     failed = status.count(TaskState.FAILED)
     match status.state:
         case RunState.SUCCEEDED:
@@ -84,49 +84,49 @@ def _sentence(seen: Seen) -> str:
     return "It runs: this is how it stood when the page was made."
 
 
-def left_text(seen: Seen) -> str | None:
-    """How long a run that goes on still takes, four times out of five; None if that cannot be said.
+def left_text(view: RunView) -> str | None:
+    """Return how long a run still takes, four times out of five; None where nobody can say.
 
     From the mean and the scatter of the durations so far, with as many tasks at a time as run now, but not
     less than one task after another of stages that wait for each other. Rounds still to come wait too, and
     are not known to. A stage of which nothing has ended yet is named, and not counted.
     """
-    status = seen.status
+    status = view.status
     slots = status.count(TaskState.RUNNING)
     if status.state is not RunState.RUNNING or not slots:
         return None
     work = scatter = 0.0
     begun: defaultdict[str, float] = defaultdict(float)
-    for span in seen.timeline.running(seen.until, live=True):
+    for span in view.timeline.running(view.until, live=True):
         begun[span.stage] += span.seconds if span.state == "running" else 0.0
     least, most, unknown = {}, {}, []
     for stage in status.stages:
-        times = seen.timeline.stages.get(stage.name)
-        left = None if stage.total is None else stage.total - sum(stage[s] for s in TaskState if s.ended)
-        if left == 0:
+        times = view.timeline.stages.get(stage.name)
+        remaining = None if stage.total is None else stage.total - sum(stage[s] for s in TaskState if s.ended)
+        if remaining == 0:
             continue
-        if left is None or times is None or times.mean is None:
+        if remaining is None or times is None or times.mean is None:
             unknown.append(stage.name)
             continue
-        work += max(0.0, left * times.mean - begun[stage.name])
-        scatter += left * times.variance
-        least[stage.name] = times.mean if left > stage[TaskState.RUNNING] else 0.0
+        work += max(0.0, remaining * times.mean - begun[stage.name])
+        scatter += remaining * times.variance
+        least[stage.name] = times.mean if remaining > stage[TaskState.RUNNING] else 0.0
         most[stage.name] = times.quantile(0.9) or 0.0
     if not most:
         return None
-    low = max((work - _LIKELY * math.sqrt(scatter)) / slots, _in_line(seen, least))
-    high = max((work + _LIKELY * math.sqrt(scatter)) / slots, _in_line(seen, most))
+    low = max((work - _LIKELY * math.sqrt(scatter)) / slots, _in_line(view, least))
+    high = max((work + _LIKELY * math.sqrt(scatter)) / slots, _in_line(view, most))
     rest = f", without {', '.join(unknown)}, of which nothing has ended yet" if unknown else ""
     rests = f"by the times so far, with {counted(slots, 'task')} at a time"
     ends = dict.fromkeys((lasting(low), lasting(high)))
     return f"Time left: {'about ' if len(ends) == 1 else ''}{' to '.join(ends)}, {rests}{rest}."
 
 
-def _in_line(seen: Seen, times: Mapping[str, float]) -> float:
-    """The longest way through stages that wait for each other, with one task of each."""
-    found: dict[str, float] = {}
+def _in_line(view: RunView, times: Mapping[str, float]) -> float:
+    """Return the longest way through stages that wait for each other, with one task of each."""
+    longest: dict[str, float] = {}
     try:
-        graph = seen.run.graph
+        graph = view.run.graph
     except DielError:  # the panel of the graph says why
         return max(times.values())
     before: defaultdict[str, list[str]] = defaultdict(list)
@@ -134,12 +134,12 @@ def _in_line(seen: Seen, times: Mapping[str, float]) -> float:
         if waits(edge):
             before[edge.downstream].append(edge.upstream)
     for name in graph.order:
-        found[name] = times.get(name, 0.0) + max((found[one] for one in before[name]), default=0.0)
-    return max(found.values())
+        longest[name] = times.get(name, 0.0) + max((longest[up] for up in before[name]), default=0.0)
+    return max(longest.values())
 
 
-def _asked(seen: Seen, file: RunFile) -> Iterator[tuple[str, str]]:
-    status = seen.status
+def _origin(view: RunView, file: RunFile) -> Iterator[tuple[str, str]]:
+    status = view.status
     yield "command", file.command_line
     yield "began", "" if status.began is None else clock(status.began)
     if not status.state.live and status.ended is not None:
@@ -147,9 +147,9 @@ def _asked(seen: Seen, file: RunFile) -> Iterator[tuple[str, str]]:
     yield "site", file.site
     yield "versions", f"diel {file.diel}, Python {file.python}"
     yield "energy", energy_text(status.energy)
-    if not seen.public:
+    if not view.public:
         yield "host and user", f"{file.host}, {file.user}"
-        yield "directory", str(seen.paths.root)
+        yield "directory", str(view.paths.root)
     if status.uses:
         yield "uses results of", ", ".join(status.uses)
 
@@ -164,70 +164,70 @@ _COLUMNS = ("stage", "kind", "tasks", "state", "rate", "mean", "p95", "cores")
 _USED = ("cores in use", "most memory")
 
 
-def stages(seen: Seen) -> Iterator[Part]:
-    found = seen.status.stages
-    if not found:
+def stages(view: RunView) -> Iterator[Part]:
+    statuses = view.status.stages
+    if not statuses:
         yield Text("The run has no stage yet.", "note")
         return
     try:
-        each = cores.task_cores(seen)
+        sizes = cores.task_cores(view)
     except DielError:
-        each = {}
-    rows = [_row(seen, stage, each) for stage in found]
-    measured = any(stage.usage for stage in found)
+        sizes = {}
+    rows = [_row(view, stage, sizes) for stage in statuses]
+    measured = any(stage.usage for stage in statuses)
     if measured:
-        rows = [[*row, *_used(seen, stage, each)] for row, stage in zip(rows, found, strict=True)]
+        rows = [[*row, *_used(view, stage, sizes)] for row, stage in zip(rows, statuses, strict=True)]
     yield Grid("The stages of the run", (*_COLUMNS, *_USED) if measured else _COLUMNS, rows)
-    for line in joined_lines(seen.status.joined):
+    for line in joined_lines(view.status.joined):
         yield Text(f"{line}.", "note")
-    if not measured and any(stage[TaskState.DONE] for stage in found):
+    if not measured and any(stage[TaskState.DONE] for stage in statuses):
         yield Text("What its tasks used of processors and memory was not measured.", "note")
-    advice = list(_advised(seen)) if measured else []
+    advice = list(_advised(view)) if measured else []
     if advice:
         yield Grid("What another run could ask for", ("stage", "resources"), advice)
-    if measured and _count(seen) > _MANY:
-        told = f"`diel explain {seen.paths.run_id} STAGE` says what another run could ask for"
-        yield Text(f"{told}: {_count(seen):,} attempts are too many to read for a page.", "note")
+    if measured and _count(view) > _MANY:
+        hint = f"`diel explain {view.paths.run_id} STAGE` says what another run could ask for"
+        yield Text(f"{hint}: {_count(view):,} attempts are too many to read for a page.", "note")
 
 
-def _used(seen: Seen, stage: StageStatus, had: dict[str, cores.Cores]) -> list[Cell]:
-    """The cores that its tasks kept busy of those they had, and the most memory beside what was asked."""
-    usage, each = stage.usage, had.get(stage.name)
+def _used(view: RunView, stage: StageStatus, had: dict[str, cores.Cores]) -> list[Cell]:
+    """Return the cores that tasks kept busy, of those they had, and the most memory, of that asked for."""
+    usage, size = stage.usage, had.get(stage.name)
     busy: Cell = ""
     if "cpu_seconds" in usage and usage.get("seconds"):
-        used, most = usage["cpu_seconds"] / usage["seconds"], each.mean if each else 0
+        used, most = usage["cpu_seconds"] / usage["seconds"], size.mean if size else 0
         share = used / most if most else 0.0
         busy = Bar([("running", share)], f"{used:.2g} of {most:.3g} ({share:.0%})" if most else f"{used:.2g}")
     if "memory_bytes" not in usage:
         return [busy, ""]
-    most, asked = usage["memory_bytes"], None
+    most, memory = usage["memory_bytes"], None
     with suppress(DielError, KeyError):
-        asked = seen.run.workflow.stages[stage.name].bare.resources.memory
-    if not asked:
+        memory = view.run.workflow.stages[stage.name].bare.resources.memory
+    if not memory:
         return [busy, format_size(most)]
-    return [busy, Bar([("running", most / asked)], f"{format_size(most)} of {format_size(asked)}")]
+    return [busy, Bar([("running", most / memory)], f"{format_size(most)} of {format_size(memory)}")]
 
 
-def _count(seen: Seen) -> int:
-    return sum(stage.count for stage in seen.timeline.stages.values())
+def _count(view: RunView) -> int:
+    return sum(stage.count for stage in view.timeline.stages.values())
 
 
-def _advised(seen: Seen) -> Iterator[list[Cell]]:
-    """What tasks of a stage should ask for, where that is other than what they ask for."""
-    if _count(seen) > _MANY:
+def _advised(view: RunView) -> Iterator[list[Cell]]:
+    """Yield advice on the resources of each stage, where it differs from what tasks ask for."""
+    if _count(view) > _MANY:
         return
     with suppress(DielError):
-        for name in filter(seen.timeline.stages.__contains__, seen.run.workflow.stages):
-            found = [str(advice) for advice in advise(seen.run, name) if advice.value != advice.asked]
-            if found:
-                yield [name, "; ".join(found)]
+        for name in filter(view.timeline.stages.__contains__, view.run.workflow.stages):
+            advices = [str(advice) for advice in advise(view.run, name) if advice.value != advice.asked]
+            if advices:
+                yield [name, "; ".join(advices)]
 
 
-def _row(seen: Seen, stage: StageStatus, had: dict[str, cores.Cores]) -> list[Cell]:
-    times = seen.timeline.stages.get(stage.name)
+def _row(view: RunView, stage: StageStatus, had: dict[str, cores.Cores]) -> list[Cell]:
+    times = view.timeline.stages.get(stage.name)
     rate = None if times is None or times.count < _FEW else times.rate
     late = None if times is None else times.quantile(0.95)
-    each = had.get(stage.name)
+    size = had.get(stage.name)
     return [
         stage.name,
         stage.kind,
@@ -236,7 +236,7 @@ def _row(seen: Seen, stage: StageStatus, had: dict[str, cores.Cores]) -> list[Ce
         "" if rate is None else _rate(rate),
         "" if stage.mean_seconds is None else lasting(stage.mean_seconds),
         "" if late is None else lasting(late),
-        None if each is None else each.most if each.least == each.most else f"{each.least} to {each.most}",
+        None if size is None else size.most if size.least == size.most else f"{size.least} to {size.most}",
     ]
 
 
@@ -250,14 +250,14 @@ def _state(stage: StageStatus) -> str:
         return f"no tasks: {stage.void}"
     if stage.total == 0:
         return "no tasks"
-    others = [state for state in (TaskState.RUNNING, *_ENDED[1:]) if stage[state]]
-    words = [count_text(state, stage[state], stage.tolerated) for state in others]
+    states = [state for state in (TaskState.RUNNING, *_ENDED[1:]) if stage[state]]
+    words = [count_text(state, stage[state], stage.tolerated) for state in states]
     words += [f"stopped: {stage.held[1]}"] if stage.held else []
     whole = stage.total is not None and stage.good == stage.total
     return ", ".join(words) or ("done" if whole else "waiting")
 
 
 def _rate(rate: float) -> str:
-    """`12/s`, or by the minute or hour where that is at least one."""
-    unit, size = next((one for one in (("s", 1), ("min", 60)) if rate * one[1] >= 1), ("h", 3600))
+    """Return `12/s`, or the rate by the minute or hour where that is at least one."""
+    unit, size = next((pair for pair in (("s", 1), ("min", 60)) if rate * pair[1] >= 1), ("h", 3600))
     return f"{grouped_text(rate * size, 3)}/{unit}"

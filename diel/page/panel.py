@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from diel.digits import grouped_text
 
 if TYPE_CHECKING:
-    from diel.page.seen import Seen
+    from diel.page.run_view import RunView
 
 
 FEWEST = 5
@@ -31,7 +31,7 @@ Cell = str | int | float | bool | None | Bar
 
 
 def scalar_text(cell: float | None, digits: int) -> str:
-    """A cell that is no text: a number in so many digits, yes or no, or nothing."""
+    """Return a cell that is no text: a number in so many digits, yes or no, or nothing."""
     match cell:
         case None:
             return ""
@@ -132,4 +132,4 @@ class Entry(NamedTuple):
 
     name: str
     title: str
-    parts: Callable[[Seen], Iterable[Part]]
+    parts: Callable[[RunView], Iterable[Part]]

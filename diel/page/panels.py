@@ -19,7 +19,7 @@ from diel.page import cores, graph, head, timeline
 from diel.page.outcome import artifact, result, search, service
 from diel.page.panel import Cell, Entry, Facts, Grid, Log, Panel, Part, Picture, Sketch, Text
 from diel.page.plot import cell
-from diel.page.seen import Seen
+from diel.page.run_view import RunView
 from diel.project.lease import read_lease
 from diel.project.run_file import read_kept_workflow
 from diel.registry import kept_values
@@ -31,34 +31,34 @@ from diel.values import clock
 _TEXT = 40_000
 
 
-def provenance(seen: Seen) -> Iterator[Part]:
-    run_file = seen.run.run_file
+def provenance(view: RunView) -> Iterator[Part]:
+    run_file = view.run.run_file
     facts = [
         ("workflow", run_file.workflow),
         ("file", run_file.source),
         ("asked for", run_file.command_line),
         ("made", clock(run_file.created)),
-        ("by", "" if seen.public else f"{run_file.user} on {run_file.host}"),
-        ("in", "" if seen.public else run_file.cwd),
-        ("run", "" if seen.public else str(seen.paths.root)),
+        ("by", "" if view.public else f"{run_file.user} on {run_file.host}"),
+        ("in", "" if view.public else run_file.cwd),
+        ("run", "" if view.public else str(view.paths.root)),
         ("site", run_file.site),
         ("diel", run_file.diel),
         ("Python", run_file.python),
-        ("took results of", ", ".join(seen.status.uses)),
-        *((f"environment {name}", text) for name, text in seen.status.environments.items()),
+        ("took results of", ", ".join(view.status.uses)),
+        *((f"environment {name}", text) for name, text in view.status.environments.items()),
     ]
     yield Facts([(name, text) for name, text in facts if text])
-    rows = [_version(seen, name) for name in seen.run.workflow.stages]
+    rows = [_version(view, name) for name in view.run.workflow.stages]
     heads = ("stage", "program", "parts of its keys")
     yield Grid("What each stage is: the digests of all that its tasks' results hang on", heads, rows)
-    text = read_kept_workflow(seen.paths)
+    text = read_kept_workflow(view.paths)
     more = f", its first {_TEXT:,} characters" if len(text) > _TEXT else ""
     yield Log(f"The workflow as it was when the run began{more}", text[:_TEXT])
 
 
-def _version(seen: Seen, name: str) -> list[Cell]:
-    stage = seen.run.workflow.stages[name]
-    history = seen.run.history.stages.get(name)
+def _version(view: RunView, name: str) -> list[Cell]:
+    stage = view.run.workflow.stages[name]
+    history = view.run.history.stages.get(name)
     provenance = {} if history is None else dict(history.parts)
     command = stage.command if isinstance(stage.command, str) else shlex.join(map(str, stage.command or ()))
     program = stage.module or " ".join(command.split())
@@ -66,30 +66,30 @@ def _version(seen: Seen, name: str) -> list[Cell]:
     return [name, program if len(program) <= 160 else f"{program[:159]}…", digests]
 
 
-def hyperparameters(seen: Seen) -> Iterator[Part]:
-    workflow, values = seen.run.workflow, kept_values(seen.run.run_file).values
+def hyperparameters(view: RunView) -> Iterator[Part]:
+    workflow, values = view.run.workflow, kept_values(view.run.run_file).values
     rows: list[list[Cell]] = []
-    for name, given in workflow.hyperparameters.items():
+    for name, hp in workflow.hyperparameters.items():
         held = values.get(name)
         searched = [label for label, axis in workflow.axes.items() if name in axis.sets]
         source = f"search: {', '.join(searched)}" if searched else ""
         if held is not None and not searched:
             source = ": ".join(filter(None, (held.origin, held.source)))
         value = None if held is None or searched else cell(held.value)
-        rows.append([f"hp.{name}", value, source, _allowed(given), cell(given.default), given.description])
+        rows.append([f"hp.{name}", value, source, _allowed(hp), cell(hp.default), hp.description])
     if rows:
         heads = ("name", "value", "where it came from", "allowed", "default", "description")
         yield Grid("Hyperparameters", heads, rows)
 
 
-def _allowed(given: Hyperparameter) -> str:
-    if given.choices is not None:
-        return " | ".join(map(shown, given.choices))
-    bounds = [given.low, given.high]
+def _allowed(parameter: Hyperparameter) -> str:
+    if parameter.choices is not None:
+        return " | ".join(map(shown, parameter.choices))
+    bounds = [parameter.low, parameter.high]
     if bounds == [None, None]:
-        return given.type
+        return parameter.type
     low, high = ("…" if end is None else shown(end) for end in bounds)
-    return f"{given.type}, {low} to {high}{', log' if given.log else ''}"
+    return f"{parameter.type}, {low} to {high}{', log' if parameter.log else ''}"
 
 
 GROUPS = 40
@@ -102,8 +102,8 @@ _GIVEN_UP = ("upstream", "void", "hold", "max_failures", "fail_fast", "imports",
 """Reasons for which tasks do not run that no workflow asks for."""
 
 
-def failures(seen: Seen) -> Iterator[Part]:
-    run, status = seen.run, seen.status
+def failures(view: RunView) -> Iterator[Part]:
+    run, status = view.run, view.status
     if status.trouble:
         yield Text(f"Trouble: {status.trouble}", "bad")
     readable = False
@@ -111,34 +111,34 @@ def failures(seen: Seen) -> Iterator[Part]:
         readable = bool(run.workflow.stages)
     if not readable and status.failures:  # nobody knows what tasks that failed have in common
         rows: list[list[Cell]] = [
-            [named_task(one), one["class"], one["message"][:300]] for one in status.failures[:GROUPS]
+            [named_task(group), group["class"], group["message"][:300]] for group in status.failures[:GROUPS]
         ]
         more = max(0, len(status.failures) - GROUPS)
         yield Grid("Failed tasks, as the journal has them", ("task", "class", "message"), rows, more)
-    failed = [one.document for name in run.graph.order for one in failures_of(run, name)]
+    failed = [group.document for name in run.graph.order for group in failures_of(run, name)]
     if failed:
         heads = ("stage", "tasks", "class", "message", "tasks that failed so", "shared by them")
-        groups = [_failure_row(one) for one in failed[:GROUPS]]
+        groups = [_failure_row(group) for group in failed[:GROUPS]]
         yield Grid("Failed tasks, those alike together", heads, groups, max(0, len(failed) - GROUPS))
-        for one in failed[:SHOWN]:
-            if one["stderr_tail"].strip():
-                caption = f"{run.named(one['first'])}, the end of its stderr"
-                yield Log(caption, one["stderr_tail"].rstrip()[-END:])
-            yield Text(f"Next: {one['next']}", "note")
-    skips = ((name, one) for name in run.graph.order for one in skips_of(run, name))
-    given_up = [(name, one.lines[0]) for name, one in skips if one.document["reason"] in _GIVEN_UP]
+        for group in failed[:SHOWN]:
+            if group["stderr_tail"].strip():
+                caption = f"{run.named(group['first'])}, the end of its stderr"
+                yield Log(caption, group["stderr_tail"].rstrip()[-END:])
+            yield Text(f"Next: {group['next']}", "note")
+    skips = ((name, group) for name in run.graph.order for group in skips_of(run, name))
+    given_up = [(name, group.lines[0]) for name, group in skips if group.document["reason"] in _GIVEN_UP]
     if given_up:
         why = [[name, line.removeprefix(f"{name}: ")] for name, line in given_up[:GROUPS]]
         yield Grid("What did not run", ("stage", "why"), why)
 
 
-def _failure_row(one: dict[str, Any]) -> list[Cell]:
-    cause = "" if one["headline"] in one["message"] else one["headline"]
-    message = ": ".join(filter(None, (one["message"], cause)))
-    tolerated = f", tolerated by {one['tolerated']}" if one["tolerated"] else ""
-    more = f" and {one['count'] - len(one['tasks']):,} more" if one["count"] > len(one["tasks"]) else ""
-    named = f"{', '.join(one['tasks'])}{more}"
-    return [one["stage"], one["count"], f"{one['class']}{tolerated}", message[:300], named, one["shared"]]
+def _failure_row(group: dict[str, Any]) -> list[Cell]:
+    tasks, message, headline = group["tasks"], group["message"], group["headline"]
+    text = ": ".join(filter(None, (message, "" if headline in message else headline)))
+    tolerated = f", tolerated by {group['tolerated']}" if group["tolerated"] else ""
+    more = f" and {group['count'] - len(tasks):,} more" if group["count"] > len(tasks) else ""
+    named, kind = f"{', '.join(tasks)}{more}", f"{group['class']}{tolerated}"
+    return [group["stage"], group["count"], kind, text[:300], named, group["shared"]]
 
 
 ENTRIES = (
@@ -161,27 +161,27 @@ ENTRIES = (
 )
 
 
-def panels_of(seen: Seen) -> list[Panel]:
-    """The panels for which a run has something; of all that one fault hides, the first says so."""
-    panels = [panel for entry in ENTRIES if (panel := panel_of(entry, seen)) is not None]
-    told: dict[str, list[Panel]] = {}
+def panels_of(view: RunView) -> list[Panel]:
+    """Return the panels for which a run has something; of all that one fault hides, the first says so."""
+    panels = [panel for entry in ENTRIES if (panel := panel_of(entry, view)) is not None]
+    by_text: dict[str, list[Panel]] = {}
     for panel in panels:
         match panel.parts:
             case [Text(text, "bad")]:
-                told.setdefault(text, []).append(panel)
-    for first, *others in told.values():
-        if others:
-            rest = f"Nor, for the same reason: {', '.join(one.title for one in others)}."
+                by_text.setdefault(text, []).append(panel)
+    for first, *fellows in by_text.values():
+        if fellows:
+            rest = f"Nor, for the same reason: {', '.join(hidden.title for hidden in fellows)}."
             panels[panels.index(first)] = first._replace(parts=[*first.parts, Text(rest, "bad")])
-            panels = [panel for panel in panels if panel not in others]
+            panels = [panel for panel in panels if panel not in fellows]
     return panels
 
 
-def panel_of(entry: Entry, seen: Seen) -> Panel | None:
-    """A panel; one that cannot be read says so, and there is none if a run has nothing for it."""
+def panel_of(entry: Entry, view: RunView) -> Panel | None:
+    """Return a panel; one that cannot be read says so, and there is none if a run has nothing for it."""
     parts: list[Part] = []
     try:
-        _read(entry, seen, parts)
+        _read(entry, view, parts)
     except (DielError, OSError) as error:
         parts.append(Text(f"This cannot be shown: {error}", "bad"))
     except NOT_AS_IT_SHOULD_BE as error:  # what another program, or half a write, left in the run's files
@@ -190,18 +190,18 @@ def panel_of(entry: Entry, seen: Seen) -> Panel | None:
     panel = Panel(entry.name, entry.title, parts)
     if not parts:
         return None
-    return Public(seen).panel(panel) if seen.public else panel
+    return Public(view).panel(panel) if view.public else panel
 
 
-def _read(entry: Entry, seen: Seen, parts: list[Part]) -> None:
-    """Adds the parts of a panel; where records are damaged, those that can be read without them."""
+def _read(entry: Entry, view: RunView, parts: list[Part]) -> None:
+    """Add the parts of a panel; where records are damaged, those that can be read without them."""
     try:
-        parts += entry.parts(seen)
+        parts += entry.parts(view)
     except NOT_AS_IT_SHOULD_BE:
-        if not seen.take_care():
+        if not view.take_care():
             raise
-        parts[:] = [Text(flaw, "bad") for flaw in seen.run.flaws]
-        parts += entry.parts(seen)
+        parts[:] = [Text(flaw, "bad") for flaw in view.run.flaws]
+        parts += entry.parts(view)
 
 
 _PATH = re.compile(
@@ -222,26 +222,26 @@ _TEXTS = ("data", "datasets", "description", "domain", "label", "sort", "text", 
 
 
 class Public:
-    """Hides what a run knows of its machine and of its user."""
+    """Texts without what a run knows of its machine and its user."""
 
-    def __init__(self, seen: Seen) -> None:
-        self._root = str(seen.paths.root)
-        names = {name.lower(): "HOST" for name in _hosts(seen)} | {
-            one.lower(): "USER" for one in _users(seen)
-        }
+    def __init__(self, view: RunView) -> None:
+        self._root = str(view.paths.root)
+        names = dict.fromkeys(map(str.lower, _hosts(view)), "HOST")
+        names |= dict.fromkeys(map(str.lower, _users(view)), "USER")
         self._names = {name: names[name] for name in sorted(names, key=len, reverse=True) if name}
-        found = [re.escape(one) if len(one) >= _LONG else rf"\b{re.escape(one)}\b" for one in self._names]
-        self._pattern = re.compile("|".join(found) or r"(?!)", re.IGNORECASE)
+        words = ((len(name) >= _LONG, re.escape(name)) for name in self._names)
+        patterns = [word if is_long else rf"\b{word}\b" for is_long, word in words]
+        self._pattern = re.compile("|".join(patterns) or r"(?!)", re.IGNORECASE)
 
     def panel(self, panel: Panel) -> Panel:
-        """The same panel, its texts without them."""
+        """Return a panel whose texts lack names of hosts and users."""
         return panel._replace(parts=[self._part(part) for part in panel.parts])
 
     def text(self, text: str) -> str:
-        """A text without them; paths within the run stay, seen from its directory."""
+        """Return a text without them; paths within the run stay, seen from its directory."""
         text = text.replace(f"{self._root}/", "").replace(self._root, ".")
-        text = _PATH.sub(lambda found: f"…/{Path(found[0]).name}", text)
-        return self._pattern.sub(lambda found: self._names[found[0].lower()], _ADDRESS.sub("ADDRESS", text))
+        text = _PATH.sub(lambda match: f"…/{Path(match[0]).name}", text)
+        return self._pattern.sub(lambda match: self._names[match[0].lower()], _ADDRESS.sub("ADDRESS", text))
 
     def _part(self, part: Any) -> Any:
         match part:
@@ -256,52 +256,52 @@ class Public:
                     caption=self.text(part.caption), svg=self.text(part.svg), table=self._part(part.table)
                 )
             case Mapping():
-                return {key: self._spec(one, key in _TEXTS) for key, one in part.items()}
+                return {key: self._spec(item, key in _TEXTS) for key, item in part.items()}
             case tuple() if hasattr(part, "_fields"):
                 return type(part)(*map(self._part, part))
             case list() | tuple():
-                return [self._part(one) for one in part]
+                return [self._part(item) for item in part]
         return part
 
-    def _spec(self, value: Any, told: bool) -> Any:
-        """A part of a chart's specification: words of Vega-Lite stay, even if a user is named `bar`."""
+    def _spec(self, value: Any, is_text: bool) -> Any:
+        """Return part of a chart's specification. Words of Vega-Lite stay, even if a user is called `bar`."""
         if isinstance(value, Mapping):
-            return {key: self._spec(one, told or key in _TEXTS) for key, one in value.items()}
+            return {key: self._spec(item, is_text or key in _TEXTS) for key, item in value.items()}
         if isinstance(value, list | tuple):
-            return [self._spec(one, told) for one in value]
-        return self.text(value) if told and isinstance(value, str) else value
+            return [self._spec(item, is_text) for item in value]
+        return self.text(value) if is_text and isinstance(value, str) else value
 
 
 def plain_png(data: bytes) -> bytes:
-    """A PNG without what programs note in it: texts, times, EXIF (chunks of PNG, RFC 2083)."""
-    kept, at = data[:8], 8
+    """Return a PNG without what programs note in it: texts, times, EXIF (chunks of PNG, RFC 2083)."""
+    plain, at = data[:8], 8
     while at + 12 <= len(data):
         end = at + 12 + int.from_bytes(data[at : at + 4], "big")
         if data[at + 4 : at + 8] not in (b"tEXt", b"zTXt", b"iTXt", b"eXIf", b"tIME"):
-            kept += data[at:end]
+            plain += data[at:end]
         at = end
-    return kept
+    return plain
 
 
-def _hosts(seen: Seen) -> Iterator[str]:
-    """The hosts and nodes of controllers, workers and blocks, and this one."""
+def _hosts(view: RunView) -> Iterator[str]:
+    """Yield the hosts and nodes of controllers, workers and blocks, and this one."""
     yield from (socket.gethostname(), socket.gethostname().partition(".")[0])
-    held = read_lease(seen.paths)
+    held = read_lease(view.paths)
     if held is not None:
         yield held[0].host
     with suppress(DielError):
-        yield seen.run.run_file.host
+        yield view.run.run_file.host
     with suppress(DielError, OSError):
-        yield from (found[1] for name in segments(seen.paths.journal) if (found := _SEGMENT.fullmatch(name)))
+        yield from (match[1] for name in segments(view.paths.journal) if (match := _SEGMENT.fullmatch(name)))
     with suppress(DielError, OSError):
-        history = seen.run.history
+        history = view.run.history
         for worker in history.workers.values():
             yield from (worker["node"] or "", worker["host"] or "")
         yield from (block["nodes"] for block in history.blocks.values())
 
 
-def _users(seen: Seen) -> Iterator[str]:
+def _users(view: RunView) -> Iterator[str]:
     with suppress(DielError):
-        yield seen.run.run_file.user
+        yield view.run.run_file.user
     with suppress(OSError, KeyError):
         yield getpass.getuser()

@@ -35,55 +35,55 @@ class Column(NamedTuple):
     """Whether it only counts: seeds, members, rounds."""
 
     def axis(self, **more: Any) -> dict[str, Any]:
-        """Its encoding along an axis, on a logarithmic scale where its points are spaced so."""
+        """Return the encoding of a column along an axis; logarithmic where its points are spaced so."""
         if self.kind == "name":
             return self.named() | more
         log = {"type": "log", "nice": False, "padding": 8}
-        made = amount(self.key, title=self.name, scale=log if self.kind == "log" else {"zero": False})
+        encoding = amount(self.key, title=self.name, scale=log if self.kind == "log" else {"zero": False})
         if self.counts:
             whole = {"tickMinStep": 1, "labelExpr": "datum.value % 1 ? '' : format(datum.value, 'd')"}
-            made["axis"] = whole
-        return made | more
+            encoding["axis"] = whole
+        return encoding | more
 
     def steps(self, **more: Any) -> dict[str, Any]:
-        """Its encoding by one step for each value, in their order."""
+        """Return the encoding by one step for each value, in their order."""
         axis = {"labelOverlap": True, "labelAngle": 0}
         return {"field": self.key, "type": "ordinal", "title": self.name, "axis": axis, **more}
 
     def colour(self) -> dict[str, Any]:
-        """Its encoding by colour: a ramp of numbers, a palette of names and of few counts."""
+        """Return the encoding by colour: a ramp of numbers, a palette of names and of few counts."""
         if self.kind == "name":
             return self.named()
         scale = {"scheme": RAMP, **({"type": "log"} if self.kind == "log" else {})}
         return amount(self.key, title=self.name, scale=scale)
 
     def among(self, meanings: Mapping[str, str]) -> dict[str, Any]:
-        """Its encoding by these values, each with its own colour or shape."""
+        """Return the encoding by these values, each with its own colour or shape."""
         return self.named() | {"scale": {"domain": [*meanings], "range": [*meanings.values()]}}
 
     def named(self) -> dict[str, Any]:
-        """Its encoding by its values as names, in the order of the rows."""
+        """Return the encoding by values as names, in the order of the rows."""
         return nominal(self.key, title=self.name, sort=None)
 
 
 def nominal(field: str, **more: Any) -> dict[str, Any]:
-    """The encoding of a field of names."""
+    """Return the encoding of a field of names."""
     return {"field": field, "type": "nominal", **more}
 
 
 def amount(field: str, **more: Any) -> dict[str, Any]:
-    """The encoding of a field of numbers."""
+    """Return the encoding of a field of numbers."""
     return {"field": field, "type": "quantitative", **more}
 
 
 def layer(mark: str | Mapping[str, Any], **encoding: Any) -> dict[str, Any]:
-    """A layer of a chart: what it draws, and by what."""
+    """Return a layer of a chart: what it draws, and by what."""
     return {"mark": mark, "encoding": encoding}
 
 
 def tips(columns: Iterable[Column]) -> list[dict[str, Any]]:
-    """What a pointer shows."""
-    return [(nominal if one.kind == "name" else amount)(one.key, title=one.name) for one in columns]
+    """Return the encoding of what a pointer shows."""
+    return [(nominal if col.kind == "name" else amount)(col.key, title=col.name) for col in columns]
 
 
 def figure(
@@ -94,106 +94,106 @@ def figure(
     height: int = HEIGHT,
     drawn: Sequence[Row] | None = None,
 ) -> Plot:
-    """A chart of rows with its numbers; `drawn`: the rows in the chart, if others than in the table."""
+    """Return a chart of rows with its numbers. `drawn` are the rows of the chart, if not all."""
     spec = chart(columns, rows if drawn is None else drawn, *layers, height=height)
     return Plot(caption, spec, table_of(caption, columns, rows))
 
 
 def one_of(label: str, charts: Sequence[tuple[str, Plot]]) -> Plot | Alternatives:
-    """Charts of which the reader picks one; a single one as it is."""
+    """Return charts of which the reader picks one; a single chart as it is."""
     return charts[0][1] if len(charts) == 1 else Alternatives(label, charts)
 
 
 def chart(
     columns: Sequence[Column], rows: Sequence[Row], *layers: Mapping[str, Any], height: int = HEIGHT
 ) -> dict[str, Any]:
-    """A specification of layers over these columns of the same rows, with digits that tell values apart."""
-    keys = [one.key for one in columns]
+    """Return a specification of layers over columns of the same rows, with digits that tell values apart."""
+    keys = [spec.key for spec in columns]
     values = [{key: row[key] for key in keys if row.get(key) is not None} for row in rows]
-    numbers = {one.key: [row.get(one.key) for row in rows] for one in columns if one.kind != "name"}
+    numbers = {spec.key: [row.get(spec.key) for row in rows] for spec in columns if spec.kind != "name"}
     formats = {key: f".{digits_apart(column, _least(column))}~g" for key, column in numbers.items()}
     ticks = {channel: _tick_format(channel, layers, numbers) for channel in ("x", "y")}
     drawn = [{**layer, "encoding": _formatted(layer["encoding"], formats, ticks)} for layer in layers]
-    one = {"data": {"values": values}, "height": height}
-    return {**one, **drawn[0]} if len(drawn) == 1 else {**one, "layer": drawn}
+    spec = {"data": {"values": values}, "height": height}
+    return {**spec, **drawn[0]} if len(drawn) == 1 else {**spec, "layer": drawn}
 
 
 def _least(values: Iterable[Any]) -> int:
-    """The fewest digits of a column; of whole numbers all."""
-    found = [abs(value) for value in values if is_finite(value)]
-    whole = all(isinstance(value, int) for value in found)
-    return max(FEWEST, min(len(f"{max(found, default=0)}"), MOST)) if whole else FEWEST
+    """Return the fewest digits of a column; of whole numbers all."""
+    finite = [abs(value) for value in values if is_finite(value)]
+    whole = all(isinstance(value, int) for value in finite)
+    return max(FEWEST, min(len(f"{max(finite, default=0)}"), MOST)) if whole else FEWEST
 
 
 def _tick_format(channel: str, layers: Iterable[Mapping[str, Any]], numbers: Mapping[str, list[Any]]) -> str:
-    """The format of the ticks that all layers along an axis share: digits for some between close ends."""
+    """Return the format of the ticks that all layers along an axis share: more digits for close ends."""
     ends = [layer["encoding"].get(end, {}) for layer in layers for end in (channel, f"{channel}2")]
-    values = [value for one in ends for value in numbers.get(one.get("field"), ())]
-    found = [value for value in values if is_finite(value)]
-    low, high = min(found, default=0.0), max(found, default=0.0)
+    values = [value for encoding in ends for value in numbers.get(encoding.get("field"), ())]
+    finite = [value for value in values if is_finite(value)]
+    low, high = min(finite, default=0.0), max(finite, default=0.0)
     ratio = max(abs(low), abs(high)) / (high - low) if high > low else 0.0
     finest = 3 + math.ceil(math.log10(ratio)) if 0 < ratio < math.inf else 0
-    return f".{min(max(finest, _least(found)), MOST)}~g"
+    return f".{min(max(finest, _least(finite)), MOST)}~g"
 
 
 def _formatted(
     encoding: Mapping[str, Any], formats: Mapping[str, str], ticks: Mapping[str, str]
 ) -> dict[str, Any]:
-    """An encoding whose numbers are shown in these formats, by the key of their column, and by axis."""
-    made = {**encoding}
-    for channel, one in encoding.items():
+    """Return an encoding whose numbers are shown in these formats, by the key of a column, and by axis."""
+    formatted = {**encoding}
+    for channel, field in encoding.items():
         if channel == "tooltip":
-            made[channel] = [
-                tip | {"format": formats[tip["field"]]} if tip["field"] in formats else tip for tip in one
+            formatted[channel] = [
+                tip | {"format": formats[tip["field"]]} if tip["field"] in formats else tip for tip in field
             ]
-        elif (form := formats.get(one.get("field"))) is None:
+        elif (form := formats.get(field.get("field"))) is None:
             continue
         elif channel in ticks:
-            form = ticks[channel] if one["type"] == "quantitative" else form
-            axis = one.get("axis", {})
+            form = ticks[channel] if field["type"] == "quantitative" else form
+            axis = field.get("axis", {})
             if axis is not None and "labelExpr" not in axis:
-                made[channel] = {**one, "axis": {**axis, "format": form}}
-        elif channel == "color" and one["type"] == "nominal":
-            made[channel] = {**one, "legend": {"format": form}}
-    return made
+                formatted[channel] = {**field, "axis": {**axis, "format": form}}
+        elif channel == "color" and field["type"] == "nominal":
+            formatted[channel] = {**field, "legend": {"format": form}}
+    return formatted
 
 
 def table_of(caption: str, columns: Sequence[Column], rows: Sequence[Row], most: int = ROWS) -> Grid:
-    """The numbers of a chart."""
-    cells = [[cell(row.get(one.key)) for one in columns] for row in rows[:most]]
-    return Grid(caption, [one.name for one in columns], cells, max(0, len(rows) - most))
+    """Return the numbers of a chart."""
+    cells = [[cell(row.get(column.key)) for column in columns] for row in rows[:most]]
+    return Grid(caption, [column.name for column in columns], cells, max(0, len(rows) - most))
 
 
 def cell(value: Any) -> Cell:
-    """A value in a table: lists and mappings as a short text."""
+    """Return a value in a table: lists and mappings as a short text."""
     return value if value is None or isinstance(value, str | int | float | bool) else shown(value)
 
 
 def kind_of(values: Iterable[Any], *, spaced: bool = True) -> Kind:
-    """What a column holds: numbers, numbers on a logarithmic scale, or names.
+    """Return what a column holds: numbers, numbers on a logarithmic scale, or names.
 
     Numbers are logarithmic where they span two decades and lie more evenly there (`spaced`), or span three
     of them, as a result can.
     """
-    found = list(dict.fromkeys(value for value in values if value is not None))
-    if not found or not all(map(is_finite, found)):
+    distinct = list(dict.fromkeys(value for value in values if value is not None))
+    if not distinct or not all(map(is_finite, distinct)):
         return "name"
-    numbers = sorted(map(float, found))
+    numbers = sorted(map(float, distinct))
     if numbers[0] <= 0 or numbers[-1] < WIDE * numbers[0]:
         return "number"
     if not spaced:
         return "log" if numbers[-1] >= 10 * WIDE * numbers[0] else "number"
-    return "log" if _unevenness([math.log(one) for one in numbers]) < _unevenness(numbers) else "number"
+    return "log" if _unevenness([math.log(number) for number in numbers]) < _unevenness(numbers) else "number"
 
 
 def _unevenness(numbers: Sequence[float]) -> float:
-    """The largest gap between neighbours, as a share of the whole."""
+    """Return the largest gap between neighbours, as a share of the whole."""
     gaps = [after - before for before, after in pairwise(numbers)]
     return max(gaps, default=0.0) / ((numbers[-1] - numbers[0]) or 1.0)
 
 
 def thinned(values: Sequence[Any], most: int) -> list[Any]:
-    """At most so many of them, evenly chosen, the first and the last among them."""
+    """Return at most so many items, evenly chosen, the first and the last among them."""
     if len(values) <= most or most < 2:
         return list(values[: max(most, 0)] if most < 2 else values)
     return [values[round(place * (len(values) - 1) / (most - 1))] for place in range(most)]
@@ -224,7 +224,7 @@ _SHORT = "length(datum.label) > 20 ? slice(datum.label, 0, 9) + '…' + slice(da
 
 
 def stage_colour(stages: Sequence[str], shown: Sequence[str] | None = None) -> dict[str, Any]:
-    """The encoding of stages by colour: the same for a stage in each chart of a run."""
+    """Return the encoding of stages by colour: the same for a stage in each chart of a run."""
     scale = {"domain": list(stages), "range": [_shade(place) for place in range(len(stages))]}
     names = list(stages if shown is None else shown)[:_NAMED]
     legend = {"title": None, "labelExpr": _SHORT, "values": names}
@@ -232,7 +232,7 @@ def stage_colour(stages: Sequence[str], shown: Sequence[str] | None = None) -> d
 
 
 def _shade(place: int) -> str:
-    """A colour of the series; once these are used up, the same ones lighter, then greyer."""
+    """Return a colour of the series; once these are used up, the same ones lighter, then greyer."""
     turn, place = divmod(place, len(SERIES))
     if not turn % 3:
         return SERIES[place]
@@ -246,7 +246,7 @@ LABELS = 130
 
 
 def lasting(seconds: float) -> str:
-    """`23 ms`, `4.1s`, `2h 5m`."""
+    """Return a duration: `23 ms`, `4.1s`, `2h 5m`."""
     if seconds < 0.9995:
         return f"{1000 * seconds:.3g} ms"
     return format_duration(seconds)
@@ -264,15 +264,15 @@ class Clock(NamedTuple):
     @classmethod
     def over(cls, begin: float, end: float) -> Clock:
         units = (("days", 86400.0), ("hours", 3600.0), ("minutes", 60.0))
-        unit, size = next((one for one in units if end - begin > 2 * one[1]), ("seconds", 1.0))
+        unit, size = next((pair for pair in units if end - begin > 2 * pair[1]), ("seconds", 1.0))
         return cls(begin, max(end, begin + 1e-3), unit, size)
 
     def at(self, when: float) -> float:
-        """A time on the axis."""
+        """Return a time on the axis."""
         return round((when - self.begin) / self.size, 5)
 
     def encoding(self, field: str, title: bool = True) -> dict[str, Any]:
-        """The encoding of x: all charts with it show the same time."""
+        """Return the encoding of x: all charts with it show the same time."""
         axis = {"title": f"{self.unit} since the beginning" if title else None, "labelFlush": True}
         scale = {"domain": [0, self.at(self.end)], "nice": False}
         return amount(field, axis=axis, scale=scale)

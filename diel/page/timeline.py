@@ -8,7 +8,7 @@ from typing import Any
 
 from diel.page.panel import Cell, Grid, Part, Plot, Text
 from diel.page.plot import LABELS, STATES, Clock, amount, lasting, layer, nominal, stage_colour
-from diel.page.seen import Seen
+from diel.page.run_view import RunView
 from diel.status.blocks import is_hopeless
 from diel.timeline import Span, Timeline
 
@@ -38,24 +38,24 @@ _BAD = ("failed", "lost")
 _RED = {"value": STATES["failed"]}
 
 
-def parts(seen: Seen) -> Iterator[Part]:
-    timeline = seen.timeline
-    end = seen.until
-    running = list(timeline.running(end, live=seen.alive))
+def parts(view: RunView) -> Iterator[Part]:
+    timeline = view.timeline
+    end = view.until
+    running = list(timeline.running(end, live=view.alive))
     count = sum(stage.count for stage in timeline.stages.values()) + len(running)
     if not count:
         return
     clock = Clock.over(timeline.origin or min(span.begin for span in running), end)
-    names = seen.stages
-    if seen.readable is not None and seen.readable.blocks:
-        yield _blocks(seen, clock)
+    names = view.stages
+    if view.readable is not None and view.readable.blocks:
+        yield _blocks(view, clock)
     spans = [span for stage in timeline.stages.values() for span in stage.spans] + running
     if count <= MOST and not any(stage.binned for stage in timeline.stages.values()):
-        yield _spans(timeline, sorted(spans, key=lambda one: one.begin), clock, names)
+        yield _spans(timeline, sorted(spans, key=lambda span: span.begin), clock, names)
     else:
         yield _binned(timeline, clock, names, count)
-        worst = sorted(spans, key=lambda one: -one.seconds)[:10]
-        rows: list[list[Cell]] = [[one.task, one.attempt, lasting(one.seconds), one.state] for one in worst]
+        worst = sorted(spans, key=lambda span: -span.seconds)[:10]
+        rows: list[list[Cell]] = [[s.task, s.attempt, lasting(s.seconds), s.state] for s in worst]
         yield Grid("The longest attempts", ("longest", "attempt", "took", "state"), rows)
     lost = sum(span.state == "lost" for span in running)
     if lost:
@@ -64,15 +64,15 @@ def parts(seen: Seen) -> Iterator[Part]:
 
 
 def rows_of(timeline: Timeline, most: int) -> list[str]:
-    """The name of the row of each lane: a worker of a node, or the node where there are too many."""
+    """Return the name of the row of each lane: a worker of a node, or the node where there are too many."""
     lanes = timeline.lanes
     if len(lanes) > most:
         return [lane.node or "others" for lane in lanes]
-    seen: Counter[str] = Counter()
+    ordinals: Counter[str] = Counter()
     rows = []
     for lane in lanes:
-        seen[lane.node] += 1
-        rows.append(f"{lane.node} · {seen[lane.node]}")
+        ordinals[lane.node] += 1
+        rows.append(f"{lane.node} · {ordinals[lane.node]}")
     return rows
 
 
@@ -115,7 +115,7 @@ def _row(span: Span, rows: Sequence[str], clock: Clock) -> list[Any]:
 
 
 def _rows(rows: Sequence[str]) -> dict[str, Any]:
-    """The encoding of rows: names where there is room for them."""
+    """Return the encoding of rows: names where there is room for them."""
     count = len(set(rows))
     labels = _TALL / max(1, count) >= 9
     axis = {**_NAMES, "labels": labels}
@@ -128,7 +128,7 @@ def _height(rows: Sequence[str]) -> float:
 
 
 def _binned(timeline: Timeline, clock: Clock, names: Sequence[str], count: int) -> Plot:
-    """By row and bin the stage that took most of the time, and the share of time that anything ran."""
+    """Return by row and bin the stage that took most of the time, and the share of time in use."""
     rows, factor = rows_of(timeline, ROWS), 1
     while (clock.end - clock.begin) / (timeline.width * factor) > BINS:
         factor *= 2
@@ -145,8 +145,8 @@ def _binned(timeline: Timeline, clock: Clock, names: Sequence[str], count: int) 
                 shares[(rows[lane], place // factor)][name] += 0.0
     values = [_bin(row, place, by, failed[(row, place)], wide, clock) for (row, place), by in shares.items()]
     share, failures = amount("busy", format=".0%"), amount("failed")
-    told = [nominal("row"), nominal("stage", title="mostly"), share, failures]
-    common = {"y": _rows(rows), "x": clock.encoding("from"), "tooltip": told}
+    tooltip = [nominal("row"), nominal("stage", title="mostly"), share, failures]
+    common = {"y": _rows(rows), "x": clock.encoding("from"), "tooltip": tooltip}
     busy = amount("busy", scale=_DARKER, legend=None)
     bar = {"type": "bar", "height": {"band": 0.85}}
     bars = layer(bar, **common, x2={"field": "to"}, color=stage_colour(names), opacity=busy)
@@ -173,25 +173,25 @@ def _bin(
 
 
 def _by_row(timeline: Timeline, rows: Sequence[str], clock: Clock) -> Grid:
-    found: defaultdict[str, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
+    totals: defaultdict[str, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
     for stage in timeline.stages.values():
         for lane, bins in stage.lanes.items():
-            row = found[rows[lane]]
+            row = totals[rows[lane]]
             row[0] += sum(bins.busy.values())
             row[1] += sum(bins.ended.values())
             row[2] += sum(bins.failed.values())
     cells: list[list[Cell]] = [
-        [row, int(good), int(bad), lasting(busy)] for row, (busy, good, bad) in found.items()
+        [row, int(good), int(bad), lasting(busy)] for row, (busy, good, bad) in totals.items()
     ]
     return Grid("What each row did", ("where", "ended well", "failed", "busy"), cells)
 
 
-def _blocks(seen: Seen, clock: Clock) -> Plot:
-    """Blocks by what they did: asked for, waiting in the queue, running, given back or ended."""
+def _blocks(view: RunView, clock: Clock) -> Plot:
+    """Return blocks over time: asked for, waiting in the queue, running, given back or ended."""
     values: list[dict[str, Any]] = []
     rows: list[list[Any]] = []
     names = []
-    for block in seen.status.blocks:
+    for block in view.status.blocks:
         name = f"{block['block']} {block['pool']}"
         names.append(name)
         ended = clock.end if block["ended"] is None else block["ended"]
@@ -207,8 +207,8 @@ def _blocks(seen: Seen, clock: Clock) -> Plot:
         waited = lasting(max(0.0, began - block["asked"]))
         ran_for = "" if block["began"] is None else lasting(max(0.0, ended - began))
         rows.append([name, block["job"], block["nodes"], waited, ran_for, end])
-    told = list(map(nominal, ("block", "phase", "end", "nodes", "job")))
-    common = {"y": nominal("block", axis=_NAMES, sort=names), "tooltip": told}
+    tooltip = list(map(nominal, ("block", "phase", "end", "nodes", "job")))
+    common = {"y": nominal("block", axis=_NAMES, sort=names), "tooltip": tooltip}
     time = {"x": clock.encoding("from", title=False), "x2": {"field": "to"}}
     colour = nominal("phase", scale=_PHASES, legend={"title": None})
     bars = layer({"type": "bar", "height": {"band": 0.6}, "cornerRadius": 2}, **common, **time, color=colour)

@@ -26,39 +26,39 @@ from diel.values import is_finite
 def list_metrics(
     run: RunReader, stage: str, limit: int | None = None, at: Mapping[str, Any] | None = None
 ) -> Listing:
-    """A row for each value that a task of the stage reported: its point, attempt, step, metric and value.
+    """Return a row for each value that a task of the stage reported: point, attempt, step, metric, value.
 
-    Raises UsageError for a stage or point that is not there.
+    Raise UsageError for a stage or point that is not there.
     """
     run.check_stage(stage, "metrics are a stage's; ")
     names, total = run.setting_names(stage), run.history.stage(stage).total
-    wanted = picked_tasks(run, stage, range(total), at) if at else range(total)
+    indices = picked_tasks(run, stage, range(total), at) if at else range(total)
     rows: list[tuple[Any, ...]] = []
-    told: set[int] = set()
+    reporting: set[int] = set()
     head: tuple[Any, ...] = ()
-    for index, attempt, metric in reported(run, stage, wanted):
-        if index not in told:
-            told.add(index)
+    for index, attempt, metric in reported(run, stage, indices):
+        if index not in reporting:
+            reporting.add(index)
             head = (f"{stage}/{index}", *map(run.setting(stage, index).get, names))
         if limit is None or len(rows) < limit:
-            said = None if metric.time is None else Moment(metric.time)
-            rows.append((*head, attempt, *metric._replace(time=said)))
-    silent = len(wanted) - len(told)
-    note = f"{silent:,} of {counted(len(wanted), 'task')} of '{stage}' have reported nothing"
+            moment = None if metric.time is None else Moment(metric.time)
+            rows.append((*head, attempt, *metric._replace(time=moment)))
+    silent = len(indices) - len(reporting)
+    note = f"{silent:,} of {counted(len(indices), 'task')} of '{stage}' have reported nothing"
     columns = ("task", *names, "attempt", "metric", "step", "value", "time")
     return Listing(columns, rows, {stage: note} if silent else {})
 
 
-def reported(run: RunReader, stage: str, wanted: Container[int]) -> Iterator[tuple[int, int, Metric]]:
-    """What these tasks of a stage reported, each with its task and attempt.
+def reported(run: RunReader, stage: str, indices: Container[int]) -> Iterator[tuple[int, int, Metric]]:
+    """Yield what these tasks of a stage reported, each with its task and attempt.
 
     What is from the cache is read in the run that made it.
     """
-    own = (place for place in _attempts(run.paths, stage) if place[0] in wanted)
+    own = (place for place in _attempts(run.paths, stage) if place[0] in indices)
     folders = {place: run.paths.task_dir(stage, *place) for place in own}
     cached = run.history.stage(stage).states.count(TaskState.CACHED)
     for record in run.results(stage, b'"origin"') if cached else ():
-        if record["index"] in wanted:
+        if record["index"] in indices:
             made_in = origin_dirs(record, run.paths.root.parent)
             folders.update({(record["index"], attempt): folder for attempt, folder in made_in})
     for index, attempt in sorted(folders):
@@ -67,7 +67,7 @@ def reported(run: RunReader, stage: str, wanted: Container[int]) -> Iterator[tup
 
 
 def _attempts(paths: RunPaths, stage: str) -> Iterator[tuple[int, int]]:
-    """The attempts of a stage's tasks that have a directory: most have none where nothing was written."""
+    """Yield the attempts of a stage's tasks that have a directory: most wrote nothing and have none."""
     try:
         with os.scandir(paths.tasks / stage) as entries:
             for entry in entries:
@@ -82,14 +82,14 @@ Curve = dict[int, tuple[float, float | None]]
 """The numbers of a metric by step, each with its time."""
 
 
-def curves(run: RunReader, stage: str, wanted: Container[int]) -> dict[int, dict[str, Curve]]:
-    """The numbers that tasks reported, by task and metric; of two at one step the later attempt's counts."""
-    found: dict[int, dict[str, Curve]] = {}
-    for index, _, metric in reported(run, stage, wanted):
+def curves(run: RunReader, stage: str, indices: Container[int]) -> dict[int, dict[str, Curve]]:
+    """Return the numbers that tasks reported, by task and metric. At one step the later attempt's counts."""
+    curves_by_task: dict[int, dict[str, Curve]] = {}
+    for index, _, metric in reported(run, stage, indices):
         if is_finite(metric.value):
-            curve = found.setdefault(index, {}).setdefault(metric.name, {})
+            curve = curves_by_task.setdefault(index, {}).setdefault(metric.name, {})
             curve[metric.step] = float(metric.value), metric.time
-    return found
+    return curves_by_task
 
 
 class TrialRun(NamedTuple):
@@ -100,13 +100,13 @@ class TrialRun(NamedTuple):
     state: str
     """That of the trial; `waiting` if it is under way and no task of it runs now."""
     steps: dict[int, float]
-    """What it reported to its pruner, or else in the metrics of its task, by step."""
+    """What a trial reported to its pruner, or else in the metrics of its task, by step."""
 
 
 def list_trials(run: RunReader, label: str | None = None, limit: int | None = None) -> Listing:
-    """A row for each trial of a search: all that were requested, whatever became of them.
+    """Return a row for each trial of a search: all that were requested, whatever became of them.
 
-    Raises UsageError where there is no such search, and where it is not said which of several is meant.
+    Raise UsageError where there is no such search, and where it is not said which of several is meant.
     """
     axis = find_search(run, label)
     scores = [reference for reference, _ in axis.axis.objectives]
@@ -142,28 +142,28 @@ def list_trials(run: RunReader, label: str | None = None, limit: int | None = No
 
 
 def searches(run: RunReader) -> dict[str, Searched]:
-    """The searches of a run, by their labels."""
+    """Return the searches of a run, by their labels."""
     return {label: axis for label, axis in run.adaptive.items() if isinstance(axis, Searched)}
 
 
 def find_search(run: RunReader, label: str | None) -> Searched:
-    """The search with this label; the only one if none is given. Raises UsageError."""
-    known = searches(run)
-    if label is None and len(known) == 1:
-        return next(iter(known.values()))
-    if label in known:
-        return known[label]
-    there = f"its searches: {', '.join(known)}" if known else "no axis of its workflow is a search"
+    """Return the search with this label; the only one if none is given. Raise UsageError."""
+    axes = searches(run)
+    if label is None and len(axes) == 1:
+        return next(iter(axes.values()))
+    if label in axes:
+        return axes[label]
+    there = f"its searches: {', '.join(axes)}" if axes else "no axis of its workflow is a search"
     wrong = "say which search is meant" if label is None else f"no search '{label}'"
-    raise UsageError(f"{run.paths.run_id}: {wrong}; {did_you_mean(label or '', known) or there}")
+    raise UsageError(f"{run.paths.run_id}: {wrong}; {did_you_mean(label or '', axes) or there}")
 
 
 def trials_of(run: RunReader, axis: Searched) -> Iterator[TrialRun]:
-    """All trials of a search, course by course, in their order."""
+    """Yield all trials of a search, course by course, in their order."""
     driven = run.state is RunState.RUNNING
     shown = axes_of(run.paths, run.history, time.time(), driven=driven)
-    views = [course for one in shown if one.label == axis.label for course in one.courses]
-    runs = {(view.context, one.trial.number) for view in views for one in view.running if one.running}
+    views = [course for status in shown if status.label == axis.label for course in status.courses]
+    runs = {(view.context, row.trial.number) for view in views for row in view.running if row.running}
     courses = axis.history.courses.values()
     reported = None
     for course in courses:
@@ -177,14 +177,14 @@ def trials_of(run: RunReader, axis: Searched) -> Iterator[TrialRun]:
 
 
 def _in_metrics(run: RunReader, axis: Searched) -> dict[tuple[tuple[int, ...], int], dict[int, float]]:
-    """What tasks reported of the metric that is watched, by their courses and trials."""
+    """Return what tasks reported of the watched metric, by course and trial."""
     stage, _, metric = axis.axis.watched.rpartition(".")
     domain = run.domain(stage)
-    found: dict[tuple[tuple[int, ...], int], dict[int, float]] = {}
+    reports: dict[tuple[tuple[int, ...], int], dict[int, float]] = {}
     if domain is None:
-        return found
+        return reports
     for index, by_metric in curves(run, stage, range(domain.size)).items():
         place = domain.coordinates(index)
         steps = {step: value for step, (value, _) in by_metric.get(metric, {}).items()}
-        found[axis.context(place), place[axis.label]] = steps
-    return found
+        reports[axis.context(place), place[axis.label]] = steps
+    return reports

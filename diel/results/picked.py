@@ -28,7 +28,7 @@ class Typed(str):
 
     @property
     def meanings(self) -> Iterator[Any]:
-        """What it can mean, the plainest first."""
+        """The meanings of a typed text, the plainest first."""
         if self:
             yield scalar(self)
         yield str(self)
@@ -47,43 +47,43 @@ class Typed(str):
 
 
 def picked_tasks(run: RunReader, stage: str, indices: Collection[int], at: Mapping[str, Any]) -> list[int]:
-    """Those of a stage's tasks that are `at` a point; the best of a search, the last of a loop.
+    """Return the tasks of a stage that are `at` a point; the best of a search, the last of a loop.
 
     `at` has axis parameters by name; that of a search may be `best`, `pareto` or `{"top": 5}`, that of a loop
     `last`: picked once for each combination of the other axes, of what there is so far. Floats agree to nine
-    digits, as in a workflow. `hp.NAME` is what a search set. Raises UsageError for what is no parameter of
+    digits, as in a workflow. `hp.NAME` is what a search set. Raise UsageError for what is no parameter of
     the stage.
     """
     at = {_parameter(run, stage, name): value for name, value in at.items()}
-    choices = {name: choice for name, given in at.items() if (choice := _choice(run, name, given))}
+    choices = {name: choice for name, text in at.items() if (choice := _choice(run, name, text))}
     points = {name: value for name, value in at.items() if name not in choices and "." not in name}
-    found = [i for i in all_at(run, stage, points) if i in indices] if points else sorted(indices)
+    tasks = [i for i in all_at(run, stage, points) if i in indices] if points else sorted(indices)
     for name in at.keys() - choices.keys() - points.keys():
-        wanted = _meanings(at[name])
-        set_ = ((index, run.hyperparameters(stage, index).get(name.removeprefix("hp."))) for index in found)
-        found = [index for index, value in set_ if any(same(value, one) for one in wanted)]
+        meanings = _meanings(at[name])
+        set_ = ((index, run.hyperparameters(stage, index).get(name.removeprefix("hp."))) for index in tasks)
+        tasks = [index for index, value in set_ if any(same(value, meaning) for meaning in meanings)]
     for label, choice in sorted(choices.items(), key=lambda item: _rank(run, item[0], choices)):
-        found = _chosen(run, stage, run.adaptive[label], choice, found)
-    return found
+        tasks = _chosen(run, stage, run.adaptive[label], choice, tasks)
+    return tasks
 
 
 def tasks_at(run: RunReader, stage: str, indices: Collection[int], at: Mapping[str, Any]) -> list[int]:
-    """The same. Raises UsageError where no task is there, with the nearest values that there are."""
-    found = picked_tasks(run, stage, indices, at)
-    if not found:
+    """Return the tasks at a point. Raise UsageError where there are none, with the nearest values."""
+    tasks = picked_tasks(run, stage, indices, at)
+    if not tasks:
         raise UsageError(f"{run.paths.run_id}: {_nothing_at(run, stage, at)}")
-    return found
+    return tasks
 
 
 def _parameter(run: RunReader, stage: str, name: str) -> str:
-    """A parameter of a stage's axes, also as `AXIS.PARAMETER`. Raises UsageError where there is none."""
-    known = run.setting_names(stage)
+    """Return a parameter of a stage's axes, also as `AXIS.PARAMETER`. Raise UsageError without it."""
+    names = run.setting_names(stage)
     axis, _, inner = name.partition(".")
     points = run.points(axis) if axis in run.workflow.stages[stage].over else None
     if points is not None and inner in points.parameters:
         return inner
-    if name not in known:
-        hint = did_you_mean(name, known) or f"it has: {', '.join(known) or 'none'}"
+    if name not in names:
+        hint = did_you_mean(name, names) or f"it has: {', '.join(names) or 'none'}"
         raise UsageError(f"'{stage}' has no axis parameter '{name}'; {hint}")
     return name
 
@@ -92,31 +92,31 @@ def _meanings(value: Any) -> Sequence[Any]:
     return [*value.meanings] if isinstance(value, Typed) else (value,)
 
 
-def all_at(run: RunReader, stage: str, wanted: Mapping[str, Any]) -> list[int]:
-    """The tasks at these values, in order: found from the points of each axis, not one by one."""
+def all_at(run: RunReader, stage: str, point: Mapping[str, Any]) -> list[int]:
+    """Return the tasks at these values, in order: found from the points of each axis, not one by one."""
     domain = run.domain(stage)
     places: dict[str, Collection[int]] = {}
     for axis in domain.axes if domain is not None else ():
         points = run.points(axis)
         for name in points.parameters if points is not None else ():
-            if points is not None and name in wanted:
-                found = _places(points, name, wanted[name])
-                places[axis] = found.intersection(places.get(axis, found))
+            if points is not None and name in point:
+                matches = _places(points, name, point[name])
+                places[axis] = matches.intersection(places.get(axis, matches))
     rows = (dict(zip(places, row, strict=True)) for row in product(*places.values()))
     return domain.in_order(i for row in rows for i in domain.matching(row)) if domain is not None else []
 
 
 def _places(points: Points, name: str, value: Any) -> set[int]:
-    """The points at which a parameter has a value; if none has, those that round to what was typed."""
-    found = {place for one in _meanings(value) for place in points.places(name, one)}
+    """Return the points at which a parameter has a value; if none has, those that round to what was typed."""
+    places = {place for meaning in _meanings(value) for place in points.places(name, meaning)}
     column = points.columns[points.parameters.index(name)]
-    if isinstance(value, Typed) and len(found) > 1:  # `007` is the text before it is the number 7
-        found = {place for place in found if value_text(column[place]) == value} or found
-    if found or not (isinstance(value, Typed) and value.digits >= LEAST_DIGITS):
-        return found
+    if isinstance(value, Typed) and len(places) > 1:  # `007` is the text before it is the number 7
+        places = {place for place in places if value_text(column[place]) == value} or places
+    if places or not (isinstance(value, Typed) and value.digits >= LEAST_DIGITS):
+        return places
     number = float(value)
     floats = ((place, column[place]) for place in near(column, number))
-    return {p for p, one in floats if isinstance(one, float) and float(f"{one:.{value.digits}g}") == number}
+    return {p for p, v in floats if isinstance(v, float) and float(f"{v:.{value.digits}g}") == number}
 
 
 def _nothing_at(run: RunReader, stage: str, at: Mapping[str, Any]) -> str:
@@ -127,29 +127,29 @@ def _nothing_at(run: RunReader, stage: str, at: Mapping[str, Any]) -> str:
         )
         if points is not None and not _places(points, name, value):
             column = points.columns[points.parameters.index(name)]
-            nearest = ", ".join(f"{name}={value_text(one)}" for one in _nearest(column, _meanings(value)[0]))
+            nearest = ", ".join(f"{name}={value_text(n)}" for n in _nearest(column, _meanings(value)[0]))
             return f"no task of '{stage}' has {name}={value}; the nearest: {nearest}"
     return f"no task of '{stage}' has {' and '.join(f'{name}={value}' for name, value in at.items())}"
 
 
 def _nearest(column: Sequence[Any], value: Any, most: int = 3) -> list[Any]:
     places = near(column, value)
-    known = list(dict.fromkeys(map(json.dumps, (column[i] for i in islice(places, LOOKED_AT)))))
-    values = [json.loads(text) for text in known]
+    encoded = list(dict.fromkeys(map(json.dumps, (column[i] for i in islice(places, LOOKED_AT)))))
+    values = [json.loads(text) for text in encoded]
     if isinstance(value, int | float):
-        numbers = [one for one in values if isinstance(one, int | float)]
-        return sorted(heapq.nsmallest(most, numbers, key=lambda one: abs(one - value))) or values[:most]
+        numbers = [number for number in values if isinstance(number, int | float)]
+        return sorted(heapq.nsmallest(most, numbers, key=lambda number: abs(number - value))) or values[:most]
     from difflib import get_close_matches  # only where a word is wrong
 
-    texts = [one for one in values[:500] if isinstance(one, str)]
+    texts = [text for text in values[:500] if isinstance(text, str)]
     return get_close_matches(str(value), texts, n=most, cutoff=0.4) or values[:most]
 
 
-def _choice(run: RunReader, name: str, given: Any) -> Choice | None:
+def _choice(run: RunReader, name: str, value: Any) -> Choice | None:
     axis = run.adaptive.get(name)
     if axis is None:
         return None
-    choice = axis.axis.choice(given)
+    choice = axis.axis.choice(value)
     if choice is None or choice.word not in axis.axis.picks or choice.word == "previous":
         return None
     if (message := axis.axis.refusal(name, choice.word)) is not None:
@@ -158,12 +158,12 @@ def _choice(run: RunReader, name: str, given: Any) -> Choice | None:
 
 
 def _rank(run: RunReader, label: str, choices: Mapping[str, Choice]) -> int:
-    """The rank of an axis: axes that are the context of another choose first."""
+    """Return the rank of an axis: axes that are the context of another choose first."""
     return -sum(label in run.adaptive[other].judge.context for other in choices)
 
 
 def _chosen(run: RunReader, stage: str, axis: Adaptive, choice: Choice, indices: Sequence[int]) -> list[int]:
-    """Those at the points that a choice picks; the best first, where it picks the best few."""
+    """Return the tasks at the points that a choice picks; the best first, where it picks the best few."""
     domain = run.domain(stage)
     assert domain is not None, "a stage with results has axes that are known"
     places = {index: domain.coordinates(index) for index in indices}
@@ -172,9 +172,9 @@ def _chosen(run: RunReader, stage: str, axis: Adaptive, choice: Choice, indices:
         for index, place in places.items():  # in the order of rounds: the last one with a result stays
             last[tuple(at for label, at in place.items() if label != axis.label)] = index
         return sorted(last.values())
-    kept: list[tuple[int, int]] = []
+    tasks: list[tuple[int, int]] = []
     for index, place in places.items():
         picked = axis.chosen(place, choice)
         if place[axis.label] in picked:
-            kept.append((picked.index(place[axis.label]), index))
-    return [index for _, index in sorted(kept)] if choice.word == "top" else [index for _, index in kept]
+            tasks.append((picked.index(place[axis.label]), index))
+    return [index for _, index in sorted(tasks)] if choice.word == "top" else [index for _, index in tasks]

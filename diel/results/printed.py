@@ -27,17 +27,17 @@ class AttemptOutput:
     """Where its worker keeps what it prints while it runs: a path without its suffix."""
 
     def path(self, kind: str) -> Path:
-        """The file of one kind, wherever it is now."""
-        kept = self.folder / kind
-        if kept.exists() or self.capture is None or kind not in PRINTED:
-            return self.folder / FILE if kind == "metrics" else kept
+        """Return the file of one kind, wherever it is now."""
+        path = self.folder / kind
+        if path.exists() or self.capture is None or kind not in PRINTED:
+            return self.folder / FILE if kind == "metrics" else path
         return self.capture.with_name(f"{self.capture.name}.{kind}")
 
 
 def find_output(reader: Reader, name: str, index: int, attempt: int | None = None) -> AttemptOutput:
-    """The output of a task's attempt; a cached task's is in the run that computed it.
+    """Return the output of a task's attempt; a cached task's is in the run that computed it.
 
-    Raises UsageError where there is no such task or attempt, or where it has not begun.
+    Raise UsageError where there is no such task or attempt, or where it has not begun.
     """
     stage = reader.history.stage(name)
     state = stage.state(index)
@@ -69,14 +69,14 @@ def _cached_output(paths: RunPaths, stage: str, index: int, attempt: int | None)
         raise JournalError(f"{paths.run_id} has no 'cached' record of {label}")
     origin = RunPaths(artifact_home(cached, paths.root))
     keys = open_keys(origin)
-    made = None if keys is None else keys.record(cached["key"])
-    if made is None or made["event"] != "done":
+    done = None if keys is None else keys.record(cached["key"])
+    if done is None or done["event"] != "done":
         raise UsageError(f"{label} was taken from {cached['run']}, which no longer exists")
-    last = made["attempt"]
+    last = done["attempt"]
     if attempt is not None and attempt > last:
         raise UsageError(
             f"{label} comes from {cached['run']}, where it had {counted(last, 'attempt')}, not {attempt}"
         )
     number = attempt or last
-    folder = origin.task_dir(made["stage"], made["index"], number)
-    return AttemptOutput(f"{origin.run_id} {made['stage']}/{made['index']}", number, TaskState.DONE, folder)
+    folder = origin.task_dir(done["stage"], done["index"], number)
+    return AttemptOutput(f"{origin.run_id} {done['stage']}/{done['index']}", number, TaskState.DONE, folder)

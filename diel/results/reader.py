@@ -69,7 +69,7 @@ class RunReader:
     """A run as its files show it. Each part is read on first use, and kept."""
 
     def __init__(self, paths: RunPaths, followed: History | None = None, *, careful: bool = False) -> None:
-        """A history that a reader follows is taken as it is, and the journal not folded a second time.
+        """Read the run. A history that a reader follows is taken as it is, and the journal not folded again.
 
         With care each record is looked at, and what is damaged left out: `flaws` says what. It takes longer.
         """
@@ -107,7 +107,8 @@ class RunReader:
             text, run_file = read_kept_workflow(self.paths), self.run_file
             values, included = run_file.hyperparameters, run_file.included
             document = load_text(text, Path(run_file.source), lambda _: values, included)
-            fill_templates(document.spec, {name: Filling(*one) for name, one in run_file.templates.items()})
+            fillings = {name: Filling(*parts) for name, parts in run_file.templates.items()}
+            fill_templates(document.spec, fillings)
             run_file.apply(document.spec)
             return document
         except SpecError as error:
@@ -134,9 +135,9 @@ class RunReader:
         if history is None:
             reader = read_behind_flaws(self.paths) if self.careful else read_run(self.paths)
             self.flaws, history = told_damage(reader), reader.history
-        found = standing(self.paths, history)
-        self._state = found.state
-        if not found.alive and self._followed is None:
+        driving = standing(self.paths, history)
+        self._state = driving.state
+        if not driving.alive and self._followed is None:
             for name, stage in history.stages.items():
                 self._lost[name] = dict(stage.under_way)
                 stage.let_go(verdicts=False)
@@ -151,14 +152,14 @@ class RunReader:
         return None if flaw_of(record) else record
 
     def check_stage(self, name: str, more: str = "") -> None:
-        """Raises UsageError with the nearest name where the workflow has no such stage."""
+        """Raise UsageError with the nearest name where the workflow has no such stage."""
         stages = self.workflow.stages
         if name not in stages:
             hint = did_you_mean(name, stages) or f"stages: {', '.join(stages)}"
             raise UsageError(f"{self.paths.run_id} has no stage '{name}'; {more}{hint}")
 
     def is_dropped(self, stage: str, output: str, index: int) -> bool:
-        """Whether a task's artifact was deleted after use."""
+        """Return whether a task's artifact was deleted after use."""
         return index in self.history.stage(stage).dropped.get(output, ())
 
     @property
@@ -168,7 +169,7 @@ class RunReader:
         return self._state
 
     def lost(self, stage: str) -> Mapping[int, Attempt]:
-        """The tasks of a stage that were under way when the controller went away."""
+        """Return the tasks of a stage that were under way when the controller went away."""
         _ = self.history
         return self._lost.get(stage, {})
 
@@ -184,17 +185,17 @@ class RunReader:
 
     @cached_property
     def environments(self) -> dict[str, Prepared]:
-        """Those of its stages, as they were made for it."""
+        """The environments of its stages, as they were made for the run."""
         return read_prepared(self.paths.environments)
 
     def environment(self, stage: str) -> Prepared | None:
-        """That of a stage's tasks; None without one."""
+        """Return the environment of a stage's tasks; None without one."""
         return self.environments.get(self.workflow.stages[stage].environment or "")
 
     def _points(self, label: str) -> Points | None:
         axis = self.workflow.axes.get(label)
         if axis is None:  # that of replicas
-            return Points.counted(label, max(one.replicas for one in self.workflow.stages.values()))
+            return Points.counted(label, max(stage.replicas for stage in self.workflow.stages.values()))
         if axis.is_kept:
             return read_kept(self.paths.axis(label))
         return axis.points_of(label, self.workflow.hyperparameters, self.run_file.folder)
@@ -208,7 +209,7 @@ class RunReader:
         return make_domain(over, counts, origins, self.workflow.stages[stage].replicas, self.run_file.grown)
 
     def _find_origin(self, label: str) -> Origins | None:
-        """Where the points of a derived axis were made; None where its maker has no axes."""
+        """Return where the points of a derived axis were made; None where its maker has no axes."""
         axis, points = self.workflow.axes[label], self.points(label)
         if not isinstance(axis, Derived) or points is None:
             return None
@@ -228,48 +229,48 @@ class RunReader:
         return Origins(tuple(domain.coordinates(0)), rows)
 
     def point(self, stage: str, index: int) -> dict[str, Any]:
-        """The value of each axis parameter of a task."""
+        """Return the value of each axis parameter of a task."""
         return self.point_at(self.place(stage, index))
 
     def place(self, stage: str, index: int) -> dict[str, int]:
-        """The coordinates of a task: the number of its point on each axis."""
+        """Return the coordinates of a task: the number of its point on each axis."""
         domain = self.domain(stage)
         return {} if domain is None else domain.coordinates(index)
 
     def point_at(self, place: Mapping[str, int]) -> dict[str, Any]:
-        """The value of each axis parameter at some coordinates."""
-        found: dict[str, Any] = {}
+        """Return the value of each axis parameter at some coordinates."""
+        values: dict[str, Any] = {}
         for axis, number in place.items():
             points = self.points(axis)
             if points is not None:
-                found.update(zip(points.parameters, points.values(number), strict=True))
-        return found
+                values.update(zip(points.parameters, points.values(number), strict=True))
+        return values
 
     def named(self, task: str) -> str:
-        """A task (`simulate/33`) for people: `simulate/33 (depth=2.5, seed=1)`."""
+        """Return a task (`simulate/33`) for people: `simulate/33 (depth=2.5, seed=1)`."""
         stage, _, index = task.partition("/")
         return task_text(task, self.point(stage, int(index)))
 
     def shared(self, stage: str, tasks: Sequence[int]) -> str:
-        """What tasks of a stage share: `all 4 with depth=2.5`; empty if nothing."""
+        """Return what tasks of a stage share: `all 4 with depth=2.5`; empty if nothing."""
         domain, over = self.domain(stage), self.workflow.stages[stage].over
-        points = {label: found for label in over if (found := self.points(label)) is not None}
+        points = {label: axis_points for label in over if (axis_points := self.points(label)) is not None}
         return shared(domain, points, tasks) if domain is not None else ""
 
     def hyperparameters(self, stage: str, index: int) -> dict[str, Any]:
-        """What searches have set for a task, by name; empty if its stage runs over none."""
+        """Return what searches have set for a task, by name; empty if its stage runs over none."""
         domain = self.domain(stage)
         searches = self._searches(stage) if domain is not None else []
         place = domain.coordinates(index) if domain is not None and searches else {}
         return {name: value for axis in searches for name, value in axis.hyperparameters(place).items()}
 
     def setting(self, stage: str, index: int) -> dict[str, Any]:
-        """The value of each axis parameter of a task, and as `hp.NAME` what searches have set for it."""
+        """Return the value of each axis parameter of a task, and as `hp.NAME` what searches set for it."""
         hp = self.hyperparameters(stage, index)
         return self.point(stage, index) | {f"hp.{name}": value for name, value in hp.items()}
 
     def setting_names(self, stage: str) -> list[str]:
-        """The names in the settings of a stage's tasks, in their order."""
+        """Return the names in the settings of a stage's tasks, in their order."""
         return [*self.parameters(stage), *(f"hp.{name}" for name in self.searched(stage))]
 
     def _searches(self, stage: str) -> list[Adaptive]:
@@ -277,16 +278,16 @@ class RunReader:
         return [axis for label in over if (axis := self.adaptive.get(label)) and axis.axis.sets]
 
     def searched(self, stage: str) -> list[str]:
-        """The hyperparameters that searches set for a stage's tasks."""
+        """Return the hyperparameters that searches set for a stage's tasks."""
         return list(dict.fromkeys(name for axis in self._searches(stage) for name in axis.axis.sets))
 
     def parameters(self, stage: str) -> list[str]:
-        """The axis parameters of a stage, in the order of its axes; none of an axis not known."""
-        known = (self.points(label) for label in self.workflow.stages[stage].over)
-        return [name for points in known if points is not None for name in points.parameters]
+        """Return the axis parameters of a stage, in the order of its axes; none of an axis not known."""
+        axes = (self.points(label) for label in self.workflow.stages[stage].over)
+        return [name for points in axes if points is not None for name in points.parameters]
 
     def events(self, *needles: bytes, stage: str = "", every: int = 1) -> Iterator[tuple[str, Record]]:
-        """The records whose lines hold all these bytes, with their segments; one of `every` so many.
+        """Yield the records whose lines hold all these bytes, with their segments; one of `every` so many.
 
         With a stage, those that name it.
 
@@ -303,61 +304,61 @@ class RunReader:
                         yield name, record
 
     def _lines(self, segment: str, needles: Sequence[bytes], stage: str) -> Iterator[bytes]:
-        """Lines of a segment among which are all that name this stage and hold these bytes."""
+        """Return lines of a segment, among them all that name this stage and hold these bytes."""
         path, name = self.paths.journal / segment, b'"stage":"%s"' % stage.encode()
         if stage and len(self.history.stages) > _MANY:
             return self._by_stage(path).of(stage)
-        found = lines_with(path, needles[-1] if needles else name)
-        return (line for line in found if name in line) if stage else found
+        lines = lines_with(path, needles[-1] if needles else name)
+        return (line for line in lines if name in line) if stage else lines
 
     def records(self, stage: str) -> dict[int, Made]:
-        """What the tasks of a stage made, by index: their values, artifacts, and the run they are from."""
-        found: dict[int, Made] = {}
+        """Return what the tasks of a stage made, by index: values, artifacts, and the run they are from."""
+        records: dict[int, Made] = {}
         for record in self.results(stage):
-            found[record["index"]] = {}
-            carry(record, found[record["index"]])
-        return found
+            records[record["index"]] = {}
+            carry(record, records[record["index"]])
+        return records
 
-    def some(self, wanted: Mapping[str, Collection[int]]) -> dict[str, dict[int, Made]]:
-        """What these tasks made, by stage and index, of a long journal: the other lines are not decoded."""
-        found: dict[str, dict[int, Made]] = {stage: {} for stage in wanted}
-        beginning = results_of((stage, index) for stage in wanted for index in wanted[stage])
+    def records_of_tasks(self, indices: Mapping[str, Collection[int]]) -> dict[str, dict[int, Made]]:
+        """Return what these tasks made, by stage and index. Other lines of a long journal are not decoded."""
+        records: dict[str, dict[int, Made]] = {stage: {} for stage in indices}
+        beginning = results_of((stage, index) for stage in indices for index in indices[stage])
         for name in segments(self.paths.journal):
             for line in lines_of(self.paths.journal / name, beginning):
                 record = self._decoded(line)
                 if record is not None and (record["event"] == "done" or record["event"] == "cached"):
                     stage = record["stage"]
                     if self.history.stage(stage).takes(record):
-                        found[stage][record["index"]] = {}
-                        carry(record, found[stage][record["index"]])
-        return found
+                        records[stage][record["index"]] = {}
+                        carry(record, records[stage][record["index"]])
+        return records
 
     def results(self, stage: str, having: bytes = b"") -> Iterator[Result]:
-        """The committed results of a stage whose lines hold these bytes; of two of a task the last counts."""
+        """Yield a stage's committed results whose lines hold these bytes. Of a task the last counts."""
         history = self.history.stage(stage)
         for name in segments(self.paths.journal):
             for line in self._lines(name, [having] if having else [], stage):
                 if having in line and any(event in line for event in _COMMITS):
                     record = self._decoded(line)
-                    found = None if record is None else _result(record, stage, history)
-                    if found is not None:
-                        yield found
+                    result = None if record is None else _result(record, stage, history)
+                    if result is not None:
+                        yield result
 
-    def damaged(self, stage: str, found: int) -> int:
-        """Of how many results the journal has no line, if so many were found: a snapshot knows of them."""
+    def damaged(self, stage: str, present: int) -> int:
+        """Return how many results of a stage have no line, if so many have: a snapshot knows of them."""
         counts = self.history.stage(stage).counts()
-        return max(0, counts["done"] + counts["cached"] - found)
+        return max(0, counts["done"] + counts["cached"] - present)
 
     def record(self, stage: str, index: int) -> Result | None:
-        """The committed result of one task; None if it has none."""
-        found = None
+        """Return the committed result of one task; None if it has none."""
+        result = None
         history = self.history.stage(stage)
         for _, record in self.attempts(stage, index):
-            found = _result(record, stage, history) or found
-        return found
+            result = _result(record, stage, history) or result
+        return result
 
     def attempts(self, stage: str, index: int) -> Iterator[tuple[str, OfTask]]:
-        """The records about one task, with their segments."""
+        """Yield the records about one task, with their segments."""
         for segment, record in self.events(b'"index":%d' % index, stage=stage):
             match record["event"]:
                 case "start" | "fail" | "done" | "cached" | "service" | "staging":
@@ -365,13 +366,13 @@ class RunReader:
                         yield segment, record
 
     def failed(self, stage: str, index: int | None = None) -> Iterator[Failed]:
-        """The controller's verdicts on failed tasks of a stage, or on one of them, in their order."""
+        """Yield the controller's verdicts on failed tasks of a stage, or on one of them, in their order."""
         for _, record in self.events(b'"event":"failed"', stage=stage):
             if record["event"] == "failed" and record["stage"] == stage and covers(record["tasks"], index):
                 yield record
 
     def skipped(self, stage: str, index: int | None = None) -> Iterator[Skipped]:
-        """The same on tasks that are not run."""
+        """Yield the same on tasks that are not run."""
         for _, record in self.events(b'"event":"skipped"', stage=stage):
             if record["event"] == "skipped" and record["stage"] == stage and covers(record["tasks"], index):
                 yield record
@@ -379,7 +380,7 @@ class RunReader:
     # --- as its controller sees it: which task reads which, and what it gets ------------------------
 
     def earlier(self) -> Iterator[RunReader]:
-        """The runs of the same workflow that were made before, the nearest first; each is read once."""
+        """Yield the runs of the same workflow that were made before, the nearest first; each is read once."""
         yield from self._earlier
         for old in self._unread:
             self._earlier.append(old)
@@ -396,7 +397,7 @@ class RunReader:
 
     def _stage(self, name: str) -> StageRun:
         spec = self.workflow.stages[name]
-        points = {label: found for label in spec.over if (found := self.points(label)) is not None}
+        points = {label: its for label in spec.over if (its := self.points(label)) is not None}
         domain = self.domain(name) if len(points) == len(spec.over) else None
         history = self.history.stage(name)
         return StageRun(
@@ -423,26 +424,26 @@ class RunReader:
         """One link an edge; those whose upstream axes are not known yet pick nothing."""
         stages, adaptive = self.stages, self.adaptive
         edges = self.graph.edges
-        made = [link_of(edge, stages[edge.upstream], stages[edge.downstream], adaptive) for edge in edges]
-        for link in made:
+        links = [link_of(edge, stages[edge.upstream], stages[edge.downstream], adaptive) for edge in edges]
+        for link in links:
             if link.up.known:
                 link.resolve()
-        tie(made, lambda stage, index: self.recipe(stage).resolve(index))
-        return made
+        tie(links, lambda stage, index: self.recipe(stage).resolve(index))
+        return links
 
     def into(self, stage: str) -> list[Link]:
-        """The links that a stage waits for."""
+        """Return the links that a stage waits for."""
         return [link for link in self.links if link.edge.downstream == stage]
 
     def _recipe(self, stage: str) -> Recipe:
         held, folder, paths = self.stages[stage], self.run_file.folder, self.paths
-        given = (self._results, self.run_file.hyperparameters, folder, paths, self._watch)
-        sources, module = Sources(held, self.into(stage), *given), self.module(stage)
+        surroundings = (self._results, self.run_file.hyperparameters, folder, paths, self._watch)
+        sources, module = Sources(held, self.into(stage), *surroundings), self.module(stage)
         # Without the files, whose content would be read for a digest that nobody asks for.
         return Recipe(sources, module, family_parts(held.spec, module, (), stage))
 
     def module(self, stage: str) -> Module | None:
-        """The module of a stage as the run keeps it, or as it is now; None without one, or if it is gone."""
+        """Return the module of a stage as the run keeps it, else as it is now; None if there is none."""
         reference, run_file = self.workflow.stages[stage].module, self.run_file
         sources = newest(self.paths.sources)
         try:
@@ -456,13 +457,13 @@ class RunReader:
             return None
 
     def unknown_axes(self, stage: str) -> list[tuple[str, str]]:
-        """The axes of a stage that are not known yet, with the stage that makes each."""
+        """Return the axes of a stage that are not known yet, with the stage that makes each."""
         axes, over = self.workflow.axes, self.workflow.stages[stage].over
         return [(label, axes[label].maker or "") for label in over if self.points(label) is None]
 
 
 def read(paths: RunPaths, ask: Callable[[RunReader], Found]) -> tuple[Found, Sequence[str]]:
-    """An answer of a run, and what of its journal is damaged: it is given without that."""
+    """Return an answer of a run, and what of its journal is damaged: it is given without that."""
     try:
         run = RunReader(paths)
         return ask(run), run.flaws
@@ -481,7 +482,7 @@ _STAGE = re.compile(rb'"stage":"([^"\\]*)"')
 
 
 def lines_with(path: Path, needle: bytes) -> Iterator[bytes]:
-    """The lines of a file that hold these bytes."""
+    """Yield the lines of a file that hold these bytes."""
     with _mapped(path) as data:
         at = data.find(needle)
         while at >= 0:
@@ -493,13 +494,13 @@ def lines_with(path: Path, needle: bytes) -> Iterator[bytes]:
 
 
 def results_of(places: Iterable[tuple[str, int]]) -> re.Pattern[bytes]:
-    """How the results of these tasks begin, each a stage and an index."""
+    """Return how the results of these tasks begin, each a stage and an index."""
     names = sorted(b'%s","index":%d' % (stage.encode(), index) for stage, index in places)
     return re.compile(rb'\{"event":"(?:done|cached)","stage":"' + _any_word(names) + b",")
 
 
 def _any_word(words: Sequence[bytes]) -> bytes:
-    """A pattern of sorted words that is tried letter by letter: of thousands, not each is tried."""
+    """Return a pattern of sorted words that is tried letter by letter: of thousands, not each is tried."""
     ways = [
         re.escape(letter) + _any_word([word[1:] for word in these]) if letter else b""
         for letter, these in groupby(words, lambda word: word[:1])
@@ -507,10 +508,10 @@ def _any_word(words: Sequence[bytes]) -> bytes:
     return ways[0] if len(ways) == 1 else b"(?:%s)" % b"|".join(ways)
 
 
-def lines_of(path: Path, wanted: re.Pattern[bytes]) -> Iterator[bytes]:
-    """The whole lines of a file that begin so."""
+def lines_of(path: Path, pattern: re.Pattern[bytes]) -> Iterator[bytes]:
+    """Yield the whole lines of a file that begin so."""
     with _mapped(path) as data:
-        for met in wanted.finditer(data):
+        for met in pattern.finditer(data):
             at, end = met.start(), data.find(b"\n", met.end())
             if end >= 0 and (at == 0 or data[at - 1 : at] == b"\n"):
                 yield data[at:end]
@@ -576,8 +577,8 @@ class _Lookup(Results):
         self._stage = cache(run.records)
 
     def outputs(self, stage: str, index: int) -> Made:
-        """Raises MissingInput where the task has no result."""
-        made = self._stage(stage)
-        if index not in made:
+        """Raise MissingInput where the task has no result."""
+        records = self._stage(stage)
+        if index not in records:
             raise MissingInput(f"{stage}/{index} has no result")
-        return made[index]
+        return records[index]

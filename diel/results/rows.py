@@ -31,16 +31,16 @@ DROPPED = "deleted after use"
 
 
 def make_table(
-    run: RunReader, wanted: Sequence[str], limit: int | None = None, at: Mapping[str, Any] | None = None
+    run: RunReader, words: Sequence[str], limit: int | None = None, at: Mapping[str, Any] | None = None
 ) -> Listing:
-    """The outputs `STAGE.VALUE` (or `STAGE`, for all of its own) of a run, joined along shared axes.
+    """Return the outputs `STAGE.VALUE` (or `STAGE`, for all of its own) of a run, joined along shared axes.
 
     An outer join: each point at which one of the stages has a result has a row, in any order of the stages;
     what other stages lack is an empty cell. What a stage made is repeated along the axes that it lacks.
-    `at` has values of axis parameters, which choose rows. Raises UsageError for a stage, output or point
+    `at` has values of axis parameters, which choose rows. Raise UsageError for a stage, output or point
     that is not there, and where no stage has all axes.
     """
-    uses = [_parse(run, word) for word in wanted]
+    uses = [_parse(run, word) for word in words]
     stages = list(dict.fromkeys(stage for stage, _ in uses))
     records = {stage: run.records(stage) for stage in stages}
     main = _widest(run, stages)
@@ -62,7 +62,7 @@ def make_table(
         # A task that its search left alone, as its `when` did not hold, has none of the trial's.
         own = run.point_at(place) if index is None else run.setting(main, index)
         rows.append((*map(own.get, names), *(cell(indices[stage]) for stage, cell in cells)))
-    made = (f"{stage}.{output}" for stage, output in columns)
+    outputs = (f"{stage}.{output}" for stage, output in columns)
     marks = (f"{stage}.suspect" for stage in doubted)
     notes = {
         stage: [
@@ -73,9 +73,9 @@ def make_table(
         ]
         for stage in stages
     }
-    audits = {stage: found for stage in stages if (found := audit_document(run.history, stage)) is not None}
-    told = {stage: "; ".join(texts) for stage, texts in notes.items() if texts}
-    return Listing((*names, *made, *marks), rows, told, audits)
+    audits = {stage: audit for stage in stages if (audit := audit_document(run.history, stage)) is not None}
+    remarks = {stage: "; ".join(texts) for stage, texts in notes.items() if texts}
+    return Listing((*names, *outputs, *marks), rows, remarks, audits)
 
 
 def _joined(
@@ -83,14 +83,14 @@ def _joined(
 ) -> list[Place]:
     """Return the coordinates of each row: of the stage with all axes first, then what others alone have."""
     rows: list[Place] = []
-    for stage in sorted(records, key=lambda one: (-len(_axes(run, one)), one != main)):
+    for stage in sorted(records, key=lambda name: (-len(_axes(run, name)), name != main)):
         axes, domain = _axes(run, stage), run.domain(stage)
         if domain is None or (at and not at.keys() <= {*run.parameters(stage)} and stage != main):
             continue
-        equal = [one for one in records if {*_axes(run, one)} == {*axes}] if stage == main else [stage]
-        places = [run.place(one, index) for one in equal for index in records[one]]
-        known = {tuple(row[axis] for axis in axes) for row in rows if row.keys() >= {*axes}}
-        fresh = [place for place in places if tuple(place[axis] for axis in axes) not in known]
+        equal = [name for name in records if {*_axes(run, name)} == {*axes}] if stage == main else [stage]
+        places = [run.place(name, index) for name in equal for index in records[name]]
+        present = {tuple(row[axis] for axis in axes) for row in rows if row.keys() >= {*axes}}
+        fresh = [place for place in places if tuple(place[axis] for axis in axes) not in present]
         indices = {index for place in fresh if (index := domain.index(place)) is not None}
         chosen = picked_tasks(run, stage, indices, at) if at else domain.in_order(indices)
         rows += map(domain.coordinates, chosen)
@@ -109,7 +109,7 @@ def _index(run: RunReader, stage: str, place: Place) -> int | None:
 
 
 def _parse(run: RunReader, word: str) -> tuple[str, str]:
-    """A stage and its output; an empty text for all that it made."""
+    """Return a stage and its output; an empty text for all that it made."""
     stage, dot, output = stage_and_output(word, run.workflow.stages)
     run.check_stage(stage)
     if dot and not output:
@@ -118,14 +118,14 @@ def _parse(run: RunReader, word: str) -> tuple[str, str]:
 
 
 def stage_and_output(word: str, stages: Container[str]) -> tuple[str, str, str]:
-    """The parts of STAGE or STAGE.VALUE, as `partition` gives them: a stage's own name may have dots."""
+    """Return the parts of STAGE or STAGE.VALUE, as `partition` does: a stage's own name may have dots."""
     if word in stages or "." not in word:
         return word, "", ""
     return word.rpartition(".")
 
 
 def _widest(run: RunReader, stages: Sequence[str]) -> str:
-    """The stage whose axes are all that are needed; raises UsageError where there is none."""
+    """Return the stage whose axes are all that are needed; raises UsageError where there is none."""
     over = {stage: _axes(run, stage) for stage in stages}
     widest = max(stages, key=lambda stage: len(over[stage]))
     for stage in stages:
@@ -143,25 +143,25 @@ def _columns(
 ) -> list[tuple[str, str]]:
     columns: dict[tuple[str, str], None] = {}
     for stage, output in uses:
-        made = list(made_counts(records[stage].values()))
+        outputs = list(made_counts(records[stage].values()))
         if not output:
-            columns.update(dict.fromkeys((stage, each) for each in made))
-        elif output in made or (not made and any(records.values())):
+            columns.update(dict.fromkeys((stage, name) for name in outputs))
+        elif output in outputs or (not outputs and any(records.values())):
             columns[(stage, output)] = None
         elif output not in run.parameters(stage):  # an axis parameter has its column already
-            raise UsageError(_no_output(run, stage, output, made))
+            raise UsageError(_no_output(run, stage, output, outputs))
         if answered_of(run, stage):  # whatever is shown of it: which of it a model answered
             columns[(stage, SIMULATED)] = None
     return list(columns)
 
 
-def _no_output(run: RunReader, stage: str, output: str, made: Sequence[str]) -> str:
-    if not made:
+def _no_output(run: RunReader, stage: str, output: str, outputs: Sequence[str]) -> str:
+    if not outputs:
         counts = run.history.stage(stage).counts()
         states = ", ".join(f"{number} {state}" for state, number in counts.items() if number)
-        known = f"'{stage}' has no results ({states or 'no tasks yet'})"
-        return f"{run.paths.run_id}: {known}; `diel explain` says why"
-    hint = did_you_mean(output, made) or f"it makes: {', '.join(made)}"
+        reason = f"'{stage}' has no results ({states or 'no tasks yet'})"
+        return f"{run.paths.run_id}: {reason}; `diel explain` says why"
+    hint = did_you_mean(output, outputs) or f"it makes: {', '.join(outputs)}"
     return f"'{stage}' made no '{output}'; {hint}"
 
 
@@ -177,8 +177,8 @@ def made_counts(records: Iterable[Made]) -> dict[str, int]:
 
 def answered_of(run: RunReader, stage: str) -> int:
     """Return how many results of a stage its surrogate answered."""
-    known = run.history.stage(stage).surrogate
-    return 0 if known is None else known.answered
+    surrogate = run.history.stage(stage).surrogate
+    return 0 if surrogate is None else surrogate.answered
 
 
 def _cell(run: RunReader, stage: str, output: str, records: Mapping[int, Made], index: int | None) -> Any:
@@ -189,27 +189,27 @@ def _cell(run: RunReader, stage: str, output: str, records: Mapping[int, Made], 
 
 
 def _dropped(run: RunReader, stage: str, columns: Iterable[tuple[str, str]]) -> Iterator[str]:
-    wanted = {output for name, output in columns if name == stage}
+    outputs = {output for name, output in columns if name == stage}
     for output, tasks in run.history.stage(stage).dropped.items():
-        if output in wanted:
+        if output in outputs:
             yield f"'{stage}.{output}' of {counted(len(tasks), 'task')} was deleted after use"
 
 
 def _doubted(run: RunReader, stage: str, suspect: Collection[int]) -> Iterator[str]:
-    """How many results read suspect ones; those that are suspect answers, their audit tells."""
+    """Yield how many results read suspect ones. Of suspect answers their audit tells."""
     read = sorted(set(suspect).difference(run.history.stage(stage).suspect()))
     if read:
         step = f"`diel explain {run.paths.run_id} {stage}/{read[0]}` says what to do"
         yield f"{counted(len(read), 'result')} of '{stage}' read suspect ones; {step}"
 
 
-def _missing(run: RunReader, stage: str, found: int) -> Iterator[str]:
+def _missing(run: RunReader, stage: str, present: int) -> Iterator[str]:
     history = run.history.stage(stage)
     counts = history.counts()
     total, failed = counted(sum(counts.values()), "task"), len(history.tolerated)
     lost = {state: n for state, n in counts.items() if n and state not in ("done", "cached")}
     why = [count_text(TaskState[state.upper()], n, failed) for state, n in lost.items()]
-    damaged = run.damaged(stage, found)
+    damaged = run.damaged(stage, present)
     if damaged:
         why.append(f"{damaged:,} damaged in the journal")
     if why:
@@ -219,7 +219,7 @@ def _missing(run: RunReader, stage: str, found: int) -> Iterator[str]:
 def output_rows(
     run: RunReader, stage: str, records: Mapping[int, Made], total: str
 ) -> Iterator[tuple[str, str, str, Any]]:
-    """A row for each output that these tasks made: its axes, how many of all have it, its first value."""
+    """Yield a row for each output that tasks made: its axes, how many of all have it, its first value."""
     over = " × ".join(run.workflow.stages[stage].over)
     answers = f", {count:,} answered by a model" if (count := answered_of(run, stage)) else ""
     for output, number in made_counts(records.values()).items():
@@ -231,7 +231,7 @@ def output_rows(
 
 
 def summarize(run: RunReader) -> Listing:
-    """The results of a run: a row for each output."""
+    """Return the results of a run: a row for each output."""
     rows: list[tuple[Any, ...]] = []
     for stage in run.workflow.stages:
         rows += output_rows(run, stage, run.records(stage), f"{run.history.stage(stage).expected:,}")

@@ -11,60 +11,61 @@ from diel.tasks.stage_run import StageRun
 
 
 def suspects(run: RunReader) -> dict[str, set[int]]:
-    """By stage, the tasks whose result is suspect, or read one that is; nothing where no audit found any."""
+    """Return by stage the tasks whose result is suspect or read a suspect one; nothing without audits."""
     return suspect_tasks(run) if run.history.has_suspects() else {}
 
 
 def suspect_tasks(run: RunReader) -> dict[str, set[int]]:
-    """By stage, the tasks whose result is suspect, or read one that is."""
+    """Return by stage the tasks whose result is suspect, or read a suspect one."""
     histories = {name: stage.history for name, stage in run.stages.items()}
-    return reached(run, {name: [*one.suspect(), *one.stays()] for name, one in histories.items()})
+    return reached(run, {name: [*history.suspect(), *history.stays()] for name, history in histories.items()})
 
 
 def suspect_inputs(
-    run: RunReader, stage: str, index: int, found: Mapping[str, Collection[int]]
+    run: RunReader, stage: str, index: int, suspect: Mapping[str, Collection[int]]
 ) -> dict[str, list[int]]:
-    """Those of the suspect tasks whose results a task reads, by stage."""
+    """Return the suspect tasks whose results a task reads, by stage."""
     read: dict[str, set[int]] = {}
     for link in run.into(stage):
         if not link.feeds:
             continue
         members = link.members(link.group_of_downstream(index)) if link.up.known else ()
-        read.setdefault(link.up.name, set()).update(i for i in members if i in found[link.up.name])
+        read.setdefault(link.up.name, set()).update(i for i in members if i in suspect[link.up.name])
     return {name: sorted(tasks) for name, tasks in read.items() if tasks}
 
 
 def reached(
     run: RunReader, tasks: Mapping[str, Iterable[int]], without: Collection[str] = ()
 ) -> dict[str, set[int]]:
-    """These tasks and those with a result that read them, directly or through others, by stage; `without` the
-    tasks of some stages, and what only these lead to.
+    """Return these tasks, and those with a result that read them, directly or through others, by stage.
+
+    Tasks of the stages in `without` are left out, and what only these lead to.
     """
-    found = {name: set(tasks.get(name, ())) for name in run.stages}
+    tasks_by_stage = {name: set(tasks.get(name, ())) for name in run.stages}
     links = {
         name: [link for link in run.into(name) if link.feeds] for name in run.stages if name not in without
     }
     turns = any(link.edge.follows for into in links.values() for link in into)
-    more = any(found.values())
+    more = any(tasks_by_stage.values())
     while more:
-        reading = _Reading(found)
-        before = sum(map(len, found.values()))
+        reading = _Reading(tasks_by_stage)
+        before = sum(map(len, tasks_by_stage.values()))
         for name in run.graph.order:
-            found[name].update(reading.tasks(run.stages[name], links.get(name, ())))
-        more = turns and sum(map(len, found.values())) > before  # a round may read the one before it
-    return found
+            tasks_by_stage[name].update(reading.tasks(run.stages[name], links.get(name, ())))
+        more = turns and sum(map(len, tasks_by_stage.values())) > before  # a round may read the one before it
+    return tasks_by_stage
 
 
 class _Reading:
     """Which tasks read any of these. Told once for each group: a million tasks may read the same one."""
 
-    def __init__(self, found: Mapping[str, Collection[int]]) -> None:
-        self._found = found
-        self._known: dict[tuple[int, Group], bool] = {}
+    def __init__(self, tasks: Mapping[str, Collection[int]]) -> None:
+        self._tasks = tasks
+        self._verdicts: dict[tuple[int, Group], bool] = {}
 
     def tasks(self, stage: StageRun, links: Collection[Link]) -> list[int]:
-        """The tasks of a stage with a result that read one along these links."""
-        used = [link for link in links if link.up.known and self._found[link.up.name]]
+        """Return the tasks of a stage with a result that read one along these links."""
+        used = [link for link in links if link.up.known and self._tasks[link.up.name]]
         if not used:
             return []
         return [i for i in stage.history.good() if any(self._is_read(link, i) for link in used)]
@@ -72,7 +73,7 @@ class _Reading:
     def _is_read(self, link: Link, index: int) -> bool:
         group = link.group_of_downstream(index)
         place = (id(link), group)
-        if place not in self._known:
-            found = self._found[link.up.name]
-            self._known[place] = any(member in found for member in link.members(group))
-        return self._known[place]
+        if place not in self._verdicts:
+            tasks = self._tasks[link.up.name]
+            self._verdicts[place] = any(member in tasks for member in link.members(group))
+        return self._verdicts[place]

@@ -30,10 +30,10 @@ MEASURED = (
 def list_usage(
     run: RunReader, stages: Sequence[str] = (), limit: int | None = None, at: Mapping[str, Any] | None = None
 ) -> Listing:
-    """A row for each attempt of the stages that ended, in order: its point, how it ended, what it used.
+    """Return a row for each ended attempt of the stages, in order: its point, how it ended, what it used.
 
     `at` has values of axis parameters, of one stage. A cell is empty where nothing was measured, and
-    where the kernel only knows a bound. Raises UsageError for a stage or point that is not there.
+    where the kernel only knows a bound. Raise UsageError for a stage or point that is not there.
     """
     for stage in stages:
         run.check_stage(stage)
@@ -44,13 +44,13 @@ def list_usage(
     rows: list[tuple[Any, ...]] = []
     notes = {}
     for stage in chosen:
-        wanted = set(tasks_at(run, stage, range(run.history.stage(stage).total), at)) if at else None
+        indices = set(tasks_at(run, stage, range(run.history.stage(stage).total), at)) if at else None
         bare = 0
-        found = {(record["index"], record["attempt"]): record for record in ended(run, stage)}
-        for index, attempt in sorted(found):
-            if wanted is not None and index not in wanted:
+        ends = {(record["index"], record["attempt"]): record for record in ended(run, stage)}
+        for index, attempt in sorted(ends):
+            if indices is not None and index not in indices:
                 continue
-            record = found[index, attempt]
+            record = ends[index, attempt]
             bare += "usage" not in record
             if limit is None or len(rows) < limit:
                 point = run.point(stage, index)
@@ -64,7 +64,7 @@ def list_usage(
 
 
 def ended(run: RunReader, stage: str, most: int | None = None) -> Iterator[Done | Fail]:
-    """The ends of attempts of a stage, as their workers wrote them; no more than so many, spread evenly."""
+    """Yield the ends of a stage's attempts, as their workers wrote them; at most so many, spread evenly."""
     every = 1 if most is None else 1 + run.history.stage(stage).timed // most
     for event, step in ((b'"event":"done"', every), (b'"event":"fail"', 1)):
         for _, record in run.events(event, stage=stage, every=step):
@@ -81,7 +81,7 @@ def _cells(record: Done | Fail, measured: Sequence[str]) -> list[Any]:
 
 
 def asked_in(run: RunReader, stage: str) -> Iterator[tuple[int, int, dict[str, Any]]]:
-    """The attempts of a stage: task, number, and what it asked for; sizes in bytes, durations in seconds."""
+    """Yield the attempts of a stage: task, number, and what it asked for, in bytes and seconds."""
     needles = (b'"event":"queued"', b'"asked":')
     for _, record in run.events(*needles, stage=stage) if run.workflow.stages[stage].demand else ():
         if record["event"] == "queued" and record["stage"] == stage:
@@ -90,9 +90,9 @@ def asked_in(run: RunReader, stage: str) -> Iterator[tuple[int, int, dict[str, A
                 yield index, number, record["asked"]
 
 
-def with_asked(wanted: Resources, asked: Mapping[str, Any]) -> Resources:
-    """What a stage says, with what an attempt asked for."""
-    return wanted.model_copy(update={key: asked[key] for key in asked if key in type(wanted).model_fields})
+def with_asked(resources: Resources, own: Mapping[str, Any]) -> Resources:
+    """Return the resources of a stage, with what an attempt asked for."""
+    return resources.model_copy(update={key: own[key] for key in own if key in type(resources).model_fields})
 
 
 MOST = 20_000
@@ -110,11 +110,7 @@ LONG = 1.0
 """Seconds of a task whose use of cores says something: before, a program is being loaded."""
 SLACK = 0.1
 """A part of a core that is no reason to ask for another one."""
-OUT_OF = {
-    "memory": (FailureClass.OOM,),
-    "walltime": (FailureClass.WALLTIME,),
-    "cores_per_rank": (),
-}
+OUT_OF = {"memory": (FailureClass.OOM,), "walltime": (FailureClass.WALLTIME,), "cores_per_rank": ()}
 """Failures of those that had too little."""
 
 
@@ -137,14 +133,14 @@ class Advice(NamedTuple):
     lost: int
     """Tasks of these that never ended well: nobody knows what they would have used."""
     bound: bool = False
-    """Whether it is only known that none of them used more."""
+    """Whether the use is only a bound: no task used more."""
 
     def document(self) -> dict[str, Any]:
         return self._asdict()
 
     def __str__(self) -> str:
-        """`memory: 512 MiB, not 2.0 GiB (the most of 12 tasks used 310 MiB)`."""
-        asked = "" if self.asked in (None, self.value) else f", not {self._in_words(self.asked or 0)}"
+        """Return `memory: 512 MiB, not 2.0 GiB (the most of 12 tasks used 310 MiB)`."""
+        request = "" if self.asked in (None, self.value) else f", not {self._in_words(self.asked or 0)}"
         whose = "the most of" if self.quantile == "most" else f"{self.quantile} of"
         bound = "at most " if self.bound else ""
         basis = f"{whose} {counted(self.tasks, 'task')}: {bound}{self._in_words(self.used)}"
@@ -154,7 +150,7 @@ class Advice(NamedTuple):
             basis += f"; {self.short:,} ran out of {self.key}"
         if self.lost:
             basis += ", and a task that never ended well counts for twice what it had"
-        return f"{self.key}: {self._in_words(self.value)}{asked} ({basis})"
+        return f"{self.key}: {self._in_words(self.value)}{request} ({basis})"
 
     def _in_words(self, value: float) -> str:
         if self.key == "memory":
@@ -163,7 +159,7 @@ class Advice(NamedTuple):
 
 
 def advise(run: RunReader, stage: str) -> list[Advice]:
-    """What tasks of a stage should ask for; nothing where nothing was measured.
+    """Return what tasks of a stage should ask for; nothing where nothing was measured.
 
     What an expression says for each task is left alone, and so is what stays up until it is stopped.
     """
@@ -171,51 +167,51 @@ def advise(run: RunReader, stage: str) -> list[Advice]:
     if never_ends(spec):
         return []
     attempts = list(_attempts(run, stage))
-    found = (_advice(spec, key, attempts) for key in OUT_OF if ("resources", key) not in spec.demand)
-    return [one for one in found if one is not None]
+    advices = (_advice(spec, key, attempts) for key in OUT_OF if ("resources", key) not in spec.demand)
+    return [advice for advice in advices if advice is not None]
 
 
 def sizes_by(run: RunReader) -> dict[str, dict[str, int | float]]:
-    """What all stages of a run should ask for, by stage and key."""
-    advice = {name: {one.key: one.value for one in advise(run, name)} for name in run.workflow.stages}
-    return {name: given for name, given in advice.items() if given}
+    """Return what all stages of a run should ask for, by stage and key."""
+    advice = {name: {size.key: size.value for size in advise(run, name)} for name in run.workflow.stages}
+    return {name: sizes for name, sizes in advice.items() if sizes}
 
 
 def _attempts(run: RunReader, stage: str) -> Iterator[Attempt]:
-    wanted = run.workflow.stages[stage].bare.resources
-    own = {(index, number): asked for index, number, asked in asked_in(run, stage)}
+    resources = run.workflow.stages[stage].bare.resources
+    own = {(index, number): request for index, number, request in asked_in(run, stage)}
     for record in ended(run, stage, MOST):
-        asked = own.get((record["index"], record["attempt"]))
-        yield record, with_asked(wanted, asked) if asked else wanted
+        request = own.get((record["index"], record["attempt"]))
+        yield record, with_asked(resources, request) if request else resources
 
 
 def _advice(spec: Stage, key: str, attempts: Sequence[Attempt]) -> Advice | None:
-    asked = getattr(spec.bare.resources, key)
+    limit = getattr(spec.bare.resources, key)
     used = sorted(_used(key, attempts))
     done = {record["index"] for record, _ in attempts if record["event"] == "done"}
-    short = [one for one in attempts if one[0]["event"] == "fail" and one[0]["class"] in OUT_OF[key]]
-    lost = [one for one in short if one[0]["index"] not in done]
+    short = [end for end in attempts if end[0]["event"] == "fail" and end[0]["class"] in OUT_OF[key]]
+    lost = [end for end in short if end[0]["index"] not in done]
     never = len({record["index"] for record, _ in lost})
     if lost:
-        had = max([asked or 0, *used[-1:], *(_had(key, *one) for one in lost)])
+        had = max([limit or 0, *used[-1:], *(_had(key, *end) for end in lost)])
         used += [2 * had] * never if had else []
     if not used:
         return None
     place = math.ceil(SHARE * len(used)) - 1
-    ranks = max(math.ceil(wanted.processes / _nodes(wanted)) for _, wanted in attempts)
+    ranks = max(math.ceil(resources.processes / _nodes(resources)) for _, resources in attempts)
     value = _rounded(spec, key, used[place], len(used), ranks)
     quantile = "most" if place == len(used) - 1 else f"p{SHARE * 100:.0f}"
     bound = key == "memory" and used[place] in {
-        usage["memory_bytes"] / _nodes(wanted)
-        for record, wanted in attempts
+        usage["memory_bytes"] / _nodes(resources)
+        for record, resources in attempts
         if (usage := record.get("usage", {})).get("memory_at_most")
     }
-    return Advice(key, value, asked, used[place], quantile, len(used), used[-1], len(short), never, bound)
+    return Advice(key, value, limit, used[place], quantile, len(used), used[-1], len(short), never, bound)
 
 
 def _used(key: str, attempts: Sequence[Attempt]) -> Iterator[float]:
-    """What each task used that ended well, and was not merely answered."""
-    for record, wanted in attempts:
+    """Yield what each task used that was computed and ended well."""
+    for record, resources in attempts:
         if record["event"] != "done" or record.get("surrogate", {}).get("used"):
             continue
         usage, seconds = record.get("usage"), record["seconds"]
@@ -224,24 +220,24 @@ def _used(key: str, attempts: Sequence[Attempt]) -> Iterator[float]:
         elif usage is None:
             continue
         elif key == "memory" and "memory_bytes" in usage:
-            yield usage["memory_bytes"] / _nodes(wanted)
+            yield usage["memory_bytes"] / _nodes(resources)
         elif key == "cores_per_rank" and seconds >= LONG:
-            yield usage["cpu_seconds"] / seconds / wanted.processes
+            yield usage["cpu_seconds"] / seconds / resources.processes
 
 
-def _had(key: str, record: Done | Fail, wanted: Resources) -> float:
+def _had(key: str, record: Done | Fail, resources: Resources) -> float:
     if key == "walltime":
         return record["seconds"]
-    return record.get("usage", {}).get("memory_bytes", 0) / _nodes(wanted)
+    return record.get("usage", {}).get("memory_bytes", 0) / _nodes(resources)
 
 
-def _nodes(wanted: Resources) -> int:
-    spread = wanted.processes // wanted.ranks_per_node if wanted.ranks_per_node else 1
-    return max(1, wanted.nodes or spread)
+def _nodes(resources: Resources) -> int:
+    spread = resources.processes // resources.ranks_per_node if resources.ranks_per_node else 1
+    return max(1, resources.nodes or spread)
 
 
 def _rounded(spec: Stage, key: str, used: float, tasks: int, ranks: int) -> int | float:
-    """`ranks` are those that a task has on a node, at most."""
+    """Round up a request. `ranks` is the most ranks of a task on a node."""
     if key == "cores_per_rank":
         return max(1, math.ceil(used - SLACK))
     enough = used * MARGINS[key][tasks < FEW]

@@ -16,25 +16,11 @@ from typing import Any, Literal, NamedTuple
 from diel.axes.domain import Domain, Factor
 from diel.digits import MOST, digits_apart, number_text, sparkline
 from diel.errors import counted
-from diel.journal.axis_history import (
-    AxisFacts,
-    AxisHistory,
-    Context,
-    Course,
-    Round,
-    Trial,
-    front,
-    ranked,
-)
+from diel.journal.axis_history import AxisFacts, AxisHistory, Context, Course, Round, Trial, front, ranked
 from diel.journal.history import History
 from diel.paths import RunPaths
 from diel.states import TaskState, TrialState
-from diel.status.columns import (
-    columns,
-    paint,
-    printable,
-    shorten,
-)
+from diel.status.columns import columns, paint, printable, shorten
 from diel.values import as_float, format_duration, is_finite, json_value, value_text
 
 CourseState = Literal["waiting", "running", "over", "failed"]
@@ -103,7 +89,7 @@ class CourseStatus:
     @property
     def idle(self) -> int:
         """Trials that were requested, of which no task runs now."""
-        return sum(not one.running for one in self.running)
+        return sum(not trial.running for trial in self.running)
 
     def count(self, state: TrialState) -> int:
         return sum(trial.state is state for trial in self.trials)
@@ -116,8 +102,8 @@ class CourseStatus:
     @property
     def best(self) -> Trial | None:
         """The best trial so far, for one objective."""
-        given = self.facts.objectives
-        return next(iter(ranked(self.trials, given[0][1])), None) if len(given) == 1 else None
+        objectives = self.facts.objectives
+        return next(iter(ranked(self.trials, objectives[0][1])), None) if len(objectives) == 1 else None
 
     @property
     def front(self) -> list[Trial]:
@@ -149,8 +135,8 @@ class CourseStatus:
         return [] if self.best is None else [self.best]
 
     def document(self) -> dict[str, Any]:
-        found = self._rounds() if self.facts.kind == "loop" else self._trials()
-        return {"state": self.state, **found, "reason": self.reason, "tolerated": self.tolerated}
+        entries = self._rounds() if self.facts.kind == "loop" else self._trials()
+        return {"state": self.state, **entries, "reason": self.reason, "tolerated": self.tolerated}
 
     def _trials(self) -> dict[str, Any]:
         counts = {state.value: self.count(state) for state in TrialState}
@@ -170,15 +156,15 @@ class CourseStatus:
             "rounds": {"max": self.facts.size, "done": self.done},
             "round": self.round,
             "course": [
-                {"round": one.number, "values": json_value(one.values), "holds": one.holds}
-                for one in self.rounds
+                {"round": entry.number, "values": json_value(entry.values), "holds": entry.holds}
+                for entry in self.rounds
             ],
         }
 
 
 def _row(trial: Trial, under_way: Iterable[Running]) -> dict[str, Any]:
-    """A trial's row in the table, as JSON: what it is doing, what it reported last, why it has no score."""
-    own = next((one for one in under_way if one.trial is trial), None)
+    """Return a trial's row in the table, as JSON: its step, its last report, why it has no score."""
+    own = next((candidate for candidate in under_way if candidate.trial is trial), None)
     step = max(trial.reported, default=None) if own is None else own.step
     value = trial.reported.get(step) if own is None and step is not None else own and own.reported
     return {
@@ -191,7 +177,7 @@ def _row(trial: Trial, under_way: Iterable[Running]) -> dict[str, Any]:
 
 
 def trial_document(trial: Trial) -> dict[str, Any]:
-    """A trial as JSON: its scores, and what it set."""
+    """Return a trial as JSON: its scores, and what it set."""
     return {"trial": trial.number, "values": trial.values, "hp": trial.hp}
 
 
@@ -208,8 +194,8 @@ class AxisStatus(NamedTuple):
         return None if self.facts.context else self.courses[0]
 
     def course(self, context: Context) -> CourseStatus | None:
-        """The course at these coordinates; None if it has not begun."""
-        return next((one for one in self.courses if one.context == context), None)
+        """Return the course at these coordinates; None if it has not begun."""
+        return next((course for course in self.courses if course.context == context), None)
 
     @property
     def condition(self) -> str:
@@ -229,24 +215,24 @@ class AxisStatus(NamedTuple):
     @property
     def objectives(self) -> list[dict[str, str]]:
         """The objectives of a search as JSON."""
-        given = self.facts.objectives
-        return [{"value": value, "goal": "minimize" if small else "maximize"} for value, small in given]
+        objectives = self.facts.objectives
+        return [{"value": value, "goal": "minimize" if small else "maximize"} for value, small in objectives]
 
     def document(self) -> dict[str, Any]:
-        """The axis as JSON; what differs between contexts is under `each`."""
+        """Return the axis as JSON; what differs between contexts is under `each`."""
         facts = self.facts
-        found: dict[str, Any] = {"kind": facts.kind, "state": self.state}
+        document: dict[str, Any] = {"kind": facts.kind, "state": self.state}
         if facts.kind == "search":
-            found |= {"sampler": facts.sampler, "objectives": self.objectives}
+            document |= {"sampler": facts.sampler, "objectives": self.objectives}
         if facts.kind == "loop" or facts.until:
-            found["until"] = facts.until
+            document["until"] = facts.until
         if self.single is not None:
-            return found | self.single.document()
-        return found | {"each": [{"at": dict(one.at), **one.document()} for one in self.courses]}
+            return document | self.single.document()
+        return document | {"each": [{"at": dict(course.at), **course.document()} for course in self.courses]}
 
 
 def axes_of(paths: RunPaths, history: History, now: float, *, driven: bool) -> tuple[AxisStatus, ...]:
-    """The searches and loops of a run, in the order of the file; `driven`: whether a controller lives."""
+    """Return the searches and loops of a run, in the file's order. `driven`: whether a controller lives."""
     return tuple(
         AxisStatus(
             label, axis.facts, tuple(_AxisView(paths, history, label, axis.facts, now, driven).courses(axis))
@@ -268,29 +254,29 @@ class _AxisView:
     @cached_property
     def domains(self) -> dict[str, Domain]:
         """The tasks of its stages that are known."""
-        found = {}
+        domains = {}
         for name in self.facts.stages:
             packed = self.history.stages[name].factors if name in self.history.stages else ()
             factors = tuple(
                 Factor(
-                    tuple(one["axes"]),
-                    one["count"],
-                    None if one["rows"] is None else tuple(tuple(row) for row in one["rows"]),
+                    tuple(spec["axes"]),
+                    spec["count"],
+                    None if spec["rows"] is None else tuple(tuple(row) for row in spec["rows"]),
                 )
-                for one in packed
+                for spec in packed
             )
             if factors:
-                found[name] = Domain(tuple(axis for factor in factors for axis in factor.axes), factors)
-        return found
+                domains[name] = Domain(tuple(axis for factor in factors for axis in factor.axes), factors)
+        return domains
 
     def courses(self, axis: AxisHistory) -> list[CourseStatus]:
-        found = [self._course(course) for course in axis.courses.values()]
-        if not found and not self.facts.judges:
+        courses = [self._course(course) for course in axis.courses.values()]
+        if not courses and not self.facts.judges:
             return [self._unjudged()]
-        return found if found or self.facts.context else [CourseStatus(self.facts, {}, "waiting")]
+        return courses if courses or self.facts.context else [CourseStatus(self.facts, {}, "waiting")]
 
     def _course(self, course: Course) -> CourseStatus:
-        asked = [trial for trial in course.trials if trial.state is TrialState.RUNNING]
+        under_way = [trial for trial in course.trials if trial.state is TrialState.RUNNING]
         over: CourseState = "failed" if course.failed else "over"
         return CourseStatus(
             self.facts,
@@ -299,7 +285,7 @@ class _AxisView:
             course.reason or course.stopped,
             course.tolerated,
             tuple(course.trials),
-            tuple(self._running(course.context, trial) for trial in asked),
+            tuple(self._running(course.context, trial) for trial in under_way),
             tuple(course.rounds),
             len(course.rounds),
             course.points,
@@ -325,7 +311,7 @@ class _AxisView:
         )
 
     def _on_the_way(self, here: Mapping[str, int], trial: Trial) -> tuple[int | None, float | None]:
-        """Step and value that a running trial last reported: to its pruner, or in the metrics of its task."""
+        """Return step and value of a running trial's last report: to its pruner, or a metric of its task."""
         reported = max(trial.reported.items(), default=(None, None))
         name, _, metric = self.facts.watched.rpartition(".")
         domain = self.domains.get(name)
@@ -337,15 +323,15 @@ class _AxisView:
         return last_metric(metrics, metric) or reported
 
     def _unjudged(self) -> CourseStatus:
-        """The rounds of a loop without `until`: they are over when their tasks have ended."""
+        """Return the rounds of a loop without `until`: they are over when their tasks have ended."""
         stages, size = self.history.stages, self.facts.size
-        known = len(self.domains) == sum(name in stages for name in self.facts.stages)
+        is_whole = len(self.domains) == sum(name in stages for name in self.facts.stages)
 
         def has_ended(place: int) -> bool:
             tasks = (
                 (n, i) for n, domain in self.domains.items() for i in domain.matching({self.label: place})
             )
-            return known and all(stages[name].state(index).ended for name, index in tasks)
+            return is_whole and all(stages[name].state(index).ended for name, index in tasks)
 
         done = next((place for place in range(size) if not has_ended(place)), size)
         if done == size:
@@ -354,7 +340,7 @@ class _AxisView:
 
 
 def last_metric(path: Path, metric: str) -> tuple[int | None, float] | None:
-    """Step and value of the last line that has a metric; None if there is none.
+    """Return step and value of the last line that has a metric; None if there is none.
 
     The step is None where no line tells it, and lines were cut off so that they cannot be counted.
     """
@@ -365,7 +351,7 @@ def last_metric(path: Path, metric: str) -> tuple[int | None, float] | None:
             lines = file.read().split(b"\n")[:-1]  # the last one may not be whole yet
     except OSError:
         return None
-    found = None
+    last = None
     count = 0
     for line in lines:
         with suppress(ValueError, KeyError, TypeError, RecursionError):  # a task can write anything
@@ -373,9 +359,9 @@ def last_metric(path: Path, metric: str) -> tuple[int | None, float] | None:
             value = content[metric]
             if type(value) in (int, float) and math.isfinite(as_float(value)):
                 step = next((content[name] for name in STEPS if isinstance(content.get(name), int)), None)
-                found = (count if step is None and size <= TAIL else step), float(value)
+                last = (count if step is None and size <= TAIL else step), float(value)
                 count += 1
-    return found
+    return last
 
 
 ROWS = 8
@@ -392,7 +378,7 @@ _ORDER = (TrialState.COMPLETE, TrialState.RUNNING, TrialState.PRUNED, TrialState
 
 
 def axis_lines(axes: Sequence[AxisStatus], width: int, rows: int = ROWS) -> list[str]:
-    """The searches and loops of a run, each line at most `width` columns wide, `rows` rows below each."""
+    """Return the searches and loops of a run, in lines of at most `width` columns, `rows` rows for each."""
     lines: list[str] = []
     for axis in axes:
         head, *rest = _axis(axis, rows)
@@ -407,11 +393,11 @@ def _axis(axis: AxisStatus, rows: int) -> Iterator[str]:
     course = axis.single
     facts, what = axis.facts, what_text(axis)
     if course is None:
-        states = Counter(one.state for one in axis.courses)
+        states = Counter(member.state for member in axis.courses)
         counts = ", ".join(f"{count:,} {state}" for state, count in states.items()) or "none has begun"
         yield f"{what}, for each {' × '.join(facts.context)} · {counts}"
         latest = _latest(axis, rows)
-        yield from columns([_course_row(one) for one in latest])
+        yield from columns([_course_row(member) for member in latest])
         if len(axis.courses) > len(latest):
             yield f"  … {len(axis.courses) - len(latest):,} more"
         return
@@ -424,9 +410,9 @@ def _axis(axis: AxisStatus, rows: int) -> Iterator[str]:
 
 def _latest(axis: AxisStatus, rows: int) -> list[CourseStatus]:
     under_way = [course for course in axis.courses if course.state == "running"][:rows]
-    others = [course for course in axis.courses if course.state != "running"]
-    shown = under_way + others[len(others) - min(len(others), rows - len(under_way)) :]
-    return [course for course in axis.courses if any(course is one for one in shown)]
+    ended = [course for course in axis.courses if course.state != "running"]
+    shown = under_way + ended[len(ended) - min(len(ended), rows - len(under_way)) :]
+    return [course for course in axis.courses if any(course is candidate for candidate in shown)]
 
 
 def _course_row(course: CourseStatus) -> list[str]:
@@ -445,14 +431,14 @@ def _trials(course: CourseStatus, rows: int) -> Iterator[str]:
     good = course.good
     word = "  front" if len(course.facts.objectives) > 1 else "  best"
     running = course.running if course.state == "running" else ()
-    lost = [one for one in course.trials if one.state in (TrialState.PRUNED, TrialState.FAILED)][-LOST:]
+    lost = [trial for trial in course.trials if trial.state in (TrialState.PRUNED, TrialState.FAILED)][-LOST:]
     scores, hp = _digits(course.trials)
     table = [
-        [word, f"trial {one.number}", scores_text(one, scores), "", hp_text(one.hp, hp)]
-        for one in good[:rows]
+        [word, f"trial {trial.number}", scores_text(trial, scores), "", hp_text(trial.hp, hp)]
+        for trial in good[:rows]
     ]
-    table += [_running_row(one, scores, hp) for one in running[:rows]]
-    table += [[f"  {one.state}", f"trial {one.number}", "", one.message, hp_text(one.hp, hp)] for one in lost]
+    table += [_running_row(row, scores, hp) for row in running[:rows]]
+    table += [[f"  {t.state}", f"trial {t.number}", "", t.message, hp_text(t.hp, hp)] for t in lost]
     if not any(row[3] for row in table):
         table = [[*row[:3], row[4]] for row in table]
     yield from columns(table, right=(2,))
@@ -464,37 +450,37 @@ def _trials(course: CourseStatus, rows: int) -> Iterator[str]:
 
 def _digits(trials: Sequence[Trial]) -> tuple[int, int]:
     """Return how many digits tell apart the scores of trials (reported ones too), and hyperparameters."""
-    scores = (value for one in trials for value in (*one.values, *one.reported.values()))
-    return digits_apart(scores, LEAST), digits_apart((v for one in trials for v in one.hp.values()), LEAST)
+    scores = (value for row in trials for value in (*row.values, *row.reported.values()))
+    return digits_apart(scores, LEAST), digits_apart((v for row in trials for v in row.hp.values()), LEAST)
 
 
-def _running_row(one: Running, scores: int, hp: int) -> list[str]:
-    step = "" if one.step is None else f" at {one.step:,}"
-    reported = "" if one.reported is None else f"{short(one.reported, scores)}{step}"
-    whole = one.done + one.running + one.waiting
-    took = f"{format_duration(one.seconds)}{f', {one.done}/{whole} tasks' if whole > 1 else ''}"
+def _running_row(running: Running, scores: int, hp: int) -> list[str]:
+    step = "" if running.step is None else f" at {running.step:,}"
+    reported = "" if running.reported is None else f"{short(running.reported, scores)}{step}"
+    whole = running.done + running.running + running.waiting
+    took = f"{format_duration(running.seconds)}{f', {running.done}/{whole} tasks' if whole > 1 else ''}"
     return [
-        "  runs" if one.running else "  waits",
-        f"trial {one.trial.number}",
+        "  runs" if running.running else "  waits",
+        f"trial {running.trial.number}",
         reported,
         took,
-        hp_text(one.trial.hp, hp),
+        hp_text(running.trial.hp, hp),
     ]
 
 
 def _values(course: CourseStatus) -> Iterator[str]:
-    """A line for each value that `until` reads: its course over the rounds, and the last numbers."""
-    for name in dict.fromkeys(name for one in course.rounds for name in one.values):
-        found = [one.values[name] for one in course.rounds if name in one.values]
-        digits = digits_apart(found[-SPARK:], LEAST)
-        last = " → ".join(short(value, digits) for value in found[-LAST:])
-        more = "… → " if len(found) > LAST else ""
-        drawn = drawn_course(found[-SPARK:])
+    """Yield a line for each value that `until` reads: its course over the rounds, and the last numbers."""
+    for name in dict.fromkeys(name for entry in course.rounds for name in entry.values):
+        values = [entry.values[name] for entry in course.rounds if name in entry.values]
+        digits = digits_apart(values[-SPARK:], LEAST)
+        last = " → ".join(short(value, digits) for value in values[-LAST:])
+        more = "… → " if len(values) > LAST else ""
+        drawn = drawn_course(values[-SPARK:])
         yield f"  {name}  {drawn + '  ' if drawn else ''}{more}{last}"
 
 
 def drawn_course(values: Sequence[Any]) -> str:
-    """Numbers as bars of text; empty if there is nothing to compare."""
+    """Return numbers as bars of text; empty if there is nothing to compare."""
     return sparkline(values) if len(values) > 1 and all(map(is_finite, values)) else ""
 
 
@@ -502,7 +488,7 @@ def drawn_course(values: Sequence[Any]) -> str:
 
 
 def what_text(axis: AxisStatus) -> str:
-    """`tpe, minimize train.loss`, `loop until check.error < 0.1`."""
+    """Return `tpe, minimize train.loss`, `loop until check.error < 0.1`."""
     facts = axis.facts
     if facts.kind == "loop":
         return f"loop until {axis.condition}" if facts.until else "loop"
@@ -510,23 +496,23 @@ def what_text(axis: AxisStatus) -> str:
 
 
 def objectives_text(axis: AxisStatus) -> str:
-    """`minimize train.loss, maximize test.accuracy`."""
-    return ", ".join(f"{one['goal']} {one['value']}" for one in axis.objectives)
+    """Return `minimize train.loss, maximize test.accuracy`."""
+    return ", ".join(f"{objective['goal']} {objective['value']}" for objective in axis.objectives)
 
 
 def at_text(course: CourseStatus) -> str:
-    """What a course runs for: `material Si, round 3`."""
+    """Return the point that a course runs for: `material Si, round 3`."""
     return ", ".join(f"{name} {value_text(value, LONG)}" for name, value in course.at.items())
 
 
 def course_name(axis: AxisStatus, course: CourseStatus) -> str:
-    """`trial`, `trial at material Si`."""
+    """Return `trial`, `trial at material Si`."""
     at = at_text(course)
     return f"{axis.label} at {at}" if at else axis.label
 
 
 def standing_text(course: CourseStatus) -> str:
-    """How far it is: `12 of 20 trials: 9 complete, 2 running, 1 pruned`, `over after 4 rounds: …`."""
+    """Return how far a course is: `12 of 20 trials: 9 complete, 1 pruned`, `over after 4 rounds: …`."""
     over = course.state in ("over", "failed")
     tolerated = f", tolerated by {course.tolerated}" if course.tolerated else ""
     if course.facts.kind == "loop" and over:
@@ -542,18 +528,18 @@ def standing_text(course: CourseStatus) -> str:
         counts[TrialState.RUNNING] -= course.idle
     named = [(count, words.get(state, state.value)) for state, count in counts.items()]
     named.insert(2, (course.idle if course.state == "running" else 0, "waiting"))
-    each = ", ".join(f"{count:,} {word}" for count, word in named if count)
-    each = f": {each}" if each else ""
+    states = ", ".join(f"{count:,} {word}" for count, word in named if count)
+    states = f": {states}" if states else ""
     if over:
         end = f"; {course.state}{tolerated}: {course.why}"
         end = "" if course.reason in ("trials", "all") else end
-        return f"{counted(len(course.trials), 'trial')}{each}{end}{_unheard(course)}"
+        return f"{counted(len(course.trials), 'trial')}{states}{end}{_unheard(course)}"
     end = f"; no further ones: {course.why}" if course.reason else ""
-    return f"{len(course.trials):,} of {counted(course.total, 'trial')}{each}{end}"
+    return f"{len(course.trials):,} of {counted(course.total, 'trial')}{states}{end}"
 
 
 def _unheard(course: CourseStatus) -> str:
-    """A warning that a pruner watches a metric that no trial reported: most likely its name is wrong."""
+    """Return a warning that no trial reported the metric that a pruner watches: its name may be wrong."""
     heard = course.state == "failed" or any(trial.reported for trial in course.trials)
     if heard or course.facts.pruner == "none":
         return ""
@@ -561,7 +547,7 @@ def _unheard(course: CourseStatus) -> str:
 
 
 def end_text(axis: AxisStatus, course: CourseStatus) -> str:
-    """The state of a search or loop, with its best trial or its front, in one line."""
+    """Return the state of a search or loop, with its best trial or its front, in one line."""
     line = f"{course_name(axis, course)}: {standing_text(course)}"
     best = course.best
     if best is not None:
@@ -572,22 +558,22 @@ def end_text(axis: AxisStatus, course: CourseStatus) -> str:
 
 
 def course_text(axis: AxisStatus, course: CourseStatus) -> str:
-    """The same with what it is for: `tpe, minimize train.loss`."""
+    """Return the state of a search or loop with its goal: `tpe, minimize train.loss`."""
     return f"{end_text(axis, course)} ({what_text(axis)})"
 
 
 def scores_text(trial: Trial, digits: int = MOST) -> str:
-    """The values of a trial, one for each objective."""
+    """Return the values of a trial, one for each objective."""
     return ", ".join(short(value, digits) for value in trial.values)
 
 
 def hp_text(values: Mapping[str, Any], digits: int = MOST) -> str:
-    """`hidden=32, learning_rate=0.01`."""
+    """Return `hidden=32, learning_rate=0.01`."""
     return ", ".join(f"{name}={short(value, digits)}" for name, value in values.items())
 
 
 def short(value: object, digits: int = MOST) -> str:
-    """A value as people read it in a row: so many digits of a float."""
+    """Return a value as people read it in a row: so many digits of a float."""
     if isinstance(value, float):
         return number_text(value, digits)
     text = str(value)

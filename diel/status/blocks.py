@@ -20,7 +20,7 @@ NEVER = "can never run"
 
 
 def blocks_of(history: History) -> list[BlockNow]:
-    """The run's allocations, oldest first, each with the number of tasks known to run in it."""
+    """Return the run's allocations, oldest first, each with the number of tasks known to run in it."""
     at = {
         (name, index): attempt.worker
         for name, stage in history.stages.items()
@@ -29,13 +29,13 @@ def blocks_of(history: History) -> list[BlockNow]:
     }
     at |= {task: attempt.worker for task, attempt in history.left.items()}
     running = Counter(history.workers[worker]["block"] for worker in at.values() if worker in history.workers)
-    found = sorted(history.blocks.items(), key=lambda item: item[1]["asked"])
-    facts = ({**block, "running": running[name]} for name, block in found)
-    return [cast("BlockNow", {key: one[key] for key in one if key not in ("event", "time")}) for one in facts]
+    blocks = sorted(history.blocks.items(), key=lambda item: item[1]["asked"])
+    facts = ({**block, "running": running[name]} for name, block in blocks)
+    return [cast("BlockNow", {key: now[key] for key in now if key not in ("event", "time")}) for now in facts]
 
 
 def silent_since(paths: RunPaths, history: History) -> float | None:
-    """When the scheduler stopped answering, as the controller recorded it."""
+    """Return when the scheduler stopped answering, as the controller recorded it."""
     since = None
     with suppress(FileNotFoundError), open(paths.controller_segment(history.epoch), "rb") as file:
         for line in file:
@@ -46,21 +46,21 @@ def silent_since(paths: RunPaths, history: History) -> float | None:
 
 
 def is_live(block: BlockFacts) -> bool:
-    """Whether a block has not ended, according to its controller."""
+    """Return whether a block has not ended, according to its controller."""
     return block["ended"] is None
 
 
 def ended_badly(block: BlockFacts) -> bool:
-    """Whether a block ended although diel did not ask it to."""
+    """Return whether a block ended although diel did not ask it to."""
     return not is_live(block) and not block["ending"] and block["state"] != "completed"
 
 
 def is_hopeless(block: BlockFacts) -> bool:
-    """Whether a block waits in vain."""
+    """Return whether a block waits in vain."""
     return block["state"] == "pending" and bool(block.get("hopeless"))
 
 
 def reason_of(block: BlockFacts) -> str:
-    """The scheduler's own words, without those that diel adds."""
+    """Return the scheduler's own words, without those that diel adds."""
     reason = str(block["reason"]).strip()
     return re.sub(rf"^{NEVER}:?\s*", "", reason, flags=re.IGNORECASE) if is_hopeless(block) else reason

@@ -27,7 +27,7 @@ _STYLE = re.compile(r"\033\[\d+m")
 
 
 def paint(text: str, *, fg: str | None = None, bold: bool = False, dim: bool = False) -> str:
-    """Styled text; `click.echo` removes the style unless it writes to a terminal."""
+    """Return styled text; `click.echo` removes the style unless it writes to a terminal."""
     styles = [style for style, on in ((fg, fg), ("bold", bold), ("dim", dim)) if style and on]
     if not styles or os.environ.get("NO_COLOR"):
         return text
@@ -35,12 +35,12 @@ def paint(text: str, *, fg: str | None = None, bold: bool = False, dim: bool = F
 
 
 def paint_state(state: str) -> str:
-    """A state's name in its colour."""
+    """Return a state's name in its colour."""
     return paint(state, fg=COLOURS.get(state), bold=state in ("failed", "succeeded"))
 
 
 def columns(rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> list[str]:
-    """Rows of cells as aligned lines; `right` names the columns that are aligned to the right."""
+    """Return rows of cells as aligned lines; `right` names the columns aligned to the right."""
     widths = [max(map(width_of, column)) for column in zip(*rows, strict=True)]
     lines = []
     for row in rows:
@@ -53,7 +53,7 @@ def columns(rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> list[st
 
 
 def width_of(text: str) -> int:
-    """Columns that a text takes on a terminal, without its styles."""
+    """Return the columns that a text takes on a terminal, without its styles."""
     plain = _STYLE.sub("", text)
     if plain.isascii():
         return len(plain)
@@ -63,7 +63,7 @@ def width_of(text: str) -> int:
 
 
 def printable(text: str) -> str:
-    """Text of a task, safe to show: control characters would move the cursor or worse."""
+    """Return a task's text, safe to show: control characters would move the cursor or worse."""
     return "".join(c if c.isprintable() else " " if c in "\t\n" else "�" for c in bare(text))
 
 
@@ -72,18 +72,18 @@ def one_line(text: str) -> str:
 
 
 def shorten(text: str, width: int) -> str:
-    """At most `width` characters of one line."""
+    """Return at most `width` characters of one line."""
     return text if len(text) <= width else text[: max(width - 1, 0)] + "…"
 
 
 def last_line(text: str) -> str:
-    """The last line that says something."""
+    """Return the last line that says something."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return printable(lines[-1]) if lines else ""
 
 
 def tasks_text(pairs: Sequence[Sequence[int]], limit: int = 12) -> str:
-    """Indices as ranges: `0-46,48,50-95`; of many, the rest are counted."""
+    """Return indices as ranges: `0-46,48,50-95`; of many, the rest are counted."""
     shown = [str(first) if first == last else f"{first}-{last}" for first, last in pairs[:limit]]
     rest = sum(last - first + 1 for first, last in pairs[limit:])
     return ",".join(shown) + (f" and {rest} more" if rest else "")
@@ -93,7 +93,7 @@ def tasks_text(pairs: Sequence[Sequence[int]], limit: int = 12) -> str:
 
 
 def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """A table, and an empty line."""
+    """Yield a table, and an empty line."""
     yield f"| {' | '.join(map(plain, header))} |"
     yield f"|{'---|' * len(header)}"
     yield from (f"| {' | '.join(map(plain, row))} |" for row in rows)
@@ -101,6 +101,6 @@ def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Iter
 
 
 def plain(text: str) -> str:
-    """Text that stays text in Markdown: on one line, ending no cell, beginning no tag."""
+    """Return a text that stays text in Markdown: on one line, ending no cell, beginning no tag."""
     line = "".join(char if char.isprintable() else " " for char in bare(text))
     return line.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")

@@ -20,79 +20,81 @@ _MOST_STREAMS = 10
 
 
 def notices_of(paths: RunPaths) -> dict[str, dict[str, Any]]:
-    """By `ended-1.mail-1` what was told: kind, way, state (sending, sent, failed), time, message."""
-    found = {}
+    """Return notices by `ended-1.mail-1`: kind, way, state (sending, sent, failed), time, message."""
+    notices = {}
     for file in sorted(paths.notices.glob("*.jsonl")):
         records: list[Any] = [record for _, _, record in read_segment(file) if record is not None]
         if records:
             last = records[-1]
             keys = ("kind", "way", "state", "time", "message")
-            found[file.stem] = {key: last[key] for key in keys if key in last}
-    return found
+            notices[file.stem] = {key: last[key] for key in keys if key in last}
+    return notices
 
 
-def notice_lines(found: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """What was told in one line; each address that failed with its reason, once."""
-    sent = {one["kind"]: None for one in found.values() if one.get("state") == "sent"}
+def notice_lines(notices: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Return the kinds of notices sent, in one line, and each address that failed with its reason, once."""
+    sent = {notice["kind"]: None for notice in notices.values() if notice.get("state") == "sent"}
     lines = [f"told: {', '.join(sent)}"] if sent else []
     reasons: dict[tuple[str, str], list[str]] = {}
-    for one in found.values():
-        if one.get("state") == "failed":
-            reasons.setdefault((str(one["way"]), str(one.get("message", ""))), []).append(str(one["kind"]))
+    for notice in notices.values():
+        if notice.get("state") == "failed":
+            reason = str(notice["way"]), str(notice.get("message", ""))
+            reasons.setdefault(reason, []).append(str(notice["kind"]))
     for (way, message), kinds in reasons.items():
         lines.append(paint(f"not told by {way} ({', '.join(kinds)}): {printable(message)}", fg="red"))
     return lines
 
 
 def environments_in(paths: RunPaths) -> dict[str, str]:
-    """The environments of a run in a few words, by name."""
+    """Return the environments of a run in a few words, by name."""
     from diel.environments.prepared import read_prepared  # here: it loads what digests are made with
 
-    return {name: made.text for name, made in read_prepared(paths.environments).items()}
+    return {name: prepared.text for name, prepared in read_prepared(paths.environments).items()}
 
 
-def environment_lines(found: Mapping[str, str]) -> list[str]:
-    return [f"environment {name}: {printable(text)}" for name, text in found.items()]
+def environment_lines(environments: Mapping[str, str]) -> list[str]:
+    return [f"environment {name}: {printable(text)}" for name, text in environments.items()]
 
 
 def unexported(exports: Mapping[str, Mapping[str, Any]]) -> str:
-    """Why something was not put in place, and what to do; empty if all was."""
-    told = next((one["message"] for one in exports.values() if one["failed"]), "")
-    return f"not exported: {told}; `diel resume` tries again" if told else ""
+    """Return why something was not put in place, and what to do; empty if all was."""
+    message = next((export["message"] for export in exports.values() if export["failed"]), "")
+    return f"not exported: {message}; `diel resume` tries again" if message else ""
 
 
-def export_lines(found: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Where the files of each output went; why some did not."""
+def export_lines(exports: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Return where the files of each output went; why some did not."""
     lines = []
-    for name, one in found.items():
-        if one["files"]:
-            folder = os.path.relpath(one["folder"])
-            folder = one["folder"] if folder.startswith("../..") else folder
-            lines.append(f"exported: {counted(one['files'], 'file')} of {name} to {printable(folder)}")
-        if kept := one.get("kept"):
-            lines.append(f"{counted(kept, 'export')} of {name} met another file: {printable(one['why'])}")
-        if one["failed"]:
-            more = f", and {one['failed'] - 1:,} more" if one["failed"] > 1 else ""
-            lines.append(paint(f"not exported: {printable(one['message'])}{more}", fg="red"))
+    for name, export in exports.items():
+        if export["files"]:
+            folder = os.path.relpath(export["folder"])
+            folder = export["folder"] if folder.startswith("../..") else folder
+            lines.append(f"exported: {counted(export['files'], 'file')} of {name} to {printable(folder)}")
+        if refused := export.get("kept"):
+            clash = f"{counted(refused, 'export')} of {name} met another file"
+            lines.append(f"{clash}: {printable(export['why'])}")
+        if export["failed"]:
+            more = f", and {export['failed'] - 1:,} more" if export["failed"] > 1 else ""
+            lines.append(paint(f"not exported: {printable(export['message'])}{more}", fg="red"))
     return lines
 
 
 def facts_file(paths: RunPaths) -> Path:
-    """The state of the channels, as the broker last reported it."""
+    """Return the state of the channels, as the broker last reported it."""
     return paths.streams / "facts.json"
 
 
 def streams_of(paths: RunPaths) -> dict[str, Mapping[str, Any]]:
-    """By channel: items, whether it is closed, and how far each group of readers has come."""
+    """Return by channel: items, whether it is closed, and how far each group of readers has come."""
     try:
-        found = json.loads(facts_file(paths).read_text(encoding="utf-8"))
+        streams = json.loads(facts_file(paths).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    return {name: found[name] for name in sorted(found)} if isinstance(found, dict) else {}
+    return {name: streams[name] for name in sorted(streams)} if isinstance(streams, dict) else {}
 
 
 def stream_lines(streams: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """A line for each channel: how many items, whether more can come, and how far each reader is behind."""
+    """Return a line for each channel: how many items, whether more can come, how far readers are behind."""
     lines = [_stream_line(name, facts) for name, facts in list(streams.items())[:_MOST_STREAMS]]
     more = len(streams) - _MOST_STREAMS
     return [*lines, *([f"and {more:,} more streams"] if more > 0 else [])]
@@ -139,7 +141,7 @@ class ServiceStatus(NamedTuple):
 
 
 def services_of(paths: RunPaths, *, driven: bool) -> tuple[ServiceStatus, ...]:
-    """The services of a run that has a folder for them.
+    """Return the services of a run that has a folder for them.
 
     `driven`: whether it has a controller. Without one, none stays up.
     """
@@ -152,9 +154,9 @@ def _replicas(paths: RunPaths, name: str, driven: bool) -> Iterator[ReplicaStatu
     for number in sorted(int(file.stem) for file in files if file.stem.isdecimal()):
         endpoint = read_endpoint(endpoint_file(paths, name, number))
         if endpoint is not None:
-            left = not driven and not endpoint.is_over
-            state = "gone" if left else endpoint.state
-            url = endpoint.url if endpoint.is_ready and not left else ""
+            is_gone = not driven and not endpoint.is_over
+            state = "gone" if is_gone else endpoint.state
+            url = endpoint.url if endpoint.is_ready and not is_gone else ""
             yield ReplicaStatus(f"{name}/{number}", state, url, endpoint.restarts, endpoint.message)
 
 
@@ -162,7 +164,7 @@ def _replicas(paths: RunPaths, name: str, driven: bool) -> Iterator[ReplicaStatu
 
 
 def service_lines(services: Iterable[ServiceStatus]) -> list[str]:
-    """A line for each service, with its addresses while it is up."""
+    """Return a line for each service, with its addresses while it is up."""
     lines: list[str] = []
     for service in services:
         urls = [replica.url for replica in service.replicas if replica.url]
@@ -177,7 +179,7 @@ def service_lines(services: Iterable[ServiceStatus]) -> list[str]:
 
 
 def _line(service: ServiceStatus) -> str:
-    """`2 of 2 replicas ready, restarted once`."""
+    """Return `2 of 2 replicas ready, restarted once`."""
     states = Counter(replica.state for replica in service.replicas)
     count = len(service.replicas)
     of = f" of {count}" if len(states) > 1 else ""

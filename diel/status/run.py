@@ -80,7 +80,7 @@ class Status:
         return 0.0 if self.began is None else max(0.0, end - self.began)
 
     def count(self, state: TaskState) -> int:
-        """Tasks in a state, over all stages."""
+        """Return the number of tasks in a state, over all stages."""
         return sum(stage[state] for stage in self.stages)
 
     @property
@@ -108,7 +108,7 @@ class Status:
         return "?" if self.total is None else f"{self.total:,}"
 
     def document(self) -> dict[str, Any]:
-        """The status as JSON."""
+        """Return the status as JSON."""
         lease = self.lease
         return {
             "run": self.run,
@@ -147,9 +147,9 @@ class Status:
 
 
 def read_status(paths: RunPaths, reader: Reader | None = None) -> Status:
-    """The status of a run now. The reader of an earlier call makes the next one cheap.
+    """Return the status of a run now. The reader of an earlier call makes the next one cheap.
 
-    Raises UsageError where the run's files are in a form that this diel cannot read.
+    Raise UsageError where the run's files are in a form that this diel cannot read.
     """
     if reader is None:
         return fold_status(paths, read_run(paths))
@@ -169,43 +169,43 @@ class Driving(NamedTuple):
 
 
 def standing(paths: RunPaths, history: History) -> Driving:
-    """A run's state and its controller: without one it is interrupted, whatever its journal says last."""
+    """Return a run's state and its controller. Without one the run is interrupted, whatever it noted last."""
     # In the order in which a controller starts: one that passed the first look is seen by the next.
-    asked = awaited(paths, history)
+    expected = awaited(paths, history)
     taking = is_being_taken(paths)
     held = read_lease(paths)
     alive = history.ended is None and held is not None and is_alive(*held)
     if alive and held is not None and last_word(paths, held[0].epoch) == "handover":
         alive = False  # on another host its heartbeat is still young
-    coming = None if alive else asked
+    coming = None if alive else expected
     state = history.state
     if coming is not None or (taking and state is RunState.INTERRUPTED):
         state = RunState.PENDING
     elif state.live and not alive:
-        taken = held is not None or newest_submission(paths) is not None
-        state = RunState.INTERRUPTED if taken and not taking else RunState.PENDING
+        submitted = held is not None or newest_submission(paths) is not None
+        state = RunState.INTERRUPTED if submitted and not taking else RunState.PENDING
     return Driving(held, alive, coming, state)
 
 
 def fold_status(paths: RunPaths, reader: Reader) -> Status:
-    """The status that a reader's history gives."""
+    """Return the status that a reader's history gives."""
     history = reader.history
-    found = standing(paths, history)
-    if found.held is not None and found.held[0].epoch > history.epoch:
+    driving = standing(paths, history)
+    if driving.held is not None and driving.held[0].epoch > history.epoch:
         reader.catch_up()  # a controller came after these lines were read
-        found = standing(paths, history)
-    return _status(paths, reader.history, found, tuple(told_damage(reader)))
+        driving = standing(paths, history)
+    return _status(paths, reader.history, driving, tuple(told_damage(reader)))
 
 
 def ended_status(paths: RunPaths, history: History, state: RunState) -> Status:
-    """The status of a run whose controller has just ended."""
+    """Return the status of a run whose controller has just ended."""
     return _status(paths, history, Driving(None, False, None, state))
 
 
-def _status(paths: RunPaths, history: History, found: Driving, damaged: tuple[str, ...] = ()) -> Status:
-    state = found.state
-    lease, age = found.held or (None, None)
-    driven = found.alive and state is RunState.RUNNING
+def _status(paths: RunPaths, history: History, driving: Driving, damaged: tuple[str, ...] = ()) -> Status:
+    state = driving.state
+    lease, age = driving.held or (None, None)
+    driven = driving.alive and state is RunState.RUNNING
     now = time.time()
     heard = None if age is None else now - age
     document = _run_document(paths)
@@ -217,17 +217,17 @@ def _status(paths: RunPaths, history: History, found: Driving, damaged: tuple[st
         workflow=workflow if isinstance(workflow, str) else paths.run_id.rpartition("-")[0],
         state=state,
         lease=lease,
-        alive=found.alive and state.live,
+        alive=driving.alive and state.live,
         heartbeat_age=age,
         began=history.began or None,
         ended=None if state.live else heard if history.ended is None else history.ended,
         now=now,
         stages=tuple(stages_in(paths, history, state)),
-        failures=tuple(sorted(verdicts, key=lambda one: (order.get(one["stage"], 0), one["tasks"][0][0]))),
+        failures=tuple(sorted(verdicts, key=lambda v: (order.get(v["stage"], 0), v["tasks"][0][0]))),
         uses=tuple(sorted(history.uses)),
         origins=tuple(history.origins),
-        submission=found.coming or submission_of(paths, 0 if lease is None else lease.epoch),
-        awaited=found.coming is not None,
+        submission=driving.coming or submission_of(paths, 0 if lease is None else lease.epoch),
+        awaited=driving.coming is not None,
         blocks=tuple(blocks_of(history)) if history.blocks else (),
         silent=history.silent,
         silent_since=silent_since(paths, history) if history.silent else None,
@@ -246,7 +246,7 @@ def _status(paths: RunPaths, history: History, found: Driving, damaged: tuple[st
 
 
 def _run_document(paths: RunPaths) -> dict[str, Any]:
-    """The run's file as it is, unchecked: a run of another version of diel can be listed too."""
+    """Return the run's file as it is, unchecked: a run of another version of diel can be listed too."""
     try:
         document = json.loads(paths.run_file.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -258,7 +258,7 @@ NOT_MEASURED = "not measured"
 
 
 def energy_of(paths: RunPaths) -> dict[str, Any] | None:
-    """Joules by what counted them (RAPL, NVML), of each block or controller too; None where nothing did."""
+    """Return joules by counter (RAPL, NVML), of each block or controller too; None where none counted."""
     parts: dict[str, Any] = {}
     joules: dict[str, float] = {}
     for file in sorted(paths.energy.glob("*.json")):
@@ -272,12 +272,12 @@ def energy_of(paths: RunPaths) -> dict[str, Any] | None:
     return {"joules": joules, "parts": parts} if parts else None
 
 
-def energy_text(found: Mapping[str, Any] | None) -> str:
-    """`1.2 kWh (RAPL 1.0, NVML 0.2), of whole machines`, or that it was not measured."""
-    if not found:
+def energy_text(energy: Mapping[str, Any] | None) -> str:
+    """Return `1.2 kWh (RAPL 1.0, NVML 0.2), of whole machines`, or that energy was not measured."""
+    if not energy:
         return NOT_MEASURED
-    each = ", ".join(f"{source} {_amount(value)}" for source, value in found["joules"].items())
-    return f"{_amount(sum(found['joules'].values()))} of whole machines ({each})"
+    sources = ", ".join(f"{source} {_amount(value)}" for source, value in energy["joules"].items())
+    return f"{_amount(sum(energy['joules'].values()))} of whole machines ({sources})"
 
 
 def _amount(joules: float) -> str:

@@ -23,16 +23,16 @@ _MOST_NODES = 4
 """Nodes whose warnings are shown, unless all are wanted."""
 
 
-def _staging_lines(found: Mapping[str, Mapping[str, Any]], *, show_all: bool = False) -> list[str]:
-    """How much was copied to how many nodes, and which nodes could not take it."""
-    copied = sum(node["copied"] for node in found.values())
+def _staging_lines(nodes: Mapping[str, Mapping[str, Any]], *, show_all: bool = False) -> list[str]:
+    """Return how much was copied to how many nodes, and which nodes could not take it."""
+    copied = sum(node["copied"] for node in nodes.values())
     lines = []
     if copied:
-        size = format_size(sum(node["bytes"] for node in found.values()))
+        size = format_size(sum(node["bytes"] for node in nodes.values()))
         what = "1 copy" if copied == 1 else f"{copied:,} copies"
-        where = counted(sum(bool(node["copied"]) for node in found.values()), "node")
+        where = counted(sum(bool(node["copied"]) for node in nodes.values()), "node")
         lines.append(f"staging: {what}, {size}, on the disks of {where}")
-    bad = [(name, node) for name, node in found.items() if node["warnings"]]
+    bad = [(name, node) for name, node in nodes.items() if node["warnings"]]
     for name, node in bad if show_all else bad[:_MOST_NODES]:
         who = counted(node["warnings"], "task")
         message = f"warning: {name}: {printable(node['warning'])}; {who} used the shared file system"
@@ -74,15 +74,15 @@ class Section(NamedTuple):
 
 
 def asked_first(status: Status) -> dict[str, Any]:
-    """What was answered instead of computed, by the stage that asks."""
+    """Return what was answered instead of computed, by the stage that asks."""
     return {stage.name: stage.surrogate for stage in status.stages if stage.surrogate is not None}
 
 
 def doubt(history: History) -> str:
-    """Of which results audits say that they may be wrong; empty if of none."""
-    found = {name: len(stage.suspect()) for name, stage in history.stages.items()}
-    said = ", ".join(f"{counted(number, 'answer')} of {name}" for name, number in found.items() if number)
-    return f"audits speak against {said}; `diel resume --recompute suspect` simulates them" if said else ""
+    """Return which results may be wrong, as audits say; empty if none."""
+    counts = {name: len(stage.suspect()) for name, stage in history.stages.items()}
+    text = ", ".join(f"{counted(number, 'answer')} of {name}" for name, number in counts.items() if number)
+    return f"audits speak against {text}; `diel resume --recompute suspect` simulates them" if text else ""
 
 
 def _asked_lines(status: Status) -> list[str]:
@@ -90,8 +90,8 @@ def _asked_lines(status: Status) -> list[str]:
 
 
 def is_doubted(status: Status) -> bool:
-    """Whether results are answers that audits speak against."""
-    return any(one.audit and one.audit.suspect for one in asked_first(status).values())
+    """Return whether results are answers that audits speak against."""
+    return any(surrogate.audit and surrogate.audit.suspect for surrogate in asked_first(status).values())
 
 
 def _energy_lines(status: Status, view: View) -> list[str]:
@@ -152,7 +152,7 @@ LEAST = 16
 def block_lines(
     status: Status, width: int = WIDE, *, brief: bool = False, show_all: bool = False
 ) -> list[str]:
-    """The blocks of a run, what its scheduler says, and what went wrong; a few lines if `brief`."""
+    """Return the blocks of a run, what its scheduler says, and what went wrong; a few lines if `brief`."""
     live = [block for block in status.blocks if is_live(block)]
     bad = [block for block in status.blocks if ended_badly(block)]
     if brief:
@@ -172,7 +172,7 @@ def _live(status: Status, live: Sequence[BlockNow], width: int, *, show_all: boo
     lines = []
     if live:
         # What can never run first, then what runs, then what waits.
-        first = sorted(live, key=lambda one: (not is_hopeless(one), one["state"] == "pending"))
+        first = sorted(live, key=lambda facts: (not is_hopeless(facts), facts["state"] == "pending"))
         shown = live if show_all else first[:SHOWN]
         hidden = [block for block in live if block not in shown]
         lines += [] if status.alive else [paint("blocks as their controller last knew them:", dim=True)]
@@ -183,7 +183,7 @@ def _live(status: Status, live: Sequence[BlockNow], width: int, *, show_all: boo
 
 
 def _table(blocks: Sequence[BlockNow], now: float, width: int) -> list[str]:
-    """A row for each block, the scheduler's words last. A narrow terminal gets fewer cells."""
+    """Return a row for each block, the scheduler's words last. A narrow terminal gets fewer cells."""
     header = ("block", "job", "shape", "nodes", "time", "tasks")
     rows = [[paint(cell, dim=True) for cell in header]]
     for block in blocks:
@@ -191,32 +191,32 @@ def _table(blocks: Sequence[BlockNow], now: float, width: int) -> list[str]:
         running = f"{block['running']:,}" if block["running"] else ""
         rows.append([block["block"], block["job"] or "…", block["shape"], nodes, _time(block, now), running])
     for drop in ((), ("nodes",), ("nodes", "shape"), ("nodes", "shape", "job", "tasks")):
-        kept = [place for place, cell in enumerate(header) if cell not in drop]
-        room = width - sum(max(width_of(row[place]) for row in rows) + 2 for place in kept)
+        places = [place for place, cell in enumerate(header) if cell not in drop]
+        room = width - sum(max(width_of(row[place]) for row in rows) + 2 for place in places)
         if room >= LEAST:
             break
     words = [paint("state", dim=True), *(_state_words(block, max(room, 1)) for block in blocks)]
-    return columns([[*(row[place] for place in kept), word] for row, word in zip(rows, words, strict=True)])
+    return columns([[*(row[place] for place in places), word] for row, word in zip(rows, words, strict=True)])
 
 
 def _time(block: BlockFacts, now: float) -> str:
     began = block["began"]
     if began is None:
         return f"waits {format_duration(max(0.0, now - block['asked']))}"
-    left = began + block["walltime"] - now
+    remaining = began + block["walltime"] - now
     age = format_duration(max(0.0, now - began))
-    return f"{age}, {format_duration(left)} left" if left > 0 else age
+    return f"{age}, {format_duration(remaining)} left" if remaining > 0 else age
 
 
 def _state(block: BlockFacts) -> str:
-    """The state of a block in a table: a running block that diel gives back is ending."""
+    """Return the state of a block in a table: a running block that diel gives back is ending."""
     if block["ending"]:
         return "ending"
     return NEVER if is_hopeless(block) else str(block["state"])
 
 
 def never_lines(status: Status, where: str) -> list[str]:
-    """What to do about a block that can never run; nothing if there is none."""
+    """Return what to do about a block that can never run; nothing if there is none."""
     never = next((block for block in status.blocks if is_live(block) and is_hopeless(block)), None)
     if never is None or status.state is not RunState.RUNNING:
         return []
@@ -264,21 +264,21 @@ _UNTRIED = (TaskState.WAITING, TaskState.READY, TaskState.SKIPPED)
 
 
 def stopped_lines(status: Status) -> list[str]:
-    """`simulate is held: its first 8 tasks failed alike (app): …; 76 tasks not tried`."""
+    """Return `simulate is held: its first 8 tasks failed alike (app): …; 76 tasks not tried`."""
     lines = []
     for stage in status.stages:
         if not stage.held:
             continue
         rule, why = stage.held
-        left = sum(stage[state] for state in _UNTRIED)
+        number = sum(stage[state] for state in _UNTRIED)
         how = "is held" if rule in ("hold", "changed") else "was stopped"
-        untried = f"; {counted(left, 'task')} not tried" if left else ""
+        untried = f"; {counted(number, 'task')} not tried" if number else ""
         lines.append(f"{stage.name} {how}: {' '.join(why.split())}{untried}")
     return lines
 
 
 def answers(status: Status) -> list[str]:
-    """The question that a held stage asks, as commands: while the run goes on, and when it has ended."""
+    """Return the question of a held stage, as commands: while the run goes on, and when it has ended."""
     if not any(stage.held and stage.held[0] == "hold" for stage in status.stages):
         return []
     anyway = f"`diel resume {status.run} --anyway`"
@@ -293,7 +293,7 @@ def answers(status: Status) -> list[str]:
 
 
 def next_steps(status: Status) -> list[tuple[str, str]]:
-    """What to do next with a run that did not succeed: commands, and what each is for."""
+    """Return what to do next with a run that did not succeed: commands, and what each is for."""
     run = status.run
     if status.state in (RunState.CANCELLED, RunState.INTERRUPTED):
         return [(f"resume {run}", "continues it")]
@@ -317,7 +317,7 @@ def next_steps(status: Status) -> list[tuple[str, str]]:
         steps.append((f"resume {run} --anyway", "tries the rest all the same, whatever fails"))
     if steps:
         return steps
-    if any(one["failed"] for one in status.exports.values()):
+    if any(export["failed"] for export in status.exports.values()):
         return [(f"resume {run}", "tries again what was not exported")]
     if is_doubted(status):
         return [(f"resume {run} --recompute suspect", "simulates what is suspect")]

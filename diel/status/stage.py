@@ -82,25 +82,25 @@ class StageStatus:
             **({"dropped": dict(self.dropped)} if self.dropped else {}),
             **({"usage": {key: round(value, 6) for key, value in self.usage.items()}} if self.usage else {}),
             **({} if self.surrogate is None else {"surrogate": self.surrogate.document()}),
-            **({"left_out": {str(i): one for i, one in self.joined.items()}} if self.joined else {}),
+            **({"left_out": {str(i): joined for i, joined in self.joined.items()}} if self.joined else {}),
             **({"stays": ranges(self.stays)} if self.stays else {}),
         }
 
 
 def shared_lines(stages: Iterable[StageStatus]) -> list[str]:
-    """How many tasks did not run, since an equal one of the same run had."""
+    """Return how many tasks did not run, since an equal one of the same run had."""
     who = "the result of an equal trial"
-    return [f"{one.name}: {counted(one.shared, 'task')} took {who}" for one in stages if one.shared]
+    return [f"{stage.name}: {counted(stage.shared, 'task')} took {who}" for stage in stages if stage.shared]
 
 
 def stages_in(paths: RunPaths, history: History, state: RunState) -> Iterator[StageStatus]:
-    known = history.stages
-    names = list(known)
-    if not known or not paths.snapshot.exists():  # its first snapshot names the stages that have yet to begin
+    stages = history.stages
+    names = list(stages)
+    if not stages or not paths.snapshot.exists():  # the first snapshot names stages that have yet to begin
         written = stage_names(paths)
         names = [*written, *(name for name in names if name not in written)] if written else names
     for name in names:
-        stage = known.get(name) or StageHistory("analysis", 0, bytearray())
+        stage = stages.get(name) or StageHistory("analysis", 0, bytearray())
         yield _stage_status(name, stage, state, history)
 
 
@@ -136,18 +136,19 @@ SHOWN_POINTS = 3
 """The most points of an edge, and tasks of a stage, that are named; the rest are counted."""
 
 
-def left_text(left: Left) -> str:
+def left_text(missing: Left) -> str:
     """Return the points that a task is without: `x=1, which a.v lacks; x=2 and x=3, which b.v lacks`."""
     return "; ".join(
-        f"{_points(one['points'], one['number'])}, which {_listed(one['edges'])} "
-        f"lack{'s' * (len(one['edges']) == 1)}"
-        for one in left
+        f"{_points(entry['points'], entry['number'])}, which {_listed(entry['edges'])} "
+        f"lack{'s' * (len(entry['edges']) == 1)}"
+        for entry in missing
     )
 
 
 def _points(points: Sequence[Mapping[str, Any]], number: int) -> str:
     more = number - SHOWN_POINTS
-    texts = [f"({point_text(one)})" if len(one) > 1 else point_text(one) for one in points[:SHOWN_POINTS]]
+    shown = ((len(point), point_text(point)) for point in points[:SHOWN_POINTS])
+    texts = [f"({text})" if size > 1 else text for size, text in shown]
     return _listed([*texts, f"{more:,} more"] if more > 0 else texts)
 
 
@@ -160,7 +161,7 @@ def joined_lines(stages: Iterable[tuple[str, Mapping[int, Left]]], most: int = S
     lines = []
     for name, joined in stages:
         first = islice(sorted(joined.items()), most)
-        lines += [f"{name}/{index} was joined without {left_text(left)}" for index, left in first]
+        lines += [f"{name}/{index} was joined without {left_text(missing)}" for index, missing in first]
         if (more := len(joined) - most) > 0:
             lines.append(f"{name}: {more:,} more tasks were joined without some points")
     return lines
@@ -175,7 +176,7 @@ LINES = 10
 
 
 def stage_names(paths: RunPaths) -> list[str]:
-    """The stages of the workflow's text, in its order; none if it cannot be read."""
+    """Return the stages of the workflow's text, in its order; none if it cannot be read."""
     import yaml  # costs 20 ms, and the status of a run with a snapshot does not need it
 
     try:
@@ -187,22 +188,22 @@ def stage_names(paths: RunPaths) -> list[str]:
 
 
 def find_stage(reader: Reader, name: str) -> StageHistory:
-    """A stage of a run. Raises UsageError with the nearest name if there is none."""
+    """Return a stage of a run. Raise UsageError with the nearest name if there is none."""
     stages = reader.history.stages
     if name in stages:
         return stages[name]
     written = stage_names(reader.paths)
     if name in written:
         return StageHistory("analysis", 0, bytearray())
-    known = [*stages, *(other for other in written if other not in stages)]
-    hint = did_you_mean(name, known) or f"stages: {', '.join(known) or 'none yet'}"
+    names = [*stages, *(other for other in written if other not in stages)]
+    hint = did_you_mean(name, names) or f"stages: {', '.join(names) or 'none yet'}"
     raise UsageError(f"{reader.paths.run_id} has no stage '{name}'; {hint}")
 
 
 def find_task(reader: Reader, task: str) -> tuple[str, int]:
-    """The stage and index of `simulate/17`, or of a stage that has one task.
+    """Return the stage and index of `simulate/17`, or of a stage that has one task.
 
-    Raises UsageError where there is no such task.
+    Raise UsageError where there is no such task.
     """
     name, slash, text = task.partition("/")
     stage = find_stage(reader, name)
@@ -210,30 +211,30 @@ def find_task(reader: Reader, task: str) -> tuple[str, int]:
     last = stage.total - 1
     if not slash:
         if stage.total != 1:
-            known = f"{stage.total} tasks, {name}/0 to {name}/{last}" if stage.total else "no tasks yet"
-            raise UsageError(f"{run}: '{name}' has {known}; choose one, or its point: {name} NAME=VALUE")
+            tasks = f"{stage.total} tasks, {name}/0 to {name}/{last}" if stage.total else "no tasks yet"
+            raise UsageError(f"{run}: '{name}' has {tasks}; choose one, or its point: {name} NAME=VALUE")
         return name, 0
     if not (text.isascii() and text.isdigit() and len(text) < 19):
         raise UsageError(f"'{task}' is not a task; write STAGE/INDEX, for instance {name}/0")
     index = int(text)
     if index > last:
-        known = "no tasks yet" if last < 0 else f"{counted(last + 1, 'task')}, {name}/0 to {name}/{last}"
-        raise UsageError(f"{run} has no task '{task}'; '{name}' has {known}")
+        tasks = "no tasks yet" if last < 0 else f"{counted(last + 1, 'task')}, {name}/0 to {name}/{last}"
+        raise UsageError(f"{run} has no task '{task}'; '{name}' has {tasks}")
     return name, index
 
 
 def never_came(stage: StageHistory) -> list[list[int]]:
-    """The tasks at points that never came, as [first, last] pairs."""
+    """Return the tasks at points that never came, as [first, last] pairs."""
     return ranges(index for index, reason in enumerate(stage.left_out) if reason == LEFT_BY_AXIS)
 
 
 def tasks_by_state(stage: StageHistory, *, under_way: bool = True) -> dict[TaskState, list[list[int]]]:
-    """The indices of a stage's tasks in each state, as [first, last] pairs; without empty states.
+    """Return the indices of a stage's tasks in each state, as [first, last] pairs; without empty states.
 
     Without `under_way`, what was handed out counts as waiting: its controller is gone. Tasks that never came
     are in no state: see `never_came`.
     """
-    found: dict[TaskState, list[int]] = {}
+    indices: dict[TaskState, list[int]] = {}
     states = bytes(stage.states) + bytes(max(0, stage.total - len(stage.states)))
     left_out = stage.left_out + bytes(max(0, len(states) - len(stage.left_out)))
     for index, number in enumerate(states):
@@ -242,25 +243,25 @@ def tasks_by_state(stage: StageHistory, *, under_way: bool = True) -> dict[TaskS
             continue
         if not under_way and state in UNDER_WAY:
             state = TaskState.WAITING
-        found.setdefault(state, []).append(index)
-    return {state: ranges(found[state]) for state in TaskState if state in found}
+        indices.setdefault(state, []).append(index)
+    return {state: ranges(indices[state]) for state in TaskState if state in indices}
 
 
 def count_text(state: TaskState, count: int, tolerated: int) -> str:
-    """`3 failed, 1 of them tolerated`: how many tasks are in a state, and how many failures are tolerated."""
+    """Return `3 failed, 1 of them tolerated`: tasks in a state, and how many failures are tolerated."""
     text = f"{count:,} {state.label}"
     return text + tolerated_text(count, tolerated) if state is TaskState.FAILED else text
 
 
 def tolerated_text(failed: int, tolerated: int) -> str:
-    """What stands behind a number of failures: `, 1 of them tolerated`; empty if none is."""
+    """Return the words behind a number of failures: `, 1 of them tolerated`; empty if none is."""
     if not tolerated:
         return ""
     return f", {'' if tolerated == failed else f'{tolerated:,} of them '}tolerated"
 
 
 def mean_text(seconds: float | None) -> str:
-    """The mean run time of a stage's tasks: `40µs`, `12ms`, `3m05s`; empty if none was measured."""
+    """Return the mean run time of a stage's tasks: `40µs`, `12ms`, `3m05s`; empty if none was measured."""
     if seconds is None:
         return ""
     if seconds < 0.001:
@@ -272,17 +273,17 @@ def mean_text(seconds: float | None) -> str:
 
 
 def task_of(record: Failed) -> str:
-    """The first task of a verdict: `simulate/17`."""
+    """Return the first task of a verdict: `simulate/17`."""
     return f"{record['stage']}/{record['tasks'][0][0]}"
 
 
 def named_task(record: Failed) -> str:
-    """The same for people: `simulate/17 (depth=2.5, seed=1)`."""
+    """Return the task of a failure for people: `simulate/17 (depth=2.5, seed=1)`."""
     return printable(task_text(task_of(record), record.get("point")))
 
 
 def failure_document(record: Failed) -> dict[str, Any]:
-    """A failure as JSON, with the same keys whatever failed."""
+    """Return a failure as JSON, with the same keys whatever failed."""
     return {
         "task": task_of(record),
         "point": record.get("point", {}),
@@ -298,9 +299,9 @@ def failure_document(record: Failed) -> dict[str, Any]:
 
 
 def failure_lines(record: Failed) -> list[str]:
-    """A failure in a few lines: the task, its class and message, what its output names as the cause."""
-    told = [line for line in str(record.get("message", "")).splitlines() if line.strip()] or [""]
-    message, *more = (shorten(printable(line), LONGEST) for line in told[:LINES])
+    """Return a failure in a few lines: task, class, message, and what its output names as the cause."""
+    texts = [line for line in str(record.get("message", "")).splitlines() if line.strip()] or [""]
+    message, *more = (shorten(printable(line), LONGEST) for line in texts[:LINES])
     tolerated = f" (tolerated by {record['tolerated']})" if record.get("tolerated") else ""
     lines = [f"{paint(named_task(record), fg='red')}  {record.get('class')}: {message}{tolerated}", *more]
     if cause := cause_of(record):
@@ -309,20 +310,20 @@ def failure_lines(record: Failed) -> list[str]:
 
 
 def kind_of(record: Failed, *, show_all: bool = False) -> tuple[str, ...]:
-    """The same for failures of a stage that are alike; with `show_all` none are."""
+    """Return failures in a few lines, those of a stage that are alike together unless `show_all`."""
     own = (task_of(record),) if show_all else ()
     words = (record["class"], record["message"], record.get("headline"), record.get("tolerated"))
     return (record["stage"], *map(str, words), *own)
 
 
-def cause_of(said: Said) -> str:
-    """The line of a task's output that names the cause, if its message does not; older runs know the last."""
-    cause = printable(said.get("headline") or last_line(said.get("stderr_tail") or ""))
-    return "" if cause in printable(said.get("message", "")) else cause
+def cause_of(failure: Said) -> str:
+    """Return the line of a task's output that names the cause, if no message does; else the last line."""
+    cause = printable(failure.get("headline") or last_line(failure.get("stderr_tail") or ""))
+    return "" if cause in printable(failure.get("message", "")) else cause
 
 
 def used_text(usage: Mapping[str, Any], seconds: float | None, cores: int, memory: int | None = None) -> str:
-    """What an attempt used of what it had; empty if nothing was measured.
+    """Return what an attempt used of what it had; empty if nothing was measured.
 
     `seconds` is how long it took, `memory` what it asked for on all its nodes.
     """
@@ -333,8 +334,8 @@ def used_text(usage: Mapping[str, Any], seconds: float | None, cores: int, memor
         )
     if "memory_bytes" in usage:
         bound = "at most " if usage.get("memory_at_most") else ""
-        asked = "" if memory is None else f" of {format_size(memory)}"
-        parts.append(f"{bound}{format_size(usage['memory_bytes'])}{asked}{' of memory' if not asked else ''}")
+        limit = "" if memory is None else f" of {format_size(memory)}"
+        parts.append(f"{bound}{format_size(usage['memory_bytes'])}{limit}{' of memory' if not limit else ''}")
     if usage.get("gpu_seconds") is not None and seconds:
         parts.append(f"{_number(usage['gpu_seconds'] / seconds)} GPUs")
         if "gpu_memory_bytes" in usage:
@@ -345,7 +346,7 @@ def used_text(usage: Mapping[str, Any], seconds: float | None, cores: int, memor
 
 
 def stage_usage_text(sums: Mapping[str, Any]) -> str:
-    """What the tasks of a stage used together, from their sums in the fold; empty if nothing was measured."""
+    """Return what the tasks of a stage used together, from sums in the fold; empty if none was measured."""
     if not sums.get("tasks"):
         return ""
     parts = [f"{format_duration(sums['cpu_seconds'])} of processor time"]

@@ -31,7 +31,7 @@ class Audit(NamedTuple):
     is_off: bool
 
     def document(self) -> dict[str, Any]:
-        """For `status --json`; a figure is null where an answer was off by no number."""
+        """Return the audit for `status --json`; a figure is null where an answer was off by no number."""
         return {
             "tolerance": _finite(self.tolerance),
             "audited": self.audited,
@@ -85,8 +85,8 @@ class SurrogateStatus(NamedTuple):
         """
         if self.simulation_seconds is None:
             return None
-        asked = (self.answer_seconds or 0.0) * self.answered
-        spent = asked + (self.simulation_seconds + (self.training_seconds or 0.0)) * self.trained
+        answering = (self.answer_seconds or 0.0) * self.answered
+        spent = answering + (self.simulation_seconds + (self.training_seconds or 0.0)) * self.trained
         return self.simulation_seconds * (self.answered + self.trained) / spent if spent else None
 
     def document(self) -> dict[str, Any]:
@@ -108,38 +108,38 @@ class SurrogateStatus(NamedTuple):
         }
 
 
-def surrogate_of(history: History, known: SurrogateHistory) -> SurrogateStatus:
-    """The state of a stage's surrogate, from its journal."""
-    others = [history.stages[name] for name in known.simulations if name in history.stages]
-    trainings = [history.stages[name] for name in known.training if name in history.stages]
-    trained = known.simulated + sum(
-        one.states.count(state) for one in others for state in (TaskState.DONE, TaskState.CACHED)
+def surrogate_of(history: History, surrogate: SurrogateHistory) -> SurrogateStatus:
+    """Return the state of a stage's surrogate, from its journal."""
+    simulations = [history.stages[name] for name in surrogate.simulations if name in history.stages]
+    trainings = [history.stages[name] for name in surrogate.training if name in history.stages]
+    trained = surrogate.simulated + sum(
+        stage.states.count(state) for stage in simulations for state in (TaskState.DONE, TaskState.CACHED)
     )
-    simulating = known.simulated_seconds + sum(map(_seconds, others))
+    simulating = surrogate.simulated_seconds + sum(map(_seconds, simulations))
     learning = sum(map(_seconds, trainings))
-    answering = known.answered_seconds + known.vain_seconds
+    answering = surrogate.answered_seconds + surrogate.vain_seconds
     return SurrogateStatus(
-        service=known.service,
-        answered=known.answered,
-        simulated=known.simulated,
+        service=surrogate.service,
+        answered=surrogate.answered,
+        simulated=surrogate.simulated,
         trained=trained,
         simulation_seconds=simulating / trained if trained else None,
-        answer_seconds=answering / known.answered if known.answered else None,
+        answer_seconds=answering / surrogate.answered if surrogate.answered else None,
         training_seconds=learning / trained if trained else None,
-        training=known.training,
-        simulations=known.simulations,
-        unanswered=known.unanswered,
-        message=known.message,
-        unasked=known.unasked,
-        audit=None if known.tolerance is None else _audit_of(known, known.tolerance),
+        training=surrogate.training,
+        simulations=surrogate.simulations,
+        unanswered=surrogate.unanswered,
+        message=surrogate.message,
+        unasked=surrogate.unasked,
+        audit=None if surrogate.tolerance is None else _audit_of(surrogate, surrogate.tolerance),
     )
 
 
-def _audit_of(known: SurrogateHistory, tolerance: float) -> Audit:
-    errors = list(known.errors.values())
+def _audit_of(surrogate: SurrogateHistory, tolerance: float) -> Audit:
+    errors = list(surrogate.errors.values())
     mean, largest = (sum(errors) / len(errors), max(errors)) if errors else (math.nan, math.nan)
-    suspect = known.answered if known.is_off else 0
-    return Audit(tolerance, len(errors), mean, largest, bound_of(errors), suspect, known.is_off)
+    suspect = surrogate.answered if surrogate.is_off else 0
+    return Audit(tolerance, len(errors), mean, largest, bound_of(errors), suspect, surrogate.is_off)
 
 
 def _seconds(stage: StageHistory) -> float:
@@ -156,7 +156,7 @@ def _finite(value: float) -> float | None:
 def surrogate_lines(
     surrogates: Mapping[str, SurrogateStatus], stays: Mapping[str, Collection[int]]
 ) -> list[str]:
-    """By stage, what its surrogate answered, the terms of its speedup, and what went wrong."""
+    """Return by stage what its surrogate answered, the terms of its speedup, and what went wrong."""
     lines = []
     for name, surrogate in surrogates.items():
         measured = ", ".join(f"{term} {value}" for term, value in terms(surrogate).items())
@@ -168,7 +168,7 @@ def surrogate_lines(
 
 
 def answered_text(surrogate: SurrogateStatus) -> str:
-    """`'serve' answered 31 of 40, 9 were simulated; effective speedup 3.1`."""
+    """Return `'serve' answered 31 of 40, 9 were simulated; effective speedup 3.1`."""
     whole = surrogate.answered + surrogate.simulated
     were = "was" if surrogate.simulated == 1 else "were"
     line = f"'{surrogate.service}' answered {surrogate.answered:,} of {whole:,}"
@@ -177,7 +177,7 @@ def answered_text(surrogate: SurrogateStatus) -> str:
 
 
 def terms(surrogate: SurrogateStatus) -> Mapping[str, str]:
-    """The measured terms of the speedup, in words."""
+    """Return the measured terms of the speedup, in words."""
     return {
         "N_lookup": f"{surrogate.answered:,}",
         "N_train": f"{surrogate.trained:,}",
@@ -194,7 +194,7 @@ def _time(seconds: float | None) -> str:
 
 
 def audit_texts(surrogate: SurrogateStatus) -> list[str]:
-    """What audits found, what follows for all answers, and what to do if that is too much."""
+    """Return what audits found, what follows for all answers, and what to do about too much error."""
     audit = surrogate.audit
     if audit is None:
         return []
@@ -203,44 +203,44 @@ def audit_texts(surrogate: SurrogateStatus) -> list[str]:
     sizes = texts_apart([audit.mean, audit.largest, audit.bound.error, audit.tolerance], 3)
     mean, largest, bound, tolerance = (_FAR if size == "inf" else size for size in sizes)
     of = f"{audit.audited:,} of {surrogate.answered + audit.audited:,} answers"
-    said = [f"audited {of}: off by {mean} in the mean, by {largest} at most"]
+    texts = [f"audited {of}: off by {mean} in the mean, by {largest} at most"]
     if surrogate.answered:
         share = f"at least {math.floor(1000 * audit.bound.share) / 10:g} % of all answers"
-        said.append(f"with {CONFIDENCE:.0%} confidence, {share} are off by at most {bound}")
+        texts.append(f"with {CONFIDENCE:.0%} confidence, {share} are off by at most {bound}")
     if audit.is_off:
         off = f"that is above the tolerance {tolerance}: it is asked no more"
         are = "answer is" if audit.suspect == 1 else "answers are"
         what = f", and {audit.suspect:,} {are} suspect: `diel resume --recompute suspect` simulates them"
-        said.append(f"{off}{what}" if audit.suspect else off)
-    return said
+        texts.append(f"{off}{what}" if audit.suspect else off)
+    return texts
 
 
 def stays_lines(stays: Mapping[str, Collection[int]]) -> list[str]:
-    """By stage, the tasks that read suspect answers and stay, and what to do."""
+    """Return by stage the tasks that read suspect answers and stay, and what to do."""
     named = ", ".join(f"{name}/{tasks_text(ranges(tasks))}" for name, tasks in stays.items() if tasks)
     if not named:
         return []
-    kept = "kept though computed with suspect answers, as decisions rest on them"
-    return [f"{kept}: {named}; `diel run` decides anew, and takes the rest from the cache"]
+    reason = "kept though computed with suspect answers, as decisions rest on them"
+    return [f"{reason}: {named}; `diel run` decides anew, and takes the rest from the cache"]
 
 
 def audited(history: History, stage: str) -> list[str]:
-    """What audits say of a stage's results, if some of them are answers."""
-    known = history.stage(stage).surrogate
-    return [] if known is None or not known.answered else audit_texts(surrogate_of(history, known))
+    """Return what audits say of a stage's results, if some of them are answers."""
+    past = history.stage(stage).surrogate
+    return [] if past is None or not past.answered else audit_texts(surrogate_of(history, past))
 
 
 def audit_document(history: History, stage: str) -> dict[str, Any] | None:
-    """What audits found of a stage's answers; None without `audit`."""
-    known = history.stage(stage).surrogate
-    audit = None if known is None else surrogate_of(history, known).audit
+    """Return what audits found of a stage's answers; None without `audit`."""
+    surrogate = history.stage(stage).surrogate
+    audit = None if surrogate is None else surrogate_of(history, surrogate).audit
     return None if audit is None else audit.document()
 
 
 def trouble(surrogate: SurrogateStatus) -> str:
-    """What to say about questions without an answer and tasks that asked nobody; nothing if all had one."""
-    said = [f"{counted(n, 'task')} did not ask: {why}" for why, n in surrogate.unasked.items()]
+    """Return what went wrong with questions: those without an answer, and tasks that asked nobody."""
+    texts = [f"{counted(n, 'task')} did not ask: {why}" for why, n in surrogate.unasked.items()]
     if surrogate.unanswered:
         last = f"the last: {surrogate.message}"
-        said.append(f"{counted(surrogate.unanswered, 'question')} without an answer, {last}")
-    return "; ".join(said)
+        texts.append(f"{counted(surrogate.unanswered, 'question')} without an answer, {last}")
+    return "; ".join(texts)

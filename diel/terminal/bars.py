@@ -55,9 +55,10 @@ class Bars:
         if blocks:
             parts.append(Text(blocks, no_wrap=True, overflow="ellipsis"))
         if not last:
-            left = meter.time_left_text(history)
+            time_left = meter.time_left_text(history)
             elapsed = format_duration(time.monotonic() - self._began)
-            parts.append(Text(" · ".join(filter(None, (elapsed, left, "Ctrl-C interrupts"))), style="dim"))
+            texts = filter(None, (elapsed, time_left, "Ctrl-C interrupts"))
+            parts.append(Text(" · ".join(texts), style="dim"))
         self._live.update(Group(*parts), refresh=True)
 
     def _axes(self, history: History, meter: Meter, *, last: bool) -> list[str]:
@@ -70,22 +71,22 @@ class Bars:
         return lines[:room] if axes else []
 
     def say(self, lines: list[str]) -> None:
-        """Prints lines above the bars."""
+        """Print lines above the bars."""
         for line in lines:
             self._console.print(Text.from_ansi(line), soft_wrap=True)
 
     def close(self) -> None:
-        """Leaves the last picture and releases the terminal."""
+        """Leave the last picture and release the terminal."""
         self._live.stop()
 
 
 def _fitting(rows: list[Row], height: int) -> tuple[list[Row], int]:
-    """The rows that fit, those under way first, and how many do not."""
+    """Return the rows that fit, those under way first, and how many do not."""
     height = max(height, 1)
     if len(rows) <= height:
         return rows, 0
     begun = (TaskState.RUNNING, TaskState.FAILED)
-    rank = {id(row): (row.complete, not (row.good or any(row[one] for one in begun))) for row in rows}
+    rank = {id(row): (row.complete, not (row.good or any(row[state] for state in begun))) for row in rows}
     chosen = {id(row) for row in sorted(rows, key=lambda row: rank[id(row)])[:height]}
     return [row for row in rows if id(row) in chosen], len(rows) - height
 

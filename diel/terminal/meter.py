@@ -60,7 +60,7 @@ class Meter:
         self._axes: tuple[float, tuple[AxisStatus, ...]] = (0.0, ())
 
     def axes(self, history: History, *, last: bool = False) -> tuple[AxisStatus, ...]:
-        """The searches and loops, read now and then, and at the end of the run."""
+        """Return the searches and loops, read now and then, and at the end of the run."""
         now = time.monotonic()
         if history.axes and (last or now - self._axes[0] >= LOOK):
             paths = self._controller.paths
@@ -68,13 +68,13 @@ class Meter:
         return self._axes[1]
 
     def begin(self, history: History) -> None:
-        """Notes what earlier controllers of the run did, which does not count for this one's speed."""
+        """Note what earlier controllers of the run did: it does not count for the speed of this one."""
         if self._began is None:
             self._began = time.monotonic()
             self._before = {name: stage.seconds for name, stage in history.stages.items()}
 
     def rows(self, history: History) -> list[Row]:
-        """A row for each stage, in the order of the graph."""
+        """Return a row for each stage, in the order of the graph."""
         now = time.monotonic()
         running = self._running(history)
         return [
@@ -93,7 +93,7 @@ class Meter:
         )
 
     def _running(self, history: History) -> dict[str, int]:
-        """Tasks that run now: one for each of the oldest bundles that the workers have room for.
+        """Return the tasks that run now: one for each of the oldest bundles that workers have room for.
 
         Workers seldom report what they began, but they run a bundle's tasks one after the other, and bundles
         in the order in which they were handed out. In blocks only the journal knows what has begun.
@@ -101,13 +101,13 @@ class Meter:
         if self.plan.executor == "blocks":
             return {n: stage.states.count(TaskState.RUNNING) for n, stage in history.stages.items()}
         room = self.plan.capacity
-        found: dict[str, int] = {}
+        counts: dict[str, int] = {}
         for sent in self._controller.sent.values():
             room -= sent.cores
             if room < 0:
                 break
-            found[sent.stage.name] = found.get(sent.stage.name, 0) + 1
-        return found
+            counts[sent.stage.name] = counts.get(sent.stage.name, 0) + 1
+        return counts
 
     def _rate(self, name: str, done: int, now: float) -> float | None:
         samples = self._samples.setdefault(name, deque())
@@ -119,7 +119,7 @@ class Meter:
         return (done - before) / (now - then) if done > before and now > then else None
 
     def time_left(self, history: History) -> tuple[float, str] | None:
-        """Seconds to the end, and how sure that is; None until something was measured.
+        """Return seconds to the end, and how sure that is; None until something was measured.
 
         Sure (empty) where every stage was measured; `~` where one has yet to begin and is taken to be like
         the others; `≤` where a loop or search may end before all its points were there; `≥` where the number
@@ -131,7 +131,7 @@ class Meter:
         stages = history.stages.values()
         timed = sum(stage.timed for stage in stages)
         usual = sum(stage.seconds for stage in stages) / timed if timed else 0.0
-        done = left = 0.0
+        done = remaining = 0.0
         sure = ""
         for name, plan in self.plan.stages.items():
             stage = history.stage(name)
@@ -141,15 +141,15 @@ class Meter:
                 sure = "≥"
             elif open_:
                 run = self._controller.stages.get(name)
-                early = run is not None and any(one.axis.may_end_early for one in run.adaptive)
+                early = run is not None and any(adaptive.axis.may_end_early for adaptive in run.adaptive)
                 sure = sure or ("≤" if early else "" if stage.timed else "~")
-                left += open_ * (stage.seconds / stage.timed if stage.timed else usual) * plan.cores
-        return ((time.monotonic() - self._began) * left / done, sure) if done > 0 else None
+                remaining += open_ * (stage.seconds / stage.timed if stage.timed else usual) * plan.cores
+        return ((time.monotonic() - self._began) * remaining / done, sure) if done > 0 else None
 
     def time_left_text(self, history: History) -> str:
-        """`2m05s left`, `~ 2m05s left` for a guess, empty if unknown."""
-        left = self.time_left(history)
-        return "" if left is None else f"{left[1]} {format_duration(left[0])} left".lstrip()
+        """Return `2m05s left`, `~ 2m05s left` for a guess, empty if unknown."""
+        estimate = self.time_left(history)
+        return "" if estimate is None else f"{estimate[1]} {format_duration(estimate[0])} left".lstrip()
 
     def _open_tasks(self, name: str) -> int | None:
         run = self._controller.stages.get(name)
@@ -161,7 +161,7 @@ class Meter:
 
 
 def blocks_text(plan: Plan, history: History) -> str:
-    """The blocks of a run: `2 blocks, 16 cores`, `waiting for a block: job 123 pending (Priority)`."""
+    """Return the blocks of a run: `2 blocks, 16 cores`, `waiting for a block: job 123 pending (Priority)`."""
     live = [block for block in history.blocks.values() if is_live(block) and not block["ending"]]
     pending = [block for block in live if block["state"] == "pending"]
     held = [block for block in live if block["state"] != "pending"]
@@ -181,7 +181,7 @@ def blocks_text(plan: Plan, history: History) -> str:
 
 
 def _cores(plan: Plan, block: BlockFacts) -> int:
-    """Cores of a block, by its shape; a shape that only retries have counts as large as its pool's."""
+    """Return the cores of a block, by its shape; a shape that only retries have counts as its pool's."""
     pool = plan.site.pools.get(block["pool"])
     if pool is None:
         return 0
@@ -194,17 +194,17 @@ def _cores(plan: Plan, block: BlockFacts) -> int:
 
 
 def start_line(controller: Controller) -> str:
-    """The run and its size."""
+    """Return the run and its size."""
     plan = controller.plan
-    known = [stage.tasks for stage in plan.stages.values() if stage.tasks is not None]
+    counts = [stage.tasks for stage in plan.stages.values() if stage.tasks is not None]
     stages = "one stage" if len(plan.stages) == 1 else f"{len(plan.stages)} stages"
-    number = f"{'up to ' if plan.may_end_early else ''}{counted(sum(known), 'task')}"
-    number += "" if len(known) == len(plan.stages) else " and more"
+    number = f"{'up to ' if plan.may_end_early else ''}{counted(sum(counts), 'task')}"
+    number += "" if len(counts) == len(plan.stages) else " and more"
     return f"{controller.paths.run_id}: {number} in {stages}, on site {plan.site.name}"
 
 
 def summary(controller: Controller, state: RunState, seconds: float, *, quiet: bool) -> list[str]:
-    """How a run ended, the values of the last stages, and what to do next."""
+    """Return how a run ended, the values of the last stages, and what to do next."""
     history = controller.history
     stages = history.stages.values()
     counts = {s: sum(stage.counts()[s.label] for stage in stages) for s in TaskState}
@@ -224,7 +224,7 @@ def summary(controller: Controller, state: RunState, seconds: float, *, quiet: b
     failed = (
         run for run in controller.stages.values() if run.known and run.history.states.count(TaskState.FAILED)
     )
-    lines += [f"{run.name}: {told} failed" for run in failed if (told := run.shared_failures())]
+    lines += [f"{run.name}: {reason} failed" for run in failed if (reason := run.shared_failures())]
     if quiet:
         return lines
     steps = []
@@ -241,7 +241,7 @@ def summary(controller: Controller, state: RunState, seconds: float, *, quiet: b
 
 
 def _example(controller: Controller) -> str:
-    """An output of a last stage, for a command to type as it is."""
+    """Return an output of a last stage, for a command to type as it is."""
     for name in reversed(controller.plan.graph.order):
         stage = controller.stages[name]
         if stage.size and stage.history.state(0).good:
@@ -251,7 +251,7 @@ def _example(controller: Controller) -> str:
 
 
 def _values(controller: Controller) -> list[str]:
-    """What the last stages made, if it is little."""
+    """Return what the last stages made, if it is little."""
     feeding = {edge.upstream for edge in controller.plan.graph.edges}
     lines: list[str] = []
     for name in controller.plan.graph.order:
@@ -259,21 +259,21 @@ def _values(controller: Controller) -> list[str]:
         if name in feeding or stage.size > MAX_VALUES:
             continue
         good = [index for index in range(stage.size) if stage.history.state(index).good]
-        made = {index: _outputs(controller, controller.results.record(name, index)) for index in good}
-        rows = [{**stage.point(index), **outputs} for index, outputs in made.items() if outputs]
+        outputs_of = {index: _outputs(controller, controller.results.record(name, index)) for index in good}
+        rows = [{**stage.point(index), **outputs} for index, outputs in outputs_of.items() if outputs]
         lines += ["", paint(name, bold=True), *_value_lines(rows)] if rows else []
     return lines
 
 
 def _outputs(controller: Controller, record: Made) -> dict[str, object]:
-    found: dict[str, object] = dict(record.get("values") or {})
+    outputs: dict[str, object] = dict(record.get("values") or {})
     for label, artifact in (record.get("artifacts") or {}).items():
         if "files" in artifact:
-            found[label] = counted(len(artifact["files"]), "file")
+            outputs[label] = counted(len(artifact["files"]), "file")
         else:
             path = artifact_path(record, artifact["path"], controller.paths.root)
-            found[label] = short_path(str(path))
-    return found
+            outputs[label] = short_path(str(path))
+    return outputs
 
 
 def _value_lines(rows: list[dict[str, object]]) -> list[str]:

@@ -50,12 +50,12 @@ MAX_NEWS = 600.0
 
 
 def drive(controller: Controller, *, quiet: bool) -> int:
-    """Runs a controller to its end and shows how far it is; returns the exit code.
+    """Run a controller to its end and show how far it is; return the exit code.
 
     SIGINT, SIGTERM and SIGHUP leave the run interrupted; a second one leaves at once.
     """
     logging.raiseExceptions = False  # a line of Parsl's log that a full disk does not take is dropped
-    return drive_on(controller, lambda one: _drive(one, quiet=quiet))
+    return drive_on(controller, lambda controlled: _drive(controlled, quiet=quiet))
 
 
 def _drive(controller: Controller, *, quiet: bool) -> int:
@@ -106,7 +106,7 @@ class Foreground:
         self._display = display
         """What the run is shown on."""
         self._meter = Meter(controller)
-        self._told: set[tuple[str, int]] = set()
+        self._reported: set[tuple[str, int]] = set()
         self._known_failures = 0
         self._known_trouble = ""
         self._next = 0.0
@@ -126,7 +126,7 @@ class Foreground:
         self._next = now + max(PAUSE, SHARE * (time.monotonic() - now))
 
     def last_look(self, history: History) -> None:
-        """Shows how it ended."""
+        """Show how the run ended."""
         self._look(history, last=True)
 
     def _look(self, history: History, *, last: bool) -> None:
@@ -139,14 +139,14 @@ class Foreground:
         self._show(lambda display: display.look(history, self._meter, last=last))
 
     def close(self) -> None:
-        """Gives the terminal back."""
+        """Give the terminal back."""
         self._show(lambda display: display.close())
 
     def _say(self, lines: list[str]) -> None:
         self._show(lambda display: display.say(lines))
 
     def _show(self, show: Callable[[Quiet | Bars], None]) -> None:
-        """Shows lines; if the terminal or the pipe's reader is gone, the run goes on without."""
+        """Show lines; if the terminal or the pipe's reader is gone, the run goes on without."""
         try:
             show(self._display)
         except OSError:
@@ -156,19 +156,19 @@ class Foreground:
     def _tell_failures(self, history: History) -> None:
         self._known_failures = len(history.failures)
         for key, record in history.failures.items():
-            if key in self._told:
+            if key in self._reported:
                 continue
-            self._told.add(key)
-            if len(self._told) <= MAX_FAILURES:
+            self._reported.add(key)
+            if len(self._reported) <= MAX_FAILURES:
                 hint = f"    diel logs {self._run} {task_of(record)}{self._here}"
                 self._say([*failure_lines(record), paint(hint, dim=True)])
-            elif len(self._told) == MAX_FAILURES + 1:
+            elif len(self._reported) == MAX_FAILURES + 1:
                 self._say([f"more tasks failed; `diel status {self._run} --all{self._here}` shows them"])
 
 
 @contextmanager
 def _interruptible(watch: Foreground, controller: Controller) -> Iterator[None]:
-    """Makes a signal note that the user wants to end; a second one leaves at once.
+    """Make a signal note that the user wants to end; a second one leaves at once.
 
     A signal that is ignored (nohup, a background job of a script) stays so.
     """
@@ -250,7 +250,7 @@ class Plain(Quiet):
 
 
 def stage_text(row: Row) -> str:
-    """A stage's tasks in words: `96 of 96 done (12 cached), 2 failed`."""
+    """Return a stage's tasks in words: `96 of 96 done (12 cached), 2 failed`."""
     cached = f" ({row[TaskState.CACHED]:,} cached)" if row[TaskState.CACHED] else ""
     bad = (state for state in (TaskState.FAILED, TaskState.SKIPPED, TaskState.CANCELLED) if row[state])
     rest = "".join(f", {count_text(state, row[state], 0)}" for state in bad)
@@ -258,7 +258,7 @@ def stage_text(row: Row) -> str:
 
 
 def _echo(lines: list[str]) -> None:
-    """Prints lines if anybody reads them: a run goes on when its terminal or pipe is gone."""
+    """Print lines if anybody reads them: a run goes on when its terminal or pipe is gone."""
     try:
         for line in lines:
             click.echo(line)

@@ -37,18 +37,18 @@ class Ends:
     tasks: Sequence[bytes]
     """What `task_of` makes of index and attempt."""
     times: list[float]
-    """When they ended, in seconds since the epoch."""
+    """When each ended, in seconds since the epoch."""
     seconds: list[float]
-    """How long they took; 0 of those that were given up."""
+    """How long each took; 0 for an attempt that was given up."""
 
 
 def task_of(index: int, attempt: int) -> bytes:
-    """A task and its attempt, as a line has them."""
+    """Return a task and its attempt, as a line has them."""
     return b'%d,"attempt":%d' % (index, attempt)
 
 
 def numbers_of(task: bytes) -> tuple[int, int]:
-    """Index and attempt."""
+    """Return index and attempt."""
     index, _, attempt = task.partition(b',"attempt":')
     return int(index), int(attempt)
 
@@ -68,7 +68,7 @@ class Began:
 
 
 def pieces(path: Path, offset: int) -> Iterator[bytes]:
-    """The whole lines of a segment from an offset on, some megabytes together, each behind a newline."""
+    """Yield the whole lines of a segment from an offset, some megabytes at a time, each behind a newline."""
     with open(path, "rb", buffering=0) as file:
         file.seek(offset)
         rest = b"\n"
@@ -80,40 +80,40 @@ def pieces(path: Path, offset: int) -> Iterator[bytes]:
 
 
 def ends_in(piece: bytes) -> list[Ends]:
-    """The ends of attempts among these lines, those of a stage together."""
-    found = _ENDED.findall(piece)
-    heads = dict.fromkeys(map(itemgetter(0), found))  # in their order, the same each time
+    """Return the ends of attempts among these lines, those of a stage together."""
+    matches = _ENDED.findall(piece)
+    heads = dict.fromkeys(map(itemgetter(0), matches))  # in their order, the same each time
     if b"" in heads:
-        found = list(filter(None, map(_decoded, piece.split(b"\n"))))
-        heads = dict.fromkeys(map(itemgetter(0), found))
+        matches = list(filter(None, map(_decoded, piece.split(b"\n"))))
+        heads = dict.fromkeys(map(itemgetter(0), matches))
     return [
         ends
         for head in heads
-        for ends in _alike(head, found if len(heads) == 1 else [end for end in found if end[0] == head])
+        for ends in _alike(head, matches if len(heads) == 1 else [end for end in matches if end[0] == head])
     ]
 
 
-def _alike(head: bytes, found: list[tuple[bytes, ...]]) -> Iterator[Ends]:
-    """The attempts of one stage that ended well, or, by their class, those that did not."""
+def _alike(head: bytes, lines: list[tuple[bytes, ...]]) -> Iterator[Ends]:
+    """Yield the attempts of one stage that ended well, or, by their class, those that did not."""
     kind, _, word = head.partition(b'","stage":"')
     stage = word.decode("utf-8", "surrogateescape")
     if kind == b"done":
-        _, tasks, times, seconds = zip(*found, strict=True)
+        _, tasks, times, seconds = zip(*lines, strict=True)
         yield Ends(stage, "done", tasks, list(map(float, times)), list(map(float, seconds)))
         return
-    for state, ends in groupby(sorted(found, key=_badly), _badly):
+    for state, ends in groupby(sorted(lines, key=_badly), _badly):
         _, tasks, times, seconds = zip(*ends, strict=True)
-        took = [float(one.partition(b",")[0]) for one in seconds]
+        took = [float(text.partition(b",")[0]) for text in seconds]
         yield Ends(stage, state, tasks, list(map(float, times)), took)
 
 
 def _badly(end: tuple[bytes, ...]) -> str:
-    said = end[3].partition(b',"class":')[2]
-    return {b'"cancelled"': "cancelled", b'"given up"': "given up"}.get(said, "failed")
+    kind = end[3].partition(b',"class":')[2]
+    return {b'"cancelled"': "cancelled", b'"given up"': "given up"}.get(kind, "failed")
 
 
 def _decoded(line: bytes) -> tuple[bytes, ...] | None:
-    """The groups of a line whose fields stand in another order."""
+    """Return the groups of a line whose fields stand in another order."""
     record = decode(line) if line.startswith(_BEGINS) else None
     if record is None or record["event"] not in ("done", "fail"):
         return None
@@ -130,7 +130,7 @@ def _decoded(line: bytes) -> tuple[bytes, ...] | None:
 
 
 def last_start(piece: bytes) -> tuple[Began | None, int]:
-    """The last attempt that began in these lines, and where; a worker runs one at a time."""
+    """Return the last attempt that began in these lines, and where; a worker runs one at a time."""
     at = len(piece)
     while (at := piece.rfind(_START, 0, at)) >= 0:
         end = piece.find(b"\n", at + 1)

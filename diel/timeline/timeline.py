@@ -87,7 +87,7 @@ class Bins:
     failed: defaultdict[int, int] = field(default_factory=lambda: defaultdict(int))
 
     def spread(self, first: float, last: float, width: float) -> None:
-        """Adds a span from `first` to `last`, in bins (fractions count), over all that it touches."""
+        """Add a span from `first` to `last`, in bins (fractions count), over all that it touches."""
         place = int(first)
         while place < last:
             part = min(last, place + 1) - max(first, place)
@@ -95,7 +95,7 @@ class Bins:
             place += 1
 
     def fill(self, firsts: list[float], lasts: list[float], width: float, state: str) -> None:
-        """Adds attempts of a worker. One follows the other: all but the first of a bin lie in it."""
+        """Add attempts of a worker. One follows the other: all but the first of a bin lie in it."""
         if lasts != sorted(lasts):
             lasts, firsts = map(list, zip(*sorted(zip(lasts, firsts, strict=True)), strict=True))
         at = 0
@@ -110,29 +110,29 @@ class Bins:
             at += count
 
     def halve(self) -> None:
-        """Makes each two bins one."""
+        """Make each two bins one."""
         self.busy, self.ended, self.failed = _half(self.busy), _half(self.ended), _half(self.failed)
 
     def packed(self) -> list[list[list[float]]]:
         return [
-            [list(one), [round(value, 3) for value in one.values()]]
-            for one in (self.busy, self.ended, self.failed)
+            [list(counts), [round(value, 3) for value in counts.values()]]
+            for counts in (self.busy, self.ended, self.failed)
         ]
 
     @classmethod
     def unpacked(cls, packed: Any) -> Bins:
-        made = cls()
-        counts: tuple[dict[int, Any], ...] = (made.busy, made.ended, made.failed)
-        for one, (places, values) in zip(counts, packed, strict=True):
-            one.update(zip(places, values, strict=True))
-        return made
+        bins = cls()
+        counts: tuple[dict[int, Any], ...] = (bins.busy, bins.ended, bins.failed)
+        for count, (places, values) in zip(counts, packed, strict=True):
+            count.update(zip(places, values, strict=True))
+        return bins
 
 
 def _half(bins: defaultdict[int, Any]) -> defaultdict[int, Any]:
-    made: defaultdict[int, Any] = defaultdict(bins.default_factory)
+    half: defaultdict[int, Any] = defaultdict(bins.default_factory)
     for place, value in bins.items():
-        made[place // 2] += value
-    return made
+        half[place // 2] += value
+    return half
 
 
 @dataclass
@@ -174,26 +174,26 @@ class StageTimes:
         return self.count / (self.last - self.first) if self.last > self.first else None
 
     def quantile(self, part: float) -> float | None:
-        """The seconds within which this part of the attempts ended well; of many, within 1 %."""
+        """Return the seconds within which this part of the attempts ended well; of many, within 1 %."""
         if not self.binned:
-            kept = sorted(span.seconds for span in self.spans if span.state == "done")
-            return kept[math.ceil(part * len(kept)) - 1] if kept else None
-        left = part * sum(self.lasted.values())
+            seconds = sorted(span.seconds for span in self.spans if span.state == "done")
+            return seconds[math.ceil(part * len(seconds)) - 1] if seconds else None
+        remaining = part * sum(self.lasted.values())
         for size in sorted(self.lasted):
-            left -= self.lasted[size]
-            if left <= 0:
+            remaining -= self.lasted[size]
+            if remaining <= 0:
                 return float(_STEP**size)
         return None
 
     def keep(self, span: Span) -> None:
-        """Takes one in whole."""
+        """Keep an attempt in whole."""
         self.spans.append(span)
         most = self.many if not self.binned else 2 * (LONGEST + FAILURES)
         if len(self.spans) > most:
             self.binned = True
-            bad = [one for one in self.spans if one.state != "done"][:FAILURES]
-            long = heapq.nlargest(LONGEST, self.spans, key=lambda one: one.seconds)
-            self.spans = [*bad, *(one for one in long if one.state == "done")]
+            bad = [attempt for attempt in self.spans if attempt.state != "done"][:FAILURES]
+            long = heapq.nlargest(LONGEST, self.spans, key=lambda attempt: attempt.seconds)
+            self.spans = [*bad, *(attempt for attempt in long if attempt.state == "done")]
             self.floor = long[-1].seconds
 
 
@@ -220,7 +220,7 @@ class Timeline:
     """The lane of each segment."""
 
     def catch_up(self) -> int:
-        """Reads what was appended since the last call. Returns how many attempts ended in it."""
+        """Read what was appended since the last call. Return how many attempts ended in it."""
         before = sum(stage.count for stage in self.stages.values())
         for name in segments(self.paths.journal):
             path, offset = self.paths.journal / name, self.offsets.get(name, 0)
@@ -235,7 +235,7 @@ class Timeline:
         return sum(stage.count for stage in self.stages.values()) - before
 
     def running(self, until: float, *, live: bool) -> Iterator[Span]:
-        """Attempts that began and have no end: until then they run, or they were lost.
+        """Yield attempts that began and have no end: until then they run, or they were lost.
 
         `until` is now for a run that lives, else the end of its last controller. On one machine workers end
         with their controller, and a later one lost what they had begun.
@@ -252,16 +252,16 @@ class Timeline:
             yield Span(began.stage, began.index, began.attempt, place, began.time, end, state)
 
     def rows(self, until: float, *, live: bool) -> Iterator[tuple[Any, ...]]:
-        """The attempts that are kept one by one, and those that run, as plain data: the columns of `ROW`."""
-        kept = [span for stage in self.stages.values() for span in stage.spans]
-        for span in [*kept, *self.running(until, live=live)]:
+        """Yield the attempts kept one by one, and those that run, as plain data in the columns of `ROW`."""
+        spans = [span for stage in self.stages.values() for span in stage.spans]
+        for span in [*spans, *self.running(until, live=live)]:
             lane = self.lanes[span.lane]
             head = (span.stage, span.index, span.attempt, span.state, span.begin, span.end)
             place = (lane.worker.removesuffix(".jsonl"), lane.node, lane.block)
             yield *head, round(span.seconds, 6), *place
 
     def _open(self, name: str) -> None:
-        """Learns from its first record where a segment was written."""
+        """Learn from its first record where a segment was written."""
         first = next((record for _, _, record in read_segment(self.paths.journal / name) if record), None)
         if first is not None and first["event"] == "controller":
             self.origin = min(self.origin or first["time"], first["time"])
@@ -294,9 +294,9 @@ class Timeline:
         if began is not None:
             self._heard(epoch, began.time)
             self.begun[name] = began
-        known = self.begun.get(name)
+        begun = self.begun.get(name)
         after = ends_in(piece[at:]) if at >= 0 else ends
-        if known is not None and any(known.task in end.tasks for end in after if end.stage == known.stage):
+        if begun is not None and any(begun.task in end.tasks for end in after if end.stage == begun.stage):
             del self.begun[name]
 
     def _heard(self, epoch: int, when: float) -> None:
@@ -304,7 +304,7 @@ class Timeline:
         self.driven[epoch] = min(began, when), max(last, when)
 
     def _count(self, lane: int, ends: Ends) -> None:
-        """Adds attempts of a stage that ended in the same way: loops that a million tasks go through."""
+        """Add attempts of a stage that ended in the same way: loops that a million tasks go through."""
         if ends.state == "given up":
             for task, time in zip(ends.tasks, ends.times, strict=True):
                 self.given_up[(ends.stage, *numbers_of(task))] = time
@@ -344,7 +344,7 @@ class Timeline:
 
 
 def _turns(piece: bytes) -> Iterator[Any]:
-    """The lines with which controllers begin and end."""
+    """Yield the lines with which controllers begin and end."""
     for word in (b'\n{"event":"controller"', b'\n{"event":"handover"', b'\n{"event":"end"'):
         at = -1
         while (at := piece.find(word, at + 1)) >= 0:
@@ -364,9 +364,9 @@ _PLAIN = ("origin", "width", "last", "offsets")
 
 
 def read_timeline(paths: RunPaths) -> Timeline:
-    """The timeline of a run now: what was kept of it, and what was appended since.
+    """Return the timeline of a run now: what was kept of it, and what was appended since.
 
-    Raises UsageError where the journal cannot be read.
+    Raise UsageError where the journal cannot be read.
     """
     timeline = load_timeline(paths) or Timeline(paths)
     if timeline.catch_up() >= SAVED:
@@ -375,7 +375,7 @@ def read_timeline(paths: RunPaths) -> Timeline:
 
 
 def _save(timeline: Timeline) -> None:
-    """Writes it in one step; in a directory that is not the user's to write, there is none."""
+    """Write the timeline in one step; none in a directory that the user cannot write."""
     document = {
         "version": VERSION,
         **{name: getattr(timeline, name) for name in _PLAIN},
@@ -400,7 +400,7 @@ def _packed(stage: StageTimes) -> dict[str, Any]:
 
 
 def load_timeline(paths: RunPaths) -> Timeline | None:
-    """What was kept; None if that is missing, damaged, of another version, or of other segments."""
+    """Return the kept timeline; None if it is missing, damaged, of another version or other segments."""
     try:
         document = json.loads(gzip.decompress(paths.timeline.read_bytes()))
         if document["version"] != VERSION:
@@ -408,21 +408,21 @@ def load_timeline(paths: RunPaths) -> Timeline | None:
         for name, offset in document["offsets"].items():
             if os.path.getsize(paths.journal / name) < offset:
                 return None
-        made = Timeline(paths, **{name: document[name] for name in _PLAIN})
-        made.driven = {epoch: (began, last) for epoch, began, last in document["driven"]}
-        made.lanes = [Lane(*lane) for lane in document["lanes"]]
-        made._of = document["of"]
-        made.begun = {name: Began(*began) for name, began in document["begun"].items()}
-        made.given_up = {(stage, index, n): when for stage, index, n, when in document["given_up"]}
-        made.stages = {name: _stage(name, packed) for name, packed in document["stages"].items()}
-        return made
+        timeline = Timeline(paths, **{name: document[name] for name in _PLAIN})
+        timeline.driven = {epoch: (began, last) for epoch, began, last in document["driven"]}
+        timeline.lanes = [Lane(*lane) for lane in document["lanes"]]
+        timeline._of = document["of"]
+        timeline.begun = {name: Began(*began) for name, began in document["begun"].items()}
+        timeline.given_up = {(stage, index, n): when for stage, index, n, when in document["given_up"]}
+        timeline.stages = {name: _stage(name, packed) for name, packed in document["stages"].items()}
+        return timeline
     except (OSError, ValueError, KeyError, TypeError, EOFError):
         return None
 
 
 def _stage(name: str, packed: dict[str, Any]) -> StageTimes:
-    made = StageTimes(**{one: packed[one] for one in _COUNTS})
-    made.spans = [Span(name, *span) for span in packed["spans"]]
-    made.lasted.update(dict(map(tuple, packed["lasted"])))
-    made.lanes = {lane: Bins.unpacked(bins) for lane, bins in packed["lanes"]}
-    return made
+    stage = StageTimes(**{field: packed[field] for field in _COUNTS})
+    stage.spans = [Span(name, *span) for span in packed["spans"]]
+    stage.lasted.update(dict(map(tuple, packed["lasted"])))
+    stage.lanes = {lane: Bins.unpacked(bins) for lane, bins in packed["lanes"]}
+    return stage

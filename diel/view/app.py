@@ -53,24 +53,24 @@ class RunsScreen(Looking):
         super().on_mount()
 
     def look(self) -> None:
-        known = {paths.run_id: paths for paths in reversed(all_runs(self._runs))}
-        self._order = list(known)
-        new = [name for name in known if name not in self._rows][:MOST_NEW]
-        for name in [*new, *(name for name in self._watched if name in known)]:
-            watched = self._watched.setdefault(name, Watched(known[name]))
+        runs = {paths.run_id: paths for paths in reversed(all_runs(self._runs))}
+        self._order = list(runs)
+        new = [name for name in runs if name not in self._rows][:MOST_NEW]
+        for name in [*new, *(name for name in self._watched if name in runs)]:
+            watched = self._watched.setdefault(name, Watched(runs[name]))
             status = watched.look()
-            self._rows[name] = (known[name], status, watched.flaws[-1] if watched.flaws else "")
+            self._rows[name] = (runs[name], status, watched.flaws[-1] if watched.flaws else "")
             if status is not None and not status.state.live:
                 watched.reader = None  # it may be resumed, and is read anew then
-        self._rows = {name: row for name, row in self._rows.items() if name in known}
+        self._rows = {name: row for name, row in self._rows.items() if name in runs}
         self._watched = {
-            name: watched for name, watched in self._watched.items() if name in known and not watched.is_over
+            name: watched for name, watched in self._watched.items() if name in runs and not watched.is_over
         }
 
     def draw(self) -> None:
         rows = [_row(*self._rows[name]) for name in self._order if name in self._rows]
-        left = len(self._order) - len(rows)
-        title = f"{len(self._order):,} runs in {self._runs}" + (f" ({left:,} to read)" if left else "")
+        unread = len(self._order) - len(rows)
+        title = f"{len(self._order):,} runs in {self._runs}" + (f" ({unread:,} to read)" if unread else "")
         self.query_one("#title", Static).update(title if self._order else f"no runs in {self._runs}")
         if rows == self._drawn:
             return
@@ -121,5 +121,5 @@ class ViewApp(App[None]):
 
 
 def show(runs: Path, paths: RunPaths, interval: float) -> None:
-    """Shows a run until the user leaves."""
+    """Show a run until the user leaves."""
     ViewApp(runs, paths, interval).run()

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from diel.errors import DielError
 from diel.page import cores
-from diel.page.seen import Seen
+from diel.page.run_view import RunView
 from diel.page.timeline import rows_of
 from diel.states import TrialState
 from diel.status import Status
@@ -57,7 +57,7 @@ class Chart(NamedTuple):
 
 
 def draw(chart: Chart, width: int, height: int) -> Text:
-    """A chart as text; what is not a finite number is left out."""
+    """Return a chart as text; what is not a finite number is left out."""
     plotext.clear_figure()
     plotext.theme("clear")
     plotext.plotsize(width, height)
@@ -66,23 +66,23 @@ def draw(chart: Chart, width: int, height: int) -> Text:
     plotext.yfrequency(
         max(2, min(7, height - 5))
     )  # beside title, frame, ticks and label: a tick has its own line
-    for place, one in enumerate(chart.series):
+    for place, line in enumerate(chart.series):
         pairs = [
-            (x, y) for x, y in zip(one.xs, one.ys, strict=False) if math.isfinite(x) and math.isfinite(y)
+            (x, y) for x, y in zip(line.xs, line.ys, strict=False) if math.isfinite(x) and math.isfinite(y)
         ]
         if not pairs:
             continue
         xs, ys = zip(*pairs, strict=True)
         colour = COLOURS[place % len(COLOURS)]
-        name = one.name if len(chart.series) > 1 else None
-        if one.joined and len(xs) > 1:
+        name = line.name if len(chart.series) > 1 else None
+        if line.joined and len(xs) > 1:
             plotext.plot(xs, ys, label=name, marker="braille", color=colour)
         else:
-            mark = POINTS[(one.mark or place) % len(POINTS)]
+            mark = POINTS[(line.mark or place) % len(POINTS)]
             plotext.scatter(xs, ys, label=name, marker=mark, color=colour)
     if chart.from_zero:
         plotext.ylim(0, None)
-    all_xs = [x for one in chart.series for x in one.xs if math.isfinite(x)]
+    all_xs = [x for line in chart.series for x in line.xs if math.isfinite(x)]
     if all_xs and all(float(x).is_integer() for x in all_xs):
         low, high = int(min(all_xs)), int(max(all_xs))
         ticks = range(low, high + 1, max(1, math.ceil((high - low) * 8 / width)))
@@ -94,7 +94,7 @@ def draw(chart: Chart, width: int, height: int) -> Text:
 
 
 def axis_charts(axes: Sequence[AxisStatus]) -> Iterator[Chart]:
-    """The history of each search with its best so far, its learning curves, the values of each loop."""
+    """Yield the history of each search with its best so far, its learning curves, the values of each loop."""
     for axis in axes:
         for course in axis.courses[-MOST_COURSES:]:
             where = course_name(axis, course)
@@ -105,35 +105,35 @@ def axis_charts(axes: Sequence[AxisStatus]) -> Iterator[Chart]:
 
 
 def _loop_charts(title: str, course: CourseStatus) -> Iterator[Chart]:
-    for name in dict.fromkeys(name for one in course.rounds for name in one.values):
-        found = [(one.number, one.values.get(name)) for one in course.rounds]
-        pairs = [(number, value) for number, value in found if _is_number(value)]
+    for name in dict.fromkeys(name for entry in course.rounds for name in entry.values):
+        course_values = [(entry.number, entry.values.get(name)) for entry in course.rounds]
+        pairs = [(number, value) for number, value in course_values if _is_number(value)]
         if pairs:
             yield Chart(title, f"round ({name})", (Series(name, *zip(*pairs, strict=True)),))
 
 
 def _search_charts(title: str, axis: AxisStatus, course: CourseStatus) -> Iterator[Chart]:
     complete = [trial for trial in course.trials if trial.state is TrialState.COMPLETE and trial.values]
-    goals = [one["goal"] for one in axis.objectives]
+    goals = [done["goal"] for done in axis.objectives]
     if complete and len(goals) == 1:
-        numbers, values = [one.number for one in complete], [one.values[0] for one in complete]
+        numbers, values = [done.number for done in complete], [done.values[0] for done in complete]
         best = [(min if goals[0] == "minimize" else max)(values[: place + 1]) for place in range(len(values))]
         yield Chart(
             title, "trial", (Series("best so far", numbers, best), Series("trial", numbers, values, False))
         )
     elif complete and len(goals) == 2:
-        chosen = {one.number for one in course.front}
-        front = [one.values for one in complete if one.number in chosen]
-        others = [one.values for one in complete if one.number not in chosen]
-        series = [Series("Pareto front", *_columns(front), False), Series("others", *_columns(others), False)]
-        yield Chart(title, axis.objectives[0]["value"], tuple(one for one in series if one.xs))
+        chosen = {done.number for done in course.front}
+        front = [done.values for done in complete if done.number in chosen]
+        rest = [done.values for done in complete if done.number not in chosen]
+        series = [Series("Pareto front", *_columns(front), False), Series("others", *_columns(rest), False)]
+        yield Chart(title, axis.objectives[0]["value"], tuple(done for done in series if done.xs))
     reported = [trial for trial in course.trials if len(trial.reported) > 1][-MOST_CURVES:]
     curves = [
         Series(
-            f"trial {one.number}{' pruned' * (one.state is TrialState.PRUNED)}",
-            *_columns(sorted(one.reported.items())),
+            f"trial {done.number}{' pruned' * (done.state is TrialState.PRUNED)}",
+            *_columns(sorted(done.reported.items())),
         )
-        for one in reported
+        for done in reported
     ]
     if curves:
         yield Chart(f"{title}: what trials reported", "step", tuple(curves))
@@ -147,9 +147,9 @@ def _columns(rows: Sequence[Sequence[float]]) -> tuple[list[float], list[float]]
 
 
 def metric_charts(lines: Sequence[str]) -> list[Chart]:
-    """A chart for each number that a task reported, over its steps: the first of step, epoch or line."""
+    """Return a chart for each number that a task reported, over its steps: the first of step, epoch, line."""
     rows = [row for line in lines if isinstance(row := _row(line), dict)]
-    found = []
+    charts = []
     step = next((name for name in ("step", "epoch") if any(name in row for row in rows)), "")
     names = dict.fromkeys(name for row in rows for name in row if name not in ("time", "step", "epoch"))
     for name in names:
@@ -159,8 +159,8 @@ def metric_charts(lines: Sequence[str]) -> list[Chart]:
             if _is_number(row.get(name)) and _is_number(row.get(step, place))
         ]
         if len(pairs) > 1:
-            found.append(Chart(name, step or "report", (Series(name, *_columns(pairs)),)))
-    return found
+            charts.append(Chart(name, step or "report", (Series(name, *_columns(pairs)),)))
+    return charts
 
 
 def _row(line: str) -> object:
@@ -199,7 +199,7 @@ Cells = defaultdict[int, dict[str, float]]
 
 
 def lanes_text(timeline: Timeline, status: Status, width: int) -> Text:
-    """Blocks and workers over time."""
+    """Return blocks and workers over time."""
     if not timeline.origin:
         return Text("no attempt has ended yet")
     end = status.now if status.state.live else max(timeline.last, timeline.origin)
@@ -232,17 +232,17 @@ def lanes_text(timeline: Timeline, status: Status, width: int) -> Text:
 
 
 def _cells(timeline: Timeline, status: Status, span: Stretch) -> defaultdict[int, Cells]:
-    made: defaultdict[int, Cells] = defaultdict(lambda: defaultdict(lambda: defaultdict(float)))
+    lanes: defaultdict[int, Cells] = defaultdict(lambda: defaultdict(lambda: defaultdict(float)))
     for name, stage in timeline.stages.items():
         for lane, bins in stage.lanes.items():
             for place, busy in bins.busy.items():
-                made[lane][span.cell(timeline.origin + (place + 0.5) * timeline.width)][name] += busy
+                lanes[lane][span.cell(timeline.origin + (place + 0.5) * timeline.width)][name] += busy
             for place in bins.failed:
-                made[lane][span.cell(timeline.origin + (place + 0.5) * timeline.width)][""] = 1
-    for one in timeline.running(span.end, live=status.state.live):
-        for place in range(span.cell(one.begin), span.cell(one.end) + 1):
-            made[one.lane][place][one.stage] += (span.end - span.begin) / span.cells
-    return made
+                lanes[lane][span.cell(timeline.origin + (place + 0.5) * timeline.width)][""] = 1
+    for attempt in timeline.running(span.end, live=status.state.live):
+        for place in range(span.cell(attempt.begin), span.cell(attempt.end) + 1):
+            lanes[attempt.lane][place][attempt.stage] += (span.end - span.begin) / span.cells
+    return lanes
 
 
 def _cell(at: dict[str, float], stages: Sequence[str], letters: dict[str, str]) -> Text:
@@ -250,7 +250,7 @@ def _cell(at: dict[str, float], stages: Sequence[str], letters: dict[str, str]) 
         return Text("✗", style=MARKS["failed"][1])
     if not at:
         return Text("·", style="grey35")
-    name = max(at, key=lambda one: at[one])
+    name = max(at, key=lambda stage: at[stage])
     return Text(letters.get(name, "?"), style=_style(stages.index(name) if name in stages else 0))
 
 
@@ -260,32 +260,32 @@ def _style(place: int) -> Style:
 
 
 def _block_line(block: BlockNow, span: Stretch) -> Text:
-    """A block from when it was asked for: waiting, running, ended."""
+    """Return a block from when it was asked for: waiting, running, ended."""
     line = Text(f"{'block ' + block['block']:<{LABEL}.{LABEL}} ")
-    asked, began = span.cell(block["asked"]), span.cell(block["began"] or span.end)
+    submitted, began = span.cell(block["asked"]), span.cell(block["began"] or span.end)
     ended = span.cell(block["ended"] or span.end)
     began = min(began, ended)
-    line.append(" " * asked + "◔" * (began - asked), style=MARKS["pending"][1])
+    line.append(" " * submitted + "◔" * (began - submitted), style=MARKS["pending"][1])
     drawn = "━" * (ended - began + 1) if block["began"] is not None else ""
     line.append(drawn, style=MARKS["running"][1])
     return line.append("" if block["ended"] is None else f" {block['state']}", style="grey62")
 
 
-def work_charts(seen: Seen) -> Iterator[Chart]:
-    """The cores that tasks had beside those that the run held, and how many attempts ended a second."""
-    timeline = seen.timeline
+def work_charts(view: RunView) -> Iterator[Chart]:
+    """Yield the cores that tasks had beside those that the run held, and how many attempts ended a second."""
+    timeline = view.timeline
     try:
-        each, blocks = cores.task_cores(seen), cores.allotments(seen)
+        sizes, blocks = cores.task_cores(view), cores.allotments(view)
     except DielError:  # its site or workflow cannot be read
-        each, blocks = {}, []
-    wide, busy = cores.busy_cores(seen, each)
-    whole = int((seen.until - timeline.origin) / wide)  # the last bin is not yet full
+        sizes, blocks = {}, []
+    wide, busy = cores.busy_cores(view, sizes)
+    whole = int((view.until - timeline.origin) / wide)  # the last bin is not yet full
     if not busy or whole < 2:
         return
     xs = [place * wide for place in range(whole)]
-    used = [sum(one.get(place, 0.0) for one in busy.values()) for place in range(whole)]
+    used = [sum(shares.get(place, 0.0) for shares in busy.values()) for place in range(whole)]
     series = [Series("of tasks", xs, used)]
-    steps = [*cores.steps_of(blocks, seen.until)]
+    steps = [*cores.steps_of(blocks, view.until)]
     corners = [point for (a, c), (b, _) in pairwise(steps) for point in ((a, c), (b, c))]
     if corners:
         at = [max(0.0, when - timeline.origin) for when, _ in corners]
@@ -294,7 +294,7 @@ def work_charts(seen: Seen) -> Iterator[Chart]:
     ended = sum(
         (Counter(bins.ended) for s in timeline.stages.values() for bins in s.lanes.values()), Counter()
     )
-    bins = int((seen.until - timeline.origin) / timeline.width)
+    bins = int((view.until - timeline.origin) / timeline.width)
     step = max(1, bins // 60)
     parts = [range(first, first + step) for first in range(0, bins - step + 1, step)]
     rates = [sum(ended[place] for place in part) / (step * timeline.width) for part in parts]

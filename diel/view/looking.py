@@ -35,7 +35,7 @@ class Looking(Screen[None]):
         self._next = 0.0
         self._looker: Worker[None] | None = None
         self._again = False
-        self._said = ""
+        self._answer = ""
 
     def on_mount(self) -> None:
         self.look_again()
@@ -49,7 +49,7 @@ class Looking(Screen[None]):
             self.look_again()
 
     def look_again(self) -> None:
-        """Looks now, or once more after the look that is under way."""
+        """Look now, or once more after the look that is under way."""
         self._again = True
         if self._looker is None or self._looker.is_finished:
             self._looker = self.run_worker(self._look, thread=True, group="look", exit_on_error=False)
@@ -69,37 +69,37 @@ class Looking(Screen[None]):
             self.draw()
         elif event.state is WorkerState.ERROR:  # one of diel's: what was seen before stays on the screen
             error = event.worker.error
-            said = f"{MISTAKE}: {type(error).__name__}: {error}"
-            if said != self._said:
-                self._said = said
-                self.notify(said, severity="error", timeout=60)
+            text = f"{MISTAKE}: {type(error).__name__}: {error}"
+            if text != self._answer:
+                self._answer = text
+                self.notify(text, severity="error", timeout=60)
 
     def look(self) -> None:
-        """Reads what is new. Runs in a thread."""
+        """Read what is new. Runs in a thread."""
         raise NotImplementedError
 
     def draw(self) -> None:
-        """Shows what was read."""
+        """Show what was read."""
         raise NotImplementedError
 
 
 PATIENCE = 120.0
 
 
-class Said(NamedTuple):
-    """A command, and what it said."""
+class Answer(NamedTuple):
+    """A command, its exit code and its output."""
 
     words: tuple[str, ...]
     code: int
     text: str
 
 
-def execute(paths: RunPaths, *words: str) -> Said:
-    """Runs a command on a run to its end."""
+def execute(paths: RunPaths, *words: str) -> Answer:
+    """Run a command on a run to its end."""
     command = [*PYTHON, "-m", "diel", *words, "--runs", str(paths.root.parent)]
     none = subprocess.DEVNULL
     try:
-        made = subprocess.run(
+        process = subprocess.run(
             command,
             stdin=none,
             capture_output=True,
@@ -109,8 +109,8 @@ def execute(paths: RunPaths, *words: str) -> Said:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return Said(words, 1, f"it has not ended after {PATIENCE:.0f} s")
-    return Said(words, made.returncode, (made.stdout + made.stderr).strip())
+        return Answer(words, 1, f"it has not ended after {PATIENCE:.0f} s")
+    return Answer(words, process.returncode, (process.stdout + process.stderr).strip())
 
 
 class Asking(ModalScreen[bool]):
@@ -147,26 +147,26 @@ class Asking(ModalScreen[bool]):
         self.dismiss(answer)
 
 
-class Told(ModalScreen[None]):
-    """What a command said."""
+class AnswerScreen(ModalScreen[None]):
+    """The screen with the output of a command."""
 
     DEFAULT_CSS = """
-    Told { align: center middle; }
-    Told > VerticalScroll { width: 96%; height: 90%; padding: 0 1; }
-    Told > VerticalScroll { border: round $foreground; background: $surface; }
+    AnswerScreen { align: center middle; }
+    AnswerScreen > VerticalScroll { width: 96%; height: 90%; padding: 0 1; }
+    AnswerScreen > VerticalScroll { border: round $foreground; background: $surface; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,enter", "dismiss", "back")]
 
-    def __init__(self, said: Said) -> None:
+    def __init__(self, answer: Answer) -> None:
         super().__init__()
-        self._said = said
+        self._answer = answer
 
     def compose(self) -> ComposeResult:
-        said = self._said
+        answer = self._answer
         with VerticalScroll() as around:
-            code = f" (exit {said.code})" if said.code else ""
-            around.border_title = f"diel {' '.join(said.words)}{code}"
-            yield Static(said.text or "it said nothing", markup=False)
+            code = f" (exit {answer.code})" if answer.code else ""
+            around.border_title = f"diel {' '.join(answer.words)}{code}"
+            yield Static(answer.text or "it said nothing", markup=False)
         yield Footer()
 
 
@@ -178,24 +178,24 @@ class WatchedScreen(Looking):
         self.watched = watched
 
     def ask(self, question: str, verb: str, *options: str) -> None:
-        """Starts a command on the run if the user says yes."""
+        """Start a command on the run if the user says yes."""
         words = (verb, self.watched.paths.run_id, *options)
         self.app.push_screen(
             Asking(question, words), lambda answer: self.start(verb, *options) if answer else None
         )
 
     def start(self, verb: str, *options: str) -> None:
-        """Starts a command on the run, and shows what it said."""
+        """Run a command on the run, and show its output."""
         words = (verb, self.watched.paths.run_id, *options)
         self.notify(f"diel {' '.join(words)} …", timeout=3)
 
         def tell() -> None:
-            self.app.call_from_thread(self.app.push_screen, Told(execute(self.watched.paths, *words)))
+            self.app.call_from_thread(self.app.push_screen, AnswerScreen(execute(self.watched.paths, *words)))
 
         self.run_worker(tell, thread=True, group="command")
 
     def show_below(self, around: VerticalScroll, texts: Sequence[Text], classes: str = "") -> None:
-        """Shows texts below each other, in the widgets that are there and in new ones."""
+        """Show texts below each other, in the widgets that are there and in new ones."""
         shown = list(around.query(Static))
         for place, text in enumerate(texts):
             if place < len(shown):

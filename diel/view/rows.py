@@ -21,20 +21,20 @@ MOST_RUNNING = 200
 _OTHERS = (TaskState.CACHED, TaskState.SKIPPED, TaskState.CANCELLED, TaskState.QUEUED)
 
 
-def head(status: Status | None, flaws: Sequence[str], left: str | None = None) -> Text:
-    """The state of a run in a line, who drives it, what could not be read, and how long it still takes."""
+def head(status: Status | None, flaws: Sequence[str], remaining: str | None = None) -> Text:
+    """Return a line about a run: state, who drives it, what could not be read, how long it still takes."""
     wrong = [Text(f"✗ {flaw}", style="bold") for flaw in flaws[-2:]]
     if status is None:
         return Text("\n").join(wrong or [Text("reading …")])
     total = "? tasks" if status.total is None else counted(status.total, "task")
-    seen = [(s.label, n) for s in (TaskState.RUNNING, TaskState.FAILED) if (n := status.count(s))]
+    counts = [(s.label, n) for s in (TaskState.RUNNING, TaskState.FAILED) if (n := status.count(s))]
     parts = [
         Text.assemble((status.run, "bold"), " ", state_text(status.state.value)),
         Text(f"{status.good:,} of {total}"),
-        *(state_text(*one, status.tolerated) for one in seen),
+        *(state_text(*count, status.tolerated) for count in counts),
         Text(format_duration(status.elapsed)),
     ]
-    going = [Text(left, style="grey62")] if left else []
+    going = [Text(remaining, style="grey62")] if remaining else []
     return Text("\n").join([Text(" · ").join(parts), _driver(status), *wrong, *going])
 
 
@@ -55,9 +55,9 @@ def _driver(status: Status) -> Text:
 
 
 def stage_cells(stage: StageStatus, p95: float | None, width: int) -> list[Text]:
-    """The row of a stage; `p95` are the seconds within which 95 % of its attempts ended."""
-    others = [Text("held", style="bold")] if stage.held else []
-    others += [state_text(state.label, stage[state]) for state in _OTHERS if stage[state]]
+    """Return the row of a stage; `p95` are the seconds within which 95 % of its attempts ended."""
+    marks = [Text("held", style="bold")] if stage.held else []
+    marks += [state_text(state.label, stage[state]) for state in _OTHERS if stage[state]]
 
     def count(state: TaskState) -> Text:
         mark, colour = MARKS[state.label]
@@ -71,20 +71,20 @@ def stage_cells(stage: StageStatus, p95: float | None, width: int) -> list[Text]
         count(TaskState.FAILED),
         Text(mean_text(stage.mean_seconds), justify="right"),
         Text(mean_text(p95), justify="right"),
-        Text(" ").join(others),
+        Text(" ").join(marks),
     ]
 
 
 def task_row(watched: Watched, stage: str, index: int) -> Text:
-    """`17  ▶ running  2.1s  attempt 2  depth=2.5, seed=1`."""
-    known, status = watched.stage(stage), watched.status
-    row = Text(f"{index:>{len(str(max(0, known.total - 1)))}}  ")
-    if known.never_came(index):
+    """Return the row of a task: `17  ▶ running  2.1s  attempt 2  depth=2.5, seed=1`."""
+    history, status = watched.stage(stage), watched.status
+    row = Text(f"{index:>{len(str(max(0, history.total - 1)))}}  ")
+    if history.never_came(index):
         row.append("  omitted", style="grey62")
     else:
         row.append_text(state_text(watched.state(stage, index).label))
     row.pad_right(max(0, 22 - len(row)))
-    attempt, number = known.under_way.get(index), known.latest(index)
+    attempt, number = history.under_way.get(index), history.latest(index)
     if attempt is not None and attempt.state == TaskState.RUNNING and status is not None and status.alive:
         row.append(format_duration(max(0.0, status.now - attempt.time)))
     row.pad_right(max(1, 29 - len(row)))
@@ -93,14 +93,14 @@ def task_row(watched: Watched, stage: str, index: int) -> Text:
 
 
 def running_lines(watched: Watched, width: int) -> list[str]:
-    """What runs at this moment, by worker."""
+    """Return what runs at this moment, by worker."""
     status, reader = watched.status, watched.reader
     if status is None or reader is None or not status.alive:
         return []
     running = [
         (attempt.worker.removesuffix(".jsonl"), f"{stage}/{index}", attempt.time)
-        for stage, known in dict(reader.history.stages).items()
-        for index, attempt in known.under_way.copy().items()
+        for stage, history in dict(reader.history.stages).items()
+        for index, attempt in history.under_way.copy().items()
         if attempt.state == TaskState.RUNNING
     ]
     half = max(10, (width - 10) // 2)
@@ -144,14 +144,14 @@ _FILLS = {
 
 
 def state_text(state: str, count: int | None = None, tolerated: int = 0) -> Text:
-    """A state in its colour, behind its mark: `✗ failed`, `✗ 3 failed, 1 of them tolerated`."""
+    """Return a state in its colour, behind its mark: `✗ failed`, `✗ 3 failed, 1 of them tolerated`."""
     mark, colour = MARKS[state]
     words = state if count is None else count_text(TaskState[state.upper()], count, tolerated)
     return Text(f"{mark} {words}", style=colour)
 
 
 def bar(counts: Mapping[str, int], total: int | None, width: int) -> Text:
-    """A stage's tasks as a bar; a state that any task has gets a cell of it at least."""
+    """Return a stage's tasks as a bar; a state that any task has gets a cell of it at least."""
     drawn, so_far, place = Text(), 0, 0
     for state, fill in _FILLS.items():
         count = counts[state.label]
@@ -164,5 +164,5 @@ def bar(counts: Mapping[str, int], total: int | None, width: int) -> Text:
 
 
 def harmless(line: str) -> str:
-    """A line that a task printed, safe to show: of a line that was drawn over, what was drawn last."""
+    """Return a line that a task printed, safe to show: of a line that was drawn over, what was drawn last."""
     return printable(bare(line.rstrip("\r\n").rpartition("\r")[2]).expandtabs(4))

@@ -75,7 +75,7 @@ class RunScreen(WatchedScreen):
         super().__init__(Watched(paths), interval)
         self._tab = "stages-tab"
         self._entry = STAGES
-        self._left: str | None = None
+        self._time_left: str | None = None
         self._charts: list[Chart] = []
         self._panel = ""
         self._drawn: dict[str, object] = {}
@@ -117,21 +117,21 @@ class RunScreen(WatchedScreen):
         if not self._drawn:  # the first picture does not wait for more
             return
         self.watched.follow_timeline()
-        seen = self.watched.seen()
-        if seen is None:
+        view = self.watched.page_view()
+        if view is None:
             return
-        self._left = left_text(seen)
+        self._time_left = left_text(view)
         if self._tab == "charts-tab":
-            self._charts = [*axis_charts(seen.status.axes), *work_charts(seen)]
+            self._charts = [*axis_charts(view.status.axes), *work_charts(view)]
         elif self._tab == "page-tab":
-            entry = next(one for one in ENTRIES if one.name == self._entry)
-            panel = panel_of(entry, seen)
+            entry = next(candidate for candidate in ENTRIES if candidate.name == self._entry)
+            panel = panel_of(entry, view)
             width = max(self.size.width - 4, 20)
             self._panel = "The run has nothing for this." if panel is None else panel_text(panel, width)
 
     def draw(self) -> None:
         status = self.watched.status
-        self.query_one("#head", Static).update(head(status, self.watched.flaws, self._left))
+        self.query_one("#head", Static).update(head(status, self.watched.flaws, self._time_left))
         if status is None:
             return
         if self._drawn.get("state") != status.state:
@@ -186,12 +186,12 @@ class RunScreen(WatchedScreen):
         if stage is None:
             return
         states = self.watched.states(stage.name)
-        wanted = self.query_one("#state", Select).value
-        if self._drawn.get("tasks") != (stage.name, wanted, states):
-            self._drawn["tasks"] = (stage.name, wanted, states)
+        choice = self.query_one("#state", Select).value
+        if self._drawn.get("tasks") != (stage.name, choice, states):
+            self._drawn["tasks"] = (stage.name, choice, states)
             tasks: Sequence[int] = range(len(states))
-            if isinstance(wanted, str):
-                number = TaskState[wanted.upper()]
+            if isinstance(choice, str):
+                number = TaskState[choice.upper()]
                 tasks = [index for index, state in enumerate(states) if state == number]
             self.query_one(TaskList).show(tasks)
             self._update("#counted", Text(counted(len(tasks), "task")))
@@ -199,7 +199,7 @@ class RunScreen(WatchedScreen):
 
     def _stage(self) -> StageStatus | None:
         name, status = self.query_one("#stage", Select).value, self.watched.status
-        return next((one for one in (status.stages if status else ()) if one.name == name), None)
+        return next((stage for stage in (status.stages if status else ()) if stage.name == name), None)
 
     def _task_row(self, index: int) -> Text:
         stage = self._stage()
@@ -281,18 +281,18 @@ class RunScreen(WatchedScreen):
 
     def action_tab(self, name: str) -> None:
         self.query_one(TabbedContent).active = name
-        wanted = {
+        targets = {
             "stages-tab": "#stages",
             "tasks-tab": "TaskList",
             "failures-tab": "#failures",
             "charts-tab": "#charts",
             "page-tab": "#page",
         }
-        if name in wanted:
-            self.query_one(wanted[name]).focus()
+        if name in targets:
+            self.query_one(targets[name]).focus()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """What a run cannot do is not offered."""
+        """Return whether the run can do an action: no other is offered."""
         status = self.watched.status
         if action == "cancel":
             return status is not None and not status.state.ended

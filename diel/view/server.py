@@ -55,9 +55,9 @@ _HEADERS = {
 
 
 def serve(paths: RunPaths, port: int | None, idle: float) -> int:
-    """Serves a run's page until the user or the terminal ends it, or nobody has asked for so long.
+    """Serve a run's page until the user or the terminal ends it, or nobody has asked for so long.
 
-    Raises UsageError where nothing can listen there, and DielError where a page cannot be made.
+    Raise UsageError where nothing can listen there, and DielError where a page cannot be made.
     """
     page = LivePage(paths)
     page.whole()  # what is missing is said before anything listens
@@ -65,7 +65,7 @@ def serve(paths: RunPaths, port: int | None, idle: float) -> int:
     try:
         with _until_told() as ended, entrance.listen(handler(page, entrance)) as server:
             lasts = f"Ctrl-C ends it, and {format_duration(idle)} without a request."
-            click.echo("\n".join([f"The page of {paths.run_id} is served. {lasts}", *entrance.told()]))
+            click.echo("\n".join([f"The page of {paths.run_id} is served. {lasts}", *entrance.access()]))
             why = _answer(server, ended, idle)
     finally:
         entrance.remove()
@@ -74,36 +74,36 @@ def serve(paths: RunPaths, port: int | None, idle: float) -> int:
 
 
 def _answer(server: Any, ended: list[str], idle: float) -> str:
-    """Answers requests until something ends that; returns what."""
-    server.timeout, server.asked = TURN, time.monotonic()
+    """Answer requests; return the reason for the end."""
+    server.timeout, server.last_request = TURN, time.monotonic()
     hung_up = select.poll()
     hung_up.register(0, 0)  # of standard input, only its end is told
     while not ended:
         server.handle_request()
         if any(event & (select.POLLHUP | select.POLLERR) for _, event in hung_up.poll(0)):
             return "its terminal or connection is gone"
-        if time.monotonic() - server.asked > idle:
+        if time.monotonic() - server.last_request > idle:
             return f"no request for {format_duration(idle)}"
     return ended[0]
 
 
 @contextmanager
 def _until_told() -> Iterator[list[str]]:
-    """Notes a signal that asks for the end; one that is ignored (nohup) stays so."""
+    """Note a signal that asks for the end; a signal that is ignored (nohup) stays ignored."""
     ended: list[str] = []
 
     def note(number: int, frame: FrameType | None) -> None:
         ended.append(signal.Signals(number).name)
 
     before = {n: signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
-    for number, known in before.items():
-        if known != signal.SIG_IGN:
+    for number, handler in before.items():
+        if handler != signal.SIG_IGN:
             signal.signal(number, note)
     try:
         yield ended
     finally:
-        for number, known in before.items():
-            signal.signal(number, known)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def handler(page: LivePage, entrance: OwnSocket | Port) -> type[BaseHTTPRequestHandler]:
@@ -122,16 +122,16 @@ class _Handler(BaseHTTPRequestHandler):
         if not _HOST.fullmatch(self.headers.get("Host", "")):
             self._refuse(HTTPStatus.MISDIRECTED_REQUEST, "open it as localhost")
             return
-        asked = urlsplit(self.path)
-        query, authorized = parse_qs(asked.query), self.headers.get("Authorization", "").partition(" ")[2]
-        if self.entrance.token and self._has(query.get("token", [""])[0]) and asked.path == "/":
+        url = urlsplit(self.path)
+        query, authorized = parse_qs(url.query), self.headers.get("Authorization", "").partition(" ")[2]
+        if self.entrance.token and self._has(query.get("token", [""])[0]) and url.path == "/":
             self._welcome()
         elif self.entrance.token and not any(map(self._has, (self._cookie(), authorized))):
             self._refuse(HTTPStatus.FORBIDDEN, "it takes the address with the token that `diel view` printed")
-        elif asked.path == "/":
+        elif url.path == "/":
             body = self.page.whole().encode("utf-8", "replace")
             self._send("text/html; charset=utf-8", body, f"{policy(LIVE)}; frame-ancestors 'none'")
-        elif asked.path == "/delta":
+        elif url.path == "/delta":
             since = query.get("since", [""])[0]
             data = self.page.delta(int(since) if since.isdecimal() and len(since) < 16 else -1)
             self._send("application/json", json.dumps(data, allow_nan=False).encode())
@@ -146,7 +146,7 @@ class _Handler(BaseHTTPRequestHandler):
     # --- who may ---------------------------------------------------------------------------------
 
     def _has(self, shown: str) -> bool:
-        """Whether this is the token; that takes as long for a wrong one, however wrong."""
+        """Return whether this is the token; that takes as long for a wrong one, however wrong."""
         return hmac.compare_digest(shown.encode("utf-8", "surrogateescape"), self.entrance.token.encode())
 
     @property
@@ -156,14 +156,14 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _cookie(self) -> str:
         try:
-            found = SimpleCookie(self.headers.get("Cookie", "")).get(self._name)
+            morsel = SimpleCookie(self.headers.get("Cookie", "")).get(self._name)
         except CookieError:
             return ""
-        return "" if found is None else found.value
+        return "" if morsel is None else morsel.value
 
     def _welcome(self) -> None:
-        """Takes the token out of the address, where histories keep it, and into a cookie."""
-        self.server.asked = time.monotonic()  # type: ignore[attr-defined]
+        """Take the token out of the address, where histories keep it, and into a cookie."""
+        self.server.last_request = time.monotonic()  # type: ignore[attr-defined]
         self.send_response(HTTPStatus.SEE_OTHER)
         self.send_header("Location", "/")
         self.send_header(
@@ -175,7 +175,7 @@ class _Handler(BaseHTTPRequestHandler):
     # --- answers ---------------------------------------------------------------------------------
 
     def _send(self, kind: str, body: bytes, may: str = "") -> None:
-        self.server.asked = time.monotonic()  # type: ignore[attr-defined]
+        self.server.last_request = time.monotonic()  # type: ignore[attr-defined]
         packed = "gzip" in self.headers.get("Accept-Encoding", "")
         body = gzip.compress(body, 5) if packed else body
         self.send_response(HTTPStatus.OK)
@@ -187,7 +187,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def _refuse(self, status: HTTPStatus, why: str) -> None:
-        """An error in plain text. Nothing of the request is repeated, and its body is not read."""
+        """Answer with an error in plain text. Nothing of the request is repeated, its body is not read."""
         body = f"{status.value} {status.phrase}: {why}\n".encode()
         self.close_connection = True
         self.send_response(status)
@@ -206,7 +206,7 @@ class _Handler(BaseHTTPRequestHandler):
         super().end_headers()
 
     def log_message(self, format: str, *words: Any) -> None:
-        """Nothing is printed: the terminal is the user's."""
+        """Print nothing: the terminal is the user's."""
 
     def address_string(self) -> str:
         return ""
@@ -224,7 +224,7 @@ class _Threads(socketserver.ThreadingMixIn):
     block_on_close = False
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A browser that goes away is no error; anything else is one of diel's."""
+        """Report an error of diel. A browser that goes away is none."""
         error = sys.exception()
         if not isinstance(error, OSError):
             click.echo(f"{MISTAKE}: {type(error).__name__}: {error}", err=True)
@@ -256,14 +256,14 @@ class OwnSocket:
             raise UsageError(f"cannot listen on {self.path}: {error.strerror}") from error
         finally:
             os.umask(before)
-        found = os.lstat(self.path)
-        if not stat.S_ISSOCK(found.st_mode) or stat.S_IMODE(found.st_mode) != 0o600:
+        info = os.lstat(self.path)
+        if not stat.S_ISSOCK(info.st_mode) or stat.S_IMODE(info.st_mode) != 0o600:
             server.server_close()
             where = "set TMPDIR or XDG_RUNTIME_DIR to a disk of this machine"
             raise UsageError(f"{self.path}: this file system does not keep the mode of a socket; {where}")
         return server
 
-    def told(self) -> list[str]:
+    def access(self) -> list[str]:
         return [
             "On your own machine:",
             f"    ssh -N -L {LOCAL_PORT}:{self.path} {_login()}",
@@ -290,7 +290,7 @@ class Port:
         self.number = server.server_address[1]
         return server
 
-    def told(self) -> list[str]:
+    def access(self) -> list[str]:
         return [
             "Here, or on your own machine after",
             f"    ssh -N -L {self.number}:{LOOPBACK}:{self.number} {_login()}",
@@ -302,11 +302,11 @@ class Port:
 
 
 def _private_folder() -> Path:
-    """The user's runtime directory if it is theirs alone, else the place of temporary files."""
+    """Return the user's runtime directory if it is theirs alone, else the place of temporary files."""
     runtime = Path(os.environ.get("XDG_RUNTIME_DIR") or "/nonexistent")
     try:
-        found = os.lstat(runtime)
-        theirs = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o077
+        info = os.lstat(runtime)
+        theirs = stat.S_ISDIR(info.st_mode) and info.st_uid == os.getuid() and not info.st_mode & 0o077
     except OSError:
         theirs = False
     for folder in (runtime if theirs else Path("/tmp"), Path(tempfile.gettempdir())):

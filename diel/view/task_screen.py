@@ -64,8 +64,8 @@ class TaskScreen(WatchedScreen):
         self._followed = Followed(stage, index)
         self._news: list[tuple[str, str]] = []
         self._metrics: list[str] = []
-        self._made = ""
-        """What it made, and how long that took, once it is done."""
+        self._outputs = ""
+        """What the task made, and how long it took, once it is done."""
 
     def compose(self) -> ComposeResult:
         yield Static(self.named, id="head", markup=False)
@@ -85,8 +85,8 @@ class TaskScreen(WatchedScreen):
         self.watched.look()
         if self.watched.reader is not None:
             self._news += self._followed.news(self.watched.reader)
-        if not self._made and self.watched.stage(self.stage).is_good(self.index):
-            self._made = made_text(self.watched.result(self.stage, self.index))
+        if not self._outputs and self.watched.stage(self.stage).is_good(self.index):
+            self._outputs = made_text(self.watched.result(self.stage, self.index))
 
     def draw(self) -> None:
         news, self._news = self._news, []
@@ -105,20 +105,20 @@ class TaskScreen(WatchedScreen):
         self.show_below(around, [draw(chart, width, CHART) for chart in metric_charts(self._metrics)])
 
     def _head(self, *, nothing: bool) -> Text:
-        status, known = self.watched.status, self.watched.stage(self.stage)
-        state, attempt = self.watched.state(self.stage, self.index), known.under_way.get(self.index)
+        status, history = self.watched.status, self.watched.stage(self.stage)
+        state, attempt = self.watched.state(self.stage, self.index), history.under_way.get(self.index)
         live = status is not None and status.state.live
         parts = [Text.assemble((self.named, "bold"), " ", state_text(state.label))]
         if attempt is not None and live and status is not None and attempt.state == TaskState.RUNNING:
             parts.append(Text(f"for {format_duration(max(0.0, status.now - attempt.time))}"))
             parts.append(Text(f"attempt {attempt.number}"))
-        elif (number := known.latest(self.index)) > 1:
+        elif (number := history.latest(self.index)) > 1:
             parts.append(Text(f"attempt {number}"))
         lines = [Text(" · ").join(parts)]
         if point := point_text(self.watched.point(self.stage, self.index)):
             lines.append(Text(point, style="grey70"))
-        if self._made:
-            lines.append(Text(self._made, style="grey70"))
+        if self._outputs:
+            lines.append(Text(self._outputs, style="grey70"))
         reader = self.watched.reader
         record = None if reader is None else reader.history.failures.get((self.stage, self.index))
         if record is not None:
@@ -139,14 +139,14 @@ class TaskScreen(WatchedScreen):
 
 
 def made_text(record: Result | None) -> str:
-    """`in 2.1s: energy=-3.2; used 1.9 s of processors, 310.0 MiB`."""
+    """Return the outputs of a task: `in 2.1s: energy=-3.2; used 1.9 s of processors, 310.0 MiB`."""
     if record is None:
         return ""
-    files = {name: one.get("path") for name, one in record.get("artifacts", {}).items()}
-    made = record.get("values", {}) | files
+    files = {name: artifact.get("path") for name, artifact in record.get("artifacts", {}).items()}
+    outputs = record.get("values", {}) | files
     used: Any = record.get("usage") or {}
     parts = [
-        point_text(made),
+        point_text(outputs),
         f"used {used['cpu_seconds']:.1f} s of processors" if "cpu_seconds" in used else "",
         format_size(used["memory_bytes"]) if "memory_bytes" in used else "",
     ]
@@ -182,7 +182,7 @@ class Followed:
         """The beginning of a line whose end is not yet there, by file."""
 
     def news(self, reader: Reader) -> list[tuple[str, str]]:
-        """The new whole lines since the last call, each with its file: stdout, stderr, metrics."""
+        """Return the new whole lines since the last call, each with its file: stdout, stderr, metrics."""
         with self._lock:  # a screen may close it while its thread is here
             return [] if self._closed else [*self._news(reader)]
 
@@ -274,7 +274,7 @@ class TaskList(ScrollView, can_focus=True):
         return self._tasks[self.cursor] if self._tasks else None
 
     def show(self, tasks: Sequence[int]) -> None:
-        """Shows these tasks, in ascending order; the cursor stays on its own if that is still among them."""
+        """Show these tasks, in ascending order; the cursor stays on its task if that is still among them."""
         before = self.index
         self._tasks = tasks
         place = 0 if before is None else bisect_left(tasks, before)

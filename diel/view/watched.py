@@ -16,7 +16,7 @@ from diel.journal.stage_history import StageHistory
 from diel.page.document import document, panel_data
 from diel.page.panel import Panel, Text
 from diel.page.panels import ENTRIES, panel_of
-from diel.page.seen import Seen
+from diel.page.run_view import RunView
 from diel.paths import RunPaths
 from diel.results import RunReader
 from diel.states import TaskState
@@ -45,7 +45,7 @@ class Watched:
         self.flaws: list[str] = []
         """What was wrong with its files, each once."""
         self._recorded: RunReader | None = None
-        self._known: object = None
+        self._counts: object = None
         self._renewed = 0.0
 
     @property
@@ -54,7 +54,7 @@ class Watched:
         return self.status is not None and not self.status.state.live
 
     def look(self) -> Status | None:
-        """The status now; the last one where the run's files are gone, None where there never was one."""
+        """Return the status now; the last one where the run's files are gone; None where there was none."""
         if not self.paths.run_file.exists():
             self._note(f"{self.paths.root} is gone: the run was removed")
             return self.status
@@ -75,7 +75,7 @@ class Watched:
             return Reader(self.paths, History())
 
     def _catch_up(self, reader: Reader) -> None:
-        """Reads on behind what is damaged: then each record is looked at before it is folded in."""
+        """Read on behind what is damaged: then each record is looked at before it is folded in."""
         for _ in range(MOST_FLAWS):
             try:
                 reader.catch_up(refuse_damaged if self.flaws else None)
@@ -91,7 +91,7 @@ class Watched:
             self.flaws.append(flaw)
 
     def follow_timeline(self) -> Timeline | None:
-        """When and where attempts ran, up to now. The first time takes seconds for a long run."""
+        """Return when and where attempts ran, up to now. The first time takes seconds for a long run."""
         try:
             self.timeline = self.timeline or load_timeline(self.paths) or Timeline(self.paths)
             self.timeline.catch_up()
@@ -99,43 +99,43 @@ class Watched:
             self._note(str(error))
         return self.timeline
 
-    def seen(self) -> Seen | None:
-        """The run as its page sees it; None before its timeline was read."""
+    def page_view(self) -> RunView | None:
+        """Return the run as its page sees it; None before its timeline was read."""
         if self.status is None or self.reader is None or self.timeline is None:
             return None
-        seen = Seen(self.paths, reader=self.reader)
-        seen.status, seen.timeline = self.status, self.timeline  # as they were read a moment ago
+        view = RunView(self.paths, reader=self.reader)
+        view.status, view.timeline = self.status, self.timeline  # as they were read a moment ago
         self._renew(self.status, self.reader)
         if self._recorded is not None:
-            seen.run = self._recorded
-        return seen
+            view.run = self._recorded
+        return view
 
     def stage(self, name: str) -> StageHistory:
-        """What is known of a stage's tasks; one that has not begun has none."""
-        known = None if self.reader is None else self.reader.history.stages.get(name)
-        return known or StageHistory("analysis", 0, bytearray())
+        """Return what is known of a stage's tasks; one that has not begun has none."""
+        history = None if self.reader is None else self.reader.history.stages.get(name)
+        return history or StageHistory("analysis", 0, bytearray())
 
     def states(self, stage: str) -> bytes:
-        """The state of each of its tasks, a byte for each."""
-        known = self.stage(stage)
-        return bytes(known.states) + bytes(max(0, known.total - len(known.states)))
+        """Return the state of each of its tasks, a byte for each."""
+        history = self.stage(stage)
+        return bytes(history.states) + bytes(max(0, history.total - len(history.states)))
 
     def state(self, stage: str, index: int) -> TaskState:
-        """The state of a task; without a controller nothing is under way."""
+        """Return the state of a task; without a controller nothing is under way."""
         state = self.stage(stage).state(index)
         live = self.status is not None and self.status.state.live
         return state if live or state.ended else TaskState.WAITING
 
     def point(self, stage: str, index: int) -> Mapping[str, Any]:
-        """The values of a task's point, and the hyperparameters that searches set; empty if not known."""
+        """Return the values of a task's point, and what searches set for it; empty if not known."""
         return self._ask(lambda run: run.point(stage, index) | run.hyperparameters(stage, index)) or {}
 
     def result(self, stage: str, index: int) -> Result | None:
-        """What a task made; None if it made nothing, or that cannot be read."""
+        """Return what a task made; None if it made nothing, or that cannot be read."""
         return self._ask(lambda run: run.record(stage, index))
 
     def _ask(self, read: Callable[[RunReader], Answer]) -> Answer | None:
-        """What the run's workflow and axes tell. If they cannot be read, that is said once."""
+        """Ask the run's workflow and axes. If they cannot be read, a note says so once."""
         if self.status is None or self.reader is None:
             return None
         self._renew(self.status, self.reader)
@@ -149,11 +149,11 @@ class Watched:
             return None
 
     def _renew(self, status: Status, reader: Reader) -> None:
-        """Reads the workflow and the points, again if there may be new ones."""
-        known: list[object] = [stage.total for stage in status.stages]
-        known += [len(course.trials) for axis in status.axes for course in axis.courses]
-        if known != self._known and time.monotonic() >= self._renewed:
-            self._recorded, self._known = RunReader(self.paths, reader.history), known
+        """Read the workflow and the points, again if there may be new ones."""
+        counts: list[object] = [stage.total for stage in status.stages]
+        counts += [len(course.trials) for axis in status.axes for course in axis.courses]
+        if counts != self._counts and time.monotonic() >= self._renewed:
+            self._recorded, self._counts = RunReader(self.paths, reader.history), counts
             self._renewed = time.monotonic() + POINTS_REST
 
 
@@ -190,15 +190,15 @@ class LivePage:
         self.version = int(time.time())  # so that a page of an earlier view gets all of it
 
     def whole(self) -> str:
-        """The page, which then asks for what is new."""
+        """Return the page, which then asks for what is new."""
         return document(self._answer(-1, PATIENCE), LIVE)
 
     def delta(self, since: int) -> dict[str, Any]:
-        """What changed since a version; all of it for one that this page never had."""
+        """Return the panels that changed since a version; all of them for an unknown version."""
         return self._answer(since, BRIEFLY)
 
     def _answer(self, since: int, patience: float) -> dict[str, Any]:
-        """What there is, after another thread had so long to look: a slow panel keeps no answer back."""
+        """Return the panels, after another thread had so long to look: a slow panel delays no answer."""
         with self._lock:
             if self._maker is None or not self._maker.is_alive():
                 self._maker = threading.Thread(target=self._make, daemon=True)
@@ -228,12 +228,11 @@ class LivePage:
         }
 
     def _in_order(self) -> list[tuple[int, dict[str, Any]]]:
-        return [
-            self._panels[name] for name in ("unread", *(one.name for one in ENTRIES)) if name in self._panels
-        ]
+        names = ("unread", *(entry.name for entry in ENTRIES))
+        return [self._panels[name] for name in names if name in self._panels]
 
     def _look(self) -> None:
-        """Reads what the journal got, and makes again the panels whose turn it is."""
+        """Read the new lines of the journal, and make the panels whose turn it is."""
         now = time.monotonic()
         if now - self._looked < REST:
             return
@@ -248,8 +247,8 @@ class LivePage:
         if reader.offsets != self._offsets or status.state != self._state:
             self._offsets, self._state = dict(reader.offsets), status.state
             self._due = {entry.name for entry in ENTRIES}
-        fresh = Seen(self._watched.paths, reader=reader, timeline=self._watched.follow_timeline())
-        for entry in sorted(ENTRIES, key=lambda one: self._took.get(one.name, 0.0)):
+        fresh = RunView(self._watched.paths, reader=reader, timeline=self._watched.follow_timeline())
+        for entry in sorted(ENTRIES, key=lambda candidate: self._took.get(candidate.name, 0.0)):
             began = time.monotonic()
             if entry.name in self._due and began >= self._next.get(entry.name, 0.0):
                 self._take(entry.name, panel_of(entry, fresh))
@@ -258,11 +257,11 @@ class LivePage:
                 self._next[entry.name] = began + SHARE * took
         self._looked = time.monotonic()
 
-    def _take(self, name: str, made: Panel | None) -> None:
-        """Takes a panel that was made again; a new version if it changed."""
-        data = None if made is None else panel_data(made)
+    def _take(self, name: str, panel: Panel | None) -> None:
+        """Keep a panel that was made again, as a new version if it changed."""
+        data = None if panel is None else panel_data(panel)
         with self._lock:
-            known = self._panels.get(name)
-            if data is not None and (known is None or known[1]["digest"] != data["digest"]):
+            earlier = self._panels.get(name)
+            if data is not None and (earlier is None or earlier[1]["digest"] != data["digest"]):
                 self.version += 1
                 self._panels[name] = (self.version, data)

@@ -9,7 +9,7 @@ import pytest
 from diel.page import graph
 from diel.page.graph import Spot, lay_out
 from diel.page.panel import Grid, Sketch, Text
-from diel.page.seen import Seen
+from diel.page.run_view import RunView
 from tests.handmade import Handmade
 
 TEXT = """
@@ -27,7 +27,7 @@ stages:
 
 def test_a_line_has_the_kind_of_its_edge_and_a_stage_the_state_of_its_tasks(tmp_path: Path) -> None:
     run = Handmade(tmp_path, TEXT).stage("a", 2).done("a", 0).failed("a", 1).end("failed")
-    (sketch,) = graph.parts(Seen(run.paths))
+    (sketch,) = graph.parts(RunView(run.paths))
     assert isinstance(sketch, Sketch)
     kinds = {(row[0], row[1]): row[3] for row in sketch.table.rows}
     assert kinds[("a", "b")] == "match"
@@ -43,7 +43,7 @@ def test_a_line_has_the_kind_of_its_edge_and_a_stage_the_state_of_its_tasks(tmp_
 def test_a_stage_of_which_some_tasks_were_cancelled_is_not_told_as_done(tmp_path: Path) -> None:
     run = Handmade(tmp_path, TEXT).stage("a", 2).done("a", 0)
     run.write("cancelled", stage="a", tasks=[[1, 1]]).end("cancelled")
-    (sketch,) = graph.parts(Seen(run.paths))
+    (sketch,) = graph.parts(RunView(run.paths))
     assert isinstance(sketch, Sketch)
     assert "<title>a: cancelled, 1 of 2 tasks" in sketch.svg
 
@@ -51,21 +51,21 @@ def test_a_stage_of_which_some_tasks_were_cancelled_is_not_told_as_done(tmp_path
 def test_a_stage_of_which_a_failure_hindered_some_tasks_is_not_told_as_done(tmp_path: Path) -> None:
     run = Handmade(tmp_path, TEXT).stage("a", 2).stage("b", 2).done("a", 0).failed("a", 1).done("b", 0)
     run.skipped("b", 1, reason="upstream").end("failed")
-    (sketch,) = graph.parts(Seen(run.paths))
+    (sketch,) = graph.parts(RunView(run.paths))
     assert isinstance(sketch, Sketch)
     assert "<title>b: skipped, 1 of 2 tasks" in sketch.svg
 
 
 def test_a_stage_of_which_some_tasks_should_not_run_is_done(tmp_path: Path) -> None:
     run = Handmade(tmp_path, TEXT).stage("a", 2).done("a", 0).skipped("a", 1, reason="when").end("succeeded")
-    (sketch,) = graph.parts(Seen(run.paths))
+    (sketch,) = graph.parts(RunView(run.paths))
     assert isinstance(sketch, Sketch)
     assert "<title>a: done, 1 of 2 tasks" in sketch.svg
 
 
 def test_a_graph_too_large_to_draw_is_a_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(graph, "LINES", 3)
-    note, table = graph.parts(Seen(Handmade(tmp_path, TEXT).paths))
+    note, table = graph.parts(RunView(Handmade(tmp_path, TEXT).paths))
     assert note == Text(
         "7 stages with 5 lines between them are too many to draw: `diel graph` prints them.", "note"
     )

@@ -10,7 +10,7 @@ import pytest
 
 from diel.page.head import left_text, parts
 from diel.page.panel import Facts
-from diel.page.seen import Seen
+from diel.page.run_view import RunView
 from tests.handmade import Handmade
 
 TEXT = """
@@ -33,7 +33,7 @@ def run(tmp_path: Path) -> Handmade:
 def told(run: Handmade) -> tuple[float, str]:
     found = re.fullmatch(
         r"Time left: (?:about )?(?:(\d+)m)?(\d+)s.*?, by the times so far, (.*)\.",
-        str(left_text(Seen(run.paths))),
+        str(left_text(RunView(run.paths))),
     )
     assert found is not None
     return 60 * float(found[1] or 0) + float(found[2]), found[3]
@@ -71,13 +71,13 @@ def test_where_times_hardly_scatter_the_time_left_is_one_number(tmp_path: Path) 
         made.work("done", "a", index, seconds=600.0, key="k", parts=["p", "i"])
     made.write("queued", stage="a", tasks=[90], attempt=1)
     made.clock = time.time()
-    told = left_text(Seen(made.work("start", "a", 90).paths))
+    told = left_text(RunView(made.work("start", "a", 90).paths))
     assert re.match(r"Time left: about \S+, by the times so far, with 1 task at a time\.", str(told))
 
 
 def test_the_energy_of_the_machines_is_told_or_that_it_was_not_measured(run: Handmade) -> None:
     def energy() -> str:
-        found = [part.facts for part in parts(Seen(run.paths)) if isinstance(part, Facts)]
+        found = [part.facts for part in parts(RunView(run.paths)) if isinstance(part, Facts)]
         return dict(found[-1])["energy"]
 
     assert energy() == "not measured"

@@ -12,7 +12,7 @@ import pytest
 from diel.page.document import page
 from diel.page.panel import Alternatives, Bar, Facts, Grid, Log, Panel, Part, Picture, Plot, Sketch, Text
 from diel.page.panels import Public, plain_png
-from diel.page.seen import Seen
+from diel.page.run_view import RunView
 from tests import browser
 from tests.handmade import Handmade
 from tests.searched import Searched, search
@@ -42,7 +42,7 @@ def searched(tmp_path: Path) -> Searched:
 def test_every_chart_is_drawn_from_a_file_and_nothing_of_the_run_becomes_code(searched: Searched) -> None:
     pytest.importorskip("vl_convert", reason="pages need vl-convert-python")
     file = searched.folder / "run.html"
-    file.write_text(page(Seen(searched.paths)), encoding="utf-8")
+    file.write_text(page(RunView(searched.paths)), encoding="utf-8")
     opened = browser.look_at(file)
     assert opened.console == []
     assert "<title>w-1 interrupted</title>" in opened.dom
@@ -68,7 +68,7 @@ def public(tmp_path: Path) -> Public:
     run = Handmade(tmp_path, FLOW)
     text = run.paths.run_file.read_text().replace('"here"', '"cray-07"').replace('"me"', '"ada"')
     run.paths.run_file.write_text(text)
-    return Public(Seen(run.paths))
+    return Public(RunView(run.paths))
 
 
 @pytest.mark.parametrize(

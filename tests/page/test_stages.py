@@ -8,7 +8,7 @@ import pytest
 
 from diel.page import cores, graph, head
 from diel.page.panel import Bar, Facts, Grid, Text
-from diel.page.seen import Seen
+from diel.page.run_view import RunView
 from tests.handmade import Handmade
 
 TEXT = "stages:\n  a: {command: [x], resources: {ranks: 2, memory: 1GiB}}\n"
@@ -26,7 +26,7 @@ def run(tmp_path: Path) -> Handmade:
 def test_what_was_used_stands_beside_what_was_asked_with_advice(run: Handmade) -> None:
     for index in range(2):
         run.work("done", "a", index, seconds=2.0, key="k", parts=["p", "i"], usage=USED)
-    table, advice = list(head.stages(Seen(run.end("succeeded").paths)))
+    table, advice = list(head.stages(RunView(run.end("succeeded").paths)))
     assert isinstance(table, Grid)
     assert isinstance(advice, Grid)
     row = dict(zip(table.columns, table.rows[0], strict=True))
@@ -36,7 +36,7 @@ def test_what_was_used_stands_beside_what_was_asked_with_advice(run: Handmade) -
 
 
 def test_what_was_not_measured_is_said_and_has_no_columns(run: Handmade) -> None:
-    table, note = list(head.stages(Seen(run.done("a", 0).end("failed").paths)))
+    table, note = list(head.stages(RunView(run.done("a", 0).end("failed").paths)))
     assert isinstance(table, Grid)
     assert "most memory" not in table.columns
     assert note == Text("What its tasks used of processors and memory was not measured.", "note")
@@ -47,7 +47,7 @@ def test_a_stage_that_has_no_tasks_is_not_called_done_nor_waiting(tmp_path: Path
     run = (
         Handmade(tmp_path, text + "  b: {command: [x], over: [c]}\n").stage("a", 1).stage("b", 0, module="m")
     )
-    seen = Seen(run.done("a", 0, rows=[]).end("succeeded").paths)
+    seen = RunView(run.done("a", 0, rows=[]).end("succeeded").paths)
     table = next(head.stages(seen))
     assert isinstance(table, Grid)
     assert [row[table.columns.index("state")] for row in table.rows] == ["done", "no tasks"]
@@ -59,7 +59,7 @@ def test_tasks_that_were_skipped_are_not_called_done(tmp_path: Path) -> None:
     run = Handmade(tmp_path, "axes: {n: {range: 3}}\nstages:\n  a: {over: [n], when: n > 1, command: [x]}\n")
     run.stage("a", 3).done("a", 2).write("skipped", stage="a", tasks=[[0, 2]], reason="when")
     told = " ".join(
-        part.text for part in head.parts(Seen(run.end("succeeded").paths)) if isinstance(part, Text)
+        part.text for part in head.parts(RunView(run.end("succeeded").paths)) if isinstance(part, Text)
     )
     assert "All is done; 2 tasks skipped." in told
 
@@ -70,11 +70,11 @@ def test_head_and_stages_say_how_many_failures_are_tolerated(tmp_path: Path) -> 
     )
     run.stage("a", 3).stage("b", 1).done("a", 0).failed("a", 1).failed("a", 2).failed("b", 0)
     run.write("tolerated", stage="a", tasks=[[1, 2]], cause="search 'n'").end("failed")
-    figures, said, *_ = head.parts(Seen(run.paths))
+    figures, said, *_ = head.parts(RunView(run.paths))
     assert isinstance(figures, Facts)
     assert dict(figures.facts)["failed"] == "3, 2 of them tolerated"
     assert said == Text("3 tasks failed, 2 of them tolerated.", "bad")
-    table = next(head.stages(Seen(run.paths)))
+    table = next(head.stages(RunView(run.paths)))
     assert isinstance(table, Grid)
     assert [row[table.columns.index("state")] for row in table.rows] == ["2 failed, tolerated", "1 failed"]
 
@@ -88,7 +88,7 @@ def test_cores_that_an_expression_says_are_those_that_each_task_had(tmp_path: Pa
         used = {**USED, "cpu_seconds": 2.0 * ranks}
         run.write("queued", stage="a", tasks=[index], bundle=index + 1, asked={"ranks": ranks})
         run.work("done", "a", index, seconds=2.0, key="k", parts=["p", "i"], usage=used)
-    seen = Seen(run.end("succeeded").paths)
+    seen = RunView(run.end("succeeded").paths)
     table = next(head.stages(seen))
     assert isinstance(table, Grid)
     row = dict(zip(table.columns, table.rows[0], strict=True))

@@ -11,7 +11,7 @@ from diel.journal.segment import SegmentWriter
 from diel.page import cores, head, timeline
 from diel.page.panel import Facts, Plot
 from diel.page.plot import stage_colour
-from diel.page.seen import Seen
+from diel.page.run_view import RunView
 from tests.handmade import GONE, Handmade
 
 SITE = '{"name": "s", "scheduler": "local", "pools": {"local": {"cores": 4}}}'
@@ -31,7 +31,7 @@ def plots(parts: Any) -> list[Plot]:
 
 def test_each_attempt_is_a_bar_and_a_failure_a_cross(run: Handmade) -> None:
     run.done("a", 0).failed("a", 1).end("failed")
-    (plot,) = plots(timeline.parts(Seen(run.paths)))
+    (plot,) = plots(timeline.parts(RunView(run.paths)))
     first, second = plot.spec["data"]["values"]
     assert (first["task"], first["state"], first["took"]) == ("a/0", "done", "2.0s")
     assert (second["task"], second["state"]) == ("a/1", "failed")
@@ -45,7 +45,7 @@ def test_each_attempt_is_a_bar_and_a_failure_a_cross(run: Handmade) -> None:
 
 def test_a_cancelled_attempt_is_no_failure(run: Handmade) -> None:
     run.done("a", 0).failed("a", 1, "cancelled", **{"class": "cancelled"}).end("cancelled")
-    (plot,) = plots(timeline.parts(Seen(run.paths)))
+    (plot,) = plots(timeline.parts(RunView(run.paths)))
     assert [row[-1] for row in plot.table.rows] == ["done", "cancelled"]
     assert "failed" not in plot.caption
 
@@ -60,7 +60,7 @@ def test_thousands_of_attempts_are_shown_as_shares_of_time(
 ) -> None:
     monkeypatch.setattr(timeline, "MOST", 2)
     run.done("a", 0).done("a", 1).failed("a", 2).end("failed")
-    (plot,) = plots(timeline.parts(Seen(run.paths)))
+    (plot,) = plots(timeline.parts(RunView(run.paths)))
     values = plot.spec["data"]["values"]
     assert {one["stage"] for one in values} == {"a"}
     assert all(0 <= one["busy"] <= 1 for one in values)
@@ -76,7 +76,7 @@ def test_blocks_stand_above_with_their_time_in_the_queue_and_their_end(run: Hand
     block |= {"reason": "", "nodes": "n1", "walltime": 60.0, "stderr_tail": ""}
     run.write("block", **block, state="completed", asked=begin, began=begin + 5, ended=begin + 9, ending=True)
     run.done("a", 0).end("succeeded")
-    plot = plots(timeline.parts(Seen(run.paths)))[0]
+    plot = plots(timeline.parts(RunView(run.paths)))[0]
     queued, running = plot.spec["data"]["values"]
     assert (queued["phase"], running["phase"], running["end"]) == ("queued", "running", "given back")
     assert queued["to"] - queued["from"] == pytest.approx(5)
@@ -85,7 +85,7 @@ def test_blocks_stand_above_with_their_time_in_the_queue_and_their_end(run: Hand
 
 def test_cores_in_use_are_those_of_the_tasks_and_held_those_of_the_machine(run: Handmade) -> None:
     run.done("a", 0).done("a", 1).end("succeeded")
-    facts, plot = list(cores.parts(Seen(run.paths)))
+    facts, plot = list(cores.parts(RunView(run.paths)))
     assert isinstance(facts, Facts)
     assert isinstance(plot, Plot)
     assert dict(facts.facts)["cores held"] == "4"
@@ -108,7 +108,7 @@ def resumed(run: Handmade) -> Handmade:
 
 
 def test_between_a_kill_and_a_resume_nothing_is_held(run: Handmade) -> None:
-    seen = Seen(resumed(run).paths)
+    seen = RunView(resumed(run).paths)
     figures = next(part for part in head.parts(seen) if isinstance(part, Facts))
     assert dict(figures.facts)["node-hours"] == f"{(5 + 3) / 3600:.3g}"
     facts, plot = list(cores.parts(seen))
@@ -120,7 +120,7 @@ def test_between_a_kill_and_a_resume_nothing_is_held(run: Handmade) -> None:
 
 
 def test_an_attempt_that_was_lost_with_its_controller_ends_with_it(run: Handmade) -> None:
-    (plot,) = plots(timeline.parts(Seen(resumed(run).paths)))
+    (plot,) = plots(timeline.parts(RunView(resumed(run).paths)))
     bars = {(one["task"], one["state"]): one["took"] for one in plot.spec["data"]["values"]}
     assert bars == {("a/0", "done"): "2.0s", ("a/1", "done"): "2.0s", ("a/1", "lost"): "1.0s"}
 
@@ -134,6 +134,6 @@ def test_of_many_stages_those_with_the_most_cores_are_drawn_and_the_others_toget
     for name, seconds in (("a", 1.0), ("b", 9.0), ("c", 2.0)):
         made.clock += 20
         made.stage(name, 1).work("done", name, 0, seconds=seconds, key="k", parts=["p", "i"])
-    (plot,) = plots(cores.parts(Seen(made.end("succeeded").paths)))
+    (plot,) = plots(cores.parts(RunView(made.end("succeeded").paths)))
     hours = {row[0]: row[-1] for row in plot.table.rows if row[1] is None}
     assert hours == {"b": pytest.approx(9 / 3600, rel=0.1), "other stages": pytest.approx(3 / 3600, rel=0.1)}

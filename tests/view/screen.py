@@ -12,10 +12,10 @@ from textual.pilot import Pilot
 from diel.paths import RunPaths
 from diel.view.app import ViewApp
 
-Looker = Callable[["Seen"], Awaitable[None]]
+Looker = Callable[["RunView"], Awaitable[None]]
 
 
-class Seen:
+class RunView:
     """A view, and the user before it."""
 
     def __init__(self, app: ViewApp, pilot: Pilot[None]) -> None:
@@ -49,6 +49,6 @@ def view(
     async def opened() -> None:
         app = ViewApp(runs, run, 0.1)
         async with app.run_test(size=size, notifications=notifications) as pilot:
-            await look(Seen(app, pilot))
+            await look(RunView(app, pilot))
 
     asyncio.run(opened())

@@ -12,7 +12,7 @@ import pytest
 from diel.states import RunState, TaskState
 from diel.view.rows import MARKS
 from tests.handmade import WORKER, Handmade
-from tests.view.screen import Seen, view
+from tests.view.screen import RunView, view
 
 STAGES = """
 axes: {depth: {values: [1.5, 2.5, 3.5]}}
@@ -36,7 +36,7 @@ def looked_at(run: Handmade, look: object, **more: object) -> None:
 
 
 def test_stages_and_states_stand_on_80_columns_with_marks(run: Handmade) -> None:
-    async def look(seen: Seen) -> None:
+    async def look(seen: RunView) -> None:
         await seen.until("w-1 ▶ running · 1 of 4 tasks · ▶ 1 running · ✗ 1 failed", "controller: process")
         await seen.until(" stage ", " simulate ", "2.0s")
         row = next(line for line in seen.lines if line.startswith(" simulate"))
@@ -54,14 +54,14 @@ def test_stages_and_states_stand_on_80_columns_with_marks(run: Handmade) -> None
 def test_the_head_says_how_many_failures_are_tolerated(run: Handmade) -> None:
     run.failed("train", 0).write("tolerated", stage="simulate", tasks=[[1, 1]], cause="`min_success`")
 
-    async def look(seen: Seen) -> None:
+    async def look(seen: RunView) -> None:
         await seen.until("· ✗ 2 failed, 1 of them tolerated ·")
 
     looked_at(run, look)
 
 
 def test_what_is_appended_is_seen(run: Handmade) -> None:
-    async def look(seen: Seen) -> None:
+    async def look(seen: RunView) -> None:
         await seen.until("1 of 4 tasks")
         run.work("done", "simulate", 2, seconds=1.0, key="2" * 32, parts=["p", "i"], values={}, artifacts={})
         await seen.until("2 of 4 tasks")
@@ -72,7 +72,7 @@ def test_what_is_appended_is_seen(run: Handmade) -> None:
 
 
 def test_tasks_are_listed_with_their_points_chosen_by_state_and_opened_by_two_clicks(run: Handmade) -> None:
-    async def look(seen: Seen) -> None:
+    async def look(seen: RunView) -> None:
         await seen.until("1 of 4 tasks")
         await seen.press("enter")
         await seen.until("1  ✗ failed", "depth=2.5", "2  ▶ running", "3 tasks")
@@ -94,7 +94,7 @@ def test_output_is_followed_and_cannot_move_the_cursor_and_metrics_are_drawn(run
     rows = [json.dumps({"time": 1.0, "epoch": n, "loss": 1 / (n + 1), "note": "text"}) for n in range(20)]
     (folder / ".metrics.jsonl").write_text("\n".join([*rows, "no JSON", ""]))
 
-    async def look(seen: Seen) -> None:
+    async def look(seen: RunView) -> None:
         await seen.until("1 of 4 tasks")
         await seen.press("2")
         await seen.until("depth=3.5")
@@ -111,7 +111,7 @@ def test_output_is_followed_and_cannot_move_the_cursor_and_metrics_are_drawn(run
 def test_failures_are_grouped_and_lead_to_their_task(run: Handmade) -> None:
     run.failed("train", 0, message="out of memory", **{"class": "oom"})
 
-    async def look(seen: Seen) -> None:
+    async def look(seen: RunView) -> None:
         await seen.until("✗ 2 failed")
         await seen.press("5")
         await seen.until("simulate/1  app: exit code 3", "boom", "train/0  oom: out of memory")
@@ -125,7 +125,7 @@ def test_a_run_whose_controller_is_gone_says_so(tmp_path: Path) -> None:
     run = Handmade(tmp_path, STAGES).stage("simulate", 3).done("simulate", 0)
     run.write("queued", stage="simulate", tasks=[2], bundle=3).work("start", "simulate", 2, bundle=3)
 
-    async def look(seen: Seen) -> None:
+    async def look(seen: RunView) -> None:
         await seen.until("‖ interrupted", "its controller is gone", "r continues it")
         assert "running" not in "\n".join(seen.lines[:2]), "what it had handed out does not run"
 
@@ -138,7 +138,7 @@ def test_a_torn_line_waits_and_a_damaged_record_is_told(run: Handmade) -> None:
         file.write('{"event":"done","stage":"simulate","index":"two","attempt":1,"time":1.0}\n')
         file.write('{"event":"done","stage":"train","index":0,"attempt":1,"time":9e9,"seconds":1.0,"key":"k"')
 
-    async def look(seen: Seen) -> None:
+    async def look(seen: RunView) -> None:
         await seen.until("1 of 4 tasks", "not one that this diel can read")
         with open(segment, "a") as file:
             file.write(',"values":{},"artifacts":{}}\n')
@@ -148,7 +148,7 @@ def test_a_torn_line_waits_and_a_damaged_record_is_told(run: Handmade) -> None:
 
 
 def test_a_run_that_is_removed_while_one_looks_keeps_its_last_picture(run: Handmade) -> None:
-    async def look(seen: Seen) -> None:
+    async def look(seen: RunView) -> None:
         await seen.until("1 of 4 tasks")
         run.paths.run_file.unlink()
         await seen.until("the run was removed", "1 of 4 tasks")
@@ -163,7 +163,7 @@ def test_looking_writes_nothing(run: Handmade) -> None:
 
     before = files()
 
-    async def look(seen: Seen) -> None:
+    async def look(seen: RunView) -> None:
         await seen.until("1 of 4 tasks")
         for key in "2345":
             await seen.press(key)
@@ -177,7 +177,7 @@ def test_looking_writes_nothing(run: Handmade) -> None:
 
 
 def test_cancel_is_asked_first(run: Handmade) -> None:
-    async def look(seen: Seen) -> None:
+    async def look(seen: RunView) -> None:
         await seen.until("1 of 4 tasks")
         await seen.press("c")
         await seen.until("Cancel w-1?", "diel cancel w-1 --no-wait")
@@ -191,7 +191,7 @@ def test_cancel_is_asked_first(run: Handmade) -> None:
 
 
 def test_only_what_a_run_can_do_is_offered(run: Handmade) -> None:
-    async def look(seen: Seen) -> None:
+    async def look(seen: RunView) -> None:
         await seen.until("1 of 4 tasks", "c cancel")
         assert "r resume" not in seen.lines[-1]
         run.end("failed")
@@ -202,7 +202,7 @@ def test_only_what_a_run_can_do_is_offered(run: Handmade) -> None:
 
 
 def test_explain_tells_of_the_task_under_the_cursor(run: Handmade) -> None:
-    async def look(seen: Seen) -> None:
+    async def look(seen: RunView) -> None:
         await seen.until("1 of 4 tasks")
         await seen.press("2")
         await seen.until("depth=3.5")
@@ -235,7 +235,7 @@ def test_what_stages_and_a_task_used_advice_and_cores_held_stand_in_80_columns(t
         run.work("start", "simulate", index).work("done", "simulate", index, key=f"{index:032x}", **made)
     run.work("start", "simulate", 2)
 
-    async def look(seen: Seen) -> None:
+    async def look(seen: RunView) -> None:
         await seen.until("Time left: ", "with 1 task at a time")
         await seen.press("6")
         await seen.until(
@@ -257,7 +257,7 @@ def test_what_stages_and_a_task_used_advice_and_cores_held_stand_in_80_columns(t
 def test_a_mistake_while_it_looks_is_told_and_the_last_picture_stays(
     run: Handmade, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def look(seen: Seen) -> None:
+    async def look(seen: RunView) -> None:
         await seen.until("1 of 4 tasks")
         monkeypatch.setattr("diel.view.watched.Watched.look", lambda watched: os.environ["GONE"])
         await seen.until("diel failed in a way", "KeyError: 'GONE'", "1 of 4 tasks")

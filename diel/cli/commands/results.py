@@ -164,17 +164,17 @@ def report(run: str, output: Path | None, public: bool, runs: Path) -> int:
     if public and kind not in PAGES:
         raise UsageError("--public is for a page: diel report -o run.html --public")
     paths = find_run(runs, run)
-    from diel.page.seen import Seen  # what panels need, a table does not
+    from diel.page.run_view import RunView  # what panels need, a table does not
 
     if output is not None and kind in PAGES:
         from diel.page.document import page  # a page alone needs a style and scripts
 
         about = f"the page of {paths.run_id}; open it in a browser"
-        put_page(page(Seen(paths, public=public)), output, about)
+        put_page(page(RunView(paths, public=public)), output, about)
         return 0
     from diel.page.document import report as markdown  # as above
 
-    put(markdown(Seen(paths)).rstrip("\n"), output)
+    put(markdown(RunView(paths)).rstrip("\n"), output)
     if output is not None:
         click.echo(f"{output}: the report of {paths.run_id}")
     return 0

@@ -11,7 +11,7 @@ from xml.parsers.expat import ExpatError, ParserCreate
 from diel.artifacts import files_of
 from diel.page.panel import Cell, Grid, Part, Picture, Text
 from diel.page.plot import thinned
-from diel.page.seen import Seen
+from diel.page.run_view import RunView
 from diel.results import DROPPED
 from diel.tasks.results import artifact_home
 from diel.values import format_size
@@ -30,18 +30,18 @@ _Image = tuple[str, str, Path, str]
 _MEDIA = {".png": "image/png", ".svg": "image/svg+xml"}
 
 
-def parts(seen: Seen) -> Iterator[Part]:
-    run = seen.run
+def parts(view: RunView) -> Iterator[Part]:
+    run = view.run
     rows: list[list[Cell]] = []
     images: dict[str, dict[int, list[_Image]]] = {}
     whole = 0
-    for stage, (records, rule) in seen.records.items():
-        if rule and any(one.get("artifacts") for one in records.values()):
+    for stage, (records, rule) in view.records.items():
+        if rule and any(drawn.get("artifacts") for drawn in records.values()):
             yield Text(f"{stage}: {rule.replace('drawn', 'listed')}.", "note")
         for index in sorted(records):
             record, task = records[index], f"{stage}/{index}"
-            made = record.get("artifacts", {}).items()
-            for name, file in ((name, file) for name, entry in made for file in files_of(entry)):
+            artifacts = record.get("artifacts", {}).items()
+            for name, file in ((name, file) for name, entry in artifacts for file in files_of(entry)):
                 whole += 1
                 dropped = run.is_dropped(stage, name, index)
                 if len(rows) < FILES:
@@ -54,35 +54,35 @@ def parts(seen: Seen) -> Iterator[Part]:
     if rows:
         heads = ("path in the run", "output", "task", "size", "digest (XXH3)", "from")
         yield Grid("Files that tasks made", heads, rows, whole - len(rows))
-    yield from _pictures(seen, images)
+    yield from _pictures(view, images)
 
 
 def _chosen(images: Mapping[str, Mapping[int, Sequence[_Image]]]) -> Iterator[_Image]:
-    """Of each stage all images of tasks that are evenly chosen, so that they can be compared."""
+    """Return all images of some tasks of each stage, evenly chosen, so that they can be compared."""
     for tasks in images.values():
-        each = max(map(len, tasks.values()))
-        for index in thinned(list(tasks), max(1, PICTURES // (len(images) * each))):
+        most = max(map(len, tasks.values()))
+        for index in thinned(list(tasks), max(1, PICTURES // (len(images) * most))):
             yield from thinned(tasks[index], PICTURES)
 
 
-def _pictures(seen: Seen, images: Mapping[str, Mapping[int, Sequence[_Image]]]) -> Iterator[Part]:
-    """Images that are there and small enough; of many, some."""
-    left, shown = TOGETHER, 0
+def _pictures(view: RunView, images: Mapping[str, Mapping[int, Sequence[_Image]]]) -> Iterator[Part]:
+    """Yield images that are there and small enough; of many, some."""
+    room, shown = TOGETHER, 0
     for task, name, home, place in islice(_chosen(images), PICTURES):
-        data = _image(home, place, min(LARGEST, left))
+        data = _image(home, place, min(LARGEST, room))
         if data is None:
             continue
-        left, shown = left - len(data), shown + 1
-        caption = f"{seen.run.named(task)}: {name}"
+        room, shown = room - len(data), shown + 1
+        caption = f"{view.run.named(task)}: {name}"
         yield Picture(caption, f"{name} of {caption}", _MEDIA[Path(place).suffix.lower()], data)
-    whole = sum(len(one) for tasks in images.values() for one in tasks.values())
+    whole = sum(len(pictures) for tasks in images.values() for pictures in tasks.values())
     if whole > shown:
         most = f"at most {PICTURES} of at most {format_size(LARGEST)} are, of tasks that are evenly chosen"
         yield Text(f"{shown} of {whole:,} images are shown: {most}.", "note")
 
 
 def _image(home: Path, place: str, most: int) -> bytes | None:
-    """An image; None if it is gone, too large, not what its name says, or a link out of its run."""
+    """Return an image; None if it is gone, too large, not what its name says, or a link out of its run."""
     try:
         path = (home / place).resolve()
         if not path.is_relative_to(home.resolve()):
@@ -98,12 +98,12 @@ def _image(home: Path, place: str, most: int) -> bytes | None:
 
 
 def _is_drawn(data: bytes) -> bool:
-    """Whether a browser can draw this SVG: one that is not whole is a broken image without a word."""
-    found: list[str] = []
+    """Return whether a browser can draw this SVG: a part of one shows as a broken image without a word."""
+    names: list[str] = []
     reader = ParserCreate()
-    reader.StartElementHandler = lambda name, _: found.append(name)
+    reader.StartElementHandler = lambda name, _: names.append(name)
     try:
         reader.Parse(data, True)
     except ExpatError:
         return False
-    return found[0].rpartition(":")[2] == "svg"
+    return names[0].rpartition(":")[2] == "svg"

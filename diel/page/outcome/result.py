@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from diel.errors import counted
 from diel.page.panel import Cell, Grid, Part, Plot, Text
 from diel.page.plot import FEW, Column, Row, amount, figure, kind_of, layer, one_of, thinned, tips
-from diel.page.seen import POINTS, Seen, good_of
+from diel.page.run_view import POINTS, RunView, good_of
 from diel.results import RunReader
 from diel.results.rows import output_rows
 from diel.states import TaskState
@@ -32,24 +32,24 @@ TASKS = Column("n", "n", "number", counts=True)
 OUTPUTS = 40
 
 
-def parts(seen: Seen) -> Iterator[Part]:
-    run = seen.run
-    rows = [row for stage, (records, _) in seen.records.items() for row in _outputs(run, stage, records)]
-    for stage, (records, rule) in seen.records.items():
+def parts(view: RunView) -> Iterator[Part]:
+    run = view.run
+    rows = [row for stage, (records, _) in view.records.items() for row in _outputs(run, stage, records)]
+    for stage, (records, rule) in view.records.items():
         if not rule and (lost := run.damaged(stage, len(records))):
             yield Text(f"{stage}: {counted(lost, 'result')} damaged in the journal, and not shown.", "bad")
     if not rows:
         return
     heads = ("output", "axes", "results", "first")
     yield Grid("What the stages made", heads, rows[:OUTPUTS], max(0, len(rows) - OUTPUTS))
-    for stage, (records, rule) in seen.records.items():
+    for stage, (records, rule) in view.records.items():
         sample = sample_of(run, stage, records, rule)
         if sample is not None:
             yield from _figures(stage, sample)
 
 
 def _outputs(run: RunReader, stage: str, records: Mapping[int, Made]) -> Iterator[list[Cell]]:
-    """A row for each output of a stage, with its first value; a file is shown by its path in the run."""
+    """Yield a row for each output of a stage, with its first value; of a file its path in the run."""
     history = run.history.stage(stage)
     whole = len(records) == good_of(history)
     total = f"{history.expected:,}" if whole else f"{len(records):,} that were looked at"
@@ -59,9 +59,9 @@ def _outputs(run: RunReader, stage: str, records: Mapping[int, Made]) -> Iterato
 
 
 def _figures(stage: str, sample: DrawnStage) -> Iterator[Part]:
-    found = [plots(stage, sample, number) for number in sample.numbers]
-    first, others = [one[:1] for one in found], [one[1:] for one in found]
-    chosen = [figure for figures in (*first, *others) for figure in figures][:FIGURES]
+    groups = [plots(stage, sample, number) for number in sample.numbers]
+    first, rest = [choices[:1] for choices in groups], [choices[1:] for choices in groups]
+    chosen = [figure for figures in (*first, *rest) for figure in figures][:FIGURES]
     if chosen:
         yield one_of(f"{stage}: show", chosen)
     for y in sample.numbers if chosen else ():
@@ -72,13 +72,13 @@ def _figures(stage: str, sample: DrawnStage) -> Iterator[Part]:
     answers = sum(row.get(BY.key) == "model" for row in sample.rows)
     notes = [f"a model answered {answers:,} of these results, which are in their means"] if answers else []
     notes += [f"{name} is a number in too few results, and not drawn" for name in sample.bare]
-    more = sum(map(len, found)) - len(chosen)
+    more = sum(map(len, groups)) - len(chosen)
     notes += [f"{counted(more, 'more chart')} of them not shown"] if more else []
     yield from (Text(f"{stage}: {note}.", "note") for note in (*notes, sample.rule) if note)
 
 
 def plots(stage: str, sample: DrawnStage, y: Column) -> list[tuple[str, Plot]]:
-    """The plots of one output, the one that suits its axes first: each with its name.
+    """Return the plots of one output, the one that suits its axes first: each with its name.
 
     A grid of two axes with numbers is a heat map, and lines; points with several numbers each, as a sample
     or a search has them, are dots; an axis of names beside mere seeds is dots in columns.
@@ -92,13 +92,13 @@ def plots(stage: str, sample: DrawnStage, y: Column) -> list[tuple[str, Plot]]:
         return [view.dots(axes[0])]
     numbers = [axis for axis in axes if view.leads[axis].kind != "name"]
     several = view.numbers(numbers[0])
-    found = [view.heat(numbers[0], other) for other in numbers[1:2] if view.is_grid(numbers[0], other)]
+    figures = [view.heat(numbers[0], other) for other in numbers[1:2] if view.is_grid(numbers[0], other)]
     if len(several) > 1 or numbers[0] in sample.searched:
-        found += [view.map(*several)] if len(several) == 2 else []
-        found += [view.scatter(one) for one in several[:4]]
+        figures += [view.map(*several)] if len(several) == 2 else []
+        figures += [view.scatter(lead) for lead in several[:4]]
     along = [axis for axis in numbers if len(view.numbers(axis)) == 1 and axis not in sample.searched]
-    found += [view.lines(axis) for axis in along[:2] if axis == numbers[0] or not view.leads[axis].counts]
-    return found
+    figures += [view.lines(axis) for axis in along[:2] if axis == numbers[0] or not view.leads[axis].counts]
+    return figures
 
 
 class _View:
@@ -106,21 +106,21 @@ class _View:
 
     def __init__(self, stage: str, sample: DrawnStage, rows: Sequence[Row], y: Column) -> None:
         self.stage, self.sample, self.axes, self.rows, self.y = stage, sample, sample.axes, rows, y
-        self.all = [one for columns in self.axes.values() for one in columns]
+        self.all = [column for columns in self.axes.values() for column in columns]
         self.all += [BY] if any(BY.key in row for row in rows) else []
         self.every = [*self.all, y]
         self.leads = {axis: self._lead(columns) for axis, columns in self.axes.items()}
         """What an axis is drawn by."""
-        self.sizes = {axis: len({row.get(one.key) for row in rows}) for axis, one in self.leads.items()}
+        self.sizes = {axis: len({row.get(column.key) for row in rows}) for axis, column in self.leads.items()}
 
     def _lead(self, columns: Sequence[Column]) -> Column:
-        """A few names that stand first and tell points apart; else a number rather than a mere count."""
-        points = {tuple(row.get(one.key) for one in columns) for row in self.rows}
+        """Return a few names that stand first and tell points apart; else a number before a count."""
+        points = {tuple(row.get(lead.key) for lead in columns) for row in self.rows}
         named = columns[0].kind == "name" and len({point[0] for point in points}) == len(points) <= NAMES
-        return columns[0] if named else min(columns, key=lambda one: (one.kind == "name", one.counts))
+        return columns[0] if named else min(columns, key=lambda lead: (lead.kind == "name", lead.counts))
 
     def rank(self, axis: str) -> tuple[int, int]:
-        """Three numbers or more first, the longest first; then rounds, two numbers, names, and seeds."""
+        """Rank axes: three numbers or more, the longest first; then rounds, two numbers, names, and seeds."""
         lead, size = self.leads[axis], self.sizes[axis]
         if lead.kind == "name":
             return 3, -size
@@ -129,9 +129,9 @@ class _View:
         return 0 if size > 2 else 2, -size
 
     def numbers(self, axis: str) -> list[Column]:
-        """Of several numbers of its points, those that do not only count."""
-        found = [one for one in self.axes[axis] if one.kind != "name" and not one.counts]
-        return found or [self.leads[axis]]
+        """Return those of a point's numbers that do more than count."""
+        numeric = [column for column in self.axes[axis] if column.kind != "name" and not column.counts]
+        return numeric or [self.leads[axis]]
 
     def is_grid(self, a: str, b: str) -> bool:
         if self.leads[b].counts or min(self.sizes[a], self.sizes[b]) < GRID:
@@ -140,26 +140,26 @@ class _View:
         return len(places) > self.sizes[a] * self.sizes[b] // 2
 
     def _colour(self, *used: str) -> str | None:
-        """The first other axis with few points; one that only counts where there is no other."""
+        """Return the first other axis with few points; one that only counts where there is no other."""
         few = [axis for axis in self.axes if axis not in used and self.sizes[axis] <= FEW]
         return min(few, key=lambda axis: self.leads[axis].counts, default=None)
 
-    def _made(self, caption: str, columns: Sequence[Column], drawing: Mapping[str, Any], **more: int) -> Plot:
+    def _plot(self, caption: str, columns: Sequence[Column], drawing: Mapping[str, Any], **more: int) -> Plot:
         caption = f"{self.stage}: {caption}"
         return figure(caption, columns, self.rows, drawing, drawn=self.sample.rows, **more)
 
     def lines(self, axis: str) -> tuple[str, Plot]:
-        """One line for each point of an axis with few; of further axes the mean and the range."""
+        """Return a line for each point of an axis with few; of further axes the mean and the range."""
         x, by = self.leads[axis], self._colour(axis)
         colour = None if by is None else self.leads[by]
-        over = [one for one in self.axes if one not in (axis, by)]
+        over = [label for label in self.axes if label not in (axis, by)]
         name = f"{self.y.name} along {x.name}"
         encoding: dict[str, Any] = {"x": x.axis(), **({} if colour is None else {"color": colour.named()})}
         if over:
             return name, self._means(name, x, colour, over, encoding)
         encoding |= {"y": self.y.axis(), "tooltip": tips(self.every)}
-        each = "" if colour is None else f", a line for each {colour.name}"
-        return name, self._made(name + each, self.every, layer({"type": "line", "point": True}, **encoding))
+        suffix = "" if colour is None else f", a line for each {colour.name}"
+        return name, self._plot(name + suffix, self.every, layer({"type": "line", "point": True}, **encoding))
 
     def _means(
         self, name: str, x: Column, colour: Column | None, over: Sequence[str], encoding: Mapping[str, Any]
@@ -178,43 +178,43 @@ class _View:
         return figure(f"{self.stage}: {caption}", columns, rows, *layers)
 
     def heat(self, a: str, b: str) -> tuple[str, Plot]:
-        """A field for each pair of points; of further axes the mean."""
-        x, up, over = self.leads[a], self.leads[b], [one for one in self.axes if one not in (a, b)]
+        """Return a field for each pair of points; of further axes the mean."""
+        x, up, over = self.leads[a], self.leads[b], [axis for axis in self.axes if axis not in (a, b)]
         mean = {"aggregate": "mean"} if over else {}
         count = [{**tips([self.y])[0], "aggregate": "valid", "title": "n"}] if over else []
         colour, tip = {**self.y.colour(), **mean}, [*tips([x, up]), {**tips([self.y])[0], **mean}, *count]
         fields = layer("rect", x=x.steps(), y=up.steps(sort="descending"), color=colour, tooltip=tip)
-        each = f", the mean over {' and '.join(over)}" if over else ""
-        caption = f"{self.y.name} over {x.name} and {up.name}{each}"
-        return f"{self.y.name} as a heat map", self._made(caption, [x, up, self.y], fields, height=300)
+        suffix = f", the mean over {' and '.join(over)}" if over else ""
+        caption = f"{self.y.name} over {x.name} and {up.name}{suffix}"
+        return f"{self.y.name} as a heat map", self._plot(caption, [x, up, self.y], fields, height=300)
 
     def scatter(self, x: Column) -> tuple[str, Plot]:
-        """A dot for each task along one of several numbers; shapes and colours for a few names."""
-        names = (one for one in self.all if one.kind == "name")
-        few = next((one for one in names if len({row.get(one.key) for row in self.rows}) <= FEW), None)
+        """Return a dot for each task along one of several numbers; shapes and colours for a few names."""
+        names = (col for col in self.all if col.kind == "name")
+        few = next((col for col in names if len({row.get(col.key) for row in self.rows}) <= FEW), None)
         encoding = {"x": x.axis(), "y": self.y.axis(), "tooltip": tips(self.every)}
         encoding |= {} if few is None else {"color": few.colour(), "shape": few.colour()}
         name = f"{self.y.name} against {x.name}"
-        return name, self._made(name, self.every, layer({"type": "point", "opacity": 0.8}, **encoding))
+        return name, self._plot(name, self.every, layer({"type": "point", "opacity": 0.8}, **encoding))
 
     def map(self, x: Column, up: Column) -> tuple[str, Plot]:
-        """A dot for each task over two numbers, in the colour of its result."""
+        """Return a dot for each task over two numbers, in the colour of its result."""
         encoding = {"x": x.axis(), "y": up.axis(), "color": self.y.colour(), "tooltip": tips(self.every)}
         name = f"{self.y.name} over {x.name} and {up.name}"
         dots = layer({"type": "point", "size": 70}, **encoding)
-        return name, self._made(name, self.every, dots, height=300)
+        return name, self._plot(name, self.every, dots, height=300)
 
     def dots(self, axis: str) -> tuple[str, Plot]:
-        """Columns of dots above names."""
+        """Return columns of dots above names."""
         x, by = self.leads[axis], self._colour(axis)
         encoding = {"x": x.axis(axis={"labelAngle": 0}), "y": self.y.axis(), "tooltip": tips(self.every)}
         encoding |= {} if by is None else {"color": self.leads[by].named()}
         name = f"{self.y.name} by {x.name}"
-        return name, self._made(name, self.every, layer({"type": "point", "size": 60}, **encoding))
+        return name, self._plot(name, self.every, layer({"type": "point", "size": 60}, **encoding))
 
 
 def means(rows: Sequence[Row], x: Column, colour: Column | None, y: Column) -> list[Row]:
-    """The mean, the least and the most of `y` at each point of `x`, and of a series; only n where none is."""
+    """Return mean, least and most of `y` at each point of `x` and of a series; only n where `y` has none."""
     groups: dict[tuple[Any, Any], list[float]] = {}
     for row in rows:
         if row.get(x.key) is not None:
@@ -255,7 +255,7 @@ class DrawnStage(NamedTuple):
 
 
 def sample_of(run: RunReader, stage: str, records: Mapping[int, Made], rule: str = "") -> DrawnStage | None:
-    """These results of a stage; None where fewer than two have a number that differs."""
+    """Return what is drawn of a stage; None where fewer than two results have a number that differs."""
     domain = run.domain(stage)
     if domain is None or domain.size < 2:
         return None
@@ -264,13 +264,13 @@ def sample_of(run: RunReader, stage: str, records: Mapping[int, Made], rule: str
         return None
     indices = sorted({*records, *_holes(run, stage, len(records))})
     points = [run.setting(stage, index) for index in indices]
-    names = [name for name in dict.fromkeys(key for one in points for key in one) if _differs(points, name)]
+    names = [name for name in dict.fromkeys(key for keys in points for key in keys) if _differs(points, name)]
     rows: list[dict[str, Any]] = []
     for index, point in zip(indices, points, strict=True):
         values = records.get(index, {}).get("values", {})
-        made = {f"y{place}": values.get(name) for place, name in enumerate(outputs)}
+        results = {f"y{place}": values.get(name) for place, name in enumerate(outputs)}
         at = {f"x{place}": point.get(name) for place, name in enumerate(names)}
-        drawn = {key: value for key, value in made.items() if is_drawable(value)}
+        drawn = {key: value for key, value in results.items() if is_drawable(value)}
         by = {BY.key: "simulation" if values[SIMULATED] else "model"} if SIMULATED in values else {}
         rows.append({"task": f"{stage}/{index}", **at, **drawn, **by})
     numbers = [
@@ -279,13 +279,13 @@ def sample_of(run: RunReader, stage: str, records: Mapping[int, Made], rule: str
         if _differs(rows, key := f"y{place}")
     ]
     of = {name: label for label in domain.axes for name in _parameters(run, label)}
-    given = {name: _point_column(run, place, name, of[name], rows) for place, name in enumerate(names)}
+    columns_of = {name: _point_column(run, place, name, of[name], rows) for place, name in enumerate(names)}
     adaptive = frozenset(domain.axes) & frozenset(run.adaptive)
     rounds = frozenset(label for label in adaptive if run.adaptive[label].axis.in_turn)
     axes: dict[str, list[Column]] = {}
-    for name, column in given.items():
+    for name, column in columns_of.items():
         axes.setdefault(of[name], []).append(column)
-    pairs = [item for one in records.values() for item in one.get("values", {}).items()]
+    pairs = [item for keys in records.values() for item in keys.get("values", {}).items()]
     bare = sorted({name for name, value in pairs if is_finite(value)}.difference(outputs))
     drawn_stage = DrawnStage(rows, axes, numbers, rounds, adaptive - rounds, rule, bare)
     return drawn_stage if numbers and axes else None
@@ -300,12 +300,12 @@ def _holes(run: RunReader, stage: str, most: int) -> list[int]:
 
 
 def is_drawable(value: Any) -> bool:
-    """Whether a chart has a place for it: it also computes with ratios and differences of such numbers."""
+    """Return whether a chart can draw it: charts also compute ratios and differences of such numbers."""
     return is_finite(value) and (value == 0 or 1e-300 < abs(value) < 1e300)
 
 
 def _number_outputs(records: Any) -> list[str]:
-    """The outputs that are a number for at least half of those that made them."""
+    """Return the outputs that are a number for at least half of those that made them."""
     numbers: Counter[str] = Counter()
     there: Counter[str] = Counter()
     order: dict[str, None] = {}
@@ -318,8 +318,8 @@ def _number_outputs(records: Any) -> list[str]:
 
 
 def _differs(rows: Sequence[Row], key: str) -> bool:
-    found = [str(row[key]) for row in rows if row.get(key) is not None]
-    return len(set(found)) > 1
+    texts = [str(row[key]) for row in rows if row.get(key) is not None]
+    return len(set(texts)) > 1
 
 
 def _parameters(run: RunReader, label: str) -> Sequence[str]:
@@ -329,15 +329,15 @@ def _parameters(run: RunReader, label: str) -> Sequence[str]:
 
 
 def _point_column(run: RunReader, place: int, name: str, axis: str, rows: Sequence[Row]) -> Column:
-    """A parameter: on a logarithmic scale if its axis is spaced so, or a search draws it so."""
+    """Return a parameter: on a logarithmic scale if its axis is spaced so, or a search draws it so."""
     key = f"x{place}"
     kind = kind_of(row.get(key) for row in rows)
     if kind == "name":
         return Column(key, name, kind)
     points = run.points(axis)
     if points is None or name not in points.parameters:
-        known = run.workflow.hyperparameters[name.removeprefix("hp.")]
-        return Column(key, name, "log" if known.log else "number")
+        parameter = run.workflow.hyperparameters[name.removeprefix("hp.")]
+        return Column(key, name, "log" if parameter.log else "number")
     values = points.columns[points.parameters.index(name)]
     if isinstance(values, range):
         return Column(key, name, "number", counts=True)
@@ -347,7 +347,7 @@ def _point_column(run: RunReader, place: int, name: str, axis: str, rows: Sequen
 
 
 def named_output(run: RunReader, stage: str, name: str) -> str:
-    """An output, with the units that its stage promises: `energy (eV)`."""
-    given = run.workflow.stages[stage].outputs.get(name)
-    units = None if given is None else given.units
+    """Return an output, with the units that its stage promises: `energy (eV)`."""
+    output = run.workflow.stages[stage].outputs.get(name)
+    units = None if output is None else output.units
     return f"{name} ({units})" if isinstance(units, str) and units != "1" else name

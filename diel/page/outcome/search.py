@@ -31,7 +31,7 @@ from diel.page.plot import (
     thinned,
     tips,
 )
-from diel.page.seen import Seen
+from diel.page.run_view import RunView
 from diel.results.metrics import curves
 from diel.spec import Hyperparameter
 from diel.states import TrialState
@@ -51,12 +51,12 @@ BLUE, ORANGE, GREY = SERIES[0], SERIES[1], SERIES[7]
 COLOURS = {"best": ORANGE, "complete": BLUE, "pruned": GREY, "failed": SERIES[5], "running": SERIES[2]}
 
 
-def parts(seen: Seen) -> Iterator[Part]:
-    for axis in seen.status.axes:
+def parts(view: RunView) -> Iterator[Part]:
+    for axis in view.status.axes:
         if axis.facts.kind != "search":
             continue
         for course in axis.courses[:COURSES]:
-            yield from _Search(seen, axis, course).parts()
+            yield from _Search(view, axis, course).parts()
         if len(axis.courses) > COURSES:
             rest = len(axis.courses) - COURSES
             yield Text(f"{axis.label}: {rest:,} more of its searches are not drawn.", "note")
@@ -70,17 +70,15 @@ class _Objective(NamedTuple):
 class _Search:
     """One search, and the charts of it."""
 
-    def __init__(self, seen: Seen, axis: AxisStatus, course: CourseStatus) -> None:
-        self.seen, self.axis, self.course = seen, axis, course
+    def __init__(self, view: RunView, axis: AxisStatus, course: CourseStatus) -> None:
+        self.view, self.axis, self.course = view, axis, course
         self.name = course_name(axis, course)
         complete = [trial for trial in course.trials if trial.state is TrialState.COMPLETE]
         self.complete = complete
         self.objectives = [
             _Objective(
                 Column(
-                    f"y{place}",
-                    self._named(name),
-                    kind_of((t.values[place] for t in complete), spaced=False),
+                    f"y{place}", self._named(name), kind_of((t.values[place] for t in complete), spaced=False)
                 ),
                 small,
             )
@@ -88,22 +86,22 @@ class _Search:
         ]
 
     def _named(self, objective: str) -> str:
-        """With its units, where the workflow can be read."""
+        """Return an objective with its units, where the workflow can be read."""
         stage, _, output = objective.partition(".")
         with suppress(DielError, KeyError):
-            return f"{stage}.{named_output(self.seen.run, stage, output)}"
+            return f"{stage}.{named_output(self.view.run, stage, output)}"
         return objective
 
     @cached_property
-    def known(self) -> Mapping[str, Hyperparameter]:
-        """Those of the workflow. Raises DielError where it cannot be read: all else is shown before."""
-        return self.seen.run.workflow.hyperparameters
+    def parameters(self) -> Mapping[str, Hyperparameter]:
+        """The workflow's hyperparameters. Raises DielError if unreadable: all else is shown before."""
+        return self.view.run.workflow.hyperparameters
 
     def parts(self) -> Iterator[Part]:
         yield Text(f"{course_text(self.axis, self.course)}.")
         several = len(self.complete) > 1
         if several:
-            histories = [(one.column.name, self._history(n, one)) for n, one in enumerate(self.objectives)]
+            histories = [(goal.column.name, self._history(n, goal)) for n, goal in enumerate(self.objectives)]
             yield one_of(f"{self.name}: history of", histories)
             fronts = [
                 (f"{b.column.name} against {a.column.name}", self._front(a, b))
@@ -119,7 +117,7 @@ class _Search:
         yield from self._curves()
 
     def _value(self, trial: Trial) -> dict[str, Any]:
-        return {one.column.key: v for one, v in zip(self.objectives, trial.values, strict=False)}
+        return {objective.column.key: v for objective, v in zip(self.objectives, trial.values, strict=False)}
 
     def _row(self, trial: Trial) -> Row:
         hp = {f"hp.{name}": value for name, value in trial.hp.items()}
@@ -128,7 +126,7 @@ class _Search:
     # --- history ----------------------------------------------------------------------------------------
 
     def _history(self, place: int, objective: _Objective) -> Plot:
-        """The value of each trial, the best so far, and where pruned ones had come to."""
+        """Return the value of each trial, the best so far, and where pruned ones had come to."""
         y, rows, best = objective.column, [], math.inf if objective.small else -math.inf
         column = Column("best", "best so far", y.kind)
         for trial in self.course.trials:
@@ -151,8 +149,8 @@ class _Search:
             {"type": "point", "opacity": 0.8},
             x=NUMBER.axis(),
             y=y.axis(),
-            color={**STATE.among({one: colours[one] for one in states}), **key},
-            shape={**STATE.among({one: shapes[one] for one in states}), **key},
+            color={**STATE.among({word: colours[word] for word in states}), **key},
+            shape={**STATE.among({word: shapes[word] for word in states}), **key},
             tooltip=tips(columns),
         )
         caption = f"{self.name}: {y.name} of each trial; the line is the best so far"
@@ -160,7 +158,7 @@ class _Search:
         return figure(caption, columns, rows, best_line, points, drawn=drawn)
 
     def _reached(self, trial: Trial, place: int) -> float | None:
-        """The value of a trial; of one that was pruned or runs, what it last reported of the objective."""
+        """Return the value of a trial; if it was pruned or runs, the last it reported of the objective."""
         if trial.values:
             return trial.values[place] if place < len(trial.values) else None
         watched = self.axis.facts.watched == self.axis.facts.objectives[place][0]
@@ -169,14 +167,14 @@ class _Search:
     # --- the front --------------------------------------------------------------------------------------
 
     def _front(self, a: _Objective, b: _Objective) -> Plot:
-        """All complete trials, those that no other dominates in colour and with their number."""
+        """Return all complete trials; those on the front have a colour and their number."""
         x, y = a.column, b.column
         good = {trial.number for trial in self.course.front}
         order = sorted(self.complete, key=lambda trial: trial.number not in good)
         words = {True: "on the front", False: "other"}
-        rows = [{"trial": one.number, **self._value(one), "best": words[one.number in good]} for one in order]
+        rows = [{"trial": t.number, **self._value(t), "best": words[t.number in good]} for t in order]
         which = Column("best", "trials", "name")
-        columns = [NUMBER, *(one.column for one in self.objectives), which]
+        columns = [NUMBER, *(goal.column for goal in self.objectives), which]
         place = {"x": x.axis(), "y": y.axis()}
         colour = which.among({words[True]: ORANGE, words[False]: GREY})
         only = {"transform": [{"filter": f"datum.best === '{words[True]}'"}]}
@@ -195,19 +193,20 @@ class _Search:
     # --- hyperparameters --------------------------------------------------------------------------------
 
     def _coordinates(self) -> Iterator[Part]:
-        names = [name for name in self.known if any(name in trial.hp for trial in self.complete)]
+        names = [name for name in self.parameters if any(name in trial.hp for trial in self.complete)]
         names = [name for name in names if len({str(trial.hp.get(name)) for trial in self.complete}) > 1]
         if len(names) > 1:
-            found = [(one.column.name, self._threads(n, one, names)) for n, one in enumerate(self.objectives)]
-            yield one_of(f"{self.name}: colored by", found)
+            goals = enumerate(self.objectives)
+            charts = [(goal.column.name, self._threads(n, goal, names)) for n, goal in goals]
+            yield one_of(f"{self.name}: colored by", charts)
 
     def _threads(self, number: int, objective: _Objective, names: Sequence[str]) -> Plot:
-        """A thread for each trial through an axis for each hyperparameter, the best on top."""
+        """Return a thread for each trial through an axis for each hyperparameter, the best on top."""
         sign = 1 if objective.small else -1
         best = sorted(self.complete, key=lambda trial: sign * trial.values[number])[:THREADS]
         y = objective.column
         scales = {
-            name: _Scale(self.known[name], [t.hp[name] for t in best if name in t.hp]) for name in names
+            name: _Scale(self.parameters[name], [t.hp[name] for t in best if name in t.hp]) for name in names
         }
         rows = [
             {
@@ -249,37 +248,37 @@ class _Search:
             return
         facts = self.axis.facts
         goals = [(reference, bool(small)) for reference, small in facts.objectives]
-        found = importances(study_of(self.name, goals, self.known, self.course.trials), goals)
-        if not found:
+        all_importances = importances(study_of(self.name, goals, self.parameters, self.course.trials), goals)
+        if not all_importances:
             yield Text(f"{self.name}: too few complete trials, or all alike, to say what matters.", "note")
             return
         kinds = {"PED-ANOVA": "what sets the best apart", "fANOVA": "share of the whole scatter"}
         charts = []
-        for one in found:
-            rows = [{"hp": name, "share": share} for name, share in one.shares.items()]
+        for importance in all_importances:
+            rows = [{"hp": name, "share": share} for name, share in importance.shares.items()]
             columns = [Column("hp", "hyperparameter", "name"), Column("share", "importance", "number")]
             bars = {"y": columns[0].axis(title=None), "x": columns[1].axis(scale={"domain": [0, 1]})}
             share = amount("share", format=".0%")
             label = layer({"type": "text", "align": "left", "dx": 4}, **bars, text=share)
-            caption = f"{self.name}: what matters for {one.objective}, by Optuna's {one.method}"
-            caption += f" ({kinds[one.method]}; {one.trials} trials)"
+            caption = f"{self.name}: what matters for {importance.objective}, by Optuna's {importance.method}"
+            caption += f" ({kinds[importance.method]}; {importance.trials} trials)"
             high, bar = max(60, 26 * len(rows)), layer("bar", **bars, tooltip=tips(columns))
-            made = figure(caption, columns, rows, bar, label, height=high)
-            charts.append((f"{one.objective} by {one.method}", made))
+            chart = figure(caption, columns, rows, bar, label, height=high)
+            charts.append((f"{importance.objective} by {importance.method}", chart))
         yield one_of(f"{self.name}: importance for", charts)
 
     # --- learning curves --------------------------------------------------------------------------------
 
     def _curves(self) -> Iterator[Part]:
-        """What trials reported: to their pruner, or, without one, the metric of the objective's name."""
+        """Yield what trials reported: to their pruner, or else the metric named as the objective."""
         lines = self._reported()
         if sum(len(curve) > 1 for curve in lines.values()) < 2:
             return
         name = self.axis.facts.watched
         best = {trial.number for trial in self.course.good}
-        kept = [trial for trial in self.course.trials if trial.number in lines]
-        first = [trial for trial in kept if trial.number in best]
-        drawn = [*thinned([trial for trial in kept if trial.number not in best], 2 * LINES), *first]
+        heard = [trial for trial in self.course.trials if trial.number in lines]
+        first = [trial for trial in heard if trial.number in best]
+        drawn = [*thinned([trial for trial in heard if trial.number not in best], 2 * LINES), *first]
         how = {trial.number: "best" if trial.number in best else trial.state.value for trial in drawn}
         rows = [
             {**row, "trial": trial.number, "state": how[trial.number]}
@@ -288,7 +287,7 @@ class _Search:
         ]
         y = Column("y", name, kind_of((row["y"] for row in rows), spaced=False))
         columns = [NUMBER, STATE, STEP, y]
-        paint = STATE.among({one: colour for one, colour in COLOURS.items() if one in how.values()})
+        paint = STATE.among({state: colour for state, colour in COLOURS.items() if state in how.values()})
         place = {"x": STEP.axis(), "y": y.axis(), "color": paint}
         pruned = [
             max((r for r in rows if r["trial"] == n), key=lambda r: r["step"])
@@ -302,24 +301,24 @@ class _Search:
             values = [{key.key: row[key.key] for key in columns} for row in pruned]
             layers.append({"data": {"values": values}} | cross)
         ends = "; a cross is where a trial was pruned" if pruned else ""
-        some = "" if len(drawn) == len(kept) else f", {len(drawn)} of {len(kept)} trials, evenly chosen"
-        caption = f"{self.name}: {name} as trials reported it{some}{ends}"
+        share = "" if len(drawn) == len(heard) else f", {len(drawn)} of {len(heard)} trials, evenly chosen"
+        caption = f"{self.name}: {name} as trials reported it{share}{ends}"
         yield figure(caption, columns, rows, *layers)
 
     def _reported(self) -> dict[int, Mapping[int, float]]:
-        """By trial and step: what its pruner heard, else what the tasks of the objective's stage reported."""
-        trials, run = self.course.trials, self.seen.run
+        """Return values by trial and step, as its pruner heard them, else as tasks of the stage said."""
+        trials, run = self.course.trials, self.view.run
         stage, _, metric = self.axis.facts.watched.rpartition(".")
-        heard: dict[int, Mapping[int, float]] = {one.number: one.reported for one in trials if one.reported}
+        heard: dict[int, Mapping[int, float]] = {t.number: t.reported for t in trials if t.reported}
         domain = run.domain(stage) if stage in run.workflow.stages else None
         here = dict(zip(self.axis.facts.context, self.course.context, strict=True))
         if heard or domain is None or {*here, self.axis.label} != set(domain.axes):
             return heard
-        indices = {one.number: domain.index({**here, self.axis.label: one.number}) for one in trials}
+        indices = {trial.number: domain.index({**here, self.axis.label: trial.number}) for trial in trials}
         places = {index: number for number, index in indices.items() if index is not None}
-        told = curves(run, stage, places)
-        lines = {places[index]: one[metric] for index, one in told.items() if metric in one}
-        return {number: {step: value for step, (value, _) in one.items()} for number, one in lines.items()}
+        tasks = curves(run, stage, places)
+        lines = {places[index]: lines[metric] for index, lines in tasks.items() if metric in lines}
+        return {number: {step: value for step, (value, _) in line.items()} for number, line in lines.items()}
 
     # --- the table --------------------------------------------------------------------------------------
 
@@ -328,7 +327,7 @@ class _Search:
         first = self.course.front if several else ranked(self.complete, self.objectives[0].small)
         order = [*first, *(trial for trial in self.course.trials if trial not in first)]
         names = list(dict.fromkeys(name for trial in self.course.trials for name in trial.hp))
-        columns = [NUMBER, STATE, *(one.column for one in self.objectives)]
+        columns = [NUMBER, STATE, *(objective.column for objective in self.objectives)]
         columns += [Column(f"hp.{name}", name, "name") for name in names]
         columns += [Column("why", "why", "name")] if any(trial.message for trial in order) else []
         caption = f"{self.name}: the trials, {'the Pareto front' if several else 'the best'} first"
@@ -339,10 +338,11 @@ class _Search:
 class _Scale:
     """Where the values of a hyperparameter lie between the ends of its axis, from 0 to 1."""
 
-    def __init__(self, given: Hyperparameter, values: Sequence[Any]) -> None:
-        self._names = [cell(one) for one in given.listed or ()] if given.type in ("choice", "bool") else []
+    def __init__(self, parameter: Hyperparameter, values: Sequence[Any]) -> None:
+        listed = parameter.listed if parameter.type in ("choice", "bool") else None
+        self._names = [cell(name) for name in listed or ()]
         numbers = [] if self._names else [float(value) for value in values]
-        self._log = given.log and min(numbers, default=0.0) > 0
+        self._log = parameter.log and min(numbers, default=0.0) > 0
         self._low, self._high = min(numbers, default=0.0), max(numbers, default=1.0)
 
     def place(self, value: Any) -> float:
@@ -353,7 +353,7 @@ class _Scale:
         return 0.5 if high == low else (at - low) / (high - low)
 
     def ends(self) -> Iterator[tuple[float, str]]:
-        """What stands at an axis: its ends, or all names."""
+        """Yield the words at an axis: its ends, or all names."""
         if self._names:
             yield from ((self.place(name), str(name)) for name in self._names)
         else:
@@ -366,40 +366,40 @@ _ROUND = Column("round", "round", "number", counts=True)
 _HOLDS = Column("holds", "until holds", "name")
 
 
-def loops(seen: Seen) -> Iterator[Part]:
-    for axis in seen.status.axes:
+def loops(view: RunView) -> Iterator[Part]:
+    for axis in view.status.axes:
         if axis.facts.kind == "loop":
             yield from (Text(f"{course_text(axis, course)}.") for course in axis.courses[:8])
-            yield from _charts(axis, seen.run.run_file.hyperparameters)
+            yield from _charts(axis, view.run.run_file.hyperparameters)
 
 
 def _bound(axis: AxisStatus, name: str, hp: Mapping[str, Any]) -> float | None:
-    """The number that `until` compares a value with: itself, or a hyperparameter."""
-    found = _COMPARED.fullmatch(axis.condition)
-    if found is None or found[1] != name:
+    """Return the number that `until` compares a value with: itself, or a hyperparameter."""
+    match = _COMPARED.fullmatch(axis.condition)
+    if match is None or match[1] != name:
         return None
-    value = hp.get(found[2].removeprefix("hp.")) if found[2].startswith("hp.") else scalar(found[2])
+    value = hp.get(match[2].removeprefix("hp.")) if match[2].startswith("hp.") else scalar(match[2])
     return float(value) if value is not None and is_finite(value) else None
 
 
 def _charts(axis: AxisStatus, hp: Mapping[str, Any]) -> Iterator[Part]:
     rows = [
-        {**one.values, "round": one.number, "holds": "yes" if one.holds else "no", "at": at_text(course)}
+        {**turn.values, "round": turn.number, "holds": "yes" if turn.holds else "no", "at": at_text(course)}
         for course in axis.courses
-        for one in course.rounds
+        for turn in course.rounds
     ]
-    names = dict.fromkeys(name for course in axis.courses for one in course.rounds for name in one.values)
+    names = dict.fromkeys(name for course in axis.courses for turn in course.rounds for name in turn.values)
     lines = [name for name in names if len({row[name] for row in rows if is_finite(row.get(name))}) > 1]
-    found = [(name, _chart(axis, name, _bound(axis, name, hp), rows)) for name in lines]
-    if found:
-        yield one_of(f"{axis.label}: show", found)
+    charts = [(name, _chart(axis, name, _bound(axis, name, hp), rows)) for name in lines]
+    if charts:
+        yield one_of(f"{axis.label}: show", charts)
 
 
 def _chart(axis: AxisStatus, name: str, bound: float | None, rows: list[dict[str, Any]]) -> Plot:
     drawn: list[Row] = [{**row, "y": row[name] if is_finite(row.get(name)) else None} for row in rows]
     limits = [] if bound is None else [{"y": bound, "name": axis.condition}]
     y = Column(
-        "y", name, kind_of([*(row["y"] for row in drawn), *(one["y"] for one in limits)], spaced=False)
+        "y", name, kind_of([*(row["y"] for row in drawn), *(item["y"] for item in limits)], spaced=False)
     )
     at = Column("at", ", ".join(axis.facts.context) or "at", "name")
     columns = [*([at] if axis.facts.context else []), _ROUND, y, _HOLDS]
@@ -416,7 +416,7 @@ def _chart(axis: AxisStatus, name: str, bound: float | None, rows: list[dict[str
         rule = layer({"type": "rule", "strokeDash": [5, 4], "color": SERIES[5]}, y=y.axis())
         text = {"type": "text", "align": "left", "x": 6, "dy": -6}
         label = layer(text, y=y.axis(), text={"field": "name"})
-        layers += [{"data": {"values": limits}} | one for one in (rule, label)]
+        layers += [{"data": {"values": limits}} | item for item in (rule, label)]
     caption = f"{axis.label}: {name} by round"
     return figure(caption, columns, drawn, *layers, drawn=thinned(drawn, _ROUNDS))
 
@@ -428,37 +428,37 @@ METRICS = 6
 STEP = Column("step", "step", "number", counts=True)
 
 
-def reported(seen: Seen) -> Iterator[Part]:
-    """The metrics of each stage; those of a search's trials are with the search."""
-    run = seen.run
-    searched = {axis.facts.watched.rpartition(".")[0] for axis in seen.status.axes}
+def reported(view: RunView) -> Iterator[Part]:
+    """Yield the metrics of each stage; those of a search's trials are with the search."""
+    run = view.run
+    searched = {axis.facts.watched.rpartition(".")[0] for axis in view.status.axes}
     for stage in run.graph.order:
         total = run.history.stage(stage).total
         if stage in searched or not total:
             continue
-        wanted = thinned(range(total), LINES)
-        found = curves(run, stage, frozenset(wanted))
-        names = list(dict.fromkeys(name for one in found.values() for name in one))
-        named = {index: run.named(f"{stage}/{index}") for index in found}
-        names.sort(key=lambda name: all(_only_counts(one.get(name, {})) for one in found.values()))
-        charts = [made for name in names if (made := _of_metric(stage, name, found, named)) is not None]
+        drawn = thinned(range(total), LINES)
+        tasks = curves(run, stage, frozenset(drawn))
+        names = list(dict.fromkeys(name for metrics in tasks.values() for name in metrics))
+        named = {index: run.named(f"{stage}/{index}") for index in tasks}
+        names.sort(key=lambda name: all(_only_counts(metrics.get(name, {})) for metrics in tasks.values()))
+        charts = [chart for name in names if (chart := _of_metric(stage, name, tasks, named)) is not None]
         if charts:
             yield one_of(f"{stage} reported", charts[:METRICS])
-            if total > len(wanted):
-                looked = f"{stage}: of {total:,} tasks {len(wanted)} were looked at, evenly chosen"
-                yield Text(f"{looked}; {len(found)} have reported.", "note")
+            if total > len(drawn):
+                looked = f"{stage}: of {total:,} tasks {len(drawn)} were looked at, evenly chosen"
+                yield Text(f"{looked}; {len(tasks)} have reported.", "note")
 
 
 def _only_counts(curve: Mapping[int, tuple[float, float | None]]) -> bool:
-    """Whether a metric is whole numbers that grow, as of items: no course that one would look at first."""
+    """Return whether a metric is whole numbers that grow, as a count of items: no curve to look at first."""
     values = [curve[step][0] for step in sorted(curve)]
     return all(value.is_integer() for value in values) and values == sorted(values)
 
 
 def _of_metric(
-    stage: str, name: str, found: Mapping[int, Mapping[str, Any]], named: Mapping[int, str]
+    stage: str, name: str, tasks: Mapping[int, Mapping[str, Any]], named: Mapping[int, str]
 ) -> tuple[str, Plot] | None:
-    lines = {named[index]: one[name] for index, one in found.items() if len(one.get(name, ())) > 1}
+    lines = {named[index]: own[name] for index, own in tasks.items() if len(own.get(name, ())) > 1}
     rows = list(
         rows_of((who, {step: value for step, (value, _) in curve.items()}) for who, curve in lines.items())
     )
@@ -474,7 +474,7 @@ def _of_metric(
 
 
 def rows_of(lines: Iterable[tuple[str, Mapping[int, float]]]) -> Iterator[Row]:
-    """The points of curves, each thinned to so many steps."""
+    """Yield the points of curves, each thinned to so many steps."""
     for who, curve in lines:
         for step in thinned(sorted(curve), STEPS):
             yield {"who": who, "step": step, "y": curve[step]}

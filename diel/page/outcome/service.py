@@ -8,7 +8,7 @@ from typing import Any
 
 from diel.page.panel import Cell, Grid, Part, Plot, Text
 from diel.page.plot import SERIES, Column, figure, layer, tips
-from diel.page.seen import Seen
+from diel.page.run_view import RunView
 from diel.results import RunReader
 from diel.services.endpoint import counts_file
 from diel.status.features import ReplicaStatus
@@ -22,43 +22,43 @@ Counts = Mapping[tuple[str, str], float]
 _MOST = 50
 
 
-def parts(seen: Seen) -> Iterator[Part]:
-    replicas = [replica for service in seen.status.services for replica in service.replicas]
+def parts(view: RunView) -> Iterator[Part]:
+    replicas = [replica for service in view.status.services for replica in service.replicas]
     if not replicas:
         return
-    counts = {replica.task: _read(seen, replica.task) for replica in replicas}
-    rows = [_row(seen, replica, counts[replica.task]) for replica in replicas]
+    counts = {replica.task: _read(view, replica.task) for replica in replicas}
+    rows = [_row(view, replica, counts[replica.task]) for replica in replicas]
     counted = ("requests", "refused", "a second", "p99", "rows a batch")
     heads = ("replica", "state", "restarts", *counted, "message")
     yield Grid("Replicas of services, and what they counted", heads, rows)
     if not all(counts.values()):
         why = "they have no page /metrics, or ended before it was read"
         yield Text(f"Requests of some replicas are not measured: {why}.", "note")
-    for service in seen.status.services:
+    for service in view.status.services:
         sizes = [counts[replica.task] for replica in service.replicas]
         buckets = _buckets(sizes, "diel_batch_rows")
         if sum(count > 0 for _, count in buckets) > 1:
             yield _batches(service.name, buckets)
 
 
-def _read(seen: Seen, task: str) -> Counts:
+def _read(view: RunView, task: str) -> Counts:
     stage, _, index = task.rpartition("/")
     try:
-        text = counts_file(seen.paths, stage, int(index)).read_text("utf-8", "replace")
+        text = counts_file(view.paths, stage, int(index)).read_text("utf-8", "replace")
     except OSError:
         return {}
-    found: dict[tuple[str, str], float] = {}
+    counts: dict[tuple[str, str], float] = {}
     for line in text.splitlines():
         match = _LINE.fullmatch(line)
         if match is not None:
             try:
-                found[match[1], match[2] or ""] = float(match[3])
+                counts[match[1], match[2] or ""] = float(match[3])
             except ValueError:
                 continue
-    return found
+    return counts
 
 
-def _row(seen: Seen, replica: ReplicaStatus, counts: Counts) -> list[Cell]:
+def _row(view: RunView, replica: ReplicaStatus, counts: Counts) -> list[Cell]:
     codes = {
         labels: number
         for (name, labels), number in counts.items()
@@ -67,7 +67,7 @@ def _row(seen: Seen, replica: ReplicaStatus, counts: Counts) -> list[Cell]:
     requests = sum(codes.values())
     refused = sum(number for labels, number in codes.items() if not re.search(r'code="[23]', labels))
     batches, rows = counts.get(("diel_batch_rows_count", ""), 0), counts.get(("diel_batch_rows_sum", ""), 0)
-    seconds = _up(seen, replica.task)
+    seconds = _up(view, replica.task)
     slow = _quantile(_buckets([counts], "diel_request_seconds"), 0.99)
     return [
         replica.task,
@@ -82,23 +82,23 @@ def _row(seen: Seen, replica: ReplicaStatus, counts: Counts) -> list[Cell]:
     ]
 
 
-def _up(seen: Seen, task: str) -> float | None:
-    """Seconds for which a replica was ready, in all its starts; None if that is not in the journal."""
+def _up(view: RunView, task: str) -> float | None:
+    """Return seconds for which a replica was ready, in all its starts; None if that is not in the journal."""
     stage, _, index = task.rpartition("/")
     ready, total = None, 0.0
-    for _, record in seen.run.attempts(stage, int(index)):
+    for _, record in view.run.attempts(stage, int(index)):
         if record["event"] == "service" and record["state"] == "ready":
             ready = ready or record["time"]
         elif record["event"] == "service" and record["state"] != "reloaded" and ready is not None:
             total, ready = total + record["time"] - ready, None
-    return total + (seen.status.now - ready if ready is not None else 0.0) or None
+    return total + (view.status.now - ready if ready is not None else 0.0) or None
 
 
 def _buckets(counts: Sequence[Counts], name: str) -> list[tuple[float, float]]:
-    """How many were at most as large as each bound, and larger than the one before; of all replicas."""
+    """Return how many of all replicas were at most as large as each bound, and larger than the one before."""
     below: dict[float, float] = {}
-    for one in counts:
-        for (sample, labels), number in one.items():
+    for replica in counts:
+        for (sample, labels), number in replica.items():
             bound = _BOUND.search(labels)
             if sample == f"{name}_bucket" and bound is not None:
                 below[float(bound[1])] = below.get(float(bound[1]), 0.0) + number
@@ -107,11 +107,11 @@ def _buckets(counts: Sequence[Counts], name: str) -> list[tuple[float, float]]:
 
 
 def _quantile(buckets: Sequence[tuple[float, float]], share: float) -> float | None:
-    """The bound below which this share lies; None if there are none, or it is beyond all bounds."""
-    wanted, seen = share * sum(count for _, count in buckets), 0.0
+    """Return the bound below which this share lies; None if there are none, or it is beyond all bounds."""
+    target, passed = share * sum(count for _, count in buckets), 0.0
     for bound, count in buckets:
-        seen += count
-        if wanted and seen >= wanted:
+        passed += count
+        if target and passed >= target:
             return bound if bound != float("inf") else None
     return None
 
@@ -126,19 +126,19 @@ def _batches(service: str, buckets: Sequence[tuple[float, float]]) -> Plot:
     return figure(caption, [size, many], rows, bars, height=180)
 
 
-def streams(seen: Seen) -> Iterator[Part]:
-    channels = seen.status.streams
+def streams(view: RunView) -> Iterator[Part]:
+    channels = view.status.streams
     if not channels:
         return
-    rows = [_channel(seen, name, facts) for name, facts in [*channels.items()][:_MOST]]
+    rows = [_channel(view, name, facts) for name, facts in [*channels.items()][:_MOST]]
     heads = ("stream", "state", "items", "bytes", "items a second", "buffer", "producers")
     yield Grid("Streams, as their broker last reported them", heads, rows, max(0, len(channels) - _MOST))
-    groups = [(name, *one) for name, facts in channels.items() for one in facts.get("groups", {}).items()]
+    groups = [(name, *item) for name, facts in channels.items() for item in facts.get("groups", {}).items()]
     if groups:
         counts = ("delivered", "committed", "waiting")
         cells: list[list[Cell]] = [
-            [name, group, *(int(one.get(n, 0)) for n in counts), "settled" if one.get("settled") else "reads"]
-            for name, group, one in groups[:_MOST]
+            [name, group, *(int(now.get(n, 0)) for n in counts), "settled" if now.get("settled") else "reads"]
+            for name, group, now in groups[:_MOST]
         ]
         names = ("stream", "readers", "given", "committed", "lag (items)", "state")
         yield Grid("Their readers: items that were put and not yet given are their lag", names, cells)
@@ -146,21 +146,21 @@ def streams(seen: Seen) -> Iterator[Part]:
         yield Text("A rate is measured once all producers of a stream have ended.", "note")
 
 
-def _channel(seen: Seen, name: str, facts: Mapping[str, Any]) -> list[Cell]:
+def _channel(view: RunView, name: str, facts: Mapping[str, Any]) -> list[Cell]:
     broken = facts.get("broken")
     state = f"broken: {broken}" if broken else "complete" if facts.get("closed") else "open"
     producers, items = facts.get("producers", {}), int(facts.get("items", 0))
-    seconds = _seconds(seen, producers) if facts.get("closed") else None
+    seconds = _seconds(view, producers) if facts.get("closed") else None
     rate = None if not seconds else round(items / seconds, 3)
     size = format_size(int(facts.get("bytes", 0)))
     return [name, state, items, size, rate, int(facts.get("buffer") or 0) or None, len(producers)]
 
 
-def _seconds(seen: Seen, producers: Mapping[str, Any]) -> float | None:
-    """From the beginning of the first producer to the end of the last; None if some have no result."""
+def _seconds(view: RunView, producers: Mapping[str, Any]) -> float | None:
+    """Return seconds from the first producer's begin to the last one's end; None if a result is missing."""
     begins, ends = [], []
     for stage in dict.fromkeys(task.partition("/")[0] for task in producers):
-        for record in seen.run.results(stage):
+        for record in view.run.results(stage):
             if record["event"] == "done" and f"{stage}/{record['index']}" in producers:
                 begins.append(record["time"] - record.get("seconds", 0.0))
                 ends.append(record["time"])
@@ -172,26 +172,26 @@ BINS = 20
 _HOW = {"answered": SERIES[4], "simulated": SERIES[1]}
 
 
-def surrogates(seen: Seen) -> Iterator[Part]:
-    asked = {stage.name: stage.surrogate for stage in seen.status.stages if stage.surrogate is not None}
-    for name, surrogate in asked.items():
+def surrogates(view: RunView) -> Iterator[Part]:
+    by_stage = {stage.name: stage.surrogate for stage in view.status.stages if stage.surrogate is not None}
+    for name, surrogate in by_stage.items():
         yield Text(f"{name}: {answered_text(surrogate)}.")
         doubted = surrogate.audit is not None and surrogate.audit.is_off
         for text in audit_texts(surrogate):
             yield Text(f"{name}: {text}.", "bad" if doubted else "")
         if wrong := trouble(surrogate):
             yield Text(f"{name}: {wrong}", "bad")
-        yield from _shares(seen.run, name)
-    for text in stays_lines({stage.name: stage.stays for stage in seen.status.stages}):
+        yield from _shares(view.run, name)
+    for text in stays_lines({stage.name: stage.stays for stage in view.status.stages}):
         yield Text(text, "bad")
-    if asked:
-        heads = ["stage", *terms(next(iter(asked.values())))]
-        rows = [[name, *terms(one).values()] for name, one in asked.items()]
+    if by_stage:
+        heads = ["stage", *terms(next(iter(by_stage.values())))]
+        rows = [[name, *terms(status).values()] for name, status in by_stage.items()]
         yield Grid("The measured terms of the effective speedup", heads, rows)
 
 
 def _shares(run: RunReader, stage: str) -> Iterator[Part]:
-    """How many tasks were answered and how many were simulated, in each round or part of the stage."""
+    """Yield how many tasks were answered and how many were simulated, in each round or part of the stage."""
     domain = run.domain(stage)
     if domain is None:
         return

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from diel.page.outcome.search import STEPS, reported
 from diel.page.panel import Alternatives
-from diel.page.seen import Seen
+from diel.page.run_view import RunView
 from tests.handmade import Handmade
 
 FLOW = "axes: {i: {range: 3}}\nstages: {train: {over: [i], command: [x]}}"
@@ -20,7 +20,7 @@ def test_each_metric_is_drawn_by_step_and_one_that_only_counts_comes_last(tmp_pa
         folder.mkdir(parents=True)
         lines = [{"epoch": n, "items": 10 * n, "loss": 1 / (1 + n + index)} for n in range(500)]
         (folder / ".metrics.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-    (choice,) = reported(Seen(run.paths))
+    (choice,) = reported(RunView(run.paths))
     assert isinstance(choice, Alternatives)
     assert [name for name, _ in choice.charts] == ["loss", "items"]
     chart = choice.charts[0][1]
@@ -31,4 +31,4 @@ def test_each_metric_is_drawn_by_step_and_one_that_only_counts_comes_last(tmp_pa
 
 
 def test_tasks_that_reported_nothing_have_no_chart(tmp_path: Path) -> None:
-    assert list(reported(Seen(Handmade(tmp_path, FLOW).stage("train", 3).paths))) == []
+    assert list(reported(RunView(Handmade(tmp_path, FLOW).stage("train", 3).paths))) == []

@@ -7,7 +7,7 @@ from pathlib import Path
 from diel.page.document import panel_html
 from diel.page.panel import Entry, Grid, Log, Text
 from diel.page.panels import END, failures, panel_of
-from diel.page.seen import Seen
+from diel.page.run_view import RunView
 from tests.handmade import Handmade
 
 FLOW = """
@@ -25,7 +25,7 @@ def test_failures_alike_are_one_row_with_the_end_of_one_stderr(tmp_path: Path) -
     for index in (3, 4, 5):
         run.failed("sim", index, stderr_tail="x" * 2 * END + "\nno convergence\n", headline="no convergence")
     run.skipped("mean", 0, 1, cause="sim").end("failed")
-    table, *rest = failures(Seen(run.paths))
+    table, *rest = failures(RunView(run.paths))
     assert isinstance(table, Grid)
     assert [list(row) for row in table.rows] == [
         ["sim", 1, "app", "exit code 4", "sim/0", ""],
@@ -47,7 +47,7 @@ def test_failures_alike_are_one_row_with_the_end_of_one_stderr(tmp_path: Path) -
 def test_a_message_stands_once_and_without_colours(tmp_path: Path) -> None:
     run, said = Handmade(tmp_path, FLOW).stage("sim", 6), "RuntimeError: unstable"
     run.failed("sim", 0, said, headline=said, stderr_tail="\x1b[31mRED\x1b[0m\n").end("failed")
-    panel = panel_of(Entry("failures", "Failures", failures), Seen(run.paths))
+    panel = panel_of(Entry("failures", "Failures", failures), RunView(run.paths))
     assert panel is not None
     html = panel_html(panel, {})
     assert html.count(said.replace(" ", "&nbsp;")) + html.count(said) == 1
@@ -56,13 +56,13 @@ def test_a_message_stands_once_and_without_colours(tmp_path: Path) -> None:
 
 def test_what_the_workflow_leaves_out_is_no_failure(tmp_path: Path) -> None:
     run = Handmade(tmp_path, FLOW).stage("sim", 6).skipped("sim", 0, reason="when").end("succeeded")
-    assert list(failures(Seen(run.paths))) == []
+    assert list(failures(RunView(run.paths))) == []
 
 
 def test_without_its_workflow_failures_are_listed_as_the_journal_has_them(tmp_path: Path) -> None:
     run = Handmade(tmp_path, FLOW).stage("sim", 6).failed("sim", 2).end("failed")
     run.paths.workflow.write_text("junk {")
-    panel = panel_of(Entry("failures", "Failures", failures), Seen(run.paths))
+    panel = panel_of(Entry("failures", "Failures", failures), RunView(run.paths))
     assert panel is not None
     table, why = panel.parts
     assert isinstance(table, Grid)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from diel.page.panel import Grid
 from diel.page.panels import hyperparameters
-from diel.page.seen import Seen
+from diel.page.run_view import RunView
 from tests.handmade import Handmade
 
 FLOW = """
@@ -24,7 +24,7 @@ def test_each_value_says_where_it_came_from(tmp_path: Path) -> None:
     origins = {"rate": "command line", "kind": "default"}
     sources = {"rate": "--set hp.rate=0.5", "kind": "w.yaml:4"}
     run = Handmade(tmp_path, FLOW, hyperparameters=values, origins=origins, sources=sources)
-    (table,) = hyperparameters(Seen(run.paths))
+    (table,) = hyperparameters(RunView(run.paths))
     assert isinstance(table, Grid)
     assert [list(row) for row in table.rows] == [
         ["hp.rate", 0.5, "command line: --set hp.rate=0.5", "float, 0.001 to 1, log", 0.1, "Step."],

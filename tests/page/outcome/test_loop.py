@@ -8,7 +8,7 @@ import pytest
 
 from diel.page.outcome.search import loops
 from diel.page.panel import Plot, Text
-from diel.page.seen import Seen
+from diel.page.run_view import RunView
 from tests.searched import LOOP, Searched, loop
 
 
@@ -22,7 +22,7 @@ from tests.searched import LOOP, Searched, loop
 def test_each_round_is_drawn_with_the_bound_whether_or_not_it_is_over(
     tmp_path: Path, over: bool, told: str
 ) -> None:
-    text, chart = loops(Seen(loop(tmp_path, over=over).paths))
+    text, chart = loops(RunView(loop(tmp_path, over=over).paths))
     assert text == Text(told)
     assert isinstance(chart, Plot)
     assert [(row["round"], row["y"], row["holds"]) for row in chart.spec["data"]["values"]] == [
@@ -42,7 +42,7 @@ def test_the_rounds_of_each_point_have_a_line_and_a_colour_of_their_own(tmp_path
         for number in range(2):
             error = 1.0 / (1 + fold + number)
             run.about("round", fold, number=number, holds=False, values={"check.error": error})
-    *_, chart = loops(Seen(run.paths))
+    *_, chart = loops(RunView(run.paths))
     assert isinstance(chart, Plot)
     lines, points = (layer["encoding"] for layer in chart.spec["layer"][:2])
     assert lines["color"] == points["color"]
@@ -51,6 +51,6 @@ def test_the_rounds_of_each_point_have_a_line_and_a_colour_of_their_own(tmp_path
 
 
 def test_a_loop_that_has_not_begun_is_told_and_not_drawn(tmp_path: Path) -> None:
-    (text,) = loops(Seen(Searched(tmp_path, LOOP).paths))
+    (text,) = loops(RunView(Searched(tmp_path, LOOP).paths))
     told = "round: round 0 of at most 100, 0 done (waiting) (loop until check.error < 0.1)."
     assert text == Text(told)

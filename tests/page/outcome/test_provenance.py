@@ -6,7 +6,7 @@ from pathlib import Path
 
 from diel.page.panel import Facts, Grid, Log
 from diel.page.panels import provenance
-from diel.page.seen import Seen
+from diel.page.run_view import RunView
 from tests.handmade import Handmade
 
 FLOW = "stages: {sim: {command: [echo, hello]}}"
@@ -15,7 +15,7 @@ FLOW = "stages: {sim: {command: [echo, hello]}}"
 def test_the_command_that_asks_for_the_same_and_the_text_are_told(tmp_path: Path) -> None:
     run = Handmade(tmp_path, FLOW, settings=("hp.x=1 2",), params_files=("p.yaml",), use_cache=False)
     run.stage("sim", 1, command="0123456789abcdef")
-    facts, table, log = provenance(Seen(run.paths))
+    facts, table, log = provenance(RunView(run.paths))
     assert isinstance(facts, Facts)
     told = dict(facts.facts)
     assert told["asked for"] == "diel run w.yaml --set 'hp.x=1 2' --params p.yaml --no-cache"

@@ -9,7 +9,7 @@ import pytest
 
 from diel.page.outcome.result import parts
 from diel.page.panel import Alternatives, Grid, Part, Plot, Text
-from diel.page.seen import Seen
+from diel.page.run_view import RunView
 from tests.handmade import Handmade
 from tests.searched import search
 
@@ -27,7 +27,7 @@ def run_over(folder: Path, axes: str, over: str, total: int) -> Handmade:
 def charts(run: Handmade) -> dict[str, Plot]:
     """All plots that a reader can choose, by their names."""
     found: dict[str, Plot] = {}
-    for part in parts(Seen(run.paths)):
+    for part in parts(RunView(run.paths)):
         if isinstance(part, Alternatives):
             found.update(part.charts)
         elif isinstance(part, Plot):
@@ -171,14 +171,14 @@ def test_one_point_or_no_difference_is_no_chart(tmp_path: Path, total: int, know
     run = Handmade(tmp_path, f"axes: {known}\n{STAGE % 'x'}").stage("sim", total)
     for index in range(total):
         run.done("sim", index, energy=7.0)
-    found = list(parts(Seen(run.paths)))
+    found = list(parts(RunView(run.paths)))
     assert [type(part) for part in found] == [Grid]
     assert found[0].rows == [["sim.energy", "x", f"{total} of {total}", "7.0"]]  # type: ignore[union-attr]
 
 
 def test_many_results_are_thinned_by_a_rule_that_is_told(tmp_path: Path) -> None:
     run = run_over(tmp_path, "x: {linspace: [0, 1, 3000]}", "x", 3000)
-    found: list[Part] = list(parts(Seen(run.paths)))
+    found: list[Part] = list(parts(RunView(run.paths)))
     notes = [part.text for part in found if isinstance(part, Text)]
     assert notes == ["sim: drawn is every 2nd point of x: 1,500 of 3,000 tasks."]
     (chart,) = charts(run).values()
@@ -190,7 +190,7 @@ def test_numbers_without_a_place_in_a_chart_are_counted_under_it(tmp_path: Path)
     run = Handmade(tmp_path, f"axes: {{x: {{linspace: [0, 1, 6]}}}}\n{STAGE % 'x'}").stage("sim", 6)
     for index, value in enumerate((1.0, float("nan"), 1e308, 10**400, 2.0, 3.0)):
         run.done("sim", index, energy=value)
-    told = [part for part in parts(Seen(run.paths)) if isinstance(part, Text)]
+    told = [part for part in parts(RunView(run.paths)) if isinstance(part, Text)]
     assert told == [Text("sim: 3 of 6 have no energy (eV) that can be drawn.", "note")]
     (chart,) = charts(run).values()
     assert [row.get("y0") for row in chart.spec["data"]["values"]] == [1.0, None, None, None, 2.0, 3.0]
@@ -206,7 +206,7 @@ def test_a_line_has_a_gap_where_a_task_failed_and_a_mean_says_of_how_many(tmp_pa
     assert energies[0.5] is None
     assert energies[0.25] == -12345.6789 + 1e-4, "a chart gets full numbers"
     assert chart.spec["encoding"]["y"]["axis"] == {"format": ".11~g"}
-    told = [part.text for part in parts(Seen(run.paths)) if isinstance(part, Text)]
+    told = [part.text for part in parts(RunView(run.paths)) if isinstance(part, Text)]
     assert told == ["sim: 1 of 5 have no energy (eV) that can be drawn."]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from diel.page.outcome.service import parts
 from diel.page.panel import Grid, Plot, Text
-from diel.page.seen import Seen
+from diel.page.run_view import RunView
 from diel.services.endpoint import Endpoint, counts_file, endpoint_file, write_endpoint
 from tests.handmade import Handmade
 
@@ -37,7 +37,7 @@ def test_requests_times_and_batches_are_shown_of_a_service_that_is_gone(tmp_path
     run.work("service", "serve", 0, state="stopped", **told).end("succeeded")
     write_endpoint(endpoint_file(run.paths, "serve", 0), Endpoint("stopped", "", 1))
     counts_file(run.paths, "serve", 0).write_text(SAID)
-    table, chart = parts(Seen(run.paths))
+    table, chart = parts(RunView(run.paths))
     assert isinstance(table, Grid)
     assert list(table.rows[0]) == ["serve/0", "stopped", 0, 100, 2, 10.0, "at most 10 ms", 12.0, ""]
     assert isinstance(chart, Plot)
@@ -47,7 +47,7 @@ def test_requests_times_and_batches_are_shown_of_a_service_that_is_gone(tmp_path
 def test_what_an_older_run_did_not_count_is_said(tmp_path: Path) -> None:
     run = Handmade(tmp_path, FLOW).stage("serve", 1).end("succeeded")
     write_endpoint(endpoint_file(run.paths, "serve", 0), Endpoint("stopped", "", 1))
-    table, note = parts(Seen(run.paths))
+    table, note = parts(RunView(run.paths))
     assert isinstance(table, Grid)
     assert list(table.rows[0]) == ["serve/0", "stopped", 0, None, None, None, None, None, ""]
     assert isinstance(note, Text)

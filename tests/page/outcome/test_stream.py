@@ -8,7 +8,7 @@ from pathlib import Path
 from diel.page.outcome.service import streams
 from diel.page.panel import Entry, Grid, Text
 from diel.page.panels import panel_of
-from diel.page.seen import Seen
+from diel.page.run_view import RunView
 from tests.handmade import Handmade
 
 FLOW = "axes: {i: {range: 2}}\nstages: {sim: {over: [i], command: [x]}}"
@@ -25,7 +25,7 @@ def streaming(folder: Path, *, closed: bool) -> Handmade:
 
 
 def test_the_rate_is_that_of_the_time_in_which_its_producers_ran(tmp_path: Path) -> None:
-    channels, readers = streams(Seen(streaming(tmp_path, closed=True).paths))
+    channels, readers = streams(RunView(streaming(tmp_path, closed=True).paths))
     assert isinstance(channels, Grid)
     assert [list(row) for row in channels.rows] == [["sim.samples", "complete", 80, "2.0 KiB", 20.0, 20, 2]]
     assert isinstance(readers, Grid)
@@ -33,7 +33,7 @@ def test_the_rate_is_that_of_the_time_in_which_its_producers_ran(tmp_path: Path)
 
 
 def test_of_an_open_stream_no_rate_is_made_up(tmp_path: Path) -> None:
-    channels, _, note = streams(Seen(streaming(tmp_path, closed=False).paths))
+    channels, _, note = streams(RunView(streaming(tmp_path, closed=False).paths))
     assert isinstance(channels, Grid)
     assert channels.rows[0][4] is None
     assert note == Text("A rate is measured once all producers of a stream have ended.", "note")
@@ -42,7 +42,7 @@ def test_of_an_open_stream_no_rate_is_made_up(tmp_path: Path) -> None:
 def test_facts_that_are_damaged_are_said_to_be(tmp_path: Path) -> None:
     run = streaming(tmp_path, closed=True)
     (run.paths.streams / "facts.json").write_text('{"sim.samples": {"items": "many"}}')
-    panel = panel_of(Entry("streams", "Streams", streams), Seen(run.paths))
+    panel = panel_of(Entry("streams", "Streams", streams), RunView(run.paths))
     assert panel is not None
     (why,) = panel.parts
     assert isinstance(why, Text)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from diel.page.outcome.service import surrogates
 from diel.page.panel import Grid, Plot, Text
-from diel.page.seen import Seen
+from diel.page.run_view import RunView
 from tests.handmade import Handmade
 
 FLOW = """
@@ -22,7 +22,7 @@ def test_the_share_of_answers_is_drawn_along_the_tasks(tmp_path: Path) -> None:
     for index, used in enumerate((False, False, True, True)):
         asked = {"asked": 0.01, "used": used, "uncertainty": 0.1}
         run.work("done", "sim", index, seconds=2.0 - used, key="k", values={"e": 1.0}, surrogate=asked)
-    told, chart, table = surrogates(Seen(run.paths))
+    told, chart, table = surrogates(RunView(run.paths))
     assert isinstance(told, Text)
     assert told.text.startswith("sim: 'serve' answered 2 of 4, 2 were simulated; effective speedup ")
     assert isinstance(chart, Plot)

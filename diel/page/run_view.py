@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from diel.journal.stage_history import StageHistory
 
 
-class Seen:
+class RunView:
     """A run now. All that panels ask of it may raise DielError: the page then says so in their place."""
 
     def __init__(
@@ -86,7 +86,7 @@ class Seen:
         return RunReader(self.paths, followed, careful=bool(self._reader and self._reader.flaws))
 
     def take_care(self) -> bool:
-        """Reads the run again, without what is damaged in it; False if it was read so already."""
+        """Read the run again, without what is damaged in it; False if it was read so already."""
         if self.run.careful:
             return False
         self.run = RunReader(self.paths, careful=True)
@@ -101,7 +101,7 @@ class Seen:
 
 
 POINTS = 2000
-"""Tasks that are drawn of all stages together: they are most of a page's bytes."""
+"""Tasks of all stages together that are drawn: most of a page's bytes."""
 LEAST = 400
 """Of each stage at least so many are, if it has them."""
 WHOLE = 20_000
@@ -109,7 +109,7 @@ WHOLE = 20_000
 
 
 def records_of(run: RunReader, most: int = 0) -> dict[str, tuple[Mapping[int, Made], str]]:
-    """By stage what a page draws of it, at most so many tasks, and how these were chosen.
+    """Return by stage what a page draws of it, at most so many tasks, and how these were chosen.
 
     The more stages, the fewer of each. A short journal is read whole, a long one once for all stages.
     """
@@ -117,58 +117,58 @@ def records_of(run: RunReader, most: int = 0) -> dict[str, tuple[Mapping[int, Ma
     plotted = [domain for domain in domains.values() if domain and domain.size > 1]
     most = most or max(LEAST, POINTS // max(1, len(plotted)))
     chosen = {name: _chosen(run.history.stage(name), domain, most) for name, domain in domains.items()}
-    wanted = {name: frozenset(indices) for name, (indices, _) in chosen.items()}
+    drawn = {name: frozenset(indices) for name, (indices, _) in chosen.items()}
     if sum(good_of(run.history.stage(name)) for name in domains) > WHOLE:
-        found: Mapping[str, Mapping[int, Made]] = run.some(wanted)
+        samples: Mapping[str, Mapping[int, Made]] = run.records_of_tasks(drawn)
     else:
-        whole = {name: run.records(name) if wanted[name] else {} for name in domains}
-        found = {
-            name: {index: whole[name][index] for index in wanted[name] if index in whole[name]}
+        whole = {name: run.records(name) if drawn[name] else {} for name in domains}
+        samples = {
+            name: {index: whole[name][index] for index in drawn[name] if index in whole[name]}
             for name in domains
         }
-    return {name: (found[name], chosen[name][1]) for name in domains}
+    return {name: (samples[name], chosen[name][1]) for name in domains}
 
 
 def good_of(history: StageHistory) -> int:
-    """The tasks with a result."""
+    """Return the tasks with a result."""
     counts = history.counts()
     return counts["done"] + counts["cached"]
 
 
 def _chosen(history: StageHistory, domain: Domain | None, most: int) -> tuple[Sequence[int], str]:
-    """The tasks of a stage with results that are drawn, and by what rule."""
+    """Return the tasks of a stage with results that are drawn, and by what rule."""
     if domain is not None and good_of(history) == domain.size > most:
         return choose(domain, most)
-    known = list(history.good())
-    return (known, "") if domain is None or len(known) <= most else choose(domain, most, known)
+    good = list(history.good())
+    return (good, "") if domain is None or len(good) <= most else choose(domain, most, good)
 
 
-def choose(domain: Domain, most: int, known: Sequence[int] | None = None) -> tuple[Sequence[int], str]:
-    """At most so many tasks: those at every n-th point of each axis, so that grids stay grids.
+def choose(domain: Domain, most: int, candidates: Sequence[int] | None = None) -> tuple[Sequence[int], str]:
+    """Return at most so many tasks: those at every n-th point of each axis, so that grids stay grids.
 
-    If few of a domain's tasks are `known` to have results, every n-th of these.
+    Where `candidates` are few of a domain, take every n-th of them.
     """
-    if known is not None and len(known) < domain.size // 2:
-        step = -(-len(known) // most)
-        return known[::step], f"every {_nth(step)} of {counted(len(known), 'result')} is drawn"
+    if candidates is not None and len(candidates) < domain.size // 2:
+        step = -(-len(candidates) // most)
+        return candidates[::step], f"every {_nth(step)} of {counted(len(candidates), 'result')} is drawn"
     steps = [1] * len(domain.factors)
-    kept = [factor.count for factor in domain.factors]
-    while prod(kept) > most:
-        longest = kept.index(max(kept))
+    counts = [factor.count for factor in domain.factors]
+    while prod(counts) > most:
+        longest = counts.index(max(counts))
         steps[longest] += 1
-        kept[longest] = -(-domain.factors[longest].count // steps[longest])
+        counts[longest] = -(-domain.factors[longest].count // steps[longest])
     strides = [prod(f.count for f in domain.factors[place + 1 :]) for place in range(len(domain.factors))]
     numbers = [range(0, factor.count, step) for factor, step in zip(domain.factors, steps, strict=True)]
-    wanted = [
+    indices = [
         sum(number * stride for number, stride in zip(row, strides, strict=True)) for row in product(*numbers)
     ]
-    taken = [
+    cuts = [
         f"every {_nth(step)} point of {' and '.join(factor.axes)}"
         for factor, step in zip(domain.factors, steps, strict=True)
         if step > 1
     ]
-    rule = f"drawn is {', '.join(taken)}: {len(wanted):,} of {counted(domain.size, 'task')}" if taken else ""
-    return wanted, rule
+    rule = f"drawn is {', '.join(cuts)}: {len(indices):,} of {counted(domain.size, 'task')}" if cuts else ""
+    return indices, rule
 
 
 def _nth(step: int) -> str:
