@@ -121,9 +121,6 @@ def _arrows(graph: StageGraph) -> Iterator[Arrow]:
         yield Arrow(upstream, downstream, tuple(names), rule, back, how)
 
 
-# --- text -----------------------------------------------------------------------------------------
-
-
 def draw_text(drawing: Drawing, paint: Paint = lambda text, state: text, *, ascii_only: bool = False) -> str:
     """Draw stages from top to bottom; each runs down in its own lane to its last reader."""
     plain = "\n".join(_text_lines(drawing, paint))
@@ -207,9 +204,6 @@ def _rail(lanes: Sequence[str | None], own: int, feeding: set[str], ending: set[
     return text
 
 
-# --- mermaid --------------------------------------------------------------------------------------
-
-
 def draw_mermaid(drawing: Drawing) -> str:
     """Return a mermaid flowchart, which many sites render in Markdown pages."""
     lines = ["flowchart TD"]
@@ -245,9 +239,6 @@ def _details(node: Node) -> Iterator[str]:
         yield about
     if node.axes:
         yield " × ".join(node.axes)
-
-
-# --- dot and SVG ----------------------------------------------------------------------------------
 
 
 def draw_dot(drawing: Drawing) -> str:

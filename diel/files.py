@@ -106,9 +106,6 @@ def sweep(folders: Iterable[Path], before: float) -> None:
                             os.unlink(entry)
 
 
-# --- files that a user names ------------------------------------------------------------------------
-
-
 def flaw_of(path: str | Path) -> str:
     """Say why a file or directory cannot be read; empty where it can."""
     try:

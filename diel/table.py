@@ -39,9 +39,6 @@ class Listing:
         return (dict(zip(self.columns, row, strict=True)) for row in self.rows)
 
 
-# --- writing --------------------------------------------------------------------------------------
-
-
 def write_csv(table: Listing, file: TextIO) -> None:
     """Write a table as CSV: lists and mappings as JSON, null as nothing, true and false as they are."""
     writer = csv.writer(file, lineterminator="\n")

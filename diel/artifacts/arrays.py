@@ -169,9 +169,6 @@ def _link(source: str, path: str) -> bool:
     return True
 
 
-# --- `.npy` files -----------------------------------------------------------------------------------
-
-
 class NotFinite(Exception):
     """An item of an array is NaN or infinite."""
 

@@ -130,9 +130,6 @@ def artifacts_in(value: Any) -> Iterator[Artifact]:
             yield from artifacts_in(item)
 
 
-# --- files of users: what they were when the run first read them -------------------------------------
-
-
 class Changed(ModuleError):
     """A file is not what it was when it was made, or when the run first read it."""
 

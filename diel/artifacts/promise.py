@@ -163,8 +163,6 @@ def check_value(value: Any, contract: Output, what: str = "the value") -> None:
         raise Breach(f"{odd}; expected a finite number")
 
 
-# --- tables -----------------------------------------------------------------------------------------
-
 Check = tuple[int, Callable[[str], Any], tuple[str, str]]
 """The place of a cell, what refuses a bad one with ValueError, the column and the type for a message."""
 

@@ -164,9 +164,6 @@ def _written(pattern: str | None) -> str:
     return "'" + str(pattern).replace("'", "''").replace("\n", "\\n") + "'"
 
 
-# --- the three ways ---------------------------------------------------------------------------------
-
-
 def _matches(how: Output, path: str, called: str) -> Found:
     """Yield what a pattern finds, line by line. One with line breaks sees as many lines more."""
     pattern = re.compile(str(how.match))

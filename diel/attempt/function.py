@@ -204,9 +204,6 @@ def _failure_of_ranks(path: Path, failure: Failure) -> Failure | None:
     return Failure(kind, message, failure.exit_code)
 
 
-# --- files that a function keeps open ----------------------------------------------------------------
-
-
 def _open_files(task_dir: Path, run_dir: Path) -> Set[str]:
     """Return the files of a task that this process has open for writing; closes what nothing refers to."""
     with contextlib.suppress(FileNotFoundError), os.scandir(task_dir) as entries:  # a function may remove it

@@ -169,9 +169,6 @@ def shard_environment(attempt: RunningAttempt, env: Mapping[str, str]) -> dict[s
     return variables
 
 
-# --- outputs ----------------------------------------------------------------------------------------
-
-
 class Drain(NamedTuple):
     """One attempt's outputs on the node's disk."""
 

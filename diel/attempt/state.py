@@ -396,9 +396,6 @@ def _changes(before: State, after: State) -> Iterator[tuple[int, Any]]:
                 yield place, was
 
 
-# --- random numbers -----------------------------------------------------------------------------------
-
-
 def _seed_torch(random: Any, number: int) -> None:
     random.default_generator.manual_seed(number)  # torch's own function needs all of torch, which may load
     cuda = sys.modules.get("torch.cuda")
@@ -421,8 +418,6 @@ def _seed(key: str) -> None:
         if (library := _library(name)) is not None:
             seed(library, _number)
 
-
-# --- imports ------------------------------------------------------------------------------------------
 
 _import = builtins.__import__
 _settings_of: dict[tuple[_File | None, str], dict[int, Any]] = {}

@@ -89,8 +89,6 @@ def ask(paths: RunPaths, work: Work, request: Request) -> Consulted:
     return Consulted(question, seconds, finite, {name: value for name, (value, _) in answer.items()})
 
 
-# --- the answer -----------------------------------------------------------------------------------
-
 Answer = Mapping[str, tuple[float, float | None]]
 """By output: its value, and its uncertainty if the answer has one."""
 

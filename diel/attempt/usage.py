@@ -252,9 +252,6 @@ def _moved() -> _Moved | None:
         return None
 
 
-# --- memory -----------------------------------------------------------------------------------------
-
-
 def descendants(root: int) -> list[int]:
     """Return all descendants of a process, but not what others left to it."""
     processes = [root]

@@ -254,9 +254,6 @@ def _out_of_time(attempt: RunningAttempt, age: float) -> Failure | None:
     return Failure(FailureClass.WALLTIME, message + ignored)
 
 
-# --- memory -----------------------------------------------------------------------------------------
-
-
 def _out_of_memory(attempt: RunningAttempt) -> Failure | None:
     memory = attempt.work.memory
     root = os.getpid() if attempt.in_process else attempt.group

@@ -44,8 +44,6 @@ class BlockAsking:
         """Shapes that ever had a bundle, by label."""
         self.excluded: frozenset[str] = frozenset()
 
-    # --- shapes -----------------------------------------------------------------------------------
-
     def pool(self, shape: Shape) -> Pool:
         return self._site.pools[shape.pool]
 
@@ -83,8 +81,6 @@ class BlockAsking:
             orphan=round(self.walltime(shape)),  # a node's keeper ends it before, if it has nothing to do
         )
 
-    # --- the engine -------------------------------------------------------------------------------
-
     def start(self) -> BlockEngine:
         if self.engine is None:
             from diel.executors.parsl import BlockEngine  # slow, and not needed if all is cached
@@ -113,8 +109,6 @@ class BlockAsking:
             return path.read_text(encoding="utf-8", errors="surrogateescape") == self._script(block)
         except (OSError, DielError):
             return False
-
-    # --- called in the agent's thread -------------------------------------------------------------
 
     def ask(self, block: Block) -> str:
         """Ask for a block; return the job's id."""

@@ -83,8 +83,6 @@ class Watching:
         self._note_loads()
         self._agent.jobs = frozenset(block.job for block in self._live() if block.job)
 
-    # --- what the scheduler says ------------------------------------------------------------------
-
     def _note_asked(self, news: BlockQueued) -> None:
         block = self._blocks.get(news.block)
         if block is None:
@@ -180,8 +178,6 @@ class Watching:
                 f"see {self._ledger.paths.blocks}, and `diel doctor --site {self._site.name} --job`"
             )
 
-    # --- what Parsl says --------------------------------------------------------------------------
-
     def _note_loads(self) -> None:
         if (loads := self._agent.loads) is None:
             return
@@ -235,8 +231,6 @@ class Blocks:
         self._asking = BlockAsking(plan, ledger.paths, scheduler)
         self._agent = Agent(scheduler, plan.site.poll, self._asking.loads)
         self._watching = Watching(self._blocks, self._agent, self._asking, ledger, plan.site, lost)
-
-    # --- what the dispatcher asks -----------------------------------------------------------------
 
     def line(self, shape: Shape) -> str:
         """The queue of tasks of a shape: none goes before its first task."""
@@ -319,8 +313,6 @@ class Blocks:
         for block in self._blocks.values():
             block.free_since = None if block.name in busy else block.free_since or now
 
-    # --- growing ----------------------------------------------------------------------------------
-
     def _usable(self, shape: Shape) -> list[Block]:
         """The blocks that tasks of a shape go to, now or once they have begun."""
         now, drain = time.time(), self._asking.drain(shape)
@@ -348,8 +340,6 @@ class Blocks:
         self._blocks[name] = block
         self._asking.start()
         self._agent.ask(name, partial(self._asking.ask, block))
-
-    # --- giving back ------------------------------------------------------------------------------
 
     def _hold_unfit(self) -> None:
         """Give no more tasks to blocks with a node to avoid, or too short for the shortest queued task."""
@@ -415,8 +405,6 @@ class Blocks:
             self._agent.end(jobs)
         for block in ending:  # last: a full disk must not keep jobs alive
             self._watching.write(block)
-
-    # --- from one controller to the next, and the end ---------------------------------------------
 
     def adopt(self, take: Adopt) -> None:
         """Take over what still runs from an earlier controller; call `take` with each task."""

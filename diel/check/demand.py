@@ -245,8 +245,6 @@ class _Asked(Known):
             scope["files"] = self._files
         return scope
 
-    # --- all demands ------------------------------------------------------------------------------
-
     @cached_property
     def _axes(self) -> Axes:
         """The axes that the expressions read, with the parameters, in the order of the stage's."""

@@ -56,9 +56,6 @@ def _check_doubles(check: Check) -> None:
             pairs.add((other, label))
 
 
-# --- who reads what is set -----------------------------------------------------------------------
-
-
 def _check_unread(check: Check) -> set[str]:
     """Return parameters that a search sets and no stage over it reads, if nothing else is wrong."""
     unread: set[str] = set()
@@ -141,9 +138,6 @@ def _is_read_elsewhere(workflow: Workflow, name: str) -> bool:
         name in hyperparameter_reads(stage, spec, picked=False) and not setting & set(spec.over)
         for stage, spec in workflow.stages.items()
     )
-
-
-# --- the `when` of hyperparameters -----------------------------------------------------------------
 
 
 def check_whens(check: Check, values: Mapping[str, Any]) -> set[str]:

@@ -95,9 +95,6 @@ def is_file(target: str) -> bool:
     return target.endswith((".yaml", ".yml")) or Path(target).is_file()
 
 
-# --- what a shell can complete -----------------------------------------------------------------------
-
-
 def complete_run(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
     names = ["last", *(paths.run_id for paths in all_runs(runs_dir(context.params.get("runs"))))]
     return [name for name in names if name.startswith(incomplete)]

@@ -169,9 +169,6 @@ def _changed_stages(one: Side, other: Side) -> Iterator[Unequal]:
             yield Unequal(name, parts, parts)
 
 
-# --- times ------------------------------------------------------------------------------------------
-
-
 def _common(first: Mapping[Point, Any], second: Mapping[Point, Any]) -> list[Point]:
     """The points that both have; none if those are few, so that most would be left out."""
     both = [point for point in first if point in second]
@@ -189,9 +186,6 @@ def _times(stage: str, first: Ended, second: Ended) -> Times:
         pairs = [b - a for a, b in zip(before, after, strict=False)]
         shift = paired(pairs) if points else unpaired(before, after)
     return Times(stage, tasks, cached, len(points), (middle(one), middle(other)), shift)
-
-
-# --- results ----------------------------------------------------------------------------------------
 
 
 def _results(stage: str, first: Ended, second: Ended) -> Iterator[OutputPair]:

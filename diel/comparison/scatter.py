@@ -75,9 +75,6 @@ def unpaired(first: Sequence[float], second: Sequence[float]) -> Shift:
     return Shift(median(differences), low, high, _rank_sum(first, second) if m + n > 2 else None)
 
 
-# --- the tests ------------------------------------------------------------------------------------
-
-
 def _signed_ranks(differences: Sequence[float]) -> float:
     """The two-sided probability of Wilcoxon's signed ranks; differences of zero are left out."""
     moved = [one for one in differences if one]
@@ -148,9 +145,6 @@ def _normal(distance: float, variance: float) -> float:
         return 1.0
     z = max(0.0, abs(distance) - 0.5) / math.sqrt(variance)
     return math.erfc(z / math.sqrt(2))
-
-
-# --- the shift --------------------------------------------------------------------------------------
 
 
 def _below(counts: Sequence[int], step: int) -> int:

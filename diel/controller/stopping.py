@@ -126,8 +126,6 @@ class Stopping:
         left = stage.size - stage.ended - 1 - bundles
         return count + 1 >= beside and left >= max(FEW, 2 * (count + 1))
 
-    # --- what was held ------------------------------------------------------------------------------
-
     @property
     def held(self) -> list[StageRun]:
         return [stage for stage in self._stages.runs.values() if stage.held]

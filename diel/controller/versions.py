@@ -146,9 +146,6 @@ def is_unfinished(view: RunReader, difference: ChangedSource) -> bool:
     return False
 
 
-# --- the next version -------------------------------------------------------------------------------
-
-
 def resting_on(view: RunReader, found: list[ChangedSource]) -> Again:
     """Return the tasks whose results rest on what differs. Raise UsageError where decisions do too."""
     changes: dict[str, set[int]] = {name: set() for name in view.stages}

@@ -148,9 +148,6 @@ def check_local(site: Site, runs: Path) -> Finding:
     return Finding("local disk", True, disk)
 
 
-# --- the directory of the runs -------------------------------------------------------------------------
-
-
 def existing(path: Path) -> Path:
     """Return the path, or the nearest directory above it that exists."""
     path = path.absolute()
@@ -201,9 +198,6 @@ def check_clock(runs: Path) -> Finding:
     ok = abs(skew) <= MOST_SKEW
     fix = "" if ok else "set the clocks of this machine and of the file server (NTP)"
     return Finding("clock", ok, f"files get times {abs(skew):.1f} s from this machine's clock", fix)
-
-
-# --- the same on a site with a scheduler ---------------------------------------------------------------
 
 
 def check_shared(runs: Path, site: Site) -> Iterator[Finding]:
@@ -276,9 +270,6 @@ def check_private(runs: Path) -> Finding:
         verdict = f"directories can be private; umask {mask:04o} lets others write what you make elsewhere"
         return Finding("privacy", False, verdict, "set `umask 077` (or 022) in your shell", required=False)
     return Finding("privacy", True, f"directories can be private; umask {mask:04o}")
-
-
-# --- its network ------------------------------------------------------------------------------------
 
 
 def check_loopback() -> Finding:

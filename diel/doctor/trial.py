@@ -74,9 +74,6 @@ def try_jobs(
         yield from _try_runs(site, name, [pool for pool in pools if good[pool]], Path(folder), wait, tell)
 
 
-# --- a tiny job -------------------------------------------------------------------------------------
-
-
 @dataclass
 class _Trial:
     pool: str
@@ -246,9 +243,6 @@ def _tail(path: Path) -> str:
         return "; none of its output is visible here"
     lines = [line for line in text.splitlines() if line.strip()]
     return f"; it says: {' / '.join(lines[-TAIL:])}" if lines else ""
-
-
-# --- a real run -------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -430,9 +424,6 @@ class _Talk(socketserver.StreamRequestHandler):
             report = Report.model_validate_json(body)
             ear.reports[report.pool] = report
             self.wfile.write(b"ok\n")
-
-
-# --- what it says -----------------------------------------------------------------------------------
 
 
 def read_report(site: Site, pool: str, report: Report, digest: str) -> Iterator[Finding]:

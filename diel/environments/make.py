@@ -175,9 +175,6 @@ def _packages(place: Path) -> list[str]:
     return sorted([*conda, *(name.replace("-", "==", 1) for name in by_pip)])
 
 
-# --- packages of Python, by uv ------------------------------------------------------------------------
-
-
 def _make_python(name: str, spec: PythonPackages, store: Path, tell: Tell) -> tuple[Path, dict[str, Any]]:
     """Return the packages' directory, made if need be, and its part of a cache key. Raise UsageError."""
     file = Path(spec.requirements)

@@ -161,8 +161,6 @@ class NodeKeeper:
                     signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
                     return
 
-    # --- its end ----------------------------------------------------------------------------------
-
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
         """SIGTERM may come twice: from the node and from its spreader."""
         self._asked = True

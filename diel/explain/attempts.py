@@ -196,8 +196,6 @@ def _shown(key: str, value: Any) -> str:
     return format_duration(value) if key in _DURATIONS else str(value)
 
 
-# --- attempts -------------------------------------------------------------------------------------
-
 LOST = (FailureClass.NODE, FailureClass.PREEMPTED, FailureClass.WALLTIME, FailureClass.OOM)
 """Failures of tasks that the end of a block can explain."""
 SHOWN = 20
@@ -367,9 +365,6 @@ def _changed_resources(run: RunReader, stage: str, index: int) -> dict[int, dict
             numbers = record.get("attempts") or [1] * len(record["tasks"])
             resources[numbers[record["tasks"].index(index)]] = record["resources"]
     return resources
-
-
-# --- a block --------------------------------------------------------------------------------------
 
 
 def explain_block(run: RunReader, word: str) -> Explanation:

@@ -288,8 +288,6 @@ def _modified(path: Path) -> float:
         return 0.0
 
 
-# --- inputs ---------------------------------------------------------------------------------------
-
 _Part = tuple[str, int, Any]
 """One result that a task reads: the stage and index that made it, and its value."""
 

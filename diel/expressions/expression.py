@@ -206,9 +206,6 @@ def without_nul(word: str, offset: int) -> str:
     return word
 
 
-# --- syntax ---------------------------------------------------------------------------------------
-
-
 def _syntax_tree(text: str, offset: int) -> ast.expr:
     if not text:
         raise ExpressionError("the expression is empty", offset)
@@ -416,9 +413,6 @@ def always_read(tree: ast.AST) -> set[Chain]:
 
 def _dotted(parts: Iterable[str]) -> Chain:
     return tuple(part.replace(JOINT, ".") for part in parts)
-
-
-# --- evaluation -----------------------------------------------------------------------------------
 
 
 class Evaluator(EvalWithCompoundTypes):  # type: ignore[misc]

@@ -195,9 +195,6 @@ def _closing(text: str, position: int, opening: int) -> int:
     raise ExpressionError("the expression that starts here does not end", opening, hint)
 
 
-# --- JSON values ----------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Tree:
     """A JSON value whose texts can hold expressions, parsed, such as the `params` of a stage."""

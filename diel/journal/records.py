@@ -29,9 +29,6 @@ class _Stamped(TypedDict):
     time: NotRequired[float]
 
 
-# --- the controller's: the run and its blocks ---------------------------------------------------------
-
-
 class ControllerRecord(TypedDict):
     event: Literal["controller"]
     """A controller took the run over. Its first record, with its lease."""
@@ -130,9 +127,6 @@ class Adopted(_Stamped):
     """Attempts of an earlier controller that still run in its blocks."""
     tasks: Annotated[list[tuple[str, Index, Count, str]], "tasks, each with its attempt and worker"]
     """Stage, index, attempt and the worker's segment, each."""
-
-
-# --- the controller's: stages and tasks -----------------------------------------------------------------
 
 
 class TaughtBy(TypedDict):
@@ -281,9 +275,6 @@ class Dropped(_Stamped):
     bytes: Count
 
 
-# --- the controller's: searches and loops ---------------------------------------------------------------
-
-
 class AxisRecord(_Stamped):
     event: Literal["axis"]
     """What the workflow says about a search or loop."""
@@ -370,9 +361,6 @@ class Spared(CourseKey):
     event: Literal["spared"]
     """It failed and others went on without it, and what allows that."""
     cause: str
-
-
-# --- the workers' -----------------------------------------------------------------------------------------
 
 
 class WorkerRecord(TypedDict):

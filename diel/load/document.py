@@ -188,9 +188,6 @@ def examine(
     return Document(path, text, source.root, source.elsewhere, spec=spec, included=texts), problems
 
 
-# --- reuse -----------------------------------------------------------------------------------------
-
-
 def _composed(
     source: Source, data: dict[str, Any], included: Mapping[str, str] | None
 ) -> tuple[Source, Composition, type[Workflow]]:
@@ -215,9 +212,6 @@ def _without_sections(data: Any) -> Any:
     rest = {k: v for k, v in data.items() if k not in SECTIONS or not isinstance(v, dict)}
     parts = isinstance(data.get("stages"), dict) or "include" in data or "templates" in data
     return {**rest, **({"stages": {"any": {"command": ["true"]}}} if parts else {})}
-
-
-# --- expressions in axes ---------------------------------------------------------------------------
 
 
 def _settled(
@@ -346,9 +340,6 @@ def _replaced(value: Any, settled: Mapping[Key, Any], key: Key) -> Any:
     if isinstance(value, list):
         return [_replaced(part, settled, (*key, place)) for place, part in enumerate(value)]
     return value
-
-
-# --- reading ---------------------------------------------------------------------------------------
 
 
 def fit(source: Source, data: Any, model: type[M]) -> tuple[M | None, list[Problem]]:

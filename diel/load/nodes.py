@@ -412,8 +412,6 @@ def _inside(node: Scalar, text: str, offset: int) -> int:
     return index
 
 
-# --- what is no YAML, in plain words ------------------------------------------------------------------
-
 _QUOTES = "put a text with such a character in quotes"
 _ALIKE = "indent keys of one mapping alike"
 _COLON = "put a text with `: ` in quotes"

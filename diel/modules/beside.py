@@ -181,9 +181,6 @@ def _is_within(module: ModuleType | None) -> bool:
     return any(map(_finder.covers, filter(None, places)))
 
 
-# --- what a file imports ----------------------------------------------------------------------------
-
-
 def files_of(path: Path, folders: Sequence[Path], name: str | None = None) -> tuple[Path, ...]:
     """Return the other files of these folders that a file imports, and these in their turn, in one order.
 

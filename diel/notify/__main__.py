@@ -120,9 +120,6 @@ def _without_secrets(text: str, address: Mapping[str, Any]) -> str:
     return " ".join(text.split())[:300]
 
 
-# --- the ways -----------------------------------------------------------------------------------------
-
-
 def _tell(address: Mapping[str, Any], message: Mapping[str, Any]) -> None:
     if address.get("mail"):
         _mail(address, message)

@@ -270,9 +270,6 @@ def beat(paths: RunPaths) -> None:
     os.utime(paths.lease)
 
 
-# --- births of processes ---------------------------------------------------------------------------
-
-
 @cache
 def _place() -> str:
     """Return this machine's boot and PID namespace; empty where the system does not tell."""

@@ -377,8 +377,6 @@ class RunReader:
             if record["event"] == "skipped" and record["stage"] == stage and covers(record["tasks"], index):
                 yield record
 
-    # --- as its controller sees it: which task reads which, and what it gets ------------------------
-
     def earlier(self) -> Iterator[RunReader]:
         """Yield the runs of the same workflow that were made before, the nearest first; each is read once."""
         yield from self._earlier

@@ -103,9 +103,6 @@ class JobStatus(NamedTuple):
         return f"{self.state} ({self.reason})" if self.reason else str(self.state)
 
 
-# --- words of a script's directives, as the schedulers' own readers take them ------------------------
-
-
 def clock(seconds: float) -> str:
     """HH:MM:SS, rounded up to whole seconds; hours may be more than 24, as all schedulers allow."""
     whole = max(1, -int(-seconds // 1))

@@ -236,8 +236,6 @@ def hosts(text: str) -> str:
     return ",".join(dict.fromkeys(name.strip() for name in names))
 
 
-# --- PBS -------------------------------------------------------------------------------------------
-
 NO_HISTORY = 36
 """qstat's exit code where -x asks for a history that the server does not keep."""
 _HEAD = "Job Id: "

@@ -148,8 +148,6 @@ class Scheduler(ABC):
     One object serves a whole run; `submit`, `query`, `cancel` and `find` are called in several threads.
     """
 
-    # --- facts --------------------------------------------------------------------------------------
-
     commands: ClassVar[tuple[str, ...]] = ()
     """Programs that diel calls for every job: a run is refused if one is not on PATH."""
     also: ClassVar[tuple[str, ...]] = ()
@@ -188,8 +186,6 @@ class Scheduler(ABC):
     def __init__(self, timeout: float = TIMEOUT) -> None:
         """`timeout`: seconds that a command has to answer."""
         self.timeout = timeout
-
-    # --- jobs ---------------------------------------------------------------------------------------
 
     @abstractmethod
     def directives(self, job: Job) -> Iterable[str]:
@@ -236,8 +232,6 @@ class Scheduler(ABC):
         """Ids, by name, of this user's jobs that have not ended and whose names begin so. Raise
         SchedulerBusy."""
 
-    # --- this machine -------------------------------------------------------------------------------
-
     def ask(
         self, *words: str, folder: Path | None = None, stdin: Path | None = None, timeout: float | None = None
     ) -> Answer:
@@ -271,8 +265,6 @@ class Scheduler(ABC):
         """Return queues and nodes for `diel doctor`; None where it tells none. Raise SchedulerBusy."""
         return None
 
-    # --- within a job of it -------------------------------------------------------------------------
-
     def job_id(self) -> str | None:
         """Return the id of the job that this process runs in; None outside a job."""
         return next((os.environ[name] for name in self.job_variables if os.environ.get(name)), None)
@@ -295,9 +287,6 @@ def node_file(nodes: Sequence[str], script: Path) -> str:
     file = script.with_suffix(".nodes")
     file.write_text("".join(f"{name}\n" for name in nodes), encoding="utf-8")
     return str(file)
-
-
-# --- those that are installed -----------------------------------------------------------------------
 
 
 def scheduler_named(name: str) -> Scheduler:

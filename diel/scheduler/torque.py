@@ -105,8 +105,6 @@ class Torque(Qsub):
     def nodes(self) -> list[NodeKind]:
         return parse_nodes(self.output("pbsnodes", "-a", timeout=2 * QUESTION))
 
-    # --- within a job of it: Slurm's, where its commands are Slurm's own wrappers ---------------------
-
     @property
     def share(self) -> Sequence[str]:  # type: ignore[override]
         return Slurm.share if _is_in_slurm() else Qsub.share

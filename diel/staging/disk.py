@@ -261,8 +261,6 @@ def own_disk(local: Local, environ: Mapping[str, str]) -> Disk:
     return Disk(folder, local.size, named=named)
 
 
-# --- files of locks and pins --------------------------------------------------------------------------
-
 _open_pins: dict[tuple[str, int], int] = {}
 _opening = threading.Lock()
 _began = time.time_ns()

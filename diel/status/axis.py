@@ -484,9 +484,6 @@ def drawn_course(values: Sequence[Any]) -> str:
     return sparkline(values) if len(values) > 1 and all(map(is_finite, values)) else ""
 
 
-# --- parts of lines that several views share ------------------------------------------------------
-
-
 def what_text(axis: AxisStatus) -> str:
     """Return `tpe, minimize train.loss`, `loop until check.error < 0.1`."""
     facts = axis.facts

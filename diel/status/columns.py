@@ -89,9 +89,6 @@ def tasks_text(pairs: Sequence[Sequence[int]], limit: int = 12) -> str:
     return ",".join(shown) + (f" and {rest} more" if rest else "")
 
 
-# --- in Markdown ----------------------------------------------------------------------------------
-
-
 def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
     """Yield a table, and an empty line."""
     yield f"| {' | '.join(map(plain, header))} |"

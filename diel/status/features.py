@@ -160,9 +160,6 @@ def _replicas(paths: RunPaths, name: str, driven: bool) -> Iterator[ReplicaStatu
             yield ReplicaStatus(f"{name}/{number}", state, url, endpoint.restarts, endpoint.message)
 
 
-# --- in words -------------------------------------------------------------------------------------
-
-
 def service_lines(services: Iterable[ServiceStatus]) -> list[str]:
     """Return a line for each service, with its addresses while it is up."""
     lines: list[str] = []

@@ -269,9 +269,6 @@ def mean_text(seconds: float | None) -> str:
     return f"{seconds * 1000:.0f}ms" if seconds < 0.1 else format_duration(seconds)
 
 
-# --- failures -------------------------------------------------------------------------------------
-
-
 def task_of(record: Failed) -> str:
     """Return the first task of a verdict: `simulate/17`."""
     return f"{record['stage']}/{record['tasks'][0][0]}"

@@ -150,9 +150,6 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-# --- in words -------------------------------------------------------------------------------------
-
-
 def surrogate_lines(
     surrogates: Mapping[str, SurrogateStatus], stays: Mapping[str, Collection[int]]
 ) -> list[str]:

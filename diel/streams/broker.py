@@ -83,8 +83,6 @@ class Broker:
 
     # Each request is answered by the method of its name: by `_open`, or by one of `Tuples`.
 
-    # --- the controller ----------------------------------------------------------------------------
-
     def _open(self, request: PeerRequest) -> Header:
         header = request.header
         wanted: ChannelOpened = {
@@ -164,8 +162,6 @@ class Broker:
         self._unopened = left
         return {"forgotten": forgotten}
 
-    # --- producers ---------------------------------------------------------------------------------
-
     def _source(self, channel: Channel, request: PeerRequest) -> ProducerState:
         """The producer of a request. Raise Refused if a later attempt has begun."""
         name, attempt = request.header["member"], request.header["attempt"]
@@ -222,8 +218,6 @@ class Broker:
             source.failed = bool(request.header.get("failed", False))
             self._grant(channel)
         return {}
-
-    # --- consumers ---------------------------------------------------------------------------------
 
     def _member(self, channel: Channel, request: PeerRequest) -> tuple[Group, Member]:
         """The consumer of a request. Raise Refused if it is unknown, or a later attempt has begun."""

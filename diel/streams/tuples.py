@@ -87,8 +87,6 @@ class Tuples:
     def __len__(self) -> int:
         return len(self._there)
 
-    # --- what is there ----------------------------------------------------------------------------
-
     def _fold(self, header: Header, place: Place) -> None:
         do, number = header["do"], header.get("tuple", 0)
         owner = self._owners.setdefault(header["owner"], Owner())
@@ -135,8 +133,6 @@ class Tuples:
         if None not in pattern:
             return next(iter(self._exact.get(exact(pattern), ())), None)
         return next((number for number, one in self._there.items() if fits(pattern, one.key)), None)
-
-    # --- requests ---------------------------------------------------------------------------------
 
     def enter(self, request: PeerRequest) -> Header:
         """A task's attempt, or a nameless owner, begins behind what was committed, or goes on."""

@@ -190,9 +190,6 @@ def _cores(plan: Plan, block: BlockFacts) -> int:
     return (shape.block_nodes(pool) if shape is not None else pool.block_nodes) * cores_of(pool)
 
 
-# --- at the beginning and at the end --------------------------------------------------------------
-
-
 def start_line(controller: Controller) -> str:
     """Return the run and its size."""
     plan = controller.plan

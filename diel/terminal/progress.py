@@ -194,9 +194,6 @@ def _interruptible(watch: Foreground, controller: Controller) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-# --- without a terminal ---------------------------------------------------------------------------
-
-
 class Quiet:
     """Shows only failures."""
 

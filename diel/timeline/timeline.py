@@ -354,8 +354,6 @@ def _turns(piece: bytes) -> Iterator[Any]:
                 yield record
 
 
-# --- kept beside the snapshot, so that a million tasks are read once: it can be made again ---------
-
 VERSION = 1
 SAVED = 20_000
 """Attempts that are worth a file: fewer are read as fast."""

@@ -90,9 +90,6 @@ def draw(chart: Chart, width: int, height: int) -> Text:
     return Text.from_ansi(plotext.build().rstrip("\n"), no_wrap=True)
 
 
-# --- searches and loops -------------------------------------------------------------------------------
-
-
 def axis_charts(axes: Sequence[AxisStatus]) -> Iterator[Chart]:
     """Yield the history of each search with its best so far, its learning curves, the values of each loop."""
     for axis in axes:
@@ -141,9 +138,6 @@ def _search_charts(title: str, axis: AxisStatus, course: CourseStatus) -> Iterat
 
 def _columns(rows: Sequence[Sequence[float]]) -> tuple[list[float], list[float]]:
     return [row[0] for row in rows], [row[1] for row in rows]
-
-
-# --- what a task reports ------------------------------------------------------------------------------
 
 
 def metric_charts(lines: Sequence[str]) -> list[Chart]:

@@ -110,8 +110,6 @@ class RunScreen(WatchedScreen):
         self.query_one("#stages").focus()
         super().on_mount()
 
-    # --- looking ---------------------------------------------------------------------------------
-
     def look(self) -> None:
         self.watched.look()
         if not self._drawn:  # the first picture does not wait for more
@@ -171,8 +169,6 @@ class RunScreen(WatchedScreen):
                     table.update_cell(stage.name, label or "bar", cell, update_width=True)
             self._drawn[f"stage {stage.name}"] = cells
 
-    # --- tasks -----------------------------------------------------------------------------------
-
     def _draw_tasks(self, status: Status) -> None:
         stages = [stage.name for stage in status.stages]
         if self._drawn.get("stages") != stages:
@@ -220,8 +216,6 @@ class RunScreen(WatchedScreen):
         stage = self._stage()
         if stage is not None:
             self.app.push_screen(TaskScreen(self.watched, stage.name, event.index, self._interval))
-
-    # --- charts, failures ------------------------------------------------------------------------
 
     @on(TabbedContent.TabActivated)
     def _enter_tab(self, event: TabbedContent.TabActivated) -> None:
@@ -276,8 +270,6 @@ class RunScreen(WatchedScreen):
     def _open_failure(self, event: OptionList.OptionSelected) -> None:
         stage, _, index = (event.option.id or "").partition("/")
         self.app.push_screen(TaskScreen(self.watched, stage, int(index), self._interval))
-
-    # --- commands --------------------------------------------------------------------------------
 
     def action_tab(self, name: str) -> None:
         self.query_one(TabbedContent).active = name

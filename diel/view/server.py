@@ -143,8 +143,6 @@ class _Handler(BaseHTTPRequestHandler):
 
     do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = do_TRACE = do_CONNECT = _only_get
 
-    # --- who may ---------------------------------------------------------------------------------
-
     def _has(self, shown: str) -> bool:
         """Return whether this is the token; that takes as long for a wrong one, however wrong."""
         return hmac.compare_digest(shown.encode("utf-8", "surrogateescape"), self.entrance.token.encode())
@@ -171,8 +169,6 @@ class _Handler(BaseHTTPRequestHandler):
         )
         self.send_header("Content-Length", "0")
         self.end_headers()
-
-    # --- answers ---------------------------------------------------------------------------------
 
     def _send(self, kind: str, body: bytes, may: str = "") -> None:
         self.server.last_request = time.monotonic()  # type: ignore[attr-defined]

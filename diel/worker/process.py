@@ -258,8 +258,6 @@ class Worker:
                 record["output"] = True
             return self._commit(record)
 
-    # --- the node's disk ----------------------------------------------------------------------------
-
     def _tell_staging(self, attempt: RunningAttempt, brought: Brought) -> None:
         record = record_of(attempt, own_node(self.environ), brought)
         if record is not None:
@@ -304,8 +302,6 @@ class Worker:
             return committed
 
         self._draining.append(self._copiers.submit(commit))
-
-    # --- an attempt's surroundings --------------------------------------------------------------------
 
     def _make(self, attempt: RunningAttempt) -> None:
         """Make the attempt's directory, and change to it.

@@ -212,8 +212,6 @@ class Keeper:
                 raise Failure(FailureClass.INTERRUPTED, failure.message) from failure
             raise
 
-    # --- starting -----------------------------------------------------------------------------------
-
     def _prepare(self) -> tuple[str, ...]:
         """Return the words that start it; writes its inputs. Raise Failure if there is no such program."""
         tied = (*TIED, str(os.getpid()), *self._attempt.inside)
@@ -248,8 +246,6 @@ class Keeper:
         while time.monotonic() < end:
             self._check_wanted()
             time.sleep(TICK / 2)
-
-    # --- looking after it ---------------------------------------------------------------------------
 
     def _attend(self, process: _Process) -> None:
         """Watch one start of it. Raise _Lost, Stopped, or the watchdog's verdict."""
@@ -343,8 +339,6 @@ class Keeper:
         self._write("reloaded" if not why else "refused", process.line.url, why)
         self._put("ready", process.line.url)
 
-    # --- ending it ----------------------------------------------------------------------------------
-
     def _end(self, process: _Process) -> None:
         """Send SIGTERM to its group, then SIGKILL to the group and to what escaped from it."""
         if process.is_ready and not _has_ended(process.pid):
@@ -360,8 +354,6 @@ class Keeper:
             signal_group(process.pid, signal.SIGKILL)
             self._attempt.usage.reap(process.pid)
         kill_marked("DIEL_TASK_DIR", str(self._context.task_dir))
-
-    # --- telling ------------------------------------------------------------------------------------
 
     def _tell(self, state: str, url: str, message: str = "") -> None:
         """Write the state: to its file, for consumers, and to the journal. Raise Failure."""
@@ -415,9 +407,6 @@ def _free_port(host: str) -> int:
     with socket.socket() as probe:
         probe.bind((host, 0))
         return int(probe.getsockname()[1])
-
-
-# --- whether it is still wanted -------------------------------------------------------------------
 
 
 class Stopped(Exception):

@@ -139,9 +139,6 @@ def _run(paths: RunPaths) -> Listed:
         return Listed(paths, None, identity_of_run(paths.root))
 
 
-# --- choosing -------------------------------------------------------------------------------------
-
-
 def _named(where: Path, names: Sequence[str]) -> list[Listed]:
     half_made = {path.name for path in stillborn(where)}  # they are removed with any others
     places = [find_run(where, name) for name in names if name not in half_made]
@@ -218,9 +215,6 @@ def _clean_environments(runs: Path, *, yes: bool) -> None:
     for path in unneeded:
         remove_environment(path)
     click.echo(f"removed {counted(len(unneeded), 'environment')}, freed {format_size(sum(sizes))}")
-
-
-# --- removing files that were handed on -----------------------------------------------------------
 
 
 def _trim(where: Path, names: Sequence[str], *, force: bool, yes: bool) -> None:

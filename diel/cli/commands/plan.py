@@ -88,9 +88,6 @@ def _tasks_text(plan: Plan) -> str:
     return f"{'up to ' if plan.may_end_early else ''}{counted(number, 'task')}"
 
 
-# --- what would run ------------------------------------------------------------------------------
-
-
 @click.command("plan")
 @workflow_options()
 @json_option

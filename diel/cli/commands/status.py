@@ -154,9 +154,6 @@ def _fit(view: Drawn, status: Status, height: int) -> str:
     return "\n".join(lines if rest <= 0 else [*lines[: room - 1], f"… {counted(rest + 1, 'line')} more"])
 
 
-# --- a run ----------------------------------------------------------------------------------------
-
-
 def _run_view(status: Status, paths: RunPaths, show_all: bool, rows: int | None, brief: bool) -> str:
     lines = [*_head(status), "", *_table(status, rows)]
     lines += [f"{stage.name}: no tasks, {printable(stage.void)}" for stage in status.stages if stage.void]
@@ -281,9 +278,6 @@ def _next_step(status: Status, where: str) -> list[str]:
     if len(steps) == 1:
         return ["", f"next: {' '.join(steps[0])}"]
     return ["", f"next: {', '.join(step for step, _ in steps)}"] if steps else []
-
-
-# --- a stage --------------------------------------------------------------------------------------
 
 
 def _stage_view(

@@ -48,9 +48,6 @@ rank_option = click.option(
 )
 
 
-# --- streams ---------------------------------------------------------------------------------------
-
-
 @command.command("put", cls=Piping, short_help="Put items into a stream.")
 @click.argument("name")
 @click.argument("file", type=click.File("r", encoding="utf-8"), default="-")
@@ -274,9 +271,6 @@ def _tell(answer: dict[str, Any]) -> None:
     click.echo(json.dumps(_as_json(answer), ensure_ascii=False))
 
 
-# --- the tuple space -------------------------------------------------------------------------------
-
-
 @command.group("space", short_help="Put, read and take tuples.")
 def space() -> None:
     """Put, read and take tuples: a KEY is a JSON list, in which null matches anything."""
@@ -329,9 +323,6 @@ def _space(rank: int | None) -> TupleSpace:
     several = bool(os.environ.get("DIEL_RANKED")) and (launched(RANKS) or 1) > 1
     member = _ranked(_variable("DIEL_TASK_ID"), rank, several)
     return _connect().space(member, int(_variable("DIEL_ATTEMPT")))
-
-
-# --- the task --------------------------------------------------------------------------------------
 
 
 def _connect() -> Connection:

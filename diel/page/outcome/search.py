@@ -123,8 +123,6 @@ class _Search:
         hp = {f"hp.{name}": value for name, value in trial.hp.items()}
         return {"trial": trial.number, "state": trial.state.value, **self._value(trial), **hp}
 
-    # --- history ----------------------------------------------------------------------------------------
-
     def _history(self, place: int, objective: _Objective) -> Plot:
         """Return the value of each trial, the best so far, and where pruned ones had come to."""
         y, rows, best = objective.column, [], math.inf if objective.small else -math.inf
@@ -164,8 +162,6 @@ class _Search:
         watched = self.axis.facts.watched == self.axis.facts.objectives[place][0]
         return trial.reported[max(trial.reported)] if watched and trial.reported else None
 
-    # --- the front --------------------------------------------------------------------------------------
-
     def _front(self, a: _Objective, b: _Objective) -> Plot:
         """Return all complete trials; those on the front have a colour and their number."""
         x, y = a.column, b.column
@@ -189,8 +185,6 @@ class _Search:
             layers.insert(0, only | layer(mark, **place, order=amount(x.key)))
         caption = f"{self.name}: {counted(len(good), 'trial')} on the Pareto front, by number"
         return figure(caption, columns, rows, *layers, drawn=rows[:TRIALS], height=320)
-
-    # --- hyperparameters --------------------------------------------------------------------------------
 
     def _coordinates(self) -> Iterator[Part]:
         names = [name for name in self.parameters if any(name in trial.hp for trial in self.complete)]
@@ -267,8 +261,6 @@ class _Search:
             charts.append((f"{importance.objective} by {importance.method}", chart))
         yield one_of(f"{self.name}: importance for", charts)
 
-    # --- learning curves --------------------------------------------------------------------------------
-
     def _curves(self) -> Iterator[Part]:
         """Yield what trials reported: to their pruner, or else the metric named as the objective."""
         lines = self._reported()
@@ -319,8 +311,6 @@ class _Search:
         tasks = curves(run, stage, places)
         lines = {places[index]: lines[metric] for index, lines in tasks.items() if metric in lines}
         return {number: {step: value for step, (value, _) in line.items()} for number, line in lines.items()}
-
-    # --- the table --------------------------------------------------------------------------------------
 
     def _table(self) -> Grid:
         several = len(self.objectives) > 1

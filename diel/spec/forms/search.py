@@ -297,8 +297,6 @@ class Search(SpecModel, Judged):
         """The STAGE.METRIC that the pruner watches."""
         return self.watch or self.objectives[0][0]
 
-    # --- answers of an axis -----------------------------------------------------------------------
-
     @property
     def sets(self) -> tuple[str, ...]:
         return self.parameters
@@ -418,8 +416,6 @@ class Search(SpecModel, Judged):
             steps = (accepted - spec.low) / spec.step
             if abs(steps - round(steps)) > 1e-9:
                 yield Flaw(f"expected {spec.low} and steps of {spec.step}, found {quote(value)}")
-
-    # --- checks of a file's words -----------------------------------------------------------------
 
     def flaws(self) -> Iterator[Flaw]:
         yield from self._objective_flaws()

@@ -120,9 +120,6 @@ def _value(name: str, text: str, workflows: Sequence[Known]) -> Any:
     return value
 
 
-# --- promoting ------------------------------------------------------------------------------------
-
-
 @click.command("promote", short_help="Make the best trial's values those of later runs.")
 @run_argument
 @click.option("--axis", metavar="NAME", help="The search, if the run has several.")
@@ -251,9 +248,6 @@ def _misfits(runs: Path, change: Change) -> list[str]:
                 why = error.flaws[0].message
                 misfits.append(f"hp.{name} does not fit workflow '{workflow.name}' ({where}): {why}")
     return misfits
-
-
-# --- the workflows that a project knows -----------------------------------------------------------
 
 
 def known_workflows(runs: Path, files: Iterable[Path] = ()) -> list[Known]:

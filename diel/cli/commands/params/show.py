@@ -161,8 +161,6 @@ def pairs_of(names: Sequence[str], values: Sequence[Any]) -> str:
     return ", ".join(f"{name} = {shown(value)}" for name, value in zip(names, values, strict=True))
 
 
-# --- as text --------------------------------------------------------------------------------------
-
 _ROLES = (("reads", "read_by"), ("sets", "searched_by"), ("publishes", "published_by"))
 
 
@@ -308,9 +306,6 @@ def _event_lines(events: list[Event], runs: Path) -> Iterator[str]:
         for event in events
     ]
     yield from render(Listing(columns, rows, {}), width=60)
-
-
-# --- two runs -------------------------------------------------------------------------------------
 
 
 @click.command("diff", short_help="Show where two runs differ.")
