@@ -73,7 +73,7 @@ class Times(NamedTuple):
         return "scatter" if not self.shift.is_real else "slower" if self.shift.value > 0 else "faster"
 
     def is_slower(self, by: float) -> bool:
-        """Whether it is slower by more than this share for certain: all of the interval is above it.
+        """Return whether it is slower by more than this share for certain: all of the interval is above it.
 
         Where too few tasks give none, medians decide that are apart by more than a machine's own delays.
         """
@@ -118,23 +118,23 @@ class Contrast(NamedTuple):
     """What could not be compared, and why."""
 
     def slower(self, by: float) -> list[Times]:
-        return [one for one in self.times if one.is_slower(by)]
+        return [times for times in self.times if times.is_slower(by)]
 
 
 def compare(first: RunReader, second: RunReader) -> Contrast:
-    """Compares two runs. Raises UsageError where a directory holds no run."""
-    one, other = Side(first), Side(second)
-    names = dict.fromkeys((*one.stages, *other.stages))
-    ended = {name: (one.ended(name), other.ended(name)) for name in names}
+    """Compare two runs. Raise UsageError where a directory holds no run."""
+    before, after = Side(first), Side(second)
+    names = dict.fromkeys((*before.stages, *after.stages))
+    ended = {name: (before.ended(name), after.ended(name)) for name in names}
     return Contrast(
-        (one.name, other.name),
-        tuple(map(Unequal, _overview(one), _overview(one).values(), _overview(other).values())),
+        (before.name, after.name),
+        tuple(map(Unequal, _overview(before), _overview(before).values(), _overview(after).values())),
         tuple(_differing(first.run_file.hyperparameters, second.run_file.hyperparameters)),
         tuple(_differing(facts_of(first), facts_of(second))),
-        tuple(_changed_stages(one, other)),
+        tuple(_changed_stages(before, after)),
         tuple(_times(name, *both) for name, both in ended.items()),
         tuple(result for name, both in ended.items() for result in _results(name, *both)),
-        (*one.notes, *other.notes),
+        (*before.notes, *after.notes),
     )
 
 
@@ -159,10 +159,10 @@ def _overview(side: Side) -> dict[str, Any]:
     }
 
 
-def _changed_stages(one: Side, other: Side) -> Iterator[Unequal]:
-    """What of a stage is not the same: `module`, `params`; or that a run has no such stage."""
-    for name in dict.fromkeys((*one.parts, *other.parts)):
-        first, second = one.parts.get(name), other.parts.get(name)
+def _changed_stages(before: Side, after: Side) -> Iterator[Unequal]:
+    """Yield what of a stage is not the same: `module`, `params`; or that a run has no such stage."""
+    for name in dict.fromkeys((*before.parts, *after.parts)):
+        first, second = before.parts.get(name), after.parts.get(name)
         if first is None or second is None:
             yield Unequal(name, first is not None, second is not None)
         elif parts := [part.name for part in _differing(first, second)]:
@@ -170,7 +170,7 @@ def _changed_stages(one: Side, other: Side) -> Iterator[Unequal]:
 
 
 def _common(first: Mapping[Point, Any], second: Mapping[Point, Any]) -> list[Point]:
-    """The points that both have; none if those are few, so that most would be left out."""
+    """Return the points that both have; none if those are few, so that most would be left out."""
     both = [point for point in first if point in second]
     return both if 2 * len(both) >= min(len(first), len(second)) else []
 
@@ -178,14 +178,14 @@ def _common(first: Mapping[Point, Any], second: Mapping[Point, Any]) -> list[Poi
 def _times(stage: str, first: Ended, second: Ended) -> Times:
     tasks, cached = (len(first.seconds), len(second.seconds)), (first.cached, second.cached)
     points = _common(first.seconds, second.seconds)
-    one = [first.seconds[point] for point in points] or [*first.seconds.values()]
-    other = [second.seconds[point] for point in points] or [*second.seconds.values()]
+    earlier = [first.seconds[point] for point in points] or [*first.seconds.values()]
+    later = [second.seconds[point] for point in points] or [*second.seconds.values()]
     shift = None
-    if one and other:
-        before, after = ([math.log(max(t, _LEAST)) for t in times] for times in (one, other))
+    if earlier and later:
+        before, after = ([math.log(max(t, _LEAST)) for t in times] for times in (earlier, later))
         pairs = [b - a for a, b in zip(before, after, strict=False)]
         shift = paired(pairs) if points else unpaired(before, after)
-    return Times(stage, tasks, cached, len(points), (middle(one), middle(other)), shift)
+    return Times(stage, tasks, cached, len(points), (middle(earlier), middle(later)), shift)
 
 
 def _results(stage: str, first: Ended, second: Ended) -> Iterator[OutputPair]:
@@ -201,23 +201,23 @@ def _answers(ended: Ended) -> int:
 def _result(output: str, first: Mapping[Point, Any], second: Mapping[Point, Any]) -> OutputPair:
     points = _common(first, second)
     differ = sum(_text(first[point]) != _text(second[point]) for point in points) if points else None
-    one, other = numbers(first), numbers(second)
-    both = [point for point in points if point in one and point in other]
+    earlier, later = numbers(first), numbers(second)
+    both = [point for point in points if point in earlier and point in later]
     # Infinity less itself is none.
-    same = {point for point in both if _text(one[point]) == _text(other[point])}
-    pairs = [(point, 0.0 if point in same else other[point] - one[point]) for point in both]
+    same = {point for point in both if _text(earlier[point]) == _text(later[point])}
+    pairs = [(point, 0.0 if point in same else later[point] - earlier[point]) for point in both]
     shift, largest = None, None
     if pairs:
-        one, other = ({point: each[point] for point, _ in pairs} for each in (one, other))
+        earlier, later = ({point: sample[point] for point, _ in pairs} for sample in (earlier, later))
         finite = [difference for _, difference in pairs if is_finite(difference)]
         shift = paired(finite) if finite else None
         where, most = max(pairs, key=lambda pair: math.inf if math.isnan(pair[1]) else abs(pair[1]))
         largest = (most, point_name(where))
-    elif one and other:
-        before, after = ([*filter(math.isfinite, values.values())] for values in (one, other))
+    elif earlier and later:
+        before, after = ([*filter(math.isfinite, values.values())] for values in (earlier, later))
         shift = unpaired(before, after) if before and after else None
     tasks = len(first), len(second)
-    return OutputPair(output, tasks, len(points), differ, (_mean(one), _mean(other)), shift, largest)
+    return OutputPair(output, tasks, len(points), differ, (_mean(earlier), _mean(later)), shift, largest)
 
 
 def _text(value: Any) -> str:
@@ -225,7 +225,7 @@ def _text(value: Any) -> str:
 
 
 def numbers(values: Mapping[Point, Any]) -> dict[Point, float]:
-    """The values that are numbers: whole ones as they are, infinite ones and not-a-number too."""
+    """Return the values that are numbers: whole ones as they are, infinite ones and not-a-number too."""
     return {point: value for point, value in values.items() if is_finite(value) or isinstance(value, float)}
 
 
@@ -237,90 +237,92 @@ def _mean(values: Mapping[Point, float]) -> float | None:
 
 
 _COLOUR = {"slower": "red", "faster": "green"}
-_SAID = {
+_VERDICTS = {
     "scatter": "no more than scatter",
     "too few": "too few tasks to tell",
     "none": "nothing to compare",
 }
 
 
-def comparison_lines(found: Contrast) -> Iterator[str]:
-    """All of it, each part under its name; parts without a difference in one line."""
-    first, second = found.names
-    yield from columns([["", first, second], *([one.name, *both_texts(one)] for one in found.facts)])
-    yield from _differences("hyperparameters", found.names, found.hyperparameters)
-    yield from _differences("versions and surroundings", found.names, found.versions)
-    if found.workflow:
+def comparison_lines(contrast: Contrast) -> Iterator[str]:
+    """Yield all of it, each part under its name; parts without a difference in one line."""
+    first, second = contrast.names
+    yield from columns([["", first, second], *([item.name, *both_texts(item)] for item in contrast.facts)])
+    yield from _differences("hyperparameters", contrast.names, contrast.hyperparameters)
+    yield from _differences("versions and surroundings", contrast.names, contrast.versions)
+    if contrast.workflow:
         yield from ("", paint("stages that are not the same", bold=True))
-        yield from columns([[f"  {one.name}", changed_text(one, found.names)] for one in found.workflow])
-    if any(any(one.tasks) or any(one.cached) for one in found.times):
+        yield from columns(
+            [[f"  {item.name}", changed_text(item, contrast.names)] for item in contrast.workflow]
+        )
+    if any(any(item.tasks) or any(item.cached) for item in contrast.times):
         yield from ("", paint("times by stage", bold=True))
-        yield from columns([_HEAD_OF_TIMES, *map(_row_of_times, found.times)], right=range(1, 6))
+        yield from columns([_HEAD_OF_TIMES, *map(_row_of_times, contrast.times)], right=range(1, 6))
         yield paint(f"  {CAVEAT}", dim=True)
-    if found.results:
+    if contrast.results:
         yield from ("", paint("results", bold=True))
         heads = ["  output", "tasks", "differ", "mean", "then", "change", "p", "largest difference"]
-        yield from columns([heads, *rows_of_results(found.results)], right=range(1, 7))
-    if found.notes:
-        yield from ("", *(paint(f"not compared: {printable(note)}", fg="yellow") for note in found.notes))
+        yield from columns([heads, *rows_of_results(contrast.results)], right=range(1, 7))
+    if contrast.notes:
+        yield from ("", *(paint(f"not compared: {printable(note)}", fg="yellow") for note in contrast.notes))
 
 
-def both_texts(one: Unequal) -> tuple[str, str]:
-    """The values of both runs for people."""
-    return _value(one.first), _value(one.second)
+def both_texts(fact: Unequal) -> tuple[str, str]:
+    """Return the values of both runs for people."""
+    return _value(fact.first), _value(fact.second)
 
 
 def _value(value: Any) -> str:
     return "–" if value is None else shown(value)
 
 
-def _differences(title: str, names: Sequence[str], found: Sequence[Unequal]) -> Iterator[str]:
+def _differences(title: str, names: Sequence[str], facts: Sequence[Unequal]) -> Iterator[str]:
     yield ""
-    if not found:
+    if not facts:
         yield f"{title}: the same"
         return
     yield paint(title, bold=True)
-    yield from columns([[f"  {printable(one.name)}", *both_texts(one)] for one in found])
+    yield from columns([[f"  {printable(fact.name)}", *both_texts(fact)] for fact in facts])
 
 
-def changed_text(one: Unequal, names: Sequence[str]) -> str:
-    """The parts of a stage that differ, or which run alone has it."""
-    if isinstance(one.first, bool):
-        return f"only in {names[0] if one.first else names[1]}"
-    return ", ".join(one.first)
+def changed_text(change: Unequal, names: Sequence[str]) -> str:
+    """Return the parts of a stage that differ, or which run alone has it."""
+    if isinstance(change.first, bool):
+        return f"only in {names[0] if change.first else names[1]}"
+    return ", ".join(change.first)
 
 
 CAVEAT = "p knows how tasks of one run scatter, not how runs do: a busy machine looks like a difference"
 _HEAD_OF_TIMES = ["  stage", "tasks", "median", "then", "ratio", "p", "95 % of ratio"]
 
 
-def _row_of_times(one: Times) -> list[str]:
-    interval = one.interval
-    said = paint(said_of(one), fg=_COLOUR.get(one.verdict))
+def _row_of_times(times: Times) -> list[str]:
+    interval = times.interval
+    verdict = paint(verdict_text(times), fg=_COLOUR.get(times.verdict))
     return [
-        f"  {one.stage}",
-        tasks_text(one),
-        *map(seconds_text, one.median),
-        "" if one.ratio is None else f"{one.ratio:.3g}",
-        p_text(one.shift),
-        (f"{interval[0]:.3g} to {interval[1]:.3g}: {said}" if interval else said),
+        f"  {times.stage}",
+        tasks_text(times),
+        *map(seconds_text, times.median),
+        "" if times.ratio is None else f"{times.ratio:.3g}",
+        p_text(times.shift),
+        (f"{interval[0]:.3g} to {interval[1]:.3g}: {verdict}" if interval else verdict),
     ]
 
 
-def tasks_text(one: Times | OutputPair) -> str:
-    """The tasks that were compared: `7 pairs`, or `13 and 15`, all with all."""
-    return counted(one.matched, "pair") if one.matched else f"{one.tasks[0]:,} and {one.tasks[1]:,}"
+def tasks_text(row: Times | OutputPair) -> str:
+    """Return the tasks that were compared: `7 pairs`, or `13 and 15`, all with all."""
+    return counted(row.matched, "pair") if row.matched else f"{row.tasks[0]:,} and {row.tasks[1]:,}"
 
 
-def said_of(one: Times) -> str:
-    """What a stage's times say, in words."""
-    if one.shift is None and any(one.cached):
+def verdict_text(times: Times) -> str:
+    """Return what a stage's times say, in words."""
+    if times.shift is None and any(times.cached):
         return "taken from the cache"
-    return _SAID.get(one.verdict, one.verdict)
+    return _VERDICTS.get(times.verdict, times.verdict)
 
 
 def seconds_text(seconds: float | None) -> str:
-    """Seconds in three digits, however few they are."""
+    """Return seconds in three digits, however few they are."""
     if seconds is None:
         return "–"
     if seconds < 1:
@@ -329,29 +331,29 @@ def seconds_text(seconds: float | None) -> str:
 
 
 def p_text(shift: Shift | None) -> str:
-    """The probability of a shift for people."""
+    """Return the probability of a shift for people."""
     p = None if shift is None else shift.p
     return "" if p is None else "<0.001" if p < 0.001 else f"{p:.3f}"
 
 
-def rows_of_results(found: Sequence[OutputPair]) -> list[list[str]]:
+def rows_of_results(pairs: Sequence[OutputPair]) -> list[list[str]]:
     """Return a row for each output; means and differences in digits that tell them apart."""
-    digits = digits_apart((one.largest[0] for one in found if one.largest), 4)
-    means = texts([one.mean for one in found])
-    return [_row_of_results(one, mean, digits) for one, mean in zip(found, means, strict=True)]
+    digits = digits_apart((pair.largest[0] for pair in pairs if pair.largest), 4)
+    means = texts([pair.mean for pair in pairs])
+    return [_row_of_results(pair, mean, digits) for pair, mean in zip(pairs, means, strict=True)]
 
 
-def _row_of_results(one: OutputPair, means: Sequence[str], digits: int) -> list[str]:
+def _row_of_results(pair: OutputPair, means: Sequence[str], digits: int) -> list[str]:
     largest = ""
-    if one.largest is not None and one.largest[0]:
-        most, where = one.largest
+    if pair.largest is not None and pair.largest[0]:
+        most, where = pair.largest
         largest = f"{'+' * (most > 0)}{number_text(most, digits)}{f' at {where}' if where else ''}"
-    p = p_text(one.shift) if one.differ != 0 else ""
-    differ = "" if one.differ is None else f"{one.differ:,}"
-    answers = ", {} and {} answered by a model".format(*one.answered) if any(one.answered) else ""
+    p = p_text(pair.shift) if pair.differ != 0 else ""
+    differ = "" if pair.differ is None else f"{pair.differ:,}"
+    answers = ", {} and {} answered by a model".format(*pair.answered) if any(pair.answered) else ""
     before, after = (mean or "–" for mean in means)
-    head = [f"  {one.output}", tasks_text(one) + answers, differ, before, after]
-    return [*head, change_text(*one.mean), p, largest]
+    head = [f"  {pair.output}", tasks_text(pair) + answers, differ, before, after]
+    return [*head, change_text(*pair.mean), p, largest]
 
 
 def change_text(before: float | None, after: float | None) -> str:
@@ -364,68 +366,68 @@ def change_text(before: float | None, after: float | None) -> str:
     return f"{share:+.2f}%" if abs(share) >= 0.1 else f"{share:+.2g}%"
 
 
-def slower_text(found: Contrast, by: float) -> str:
-    """Which stages are slower by more than a share; empty if none is."""
-    slow = found.slower(by)
+def slower_text(contrast: Contrast, by: float) -> str:
+    """Return which stages are slower by more than a share; empty if none is."""
+    slow = contrast.slower(by)
     if not slow:
         return ""
-    told = "; ".join(f"{one.stage} by {_by(one)}" for one in slow)
-    where = f"slower in {found.names[1]} than in {found.names[0]}"
-    return f"{counted(len(slow), 'stage')} {where}, by more than {by:.0%}: {told}"
+    stages = "; ".join(f"{times.stage} by {_by(times)}" for times in slow)
+    where = f"slower in {contrast.names[1]} than in {contrast.names[0]}"
+    return f"{counted(len(slow), 'stage')} {where}, by more than {by:.0%}: {stages}"
 
 
-def _by(one: Times) -> str:
-    if one.interval is None:
-        return f"{(one.ratio or 1) - 1:.0%} (too few tasks for a test)"
-    return f"{one.interval[0] - 1:.0%} to {one.interval[1] - 1:.0%}"
+def _by(times: Times) -> str:
+    if times.interval is None:
+        return f"{(times.ratio or 1) - 1:.0%} (too few tasks for a test)"
+    return f"{times.interval[0] - 1:.0%} to {times.interval[1] - 1:.0%}"
 
 
-def comparison_document(found: Contrast) -> dict[str, Any]:
-    """The same as JSON."""
+def comparison_document(contrast: Contrast) -> dict[str, Any]:
+    """Return the same as JSON."""
     return {
-        "runs": list(found.names),
-        "facts": _document(found.facts),
-        "hyperparameters": _document(found.hyperparameters),
-        "versions": _document(found.versions),
-        "workflow": _document(found.workflow),
-        "times": {one.stage: _times_document(one) for one in found.times},
-        "results": {one.output: _result_document(one) for one in found.results},
-        "notes": list(found.notes),
+        "runs": list(contrast.names),
+        "facts": _document(contrast.facts),
+        "hyperparameters": _document(contrast.hyperparameters),
+        "versions": _document(contrast.versions),
+        "workflow": _document(contrast.workflow),
+        "times": {row.stage: _times_document(row) for row in contrast.times},
+        "results": {row.output: _result_document(row) for row in contrast.results},
+        "notes": list(contrast.notes),
     }
 
 
-def _document(found: Sequence[Unequal]) -> dict[str, Any]:
-    return {one.name: [json_value(one.first), json_value(one.second)] for one in found}
+def _document(facts: Sequence[Unequal]) -> dict[str, Any]:
+    return {fact.name: [json_value(fact.first), json_value(fact.second)] for fact in facts}
 
 
-def _times_document(one: Times) -> dict[str, Any]:
+def _times_document(times: Times) -> dict[str, Any]:
     return {
-        "tasks": list(one.tasks),
-        "cached": list(one.cached),
-        "matched": one.matched,
-        "median_s": list(one.median),
-        "ratio": one.ratio,
-        "interval": one.interval and list(one.interval),
-        "p": None if one.shift is None else one.shift.p,
-        "verdict": one.verdict,
+        "tasks": list(times.tasks),
+        "cached": list(times.cached),
+        "matched": times.matched,
+        "median_s": list(times.median),
+        "ratio": times.ratio,
+        "interval": times.interval and list(times.interval),
+        "p": None if times.shift is None else times.shift.p,
+        "verdict": times.verdict,
     }
 
 
-def _result_document(one: OutputPair) -> dict[str, Any]:
-    shift = one.shift
+def _result_document(pair: OutputPair) -> dict[str, Any]:
+    shift = pair.shift
     return {
-        "tasks": list(one.tasks),
-        "matched": one.matched,
-        "differ": one.differ,
-        "mean": json_value([*one.mean]),
+        "tasks": list(pair.tasks),
+        "matched": pair.matched,
+        "differ": pair.differ,
+        "mean": json_value([*pair.mean]),
         "difference": None if shift is None else shift.value,
         "interval": None if shift is None or shift.low is None else [shift.low, shift.high],
         "p": None if shift is None else shift.p,
-        "largest": one.largest and {"difference": json_value(one.largest[0]), "at": one.largest[1]},
+        "largest": pair.largest and {"difference": json_value(pair.largest[0]), "at": pair.largest[1]},
     }
 
 
-Found = TypeVar("Found")
+Part = TypeVar("Part")
 Point = tuple[tuple[str, str], ...]
 """The names and values that tell a task from the others of its stage; the last pair counts repetitions."""
 
@@ -449,7 +451,7 @@ class Side:
         self.name = run.paths.run_id
         self.notes: list[str] = []
 
-    def _read(self, part: Callable[[], Found], empty: Found) -> Found:
+    def _read(self, part: Callable[[], Part], empty: Part) -> Part:
         try:
             try:
                 return self._noted(part())
@@ -463,9 +465,9 @@ class Side:
                 self.notes.append(str(error))
             return empty
 
-    def _noted(self, found: Found) -> Found:
+    def _noted(self, part: Part) -> Part:
         self.notes += (flaw for flaw in self.run.flaws if flaw not in self.notes)
-        return found
+        return part
 
     @cached_property
     def stages(self) -> tuple[str, ...]:
@@ -474,7 +476,7 @@ class Side:
     @cached_property
     def parts(self) -> Mapping[str, Mapping[str, str]]:
         """By stage, digests of what its tasks share."""
-        return self._read(lambda: {name: one.parts for name, one in self.run.history.stages.items()}, {})
+        return self._read(lambda: {name: stage.parts for name, stage in self.run.history.stages.items()}, {})
 
     def ended(self, stage: str) -> Ended:
         none = Ended({}, {}, frozenset(), 0)
@@ -489,7 +491,7 @@ class Side:
         return _gathered([(points(index), results[index]) for index in sorted(results)])
 
     def _points(self, stage: str) -> Callable[[int], Mapping[str, Any]]:
-        """What tells tasks apart: points, but of a search what each trial tries, not its number."""
+        """Return what tells tasks apart: points, but of a search what each trial tries, not its number."""
         run = self.run
         if stage not in run.workflow.stages:
             raise DielError(f"{self.name}: its workflow has no stage '{stage}', its journal has")
@@ -508,11 +510,11 @@ def _gathered(results: list[tuple[Mapping[str, Any], Result]]) -> Ended:
     seconds: dict[Point, float] = {}
     values: dict[str, dict[Point, Any]] = {}
     artifacts, cached = set(), 0
-    seen: Counter[Point] = Counter()
-    for told, record in results:
-        plain = tuple((name, value_text(value)) for name, value in told.items())
-        seen[plain] += 1
-        point = (*plain, ("", str(seen[plain])))
+    counts: Counter[Point] = Counter()
+    for names, record in results:
+        plain = tuple((name, value_text(value)) for name, value in names.items())
+        counts[plain] += 1
+        point = (*plain, ("", str(counts[plain])))
         if record["event"] == "done":
             seconds[point] = record["seconds"]
         else:
@@ -526,15 +528,25 @@ def _gathered(results: list[tuple[Mapping[str, Any], Result]]) -> Ended:
 
 
 def point_name(point: Point) -> str:
-    """A point for people."""
+    """Return a point for people."""
     return ", ".join(f"{name}={value}" for name, value in point if name)
 
 
 def facts_of(run: RunReader) -> dict[str, Any]:
     """By name; of each environment what its results depend on."""
     file = run.run_file
-    made = {"diel": file.diel, "Python": file.python, "site": file.site, "host": file.host, "user": file.user}
-    parts = [(name, *part) for name, found in run.environments.items() for part in found.identity.items()]
+    origin = {
+        "diel": file.diel,
+        "Python": file.python,
+        "site": file.site,
+        "host": file.host,
+        "user": file.user,
+    }
+    parts = [
+        (name, *part)
+        for name, environment in run.environments.items()
+        for part in environment.identity.items()
+    ]
     named = {f"environment {name}: {key}": value for name, key, value in parts}
-    given = {"settings": " ".join(file.settings) or None, "begun at stage": file.begin_at}
-    return {"workflow": file.workflow, "file": file.source, **made, **named, **given}
+    start = {"settings": " ".join(file.settings) or None, "begun at stage": file.begin_at}
+    return {"workflow": file.workflow, "file": file.source, **origin, **named, **start}

@@ -47,7 +47,7 @@ class Shift(NamedTuple):
 
 
 def paired(differences: Sequence[float]) -> Shift:
-    """The shift of pairs, from the difference of each (at least one)."""
+    """Return the shift of pairs, from the difference of each (at least one)."""
     count = len(differences)
     thin = _thin(sorted(differences))
     size = len(thin)
@@ -62,9 +62,9 @@ def paired(differences: Sequence[float]) -> Shift:
 
 
 def unpaired(first: Sequence[float], second: Sequence[float]) -> Shift:
-    """The shift of a second sample above the first (at least one value each)."""
-    one, other = _thin(sorted(first)), _thin(sorted(second))
-    differences = sorted(b - a for a in one for b in other)
+    """Return the shift of a second sample above the first (at least one value each)."""
+    before, after = _thin(sorted(first)), _thin(sorted(second))
+    differences = sorted(b - a for a in before for b in after)
     m, n = len(first), len(second)
     if m + n <= _EXACT:
         sums = _sized_sums([2 * rank for rank in range(1, m + n + 1)], n)
@@ -76,29 +76,29 @@ def unpaired(first: Sequence[float], second: Sequence[float]) -> Shift:
 
 
 def _signed_ranks(differences: Sequence[float]) -> float:
-    """The two-sided probability of Wilcoxon's signed ranks; differences of zero are left out."""
-    moved = [one for one in differences if one]
+    """Return the two-sided probability of Wilcoxon's signed ranks; differences of zero are left out."""
+    moved = [difference for difference in differences if difference]
     if not moved:
         return 1.0
-    ranks, ties = _double_ranks([abs(one) for one in moved])
-    found = sum(rank for rank, one in zip(ranks, moved, strict=True) if one > 0)
+    ranks, ties = _double_ranks([abs(difference) for difference in moved])
+    total = sum(rank for rank, difference in zip(ranks, moved, strict=True) if difference > 0)
     n = len(moved)
     if n <= _EXACT:
-        return _two_sided(_subset_sums(ranks), found)
+        return _two_sided(_subset_sums(ranks), total)
     variance = n * (n + 1) * (2 * n + 1) / 24 - ties / 48
-    return _normal(found / 2 - n * (n + 1) / 4, variance)
+    return _normal(total / 2 - n * (n + 1) / 4, variance)
 
 
 def _rank_sum(first: Sequence[float], second: Sequence[float]) -> float:
-    """The two-sided probability of the rank sum."""
+    """Return the two-sided probability of the rank sum."""
     m, n = len(first), len(second)
     ranks, ties = _double_ranks([*first, *second])
-    found = sum(ranks[m:])
+    total = sum(ranks[m:])
     if m + n <= _EXACT:
-        return _two_sided(_sized_sums(ranks, n), found)
+        return _two_sided(_sized_sums(ranks, n), total)
     size = m + n
     variance = m * n / 12 * (size + 1 - ties / (size * (size - 1)))
-    return _normal(found / 2 - n * (size + 1) / 2, variance)
+    return _normal(total / 2 - n * (size + 1) / 2, variance)
 
 
 def _double_ranks(values: Sequence[float]) -> tuple[list[int], float]:
@@ -117,7 +117,7 @@ def _double_ranks(values: Sequence[float]) -> tuple[list[int], float]:
 
 
 def _subset_sums(ranks: Sequence[int]) -> list[int]:
-    """How many subsets of the ranks have each sum."""
+    """Return how many subsets of the ranks have each sum."""
     counts = [1] + [0] * sum(ranks)
     for rank in ranks:
         for total in range(len(counts) - 1, rank - 1, -1):
@@ -126,7 +126,7 @@ def _subset_sums(ranks: Sequence[int]) -> list[int]:
 
 
 def _sized_sums(ranks: Sequence[int], size: int) -> list[int]:
-    """How many subsets of that size have each sum."""
+    """Return how many subsets of that size have each sum."""
     counts = [[1] + [0] * sum(ranks)] + [[0] * (sum(ranks) + 1) for _ in range(size)]
     for rank in ranks:
         for more, fewer in zip(counts[:0:-1], counts[-2::-1], strict=True):
@@ -135,8 +135,8 @@ def _sized_sums(ranks: Sequence[int], size: int) -> list[int]:
     return counts[size]
 
 
-def _two_sided(counts: Sequence[int], found: int) -> float:
-    below, above = sum(counts[: found + 1]), sum(counts[found:])
+def _two_sided(counts: Sequence[int], total: int) -> float:
+    below, above = sum(counts[: total + 1]), sum(counts[total:])
     return min(1.0, 2 * min(below, above) / sum(counts))
 
 
@@ -148,7 +148,7 @@ def _normal(distance: float, variance: float) -> float:
 
 
 def _below(counts: Sequence[int], step: int) -> int:
-    """How many of the ordered differences lie outside the interval at each end; 0 if there is no interval."""
+    """Return how many ordered differences lie outside the interval at each end; 0 without an interval."""
     whole, beyond = sum(counts), 0
     for place, count in enumerate(counts[::step]):
         beyond += count
@@ -158,7 +158,7 @@ def _below(counts: Sequence[int], step: int) -> int:
 
 
 def _ends(ordered: Sequence[float], outside: int, whole: float) -> tuple[float | None, float | None]:
-    """The ends of an interval; `ordered` may be a part of the whole number of differences."""
+    """Return the ends of an interval; `ordered` may be a part of the whole number of differences."""
     if outside < 1:
         return None, None
     place = min(int((outside - 1) * len(ordered) / whole), len(ordered) - 1)
@@ -172,6 +172,6 @@ def _thin(ordered: list[float]) -> list[float]:
 
 
 def middle(values: Iterable[float]) -> float | None:
-    """The median; None of none, and not-a-number with one of these."""
-    found = [*values]
-    return math.nan if any(map(math.isnan, found)) else median(found) if found else None
+    """Return the median; None of none, and not-a-number with one of these."""
+    numbers = [*values]
+    return math.nan if any(map(math.isnan, numbers)) else median(numbers) if numbers else None

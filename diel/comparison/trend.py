@@ -70,24 +70,24 @@ class Measure(NamedTuple):
     """What it tells of, of `--bench`."""
 
     @property
-    def known(self) -> list[float]:
+    def numbers(self) -> list[float]:
         return [value for value in self.values if value is not None]
 
     @property
     def usual(self) -> float | None:
         """The median of the finite ones before the last value; None without any."""
-        return middle(filter(math.isfinite, self.known[:-1]))
+        return middle(filter(math.isfinite, self.numbers[:-1]))
 
     @property
     def change(self) -> float | None:
         """The last value over the usual one, less one; None without that, or of zero."""
-        return (self.known[-1] - self.usual) / abs(self.usual) if self.usual else None
+        return (self.numbers[-1] - self.usual) / abs(self.usual) if self.usual else None
 
     @property
     def is_beyond(self) -> bool:
         """Whether the last value lies beyond the scatter of those before, where these can tell."""
-        *_, last = self.known or [0.0]
-        before = [*filter(math.isfinite, self.known[:-1])]
+        *_, last = self.numbers or [0.0]
+        before = [*filter(math.isfinite, self.numbers[:-1])]
         if len(before) < ENOUGH:
             return False
         usual = median(before)
@@ -105,52 +105,52 @@ class Trend(NamedTuple):
 
 
 def read_trend(
-    runs: Path, workflow: str, wanted: Sequence[str] = (), last: int | None = None, *, bench: bool = False
+    runs: Path, workflow: str, words: Sequence[str] = (), last: int | None = None, *, bench: bool = False
 ) -> Trend:
-    """The trend of a workflow. `wanted` names stages and STAGE.VALUEs, `bench` chooses what `BENCH` has.
+    """Return the trend of a workflow. `words` names stages and STAGE.VALUEs, `bench` takes what `BENCH` has.
 
-    Raises UsageError where the workflow has no runs, or none of them has what is wanted.
+    Raise UsageError where the workflow has no runs, or none of them has what is wanted.
     """
     sides = [Side(RunReader(paths)) for paths in _runs_of(runs, workflow)[-last if last else 0 :]]
     dated, figures, groups = [], [], {}
     for side in sides:
         try:
             groups.update(_groups(side) if bench else {})
-            found = {stage: side.ended(stage) for stage in side.stages if not bench or stage in groups}
+            ended = {stage: side.ended(stage) for stage in side.stages if not bench or stage in groups}
             dated.append(_dated(side))
         except DielError as error:
             side.notes.append(f"{side.name} is left out: {error}")
             continue
-        figures.append(found)
+        figures.append(ended)
     notes = tuple(note for side in sides for note in side.notes)
-    measures = [one for one in _measures(figures, groups) if _is_wanted(one, wanted, figures)]
+    measures = [measure for measure in _measures(figures, groups) if _is_asked_for(measure, words, figures)]
     if bench and not groups:
         raise UsageError(
             f"no stage of the runs of '{workflow}' is one of {', '.join(BENCH)}: --bench shows those"
         )
-    if not measures and (wanted or bench):
+    if not measures and (words or bench):
         there = ", ".join(dict.fromkeys(stage for figure in figures for stage in figure)) or "none"
-        what = f"module {', '.join(BENCH)}" if bench and not wanted else " ".join(wanted)
+        what = f"module {', '.join(BENCH)}" if bench and not words else " ".join(words)
         raise UsageError(f"the runs of '{workflow}' have no figures of {what}; stages with results: {there}")
     return Trend(workflow, tuple(dated), tuple(measures), notes)
 
 
 def _runs_of(runs: Path, workflow: str) -> list[RunPaths]:
-    """The runs of a workflow, the oldest first; a run's name means the workflow of that run."""
-    known = all_runs(runs)
-    names = {paths: paths.run_id.rpartition("-")[0] for paths in known}
-    found = [paths for paths in known if workflow in (names[paths], paths.run_id)]
-    if found and workflow not in names.values():
-        found = [paths for paths in known if names[paths] == names[found[-1]]]
-    if not found:
+    """Return the runs of a workflow, the oldest first; a run's name means the workflow of that run."""
+    all_paths = all_runs(runs)
+    names = {paths: paths.run_id.rpartition("-")[0] for paths in all_paths}
+    chosen = [paths for paths in all_paths if workflow in (names[paths], paths.run_id)]
+    if chosen and workflow not in names.values():
+        chosen = [paths for paths in all_paths if names[paths] == names[chosen[-1]]]
+    if not chosen:
         there = ", ".join(sorted({*names.values()}))
         hint = did_you_mean(workflow, names.values()) or (f"there are: {there}" if there else "it has none")
         raise UsageError(f"no runs of '{workflow}' in {runs}; {hint}")
-    return found
+    return chosen
 
 
 def _dated(side: Side) -> Dated:
-    """Raises DielError where the run's files cannot be read."""
+    """Raise DielError where the run's files cannot be read."""
     history = side.run.history
     counts: dict[str, int] = {}
     for stage in history.stages.values():
@@ -167,22 +167,22 @@ def _groups(side: Side) -> dict[str, str]:
     except DielError as error:
         side.notes.append(str(error))
         return {}
-    return {name: group for name, one in stages.items() if (group := BENCH.get(one.module or ""))}
+    return {name: group for name, spec in stages.items() if (group := BENCH.get(spec.module or ""))}
 
 
 def _measures(figures: Sequence[dict[str, Ended]], groups: dict[str, str]) -> Iterator[Measure]:
     for stage in dict.fromkeys(stage for figure in figures for stage in figure):
-        each = [figure.get(stage) for figure in figures]
+        results = [figure.get(stage) for figure in figures]
         group = groups.get(stage, "")
         if not group:
-            times = (None if one is None else middle(one.seconds.values()) for one in each)
+            times = (None if stats is None else middle(stats.seconds.values()) for stats in results)
             yield Measure(f"{stage} time", tuple(times), group)
-        answers = [None if ended is None else _answers(ended) for ended in each]
+        answers = [None if ended is None else _answers(ended) for ended in results]
         if any(answers):
             yield Measure(f"{stage} answered", tuple(answers), group)
-        names = dict.fromkeys(name for one in each if one is not None for name in one.values)
+        names = dict.fromkeys(name for stats in results if stats is not None for name in stats.values)
         for name in names:
-            columns = [{} if one is None else _numbers(one, name) for one in each]
+            columns = [{} if stats is None else _numbers(stats, name) for stats in results]
             yield from _of_output(f"{stage}.{name}", columns, group)
 
 
@@ -193,7 +193,7 @@ def _answers(ended: Ended) -> int:
 
 
 def _numbers(ended: Ended, name: str) -> dict[Point, float]:
-    """What tasks made that this run computed: what is from the cache was measured before."""
+    """Return what tasks made that this run computed: what is from the cache was measured before."""
     own = ((point, value) for point, value in ended.values.get(name, {}).items() if point in ended.seconds)
     return numbers(dict(own))
 
@@ -206,20 +206,20 @@ def _of_output(name: str, columns: Sequence[dict[Point, float]], group: str) -> 
         yield Measure(name, tuple(middle(column.values()) for column in columns), group)
         return
     for point in points:
-        told = point_name(point)
+        at = point_name(point)
         values = tuple(column.get(point) for column in columns)
-        yield Measure(f"{name} ({told})" if told else name, values, group)
+        yield Measure(f"{name} ({at})" if at else name, values, group)
 
 
-def _is_wanted(one: Measure, wanted: Sequence[str], figures: Sequence[dict[str, Ended]]) -> bool:
-    if not one.known:
+def _is_asked_for(measure: Measure, words: Sequence[str], figures: Sequence[dict[str, Ended]]) -> bool:
+    if not measure.numbers:
         return False
-    if not wanted:
+    if not words:
         return True
     stages = {stage for figure in figures for stage in figure}
-    name = one.name.partition(" (")[0].removesuffix(" time").removesuffix(" answered")
+    name = measure.name.partition(" (")[0].removesuffix(" time").removesuffix(" answered")
     own = stage_and_output(name, stages)[0]
-    return any(word in (name, own) for word in wanted)
+    return any(word in (name, own) for word in words)
 
 
 SHOWN = 24
@@ -227,57 +227,59 @@ SHOWN = 24
 
 
 def trend_lines(trend: Trend) -> Iterator[str]:
-    """The runs, then a line for each figure: the usual value, the last, how far apart, bars over time."""
+    """Yield the runs, then a line for each figure: the usual value, the last, the change, bars over time."""
     rows = [list(RUN_COLUMNS)]
-    for one in trend.runs[-SHOWN:]:
-        run, began, state, took = one.cells
-        rows.append([run, began, paint_state(state), took, *(f"{count:,}" for count in one.counts)])
+    for item in trend.runs[-SHOWN:]:
+        run, began, state, took = item.cells
+        rows.append([run, began, paint_state(state), took, *(f"{count:,}" for count in item.counts)])
     yield from columns(rows, right=(3, 4, 5, 6))
     if len(trend.runs) > SHOWN:
         yield f"and {len(trend.runs) - SHOWN:,} before these"
-    for group in dict.fromkeys(one.group for one in trend.measures):
+    for group in dict.fromkeys(item.group for item in trend.measures):
         yield ""
         head = [group or "figure", "median", "last", "change", "over time"]
-        found = [one for one in trend.measures if one.group == group]
-        figures = texts([(one.known[-1] if one.usual is None else one.usual, one.known[-1]) for one in found])
-        yield from columns([head, *map(_row, found, figures)], right=(1, 2, 3))
+        measures = [item for item in trend.measures if item.group == group]
+        figures = texts(
+            [(item.numbers[-1] if item.usual is None else item.usual, item.numbers[-1]) for item in measures]
+        )
+        yield from columns([head, *map(_row, measures, figures)], right=(1, 2, 3))
     if trend.measures and len(trend.runs) <= ENOUGH:
         yield ""
         yield paint(f"beyond the scatter: told once {ENOUGH} runs came before", dim=True)
     yield from (paint(f"left out: {printable(note)}", fg="yellow") for note in trend.notes)
 
 
-def _row(one: Measure, figures: Sequence[str]) -> list[str]:
-    change = change_text(one.usual, one.known[-1])
-    said = sparkline(one.values[-SHOWN:])
-    said += paint("  beyond the scatter", fg="red", bold=True) if one.is_beyond else ""
-    return [f"  {printable(one.name)}", *figures, change, said]
+def _row(measure: Measure, figures: Sequence[str]) -> list[str]:
+    change = change_text(measure.usual, measure.numbers[-1])
+    bars = sparkline(measure.values[-SHOWN:])
+    bars += paint("  beyond the scatter", fg="red", bold=True) if measure.is_beyond else ""
+    return [f"  {printable(measure.name)}", *figures, change, bars]
 
 
 def trend_table(trend: Trend) -> Listing:
-    """A row for each run, a column for each figure."""
-    names = tuple(one.name for one in trend.measures)
-    columns_ = list(zip(*(one.values for one in trend.measures), strict=True)) or [()] * len(trend.runs)
+    """Return a row for each run, a column for each figure."""
+    names = tuple(item.name for item in trend.measures)
+    columns_ = list(zip(*(item.values for item in trend.measures), strict=True)) or [()] * len(trend.runs)
     rows: list[tuple[Any, ...]] = [
-        (one.run, one.began, one.state, one.seconds, *one.counts, *values)
-        for one, values in zip(trend.runs, columns_, strict=True)
+        (item.run, item.began, item.state, item.seconds, *item.counts, *values)
+        for item, values in zip(trend.runs, columns_, strict=True)
     ]
     return Listing(("run", "began", "state", "took_s", *_STATES, *names), rows, {})
 
 
 def trend_document(trend: Trend) -> dict[str, Any]:
-    """The same as JSON."""
+    """Return the same as JSON."""
     return {
         "workflow": trend.workflow,
         "runs": list(trend_table(trend._replace(measures=())).mappings()),
         "measures": {
-            one.name: {
-                "group": one.group or None,
-                "values": json_value([*one.values]),
-                "change": json_value(one.change),
-                "beyond": one.is_beyond,
+            measure.name: {
+                "group": measure.group or None,
+                "values": json_value([*measure.values]),
+                "change": json_value(measure.change),
+                "beyond": measure.is_beyond,
             }
-            for one in trend.measures
+            for measure in trend.measures
         },
         "notes": list(trend.notes),
     }

@@ -14,9 +14,9 @@ from diel.comparison.comparison import (
     changed_text,
     p_text,
     rows_of_results,
-    said_of,
     seconds_text,
     tasks_text,
+    verdict_text,
 )
 from diel.comparison.trend import RUN_COLUMNS, Measure, Trend
 from diel.page.document import document, panel_data
@@ -69,7 +69,7 @@ def _times(contrast: Contrast) -> Iterator[Part]:
             "low": times.interval[0] if times.interval else times.ratio,
             "high": times.interval[1] if times.interval else times.ratio,
             "colour": _COLOURS.get(times.verdict, STATES["skipped"]),
-            "verdict": said_of(times),
+            "verdict": verdict_text(times),
         }
         for times in contrast.times
         if times.ratio is not None
@@ -95,7 +95,7 @@ def _row_of_times(ratio: Times) -> list[str | float | None]:
     low, high = ratio.interval or (None, None)
     numbers = [None if value is None else float(f"{value:.3g}") for value in (ratio.ratio, low, high)]
     times = map(seconds_text, ratio.median)
-    return [ratio.stage, tasks_text(ratio), *times, *numbers, p_text(ratio.shift), said_of(ratio)]
+    return [ratio.stage, tasks_text(ratio), *times, *numbers, p_text(ratio.shift), verdict_text(ratio)]
 
 
 def _results(contrast: Contrast) -> Iterator[Part]:
@@ -134,7 +134,7 @@ def _figures(trend: Trend, measures: Sequence[Measure]) -> Iterator[Part]:
         remark = ": the last value is beyond the scatter of those before" if figure.is_beyond else ""
         yield Plot(f"{name}{remark}", _spec(trend, figure), Grid(name, ("run", "began", name), rows))
     if len(measures) > MOST:
-        rest = [(figure.name, figure.known[-1]) for figure in measures[MOST:]]
+        rest = [(figure.name, figure.numbers[-1]) for figure in measures[MOST:]]
         yield Grid("The last values of further figures", ("figure", "last"), rest)
 
 

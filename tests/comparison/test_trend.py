@@ -121,7 +121,7 @@ def test_numbers_that_are_not_finite_and_large_whole_ones_are_followed(tmp_path:
     large, infinite, bad = trend.measures
     assert [*large.values] == [2**60, 2**60 + 1]
     assert trend_table(trend).rows[1][-3] == 2**60 + 1
-    assert (infinite.values, infinite.known[-1]) == ((1.0, math.inf), math.inf)
+    assert (infinite.values, infinite.numbers[-1]) == ((1.0, math.inf), math.inf)
     assert bad.values[0] == math.inf
     documents = trend_document(trend)["measures"].values()
     assert [one["values"][1] for one in documents] == [2**60 + 1, "Infinity", "NaN"]
