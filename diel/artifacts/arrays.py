@@ -21,6 +21,7 @@ import numpy
 import xxhash
 
 from diel.artifacts.artifact import Artifact, Breach, Way, describe, file_content, identity_of
+from diel.artifacts.values import loss_of
 from diel.errors import ModuleError
 from diel.files import replacing
 
@@ -69,11 +70,9 @@ def open_arrays(name: str, paths: list[str]) -> list[Array]:
 
 def as_array(value: Any) -> Array:
     """Return what a module made as an array, without a copy if it is in memory. Raise Breach for one on a
-    device, of Python objects, or masked."""
-    if type(value).__name__ == "MaskedArray" and numpy.ma.is_masked(value):
-        raise Breach(
-            "some of it is masked, which its file would not show: return x.filled(...), or the mask too"
-        )
+    device, of Python objects, masked, or with a unit."""
+    if (loss := loss_of(value)) is not None:
+        raise Breach(loss)
     try:
         array = numpy.asarray(value)
     except (TypeError, ValueError, RuntimeError) as error:

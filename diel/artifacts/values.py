@@ -103,10 +103,24 @@ def bare_text(key: Any) -> str:
     return str.__str__(key if isinstance(key, str) else str(key))
 
 
+def loss_of(value: Any) -> str | None:
+    """Return what numbers alone would not say of an array or scalar: a mask, a unit; None for nothing."""
+    if type(value).__name__ in ("MaskedArray", "MaskedConstant") and value.mask.any():
+        return "some of it is masked, which its file would not show: return x.filled(...), or the mask too"
+    if hasattr(value, "__array__") and (hasattr(value, "magnitude") or hasattr(value, "to_value")):
+        return (
+            "it has a unit, which its file would not show: return its numbers (x.magnitude, x.to_value(...)) "
+            "in the unit of the contract"
+        )
+    return None
+
+
 def plain(name: str, value: Any) -> Any:
     """Return a JSON value from what a module returned. Raise ModuleError for what is not one."""
     if value is None or isinstance(value, bool):
         return value
+    if (loss := loss_of(value)) is not None:
+        raise ModuleError(f"output '{name}': {loss}")
     for base, bare in _BARE.items():
         if isinstance(value, base):
             return bare(value)

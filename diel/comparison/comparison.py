@@ -233,7 +233,7 @@ def _mean(values: Mapping[Point, float]) -> float | None:
     try:
         return math.fsum(values.values()) / len(values) if values else None
     except (ValueError, OverflowError):  # infinite ones of both signs, or a sum beyond a double
-        return sum(map(float, values.values())) / len(values)
+        return sum(float(value) / len(values) for value in values.values())
 
 
 _COLOUR = {"slower": "red", "faster": "green"}

@@ -213,7 +213,8 @@ def save(kind: str, value: Any, path: str) -> str:
 
 def _write_frame(value: Any, path: str) -> str:
     frame = value.to_frame() if hasattr(value, "to_frame") else value
-    if type(frame.index).__name__ != "RangeIndex" or frame.index.name is not None:
+    index = frame.index
+    if type(index).__name__ != "RangeIndex" or index.name is not None or [*index[:2]] != [0, 1][: len(index)]:
         frame = frame.reset_index()  # an index with meaning becomes columns
     frame = frame.rename(columns=str)
     if lacking(".parquet"):
@@ -234,7 +235,8 @@ def _write_arrow(value: Any, path: str) -> str:
 def _write_dataset(value: Any, path: str) -> str:
     import netCDF4  # noqa: F401  # which xarray would replace by an older format where it is missing
 
-    value.to_netcdf(f"{path}.nc", engine="netcdf4")
+    # without the encoding of the file that it came from, which may round or pack other numbers
+    value.drop_encoding().to_netcdf(f"{path}.nc", engine="netcdf4")
     return f"{path}.nc"
 
 

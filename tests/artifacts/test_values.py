@@ -175,6 +175,28 @@ def test_what_is_neither_json_nor_a_file_is_refused_by_name(take: Take, value: A
         take(odd=value)
 
 
+class Measured(numpy.ndarray[Any, Any]):
+    """An array with a unit, as libraries of units have it."""
+
+    magnitude = units = None
+
+
+@pytest.mark.parametrize(
+    ("value", "loss"),
+    [
+        (numpy.ma.masked, "masked"),
+        (numpy.ma.masked_array(5.0, mask=True), "masked"),
+        (numpy.ma.masked_array([1.0, 2.0], [True, False]), "masked"),
+        (numpy.array([1, 2]).view(Measured), "has a unit"),
+    ],
+)
+def test_a_mask_and_a_unit_are_not_lost_wherever_they_are(take: Take, value: Any, loss: str) -> None:
+    for output in (value, [value, 1], (1, value), {"inner": value}):
+        with pytest.raises(ModuleError, match=rf"output 'odd.*{loss}"):
+            take(odd=output)
+    assert take(whole=numpy.ma.masked_array(5.0, mask=False))[0] == {"whole": 5.0}
+
+
 def test_values_beyond_a_mebibyte_belong_into_a_file(take: Take) -> None:
     quotes = len(json.dumps({"x": ""}))
     assert take(x="a" * (MAX_VALUES - quotes))[0]

@@ -67,6 +67,27 @@ def test_an_index_that_means_something_is_kept_as_a_column(tmp_path: Path) -> No
     assert list(load("frame", save("frame", frame, str(tmp_path / "made")))["who"]) == ["a", "b", "c"]
 
 
+@pytest.mark.parametrize("years", [range(2001, 2004), range(0, 6, 2), range(2, -1, -1), range(1, 2)])
+def test_an_evenly_spaced_index_is_kept_unless_it_is_row_numbers(tmp_path: Path, years: range) -> None:
+    frame = pandas.DataFrame({"t": T[: len(years)]}, index=years)
+    assert list(load("frame", save("frame", frame, str(tmp_path / "made")))["index"]) == list(years)
+    rows = load("frame", save("frame", frame.reset_index(drop=True), str(tmp_path / "rows")))
+    assert list(rows.columns) == ["t"]
+
+
+def test_a_dataset_is_not_packed_as_the_file_that_it_came_from(tmp_path: Path) -> None:
+    packing = {"t": {"dtype": "int16", "scale_factor": 0.1, "add_offset": 0.0, "_FillValue": -1}}
+    xarray.Dataset({"t": ("x", [1.0, 2.0])}).to_netcdf(tmp_path / "packed.nc", encoding=packing)
+    dataset = load("dataset", str(tmp_path / "packed.nc")) * 1
+    dataset["t"].encoding = packing["t"]
+    dataset["t"].values[:] = [1.23456, 98765.4]
+    for name, value in (("set", dataset), ("array", dataset["t"])):
+        assert list(load("dataset", save("dataset", value, str(tmp_path / name)))["t"].values) == [
+            1.23456,
+            98765.4,
+        ]
+
+
 def test_atoms_are_kept_with_what_was_computed(tmp_path: Path) -> None:
     frames = [frame(energy, number) for energy, number in zip(T, N, strict=True)]
     assert (kind_of(frames), kind_of(frames[0]), kind_of([1]), kind_of([])) == (
