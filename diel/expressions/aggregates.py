@@ -75,7 +75,10 @@ def _total(items: Sequence[Any], start: Any = 0) -> Any:
 
 
 def _mean(items: Sequence[Any]) -> Any:
-    return _total(items) / len(items)
+    try:
+        return _total(items) / len(items)
+    except OverflowError:  # of the sum
+        return _total([item / len(items) for item in items])
 
 
 def _deviation(items: Sequence[float], ddof: int = 1) -> float | None:
@@ -83,7 +86,9 @@ def _deviation(items: Sequence[float], ddof: int = 1) -> float | None:
     if len(items) <= ddof:
         return None
     center = _mean(items)
-    return math.sqrt(math.fsum((item - center) ** 2 for item in items) / (len(items) - ddof))
+    apart = [item - center for item in items]
+    rounding = math.fsum(apart) ** 2 / len(items)  # of the mean
+    return math.sqrt(max(math.fsum(one**2 for one in apart) - rounding, 0.0) / (len(items) - ddof))
 
 
 def _in_order(items: Sequence[Any]) -> list[Any]:

@@ -139,3 +139,5 @@ def test_a_run_that_diverged_has_no_finite_mean_and_large_whole_numbers_are_told
     assert diverged["largest"] == {"difference": "NaN", "at": "x=2"}
     (_, other) = compared(made("w-3", 1.0, 1.0, 1.0), made("w-4", 1.0, 1.0, math.inf)).results
     assert (other.mean, other.largest) == ((1.0, math.inf), (math.inf, "x=2"))
+    (_, great) = compared(made("w-5", 1e308, 1e308, 1e308), made("w-6", 1e308, 1e308, 0.0)).results
+    assert great.mean == pytest.approx((1e308, 1e308 / 3 * 2))
