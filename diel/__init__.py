@@ -45,5 +45,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """The public names, those that are not loaded yet among them."""
+    """List the public names, with those that are not loaded yet."""
     return sorted({*__all__, "pytorch", "tabular"})

@@ -56,8 +56,8 @@ class StagePlan(NamedTuple):
         """The most that its tasks can cost; None without a bound."""
         if self.tasks is None or self.seconds is None:
             return None
-        each = self.cores * self.seconds if self.demand is None else self.demand.core_seconds or 0.0
-        return self.tasks * each / 3600
+        core_seconds = self.cores * self.seconds if self.demand is None else self.demand.core_seconds or 0.0
+        return self.tasks * core_seconds / 3600
 
 
 class Plan(NamedTuple):
@@ -99,10 +99,10 @@ class Plan(NamedTuple):
         """Whether a stage names an environment."""
         return self.workflow.any_stage(lambda stage: stage.is_surrounded)
 
-    def fits(self, stage: str, wanted: Resources, pool: str = "") -> bool:
-        """Whether a task of a stage fits its pool, the stage's if none is given, with these resources."""
+    def fits(self, stage: str, resources: Resources, pool: str = "") -> bool:
+        """Return whether a task of a stage fits its pool, by default the stage's, with these resources."""
         there = self.site.pools[pool or self.stages[stage].pool]
-        return not lacks(there, wanted, scheduled=self.site.scheduled)
+        return not lacks(there, resources, scheduled=self.site.scheduled)
 
     @property
     def tasks(self) -> int | None:
@@ -113,12 +113,12 @@ class Plan(NamedTuple):
     @property
     def shapes(self) -> dict[Shape, list[str]]:
         """The shapes that stages ask for, each with these stages."""
-        found: dict[Shape, list[str]] = {}
+        stages: dict[Shape, list[str]] = {}
         for name, stage in self.stages.items():
             shapes = (stage.shape,) if stage.demand is None else stage.demand.shapes
             for shape in shapes:
-                found.setdefault(shape, []).append(name)
-        return found
+                stages.setdefault(shape, []).append(name)
+        return stages
 
     @property
     def adaptive(self) -> dict[str, AxisPlan]:
@@ -147,7 +147,7 @@ class Plan(NamedTuple):
         return self.graph.critical_path({n: s.seconds or 0.0 for n, s in self.stages.items()})
 
     def document(self) -> dict[str, Any]:
-        """The plan as JSON."""
+        """Return the plan as JSON."""
         return {
             "workflow": self.workflow.name,
             "site": self.site.name,
@@ -167,7 +167,11 @@ class Plan(NamedTuple):
                     "asks": None if stage.demand is None else stage.demand.document(),
                     "gpus": stage.gpus,
                     "launcher": list(stage.launcher),
-                    **({"environment": one} if (one := self.workflow.stages[stage.name].environment) else {}),
+                    **(
+                        {"environment": environment}
+                        if (environment := self.workflow.stages[stage.name].environment)
+                        else {}
+                    ),
                     "walltime_s": stage.seconds,
                     "core_hours": stage.core_hours,
                 }
@@ -186,16 +190,16 @@ def prepare(
     """Check a workflow file and plans it for a site, with the hyperparameters of the project of `runs`. Raise
     SpecError and UsageError."""
     checked = check(file, settings, params_files, runs=runs)
-    found = find_site(site, file.parent)
+    its_site = find_site(site, file.parent)
     missing: Iterable[Problem] = ()
     if checked.workflow.environments:
-        missing = missing_files(checked.document, found, file.parent.absolute())
-    return make_plan(checked, found, missing)
+        missing = missing_files(checked.document, its_site, file.parent.absolute())
+    return make_plan(checked, its_site, missing)
 
 
-def make_plan(checked: Checked, site: Site, known: Iterable[Problem] = ()) -> Plan:
+def make_plan(checked: Checked, site: Site, earlier: Iterable[Problem] = ()) -> Plan:
     """Place each stage in a pool. Raise SpecError if a stage fits none, with the problems known so far."""
-    problems = [*known, *missing_shells(checked.document, site)]
+    problems = [*earlier, *missing_shells(checked.document, site)]
     if checked.workflow.any_stage(lambda stage: stage.environment):
         problems += missing_environments(checked.document, site)
     stages: dict[str, StagePlan] = {}
@@ -203,9 +207,9 @@ def make_plan(checked: Checked, site: Site, known: Iterable[Problem] = ()) -> Pl
         try:
             site, stages[name] = _stage_plan(checked, site, name)
         except Misfit as error:
-            for one in (error, *error.rest):
-                place = ("stages", name, *one.key)
-                problems.append(checked.document.problem(place, one.message, one.hint, offset=one.offset))
+            for flaw in (error, *error.rest):
+                place = ("stages", name, *flaw.key)
+                problems.append(checked.document.problem(place, flaw.message, flaw.hint, offset=flaw.offset))
     if not problems:
         held = {name: (stage.pool, stage.cores) for name, stage in stages.items()}
         shapes = {name: stage.shape for name, stage in stages.items()}
@@ -255,8 +259,8 @@ def _check_gang_room(
             if sum(needed.values()) <= room:
                 continue
             where = f"pool '{pool}' of site '{site.name}'" if site.scheduled else "this machine"
-            each = ", ".join(f"'{name}' {_tasks(counts[name])} of {placed[name][1]}" for name in here)
-            message = f"these stages run at the same time and need {sum(needed.values())} cores ({each})"
+            needs = ", ".join(f"'{name}' {_tasks(counts[name])} of {placed[name][1]}" for name in here)
+            message = f"these stages run at the same time and need {sum(needed.values())} cores ({needs})"
             hint = "ask for fewer cores or tasks, or choose another site with --site"
             key = _key(checked, gang)
             problems.append(checked.document.problem(key, f"{message}, but {where} has {room}", hint))
@@ -287,7 +291,7 @@ def _too_many_blocks(
 
 
 def _at_once(checked: Checked, gang: Gang, name: str) -> int | None:
-    """How many tasks of a stage must run at the same time; None if only the run will show it."""
+    """Return how many tasks of a stage must run at the same time; None if only the run will show it."""
     if name in gang.in_waves:
         return 1
     own = [checked.counts[axis] for axis in checked.workflow.stages[name].over if axis not in gang.axes]

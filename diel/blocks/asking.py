@@ -48,9 +48,9 @@ class BlockAsking:
         return self._site.pools[shape.pool]
 
     def walltime(self, shape: Shape) -> float:
-        """Seconds that a block requested now can last."""
-        left = self._scheduler.remaining if isinstance(self._scheduler, Inside) else math.inf
-        return min(shape.block_walltime(self.pool(shape), self._site.grace), max(1.0, left))
+        """Return seconds that a block requested now can last."""
+        remaining = self._scheduler.remaining if isinstance(self._scheduler, Inside) else math.inf
+        return min(shape.block_walltime(self.pool(shape), self._site.grace), max(1.0, remaining))
 
     def slots(self, shape: Shape, nodes: int) -> int:
         """Tasks of a shape that run side by side on `nodes` connected nodes of a block."""
@@ -58,9 +58,9 @@ class BlockAsking:
         return workers if shape.nodes else workers * nodes
 
     def drain(self, shape: Shape, needed: float = 0.0) -> float:
-        """Seconds after which a block gets no more tasks; tasks without a walltime need `needed`."""
-        walltime, wanted = self.walltime(shape), shape.walltime or max(self._site.grace, needed)
-        return max(start_slack(walltime), walltime - wanted - MARGIN)
+        """Return seconds after which a block gets no more tasks; tasks without a walltime need `needed`."""
+        walltime, task_walltime = self.walltime(shape), shape.walltime or max(self._site.grace, needed)
+        return max(start_slack(walltime), walltime - task_walltime - MARGIN)
 
     def is_worth_it(self, shape: Shape, needed: float) -> bool:
         """Tell whether a block would last for tasks that take `needed`: an allocation may end soon."""
@@ -70,12 +70,14 @@ class BlockAsking:
         return self.walltime(shape) >= max(shape.walltime, needed if short else 0.0) + MARGIN
 
     def _workers(self, shape: Shape) -> Workers:
-        slots, each = shape.workers(self.pool(shape)), shape.gpus
-        gpus = tuple(",".join(str(slot * each + i) for i in range(each)) for slot in range(slots))
+        slots, gpus_of_slot = shape.workers(self.pool(shape)), shape.gpus
+        gpus = tuple(
+            ",".join(str(slot * gpus_of_slot + i) for i in range(gpus_of_slot)) for slot in range(slots)
+        )
         return Workers(
             slots=slots,
             mpi_nodes=shape.nodes,
-            gpus=gpus if each and not shape.nodes else (),
+            gpus=gpus if gpus_of_slot and not shape.nodes else (),
             drain=round(self.drain(shape)),
             silence=max(2, round(self._site.silence)),
             orphan=round(self.walltime(shape)),  # a node's keeper ends it before, if it has nothing to do
@@ -98,7 +100,7 @@ class BlockAsking:
         return engine.submit(label, bundle, cores)
 
     def asks_the_same(self, block: Block) -> bool:
-        """Whether the job of an earlier controller's block equals what would be requested now, word for
+        """Return whether the job of an earlier controller's block equals what would be asked now, word for
         word."""
         if isinstance(self._scheduler, Inside) or block.shape.pool not in self._site.pools:
             return False
@@ -148,7 +150,7 @@ class BlockAsking:
         return self._job
 
     def _script(self, block: Block) -> str:
-        """The job script of a block. Raise SchedulerRefused."""
+        """Return the job script of a block. Raise SchedulerRefused."""
         job = block_job(self._site, self._scheduler, self._paths, block)
         return self._scheduler.script(job._replace(exclude=tuple(sorted(self.excluded))))
 
@@ -158,16 +160,18 @@ class BlockAsking:
             self.engine.hold(block.shape.label, block.number)
 
     def loads(self) -> Mapping[str, Mapping[str, Load]]:
-        """The load of Parsl's blocks, by shape and number."""
+        """Return the load of Parsl's blocks, by shape and number."""
         if self.engine is None:
             return {}
         return {label: self.engine.loads(label) for label in list(self.shapes)}
 
     def end_unknown(self, blocks: Mapping[str, Block]) -> None:
         """End jobs of the run that were queued but never recorded, because their controller was killed."""
-        prefix, known = f"{job_prefix(self._paths)}-", {block.job for block in blocks.values()}
-        found = self._scheduler.find(prefix).items()
-        if jobs := [job for name, job in found if not name.startswith(f"{prefix}c") and job not in known]:
+        prefix, own_jobs = f"{job_prefix(self._paths)}-", {block.job for block in blocks.values()}
+        jobs_by_name = self._scheduler.find(prefix).items()
+        if jobs := [
+            job for name, job in jobs_by_name if not name.startswith(f"{prefix}c") and job not in own_jobs
+        ]:
             self._scheduler.cancel(jobs)
 
 
@@ -258,11 +262,11 @@ class Agent:
         with self._lock:
             under_way = self._orders[:1] if self._busy else []
             asks = {block for block, _ in self._orders[len(under_way) :] if block}
-            self._orders = [one for one in self._orders if one in under_way or not one[0]]
+            self._orders = [order for order in self._orders if order in under_way or not order[0]]
         return asks
 
     def do(self, order: Callable[[], None], block: str = "") -> None:
-        """Does something in the agent's thread, repeatedly until the scheduler answers."""
+        """Do something in the agent's thread, repeatedly until the scheduler answers."""
         with self._lock:
             self._orders.append((block, order))
         self._wake.set()
@@ -283,7 +287,7 @@ class Agent:
         self._thread.join(max(0.0, end - time.monotonic()))
 
     def drain(self) -> Iterator[News]:
-        """The news since the last call, one by one: what is not taken stays."""
+        """Yield the news since the last call, one by one: what is not taken stays."""
         while not self.news.empty():
             yield self.news.get()
 
@@ -323,10 +327,10 @@ class Agent:
 
     def _look(self) -> None:
         since = self._asked = time.monotonic()
-        asked = self.jobs
-        answer = dict(self._scheduler.query(sorted(asked)))
+        jobs = self.jobs
+        answer = dict(self._scheduler.query(sorted(jobs)))
         # A job just queued may not be known yet: it is gone if it is missing for a while.
-        self._missing = {job: self._missing.get(job, since) for job in asked - answer.keys()}
+        self._missing = {job: self._missing.get(job, since) for job in jobs - answer.keys()}
         gone = [job for job, first in self._missing.items() if since - first >= GONE_AFTER * self._poll]
         answer.update({job: JobStatus(JobState.GONE) for job in gone})
         if self._failures:

@@ -102,12 +102,12 @@ class Block:
         return not self.state.ended
 
     def takes_tasks(self, now: float, drain: float) -> bool:
-        """Whether it can be given tasks, now or once it has begun."""
+        """Return whether it can be given tasks, now or once it has begun."""
         fresh = self.began is None or now < self.began + drain
         return self.live and not (self.ending or self.adopted or self.held) and fresh
 
     def blame(self, adopted: bool) -> FailureClass:
-        """Why a task was lost with it; an `adopted` task was handed out by an earlier controller."""
+        """Return why a task was lost with it; an `adopted` task was handed out by an earlier controller."""
         if self.state is JobState.TIMEOUT:  # nobody listened when an adopted task was warned of its end
             return FailureClass.NODE if adopted else FailureClass.WALLTIME
         causes = {JobState.OOM: FailureClass.OOM, JobState.PREEMPTED: FailureClass.PREEMPTED}
@@ -120,7 +120,7 @@ class Block:
         return f"its block {self.name} (job {self.job or 'unknown'}) ended: {self.state}{reason}"
 
     def record(self) -> records.BlockRecord:
-        """What the journal keeps about it."""
+        """Return what the journal keeps about it."""
         return {
             "event": "block",
             "block": self.name,
@@ -143,7 +143,7 @@ class Block:
 
 
 def tail_of(path: Path) -> str:
-    """The end of a file that may not exist."""
+    """Return the end of a file that may not exist."""
     with contextlib.suppress(OSError), open(path, "rb") as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL))
         return file.read().decode("utf-8", "replace")
@@ -169,10 +169,10 @@ def wants_block(
     return waited or (more and backlog / slots > WORTH)
 
 
-def is_idle(block: Block, out: int, others: int, patience: float, now: float) -> bool:
+def is_idle(block: Block, out: int, other_slots: int, patience: float, now: float) -> bool:
     """Tell whether a block has been empty, with nothing for it, for `patience` seconds. `out` counts the
-    bundles of its shape, `others` the workers of other blocks; `now` is since the epoch."""
-    if out > others or (block.connected and block.bundles):
+    bundles of its shape, `other_slots` the workers of other blocks; `now` is since the epoch."""
+    if out > other_slots or (block.connected and block.bundles):
         return False
     if block.connected:
         return block.idle > patience
@@ -199,7 +199,7 @@ class Holding:
         return sum(cores for _, cores in self._held.values())
 
     def room_beside(self, shape: Shape) -> int:
-        """How many tasks of a shape all blocks of its pool could run, beside services."""
+        """Return how many tasks of a shape all blocks of its pool could run, beside services."""
         pool, own, blocks = self._plan.site.pools[shape.pool], 0, 0
         for other, count in Counter(shape for shape, _ in self._held.values()).items():
             if other == shape:

@@ -57,7 +57,7 @@ class Watching:
     """Nodes to avoid that blocks can still have: there may be no others."""
 
     def knows(self, since: float) -> bool:
-        """Whether the scheduler has answered a question asked since then, or does not answer at all."""
+        """Return whether the scheduler has answered a question asked since then, or does not answer."""
         if self._heard > since or time.monotonic() - since > LIMBO:
             return True
         self._agent.look_now()
@@ -121,7 +121,7 @@ class Watching:
         return [block for block in self._blocks.values() if block.live]
 
     def _has_working(self, pool: str) -> bool:
-        """Whether a pool has a block whose nodes reported: then the site's description is right."""
+        """Return whether a pool has a block whose nodes reported: then the site's description is right."""
         return any(block.connected for block in self._live() if block.shape.pool == pool)
 
     def _note_silent(self, message: str) -> None:
@@ -171,10 +171,10 @@ class Watching:
             return
         self._barren[pool] = self._barren.get(pool, 0) + 1
         if self._barren[pool] >= BARREN and not self._has_working(pool):
-            said = block.stderr_tail.strip() or "nothing"
+            errors = block.stderr_tail.strip() or "nothing"
             raise DielError(
                 f"{BARREN} blocks of pool '{pool}' ended before any worker reported; the last was "
-                f"{block.state}{f' ({block.reason})' if block.reason else ''} and said: {said}\n"
+                f"{block.state}{f' ({block.reason})' if block.reason else ''} and said: {errors}\n"
                 f"see {self._ledger.paths.blocks}, and `diel doctor --site {self._site.name} --job`"
             )
 
@@ -233,11 +233,11 @@ class Blocks:
         self._watching = Watching(self._blocks, self._agent, self._asking, ledger, plan.site, lost)
 
     def line(self, shape: Shape) -> str:
-        """The queue of tasks of a shape: none goes before its first task."""
+        """Return the queue of tasks of a shape: none goes before its first task."""
         return shape.label
 
     def bundles(self, shape: Shape) -> bool:
-        """Whether several tasks of a shape go in one bundle."""
+        """Return whether several tasks of a shape go in one bundle."""
         return not shape.nodes
 
     def width(self, shape: Shape) -> int:
@@ -265,7 +265,7 @@ class Blocks:
         return min(free.values(), default=0) >= 0
 
     def could_hold(self, tasks: Sequence[tuple[Shape, int]]) -> bool:
-        """Whether they could once everything handed out has ended, except what lasts."""
+        """Return whether they could once everything handed out has ended, except what lasts."""
         counts = Counter(shape for shape, _ in tasks)
         return all(self._holding.room_beside(shape) >= count for shape, count in counts.items())
 
@@ -281,13 +281,13 @@ class Blocks:
         return future
 
     def ended(self, number: int) -> None:
-        """A bundle ended: its room is free."""
+        """Free the room of a bundle that ended."""
         self._holding.ended(number)
         for out in self._out.values():
             out.pop(number, None)
 
     def knows(self, since: float) -> bool:
-        """Whether the reason is known by now why a worker was lost at that moment (monotonic seconds)."""
+        """Return whether it is known why a worker was lost at that moment (monotonic seconds)."""
         return self._watching.knows(since)
 
     def tend(self, outlook: Outlook) -> None:
@@ -314,7 +314,7 @@ class Blocks:
             block.free_since = None if block.name in busy else block.free_since or now
 
     def _usable(self, shape: Shape) -> list[Block]:
-        """The blocks that tasks of a shape go to, now or once they have begun."""
+        """Return the blocks that tasks of a shape go to, now or once they have begun."""
         now, drain = time.time(), self._asking.drain(shape)
         return [b for b in self._blocks.values() if b.shape == shape and b.takes_tasks(now, drain)]
 
@@ -367,26 +367,26 @@ class Blocks:
         return self._is_idle(block) or self._is_stuck(block)
 
     def _is_coming(self, block: Block) -> bool:
-        """Whether an earlier controller's nodes are about to work for this one."""
-        wanted = block.adopted and block.tried and block.live and not (block.ending or block.held)
-        return wanted and block.free_since is not None and time.monotonic() - block.free_since < COMING
+        """Return whether an earlier controller's nodes are about to work for this one."""
+        is_adopted = block.adopted and block.tried and block.live and not (block.ending or block.held)
+        return is_adopted and block.free_since is not None and time.monotonic() - block.free_since < COMING
 
     def _is_idle(self, block: Block) -> bool:
-        """Whether a block has had nothing in it, and nothing for it, for a while."""
+        """Return whether a block has had nothing in it, and nothing for it, for a while."""
         if not block.live or block.ending or not block.job:
             return False
-        others = sum(other.slots for other in self._usable(block.shape) if other is not block)
+        other_slots = sum(other.slots for other in self._usable(block.shape) if other is not block)
         patience = 0.0 if self._is_wanted_elsewhere(block) else self._asking.pool(block.shape).idle
-        return is_idle(block, len(self._out.get(block.shape.label, ())), others, patience, time.time())
+        return is_idle(block, len(self._out.get(block.shape.label, ())), other_slots, patience, time.time())
 
     def _is_wanted_elsewhere(self, block: Block) -> bool:
-        """Whether tasks of another shape wait for this block's place in its pool."""
+        """Return whether tasks of another shape wait for this block's place in its pool."""
         pool, shapes = block.shape.pool, self._asking.shapes.values()
         rivals = (shape for shape in shapes if shape.pool == pool and shape != block.shape)
         return any(self._out.get(shape.label) and not self._usable(shape) for shape in rivals)
 
     def _is_stuck(self, block: Block) -> bool:
-        """Whether a block has bundles but does nothing: a killed worker can take its node's queue with it."""
+        """Return whether a block has bundles but does nothing: a killed worker may take its node's queue."""
         if not block.live or block.ending or not block.connected or not block.bundles:
             block.stuck_since = None
             return False
@@ -465,9 +465,9 @@ class Imports:
                 self._wanted.setdefault(shape.pool, set()).update(names)
 
     def ask(self, pool: str, bundle: Bundle) -> Bundle:
-        """A bundle with what its worker is to look for, if anything."""
-        wanted = self._wanted.get(pool)
-        return bundle._replace(imports=tuple(sorted(wanted))) if wanted else bundle
+        """Return a bundle with what its worker is to look for, if anything."""
+        names = self._wanted.get(pool)
+        return bundle._replace(imports=tuple(sorted(names))) if names else bundle
 
     def note(self, pool: str, future: Future[bytes]) -> None:
         """Ask no more in a pool once a bundle of it was reported."""

@@ -51,7 +51,7 @@ class InFlight:
         return self.bundle == 0
 
     def is_told_by(self, record: Fail) -> bool:
-        """Whether a record of a worker is about this attempt."""
+        """Return whether a record of a worker is about this attempt."""
         return record["attempt"] == self.attempt and (self.adopted or record.get("bundle") == self.bundle)
 
 
@@ -83,7 +83,7 @@ class Dispatcher:
     """Bundles that ended, put there by the threads of pipes or Parsl."""
 
     def shape(self, stage: StageRun, index: int | None = None) -> Shape:
-        """What a task needs; without one, what the stage's tasks need at first, and at least."""
+        """Return what a task needs; without one, what the stage's tasks need at first, and at least."""
         if index is None:
             return self.shapes(stage)[0]
         ask = stage.ask_of(index)
@@ -94,32 +94,32 @@ class Dispatcher:
         return grown if ask is None else shared_shape(grown, self._plan.site.pools[shape.pool])
 
     def shapes(self, stage: StageRun) -> tuple[Shape, ...]:
-        """What the stage's tasks need, as far as the plan shows it; the least first."""
+        """Return what the stage's tasks need, as far as the plan shows it; the least first."""
         planned = self._plan.stages[stage.name]
         return (planned.demand.shapes if planned.demand else ()) or (planned.shape,)
 
     def cores(self, stage: StageRun, index: int | None = None) -> int:
-        """The cores of a task; without one, the least that the stage's tasks need."""
+        """Return the cores of a task; without one, the least that the stage's tasks need."""
         if stage.demand is None:
             return self._plan.stages[stage.name].cores
         ask = None if index is None else stage.ask_of(index)
         return self.shapes(stage)[0].cores if ask is None else ask.cores
 
     def alike(self, stage: StageRun, tasks: Sequence[Request]) -> Iterator[tuple[Shape, list[Request]]]:
-        """The tasks that can go in one bundle, those of the first one first: they ask for the same."""
-        found: dict[tuple[Shape, int], list[Request]] = {}
+        """Yield the tasks that can go in one bundle, those of the first one first: they ask for the same."""
+        groups: dict[tuple[Shape, int], list[Request]] = {}
         for task in tasks:
             shape = self.shape(stage, task.index)
-            found.setdefault((shape, id(stage.ask_of(task.index))), []).append(task)
-        for (shape, _), same in found.items():
+            groups.setdefault((shape, id(stage.ask_of(task.index))), []).append(task)
+        for (shape, _), same in groups.items():
             yield shape, same if stage.demand is None else same[: self.bundle_size(stage, shape)]
 
     def has_room(self, stage: StageRun, shape: Shape, index: int | None = None) -> bool:
-        """Whether a task of a stage can be handed out."""
+        """Return whether a task of a stage can be handed out."""
         return self.backend.has_room(shape, self.cores(stage, index))
 
     def has_room_for(self, tasks: Sequence[tuple[StageRun, int]]) -> bool:
-        """Whether all of these can run at the same time, beside running tasks."""
+        """Return whether all of these can run at the same time, beside running tasks."""
         return self.backend.has_room_for(self._with_cores(tasks))
 
     def could_hold(self, tasks: Sequence[tuple[StageRun, int]]) -> bool:
@@ -130,7 +130,7 @@ class Dispatcher:
         return [(self.shape(stage, index), self.cores(stage, index)) for stage, index in tasks]
 
     def bundle_size(self, stage: StageRun, shape: Shape) -> int:
-        """How many tasks to hand out at once: a fraction of a second's work, and a fair share."""
+        """Return how many tasks to hand out at once: a fraction of a second's work, and a fair share."""
         if stage.spec.service is not None or not self.backend.bundles(shape):
             return 1
         at_once = stage.at_once
@@ -139,10 +139,10 @@ class Dispatcher:
             return min(DRAINED, fair)
         if stage.mean_seconds is None:
             return min(FIRST_BUNDLE, fair)
-        each = stage.mean_seconds + OVERHEAD
+        task_seconds = stage.mean_seconds + OVERHEAD
         # What comes bit by bit waits for results of running tasks, which a bundle reports at its end.
-        most = fair if at_once < stage.size else max(fair, int(LEAST_SECONDS / each))
-        return max(1, min(int(BUNDLE_SECONDS / each), most, MAX_BUNDLE))
+        most = fair if at_once < stage.size else max(fair, int(LEAST_SECONDS / task_seconds))
+        return max(1, min(int(BUNDLE_SECONDS / task_seconds), most, MAX_BUNDLE))
 
     def send(self, stage: StageRun, shape: Shape, work: Work, tasks: list[Request]) -> None:
         """Record and hands out a bundle, each task as the attempt after those that began."""
@@ -176,14 +176,14 @@ class Dispatcher:
         self.in_flight[(stage, index)] = InFlight(0, attempt)
 
     def pop(self, number: int) -> Sent | None:
-        """A bundle ended: its room is free."""
+        """Return a bundle ended: its room is free."""
         sent = self.sent.pop(number, None)
         if sent is not None:
             self.backend.ended(number)
         return sent
 
     def is_out(self, stage: StageRun, index: int, bundle: int) -> bool:
-        """Whether a task of a bundle is still open, and has not gone out in another since."""
+        """Return whether a task of a bundle is still open, and has not gone out in another since."""
         task = self.in_flight.get((stage.name, index))
         return task is not None and task.bundle == bundle
 

@@ -40,7 +40,9 @@ def adopt(ledger: Ledger, take: Adopt) -> list[Block]:
     history = ledger.history
     live = {name: record for name, record in history.blocks.items() if not JobState(record["state"]).ended}
     _give_up(ledger, live)
-    tasks = [(stage, i, left.number, left.worker) for (stage, i), left in sorted(history.left.items())]
+    tasks = [
+        (stage, i, attempt.number, attempt.worker) for (stage, i), attempt in sorted(history.left.items())
+    ]
     for stage, index, number, _ in tasks:
         take(stage, index, number)
     if tasks:
@@ -62,7 +64,7 @@ def _give_up(ledger: Ledger, live: Container[str]) -> None:
 
 
 def _block(record: records.BlockFacts) -> Block:
-    """A block from its journal record."""
+    """Return a block from its journal record."""
     return Block(
         name=record["block"],
         shape=Shape(**record["needs"]),
@@ -99,37 +101,37 @@ def end_jobs(
     if not paths.site.exists() or not (site := read_kept_site(paths)).scheduled:
         return None
     scheduler = scheduler_named(site.scheduler)
-    seen: set[str] = set()
-    left, why = noted_jobs(paths, history), ""
+    ended: set[str] = set()
+    jobs, why = noted_jobs(paths, history), ""
     if absent := scheduler.lacking():  # waiting for an answer is no use here
-        return Leftovers((), tuple(sorted(left)), f"no {', '.join(absent)} here")
+        return Leftovers((), tuple(sorted(jobs)), f"no {', '.join(absent)} here")
     end = time.monotonic() + patience
     again, pause = 0.0, PAUSE
     while True:
         tend()
         try:
-            left, why = set(scheduler.find(job_prefix(paths)).values()), ""
-            seen |= left
-            if not left:
-                return Leftovers(tuple(sorted(seen)), ())
+            jobs, why = set(scheduler.find(job_prefix(paths)).values()), ""
+            ended |= jobs
+            if not jobs:
+                return Leftovers(tuple(sorted(ended)), ())
             if time.monotonic() >= again:
-                scheduler.cancel(sorted(left))
+                scheduler.cancel(sorted(jobs))
                 again = time.monotonic() + AGAIN
             pause = PAUSE
         except SchedulerBusy as error:
             why, pause = str(error), min(2 * pause, 10.0)
         if time.monotonic() + pause > end:
-            return Leftovers(tuple(sorted(seen - left)), tuple(sorted(left)), why)
+            return Leftovers(tuple(sorted(ended - jobs)), tuple(sorted(jobs)), why)
         time.sleep(pause)
 
 
 def noted_jobs(paths: RunPaths, history: History) -> set[str]:
-    """The jobs that have not ended according to the run's files."""
-    controllers = [one.job for one in read_submissions(paths) if one.job is not None]
+    """Return the jobs that have not ended according to the run's files."""
+    controllers = [controller.job for controller in read_submissions(paths) if controller.job is not None]
     live = (block for block in history.blocks.values() if not JobState(block["state"]).ended)
     blocks = {block["job"] for block in live if block["job"]}
     # Within an allocation blocks are not jobs of the scheduler: they end with it.
-    within = {job for job in blocks if any(job.startswith(f"{one}.") for one in controllers)}
+    within = {job for job in blocks if any(job.startswith(f"{controller}.") for controller in controllers)}
     return (blocks - within) | set(controllers[-2:])
 
 
@@ -142,30 +144,30 @@ def close(paths: RunPaths, reader: Reader, status: Status) -> Leftovers | None:
     lease comes first: a controller that is only just coming then finds the run taken."""
     with contextlib.closing(take(paths)[1]) as segment:
         kill_marked("DIEL_RUN_DIR", str(paths.root))
-        found = end_jobs(paths, reader.history, patience=PATIENCE, tend=lambda: beat(paths))
-        if found is not None:
-            _note_blocks(paths, found, segment)
+        leftovers = end_jobs(paths, reader.history, patience=PATIENCE, tend=lambda: beat(paths))
+        if leftovers is not None:
+            _note_blocks(paths, leftovers, segment)
         _verdicts(paths, status, segment)
     read_run(paths).save()
-    return found
+    return leftovers
 
 
-def _note_blocks(paths: RunPaths, found: Leftovers, segment: SegmentWriter) -> None:
+def _note_blocks(paths: RunPaths, leftovers: Leftovers, segment: SegmentWriter) -> None:
     """Record how the run's blocks ended, but for those whose job may still be there."""
     now = time.time()
     for block in read_run(paths).history.blocks.values():
         job = str(block.get("job") or "")
         # Within an allocation a block's job is a part of the allocation's: `62.1` of `62`.
-        ended = any(job == one or job.startswith(f"{one}.") for one in found.ended)
-        left = bool(found.why) or job in found.left
-        if JobState(block["state"]).ended or (left and not ended):
+        ended = any(job == parent or job.startswith(f"{parent}.") for parent in leftovers.ended)
+        is_leftover = bool(leftovers.why) or job in leftovers.left
+        if JobState(block["state"]).ended or (is_leftover and not ended):
             continue
         state = JobState.CANCELLED if ended else JobState.GONE
         segment.append({**block, "event": "block", "state": state.value, "ended": now, "time": now})
 
 
 def _verdicts(paths: RunPaths, status: Status, segment: SegmentWriter) -> None:
-    """The verdicts: tasks that failed stay failed; the rest without a result is cancelled."""
+    """Give the verdicts: tasks that failed stay failed; the rest without a result is cancelled."""
     now = time.time()
     for record in status.failures:
         record["time"] = now

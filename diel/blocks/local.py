@@ -105,7 +105,7 @@ class ThisMachine:
             self._holding.ended(number)
 
     def tend(self, outlook: Outlook) -> None:
-        """Reports problems of workers, and what the run waits for. Raise DielError if none ever started."""
+        """Report problems of workers, and what the run waits for. Raise DielError if none ever started."""
         if self._meter is not None:
             self._meter.look()
         if self._pipes is None:
@@ -120,8 +120,8 @@ class ThisMachine:
         if self._waits != (waited > LONG):
             self._waits = not self._waits
             longest = format_duration(patience)
-            told = f"no worker has started yet; they get up to {longest} (`startup` of the site)"
-            self._ledger.trouble(told if self._waits else "")
+            message = f"no worker has started yet; they get up to {longest} (`startup` of the site)"
+            self._ledger.trouble(message if self._waits else "")
 
     def _tell(self, pipes: Pipes) -> None:
         while not pipes.news.empty():
@@ -186,8 +186,8 @@ class Pipes:
             if self._stopped or (pipe is not None and pipe.begun):
                 raise lost from error
             time.sleep(_PAUSE)  # whatever keeps workers from beginning can pass in a moment
-            said = self._server.reason()
-            raise NotBegun(f"{lost}{said and f': {said}'}") from error
+            reason = self._server.reason()
+            raise NotBegun(f"{lost}{reason and f': {reason}'}") from error
         if report.endswith(SPENT):
             pipe.end()
         else:
@@ -195,7 +195,7 @@ class Pipes:
         return report
 
     def _take(self) -> Pipe:
-        """A worker that is idle, or a new one."""
+        """Return a worker that is idle, or a new one."""
         with self._lock:
             if self._stopped:
                 raise WorkerLost("the run is being stopped")
@@ -205,8 +205,8 @@ class Pipes:
                     return pipe
                 pipe.end()
             if ended := self._server.ended:
-                said = self._server.reason()
-                why = f"{ended}{said and f': {said}'}"
+                reason = self._server.reason()
+                why = f"{ended}{reason and f': {reason}'}"
                 self.news.put(f"the server that workers are forked from {why}; it is started again")
                 self._server.stop()
                 self._server.close()
@@ -251,16 +251,16 @@ class WorkerServer:
         """Ask for a worker. Raise OSError if the server is gone."""
         pipe = Pipe()
         with pipe.far_end, pipe.telling:
-            given = [pipe.far_end.fileno(), pipe.telling.fileno()]
-            socket.send_fds(self._requests, [b"worker"], given)
+            descriptors = [pipe.far_end.fileno(), pipe.telling.fileno()]
+            socket.send_fds(self._requests, [b"worker"], descriptors)
         return pipe
 
     def reason(self) -> str:
-        """The last line that it or its workers printed before they had files for that."""
+        """Return the last line that it or its workers printed before they had files for that."""
         with contextlib.suppress(OSError, ValueError):
             size = os.fstat(self._said.fileno()).st_size
-            said = os.pread(self._said.fileno(), 8 * _REASON, max(0, size - 8 * _REASON))
-            lines = said.decode("utf-8", "replace").strip().splitlines()
+            output = os.pread(self._said.fileno(), 8 * _REASON, max(0, size - 8 * _REASON))
+            lines = output.decode("utf-8", "replace").strip().splitlines()
             return lines[-1][-_REASON:] if lines else ""
         return ""
 
@@ -285,8 +285,8 @@ class Pipe:
 
     def __init__(self) -> None:
         self._end, self.far_end = socket.socketpair()
-        told, telling = os.pipe()
-        self._told = open(told, "rb", buffering=0)  # noqa: SIM115
+        status, telling = os.pipe()
+        self._told = open(status, "rb", buffering=0)  # noqa: SIM115
         self.telling = open(telling, "wb", buffering=0)  # noqa: SIM115
         self._process = 0
 
@@ -307,7 +307,7 @@ class Pipe:
             self._process = int(receive(self._end, self._told.fileno()))
 
     def take(self) -> bytes:
-        """The report of the bundle. Raise EOFError or OSError if the worker ends meanwhile."""
+        """Return the report of the bundle. Raise EOFError or OSError if the worker ends meanwhile."""
         return receive(self._end, self._told.fileno())
 
     def close(self) -> None:

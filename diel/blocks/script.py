@@ -56,10 +56,10 @@ def block_job(site: Site, scheduler: Scheduler, paths: RunPaths, block: Block) -
             f"site '{site.name}' has blocks of {nodes} nodes in pool '{shape.pool}', and its scheduler "
             "does not say how a program is started on each of them: write `spread: [WORDS, …]` in its file"
         )
-    each = () if shape.nodes else (word.replace("{nodes}", str(nodes)) for word in spread)
+    spreading = () if shape.nodes else (word.replace("{nodes}", str(nodes)) for word in spread)
     return Job(
         name=block_job_name(paths, block),
-        command=" ".join(word if word.startswith("$") else shlex.quote(word) for word in (*each, *node)),
+        command=" ".join(word if word.startswith("$") else shlex.quote(word) for word in (*spreading, *node)),
         folder=folder,
         stdout=folder / f"{stem}.out",
         stderr=folder / f"{stem}.err",
@@ -76,7 +76,7 @@ def block_job(site: Site, scheduler: Scheduler, paths: RunPaths, block: Block) -
 
 
 def node_script(site: Site, scheduler: Scheduler, paths: RunPaths, block: Block, command: str) -> str:
-    """What one node of a block runs: Parsl's pool, under the node's keeper."""
+    """Return what one node of a block runs: Parsl's pool, under the node's keeper."""
     shape = block.shape
     pool, folder = site.pools[shape.pool], shlex.quote(str(paths.root))
     hosts = shlex.quote(str(paths.blocks / f"{block.name}.hosts"))
@@ -112,13 +112,13 @@ def node_script(site: Site, scheduler: Scheduler, paths: RunPaths, block: Block,
 
 
 def planned(plan: Plan, shape: Shape, number: int = 0) -> Block:
-    """A block as a new run would ask for it."""
+    """Return a block as a new run would ask for it."""
     walltime = shape.block_walltime(plan.site.pools[shape.pool], plan.site.grace)
     return Block(f"1-{number}", shape, 0, walltime, 0.0, 1)
 
 
 def block_jobs(plan: Plan, runs: Path) -> Iterator[tuple[str, Job]]:
-    """The jobs that a new run in `runs` would ask for, with their pools; the same job may come again."""
+    """Yield the jobs that a new run in `runs` would ask for, with their pools; a job may come again."""
     paths = RunPaths(runs.resolve() / f"{plan.workflow.name}-1")
     scheduler = scheduler_named(plan.site.scheduler)
     for shape in plan.shapes:
@@ -147,29 +147,31 @@ def try_out(plan: Plan, jobs: Iterable[tuple[str, Job]]) -> None:
 
 
 def refusal(site: Site, pool: str, why: str) -> str:
-    """The message of a refusal, in the words of the site file, with what to do."""
-    asked = site.pools[pool]
-    named = {"queue": asked.queue, "account": asked.account or site.account}
+    """Return the message of a refusal, in the words of the site file, with what to do."""
+    spec = site.pools[pool]
+    named = {"queue": spec.queue, "account": spec.account or site.account}
     keys = [f"`{key}: {value}`" for key, value in named.items() if value]
-    keys += [f"`{option}`" for option in (*site.options, *asked.options)]
-    told = f" ({', '.join(keys)})" if keys else ""
+    keys += [f"`{option}`" for option in (*site.options, *spec.options)]
+    options = f" ({', '.join(keys)})" if keys else ""
     return (
-        f"{REFUSED} a block of pool '{pool}' of site '{site.name}'{told}: {why}\n"
+        f"{REFUSED} a block of pool '{pool}' of site '{site.name}'{options}: {why}\n"
         f"fix the site file, or choose another site by --site; `diel doctor --site {site.name}` checks it"
     )
 
 
 def is_at_start(history: History) -> bool:
-    """Whether nothing of a new run has run yet, and its user is still there."""
+    """Return whether nothing of a new run has run yet, and its user is still there."""
     return history.epoch == 1 and not history.workers and time.time() - history.began < ATTENDED
 
 
 def is_answered(history: History) -> bool:
-    """Whether the scheduler lets a run's first block wait or run, or none is needed any longer."""
+    """Return whether the scheduler lets a run's first block wait or run, or none is needed any longer."""
     if history.ended is not None or history.trouble.startswith(REFUSED):
         return history.ended is not None
     blocks = history.blocks.values()
-    return any(one["state"] == "running" or (one["reason"] and not one.get("hopeless")) for one in blocks)
+    return any(
+        block["state"] == "running" or (block["reason"] and not block.get("hopeless")) for block in blocks
+    )
 
 
 def refuse_hopeless(scheduler: Scheduler, job: str) -> None:

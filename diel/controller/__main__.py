@@ -49,39 +49,43 @@ def main() -> int:
     options = parser.parse_args()
     paths = RunPaths(options.run.absolute())
     try:
-        wanted = refuse_unwanted(paths, options.submission, read_run(paths).history)
+        submission = refuse_unwanted(paths, options.submission, read_run(paths).history)
         logging.raiseExceptions = False  # a line of a log that a full disk does not take is dropped
         os.environ.update(mark(paths.root))
         os.chdir(paths.root)  # the directory of the request may be gone tomorrow
-        if wanted.home == "inside" and options.end is not None:
+        if submission.home == "inside" and options.end is not None:
             os.environ[END] = str(options.end)
         controller = take_over(paths)
-        say(f"{paths.run_id}: process {os.getpid()} on {socket.gethostname()}, submission {wanted.number}")
+        say(
+            f"{paths.run_id}: process {os.getpid()} on {socket.gethostname()}, submission {submission.number}"
+        )
         end = None if options.end is None else time.monotonic() + options.end - time.time()
-        return drive_on(controller, lambda one: _drive(one, wanted, end))
+        return drive_on(controller, lambda driven: _drive(driven, submission, end))
     except DielError as error:
         say(f"error: {error}")
         return error.exit_code
 
 
 def say(message: str) -> None:
-    """A line of the controller's log."""
+    """Write a line of the controller's log."""
     print(f"{datetime.now().astimezone():%Y-%m-%d %H:%M:%S} {message}", flush=True)  # noqa: T201 - its log
 
 
-def _drive(controller: Controller, wanted: Submission, end: float | None) -> int:
+def _drive(controller: Controller, submission: Submission, end: float | None) -> int:
     """Drive a run until its end, a signal, or nearly `end` (time.monotonic); return its exit code."""
-    watch = Signals(controller.let_go if wanted.home != "inside" and controller.plan.site.scheduled else None)
+    watch = Signals(
+        controller.let_go if submission.home != "inside" and controller.plan.site.scheduled else None
+    )
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, watch.interrupt)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     until = None
     successor = None
-    if end is not None and wanted.home == "inside":
+    if end is not None and submission.home == "inside":
         until = end - KEPT / 2
     elif end is not None:
-        until = end - margin(job_walltime(controller.plan, wanted.home), controller.plan.site.grace)
-        successor = watch.successor = Successor(controller, wanted, until - AHEAD, end)
+        until = end - margin(job_walltime(controller.plan, submission.home), controller.plan.site.grace)
+        successor = watch.successor = Successor(controller, submission, until - AHEAD, end)
     try:
         state = controller.drive(watch, until)
     except KeyboardInterrupt:
@@ -134,9 +138,9 @@ class Signals:
 class Successor:
     """The next controller of a run: requested before this one's job ends, in a thread of its own."""
 
-    def __init__(self, controller: Controller, wanted: Submission, due: float, end: float) -> None:
+    def __init__(self, controller: Controller, submission: Submission, due: float, end: float) -> None:
         """`due` and `end` are time.monotonic seconds: when to ask, and when this job ends."""
-        self._paths, self._home = controller.paths, wanted.home
+        self._paths, self._home = controller.paths, submission.home
         self._plan = controller.plan
         self._scheduler = scheduler_named(controller.plan.site.scheduler)
         self._due, self._end = due, end
@@ -149,15 +153,15 @@ class Successor:
             self._thread.start()
 
     def _ask(self) -> None:
-        paths, made = self._paths, None
+        paths, submission = self._paths, None
         try:
-            made = make_submission(paths, self._home, successor=True)
+            submission = make_submission(paths, self._home, successor=True)
             mine, patience = self._scheduler.job_id(), max(0.0, self._end - time.monotonic())
-            self._next = queue(paths, self._plan, made, after=mine, patience=patience)
+            self._next = queue(paths, self._plan, submission, after=mine, patience=patience)
             say(f"{paths.run_id}: its next controller is job {self._next.job}")
         except DielError as error:
-            if made is not None:
-                withdraw(paths, made)
+            if submission is not None:
+                withdraw(paths, submission)
             say(f"{paths.run_id}: its next controller cannot start, `diel resume` continues it: {error}")
 
     def settle(self, *, needed: bool) -> None:

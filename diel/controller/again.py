@@ -41,10 +41,10 @@ Others = Mapping[str, dict[int, Outputs]]
 def find_missing(run: RunReader) -> tuple[Again, Others]:
     """Return the tasks whose files are gone or others by now, and still to be read, with what they had made.
     They have no result any more in `view`."""
-    made: dict[str, dict[int, Outputs]] = {}
+    digests: dict[str, dict[int, Outputs]] = {}
     readers = Readers(link for link in reading(run.links) if _may_be_file(run, link))
     axes = {(link.edge.upstream, str(link.edge.output)) for link in run.links if _is_read_anew(run, link)}
-    found: dict[str, dict[int, int]] = {}
+    missing: dict[str, dict[int, int]] = {}
     for name in reversed(run.graph.order):  # readers first: one that runs again needs its own inputs
         stage = run.stages[name]
         outputs = _lost(run, readers, axes, name)
@@ -52,16 +52,16 @@ def find_missing(run: RunReader) -> tuple[Again, Others]:
         for index, attempt in lost.items():
             stage.history.lose(index, attempt)
         if lost:
-            found[name], made[name] = lost, outputs
+            missing[name], digests[name] = lost, outputs
         readers.count_ended(stage)
-    return found, made
+    return missing, digests
 
 
 def _is_read_anew(run: RunReader, link: Link) -> bool:
-    """Whether each controller reads it: what an axis is made of, what a service reads that is still asked."""
+    """Return whether each controller reads it: it makes an axis, or a service reads it that is asked."""
     if link.edge.axis is not None:
         return True
-    asks = (one.down for one in run.links if one.edge.service and one.up is link.down)
+    asks = (asking.down for asking in run.links if asking.edge.service and asking.up is link.down)
     return link.edge.output is not None and any(
         not ended_well(stage, index) for stage in asks for index in range(stage.size)
     )
@@ -78,7 +78,7 @@ def _may_be_file(run: RunReader, link: Link) -> bool:
 
 def _lost(run: RunReader, readers: Readers, axes: set[Place], name: str) -> dict[int, Outputs]:
     outputs = [place[1] for place in {*readers.links, *axes} if place[0] == name]
-    found: dict[int, Outputs] = {}
+    missing: dict[int, Outputs] = {}
     for record in run.results(name, b'"artifacts":{') if outputs else ():
         index = record["index"]
         needed = (
@@ -90,10 +90,10 @@ def _lost(run: RunReader, readers: Readers, axes: set[Place], name: str) -> dict
         )
         home = artifact_home(record, run.paths.root)
         if not all(is_same(f"{home}/{file['path']}", file) for file in needed):
-            found[index] = outputs_digests(record)
+            missing[index] = outputs_digests(record)
         else:
-            found.pop(index, None)
-    return dict(sorted(found.items()))
+            missing.pop(index, None)
+    return dict(sorted(missing.items()))
 
 
 def find_suspect(run: RunReader) -> tuple[Again, Again]:
@@ -104,22 +104,22 @@ def find_suspect(run: RunReader) -> tuple[Again, Again]:
     again = reached(run, answers, without=decided)
     every = suspect_tasks(run)
     stays = _made(run, {name: every[name] - again[name] for name in decided})
-    found = _made(run, again)
-    for name, tasks in found.items():
+    suspect = _made(run, again)
+    for name, tasks in suspect.items():
         for index, attempt in tasks.items():
             run.stages[name].history.lose(index, attempt)
-    return found, stays
+    return suspect, stays
 
 
 def _made(run: RunReader, tasks: Mapping[str, Collection[int]]) -> Again:
-    made = {name: run.stages[name].history.result_attempt for name in tasks}
+    attempts = {name: run.stages[name].history.result_attempt for name in tasks}
     return {
-        name: {index: made[name](index) for index in sorted(tasks[name])} for name in tasks if tasks[name]
+        name: {index: attempts[name](index) for index in sorted(tasks[name])} for name in tasks if tasks[name]
     }
 
 
 def find_outdated(run: RunReader, remade: Again) -> Again:
-    """The tasks whose results no longer count once the run is resumed, by stage, with their attempts: those
+    """Return the tasks whose results no longer count after `resume`, by stage, with their attempts: those
     to be `remade` are among them. They have no result any more in `view`. Left as they are: the tasks of
     searches and loops, whose decisions hold for the whole run, and those of which an axis is made, whose
     points do."""
@@ -177,7 +177,7 @@ class _Outdated:
 
 
 def _reads(link: Link) -> bool:
-    """Whether tasks read results along a link that are not picked."""
+    """Return whether tasks read results along a link that are not picked."""
     edge = link.edge
     reads = edge.output is not None or edge.hyperparameter is not None
     return reads and not (edge.chosen or edge.stream or edge.published)
@@ -188,22 +188,22 @@ def write_again(
     epoch: int,
     again: Iterable[Again],
     stays: Again | None = None,
-    made: Others | None = None,
+    remade: Others | None = None,
 ) -> None:
-    """Record which results stay, then which no longer count, and what readers had (`made`)."""
+    """Record which results stay, then which no longer count, and what readers had (`remade`)."""
     name = worker_segment_name(epoch, socket.gethostname(), os.getpid())
     with closing(SegmentWriter(paths.journal / name)) as segment:
         for stage, tasks in (stays or {}).items():
             segment.append({"event": "doubted", "stage": stage, "tasks": list(map(list, tasks.items()))})
-        tell_gone(segment, again, made or {})
+        tell_gone(segment, again, remade or {})
 
 
-def tell_gone(segment: SegmentWriter, again: Iterable[Again], made: Others) -> None:
+def tell_gone(segment: SegmentWriter, again: Iterable[Again], remade: Others) -> None:
     """Record in a segment that these results no longer count, and what readers of results had."""
-    for stage, tasks in (item for found in again for item in found.items()):
+    for stage, tasks in (item for by_stage in again for item in by_stage.items()):
         segment.append({"event": "gone", "stage": stage, "tasks": list(map(list, tasks.items()))})
-    for stage, outputs in made.items():
-        digests = [(index, dict(each)) for index, each in outputs.items()]
+    for stage, outputs in remade.items():
+        digests = [(index, dict(by_output)) for index, by_output in outputs.items()]
         segment.append({"event": "gone", "stage": stage, "tasks": [], "made": digests})
 
 
@@ -221,10 +221,10 @@ def make_anew(paths: RunPaths, segment: SegmentWriter) -> Refused:
     instead: return these tasks. The segment is that of the controller that takes over. Raise DielError where
     the run cannot be read."""
     run = RunReader(paths)
-    others = {name: found for name in run.history.stages if (found := _others(run, name))}
+    by_stage = {name: differing for name in run.history.stages if (differing := _others(run, name))}
     refused: dict[tuple[str, int], str] = {}
     lost: dict[str, set[int]] = {}
-    for name, tasks in others.items():
+    for name, tasks in by_stage.items():
         outputs = _differing(run, name, tasks)
         if axes := [*_decided(run.graph, name, outputs)]:
             why = REFUSED.format(", ".join(sorted(outputs)), ", ".join(axes))
@@ -233,43 +233,47 @@ def make_anew(paths: RunPaths, segment: SegmentWriter) -> Refused:
             continue
         for stage, rest in _resting(run, name, tasks, outputs).items():
             lost.setdefault(stage, set()).update(rest)
-    if others:
-        counting = {name: made for name, made in others.items() if (name, next(iter(made))) not in refused}
+    if by_stage:
+        counting = {
+            name: remade for name, remade in by_stage.items() if (name, next(iter(remade))) not in refused
+        }
         _write(run, segment, lost, counting)
     return refused
 
 
 def _others(run: RunReader, name: str) -> dict[int, Outputs]:
     stage = run.history.stage(name)
-    found = {}
+    differing = {}
     for index, record in run.records(name).items() if stage.made else ():
         now = outputs_digests(record)
         if index in stage.made and stage.is_good(index) and now != stage.made[index]:
-            found[index] = now
-    return found
+            differing[index] = now
+    return differing
 
 
 def _differing(run: RunReader, name: str, tasks: Mapping[int, Outputs]) -> set[str]:
-    made = run.history.stage(name).made
-    pairs = ((made[index], now) for index, now in tasks.items())
-    return {one for before, now in pairs for one in {*before, *now} if before.get(one) != now.get(one)}
+    before_of = run.history.stage(name).made
+    pairs = ((before_of[index], now) for index, now in tasks.items())
+    return {
+        output for before, now in pairs for output in {*before, *now} if before.get(output) != now.get(output)
+    }
 
 
 def _readers(graph: StageGraph, name: str, outputs: Collection[str]) -> set[str]:
-    """The stages that read these outputs of a stage, directly or through others, or ask services that did."""
-    found: set[str] = set()
+    """Return the stages that read these outputs, directly or through others, or ask services that did."""
+    readers: set[str] = set()
     line = [edge.downstream for edge in graph.out_of(name) if edge.output in outputs]
     while line:
-        if (stage := line.pop()) not in found:
-            found.add(stage)
+        if (stage := line.pop()) not in readers:
+            readers.add(stage)
             line += [
                 edge.downstream for edge in graph.out_of(stage) if edge.output is not None or edge.service
             ]
-    return found
+    return readers
 
 
 def _decided(graph: StageGraph, name: str, outputs: Collection[str]) -> Iterator[str]:
-    """The searches and loops whose decisions rest on these outputs of a stage."""
+    """Yield the searches and loops whose decisions rest on these outputs of a stage."""
     readers = _readers(graph, name, outputs)
     for label, axis in graph.workflow.axes.items():
         judges = [reference for _, reference in references_of(label, axis)] if axis.adaptive else []
@@ -284,52 +288,56 @@ def _resting(
     """Return the tasks that rest on these outputs: all of what an axis is made of, or a service has read."""
     readers, workflow = _readers(run.graph, name, outputs), run.workflow
     makers = {axis.maker for axis in workflow.axes.values() if axis.maker in {name, *readers}}
-    if makers or any(workflow.stages[one].service is not None for one in readers):
+    if makers or any(workflow.stages[reader].service is not None for reader in readers):
         return {stage: [*run.history.stage(stage).good()] for stage in readers}
-    found = reached(run, {name: tasks})
-    found[name] = found[name] - {*tasks}
-    return {stage: found[stage] for stage in {*readers, name} if found[stage]}
+    tasks_by_stage = reached(run, {name: tasks})
+    tasks_by_stage[name] = tasks_by_stage[name] - {*tasks}
+    return {stage: tasks_by_stage[stage] for stage in {*readers, name} if tasks_by_stage[stage]}
 
 
-def _write(run: RunReader, segment: SegmentWriter, lost: Mapping[str, Collection[int]], made: Others) -> None:
+def _write(
+    run: RunReader, segment: SegmentWriter, lost: Mapping[str, Collection[int]], remade: Others
+) -> None:
     again: dict[str, dict[int, int]] = {}
     for name, tasks in lost.items():
         again[name] = {index: run.history.stage(name).result_attempt(index) for index in sorted(tasks)}
         for index in tasks:  # they would go on from there
             shutil.rmtree(run.paths.tasks / name / f"{index}.checkpoint", ignore_errors=True)
     for label, axis in run.workflow.axes.items():
-        if axis.maker in made and any(label in run.workflow.stages[name].over for name in again):
+        if axis.maker in remade and any(label in run.workflow.stages[name].over for name in again):
             with contextlib.suppress(OSError):
                 run.paths.axis(label).unlink()
-    tell_gone(segment, [{name: tasks for name, tasks in again.items() if tasks}], made)
+    tell_gone(segment, [{name: tasks for name, tasks in again.items() if tasks}], remade)
 
 
-def read_trials(run: RunReader, said: Iterable[str]) -> dict[str, int]:
-    """How many trials searches are to have: `40` for the only one, `AXIS=40` for one of several. Raise
+def read_trials(run: RunReader, words: Iterable[str]) -> dict[str, int]:
+    """Return how many trials searches are to have: `40` for the only one, `AXIS=40` for one of several. Raise
     UsageError for what is not there, or cannot have so many."""
-    known = {label: axis for label, axis in run.adaptive.items() if isinstance(axis, Searched)}
-    found: dict[str, int] = {}
-    for word in said:
+    searches = {label: axis for label, axis in run.adaptive.items() if isinstance(axis, Searched)}
+    trials: dict[str, int] = {}
+    for word in words:
         label, _, number = word.rpartition("=")
-        if not label and len(known) == 1:
-            label = next(iter(known))
-        if label not in known:
-            there = f"its searches: {', '.join(known)}" if known else "no axis of its workflow is a search"
-            hint = did_you_mean(label, known) or there
-            wrong = f"no search '{label}'" if label else "write --trials AXIS=N" if known else "no search"
+        if not label and len(searches) == 1:
+            label = next(iter(searches))
+        if label not in searches:
+            there = (
+                f"its searches: {', '.join(searches)}" if searches else "no axis of its workflow is a search"
+            )
+            hint = did_you_mean(label, searches) or there
+            wrong = f"no search '{label}'" if label else "write --trials AXIS=N" if searches else "no search"
             raise UsageError(f"--trials {word}: {run.paths.run_id}: {wrong}; {hint}")
         if not number.isdecimal() or not 0 < int(number) <= MAX_POINTS:
             raise UsageError(f"--trials {word}: expected a number of trials, such as --trials 40")
-        if label in found:
+        if label in trials:
             raise UsageError(f"--trials {word}: how many '{label}' is to have is said twice")
-        if why := _refusal(run, known[label], int(number)):
+        if why := _refusal(run, searches[label], int(number)):
             raise UsageError(f"--trials {word}: {run.paths.run_id}: {why}")
-        found[label] = int(number)
-    return found
+        trials[label] = int(number)
+    return trials
 
 
 def _refusal(run: RunReader, axis: Searched, trials: int) -> str:
-    """Why a search cannot have so many trials; empty if it can."""
+    """Return why a search cannot have so many trials; empty if it can."""
     label, courses = axis.label, axis.history.courses.values()
     stages, axes = run.workflow.stages, run.workflow.axes
     if axis.axis.trials is None:
@@ -352,19 +360,19 @@ def _refusal(run: RunReader, axis: Searched, trials: int) -> str:
 def find_extended(view: RunReader) -> Again:
     """Return the tasks that read all that a search found which goes on; in `view` they have no result now."""
     labels = {label for label, axis in view.adaptive.items() if _goes_on(axis)}
-    found: dict[str, dict[int, int]] = {}
+    extended: dict[str, dict[int, int]] = {}
     for name in sorted(_after(view, labels)) if labels else ():
         stage = view.stages[name]
         for index in range(stage.size):
             if stage.history.state(index).good:
                 attempt = stage.history.result_attempt(index)
-                found.setdefault(name, {})[index] = attempt
+                extended.setdefault(name, {})[index] = attempt
                 stage.history.lose(index, attempt)
-    return found
+    return extended
 
 
 def is_extended(run: RunReader) -> bool:
-    """Whether a search has been given trials that nobody has begun."""
+    """Return whether a search has been given trials that nobody has begun."""
     return any(_goes_on(axis) for axis in run.adaptive.values())
 
 
@@ -374,11 +382,11 @@ def _goes_on(axis: Adaptive) -> bool:
 
 
 def _after(run: RunReader, labels: Iterable[str]) -> set[str]:
-    """The stages that read what searches found, and all that depend on them."""
-    found: set[str] = set()
+    """Return the stages that read what searches found, and all that depend on them."""
+    stages_after: set[str] = set()
     for edge in run.graph.edges:
         inside, whole = run.workflow.stages[edge.downstream].over, {*edge.gathered, *edge.chosen}
         reads = edge.output is not None or edge.hyperparameter is not None or edge.axis is not None
         if reads and any(label in whole and label not in inside for label in labels):
-            found |= run.graph.after(edge.downstream)
-    return found
+            stages_after |= run.graph.after(edge.downstream)
+    return stages_after

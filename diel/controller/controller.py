@@ -228,11 +228,11 @@ class Controller:
         self._ledger.hand_over()
 
     def _running(self) -> Iterator[tuple[str, int, WorkerFacts]]:
-        """The tasks that are known to run in blocks, each with its worker."""
+        """Yield the tasks that are known to run in blocks, each with its worker."""
         for name, index in list(self._dispatcher.in_flight):
-            one = self.history.stage(name).under_way.get(index)
-            if one is not None and one.state == TaskState.RUNNING:
-                worker = self.history.workers.get(one.worker)
+            attempt = self.history.stage(name).under_way.get(index)
+            if attempt is not None and attempt.state == TaskState.RUNNING:
+                worker = self.history.workers.get(attempt.worker)
                 if worker is not None:
                     yield name, index, worker
 
@@ -240,7 +240,7 @@ class Controller:
         return {worker["block"] for _, _, worker in self._running()}
 
     def _note_block_end(self, block: Block) -> None:
-        """A block ended: tasks known to run there are lost; those not begun wait for Parsl's report."""
+        """Take the end of a block: tasks known to run there are lost; others wait for Parsl's report."""
         self._intake.give_up_block(block.name)
         for name, index, worker in self._running():
             if worker["block"] == block.name:
@@ -351,7 +351,9 @@ class Controller:
             if not still_mine(self.paths, self._lease):
                 raise LetGo(f"another controller drives {self.paths.run_id}; this one stops")
             beat(self.paths)
-        self._listen_at = min((one.listen() for one in self._stages.deciders.values()), default=math.inf)
+        self._listen_at = min(
+            (decider.listen() for decider in self._stages.deciders.values()), default=math.inf
+        )
         if now - self._last_poll > POLL:
             self._last_poll = now
             self._read_requests()
@@ -377,24 +379,24 @@ class Controller:
             self._ledger.save()
 
     def _backlog(self) -> dict[str, float]:
-        """Seconds of queued work, by the shape of its tasks, where their run time is known."""
-        found: dict[str, float] = {}
+        """Return seconds of queued work, by the shape of its tasks, where their run time is known."""
+        shares: dict[str, float] = {}
         for stage in self._stages.runs.values():
             if stage.mean_seconds is not None and self._finder.has_work(stage):
                 near, shapes = min(stage.size - stage.ended, stage.at_once), self._dispatcher.shapes(stage)
                 for shape in shapes:
                     share = near * stage.mean_seconds / len(shapes)
-                    found[shape.label] = found.get(shape.label, 0.0) + share
-        return found
+                    shares[shape.label] = shares.get(shape.label, 0.0) + share
+        return shares
 
     def _needed(self) -> dict[str, float]:
-        """Seconds that the shortest queued tasks must have left in a block, by their shape."""
-        found: dict[str, float] = {}
+        """Return seconds that the shortest queued tasks must have left in a block, by their shape."""
+        needs: dict[str, float] = {}
         for stage in self._stages.runs.values():
             if not stage.complete and (self._finder.has_work(stage) or stage.history.under_way):
                 for shape in self._dispatcher.shapes(stage):
-                    found[shape.label] = min(stage.needed_seconds, found.get(shape.label, math.inf))
-        return found
+                    needs[shape.label] = min(stage.needed_seconds, needs.get(shape.label, math.inf))
+        return needs
 
     def _read_requests(self) -> None:
         now = changed(self.paths)
@@ -411,8 +413,8 @@ class Controller:
     def _end_state(self) -> RunState:
         if self._cancelling_since is not None:
             for stage in self._stages.runs.values():
-                left = (i for i in range(stage.size) if not stage.history.state(i).ended)
-                self._ledger.cancel(stage, ranges(left))
+                unended = (i for i in range(stage.size) if not stage.history.state(i).ended)
+                self._ledger.cancel(stage, ranges(unended))
             return RunState.CANCELLED
         if self._stopping.over:
             self._stopping.leave_all()

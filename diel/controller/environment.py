@@ -26,50 +26,52 @@ def make_environments(plan: Plan, runs: Path, folder: Path | None = None) -> dic
     stages = plan.workflow.stages.values()
     any_of_them = any(stage.chooses_environment for stage in stages)
     folder = (folder or plan.checked.document.path.parent).resolve()
-    known = definitions_of(plan.checked.document, plan.site, folder)
-    wanted = {
+    definitions = definitions_of(plan.checked.document, plan.site, folder)
+    needed = {
         name: definition
-        for name, definition in known.items()
+        for name, definition in definitions.items()
         if any_of_them or any(stage.environment == name for stage in stages)
     }
-    kept, here = kept_place(plan.site, runs), not plan.site.scheduled
+    place, here = kept_place(plan.site, runs), not plan.site.scheduled
     tell = partial(print, file=sys.stderr, flush=True)
     try:
-        made = {
-            name: make(name, one, runs.resolve(), kept, tell, here=here).seeing(str(folder))
-            for name, one in wanted.items()
+        prepared = {
+            name: make(name, environment, runs.resolve(), place, tell, here=here).seeing(str(folder))
+            for name, environment in needed.items()
         }
     except OSError as error:
         raise UsageError(
-            f"cannot make an environment in {kept}: {error.strerror}: {error.filename}"
+            f"cannot make an environment in {place}: {error.strerror}: {error.filename}"
         ) from error
-    if problems := list(_lacking(plan, made)):
+    if problems := list(_lacking(plan, prepared)):
         raise SpecError(problems)
-    return made
+    return prepared
 
 
-def _lacking(plan: Plan, made: Mapping[str, Prepared]) -> Iterator[Problem]:
-    """Stages whose functions are in no package of their environment. Nothing is imported."""
+def _lacking(plan: Plan, prepared: Mapping[str, Prepared]) -> Iterator[Problem]:
+    """Stage whose functions are in no package of their environment. Nothing is imported."""
     ask = (
         "import sys; del sys.path[0]; from importlib.util import find_spec as f; print(f(sys.argv[1]) and 1)"
     )
-    known = cache(lambda python, package: output_of([python, "-c", ask, package], python).strip() == "1")
+    has_package = cache(
+        lambda python, package: output_of([python, "-c", ask, package], python).strip() == "1"
+    )
     for name, module in plan.checked.modules.items():
         stage = plan.workflow.stages[name]
-        one = made.get(stage.environment or "")
-        if one is None or module.digest or {"modules", "setup"} & one.identity.keys():
+        environment = prepared.get(stage.environment or "")
+        if environment is None or module.digest or {"modules", "setup"} & environment.identity.keys():
             continue  # lines can say where more packages are
-        python = f"{one.prefix or os.path.dirname(one.conda)}/bin/python3"
+        python = f"{environment.prefix or os.path.dirname(environment.conda)}/bin/python3"
         package = module.reference.partition(":")[0].partition(".")[0]
-        named = "PYTHONPATH" in {*stage.env, *one.variables}
-        if not named and os.path.isfile(python) and not known(python, package):
-            message = f"environment '{one.name}' has no package '{package}'"
+        named = "PYTHONPATH" in {*stage.env, *environment.variables}
+        if not named and os.path.isfile(python) and not has_package(python, package):
+            message = f"environment '{environment.name}' has no package '{package}'"
             hint = "correct the name, or add what brings it to the packages of that environment"
             yield plan.checked.document.problem(("stages", name, "module"), message, hint)
 
 
 def kept_place(site: Site, runs: Path) -> Path:
-    """Where the environments that are made are kept."""
+    """Return where the environments that are made are kept."""
     if site.cache is None:
         return kept_environments(runs.resolve())
     return Path(os.path.expanduser(os.path.expandvars(site.cache))).absolute()
@@ -78,28 +80,36 @@ def kept_place(site: Site, runs: Path) -> Path:
 def mend_environments(plan: Plan, paths: RunPaths, *, anew: bool = False) -> None:
     """Make again what a run needs and somebody removed, or a site defines otherwise; all with `anew`. What
     was made of files that are gone is still good. Raise UsageError where what is made again is another."""
-    found = read_prepared(paths.environments)
-    known = _definitions(plan, paths)
+    recorded = read_prepared(paths.environments)
+    definitions = _definitions(plan, paths)
 
-    def is_as_made(name: str, one: Prepared) -> bool:
-        now = known.get(name)
-        return now is not None and now.source == one.source and not one.gone
+    def is_as_made(name: str, prepared: Prepared) -> bool:
+        now = definitions.get(name)
+        return now is not None and now.source == prepared.source and not prepared.gone
 
-    if anew or not found or not all(is_as_made(name, one) for name, one in found.items()):
-        made = make_environments(plan, paths.root.parent, read_run_file(paths).folder.resolve())
-        for name, one in made.items():
-            before = found.get(name, one)
-            if not anew and before.source == one.source and before.digest != one.digest:
+    if anew or not recorded or not all(is_as_made(name, prepared) for name, prepared in recorded.items()):
+        remade = make_environments(plan, paths.root.parent, read_run_file(paths).folder.resolve())
+        for name, prepared in remade.items():
+            before = recorded.get(name, prepared)
+            if not anew and before.source == prepared.source and before.digest != prepared.digest:
                 hint = f"`diel resume {paths.run_id} --update` takes it for all that run in it"
                 raise UsageError(f"environment '{name}' was gone, and made again it is another: {hint}")
-        put(paths.environments, prepared_text({**found, **made}))
+        put(paths.environments, prepared_text({**recorded, **remade}))
 
 
 def changed_environments(plan: Plan, paths: RunPaths) -> list[str]:
-    """The environments of a run whose definitions are others by now."""
-    known = _definitions(plan, paths)
-    made = {name: one for name, one in read_prepared(paths.environments).items() if name in known}
-    return [name for name, one in made.items() if stamp(known[name].environment) not in (None, one.stamp)]
+    """Return the environments of a run whose definitions are others by now."""
+    definitions = _definitions(plan, paths)
+    prepared = {
+        name: environment
+        for name, environment in read_prepared(paths.environments).items()
+        if name in definitions
+    }
+    return [
+        name
+        for name, environment in prepared.items()
+        if stamp(definitions[name].environment) not in (None, environment.stamp)
+    ]
 
 
 def _definitions(plan: Plan, paths: RunPaths) -> Mapping[str, Definition]:

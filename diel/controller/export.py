@@ -81,18 +81,18 @@ class Exporter:
     @property
     def failures(self) -> list[str]:
         """Why something could not be copied."""
-        return [message for one in self._outputs.values() for message in one.failed]
+        return [message for output in self._outputs.values() for message in output.failed]
 
     def begin(self, stages: Stages, ledger: Ledger) -> None:
-        """Exports what earlier controllers of the run left, and each result from now on."""
+        """Export what earlier controllers of the run left, and each result from now on."""
         self._stages, self._ledger = stages, ledger
         runs = [stages.runs[name] for name in self._exports]
         ended = [(run, index) for run in runs if run.known for index in range(run.size)]
-        left = [one for run, index in ended for one in self._of(run, index)]
-        told = {name: one["files"] for name, one in ledger.history.exports.items()}
-        counts = Counter(name for name, _, _ in left)
-        for name, owner, one in left:
-            self._take(name, owner, one, known=told.get(name, 0) >= counts[name])
+        due = [entry for run, index in ended for entry in self._of(run, index)]
+        counted_files = {name: entry["files"] for name, entry in ledger.history.exports.items()}
+        counts = Counter(name for name, _, _ in due)
+        for name, owner, entry in due:
+            self._take(name, owner, entry, is_known=counted_files.get(name, 0) >= counts[name])
         stages.watch_ends(self._note_end)
 
     def _learn(self) -> None:
@@ -106,11 +106,11 @@ class Exporter:
                         self._own |= {path: f"files.{label} of {name}/{index}" for label, path in own.items()}
 
     def _note_end(self, stage: StageRun, index: int) -> None:
-        for name, owner, one in self._of(stage, index):
-            self._take(name, owner, one)
+        for name, owner, delivery in self._of(stage, index):
+            self._take(name, owner, delivery)
 
     def _of(self, stage: StageRun, index: int) -> Iterator[tuple[str, str, Delivery]]:
-        """What a task exports: the name of each output, whose it is, and what is copied where."""
+        """Yield what a task exports: the name of each output, whose it is, and what is copied where."""
         exports = self._exports.get(stage.name)
         if exports is None or not stage.history.is_good(index):
             return
@@ -120,15 +120,19 @@ class Exporter:
             return
         try:
             scope = self._stages.recipes[stage.name].scope(index)
-            for one in exports.of(scope, self._ledger.results.record(stage.name, index)):
-                yield f"{stage.name}.{one.output}", f"'{one.output}' of {stage.name}/{index}", one
+            for delivery in exports.of(scope, self._ledger.results.record(stage.name, index)):
+                yield (
+                    f"{stage.name}.{delivery.output}",
+                    f"'{delivery.output}' of {stage.name}/{index}",
+                    delivery,
+                )
         except (DielError, KeyError) as error:
             self._outputs[stage.name].failed.append(f"{stage.task(index)}: {error}")
 
-    def _take(self, name: str, owner: str, one: Delivery, *, known: bool = False) -> None:
-        folder, output = os.path.dirname(one.target), self._outputs[name]
+    def _take(self, name: str, owner: str, delivery: Delivery, *, is_known: bool = False) -> None:
+        folder, output = os.path.dirname(delivery.target), self._outputs[name]
         output.folder = os.path.commonpath([output.folder or folder, folder])
-        self._open[self._pool.submit(self._copier.deliver, one, owner, known=known)] = name
+        self._open[self._pool.submit(self._copier.deliver, delivery, owner, is_known=is_known)] = name
 
     def _settle(self) -> None:
         undecided, self._undecided = self._undecided, []
@@ -138,29 +142,29 @@ class Exporter:
             output = self._outputs[self._open.pop(future)]
             error = LeftUncopied() if future.cancelled() else future.exception()
             if error is None:
-                copied, kept = future.result()
-                output.kept += [kept] if kept else []
-                output.copied += bool(copied or not kept)
+                copied, untouched = future.result()
+                output.kept += [untouched] if untouched else []
+                output.copied += bool(copied or not untouched)
             elif not isinstance(error, LeftUncopied):
                 output.failed.append(str(error))
 
     def tell(self) -> None:
         """Record what was copied and what was not, where that has changed."""
         self._settle()
-        for name, one in sorted(self._outputs.items()):
-            now = one.copied, len(one.failed), len(one.kept)
-            if one.told != now:
-                one.told = now
+        for name, output in sorted(self._outputs.items()):
+            now = output.copied, len(output.failed), len(output.kept)
+            if output.told != now:
+                output.told = now
                 record: ExportedRecord = {
                     "event": "exported",
                     "output": name,
                     "files": now[0],
-                    "folder": one.folder,
+                    "folder": output.folder,
                     "failed": now[1],
-                    "message": min(one.failed, default=""),
+                    "message": min(output.failed, default=""),
                 }
-                if one.kept:
-                    record["kept"], record["why"] = now[2], min(one.kept)
+                if output.kept:
+                    record["kept"], record["why"] = now[2], min(output.kept)
                 self._ledger.append(record)
 
     def close(self) -> None:
@@ -172,8 +176,8 @@ class Exporter:
         for owner, lists in self._copier.lists.items():
             stage = self._stages.runs[owner.rpartition(" of ")[2]]
             if all(stage.history.is_good(index) or index in stage.omitted for index in range(stage.size)):
-                for one in lists:
-                    self._copier.clear(one)
+                for listed in lists:
+                    self._copier.clear(listed)
 
 
 class _Copier:
@@ -189,17 +193,17 @@ class _Copier:
         """Where lists of files went, by output."""
         self.stopped = False
 
-    def deliver(self, one: Delivery, owner: str, *, known: bool) -> tuple[int, str]:
-        """Copy files; return how many, and why something else stays where one would be. `known` says that the
-        run has recorded these as copied. Raise DielError, which names the target, where it cannot be written.
+    def deliver(self, delivery: Delivery, owner: str, *, is_known: bool) -> tuple[int, str]:
+        """Copy files; return how many, and why something else stays where one would be. `is_known` says that
+        the run has recorded these as copied. Raise DielError, with the target, where it cannot be written.
         """
-        copied, clash, kept = 0, "", ""
-        tree = one.target if os.path.isdir(one.source) else ""
-        if one.place:
+        copied, clash, untouched = 0, "", ""
+        tree = delivery.target if os.path.isdir(delivery.source) else ""
+        if delivery.place:
             whose, workflow = owner.rpartition("/")[0], os.path.basename(self._root).rpartition("-")[0]
-            tree = f"{one.place}: {whose} of {workflow}"
+            tree = f"{delivery.place}: {whose} of {workflow}"
             self.lists.setdefault(whose, set()).add(tree)
-        for source, target, link in _files(one):
+        for source, target, link in _files(delivery):
             first = self._owners.setdefault(target, owner)
             if first != owner:
                 clash = f"{target} is written by {' and '.join(sorted((first, owner)))}"
@@ -211,16 +215,16 @@ class _Copier:
                 elif os.path.isdir(source):
                     os.makedirs(target, exist_ok=True)
                 else:
-                    done, why = self._copy(source, target, tree, known=known)
-                    copied, kept = copied + done, kept or why
+                    done, why = self._copy(source, target, tree, is_known=is_known)
+                    copied, untouched = copied + done, untouched or why
             except (OSError, ValueError) as error:
                 message = f"{target} cannot be written: {reason(error)}; the result is {source}"
                 raise DielError(message) from error
         if clash:
             raise DielError(clash)
-        if tree == one.target and not kept:
-            self.clear(tree, one.source)
-        return copied, kept
+        if tree == delivery.target and not untouched:
+            self.clear(tree, delivery.source)
+        return copied, untouched
 
     def clear(self, tree: str, source: str = "") -> None:
         """Remove what earlier deliveries left in a directory: it is the last one's alone."""
@@ -241,25 +245,25 @@ class _Copier:
             if place == self._runs:
                 raise DielError(f"{target} is not written: it is in {self._runs}, where the runs are")
 
-    def _copy(self, source: str, target: str, tree: str, *, known: bool) -> tuple[bool, str]:
+    def _copy(self, source: str, target: str, tree: str, *, is_known: bool) -> tuple[bool, str]:
         """Return whether it copied a file, and why something else stays there."""
         now, there = look(source), look(target)
-        if now == there and (known or are_equal(source, target)):
-            if not known:
+        if now == there and (is_known or are_equal(source, target)):
+            if not is_known:
                 with self._deliveries.turn():
                     self._deliveries.note(source, target, tree)
             return False, ""
-        if kept := self._deliveries.keeps(source, target, tree):
-            return False, kept
+        if untouched := self._deliveries.keeps(source, target, tree):
+            return False, untouched
         os.makedirs(os.path.dirname(target), exist_ok=True)
         part = f"{os.path.dirname(target)}/.{digest_of([self._root, target])[:16]}.part"
         copy_file(source, part, self._check, shared=False)
         status = os.stat(source)
         os.utime(part, ns=(status.st_atime_ns, status.st_mtime_ns))
         with self._deliveries.turn():
-            if kept := self._deliveries.keeps(source, target, tree):  # while it was copied
+            if untouched := self._deliveries.keeps(source, target, tree):  # while it was copied
                 os.unlink(part)
-                return False, kept
+                return False, untouched
             aside = self._deliveries.put_aside(target, source)
             self._deliveries.note(source, target, tree)
             os.rename(part, target)
@@ -296,18 +300,20 @@ def export_again(run: RunReader) -> int:
     for name, exports in _exports(run.workflow, source, paths).items():
         for record in run.results(name):
             scope = view.recipe(name).scope(record["index"])
-            for one in exports.of(scope, record):
-                copied += copier.deliver(one, f"'{one.output}' of {name}/{record['index']}", known=True)[0]
+            for delivery in exports.of(scope, record):
+                copied += copier.deliver(
+                    delivery, f"'{delivery.output}' of {name}/{record['index']}", is_known=True
+                )[0]
     return copied
 
 
-def _files(one: Delivery) -> Iterator[tuple[str, str, str | None]]:
-    """What is copied where, and where it leads if it is a link that stays one; a directory that has none."""
-    entries = entries_below(one.source) if os.path.isdir(one.source) else ()
+def _files(delivery: Delivery) -> Iterator[tuple[str, str, str | None]]:
+    """Yield each source, its target, and where it leads if it is a link that stays one, or no file."""
+    entries = entries_below(delivery.source) if os.path.isdir(delivery.source) else ()
     for name, link in entries:
-        yield f"{one.source}/{name}", f"{one.target}/{name}", link
+        yield f"{delivery.source}/{name}", f"{delivery.target}/{name}", link
     if not entries:
-        yield one.source, one.target, None
+        yield delivery.source, delivery.target, None
 
 
 Look = tuple[int, int]
@@ -334,7 +340,7 @@ class Deliveries:
 
     def __init__(self, paths: RunPaths) -> None:
         self._paths = paths
-        self._mine = {one.target: one for one in _read(paths)}
+        self._mine = {delivered.target: delivered for delivered in _read(paths)}
         self._earlier: dict[str, list[Delivered]] = {}
         self._others: dict[Path, tuple[int, list[Delivered]]] = {}
 
@@ -350,7 +356,9 @@ class Deliveries:
         """Return why what is at a place stays there; an empty text where a file is to be put there."""
         there = look(target)
         for run in self._all(newer=True) if there or tree else ():
-            if any(one.target == target or (tree and one.tree == tree) for one in self._of(run)):
+            if any(
+                delivered.target == target or (tree and delivered.tree == tree) for delivered in self._of(run)
+            ):
                 return f"{target} is as {run.run_id} delivered it, which is newer; this run has {source}"
         if there is None or not self._before(target) or self._is_made(source, target):
             return ""
@@ -369,36 +377,47 @@ class Deliveries:
         return f"{target} was not as a run has put it there: it is {os.path.basename(aside)} now"
 
     def _before(self, target: str) -> list[Delivered]:
-        """What was put at a place so far: by earlier runs, and by this one."""
+        """Return what was put at a place so far: by earlier runs, and by this one."""
         mine, there = self._mine.get(target), look(target)
-        if all(one.look != there for one in (*self._earlier.get(target, ()), *([mine] if mine else []))):
+        if all(
+            delivered.look != there
+            for delivered in (*self._earlier.get(target, ()), *([mine] if mine else []))
+        ):
             self._earlier = {}  # an earlier run may still be going
-            for one in (one for run in self._all(newer=False) for one in self._of(run)):
-                self._earlier.setdefault(one.target, []).append(one)
+            for delivered in (delivered for run in self._all(newer=False) for delivered in self._of(run)):
+                self._earlier.setdefault(delivered.target, []).append(delivered)
         return [*self._earlier.get(target, ()), *([mine] if mine else [])]
 
     def _is_made(self, source: str, target: str) -> bool:
-        """Whether a file is as a run has put it there, or has the content of what is to be put there."""
+        """Return whether a file is as a run put it there, or has the content of what is to be put there."""
         there, before = look(target), self._before(target)
-        if any(one.look == there for one in before):
+        if any(delivered.look == there for delivered in before):
             return True
-        return any(are_equal(path, target) for path in {source, *(one.source for one in before)})
+        return any(are_equal(path, target) for path in {source, *(delivered.source for delivered in before)})
 
     def note(self, source: str, target: str, tree: str) -> None:
         """Write down that a file is put in place now."""
         now = look(source)
         assert now is not None
-        one = Delivered(target, tree, source, now, look(target))
+        delivered = Delivered(target, tree, source, now, look(target))
         with open(self._paths.exports, "a", encoding="utf-8", errors="surrogateescape") as file:
-            file.write(json.dumps(one) + "\n")
-        self._mine[target] = one
+            file.write(json.dumps(delivered) + "\n")
+        self._mine[target] = delivered
 
     def left_over(self, tree: str, source: str) -> list[str]:
         """Return what earlier deliveries left in a directory, which is now `source`, if that is one."""
-        found = [one for run in self._all(newer=False) for one in self._of(run)]
-        others = [one for one in found if self._mine.get(one.target, one) is one]
-        others += [one for one in self._mine.values() if source and not one.source.startswith(f"{source}/")]
-        return [one.target for one in others if one.tree == tree and look(one.target) == one.look]
+        newer = [delivered for run in self._all(newer=False) for delivered in self._of(run)]
+        stale = [delivered for delivered in newer if self._mine.get(delivered.target, delivered) is delivered]
+        stale += [
+            delivered
+            for delivered in self._mine.values()
+            if source and not delivered.source.startswith(f"{source}/")
+        ]
+        return [
+            delivered.target
+            for delivered in stale
+            if delivered.tree == tree and look(delivered.target) == delivered.look
+        ]
 
     def _all(self, *, newer: bool) -> list[RunPaths]:
         runs = all_runs(self._paths.root.parent)
@@ -407,10 +426,10 @@ class Deliveries:
 
     def _of(self, run: RunPaths) -> list[Delivered]:
         size = (look(run.exports) or (0, 0))[0]
-        known = self._others.get(run.root)
-        if known is None or known[0] != size:
-            known = self._others[run.root] = size, _read(run)
-        return known[1]
+        memo = self._others.get(run.root)
+        if memo is None or memo[0] != size:
+            memo = self._others[run.root] = size, _read(run)
+        return memo[1]
 
 
 def look(path: str | Path) -> Look | None:
@@ -422,19 +441,19 @@ def look(path: str | Path) -> Look | None:
     return status.st_size, status.st_mtime_ns
 
 
-def are_equal(one: str, other: str) -> bool:
-    """Whether two files have one content; not if one is gone."""
+def are_equal(path: str, other: str) -> bool:
+    """Return whether two files have one content; not if one is gone."""
     with suppress(OSError):
-        return filecmp.cmp(one, other, shallow=False)
+        return filecmp.cmp(path, other, shallow=False)
     return False
 
 
 def _read(run: RunPaths) -> list[Delivered]:
-    found = []
+    deliveries = []
     with suppress(FileNotFoundError), open(run.exports, encoding="utf-8", errors="surrogateescape") as file:
         for line in file:
             with suppress(ValueError, TypeError):  # the last one may be cut
                 target, tree, source, now, before = json.loads(line)
                 before = None if before is None else tuple(before)
-                found.append(Delivered(target, tree, source, tuple(now), before))
-    return found
+                deliveries.append(Delivered(target, tree, source, tuple(now), before))
+    return deliveries

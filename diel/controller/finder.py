@@ -50,30 +50,30 @@ class Finder:
         self.cancels: list[Cancel] = []
 
     def has_work(self, stage: StageRun) -> bool:
-        """Whether there is anything to look at, now or later."""
+        """Return whether there is anything to look at, now or later."""
         return stage.in_line or bool(self._held.get(stage.name))
 
     def has_work_now(self, stage: StageRun) -> bool:
-        """Whether there is anything to look at without delay."""
+        """Return whether there is anything to look at without delay."""
         wake = stage.next_wake()
         due = wake is not None and wake <= time.monotonic()
         return stage.has_pending or due or bool(self._held.get(stage.name))
 
     def spare(self, stage: StageRun) -> int:
-        """How many more tasks to look for than one bundle takes: others may ask for what has room."""
+        """Return how many more tasks to look for than one bundle takes: others may ask for what has room."""
         return min(len(self._held.get(stage.name, ())), HELD) if stage.demand is not None else 0
 
     def hold(self, stage: StageRun, tasks: list[Request]) -> None:
         self._held[stage.name] = {task.index: task for task in tasks}
 
-    def ready_tasks(self, stage: StageRun, wanted: int, until: float) -> list[Request]:
-        """Up to `wanted` tasks that must run now, looking no longer than `until` (monotonic seconds)."""
+    def ready_tasks(self, stage: StageRun, count: int, until: float) -> list[Request]:
+        """Up to `count` tasks that must run now, looking no longer than `until` (monotonic seconds)."""
         held = self._held.pop(stage.name, {})
         tasks = [task for task in held.values() if self._stays(stage, task.index)]
-        if len(tasks) < wanted:
+        if len(tasks) < count:
             for task in self._newly_ready(stage, until):
                 tasks.append(task)
-                if len(tasks) >= wanted:
+                if len(tasks) >= count:
                     break
         return tasks
 
@@ -94,11 +94,11 @@ class Finder:
             yield task.index
 
     def is_held(self, stage: str, index: int) -> bool:
-        """Whether a task was ready when it was last looked at, and waits for room."""
+        """Return whether a task was ready when it was last looked at, and waits for room."""
         return index in self._held.get(stage, ())
 
     def is_ready(self, stage: StageRun, index: int) -> bool:
-        """Whether a task that waits for room is still ready; if not, it no longer waits."""
+        """Return whether a task that waits for room is still ready; if not, it no longer waits."""
         if self._stays(stage, index):
             return True
         self._held[stage.name].pop(index, None)
@@ -122,7 +122,7 @@ class Finder:
         return ((name, index) for name, tasks in self._held.items() for index in tasks)
 
     def _is_closed(self, stage: StageRun, index: int) -> bool:
-        """Whether a task will never begin, as when its trial was pruned; then it is left out."""
+        """Return whether a task will never begin, as when its trial was pruned; then it is left out."""
         serving = self._stages.serving
         if stage.stopped:
             self._note_skip(stage, index, stage.stopped, "")
@@ -146,9 +146,9 @@ class Finder:
                 continue
             self.put_back(stage)
             waiting = (i for i in range(stage.size) if stage.history.state(i) == TaskState.WAITING)
-            found = [i for i in waiting if any(cancel.covers(stage.name, i) for cancel in cancels)]
-            self._ledger.cancel(stage, ranges(found))
-            for index in found:
+            covered = [i for i in waiting if any(cancel.covers(stage.name, i) for cancel in cancels)]
+            self._ledger.cancel(stage, ranges(covered))
+            for index in covered:
                 self._stages.note_end(stage, index)
 
     def put_back(self, stage: StageRun) -> None:
@@ -176,7 +176,7 @@ class Finder:
         self._skips.clear()
 
     def _examine(self, stage: StageRun, index: int) -> Request | None:
-        """The request of a task; None if it waits, is skipped, cached, or cannot be made."""
+        """Return the request of a task; None if it waits, is skipped, cached, or cannot be made."""
         if any(cancel.covers(stage.name, index) for cancel in self.cancels):
             self._ledger.cancel(stage, [[index, index]])
             self._stages.note_end(stage, index)
@@ -215,7 +215,7 @@ class Finder:
         return task if serving is None or serving.ask(stage, index) else None
 
     def _has_inputs(self, stage: StageRun, index: int, recipe: Recipe) -> bool:
-        """Whether a task can read what it must; if not, it waits or is skipped."""
+        """Return whether a task can read what it must; if not, it waits or is skipped."""
         for link in self._stages.into[stage.name]:
             if link.edge.branch:
                 continue  # it counts where it is read
@@ -244,7 +244,7 @@ class Finder:
         self._stages.note_end(stage, index)
 
     def _without_condemned(self, recipe: Recipe, task: Request) -> Request:
-        """The request of a task, which asks nobody where an audit condemned what would be answered."""
+        """Return the request of a task, which asks nobody where an audit condemned what would be answered."""
         if self._cache is None or not isinstance(task.question, Question) or task.question.audited:
             return task
         run = self._cache.condemned(recipe.family, task.question.key)
@@ -259,27 +259,27 @@ class Finder:
         cache = None if stage.name in self._anew else self._cache
         if cache and self._is_pruned_again(cache, stage, index, recipe.family, key):
             return self._is_closed(stage, index)  # what it had reported before counts more than its result
-        found = self._find_same(stage, key) or (None if cache is None else cache.find(recipe.family, key))
-        if found is None and isinstance(question, Question) and not question.audited:
+        result = self._find_same(stage, key) or (None if cache is None else cache.find(recipe.family, key))
+        if result is None and isinstance(question, Question) and not question.audited:
             key, parts = question.key, question.parts  # a simulation counts more than an answer
-            found = self._find_same(stage, key)
-            found = found or (None if cache is None else cache.find(recipe.family, key))
-        if found is None:
+            result = self._find_same(stage, key)
+            result = result or (None if cache is None else cache.find(recipe.family, key))
+        if result is None:
             return False
         record: Cached = {
             "event": "cached",
             "stage": stage.name,
             "index": index,
-            "seconds": found.get("seconds", 0.0),
+            "seconds": result.get("seconds", 0.0),
             "key": key,
             "parts": parts,
         }
-        carry(found, record)
-        if "same" in found:
-            record["same"] = found["same"]
+        carry(result, record)
+        if "same" in result:
+            record["same"] = result["same"]
         if stage.adaptive:
-            tell_origin(record, found)
-        tell_cached(record, found, stage.spec, question)
+            tell_origin(record, result)
+        tell_cached(record, result, stage.spec, question)
         offset = self._ledger.append(record)
         self._ledger.commit(stage, index, self._ledger.segment.name, offset, record)
         self._stages.note_end(stage, index)
@@ -333,18 +333,18 @@ class EqualTasks:
         index = self._made[stage.name].get(key)
         if index is None or not stage.history.is_good(index):
             return None
-        found = self._ledger.results.record(stage.name, index).copy()
+        result = self._ledger.results.record(stage.name, index).copy()
         root = self._ledger.paths.root
-        if "run" not in found:
-            found["run"], found["run_id"] = root.name, identity_of_run(root)
-        found["same"] = index
-        return found if is_whole(found, artifact_home(found, root)) else None
+        if "run" not in result:
+            result["run"], result["run_id"] = root.name, identity_of_run(root)
+        result["same"] = index
+        return result if is_whole(result, artifact_home(result, root)) else None
 
     def _keep(self, stage: StageRun, index: int) -> None:
         self._made[stage.name].setdefault(self._ledger.results.record(stage.name, index)["key"], index)
 
     def awaits(self, stage: StageRun, task: Request) -> bool:
-        """Whether an equal task is under way; if so, this one is looked at again at the end of that."""
+        """Return whether an equal task is under way; if so, this one is looked at again when that ends."""
         if not self._stages.recipes[stage.name].shares or task.index in stage.history.gone:
             return False
         if stage.name not in self._makers:
@@ -358,13 +358,13 @@ class EqualTasks:
         return True
 
     def _adopted(self, stage: StageRun) -> dict[str, int]:
-        """What runs since an earlier controller handed it out."""
-        found: dict[str, int] = {}
+        """Return what runs since an earlier controller handed it out."""
+        by_key: dict[str, int] = {}
         for index, attempt in stage.history.under_way.items():
             if attempt.state in (TaskState.QUEUED, TaskState.RUNNING):
                 with suppress(DielError, ExpressionError):  # what it read is gone
-                    found[self._stages.recipes[stage.name].resolve(index).key] = index
-        return found
+                    by_key[self._stages.recipes[stage.name].resolve(index).key] = index
+        return by_key
 
     def _note_end(self, stage: StageRun, index: int) -> None:
         if stage.name in self._made and stage.history.is_good(index):

@@ -50,7 +50,7 @@ class GangLine:
         self.changed[group] = None
 
     def note_end(self, stage: StageRun, index: int) -> None:
-        """A task ended for good: others must not wait for it any longer."""
+        """Let nobody wait any longer for a task that ended for good."""
         group = self._group(stage, index)
         self.changed[group] = None
         if group in self.begun:
@@ -70,7 +70,7 @@ class GangLine:
             self.begun[group] = sum(1 for stage in self.stages for _ in self.open_at(stage, group))
 
     def first_ready(self, stage: StageRun, group: Group, is_ready: Callable[[str, int], bool]) -> int | None:
-        """The first task of a stage at a place that is still ready."""
+        """Return the first task of a stage at a place that is still ready."""
         ready = self._ready.get(group, {}).get(stage.name, {})
         while ready:
             index = next(iter(ready))
@@ -136,13 +136,13 @@ class Gangs:
             if not all(self._finder.is_ready(*member) for member in members):
                 self._judge(line, group)
                 continue
-            wanted = [*members, *(member for member in self._awaited() if member not in members)]
-            lines = {self._dispatcher.backend.line(self._dispatcher.shape(*member)) for member in wanted}
+            needed = [*members, *(member for member in self._awaited() if member not in members)]
+            lines = {self._dispatcher.backend.line(self._dispatcher.shape(*member)) for member in needed}
             # What has begun goes first: running tasks wait for it, and keep their room meanwhile.
-            if (group in line.begun or not lines & full) and self._dispatcher.has_room_for(wanted):
+            if (group in line.begun or not lines & full) and self._dispatcher.has_room_for(needed):
                 self._send(line, group, members)
                 return True
-            if self._dispatcher.could_hold(wanted):
+            if self._dispatcher.could_hold(needed):
                 full |= lines
             return False
         return False
@@ -159,7 +159,7 @@ class Gangs:
         line.mark(group, bool(self._next(line, group)))
 
     def _next(self, line: GangLine, group: Group) -> list[Member]:
-        """The tasks to hand out at a place: all that must run together, or one more if these run."""
+        """Return the tasks to hand out at a place: all that must run together, or one more if these run."""
         if group in line.begun:
             for stage in line.stages:
                 if (index := line.first_ready(stage, group, self._finder.is_held)) is not None:
@@ -168,15 +168,15 @@ class Gangs:
         return self._together(line, group)
 
     def _together(self, line: GangLine, group: Group) -> list[Member]:
-        """The tasks that must run at the same time; none while one of them is not ready."""
-        found: list[Member] = []
+        """Return the tasks that must run at the same time; none while one of them is not ready."""
+        gathered: list[Member] = []
         for stage in line.stages:
             if not stage.known:
                 return []
             if stage.name in line.gang.in_waves:
                 first = line.first_ready(stage, group, self._finder.is_held)
                 if first is not None:
-                    found.append((stage, first))
+                    gathered.append((stage, first))
                 elif not self._is_there(line, stage, group):
                     return []
                 continue
@@ -185,17 +185,17 @@ class Gangs:
                     if (stage.name, index) in self._dispatcher.in_flight:
                         continue  # an earlier controller handed it out
                     return []
-                found.append((stage, index))
-        return found
+                gathered.append((stage, index))
+        return gathered
 
     def _is_there(self, line: GangLine, stage: StageRun, group: Group) -> bool:
-        """Whether a stage that comes in waves already has a task at a place, or will have none."""
-        left = False
+        """Return whether a stage that comes in waves already has a task at a place, or will have none."""
+        is_waiting = False
         for index in line.open_at(stage, group):
             if (stage.name, index) in self._dispatcher.in_flight:
                 return True
-            left = True
-        return not left
+            is_waiting = True
+        return not is_waiting
 
     def _awaited(self) -> Iterator[Member]:
         """Tasks for which others that run already wait: they run again soon, and their room is kept."""

@@ -47,13 +47,13 @@ Answer = TypeVar("Answer")
 class Unanswered(SchedulerBusy):
     """The scheduler was asked for a controller's job, and has not said whether it took it."""
 
-    def __init__(self, paths: RunPaths, made: Submission, why: str) -> None:
+    def __init__(self, paths: RunPaths, submission: Submission, why: str) -> None:
         super().__init__(
             f"{paths.run_id} was requested, and its job may still be queued: {why}\n"
             f"`diel cancel {paths.run_id}` withdraws it, `diel status {paths.run_id}` shows whether it starts"
         )
         self.paths = paths
-        self.made = made
+        self.made = submission
         self.why = why
 
 
@@ -63,23 +63,23 @@ class ControllerRefused(SchedulerRefused):
     exit_code = 2
 
 
-def choose_home(site: Site, wanted: Home | None = None) -> Home:
-    """Where a controller of a site lives. Raise UsageError if it cannot live as wanted."""
+def choose_home(site: Site, chosen: Home | None = None) -> Home:
+    """Return where a controller of a site lives. Raise UsageError if it cannot live as wanted."""
     if site.scheduled:
-        home = wanted or site.controller.home
+        home = chosen or site.controller.home
         if home == "inside" and not scheduler_named(site.scheduler).share:
             raise UsageError(
                 f"scheduler '{site.scheduler}' of site '{site.name}' cannot start blocks within one "
                 "allocation: choose `controller: {home: job}` or --home login"
             )
         return home
-    if wanted is None and site.controller.home != "login":
+    if chosen is None and site.controller.home != "login":
         raise UsageError(
             f"site '{site.name}' says `controller: {{home: {site.controller.home}}}` and has no scheduler "
             "(`scheduler: local`), so a controller cannot live in a job: leave `home` out there, or name the "
             "scheduler; --home login submits as it is"
         )
-    if wanted not in (None, "login"):
+    if chosen not in (None, "login"):
         raise UsageError(
             f"site '{site.name}' has no scheduler, so a controller cannot live in a job; "
             "leave --home out, or choose a site with a scheduler by --site"
@@ -119,27 +119,27 @@ def submit_new(
     jobs = () if where == "inside" else block_jobs(plan, runs)
     paths = create(plan, runs, jobs, **manner)
     try:
-        made = submit(paths, plan, where)
+        submission = submit(paths, plan, where)
         if where == "login" and plan.site.scheduled:
-            _await_first_block(paths, made)
+            _await_first_block(paths, submission)
     except Unanswered:
         raise
     except DielError:
         discard(paths, fresh=fresh)
         raise
-    return paths, made
+    return paths, submission
 
 
-def _await_first_block(paths: RunPaths, made: Submission) -> None:
+def _await_first_block(paths: RunPaths, submission: Submission) -> None:
     """Raise NeverRuns if the scheduler refuses the first block: the controller has given up by then."""
     end, reader = time.monotonic() + FIRST_BLOCK, Reader(paths, History())
     history = reader.history
-    while made.starts(time.time()) and time.monotonic() < end and not is_answered(history):
+    while submission.starts(time.time()) and time.monotonic() < end and not is_answered(history):
         time.sleep(PAUSE)
         reader.catch_up()
     reader.catch_up()
     if history.ended is not None and history.trouble.startswith(REFUSED):
-        while made.starts(time.time()):
+        while submission.starts(time.time()):
             time.sleep(PAUSE)
         raise NeverRuns(history.trouble)
 
@@ -150,48 +150,48 @@ def submit(paths: RunPaths, plan: Plan, home: Home) -> Submission:
     stays."""
     refuse_driven(paths)
     refuse_homeless(plan, home)
-    made = make_submission(paths, home)
+    submission = make_submission(paths, home)
     try:
         if home == "login":
-            return _start(paths, made)
-        asked = queue(paths, plan, made)
-        refuse_hopeless(scheduler_named(plan.site.scheduler), asked.job or "")
-        return asked
+            return _start(paths, submission)
+        queued = queue(paths, plan, submission)
+        refuse_hopeless(scheduler_named(plan.site.scheduler), queued.job or "")
+        return queued
     except SchedulerBusy as error:
-        raise Unanswered(paths, made, str(error)) from error
+        raise Unanswered(paths, submission, str(error)) from error
     except SchedulerRefused as error:
-        withdraw(paths, made)
+        withdraw(paths, submission)
         raise ControllerRefused(_refusal(plan, home, error)) from error
     except DielError:
-        withdraw(paths, made)
+        withdraw(paths, submission)
         raise
 
 
 def _refusal(plan: Plan, home: Home, error: SchedulerRefused) -> str:
-    """The message of a refusal, by the keys of the site file, with what to do."""
+    """Return the message of a refusal, by the keys of the site file, with what to do."""
     site, own = plan.site, plan.site.controller
     if home != "inside" and own.queue is not None:
-        asked = f"`controller: {{queue: {own.queue}}}`"
+        request = f"`controller: {{queue: {own.queue}}}`"
     else:
         name = _pool_name(plan)
         pool = site.pools[name]
-        asked = f"pool '{name}'" + (f" (`queue: {pool.queue}`)" if pool.queue else "")
+        request = f"pool '{name}'" + (f" (`queue: {pool.queue}`)" if pool.queue else "")
     more = ", --home login needs no job of its own" if home == "job" else ""
     return (
-        f"the scheduler refuses the job of the controller, which asks for {asked} of site '{site.name}': "
+        f"the scheduler refuses the job of the controller, which asks for {request} of site '{site.name}': "
         f"{error}\nfix the site file, or choose another site by --site{more}; "
         f"`diel doctor --site {site.name}` checks it; nothing was submitted"
     )
 
 
-def has_come(paths: RunPaths, made: Submission, patience: float = PATIENCE) -> bool:
+def has_come(paths: RunPaths, submission: Submission, patience: float = PATIENCE) -> bool:
     """Wait until a controller on this host has taken its run; False if it ended before, or is late."""
     end = time.monotonic() + patience
     while time.monotonic() < end:
-        if newest_epoch(paths) > made.epoch and read_lease(paths) is not None:
+        if newest_epoch(paths) > submission.epoch and read_lease(paths) is not None:
             return True
-        if not made.starts(time.time()):
-            return newest_epoch(paths) > made.epoch
+        if not submission.starts(time.time()):
+            return newest_epoch(paths) > submission.epoch
         time.sleep(PAUSE)
     return False
 
@@ -200,13 +200,13 @@ def _words(paths: RunPaths, submission: int) -> list[str]:
     return [*PYTHON, "-m", "diel.controller", str(paths.root), "--submission", str(submission)]
 
 
-def _start(paths: RunPaths, made: Submission) -> Submission:
+def _start(paths: RunPaths, submission: Submission) -> Submission:
     """Start a process that outlives this one, its terminal and its shell."""
     cwd = Path(read_run_file(paths).cwd)
     try:
         with open(paths.controller_log, "ab") as log:
             process = subprocess.Popen(
-                _words(paths, made.number),
+                _words(paths, submission.number),
                 cwd=cwd if cwd.is_dir() else paths.root,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -216,29 +216,34 @@ def _start(paths: RunPaths, made: Submission) -> Submission:
     except OSError as error:
         raise UsageError(f"cannot start the controller of {paths.run_id}: {error.strerror}") from error
     process.returncode = 0  # it is on its own from here on: nobody here waits for it
-    return begun(paths, made, process.pid)
+    return begun(paths, submission, process.pid)
 
 
 def queue(
-    paths: RunPaths, plan: Plan, made: Submission, *, after: str | None = None, patience: float | None = None
+    paths: RunPaths,
+    plan: Plan,
+    submission: Submission,
+    *,
+    after: str | None = None,
+    patience: float | None = None,
 ) -> Submission:
     """Queue the job of a submission. Raise SchedulerRefused and SchedulerBusy."""
     scheduler = scheduler_named(plan.site.scheduler)
     paths.controllers.mkdir(parents=True, exist_ok=True)
-    script = paths.controllers / f"c{made.number}.sh"
-    asked = controller_job(plan, paths, made.home, made.number, after)
+    script = paths.controllers / f"c{submission.number}.sh"
+    asked = controller_job(plan, paths, submission.home, submission.number, after)
     script.write_text(scheduler.script(asked), encoding="utf-8")
-    name = job_name(paths, made.number)
+    name = job_name(paths, submission.number)
     try:
         job = scheduler.submit(script)
     except SchedulerBusy:
         # A scheduler that did not answer in time may still have queued it.
         job = persist(lambda: scheduler.find(name).get(name) or scheduler.submit(script), patience)
-    return queued(paths, made, job)
+    return queued(paths, submission, job)
 
 
 def controller_job(plan: Plan, paths: RunPaths, home: Home, number: int = 1, after: str | None = None) -> Job:
-    """The job for the scheduler. Pure. Raise UsageError if no single allocation can hold the run."""
+    """Return the job for the scheduler. Pure. Raise UsageError if no single allocation can hold the run."""
     site = plan.site
     whole = home == "inside"
     pool = inside_pool(plan) if whole else plan.site.pools[_pool_name(plan)]
@@ -269,35 +274,35 @@ def controller_job(plan: Plan, paths: RunPaths, home: Home, number: int = 1, aft
 
 
 def job_walltime(plan: Plan, home: Home) -> float:
-    """Seconds that a controller's job may last: as long as the site says, and its queue allows."""
+    """Return seconds that a controller's job may last: as long as the site says, and its queue allows."""
     own = plan.site.controller
     if home == "inside":
         pool = inside_pool(plan)
         needed = max(stage.shape.block_walltime(pool, plan.site.grace) for stage in plan.stages.values())
         return needed if own.walltime is None else min(own.walltime, pool.longest)
-    wanted = DAY if own.walltime is None else own.walltime
+    walltime = DAY if own.walltime is None else own.walltime
     pool = plan.site.pools[_pool_name(plan)]
     elsewhere = own.queue is not None or (pool.queue is None and bool(own.options))  # a QOS, say
-    return wanted if elsewhere else min(wanted, pool.longest)
+    return walltime if elsewhere else min(walltime, pool.longest)
 
 
 def margin(walltime: float, grace: float) -> float:
-    """Seconds before the end of its job at which a controller hands its run over."""
+    """Return seconds before the end of its job at which a controller hands its run over."""
     return min(max(grace, SHARE * walltime), LONGEST_MARGIN, walltime / 2)
 
 
 def _pool_name(plan: Plan) -> str:
-    """The pool of the first stage: a controller's job uses its queue if it has none of its own."""
+    """Return the pool of the first stage: a controller's job uses its queue if it has none of its own."""
     return next(iter(plan.stages.values())).pool
 
 
 def inside_pool(plan: Plan) -> Pool:
-    """The pool of the allocation that holds a whole run. Raise UsageError if its stages need several."""
+    """Return the pool of the allocation that holds a whole run. Raise UsageError if stages need several."""
     names = dict.fromkeys(stage.pool for stage in plan.stages.values())
     if len(names) > 1:
-        told = ", ".join(f"'{name}'" for name in names)
+        listed = ", ".join(f"'{name}'" for name in names)
         raise UsageError(
-            f"one allocation cannot hold this run, because its stages go to the pools {told}; "
+            f"one allocation cannot hold this run, because its stages go to the pools {listed}; "
             "give them one `pool` in their `resources`, or choose --home job"
         )
     return plan.site.pools[next(iter(names))]

@@ -149,12 +149,12 @@ class Intake:
         stage = self._stages.runs[record["stage"]]
         self._ledger.history.apply(record, segment)
         if "taken" in record:  # by a worker that was given up before it began
-            taken = [[index, record["taken"]] for index in record["tasks"]]
-            self._ledger.append({"event": "fenced", "stage": stage.name, "tasks": taken})
+            fenced = [[index, record["taken"]] for index in record["tasks"]]
+            self._ledger.append({"event": "fenced", "stage": stage.name, "tasks": fenced})
         self._dispatcher.take_back(stage, record["bundle"], record["tasks"])
 
     def _take_lost(self, number: int, sent: Sent, error: BaseException) -> None:
-        """A worker was lost: its segment shows which tasks were done and which one it was running."""
+        """Take the loss of a worker: its segment shows which tasks were done and which one it was running."""
         self.read_news()
         stage = sent.stage
         if self._give_up(stage, [i for i in sent.indices if self._dispatcher.is_out(stage, i, number)]):
@@ -167,8 +167,8 @@ class Intake:
             attempt = stage.history.under_way.get(index)
             if attempt is not None and attempt.state == TaskState.RUNNING:
                 begun += 1
-                left = self._ledger.paths.task_dir(stage.name, index, attempt.number)
-                kill_marked("DIEL_TASK_DIR", str(left))  # a command outlives its worker
+                folder = self._ledger.paths.task_dir(stage.name, index, attempt.number)
+                kill_marked("DIEL_TASK_DIR", str(folder))  # a command outlives its worker
                 kind, message = self._blame(stage, index, attempt, sent, error)
                 self.lose(stage, index, kind, message, self._node(attempt.worker))
             else:
@@ -185,16 +185,16 @@ class Intake:
 
     def _give_up(self, stage: StageRun, indices: Iterable[int]) -> bool:
         """Fence the workers in blocks that run these tasks; return whether there are any."""
-        found: dict[str, set[str]] = {}
+        by_block: dict[str, set[str]] = {}
         for index in indices:
             attempt = stage.history.under_way.get(index)
             worker = None if attempt is None else self._ledger.history.workers.get(attempt.worker)
             if attempt is not None and worker is not None and attempt.state == TaskState.RUNNING:
-                found.setdefault(worker["block"], set()).add(attempt.worker)
-        for block, workers in found.items():
+                by_block.setdefault(worker["block"], set()).add(attempt.worker)
+        for block, workers in by_block.items():
             with contextlib.suppress(OSError):  # the record decides
                 put_up(self._ledger.paths, block, workers)
-        return bool(found)
+        return bool(by_block)
 
     def give_up_block(self, block: str) -> None:
         """Fence a block that ended, and handle what its workers wrote before."""
@@ -205,14 +205,14 @@ class Intake:
     def _blame(
         self, stage: StageRun, index: int, attempt: Attempt, sent: Sent, error: BaseException
     ) -> tuple[FailureClass, str]:
-        """Why a worker was lost with a task, as far as this host knows."""
+        """Return why a worker was lost with a task, as far as this host knows."""
         limit = stage.ran_as(index, attempt.number).timeout
         age = min(time.time() - attempt.time, time.monotonic() - sent.since)  # the clock can step
         if limit is not None and age >= limit:
             message = f"ran longer than its timeout of {limit:g} s, and let nothing else run"
             return FailureClass.TIMEOUT, message
-        said = (str(error).splitlines() or [type(error).__name__])[0]
-        lost = f"its worker was lost: {said[:200]}"
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        lost = f"its worker was lost: {reason[:200]}"
         if isinstance(error, WorkerLost) and error.killed and self._kills.grew():
             self._kills.forget()
             return FailureClass.OOM, f"out of memory: the system killed for lack of it ({lost})"
@@ -260,7 +260,7 @@ class Intake:
                     self._fail(stage, index, record, f"{record['message']}; it cannot run again: {error}")
 
     def _leave(self, stage: StageRun, index: int) -> None:
-        """A task was stopped: by its search, when its trial was pruned, or by a user."""
+        """End a task that was stopped: by its search, when its trial was pruned, or by a user."""
         if stage.standing(index) is Standing.CLOSED:
             stage.omitted.add(index)
             self._ledger.skip(stage, [[index, index]], "axis", "")
@@ -293,7 +293,7 @@ class Intake:
         stage.later(index, time.monotonic() + min(rule.backoff * 2.0 ** min(count - 1, 32), MAX_BACKOFF))
 
     def _continue(self, stage: StageRun, index: int, record: Fail) -> None:
-        """An interrupted task continues at once, as another attempt, unless it makes no progress."""
+        """Continue an interrupted task at once, as another attempt, unless it makes no progress."""
         hasty = stage.hasty.get(index, 0) + 1 if record.get("seconds", HASTE) < HASTE else 0
         stage.hasty[index] = hasty
         if hasty >= MAX_HASTY:
@@ -329,26 +329,26 @@ def escalated(stage: str, resources: Resources, rule: Rule, fits: Fits) -> Resou
     for key, factor in (("memory", rule.memory), ("walltime", rule.walltime)):
         now = getattr(resources, key)
         if now is not None and factor > 1:
-            resources = _grown(resources, key, now, factor * now, lambda asked: fits(stage, asked))
+            resources = _grown(resources, key, now, factor * now, lambda larger: fits(stage, larger))
     return resources
 
 
 def exhausted(before: Resources, after: Resources, rule: Rule) -> str:
-    """What cannot grow although the rule says so, for a message; empty if all did."""
-    told = []
+    """Return what cannot grow although the rule says so, for a message; empty if all did."""
+    limits = []
     if rule.memory > 1 and before.memory is not None and before.memory == after.memory:
-        told.append(f"{format_size(before.memory)} of memory")
+        limits.append(f"{format_size(before.memory)} of memory")
     if rule.walltime > 1 and before.walltime is not None and before.walltime == after.walltime:
-        told.append(f"{format_duration(before.walltime)} of walltime")
-    return f"no pool gives a task more than {' or '.join(told)}" if told else ""
+        limits.append(f"{format_duration(before.walltime)} of walltime")
+    return f"no pool gives a task more than {' or '.join(limits)}" if limits else ""
 
 
 def _grown(
-    resources: Resources, key: str, now: float, wanted: float, fits: Callable[[Resources], bool]
+    resources: Resources, key: str, now: float, most: float, fits: Callable[[Resources], bool]
 ) -> Resources:
-    best = _with(resources, key, wanted)
+    best = _with(resources, key, most)
     if not fits(best):
-        low, high = now, wanted
+        low, high = now, most
         while high - low > _STEPS[key]:
             middle = (low + high) / 2
             low, high = (middle, high) if fits(_with(resources, key, middle)) else (low, middle)

@@ -35,7 +35,7 @@ class Notices:
 
     def __init__(self, ledger: Ledger, to: Sequence[Notify]) -> None:
         self._ledger, self._paths = ledger, ledger.paths
-        self._to = [(f"{one.way}-{number}", one) for number, one in enumerate(to, 1)]
+        self._to = [(f"{address.way}-{number}", address) for number, address in enumerate(to, 1)]
         self._asked: set[Path] = set()
         self._processes: list[subprocess.Popen[bytes]] = []
         self._looked = 0.0
@@ -46,7 +46,7 @@ class Notices:
         if abs(now - self._looked) < EVERY:
             return
         self._looked = now
-        self._processes = [one for one in self._processes if one.poll() is None]
+        self._processes = [process for process in self._processes if process.poll() is None]
         self._tell_due(now)
 
     def _tell_due(self, now: float) -> None:
@@ -68,10 +68,10 @@ class Notices:
     def close(self) -> None:
         """Wait for what is still being told, where it would not outlive this process."""
         until = time.monotonic() + (LAST if any(name in os.environ for name in _JOBS) else 0.0)
-        for one in self._processes:
+        for process in self._processes:
             with contextlib.suppress(subprocess.TimeoutExpired):
-                one.wait(max(0.0, until - time.monotonic()))
-            one.returncode = one.returncode or 0  # nobody waits for it any more
+                process.wait(max(0.0, until - time.monotonic()))
+            process.returncode = process.returncode or 0  # nobody waits for it any more
 
     def _tell(self, notice: Notice, name: str, address: Notify, end_of: str = "") -> None:
         file = self._paths.notices / f"{notice.key}.{name}.jsonl"
@@ -83,7 +83,7 @@ class Notices:
         facts = {"event": notice.kind, "run": self._paths.run_id, "subject": notice.subject}
         facts |= {"host": socket.gethostname(), "directory": str(self._paths.root)}
         text = "\n".join((*notice.lines, f"{facts['host']}:{facts['directory']}"))
-        given = {
+        message = {
             "file": str(file),
             "about": notice.key,
             "kind": notice.kind,
@@ -94,7 +94,7 @@ class Notices:
         }
         try:
             self._paths.notices.mkdir(mode=0o700, exist_ok=True)
-            self._processes.append(_start(json.dumps(given).encode("utf-8", "replace")))
+            self._processes.append(_start(json.dumps(message).encode("utf-8", "replace")))
         except OSError as error:
             self._note(file, notice, name, error)
 
@@ -115,7 +115,7 @@ class Notices:
             writer.close()
 
 
-def _start(given: bytes) -> subprocess.Popen[bytes]:
+def _start(message: bytes) -> subprocess.Popen[bytes]:
     # Without diel's marks: what ends the processes of a run must not end it.
     env = {name: value for name, value in os.environ.items() if not name.startswith("DIEL_")}
     words = [*PYTHON, "-m", "diel.notify"]
@@ -125,16 +125,18 @@ def _start(given: bytes) -> subprocess.Popen[bytes]:
     )
     assert process.stdin is not None
     with contextlib.suppress(BrokenPipeError), process.stdin as file:
-        file.write(given)  # less than a pipe holds
+        file.write(message)  # less than a pipe holds
     return process
 
 
 def notices_for(ledger: Ledger, site: Site, run_file: RunFile) -> Notices | None:
     """Return what a controller tells on its site; None for nobody, or a wrong address, which is a trouble."""
-    kept = site if site.notify else site.model_copy(update={"notify": notify_again(run_file.notify_file)})
+    notifying = (
+        site if site.notify else site.model_copy(update={"notify": notify_again(run_file.notify_file)})
+    )
     try:
-        found = addresses(kept, Path(run_file.user_file or user_file()))
+        receivers = addresses(notifying, Path(run_file.user_file or user_file()))
     except DielError as error:
         ledger.trouble(f"nobody is told what happens: {error}")
         return None
-    return Notices(ledger, found) if found else None
+    return Notices(ledger, receivers) if receivers else None

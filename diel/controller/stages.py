@@ -99,14 +99,16 @@ class Stages:
         self._publishing = Publishing(plan.workflow, run_file, ledger) if published else None
         loose = uses(lambda stage: not all(output.keep for output in stage.outputs.values()))
         self._keeping = Keeping(self.runs, self._links, ledger) if loose else None
-        for one in (self.serving, self._publishing, self._keeping):
-            if one is not None:
-                self.watch_ends(one.note_end)
+        for feature in (self.serving, self._publishing, self._keeping):
+            if feature is not None:
+                self.watch_ends(feature.note_end)
         tell = (self._wake, self.note_end, self._keep_pruned, self._leave_out, self._is_used)
         deciding = Deciding(self.runs, ledger, plan.workflow, run_file.hyperparameters, *tell)
         self.deciders: dict[str, Decider] = {
             label: _DECIDERS[axis.axis.word](
-                axis, [self.adaptive[one] for one in axis.judge.context if one in self.adaptive], deciding
+                axis,
+                [self.adaptive[feature] for feature in axis.judge.context if feature in self.adaptive],
+                deciding,
             )
             for label, axis in self.adaptive.items()
             if axis.judged
@@ -119,21 +121,23 @@ class Stages:
 
     def _recipe(self, stage: StageRun, run_file: RunFile) -> Recipe:
         into, module = self.into[stage.name], self._plan.modules.get(stage.name)
-        given, folder = run_file.hyperparameters, run_file.folder
+        hyperparameters, folder = run_file.hyperparameters, run_file.folder
         document, paths = self._plan.checked.document, self._ledger.paths
         wrote = {label: document.home(("stages", stage.name, "files", label)) for label in stage.spec.files}
         homes = {label: home for label, home in wrote.items() if home is not None}
-        sources = Sources(stage, into, self._ledger.results, given, folder, paths, self._watch, homes)
+        sources = Sources(
+            stage, into, self._ledger.results, hyperparameters, folder, paths, self._watch, homes
+        )
         parts = family_parts(stage.spec, module, sources.files.static, stage.name)
         if stage.spec.environment is not None:
             parts |= environment_part(stage.spec, self._ledger.paths)
         return Recipe(sources, module, parts, self.streams.get(stage.name))
 
     def _asking(self, name: str) -> Callable[[int, int], Ask]:
-        """What a task asks for, by its index and the number of its attempt. It raises Misfit."""
-        asked = Demand(self._plan.checked.document, self._plan.site, name, words_of)
+        """Return what a task asks for, by its index and the number of its attempt. It raises Misfit."""
+        demand = Demand(self._plan.checked.document, self._plan.site, name, words_of)
         sources = self.recipes[name].sources
-        return lambda index, attempt: asked.of(Scope(sources, index, attempt=attempt))
+        return lambda index, attempt: demand.of(Scope(sources, index, attempt=attempt))
 
     def _made_work(self, name: str, ask: Ask | None) -> Work:
         if ask is None:
@@ -147,12 +151,12 @@ class Stages:
         return work._replace(watched=sources.files.watched_by_all(module))
 
     def work_of(self, stage: StageRun, index: int) -> Work:
-        """What a worker must know of a stage, with what one of its tasks asks for."""
+        """Return what a worker must know of a stage, with what one of its tasks asks for."""
         ask = stage.ask_of(index)
-        known = self._work.get(stage.name)
-        if known is None or known[0] is not ask:
-            known = self._work[stage.name] = ask, self._made_work(stage.name, ask)
-        return known[1]
+        memo = self._work.get(stage.name)
+        if memo is None or memo[0] is not ask:
+            memo = self._work[stage.name] = ask, self._made_work(stage.name, ask)
+        return memo[1]
 
     @property
     def complete(self) -> bool:
@@ -198,7 +202,7 @@ class Stages:
                 decider.begin()
 
     def _is_used(self, label: str, coordinates: Mapping[str, int]) -> bool:
-        """Whether a task that picks among the points of an axis has a result at some coordinates."""
+        """Return whether a task that picks among the points of an axis has a result at some coordinates."""
         return any(label in link.edge.chosen and link.down.has_result(coordinates) for link in self._links)
 
     def _keep_pruned(self, stage: StageRun, index: int, metric: str, reported: Mapping[int, float]) -> None:
@@ -238,7 +242,7 @@ class Stages:
         self._watching_ends.append(tell)
 
     def note_end(self, stage: StageRun, index: int) -> None:
-        """A task ended: those that wait for it can run now, or never."""
+        """Look at those that wait for a task that ended: they can run now, or never."""
         stage.ended += 1
         stage.asks.pop(index, None)
         for link in self.out_of[stage.name]:
@@ -273,7 +277,7 @@ class Stages:
                     opened = True
 
     def _know_axes(self, stage: StageRun) -> bool:
-        """Whether all axes of a stage are known, deriving those that can be; can make it void."""
+        """Return whether all axes of a stage are known, deriving those that can be; can make it void."""
         for label in stage.spec.over:
             if label in self._axes.points:
                 continue
@@ -308,7 +312,7 @@ class Stages:
 
     def _open_stage(self, stage: StageRun) -> None:
         points = {label: self._axes.points[label] for label in stage.spec.over}
-        counts = {label: len(found) for label, found in points.items()}
+        counts = {label: len(axis_points) for label, axis_points in points.items()}
         stage.points = points
         origins, replicas = self._axes.origins, stage.spec.replicas
         stage.domain = make_domain(stage.spec.over, counts, origins, replicas, self._grown)
@@ -325,7 +329,9 @@ class Stages:
         if stage.adaptive:
             record["factors"] = [asdict(factor) for factor in stage.domain.factors]
         if stage.spec.asks:
-            name_teachers(record, self._plan.graph, {n: one.kind for n, one in self._plan.stages.items()})
+            name_teachers(
+                record, self._plan.graph, {n: planned.kind for n, planned in self._plan.stages.items()}
+            )
         self._ledger.append(record)
         for link in self.out_of[stage.name]:
             link.resolve()

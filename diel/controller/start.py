@@ -61,7 +61,7 @@ def start(plan: Plan, runs: Path, **manner: Unpack[Manner]) -> Controller:
 
 
 def with_sources(plan: Plan, paths: RunPaths) -> Plan:
-    """A plan whose modules are executed from what its run keeps of them; kept now if it is not yet."""
+    """Return a plan whose modules are executed from what its run keeps of them; kept now if it is not yet."""
     sources = newest(paths.sources)
     if sources is None:
         facts = {name: module.facts() for name, module in plan.modules.items()}
@@ -78,8 +78,8 @@ def watch_shared(plan: Plan, paths: RunPaths) -> None:
             watch.look(f"{OF_AXIS}{label}", os.path.realpath(folder / axis.path))
     for name, stage in plan.workflow.stages.items():
         Files(stage, folder, watch).watched_by_all()
-        for one, path in file_of(plan.modules.get(name)).items():
-            watch.look(one, path)
+        for file_name, path in file_of(plan.modules.get(name)).items():
+            watch.look(file_name, path)
 
 
 def discard(paths: RunPaths, *, fresh: bool) -> None:
@@ -106,7 +106,7 @@ def create(
         raise UsageError(f"no stage '{begin_at}'; stages: {', '.join(plan.workflow.stages)}")
     if plan.site.scheduled:
         try_out(plan, jobs)
-    document, given = plan.checked.document, plan.checked.hyperparameters
+    document, hyperparameters = plan.checked.document, plan.checked.hyperparameters
     shell = shell_of(plan.workflow, os.environ)
     apply_shell(plan.workflow, shell)
     has_templates = plan.workflow.any_stage(lambda stage: stage.rendered)
@@ -139,11 +139,11 @@ def create(
             site=plan.site.name,
             notify_file=plan.site.file if plan.site.notify else "",
             user_file=str(user_file().absolute()) if user_file().exists() else "",
-            hyperparameters=given.plain(),
-            origins={name: value.origin for name, value in given.values.items()},
-            sources={name: value.source for name, value in given.values.items()},
-            settings=given.words,
-            params_files=tuple(str(file.absolute()) for file in given.files),
+            hyperparameters=hyperparameters.plain(),
+            origins={name: value.origin for name, value in hyperparameters.values.items()},
+            sources={name: value.source for name, value in hyperparameters.values.items()},
+            settings=hyperparameters.words,
+            params_files=tuple(str(file.absolute()) for file in hyperparameters.files),
             included=dict(document.included),
             templates=templates,
             seeds={} if begins is None else begins.seeds,
@@ -224,7 +224,7 @@ def plan_again(paths: RunPaths, site: Site | None = None, *, anew: bool = False)
         text=read_kept_workflow(paths),
         included=run_file.included,
         recorded=kept_values(run_file),
-        templates=None if anew else {name: Filling(*kept) for name, kept in run_file.templates.items()},
+        templates=None if anew else {name: Filling(*filling) for name, filling in run_file.templates.items()},
         sources=None if anew else newest(paths.sources),
     )
     run_file.apply(checked.workflow)
@@ -234,12 +234,16 @@ def plan_again(paths: RunPaths, site: Site | None = None, *, anew: bool = False)
 def find_site_again(paths: RunPaths, name: str) -> Site:
     """Return a site as its file is now. Raise UsageError, also where the old scheduler has jobs."""
     site = find_site(name, read_run_file(paths).folder)
-    kept = read_kept_site(paths)
+    written_site = read_kept_site(paths)
     for block in read_run(paths).history.blocks.values():
         if JobState(block["state"]).ended:
             continue
-        if site.scheduler != kept.scheduler or block["pool"] not in site.pools:
-            lost = f"the scheduler {kept.scheduler}" if site.scheduler != kept.scheduler else "this pool"
+        if site.scheduler != written_site.scheduler or block["pool"] not in site.pools:
+            lost = (
+                f"the scheduler {written_site.scheduler}"
+                if site.scheduler != written_site.scheduler
+                else "this pool"
+            )
             raise UsageError(
                 f"{paths.run_id} may still have job {block['job']} in pool '{block['pool']}', and site "
                 f"'{site.name}' is without {lost}: `diel cancel {paths.run_id}` ends it, resume it then"
@@ -263,9 +267,9 @@ def change_run_file(paths: RunPaths, **changes: Any) -> None:
     if run_file == before:
         return
     try:
-        made = paths.run_file.stat().st_mtime_ns
+        modified = paths.run_file.stat().st_mtime_ns
         put(paths.run_file, run_file.model_dump_json(indent=1))
-        os.utime(paths.run_file, ns=(made, made))  # its place among the runs must not change
+        os.utime(paths.run_file, ns=(modified, modified))  # its place among the runs must not change
     except OSError as error:
         raise UsageError(f"{paths.run_id}: cannot write there: {error.strerror}") from error
 
@@ -274,10 +278,10 @@ def refuse_unreachable(site: Site) -> None:
     """Raise UsageError for a site without commands of its scheduler here, unless within an allocation."""
     absent = () if os.environ.get(END) or not site.scheduled else scheduler_named(site.scheduler).lacking()
     if absent:
-        told = " and ".join(filter(None, [", ".join(absent[:-1]), absent[-1]]))
+        programs = " and ".join(filter(None, [", ".join(absent[:-1]), absent[-1]]))
         raise UsageError(
-            f"site '{site.name}' needs {told}, and {'it is' if len(absent) == 1 else 'they are'} not here: "
-            "submit on a login node of the cluster, or put the scheduler's commands on PATH"
+            f"site '{site.name}' needs {programs}, and {'it is' if len(absent) == 1 else 'they are'} not "
+            "here: submit on a login node of the cluster, or put the scheduler's commands on PATH"
         )
 
 

@@ -55,8 +55,8 @@ class Stopping:
     """By stage, how its first task failed, and how many failed so; empty once one did otherwise."""
     _beside: dict[str, int] = field(default_factory=dict)
 
-    def note(self, stage: StageRun, index: int, said: Said) -> None:
-        """A task failed for good."""
+    def note(self, stage: StageRun, index: int, verdict: Said) -> None:
+        """Note a task that failed for good."""
         if self.over:
             return
         may_be_tolerated = bool(stage.adaptive) or any(
@@ -68,8 +68,8 @@ class Stopping:
             return
         if stage.adaptive or stage.stopped:
             return
-        if said["class"] == FailureClass.CHANGED and said["message"].startswith(WATCHED):
-            self._tell(stage, "changed", said["message"])
+        if verdict["class"] == FailureClass.CHANGED and verdict["message"].startswith(WATCHED):
+            self._tell(stage, "changed", verdict["message"])
             self._finder.leave(stage, "changed")
             return
         most = most_failures(stage.spec.max_failures, stage.size)
@@ -80,24 +80,26 @@ class Stopping:
                 stage, "max_failures", f"{counted(failed, 'task')} failed, and `max_failures` is {given}"
             )
             self._finder.leave(stage, "max_failures")
-        elif self._are_all_alike(stage, said) and not (stage.held or is_anyway(self._ledger.paths)):
+        elif self._are_all_alike(stage, verdict) and not (stage.held or is_anyway(self._ledger.paths)):
             count = self._alike[stage.name][1]
             self._tell(
-                stage, "hold", f"its first {count:,} tasks failed alike ({said['class']}): {_way(said)}"
+                stage, "hold", f"its first {count:,} tasks failed alike ({verdict['class']}): {_way(verdict)}"
             )
             self._finder.put_back(stage)
             stage.held = True
 
     def lack(self, plan: Plan, report: BundleReport) -> None:
-        """A worker lacks packages that modules of its pool import: the run ends before it runs for them."""
+        """End the run where a worker lacks packages that its pool's modules import, before any runs."""
         history = self._ledger.history
         worker = history.workers[report.segment]
         pool = history.blocks[worker["block"]]["pool"]
         there = [name for shape, names in plan.shapes.items() if shape.pool == pool for name in names]
-        found: dict[str, list[str]] = {}
-        for name, said, mend in missing(plan.checked, there, set(report.missing).intersection, report.python):
-            found.setdefault(name, []).append(f"{said} on {worker['node']}: `{mend}`")
-        for name, why in found.items():
+        reasons: dict[str, list[str]] = {}
+        for name, message, mend in missing(
+            plan.checked, there, set(report.missing).intersection, report.python
+        ):
+            reasons.setdefault(name, []).append(f"{message} on {worker['node']}: `{mend}`")
+        for name, why in reasons.items():
             if not self._stages.runs[name].complete:
                 self.over = self.over or "imports"
                 self._tell(self._stages.runs[name], "imports", "; ".join(dict.fromkeys(why)))
@@ -105,13 +107,13 @@ class Stopping:
     def _tell(self, stage: StageRun, rule: str, why: str) -> None:
         self._ledger.append({"event": "held", "stage": stage.name, "rule": rule, "why": why})
 
-    def _are_all_alike(self, stage: StageRun, said: Said) -> bool:
-        """Whether as many have failed as ran side by side, all of them alike, and enough are left."""
+    def _are_all_alike(self, stage: StageRun, verdict: Said) -> bool:
+        """Return whether as many have failed as ran side by side, all of them alike, and enough are left."""
         ends = self._works([(stage.name, 0)])
-        began = "attempt" in said  # what could not even be made costs nothing, and fails alone
+        began = "attempt" in verdict  # what could not even be made costs nothing, and fails alone
         if not (stage.spec.hold and ends and began) or stage.name in self._stages.together:
             return False
-        how = f"{said['class']} {said.get('exit_code')} {likeness(_way(said))}"
+        how = f"{verdict['class']} {verdict.get('exit_code')} {likeness(_way(verdict))}"
         first, count = self._alike.get(stage.name, (how, 0))
         if how != first or _is_good(stage):
             self._alike[stage.name] = "", 0
@@ -123,8 +125,8 @@ class Stopping:
         bundles = len(mine)  # each runs its tasks in turn, and hands back those not begun
         width = self._dispatcher.backend.width(self._dispatcher.shape(stage))
         beside = self._beside[stage.name] = max(self._beside.get(stage.name, 2), min(1 + bundles, width))
-        left = stage.size - stage.ended - 1 - bundles
-        return count + 1 >= beside and left >= max(FEW, 2 * (count + 1))
+        unended = stage.size - stage.ended - 1 - bundles
+        return count + 1 >= beside and unended >= max(FEW, 2 * (count + 1))
 
     @property
     def held(self) -> list[StageRun]:
@@ -153,32 +155,34 @@ class Stopping:
         return True
 
     def is_over(self) -> bool | None:
-        """Whether what was begun has ended, but for what others ask; None if there is more to begin."""
+        """Return whether what was begun has ended, but for services; None if there is more to begin."""
         if self.over:
             return not self._works(self._dispatcher.in_flight)
         return False if self._give_up() else None
 
     def _works(self, tasks: Collection[tuple[str, int]]) -> bool:
-        """Whether any of these tasks ends by itself."""
+        """Return whether any of these tasks ends by itself."""
         serving = self._stages.serving
         return bool(tasks) and (serving is None or serving.are_others(tasks))
 
     def leave_all(self) -> None:
         """Leave out what was not begun."""
         for stage in self._stages.runs.values():
-            left = ranges(i for i in range(stage.size) if not stage.history.state(i).ended)
-            if left:
-                self._ledger.skip(stage, left, self.over, "")
+            unended = ranges(i for i in range(stage.size) if not stage.history.state(i).ended)
+            if unended:
+                self._ledger.skip(stage, unended, self.over, "")
 
 
 def _is_good(stage: StageRun) -> bool:
     return any(map(stage.history.states.count, (TaskState.DONE, TaskState.CACHED)))
 
 
-def _way(said: Said) -> str:
-    """How a task failed, in a line."""
-    cause = said.get("headline", "")
-    return f"{said['message']}: {cause}" if cause and cause not in said["message"] else said["message"]
+def _way(verdict: Said) -> str:
+    """Return how a task failed, in a line."""
+    cause = verdict.get("headline", "")
+    return (
+        f"{verdict['message']}: {cause}" if cause and cause not in verdict["message"] else verdict["message"]
+    )
 
 
 Lost = tuple[str, int | Context]
@@ -217,28 +221,30 @@ class _Tolerance:
         self._looked: dict[tuple[int, Group], tuple[Verdict, frozenset[int]]] = {}
 
     def failures(self, stage: StageRun) -> dict[str, list[int]]:
-        found: dict[str, list[int]] = {}
+        by_cause: dict[str, list[int]] = {}
         for index in range(stage.size if stage.history.states.count(TaskState.FAILED) else 0):
             if stage.history.state(index) == TaskState.FAILED and (cause := self.cause((stage.name, index))):
-                found.setdefault(cause, []).append(index)
-        return found
+                by_cause.setdefault(cause, []).append(index)
+        return by_cause
 
     def cause(self, lost: Lost) -> str:
         """Return what tolerates a loss; empty if nothing does. That rests on the tasks behind it, which are
         kept on a stack: a chain of stages may be longer than Python lets functions call each other."""
-        asked = {lost: self._find(*lost)}
+        pending = {lost: self._find(*lost)}
         answer: str | None = None
-        while asked:
-            last, finding = next(reversed(asked.items()))
+        while pending:
+            last, finding = next(reversed(pending.items()))
             try:
                 behind = finding.send(answer)
             except StopIteration as found:
                 self._known[last] = answer = found.value
-                del asked[last]
+                del pending[last]
             else:
-                answer = "" if behind in asked else self._known.get(behind)  # what is renewed may read itself
+                answer = (
+                    "" if behind in pending else self._known.get(behind)
+                )  # what is renewed may read itself
                 if answer is None:
-                    asked[behind] = self._find(*behind)
+                    pending[behind] = self._find(*behind)
         return self._known[lost]
 
     def _find(self, name: str, place: int | Context) -> Finding:
@@ -254,7 +260,7 @@ class _Tolerance:
     def _finding(
         self, axes: Iterable[Adaptive], coordinates: Mapping[str, int], reading: Iterable[tuple[Link, int]]
     ) -> Finding:
-        """What tolerates a loss at a point of some searches and loops, which is read along some edges."""
+        """Yield what tolerates a loss at a point of some searches and loops, read along some edges."""
         by_readers = yield from self._by_readers(reading)
         if by_readers is None:
             return ""
@@ -262,7 +268,7 @@ class _Tolerance:
         return by_searches or by_readers
 
     def _choosing(self, axis: Adaptive, coordinates: Mapping[str, int]) -> Iterator[tuple[Link, int]]:
-        """The edges that pick points of a search or loop from outside, with the tasks at its first point."""
+        """Yield the edges that pick points of a search or loop from outside, with the tasks at its first."""
         for link in (link for links in self._out_of.values() for link in links):
             inside = axis.label in link.down.spec.over
             if axis.label in link.edge.chosen and not inside and link.up.known:
@@ -270,7 +276,7 @@ class _Tolerance:
                     yield link, index
 
     def _by_searches(self, axes: Iterable[Adaptive], coordinates: Mapping[str, int]) -> Finding:
-        """The search that was decided without a point, or what tolerates that one failed with it."""
+        """Yield the search that was decided without a point, or what tolerates that one failed with it."""
         for axis in axes:
             if axis.went_on_without(coordinates):
                 return f"search '{axis.label}'"
@@ -281,7 +287,7 @@ class _Tolerance:
         return ""
 
     def _by_readers(self, reading: Iterable[tuple[Link, int]]) -> Generator[Lost, str | None, str | None]:
-        """What tolerates the loss along all edges: empty if none is met, None if one does not."""
+        """Yield what tolerates the loss along all edges: empty if none is met, None if one does not."""
         causes = []
         for link, index in reading:
             cause = yield from self._by(link, index)
@@ -291,7 +297,7 @@ class _Tolerance:
         return next(filter(None, causes), "")
 
     def _by(self, link: Link, index: int) -> Generator[Lost, str | None, str | None]:
-        """What tolerates the loss along one edge: empty if none is met, None if it is not tolerated."""
+        """Yield what tolerates the loss along one edge: empty if none is met, None if it is not tolerated."""
         if not link.down.known:
             return None
         if self._is_spared(link, index):
@@ -305,7 +311,7 @@ class _Tolerance:
         return cause
 
     def _is_spared(self, link: Link, index: int) -> bool:
-        """Whether those that read a task went on without it, by `min_success`."""
+        """Return whether those that read a task went on without it, by `min_success`."""
         if link.edge.min_success == 1:
             return False
         met, meeting = self._met(link, index), self._recipes[link.down.name].meeting

@@ -46,8 +46,8 @@ def find_unneeded(run: RunReader) -> list[Unneeded]:
     readers = Readers(link for link in links if (link.edge.upstream, link.edge.output) in handed)
     for stage in run.stages.values():
         readers.count_ended(stage)
-    found = (Unneeded(place, dict(_records(run, readers, place))) for place in readers.links)
-    return [one for one in found if one.records]
+    outputs = (Unneeded(place, dict(_records(run, readers, place))) for place in readers.links)
+    return [output for output in outputs if output.records]
 
 
 def _records(run: RunReader, readers: Readers, place: Place) -> Iterator[tuple[int, Made]]:
@@ -60,17 +60,21 @@ def _records(run: RunReader, readers: Readers, place: Place) -> Iterator[tuple[i
             yield index, record
 
 
-def drop(paths: RunPaths, run: RunReader, found: list[Unneeded]) -> tuple[int, int]:
+def drop(paths: RunPaths, run: RunReader, outputs: list[Unneeded]) -> tuple[int, int]:
     """Delete them, then record that in a segment of its own; return the numbers of files and bytes."""
     name = worker_segment_name(run.history.epoch, socket.gethostname(), os.getpid())
     whole = files = 0
     with closing(SegmentWriter(paths.journal / name)) as segment:
-        for one in found:
-            freed = {index: delete(record, *one.place, paths.root) for index, record in one.records.items()}
+        for output in outputs:
+            freed = {
+                index: delete(record, *output.place, paths.root) for index, record in output.records.items()
+            }
             gone = {index: size for index, size in freed.items() if size is not None}
             if gone:
                 size = sum(gone.values())
-                segment.append(dropped_record(one.place, gone, size))
+                segment.append(dropped_record(output.place, gone, size))
                 whole += size
-                files += sum(len(files_of(one.records[index]["artifacts"][one.place[1]])) for index in gone)
+                files += sum(
+                    len(files_of(output.records[index]["artifacts"][output.place[1]])) for index in gone
+                )
     return files, whole

@@ -50,8 +50,8 @@ def differences(paths: RunPaths, view: RunReader) -> list[ChangedSource]:
     if sources is None:
         return []
     plan = plan_again(paths)
-    found = [*_modules(sources), *_files(plan, paths, view), *_templates(plan, view)]
-    return [*found, *_environments(plan, paths)]
+    sources_and_files = [*_modules(sources), *_files(plan, paths, view), *_templates(plan, view)]
+    return [*sources_and_files, *_environments(plan, paths)]
 
 
 def _modules(sources: SourceVersion) -> Iterator[ChangedSource]:
@@ -99,12 +99,12 @@ def _readers(view: RunReader, stage: StageRun, path: str) -> Iterator[int]:
 
 
 def _templates(plan: Plan, view: RunReader) -> Iterator[ChangedSource]:
-    for key, given in renderings(plan.workflow):
-        path = view.run_file.folder / given.template
-        before = given.filling.written or given.filling.text
+    for key, rendering in renderings(plan.workflow):
+        path = view.run_file.folder / rendering.template
+        before = rendering.filling.written or rendering.filling.text
         with suppress(OSError):
             now = read_file(path, LARGEST).decode("utf-8", "replace"), os.access(path, os.X_OK)
-            if now != (before, given.filling.executable):
+            if now != (before, rendering.filling.executable):
                 yield ChangedSource(f"template {path}: its content is another", {str(key[1]): None})
 
 
@@ -115,20 +115,22 @@ def _environments(plan: Plan, paths: RunPaths) -> Iterator[ChangedSource]:
 
     stages = plan.workflow.stages.items()
     for name in changed_environments(plan._replace(site=read_kept_site(paths)), paths):
-        readers = {one for one, stage in stages if stage.chooses_environment or stage.environment == name}
+        readers = {
+            reader for reader, stage in stages if stage.chooses_environment or stage.environment == name
+        }
         yield ChangedSource(f"environment '{name}': its definition is another", dict.fromkeys(readers))
 
 
 def changed_axes(view: RunReader) -> str:
     """Return which axes' points come from a file that has others by now, in words; empty if none do."""
-    run, found = view, []
+    run, messages = view, []
     for label, axis in run.workflow.axes.items():
         if isinstance(axis, FileForm) and (points := run.points(label)) is not None:
             with suppress(UsageError):  # of what is gone there are no other points: the run has its own
                 now = axis.points_of(label, run.workflow.hyperparameters, run.run_file.folder)
                 if now.parameters != points.parameters or [*_rows(now)] != [*_rows(points)]:
-                    found.append(f"the points of '{label}' come from {axis.path}, which is another by now")
-    return ", and ".join(found)
+                    messages.append(f"the points of '{label}' come from {axis.path}, which is another by now")
+    return ", and ".join(messages)
 
 
 def _rows(points: Points) -> Iterator[str]:
@@ -137,7 +139,7 @@ def _rows(points: Points) -> Iterator[str]:
 
 
 def is_unfinished(view: RunReader, difference: ChangedSource) -> bool:
-    """Whether a task reads what differs that has not ended well."""
+    """Return whether a task reads what differs that has not ended well."""
     for name, tasks in difference.readers.items():
         stage = view.stages[name]
         indices = range(stage.size) if tasks is None else tasks
@@ -166,17 +168,17 @@ def resting_on(view: RunReader, found: list[ChangedSource]) -> Again:
 
 
 def _reached(link: Link, changed: set[int]) -> Iterator[int]:
-    """The tasks that read any of these along an edge; all where it is only known while they run."""
+    """Yield the tasks that read any of these along an edge; all where it is only known while they run."""
     edge = link.edge
     if edge.chosen or edge.published or edge.stream or edge.service:
         yield from range(link.down.size)
     elif edge.output is not None or edge.hyperparameter is not None:
-        known: dict[object, bool] = {}
+        memo: dict[object, bool] = {}
         for index in range(link.down.size):
             group = link.group_of_downstream(index)
-            if group not in known:
-                known[group] = not changed.isdisjoint(link.members(group))
-            if known[group]:
+            if group not in memo:
+                memo[group] = not changed.isdisjoint(link.members(group))
+            if memo[group]:
                 yield index
 
 
@@ -201,10 +203,13 @@ def cost_of(view: RunReader, plan: Plan, again: Again) -> str:
     return f"{counted(sum(map(len, again.values())), 'finished task')}, {seconds / 3600:.3g} core-hours"
 
 
-def listed(found: list[ChangedSource]) -> str:
+def listed(changes: list[ChangedSource]) -> str:
     """Return what differs, a line each, with who reads it."""
-    more = [f"    and {len(found) - SHOWN} more"] if len(found) > SHOWN else []
-    lines = [f"    {one.text} (read by {', '.join(sorted(one.readers)) or 'none'})" for one in found[:SHOWN]]
+    more = [f"    and {len(changes) - SHOWN} more"] if len(changes) > SHOWN else []
+    lines = [
+        f"    {change.text} (read by {', '.join(sorted(change.readers)) or 'none'})"
+        for change in changes[:SHOWN]
+    ]
     return "\n".join([*lines, *more])
 
 

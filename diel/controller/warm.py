@@ -45,12 +45,12 @@ class Begins(NamedTuple):
 
 def begin_searches(document: Document, runs: Path, *, anew: bool) -> Begins:
     """Return seeds of searches, and what those with `warm_start` are told. Raise SpecError."""
-    workflow, found = document.spec, Earlier()
+    workflow, earlier = document.spec, Earlier()
     for label, axis in workflow.axes.items():
         if isinstance(axis, Search) and axis.warm_start is not None:
             try:
-                found[label] = _find_earlier(workflow, axis, axis.warm_start, runs)
-                if not found[label] and axis.warm_start != "project":
+                earlier[label] = _find_earlier(workflow, axis, axis.warm_start, runs)
+                if not earlier[label] and axis.warm_start != "project":
                     bounds = [reference for reference, _, _ in axis.bounds]
                     goals = ", ".join([*(reference for reference, _ in axis.objectives), *bounds])
                     sought = f"over {', '.join(axis.parameters)} that was judged by {goals}"
@@ -59,7 +59,7 @@ def begin_searches(document: Document, runs: Path, *, anew: bool) -> Begins:
                 raise SpecError(
                     [document.problem(("axes", label, "search", "warm_start"), str(error))]
                 ) from error
-    return Begins(draw_seeds(workflow, runs, anew=anew), found)
+    return Begins(draw_seeds(workflow, runs, anew=anew), earlier)
 
 
 def _find_earlier(workflow: Workflow, axis: Search, name: str, runs: Path) -> list[dict[str, Any]]:
@@ -77,18 +77,20 @@ def _asked(workflow: Workflow, name: str, runs: Path) -> Iterator[RunReader]:
 
 
 def _trials(run: RunReader, search: Search) -> Iterator[dict[str, Any]]:
-    """The complete trials of searches for the same objectives over the same hyperparameters."""
+    """Yield the complete trials of searches for the same objectives over the same hyperparameters."""
     try:
         axes = [axis for axis in run.adaptive.values() if isinstance(axis, Searched)]
     except DielError:  # of another version, or damaged: who asks for it is told
         return
     for axis in axes:
         if axis.axis.objectives == search.objectives and {*axis.axis.parameters} == {*search.parameters}:
-            given = _given(run, axis, {reference for reference, _, _ in search.bounds})
+            values = _given(run, axis, {reference for reference, _, _ in search.bounds})
             for course in axis.history.courses.values():
                 for trial in course.trials:
-                    made = given.get((course.context, trial.number), {})
-                    excess = [sign * (made[of] - bound) for of, sign, bound in search.bounds if of in made]
+                    results = values.get((course.context, trial.number), {})
+                    excess = [
+                        sign * (results[of] - bound) for of, sign, bound in search.bounds if of in results
+                    ]
                     # Its own bounds may have been others: one that does not tell how far it is beyond the
                     # present ones would be taken for a good one.
                     if trial.state is TrialState.COMPLETE and len(excess) == len(search.bounds):
@@ -96,8 +98,8 @@ def _trials(run: RunReader, search: Search) -> Iterator[dict[str, Any]]:
 
 
 def _given(run: RunReader, axis: Searched, references: Iterable[str]) -> dict[_Place, dict[str, float]]:
-    """What trials gave for each STAGE.VALUE, where that is a number."""
-    found: dict[_Place, dict[str, float]] = {}
+    """Return what trials gave for each STAGE.VALUE, where that is a number."""
+    values: dict[_Place, dict[str, float]] = {}
     for reference in references:
         name, _, value = reference.rpartition(".")
         stage = run.workflow.stages.get(name)
@@ -109,5 +111,5 @@ def _given(run: RunReader, axis: Searched, references: Iterable[str]) -> dict[_P
             number = record.get("values", {}).get(value)
             if is_finite(number):
                 place = domain.coordinates(record["index"])
-                found.setdefault((axis.context(place), place[axis.label]), {})[reference] = float(number)
-    return found
+                values.setdefault((axis.context(place), place[axis.label]), {})[reference] = float(number)
+    return values

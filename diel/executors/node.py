@@ -171,7 +171,7 @@ class NodeKeeper:
 
     @contextlib.contextmanager
     def _stoppable(self) -> Iterator[None]:
-        """A `with` block that a signal ends; a signal that came before ends it at once."""
+        """Run a `with` block that a signal ends, at once where the signal came before."""
         self._can_stop = True
         try:
             if self._asked:
@@ -189,7 +189,7 @@ class NodeKeeper:
 
 
 def _aged(words: Sequence[str], environ: Mapping[str, str]) -> list[str]:
-    """The pool's command, whose drain period counts from the block's start and not from now."""
+    """Return the pool's command, whose drain period counts from the block's start and not from now."""
     try:
         age = time.time() - float(environ["DIEL_BLOCK_END"]) + float(environ["DIEL_BLOCK_WALLTIME"])
     except (KeyError, ValueError):
@@ -210,7 +210,7 @@ class Controllers:
         self.script = self._paths.node_script(environ["DIEL_BLOCK"])
 
     def renewed(self) -> bool:
-        """Whether a later controller rewrote this node's script."""
+        """Return whether a later controller rewrote this node's script."""
         if not self._is_superseded():  # asked by many nodes, again and again: that is cheaper than to read
             return False
         try:
@@ -220,16 +220,16 @@ class Controllers:
         return written is not None and int(written[1]) > self._epoch
 
     def is_driven(self) -> bool:
-        """Whether the controller that wrote this node's script drives the run."""
+        """Return whether the controller that wrote this node's script drives the run."""
         held = driver(self._paths)
         return held is not None and held[0].epoch == self._epoch
 
     def is_heard_since(self, heartbeat: float) -> bool:
-        """Whether that controller has sent a heartbeat since then."""
+        """Return whether that controller has sent a heartbeat since then."""
         return not self._is_superseded() and self.heartbeat() != heartbeat
 
     def is_lost(self) -> bool:
-        """Whether that controller is gone. One that died on another host seems alive for a while, so this
+        """Return whether that controller is gone. One that died on another host seems alive a while, so this
         waits for its next heartbeat."""
         heard = self.heartbeat()
         while self.is_driven():
@@ -239,7 +239,7 @@ class Controllers:
         return not self.is_heard_since(heard)
 
     def is_abandoned(self) -> bool:
-        """Whether no controller has sent a heartbeat for long."""
+        """Return whether no controller has sent a heartbeat for long."""
         heard = self.heartbeat()
         if heard != self._heard:
             self._heard, self._since = heard, time.monotonic()
@@ -249,7 +249,7 @@ class Controllers:
         return self._paths.controller_segment(self._epoch + 1).exists()
 
     def heartbeat(self) -> float:
-        """When a controller last sent a heartbeat, by the file system's clock; 0 if the run is gone."""
+        """Return when a controller last sent a heartbeat, by the file system's clock; 0 without a run."""
         try:
             with open(self._paths.lease, "rb") as file:
                 return os.fstat(file.fileno()).st_mtime
@@ -273,19 +273,19 @@ class Orphans:
         self._segment: SegmentWriter | None = None
 
     def is_idle(self) -> bool:
-        """Whether none of this node's workers is running a task."""
+        """Return whether none of this node's workers is running a task."""
         names = (name for name in self._own() if name not in self._told)
         return all(_open_attempt(self._paths.journal / name) is None for name in names)
 
     def are_given_up(self) -> bool:
-        """Whether the controller gave up for lost this block, or one of this node's workers."""
+        """Return whether the controller gave up for lost this block, or one of this node's workers."""
         given_up = fenced(self._paths, self._block)
         return bool(given_up) and (
             ALL in given_up or any(name in given_up and self._lives(name) for name in self._own())
         )
 
     def has_worked(self) -> bool:
-        """Whether this node ever had a worker."""
+        """Return whether this node ever had a worker."""
         return next(self._own(), None) is not None
 
     def look(self) -> None:
@@ -313,12 +313,12 @@ class Orphans:
                     self._others.add(name)
 
     def _lives(self, name: str) -> bool:
-        """Whether a worker of this node may be alive."""
+        """Return whether a worker of this node may be alive."""
         worker = self._worker(name)
         return worker is None or lives(worker["pid"], worker.get("birth", "")) is not False
 
     def _worker(self, name: str) -> WorkerRecord | None:
-        """What a worker wrote about itself; empty until it has."""
+        """Return what a worker wrote about itself; empty until it has."""
         record = next(read_segment(self._paths.journal / name), (0, 0, None))[2]
         return record if record is not None and record["event"] == "worker" else None
 

@@ -151,12 +151,12 @@ class BlockEngine:
     def submit(self, label: str, bundle: Bundle, ranks: int) -> Future[bytes]:
         """Queue a bundle for the workers of a shape. The future raises if the worker was lost."""
         executor = self._executors[label]
-        wanted: dict[str, Any] = {}
+        resources: dict[str, Any] = {}
         if isinstance(executor, MPIExecutor):
             nodes = cast("_Provider", executor.provider).nodes
-            wanted = {"num_nodes": nodes, "ranks_per_node": -(-ranks // nodes), "num_ranks": ranks}
+            resources = {"num_nodes": nodes, "ranks_per_node": -(-ranks // nodes), "num_ranks": ranks}
         try:
-            return cast("Future[bytes]", executor.submit(run_bundle, wanted, pickle.dumps(bundle)))
+            return cast("Future[bytes]", executor.submit(run_bundle, resources, pickle.dumps(bundle)))
         except ParslError as error:
             raise DielError(f"Parsl takes no more tasks: {error}") from error
 
@@ -176,7 +176,7 @@ class BlockEngine:
                 self._command(label, ["HOLD_MANAGER", manager["manager"]])
 
     def _managers(self, label: str) -> list[dict[str, Any]]:
-        """The connected nodes. Parsl's own call would wait forever if nobody answers."""
+        """Return the connected nodes. Parsl's own call would wait forever if nobody answers."""
         return cast("list[dict[str, Any]]", self._command(label, "MANAGERS"))
 
     def _command(self, label: str, command: object) -> object:
@@ -190,16 +190,16 @@ class BlockEngine:
         return any(process is not None and process.poll() is not None for process in started)
 
     def loads(self, label: str) -> dict[str, Load]:
-        """The load of the connected blocks of a shape, by number."""
-        found: dict[str, Load] = defaultdict(lambda: Load(0, 0, float("inf")))
+        """Return the load of the connected blocks of a shape, by number."""
+        loads: dict[str, Load] = defaultdict(lambda: Load(0, 0, float("inf")))
         for manager in self._managers(label):
-            known = found[manager["block_id"]]
-            found[manager["block_id"]] = Load(
-                known.nodes + 1,
-                known.bundles + manager["tasks"],
-                min(known.idle, 0.0 if manager["tasks"] else manager["idle_duration"]),
+            load = loads[manager["block_id"]]
+            loads[manager["block_id"]] = Load(
+                load.nodes + 1,
+                load.bundles + manager["tasks"],
+                min(load.idle, 0.0 if manager["tasks"] else manager["idle_duration"]),
             )
-        return dict(found)
+        return dict(loads)
 
     def stop(self) -> None:
         """End Parsl here. Blocks are left alone: their pools end when they miss the controller."""

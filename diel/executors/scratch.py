@@ -26,8 +26,8 @@ class Scratch:
 
     def __init__(self) -> None:
         """Make it, and remove those that killed keepers left behind."""
-        for left in _folder().glob(f"{PREFIX}*"):
-            _remove_left(left)
+        for folder in _folder().glob(f"{PREFIX}*"):
+            _remove_left(folder)
         self.path, self._lock = _make()
         while not self.path.exists():  # another keeper thought it was left behind before it was locked
             os.close(self._lock)
@@ -47,8 +47,8 @@ def use() -> None:
 
 
 def _folder() -> Path:
-    found = tempfile.gettempdir()
-    return Path(found if len(os.fsencode(found)) <= LONGEST else "/tmp")
+    folder = tempfile.gettempdir()
+    return Path(folder if len(os.fsencode(folder)) <= LONGEST else "/tmp")
 
 
 def _make() -> tuple[Path, int]:

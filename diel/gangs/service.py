@@ -130,7 +130,7 @@ class Serving:
         """Replicas that an earlier controller left: there may be newer inputs that it did not send."""
 
     def are_others(self, tasks: Iterable[tuple[str, int]]) -> bool:
-        """Whether any of these tasks is no service's."""
+        """Return whether any of these tasks is no service's."""
         return any(name not in self._asked for name, _ in tasks)
 
     @property
@@ -148,7 +148,7 @@ class Serving:
         return self._at(service, service.domain.group(index, service.spec.over))
 
     def note_open(self, stage: StageRun) -> None:
-        """A stage's tasks are known, or never will be."""
+        """Note that a stage's tasks are known, or never will be."""
         if stage.name in self._asked and stage.known:
             self._begin_anew(stage)
         for renewing in self._renews.get(stage.name, ()):
@@ -171,7 +171,7 @@ class Serving:
                 self._before.add((stage.name, index))
 
     def note_end(self, stage: StageRun, index: int) -> None:
-        """A task ended: it may have made newer inputs, or have been a service's last consumer."""
+        """Note the end of a task: it may have made newer inputs, or have been a service's last consumer."""
         for renewing in self._renews.get(stage.name, ()):
             if renewing.down.known:
                 self._renew(renewing, index)
@@ -202,31 +202,31 @@ class Serving:
 
     def _wake_next_round(self, renewing: Link, index: int) -> None:
         """Look at the consumers that wait for what their service reads of the round that a task is in."""
-        found = renewing.up.domain.coordinates(index)
+        place = renewing.up.domain.coordinates(index)
         for link in self._asked.get(renewing.down.name, ()):
             for label in _rounds(renewing, link.down) if link.down.known else ():
-                shared = {axis: found[axis] for axis in renewing.edge.matched}
-                link.down.look_at(link.down.domain.matching({**shared, label: found[label] + 1}))
+                shared = {axis: place[axis] for axis in renewing.edge.matched}
+                link.down.look_at(link.down.domain.matching({**shared, label: place[label] + 1}))
 
     def _may_ask(self, stage: StageRun, index: int) -> bool:
-        """Whether all that its services read of the round before a task's has ended."""
+        """Return whether all that its services read of the round before a task's has ended."""
         for link in self._asks.get(stage.name, ()):
             for renewing in link.inputs:
                 for label in _rounds(renewing, stage) if renewing.edge.renewed else ():
-                    found = stage.domain.coordinates(index)
-                    shared = {axis: found[axis] for axis in renewing.edge.matched}
-                    if found[label] and not self._has_come(renewing, {**shared, label: found[label] - 1}):
+                    place = stage.domain.coordinates(index)
+                    shared = {axis: place[axis] for axis in renewing.edge.matched}
+                    if place[label] and not self._has_come(renewing, {**shared, label: place[label] - 1}):
                         return False
         return True
 
     def _has_come(self, renewing: Link, place: Mapping[str, int]) -> bool:
-        """Whether all tasks at a place have ended whose results a service reads."""
-        known = (id(renewing), tuple(place.items()))
-        if known not in self._come:
+        """Return whether all tasks at a place have ended whose results a service reads."""
+        arrival = (id(renewing), tuple(place.items()))
+        if arrival not in self._come:
             up = renewing.up
-            if not up.known or not all(up.history.state(one).ended for one in up.domain.matching(place)):
+            if not up.known or not all(up.history.state(index).ended for index in up.domain.matching(place)):
                 return False
-            self._come.add(known)
+            self._come.add(arrival)
         return True
 
     def _send(self, service: StageRun, index: int) -> None:
@@ -282,20 +282,20 @@ class Serving:
             path.unlink(missing_ok=True)
 
     def is_over(self, stage: StageRun, index: int) -> bool:
-        """Whether a task is a replica that is not up and will never be needed."""
+        """Return whether a task is a replica that is not up and will never be needed."""
         return stage.spec.service is not None and self._of(stage, index).is_over
 
     def was_up(self, service: StageRun, index: int) -> bool:
-        """Whether an earlier controller recorded the end of the replica."""
+        """Return whether an earlier controller recorded the end of the replica."""
         return (service.name, index) in self._before
 
     def ask(self, stage: StageRun, index: int) -> bool:
-        """Whether all services that a task asks are ready; if not, starts them if there is room."""
+        """Return whether all services that a task asks are ready; if not, starts them if there is room."""
         links = self._asks.get(stage.name)
         if links is None:
             return True
-        asked = ((link, link.group_of_downstream(index)) for link in links)
-        direct = [self._at(link.up, group) for link, group in asked if not link.is_spared(group)]
+        groups = ((link, link.group_of_downstream(index)) for link in links)
+        direct = [self._at(link.up, group) for link, group in groups if not link.is_spared(group)]
         now = time.monotonic()
         if all(point.ready and not point.why for point in direct):
             for point in direct:
@@ -305,7 +305,7 @@ class Serving:
         return False
 
     def _needed(self, stage: StageRun, index: int) -> Iterator[_Point]:
-        """The points that a task asks, and those that these ask in turn."""
+        """Yield the points that a task asks, and those that these ask in turn."""
         for link in self._asks.get(stage.name, ()):
             group = link.group_of_downstream(index)
             if not link.is_spared(group):
@@ -330,7 +330,7 @@ class Serving:
             point.service.look_at(point.replicas)
 
     def _has_room(self, stage: str, services: Iterable[str]) -> bool:
-        """Whether the widest consumer has room beside a point of each of these services, `stage` included."""
+        """Return whether the widest consumer has room beside a point of each service, `stage` included."""
         held: dict[str, int] = {}
         widest: dict[str, int] = {}
         consumers = {stage}
@@ -383,34 +383,34 @@ class Serving:
         if not any(state in HANDED_OUT for state in states):
             point.service.look_at(point.replicas)
         self._look_ready(point, now)
-        wanted, idle = bool(self._turned_away), now - point.used
-        if point.ready and idle > (min(SPARE, settings.idle) if wanted else settings.idle):
-            point.why = "another service needs its room" if wanted else f"idle for {idle:.0f} s"
+        is_contended, idle = bool(self._turned_away), now - point.used
+        if point.ready and idle > (min(SPARE, settings.idle) if is_contended else settings.idle):
+            point.why = "another service needs its room" if is_contended else f"idle for {idle:.0f} s"
             point.ready = False
             self._tell_stop(point)
 
     def _look_ready(self, point: _Point, now: float) -> None:
         """Note whether consumers can start: all replicas, or one for long, are ready with newest inputs."""
-        left = [index for index, state in zip(point.replicas, point.states, strict=True) if not state.ended]
-        found = [(index, self._endpoint(point.service, index)) for index in left]
-        answering = [(index, one) for index, one in found if one is not None]
-        if not answering or any(self._lacks(point.service, *each) for each in answering):
+        live = [index for index, state in zip(point.replicas, point.states, strict=True) if not state.ended]
+        endpoints = [(index, self._endpoint(point.service, index)) for index in live]
+        answering = [(index, endpoint) for index, endpoint in endpoints if endpoint is not None]
+        if not answering or any(self._lacks(point.service, *replica) for replica in answering):
             point.answers_since, point.ready = None, False
             return
         point.answers_since = point.answers_since if point.answers_since is not None else now
-        if not point.ready and (len(answering) == len(left) or now - point.answers_since > PATIENCE):
+        if not point.ready and (len(answering) == len(live) or now - point.answers_since > PATIENCE):
             point.ready, point.used = True, now
             point.wake()
 
     def _endpoint(self, service: StageRun, index: int) -> Endpoint | None:
         if service.history.state(index) not in HANDED_OUT:
             return None
-        found = read_endpoint(endpoint_file(self._ledger.paths, service.name, index))
-        own = found is not None and found.is_ready and found.attempt == service.history.latest(index)
-        return found if own else None
+        endpoint = read_endpoint(endpoint_file(self._ledger.paths, service.name, index))
+        own = endpoint is not None and endpoint.is_ready and endpoint.attempt == service.history.latest(index)
+        return endpoint if own else None
 
     def _lacks(self, service: StageRun, index: int, endpoint: Endpoint) -> bool:
-        """Whether a replica has yet to be given its newest inputs."""
+        """Return whether a replica has yet to be given its newest inputs."""
         sent = self._sent.get(self._renewal(service, index))
         return not endpoint.inputs or (sent is not None and sent not in (endpoint.inputs, endpoint.refused))
 
@@ -430,7 +430,7 @@ class Serving:
                     self._put(path, point.why)
 
     def _note_down(self, point: _Point) -> None:
-        """A point is down: its room is free, and consumers that came meanwhile ask again."""
+        """Free the room of a point that is down; consumers that came meanwhile ask again."""
         del self._up[point]
         point.ready, point.why, point.answers_since = False, "", None
         waiting, self._turned_away = self._turned_away, set()
@@ -439,6 +439,6 @@ class Serving:
 
 
 def _rounds(renewing: Link, consumer: StageRun) -> list[str]:
-    """The loops whose latest round a service reads, and its consumer runs over."""
+    """Return the loops whose latest round a service reads, and its consumer runs over."""
     chosen = renewing.edge.chosen
     return [label for label in chosen if chosen[label].word == "last" and label in consumer.spec.over]

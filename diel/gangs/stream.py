@@ -83,16 +83,16 @@ class Streaming:
         self._opened.add(channel)
         alike = [other for other in self._out_of[link.up.name] if other.edge.output == link.edge.output]
         groups = {name: members for other in alike for name, members in other.readers(group).items()}
-        given = link.up.spec.outputs[str(link.edge.output)].stream
-        assert given is not None
+        spec = link.up.spec.outputs[str(link.edge.output)].stream
+        assert spec is not None
         connection = self._connect()
         # An earlier controller may have closed or broken it, where producers failed that run again now.
-        connection.open(channel, buffer=given.buffer, replay=given.replay, groups=groups)
+        connection.open(channel, buffer=spec.buffer, replay=spec.replay, groups=groups)
         for index in link.members(group):
             self._break(alike, index)
-        left = sum(1 for index in link.members(group) if not link.up.history.state(index).ended)
-        if left:
-            self._left[(link.up.name, channel)] = left
+        unended = sum(1 for index in link.members(group) if not link.up.history.state(index).ended)
+        if unended:
+            self._left[(link.up.name, channel)] = unended
         else:
             connection.close(channel)
         for other in alike:
@@ -101,7 +101,7 @@ class Streaming:
                     self._settle(other, index)
 
     def note_end(self, stage: StageRun, index: int) -> None:
-        """A task ended for good: it puts nothing more, and what it got is settled."""
+        """Settle what a task that ended for good got; it puts nothing more."""
         links = self._out_of.get(stage.name, ())
         self._break(links, index)
         for link in links:
@@ -123,8 +123,8 @@ class Streaming:
         if state != TaskState.FAILED:
             return f"{stage.task(index)} was {state.label}"
         failed = self._ledger.history.failures.get((stage.name, index))
-        told = "" if failed is None else failed.get("message", "")
-        return f"{stage.task(index)} failed" + (f": {told[:MOST_TOLD]}" if told else "")
+        message = "" if failed is None else failed.get("message", "")
+        return f"{stage.task(index)} failed" + (f": {message[:MOST_TOLD]}" if message else "")
 
     def _count_end(self, link: StreamLink, index: int) -> None:
         group = link.group_of_upstream(index)

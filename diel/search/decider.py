@@ -77,7 +77,7 @@ class Decider(ABC):
                 self._begin(context)
 
     def _contexts(self) -> Iterator[Context]:
-        """All contexts, in the order of their tasks, once the stages that judge are open."""
+        """Yield all contexts, in the order of their tasks, once the stages that judge are open."""
         judges = [self._stages[name] for name in self.axis.judge.stages]
         if not judges or any(not judge.known for judge in judges):
             return
@@ -86,8 +86,8 @@ class Decider(ABC):
             yield self.axis.context(domain.coordinates(index))
 
     def _coordinates(self, context: Context, point: int | None = None) -> dict[str, int]:
-        found = dict(zip(self.axis.judge.context, context, strict=True))
-        return found if point is None else {**found, self.label: point}
+        place = dict(zip(self.axis.judge.context, context, strict=True))
+        return place if point is None else {**place, self.label: point}
 
     def _tasks(self, context: Context, point: int | None = None) -> Iterator[tuple[StageRun, int]]:
         coordinates = self._coordinates(context, point)
@@ -97,11 +97,11 @@ class Decider(ABC):
                     yield stage, index
 
     def _at(self, context: Context) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         for label, place in self._coordinates(context).items():
             points = self._stages[self.axis.judge.stages[0]].points[label]
-            found.update(zip(points.parameters, points.values(place), strict=True))
-        return found
+            values.update(zip(points.parameters, points.values(place), strict=True))
+        return values
 
     def _course(self, context: Context) -> Course:
         return self.axis.history.courses[context]
@@ -111,7 +111,7 @@ class Decider(ABC):
         """Begin, or continues if the history has a part of it."""
 
     def note_end(self, stage: StageRun, index: int) -> None:
-        """A task of a stage over the axis has ended."""
+        """Note the end of a task of a stage over the axis."""
         coordinates = stage.domain.coordinates(index)
         context, point = self.axis.context(coordinates), coordinates[self.label]
         if context in self._begun:
@@ -132,15 +132,15 @@ class Decider(ABC):
 
     def _judges(self, context: Context, point: int) -> list[tuple[StageRun, int]]:
         coordinates = self._coordinates(context, point)
-        found = []
+        judges = []
         for name in self.axis.judge.stages:
             index = self._stages[name].domain.index(coordinates)
             assert index is not None
-            found.append((self._stages[name], index))
-        return found
+            judges.append((self._stages[name], index))
+        return judges
 
     def _is_judged(self, context: Context, point: int) -> bool:
-        """Whether its judges have ended; what a cancelled run stopped is left to `resume`."""
+        """Return whether its judges have ended; what a cancelled run stopped is left to `resume`."""
         states = [stage.history.state(index) for stage, index in self._judges(context, point)]
         if not all(state.ended for state in states):
             return False
@@ -158,18 +158,18 @@ class Decider(ABC):
         try:
             return output_of(record, name, self._ledger.paths.root)
         except KeyError:
-            made = ", ".join(outputs_of(record)) or "nothing"
-            raise Unjudged(f"{stage}.{name} is missing: {stage}/{index} made {made}") from None
+            outputs = ", ".join(outputs_of(record)) or "nothing"
+            raise Unjudged(f"{stage}.{name} is missing: {stage}/{index} made {outputs}") from None
 
     def _read_by_until(self, context: Context, point: int) -> dict[str, Any]:
-        """The values that `until` reads at a point, by STAGE.VALUE. Raise Unjudged."""
+        """Return the values that `until` reads at a point, by STAGE.VALUE. Raise Unjudged."""
         assert self._until is not None
         names = sorted(name for name in self._until.references if name[0] in self.axis.judge.stages)
-        found = {".".join(name): self._value(context, point, name[:2]) for name in names}
-        for name, value in found.items():
+        values = {".".join(name): self._value(context, point, name[:2]) for name in names}
+        for name, value in values.items():
             if isinstance(value, float) and math.isnan(value):
                 raise Unjudged(f"{name} is NaN")
-        return found
+        return values
 
     def _holds(self, context: Context, point: int, values: Mapping[str, Any]) -> bool:
         assert self._until is not None
@@ -252,7 +252,7 @@ class Looping(Decider):
         self._go_on(context, self._course(context).rounds[number])
 
     def _go_on(self, context: Context, judged: Round) -> None:
-        """What follows a round: another one, or the end, which a killed controller may have missed."""
+        """Begin what follows a round: another one, or the end, which a killed controller may have missed."""
         if judged.holds:
             self._close(context, judged.number + 1, "until")
         elif judged.number + 1 == self.axis.size:

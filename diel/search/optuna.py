@@ -43,8 +43,8 @@ class OptunaSearcher(Searcher):
         super().__init__(search, space, seed)
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         self._lists = {
-            name: given.listed if search.sampler.name == "grid" or given.type in ("choice", "bool") else None
-            for name, given in space.parameters.items()
+            name: spec.listed if search.sampler.name == "grid" or spec.type in ("choice", "bool") else None
+            for name, spec in space.parameters.items()
         }
         """The values of hyperparameters that are drawn by their place in a list."""
         self._grid = grid_points(space, seed) if search.sampler.name == "grid" else None
@@ -72,16 +72,20 @@ class OptunaSearcher(Searcher):
         return self._excess.get(trial.number, [0.0] * len(self.search.bounds))
 
     def learn(self, earlier: Sequence[Mapping[str, Any]]) -> None:
-        fitting = [(one, made) for one in earlier if (made := self._frozen(one)) is not None]
-        self._earlier = [made for _, made in fitting]
+        fitting = [
+            (trial, frozen_trial) for trial in earlier if (frozen_trial := self._frozen(trial)) is not None
+        ]
+        self._earlier = [frozen_trial for _, frozen_trial in fitting]
         bounded = len(self.search.bounds)
         self._excess = {
-            number: one["excess"] for number, (one, _) in enumerate(fitting) if len(one["excess"]) == bounded
+            number: trial["excess"]
+            for number, (trial, _) in enumerate(fitting)
+            if len(trial["excess"]) == bounded
         }
         self._study = self._new_study(self.seed)
 
     def _frozen(self, earlier: Mapping[str, Any]) -> optuna.trial.FrozenTrial | None:
-        """A trial of an earlier run; None if it does not lie in the space of this search."""
+        """Return a trial of an earlier run; None if it does not lie in the space of this search."""
         drawn: dict[str, Any] = {}
         for name in self.space.parameters:
             if self.space.is_drawn(name, drawn):
@@ -106,8 +110,10 @@ class OptunaSearcher(Searcher):
 
     def ask(self) -> dict[str, Any] | None:
         if self._first:
-            given = self._first.popleft()
-            return self._repeat({name: self.space.parameters[name].accept(given[name]) for name in given})
+            enqueued = self._first.popleft()
+            return self._repeat(
+                {name: self.space.parameters[name].accept(enqueued[name]) for name in enqueued}
+            )
         if self._grid is None:
             return self._draw()
         point = next(self._grid, None)
@@ -115,8 +121,8 @@ class OptunaSearcher(Searcher):
 
     def _repeat(self, hp: dict[str, Any]) -> dict[str, Any]:
         lists = {name: self._lists[name] for name in hp}
-        known = {name: hp[name] if of is None else place_of(hp[name], of) for name, of in lists.items()}
-        self._study.enqueue_trial(known)
+        point = {name: hp[name] if of is None else place_of(hp[name], of) for name, of in lists.items()}
+        self._study.enqueue_trial(point)
         return self._draw()
 
     def _draw(self) -> dict[str, Any]:
@@ -130,12 +136,12 @@ class OptunaSearcher(Searcher):
             for name in self.space.parameters:
                 if self.space.is_drawn(name, drawn):
                     value, listed = trial._suggest(name, self._distribution(name)), self._lists[name]
-                    given = self.space.parameters[name]
-                    drawn[name] = within(given, value) if listed is None else listed[value]
+                    spec = self.space.parameters[name]
+                    drawn[name] = within(spec, value) if listed is None else listed[value]
         return drawn
 
     def _distribution(self, name: str) -> distributions.BaseDistribution:
-        """What a hyperparameter is drawn from; its place in a list, where it has one."""
+        """Return what a hyperparameter is drawn from; its place in a list, where it has one."""
         listed = self._lists[name]
         if listed is None:
             return distribution(self.space.parameters[name])
@@ -161,33 +167,33 @@ class OptunaSearcher(Searcher):
 
     def rebuild(self, course: Course) -> None:
         """Replay a course with its own trials where Optuna would have proposed others."""
-        known = [trial.hp for trial in course.trials]
-        self._first = deque((self.search.enqueue or ())[len(known) :])
+        tried = [trial.hp for trial in course.trials]
+        self._first = deque((self.search.enqueue or ())[len(tried) :])
         if self._grid is not None:
-            self._grid = (point for point in grid_points(self.space, self.seed) if point not in known)
+            self._grid = (point for point in grid_points(self.space, self.seed) if point not in tried)
         # Known values are not drawn, so that the same seed would draw them again for the trials to come;
         # what keeps its place in a sequence needs the same sequence.
         placed = self.search.sampler.name in ("cmaes", "qmc")
-        self._study = self._new_study(self.seed if placed else (self.seed + len(known)) % 2**32)
+        self._study = self._new_study(self.seed if placed else (self.seed + len(tried)) % 2**32)
         self._running.clear()
         self._given_up.clear()
         for number, *rest in course.told:
             if rest:
                 self.hear(course.trials[number], rest[0])
             else:
-                self._repeat(known[number])
+                self._repeat(tried[number])
 
 
-def distribution(given: Hyperparameter) -> distributions.BaseDistribution:
-    """What a number is drawn from."""
-    assert given.low is not None
-    assert given.high is not None
-    low, high = given.low, given.high
-    if given.step is not None:
-        high = low + math.floor((high - low) / given.step + 1e-9) * given.step
-    if given.type == "int":
-        return distributions.IntDistribution(int(low), int(high), log=given.log, step=int(given.step or 1))
-    return distributions.FloatDistribution(low, high, log=given.log, step=given.step)
+def distribution(spec: Hyperparameter) -> distributions.BaseDistribution:
+    """Return what a number is drawn from."""
+    assert spec.low is not None
+    assert spec.high is not None
+    low, high = spec.low, spec.high
+    if spec.step is not None:
+        high = low + math.floor((high - low) / spec.step + 1e-9) * spec.step
+    if spec.type == "int":
+        return distributions.IntDistribution(int(low), int(high), log=spec.log, step=int(spec.step or 1))
+    return distributions.FloatDistribution(low, high, log=spec.log, step=spec.step)
 
 
 def _sampler(
@@ -220,6 +226,6 @@ def _sampler(
     raise UsageError(f"Optuna has no sampler '{search.sampler.name}'")
 
 
-def _some(**given: Any) -> dict[str, Any]:
-    """The given arguments only, so that Optuna's defaults hold for the others."""
-    return {name: value for name, value in given.items() if value is not None}
+def _some(**options: Any) -> dict[str, Any]:
+    """Return the given arguments only, so that Optuna's defaults hold for the others."""
+    return {name: value for name, value in options.items() if value is not None}

@@ -63,7 +63,7 @@ class PopulationSearcher(Searcher):
             self._scores[number] = values[0] if small else -values[0]
 
     def _parent(self, turns: list[_Turn]) -> _Turn | None:
-        """What a member goes on from: its own last trial, or a good one's of the same generation."""
+        """Return what a member goes on from: its own last trial, or a good one's of the same generation."""
         generation = len(turns) - 1
         peers = [other[generation] for other in self._members if len(other) > generation]
         ranked = sorted(
@@ -80,45 +80,45 @@ class PopulationSearcher(Searcher):
 
     def _random(self) -> dict[str, Any]:
         drawn: dict[str, Any] = {}
-        for name, given in self.space.parameters.items():
+        for name, spec in self.space.parameters.items():
             if self.space.is_drawn(name, drawn):
-                drawn[name] = self._sampled(given)
+                drawn[name] = self._sampled(spec)
         return drawn
 
     def _explored(self, hp: Mapping[str, Any]) -> dict[str, Any]:
-        """The same, moved a little: one that another now leaves out is dropped, a new one is drawn."""
+        """Return the same, moved a little: one that another now leaves out is dropped, a new one is drawn."""
         sampler = self.search.sampler
         resample = RESAMPLE if sampler.resample is None else sampler.resample
-        found: dict[str, Any] = {}
-        for name, given in self.space.parameters.items():
-            if self.space.is_drawn(name, found):
+        explored: dict[str, Any] = {}
+        for name, spec in self.space.parameters.items():
+            if self.space.is_drawn(name, explored):
                 anew = name not in hp or self._draw.random() < resample
-                found[name] = self._sampled(given) if anew else self._moved(given, hp[name])
-        return found
+                explored[name] = self._sampled(spec) if anew else self._moved(spec, hp[name])
+        return explored
 
-    def _moved(self, given: Hyperparameter, value: Any) -> Any:
+    def _moved(self, spec: Hyperparameter, value: Any) -> Any:
         up = self._draw.random() < 0.5
-        if given.type in ("choice", "bool"):
-            listed = given.listed or (value,)
+        if spec.type in ("choice", "bool"):
+            listed = spec.listed or (value,)
             place = place_of(value, listed) + (1 if up else -1)
             return listed[min(max(place, 0), len(listed) - 1)]
         factor = self.search.sampler.factor or FACTOR
         moved = value * factor if up else value / factor
-        return self._on_grid(given, moved)
+        return self._on_grid(spec, moved)
 
-    def _sampled(self, given: Hyperparameter) -> Any:
-        if given.type in ("choice", "bool"):
-            return self._draw.choice(given.listed or ())
-        assert given.low is not None
-        assert given.high is not None
-        if given.log:
-            drawn = math.exp(self._draw.uniform(math.log(given.low), math.log(given.high)))
+    def _sampled(self, spec: Hyperparameter) -> Any:
+        if spec.type in ("choice", "bool"):
+            return self._draw.choice(spec.listed or ())
+        assert spec.low is not None
+        assert spec.high is not None
+        if spec.log:
+            drawn = math.exp(self._draw.uniform(math.log(spec.low), math.log(spec.high)))
         else:
-            drawn = self._draw.uniform(given.low, given.high)
-        return self._on_grid(given, drawn)
+            drawn = self._draw.uniform(spec.low, spec.high)
+        return self._on_grid(spec, drawn)
 
-    def _on_grid(self, given: Hyperparameter, value: float) -> Any:
-        assert given.low is not None
-        if given.step is not None:
-            value = given.low + round((value - given.low) / given.step) * given.step
-        return within(given, round(value) if given.type == "int" else value)
+    def _on_grid(self, spec: Hyperparameter, value: float) -> Any:
+        assert spec.low is not None
+        if spec.step is not None:
+            value = spec.low + round((value - spec.low) / spec.step) * spec.step
+        return within(spec, round(value) if spec.type == "int" else value)

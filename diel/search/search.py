@@ -68,16 +68,16 @@ class Memory:
                 file.write(content)
 
     def find(self, new: Searcher, course: Course) -> tuple[Searcher, int]:
-        """A searcher, and how much of a course it knows: the kept one, or a new one that knows nothing."""
+        """Return a searcher, and how much of a course it knows: the saved one, or a new one without any."""
         try:
-            version, own, told, searcher = pickle.loads(self._path.read_bytes())  # noqa: S301 - its own run wrote it
+            version, own, trials, searcher = pickle.loads(self._path.read_bytes())  # noqa: S301 - its own run wrote it
         except Exception:  # nothing was kept, or another version of a library cannot read it
             return new, 0
-        fits = (version, own, told) == (__version__, new.version, course.told[: len(told)])
+        fits = (version, own, trials) == (__version__, new.version, course.told[: len(trials)])
         if not fits or type(searcher) is not type(new):
             return new, 0
         searcher.search = new.search  # it may have been given more trials since
-        return searcher, len(told)
+        return searcher, len(trials)
 
 
 HOUR = 3600.0
@@ -152,14 +152,14 @@ class Searching(Decider):
                     self._run.note_end(stage, index)
 
     def _seed(self, place: int) -> int:
-        """The file's seed, or its run's, for the first context; others draw from other random numbers."""
+        """Return the file's seed, or its run's, for the first context; others draw other random numbers."""
         seed = self.search.seed
         if seed is None:
             seed = read_run_file(self._ledger.paths).seeds.get(self.label)
         return random.SystemRandom().randrange(2**32) if seed is None else (seed + place) % 2**32
 
     def _searcher(self, context: Context) -> Searcher:
-        """The searcher of a course, made where one is needed: the library behind it is slow to load."""
+        """Return the searcher of a course, made where one is needed: its library is slow to load."""
         if context not in self._searchers:
             course = self._course(context)
             # Slow: only where trials are asked for.
@@ -167,11 +167,11 @@ class Searching(Decider):
             memory = self._memories[context] = Memory(self._ledger.paths.searcher(self.label, context))
             new = kind(self.search, self._space, course.seed)
             if self.search.warm_start is not None:
-                told = json.loads(self._ledger.paths.earlier(self.label).read_text(encoding="utf-8"))
-                new.learn([trial for trial in told if trial["at"] == course.at])
-            searcher, known = memory.find(new, course)
+                earlier = json.loads(self._ledger.paths.earlier(self.label).read_text(encoding="utf-8"))
+                new.learn([trial for trial in earlier if trial["at"] == course.at])
+            searcher, replayed = memory.find(new, course)
             with memory.drawing():
-                searcher.replay(course, *(known,) * (known > 0))
+                searcher.replay(course, *(replayed,) * (replayed > 0))
             self._searchers[context] = searcher
         return self._searchers[context]
 
@@ -337,7 +337,7 @@ class Searching(Decider):
         return (self._core_seconds[context] + pruned) / HOUR
 
     def _core_seconds_of(self, stage: StageRun, index: int) -> float:
-        """The core seconds of a task; none without a result, or with one of an earlier run."""
+        """Return the core seconds of a task; none without a result, or with one of an earlier run."""
         if stage.history.state(index) != TaskState.DONE:
             return 0.0
         record = self._ledger.results.record(stage.name, index)
@@ -407,7 +407,7 @@ class Searching(Decider):
         return False
 
     def _reports(self, context: Context, trial: Trial) -> Iterator[tuple[int, float]]:
-        """What is new in the metrics of a trial, attempt by attempt: each can continue where one ended."""
+        """Yield what is new in the metrics of a trial, attempt by attempt: each may continue another."""
         stage, index = self._watched(self._coordinates(context, trial.number))
         if index is None:
             return
@@ -417,7 +417,7 @@ class Searching(Decider):
             yield from files.setdefault(path, Metrics(path)).read(self._metric)
 
     def _folders(self, stage: StageRun, index: int) -> Iterator[Path]:
-        """The directories of a task's attempts, oldest first; from the cache, those where it was made."""
+        """Yield the directories of a task's attempts, oldest first; of a cached one, where it was made."""
         paths, state = self._ledger.paths, stage.history.state(index)
         if state == TaskState.CACHED:
             record = self._ledger.results.record(stage.name, index)
@@ -429,7 +429,7 @@ class Searching(Decider):
     def _prune(self, context: Context, trial: Trial) -> None:
         """Prune a trial: its running tasks are stopped, the rest never begins."""
         last = max(trial.reported)
-        said = f"{self.search.watched} was {number_text(trial.reported[last], 15)} at step {last}"
+        message = f"{self.search.watched} was {number_text(trial.reported[last], 15)} at step {last}"
         running = [
             (stage, index, stage.history.under_way[index])
             for stage, index in self._under_way(context, trial.number)
@@ -441,7 +441,7 @@ class Searching(Decider):
         )
         spent += sum(starmap(self._core_seconds_of, self._tasks(context, trial.number)))
         self._core_seconds.pop(context, None)
-        pruned = replace(trial, state=TrialState.PRUNED, message=said, core_seconds=round(spent, 3))
+        pruned = replace(trial, state=TrialState.PRUNED, message=message, core_seconds=round(spent, 3))
         self._tell(context, pruned)
         self._stop(context, trial)
         stage, index = self._watched(self._coordinates(context, trial.number))

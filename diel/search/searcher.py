@@ -55,13 +55,13 @@ class Searcher(ABC):
         """Report the end of a trial: a value for each objective, none if it did not complete."""
 
     def learn(self, earlier: Sequence[Mapping[str, Any]]) -> None:  # noqa: B027 (most have nothing to do)
-        """What earlier runs found, before the first trial: the `hp`, `values` and `excess` of each trial."""
+        """Learn what earlier runs made, before the first trial: `hp`, `values` and `excess` of each trial."""
 
     def constrain(self, number: int, excess: list[float]) -> None:  # noqa: B027
         """Told before the end of a trial, if there are constraints: how far beyond their bounds it is."""
 
     def parent(self, number: int) -> int | None:
-        """The trial that one goes on from, as `at: {AXIS: previous}` reads it; None if it begins anew."""
+        """Return the trial that one goes on from, as `at: {AXIS: previous}` reads it; None for a new one."""
         return None
 
     def report(self, number: int, step: int, value: float) -> bool:
@@ -69,16 +69,16 @@ class Searcher(ABC):
         return False
 
     def is_given_up(self, number: int) -> bool:
-        """Whether a report said that a running trial should be pruned."""
+        """Return whether a report said that a running trial should be pruned."""
         return False
 
     version: ClassVar[str] = ""
     """Of the library that draws. If there is one, a searcher can be pickled, and a resumed run need not draw
     again what another process of the same version has drawn."""
 
-    def replay(self, course: Course, known: int = 0) -> None:
-        """Restore the state of the searcher that made a course, of which it has heard what is `known`."""
-        for number, *rest in course.told[known:]:
+    def replay(self, course: Course, start: int = 0) -> None:
+        """Restore the state of the searcher that made a course, of which it has heard what is `start`."""
+        for number, *rest in course.told[start:]:
             trial = course.trials[number]
             if rest:
                 self.hear(trial, rest[0])
@@ -132,52 +132,56 @@ class Space(NamedTuple):
     """The values of the others, and of those whose `when` does not hold."""
 
     def is_drawn(self, name: str, drawn: Mapping[str, Any]) -> bool:
-        """Whether a hyperparameter is drawn, given those that were drawn before it."""
+        """Return whether a hyperparameter is drawn, given those that were drawn before it."""
         condition = self.parameters[name].when
         if condition is None:
             return True
         return bool(_parsed(condition).value({"hp": {**self.fixed, **drawn}}))
 
 
-def space_of(names: tuple[str, ...], known: Mapping[str, Hyperparameter], fixed: Mapping[str, Any]) -> Space:
-    """The space of a search's `parameters`."""
+def space_of(
+    names: tuple[str, ...], parameters: Mapping[str, Hyperparameter], fixed: Mapping[str, Any]
+) -> Space:
+    """Return the space of a search's `parameters`."""
     ordered: dict[str, Hyperparameter] = {}
 
     def add(name: str) -> None:
         if name in ordered or name not in names:
             return
-        for other in conditions(known[name]):
+        for other in conditions(parameters[name]):
             add(other)
-        ordered[name] = known[name]
+        ordered[name] = parameters[name]
 
     for name in names:
         add(name)
     return Space(ordered, fixed)
 
 
-def conditions(given: Hyperparameter) -> tuple[str, ...]:
-    """The hyperparameters that one's `when` reads."""
-    references = () if given.when is None else _parsed(given.when).references
+def conditions(spec: Hyperparameter) -> tuple[str, ...]:
+    """Return the hyperparameters that one's `when` reads."""
+    references = () if spec.when is None else _parsed(spec.when).references
     return tuple(sorted(name[1] for name in references if name[0] == "hp" and len(name) > 1))
 
 
-def within(given: Hyperparameter, value: Any) -> Any:
-    """A drawn number in its type and bounds: a sum of steps can be a rounding error beyond them."""
-    assert given.low is not None
-    assert given.high is not None
-    kind = int if given.type == "int" else float
-    return kind(min(max(value, given.low), given.high))
+def within(spec: Hyperparameter, value: Any) -> Any:
+    """Return a drawn number in its type and bounds: a sum of steps can be a rounding error beyond them."""
+    assert spec.low is not None
+    assert spec.high is not None
+    kind = int if spec.type == "int" else float
+    return kind(min(max(value, spec.low), spec.high))
 
 
 def place_of(value: Any, listed: Sequence[Any]) -> int:
-    """The place of a value in a list; 1 and true are two values."""
-    return next(place for place, one in enumerate(listed) if one == value and type(one) is type(value))
+    """Return the place of a value in a list; 1 and true are two values."""
+    return next(
+        place for place, choice in enumerate(listed) if choice == value and type(choice) is type(value)
+    )
 
 
 def grid_points(space: Space, seed: int) -> Iterator[dict[str, Any]]:
     """Yield each point once, in a random order, so that a part of them is spread over the whole. Of points
     that differ only in hyperparameters which their `when` leaves out, there is one."""
-    listed = {name: given.listed or () for name, given in space.parameters.items()}
+    listed = {name: spec.listed or () for name, spec in space.parameters.items()}
     for number in _order(prod(len(values) for values in listed.values()), seed):
         point: dict[str, Any] = {}
         fresh = True
@@ -196,9 +200,9 @@ def _order(size: int, seed: int) -> Iterator[int]:
     if size <= SHUFFLED:
         yield from draw.sample(range(size), size)
         return
-    seen: set[int] = set()
-    while len(seen) < size:
+    drawn: set[int] = set()
+    while len(drawn) < size:
         number = draw.randrange(size)
-        if number not in seen:
-            seen.add(number)
+        if number not in drawn:
+            drawn.add(number)
             yield number

@@ -59,31 +59,38 @@ def begin_study(
 def study_of(
     name: str,
     objectives: Sequence[tuple[str, bool]],
-    known: Mapping[str, Hyperparameter],
+    parameters: Mapping[str, Hyperparameter],
     trials: Iterable[Trial],
 ) -> optuna.Study:
     """Return the study of a search: every trial with its state, its values and what it reported on the way.
     One that does not fit the hyperparameters or the objectives is left out."""
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     study = begin_study(name, objectives)
-    made = [(one, frozen(one, known, one.reported)) for one in trials if known.keys() >= one.hp.keys()]
+    pairs = [
+        (trial_record, frozen(trial_record, parameters, trial_record.reported))
+        for trial_record in trials
+        if parameters.keys() >= trial_record.hp.keys()
+    ]
     study.add_trials(
         [
             trial
-            for one, trial in made
-            if trial.params.keys() == one.hp.keys() and len(one.values) in (0, len(objectives))
+            for trial_record, trial in pairs
+            if trial.params.keys() == trial_record.hp.keys()
+            and len(trial_record.values) in (0, len(objectives))
         ]
     )
     return study
 
 
-def frozen(trial: Trial, known: Mapping[str, Hyperparameter], reported: Mapping[int, float]) -> FrozenTrial:
+def frozen(
+    trial: Trial, parameters: Mapping[str, Hyperparameter], reported: Mapping[int, float]
+) -> FrozenTrial:
     """Return a trial as Optuna keeps it: a pruned one has its last report for its value. Hyperparameters
     outside their distributions are attributes `hp.NAME`."""
     values = trial.values or None
     if trial.state is TrialState.PRUNED and reported and not values:
         values = [reported[max(reported)]]
-    params, distributions, apart = _drawn(trial.hp, known)
+    params, distributions, apart = _drawn(trial.hp, parameters)
     ended = trial.state is not TrialState.RUNNING  # one that is tried again has ended before
     return FrozenTrial(
         number=trial.number,
@@ -102,16 +109,16 @@ def frozen(trial: Trial, known: Mapping[str, Hyperparameter], reported: Mapping[
 
 
 def _drawn(
-    hp: Mapping[str, Any], known: Mapping[str, Hyperparameter]
+    hp: Mapping[str, Any], parameters: Mapping[str, Hyperparameter]
 ) -> tuple[dict[str, Any], dict[str, BaseDistribution], dict[str, Any]]:
-    """The parameters of a trial and their distributions; apart, those that do not lie in theirs."""
+    """Return the parameters of a trial and their distributions; apart, those that do not lie in theirs."""
     params: dict[str, Any] = {}
     distributions: dict[str, BaseDistribution] = {}
     apart: dict[str, Any] = {}
     for name, value in hp.items():
-        given = known[name]
-        listed = given.listed if given.type in ("choice", "bool") else None
-        space = distribution(given) if listed is None else CategoricalDistribution([*map(_plain, listed)])
+        spec = parameters[name]
+        listed = spec.listed if spec.type in ("choice", "bool") else None
+        space = distribution(spec) if listed is None else CategoricalDistribution([*map(_plain, listed)])
         plain = value if listed is None else _plain(value)
         try:
             inside = space._contains(space.to_internal_repr(plain))
@@ -125,7 +132,7 @@ def _drawn(
 
 
 def _plain(value: Any) -> bool | int | float | str | None:
-    """A choice as Optuna's storages keep it: lists and mappings as JSON."""
+    """Return a choice as Optuna's storages keep it: lists and mappings as JSON."""
     return value if value is None or isinstance(value, bool | int | float | str) else json.dumps(value)
 
 
@@ -139,15 +146,15 @@ def importances(study: optuna.Study, objectives: Sequence[tuple[str, bool]]) -> 
     complete = study.get_trials(deepcopy=False, states=(STATES[TrialState.COMPLETE],))
     if len(complete) < ENOUGH:
         return []
-    found = []
+    ranked = []
     for method, make, most in _EVALUATORS:
         judged = optuna.create_study(directions=study.directions)
         judged.add_trials(complete[-most:])
         for place, (reference, small) in enumerate(objectives):
             shares = _shares(judged, make, place, 1 if small else -1)
             if shares:
-                found.append(Importance(method, reference, shares, min(len(complete), most)))
-    return found
+                ranked.append(Importance(method, reference, shares, min(len(complete), most)))
+    return ranked
 
 
 def _shares(

@@ -30,8 +30,8 @@ class ServiceUser:
         from diel.services.client import connect  # only here: it loads the HTTP client
 
         if name not in self.services:
-            known = ", ".join(self.services) or "none"
-            raise ModuleError(f"the stage does not name '{name}' in its `services`, which are: {known}")
+            names = ", ".join(self.services) or "none"
+            raise ModuleError(f"the stage does not name '{name}' in its `services`, which are: {names}")
         key = self.run_dir, name, tuple(self.services[name])
         if key not in _clients:
             _clients[key] = connect(*key, first=self.index)

@@ -79,7 +79,7 @@ class ServiceClient:
         self._lock = threading.Lock()
 
     def predict(self, rows: Any, path: str = "/predict", *, features: Sequence[str] = ()) -> dict[str, Any]:
-        """A model's answer for some rows: `prediction`, and `deviation` if the model knows it. `rows` is an
+        """Return a model's answer for rows: `prediction`, and `deviation` if the model knows it. `rows` is an
         array of shape (rows, features), which travels as its bytes and comes back as arrays of shape (rows,),
         float64; or a list of lists or mappings, or a mapping of lists by feature, which travels as JSON and
         comes back as lists. `features` names an array's columns: without it, they are in the model's order.
@@ -90,7 +90,7 @@ class ServiceClient:
         return answer
 
     def get(self, path: str) -> Any:
-        """What a path answers to GET: JSON as it means, text as text, anything else as bytes."""
+        """Return what a path answers to GET: JSON as it means, text as text, anything else as bytes."""
         return self._content(f"GET {path}", self._ask(("GET", path, None, {})))
 
     def post(self, path: str, document: Any = None, *, data: bytes | None = None, **headers: str) -> Any:
@@ -102,9 +102,9 @@ class ServiceClient:
 
     def reload(self, model: Path | str | Sequence[Path | str], path: str = "/reload") -> list[Any]:
         """Make every replica use a newer model, without dropping a request. Return their answers."""
-        one = isinstance(model, str | Path)
-        given = str(model) if one else [str(each) for each in model]  # type: ignore[union-attr]
-        body = json.dumps({"model": given}).encode()
+        is_single = isinstance(model, str | Path)
+        paths = str(model) if is_single else [str(each) for each in model]  # type: ignore[union-attr]
+        body = json.dumps({"model": paths}).encode()
         kind = {"Content-Type": "application/json"}
         answers = [self._ask(("POST", path, body, kind), replica) for replica in self._replicas]
         return [self._content(f"POST {path}", answer) for answer in answers]
@@ -121,25 +121,25 @@ class ServiceClient:
 
     def _predict_array(self, rows: Array, path: str, features: Sequence[str]) -> dict[str, Any]:
         numpy = sys.modules["numpy"]  # whoever has an array has loaded it
-        given = numpy.ascontiguousarray(rows)
-        if given.dtype.name not in ("float32", "float64"):
-            given = given.astype("float64")
-        shape = ",".join(map(str, given.shape))
-        headers = {"Content-Type": RAW, DTYPE: given.dtype.name, SHAPE: shape}
+        array = numpy.ascontiguousarray(rows)
+        if array.dtype.name not in ("float32", "float64"):
+            array = array.astype("float64")
+        shape = ",".join(map(str, array.shape))
+        headers = {"Content-Type": RAW, DTYPE: array.dtype.name, SHAPE: shape}
         if features:
             headers[FEATURES] = ",".join(quote(name, safe="") for name in features)
-        status, said, body = self._ask(("POST", path, given.tobytes(), headers))
-        fields = said.get(FIELDS.lower(), "prediction").split(",")
+        status, answered, body = self._ask(("POST", path, array.tobytes(), headers))
+        fields = answered.get(FIELDS.lower(), "prediction").split(",")
         try:
-            columns = numpy.frombuffer(body, dtype=said.get(DTYPE.lower(), "float64"))
+            columns = numpy.frombuffer(body, dtype=answered.get(DTYPE.lower(), "float64"))
             return dict(zip(fields, columns.reshape(len(fields), -1), strict=True))
         except (TypeError, ValueError) as error:
-            kind = said.get("content-type", "no Content-Type")
+            kind = answered.get("content-type", "no Content-Type")
             message = f"service '{self.name}': POST {path}: expected an array's bytes, found {kind} ({error})"
             raise ServiceError(message, status) from error
 
     def _ask(self, request: _Request, only: _Replica | None = None) -> Answer:
-        """The answer of the first replica that gives one. Raise ServiceError."""
+        """Return the answer of the first replica that gives one. Raise ServiceError."""
         method, path, body, headers = request
         request = method, path, body, {**headers, "Authorization": f"Bearer {self._token}"}
         end = time.monotonic() + self.patience
@@ -163,7 +163,7 @@ class ServiceClient:
             pause = min(LONGEST_PAUSE, 2 * pause)
 
     def _content(self, what: str, answer: Answer) -> Any:
-        """The content of an answer. Raise ServiceError if it claims to be JSON but is not."""
+        """Return the content of an answer. Raise ServiceError if it claims to be JSON but is not."""
         status, headers, body = answer
         kind = headers.get("content-type", "")
         if "json" not in kind:
@@ -182,7 +182,7 @@ class ServiceClient:
 
 
 def connect(run_dir: Path, name: str, replicas: Sequence[int], first: int = 0) -> ServiceClient:
-    """A client of a run's service, by the task indices of its replicas. Raise OSError without a token."""
+    """Return a client of a run's service, by its replicas' task indices. Raise OSError without a token."""
     paths = RunPaths(run_dir)
     files = [endpoint_file(paths, name, replica) for replica in replicas]
     return ServiceClient(name, files, read_token(paths), first)
@@ -229,7 +229,7 @@ def wary_client(run_dir: Path, name: str, replicas: tuple[int, ...]) -> WaryClie
 
 
 def in_url(path: str) -> str:
-    """A path as written in a request: spaces and other characters as %20; existing escapes stay."""
+    """Return a path as written in a request: spaces and other characters as %20; existing escapes stay."""
     return quote(path, safe="%/:?#[]@!$&'()*+,;=~")
 
 
@@ -267,13 +267,13 @@ class _Replica:
         try:
             connection.request(method, in_url(path), body, dict(headers))
             response = connection.getresponse()
-            said = response.read()
+            content = response.read()
         except BaseException:
             connection.close()
             raise
         with self._lock:
             self._free.append(connection)
-        return response.status, {name.lower(): value for name, value in response.getheaders()}, said
+        return response.status, {name.lower(): value for name, value in response.getheaders()}, content
 
     def _find(self) -> None:
         """Read where the replica is now. Raise ConnectionError while it is not ready."""

@@ -51,17 +51,17 @@ class Endpoint(NamedTuple):
 
 
 def endpoint_file(paths: RunPaths, stage: str, index: int) -> Path:
-    """The file in which a replica says where it is."""
+    """Return the file in which a replica says where it is."""
     return paths.services / stage / f"{index}.json"
 
 
 def counts_file(paths: RunPaths, stage: str, index: int) -> Path:
-    """What a replica last said at /metrics, in Prometheus' text format: for those who ask when it is gone."""
+    """Return what a replica last said at /metrics, in Prometheus' text format: it may be gone."""
     return paths.services / stage / f"{index}.metrics"
 
 
 def message_file(paths: RunPaths, stage: str, index: int, attempt: int, word: str) -> Path:
-    """What the worker of a replica is told: to STOP it, or newer INPUTS."""
+    """Return what the worker of a replica is told: to STOP it, or newer INPUTS."""
     return paths.services / stage / f"{index}.{attempt}.{word}"
 
 
@@ -70,14 +70,14 @@ def answering(
 ) -> dict[str, str] | None:
     """Return the key of the inputs with which each service answers now, by its replicas' task indices; None
     where replicas do not all answer with the same, or one is just given newer ones."""
-    found: dict[str, str] = {}
+    models: dict[str, str] = {}
     for name in names:
         read = (read_endpoint(endpoint_file(paths, name, replica)) for replica in services[name])
-        keys = {one.inputs for one in read if one is not None and one.is_ready}
+        keys = {endpoint.inputs for endpoint in read if endpoint is not None and endpoint.is_ready}
         if len(keys) != 1 or "" in keys:
             return None
-        found[name] = keys.pop()
-    return found
+        models[name] = keys.pop()
+    return models
 
 
 def write_endpoint(path: Path, endpoint: Endpoint) -> None:
@@ -87,7 +87,7 @@ def write_endpoint(path: Path, endpoint: Endpoint) -> None:
 
 
 def read_endpoint(path: Path) -> Endpoint | None:
-    """What a replica's file says; None if there is no readable one."""
+    """Return what a replica's file says; None if there is no readable one."""
     try:
         document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         return Endpoint(**document)
@@ -96,7 +96,7 @@ def read_endpoint(path: Path) -> Endpoint | None:
 
 
 def make_token(paths: RunPaths) -> str:
-    """The token of a run's services, made on first use. Raise OSError."""
+    """Return the token of a run's services, made on first use. Raise OSError."""
     import secrets  # here, for it loads hashes that `diel validate` does not need
 
     with contextlib.suppress(FileNotFoundError):
@@ -107,12 +107,12 @@ def make_token(paths: RunPaths) -> str:
 
 
 def read_token(paths: RunPaths) -> str:
-    """The token of a run's services. Raise OSError if it has none."""
+    """Return the token of a run's services. Raise OSError if it has none."""
     return (paths.services / TOKEN).read_text(encoding="ascii").strip()
 
 
 def variable_of(service: str) -> str:
-    """The prefix of a service's variables: `DIEL_SERVICE_SERVE`."""
+    """Return the prefix of a service's variables: `DIEL_SERVICE_SERVE`."""
     return f"DIEL_SERVICE_{service.upper()}"
 
 
@@ -120,13 +120,15 @@ def variables(paths: RunPaths, services: Mapping[str, Iterable[int]] | None, ind
     """Return the variables of a consumer about its services, by their replicas' task indices. Consumers take
     turns by their own `index`. Without a ready replica, the URLs are those where they were last, or are to
     be."""
-    found: dict[str, str] = {}
+    env: dict[str, str] = {}
     for name, replicas in (services or {}).items():
         read = (read_endpoint(endpoint_file(paths, name, replica)) for replica in replicas)
-        known = [one for one in read if one is not None]
-        urls = [one.url for one in known if one.is_ready] or [one.url for one in known if one.url]
+        present = [endpoint for endpoint in read if endpoint is not None]
+        urls = [endpoint.url for endpoint in present if endpoint.is_ready] or [
+            endpoint.url for endpoint in present if endpoint.url
+        ]
         begin = variable_of(name)
-        found[f"{begin}_URL"] = urls[index % len(urls)] if urls else ""
-        found[f"{begin}_URLS"] = ",".join(urls)
-        found[f"{begin}_TOKEN"] = read_token(paths)
-    return found
+        env[f"{begin}_URL"] = urls[index % len(urls)] if urls else ""
+        env[f"{begin}_URLS"] = ",".join(urls)
+        env[f"{begin}_TOKEN"] = read_token(paths)
+    return env

@@ -33,7 +33,7 @@ class StreamUser:
         return self.task_id if self.ranks == 1 else f"{self.task_id}.{self.rank}"
 
     def stream(self, name: str) -> Any:
-        """The task's end of a stream: a `diel.streams.Producer` for an output, a `Consumer` for an input.
+        """Return the task's end of a stream: a `diel.streams.Producer` of an output, `Consumer` of an input.
         `put(item)` takes JSON values, bytes, arrays and dicts of arrays; `for item in context.stream(name)`
         gets items until the stream is closed, `get(timeout=…)` one. Each MPI rank has an end of its own.
         Raise ModuleError for a stream that the stage does not have."""

@@ -56,7 +56,7 @@ class Broker:
             self._answer(request, answer)
 
     def _granted(self, op: str, request: PeerRequest) -> Header | None:
-        """The answer; None if it comes later, or was already sent."""
+        """Return the answer; None if it comes later, or was already sent."""
         if op not in FORMS:
             raise Refused(f"no request '{op}'; expected one of {', '.join(FORMS)}")
         if op in self._of_tuples:
@@ -73,7 +73,7 @@ class Broker:
         return None
 
     def _own_mistake(self, error: Exception) -> str:
-        """The answer to a request that was well formed; the broker goes on, because others need it."""
+        """Return the answer to a request that was well formed; the broker goes on, because others need it."""
         traceback.print_exception(error)  # into its log
         log = RunPaths(self._root.parent).broker_log
         return f"{MISTAKE}: {type(error).__name__}: {error}\n    report it, with the end of {log}"
@@ -85,18 +85,18 @@ class Broker:
 
     def _open(self, request: PeerRequest) -> Header:
         header = request.header
-        wanted: ChannelOpened = {
+        record: ChannelOpened = {
             "do": "open",
             "c": str(header["channel"]),
             "buffer": max(1, int(header["buffer"])),
             "replay": bool(header["replay"]),
             "groups": {str(group): [str(m) for m in members] for group, members in header["groups"].items()},
         }
-        if not self._channels.has_opened(wanted):
-            self._channels.write(wanted)
+        if not self._channels.has_opened(record):
+            self._channels.write(record)
         waiting, self._unopened = self._unopened, []
-        for one in waiting:
-            self.serve(one)
+        for consumer in waiting:
+            self.serve(consumer)
         return {}
 
     def _close(self, channel: Channel, request: PeerRequest) -> Header:
@@ -107,7 +107,7 @@ class Broker:
         return {}
 
     def _break(self, channel: Channel, request: PeerRequest) -> Header:
-        """A producer failed for good: the named groups get what is there now, and no end."""
+        """Return a producer failed for good: the named groups get what is there now, and no end."""
         groups = [name for name in request.header["groups"] if channel.group(name).broken_at is None]
         if groups or not channel.broken:
             why, at = str(request.header["why"]), channel.end
@@ -135,7 +135,7 @@ class Broker:
         return {}
 
     def _flaw(self, channel: Channel, request: PeerRequest) -> Header:
-        """Whether an attempt of a task read and put everything; each MPI rank is a member."""
+        """Return whether an attempt of a task read and put everything; each MPI rank is a member."""
         header = request.header
         task, group = str(header["member"]), header.get("group")
         there: Mapping[str, ProducerState | Member]
@@ -154,16 +154,16 @@ class Broker:
         """Withdraw a waiting request. The answer says whether it did."""
         forgotten = self._tuples.forget(request)
         for channel in self._channels.values():
-            for place in [place for place, one in channel.getting.items() if one.is_meant(request)]:
+            for place in [place for place, item in channel.getting.items() if item.is_meant(request)]:
                 del channel.getting[place]
                 forgotten = True
-        left = [one for one in self._unopened if not one.is_meant(request)]
-        forgotten |= len(left) < len(self._unopened)
-        self._unopened = left
+        unopened = [item for item in self._unopened if not item.is_meant(request)]
+        forgotten |= len(unopened) < len(self._unopened)
+        self._unopened = unopened
         return {"forgotten": forgotten}
 
     def _source(self, channel: Channel, request: PeerRequest) -> ProducerState:
-        """The producer of a request. Raise Refused if a later attempt has begun."""
+        """Return the producer of a request. Raise Refused if a later attempt has begun."""
         name, attempt = request.header["member"], request.header["attempt"]
         source = channel.sources.setdefault(name, ProducerState())
         refuse_older(source.attempt, request.header)
@@ -195,13 +195,13 @@ class Broker:
         """Let producers continue once an eighth of the buffer is free, not for every single item."""
         if not channel.wanting or (channel.room() < max(1, channel.buffer // 8) and not channel.closed):
             return
-        for member, one in channel.wanting.items():
-            above = max(channel.limit(member), int(one.header["above"]) + 1)
-            self._answer(one, {"limit": above})
+        for member, producer in channel.wanting.items():
+            above = max(channel.limit(member), int(producer.header["above"]) + 1)
+            self._answer(producer, {"limit": above})
         channel.wanting.clear()
 
     def _place(self, channel: Channel, request: PeerRequest) -> Header:
-        """The place of an attempt that continues in another process: after what it put, known or not."""
+        """Return the place of an attempt that continues in another process, after all that it put."""
         self._source(channel, request)
         header = request.header
         name, attempt, at = header["member"], header["attempt"], int(header["at"])
@@ -209,7 +209,7 @@ class Broker:
         return {}
 
     def _part(self, channel: Channel, request: PeerRequest) -> Header:
-        """A producer leaves after putting everything: the others get its share of the room."""
+        """Return a producer leaves after putting everything: the others get its share of the room."""
         name, attempt = request.header["member"], request.header["attempt"]
         source = channel.sources.get(name)
         if source is not None and source.attempt == attempt:
@@ -220,7 +220,7 @@ class Broker:
         return {}
 
     def _member(self, channel: Channel, request: PeerRequest) -> tuple[Group, Member]:
-        """The consumer of a request. Raise Refused if it is unknown, or a later attempt has begun."""
+        """Return the consumer of a request. Raise Refused if it is unknown, or a later attempt has begun."""
         group, name = channel.group(request.header["group"]), request.header["member"]
         member = group.members.get(name)
         if member is None:
@@ -305,12 +305,12 @@ class Broker:
     def _serve_waiting(self, channel: Channel) -> None:
         """Items came, or no more will come: serves all waiting requests again."""
         waiting, channel.getting = channel.getting, {}
-        for one in waiting.values():
-            self.serve(one)
+        for consumer in waiting.values():
+            self.serve(consumer)
         self._grant(channel)
 
     def _seat(self, channel: Channel, request: PeerRequest) -> Header:
-        """The next consumer of this attempt gets what this one fetched ahead and did not use."""
+        """Return the next consumer of this attempt gets what this one fetched ahead and did not use."""
         (_, member), at = self._member(channel, request), int(request.header["at"])
         member.reading = False
         if member.committed <= at <= member.total:
@@ -332,6 +332,6 @@ class Broker:
 
 
 def _seat(request: PeerRequest) -> Seat:
-    """A consumer, as the log names it."""
+    """Return a consumer, as the log names it."""
     header = request.header
     return {"c": header["channel"], "g": header["group"], "m": header["member"]}

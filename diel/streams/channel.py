@@ -137,7 +137,7 @@ class Channel:
             source.count = max(source.count, count)
 
     def snapshot(self, block: bytearray) -> ChannelSnapshot:
-        """Its state besides the items; appends the arrays of its groups to the block."""
+        """Return its state besides the items; appends the arrays of its groups to the block."""
         return {
             "c": self.name,
             "buffer": self.buffer,
@@ -146,7 +146,7 @@ class Channel:
             "broken": self.broken,
             "base": self.base,
             **self._counts(),
-            "sources": {name: [one.attempt, one.at] for name, one in self.sources.items()},
+            "sources": {name: [source.attempt, source.at] for name, source in self.sources.items()},
             "groups": {name: group.snapshot(block) for name, group in self.groups.items()},
         }
 
@@ -174,7 +174,7 @@ class Channel:
         source.count = max(source.count, header["first"] + len(header["sizes"]))
 
     def _hold(self, file: int, name: str) -> None:
-        """A file of the log refers to a file of large items."""
+        """Note that a file of the log refers to a file of large items."""
         self._held.setdefault(file, set()).add(name)
         writer, number = _numbered(name)
         self._newest[writer] = max(number, self._newest.get(writer, 0))
@@ -190,11 +190,11 @@ class Channel:
         if first > source.count:
             raise Refused(f"item {first} of {member} came, but item {source.count} is the next")
         source.at = max(source.at, first + len(sizes))
-        known = source.count - first
-        if known >= len(sizes):
+        repeated = source.count - first
+        if repeated >= len(sizes):
             return 0
-        if known:
-            items, sizes = items[known:], sizes[known:]
+        if repeated:
+            items, sizes = items[repeated:], sizes[repeated:]
             block = b"".join(items)
         header: Batch = {"p": member, "first": source.count, "pos": self.end, "sizes": sizes}
         held = int(request.get("held", 0))
@@ -218,12 +218,12 @@ class Channel:
         return max(0, self.buffer - self.end + min(cursors)) if cursors else MANY
 
     def limit(self, member: str) -> int:
-        """The number of the item that this producer must not put yet: its share of the room."""
+        """Return the number of the item that this producer must not put yet: its share of the room."""
         share = -(-self.room() // max(1, len(self.here)))
         return min(MANY, self.sources[member].count + share)
 
     def flaw_of(self, name: str, attempt: int, *, goes_on: bool) -> Flaw:
-        """What a successful attempt did not put; one that `goes_on` continued from a checkpoint."""
+        """Return what a successful attempt did not put; one that `goes_on` continued from a checkpoint."""
         source = self.sources[name]
         came = source.attempt == attempt
         if came and name in self.here:
@@ -240,7 +240,7 @@ class Channel:
         )
 
     def flaw_for(self, group: str, name: str) -> Flaw:
-        """What a successful reading attempt asked for and did not get."""
+        """Return what a successful reading attempt asked for and did not get."""
         member = self.groups[group].members[name]
         if member.broken or self.groups[group].broken_at is not None:
             return "upstream", f"the stream {self.name} is broken: {member.broken or self.broken}"
@@ -249,10 +249,10 @@ class Channel:
         return WHOLE
 
     def group(self, name: str) -> Group:
-        """A group of readers. Raise Refused if it is unknown."""
+        """Return a group of readers. Raise Refused if it is unknown."""
         if name not in self.groups:
-            known = ", ".join(self.groups) or "none"
-            raise Refused(f"nobody reads {self.name} as '{name}'; known: {known}")
+            names = ", ".join(self.groups) or "none"
+            raise Refused(f"nobody reads {self.name} as '{name}'; known: {names}")
         return self.groups[name]
 
     def fetch(self, position: int, most: int) -> list[bytes]:
@@ -260,21 +260,21 @@ class Channel:
         Refused where they are gone from the disk."""
         if position < self.base:
             raise Refused(f"items below {self.base} of {self.name} are gone: it is not kept for replay")
-        found: list[bytes] = []
+        blocks: list[bytes] = []
         room = REPLY
         for index in range(bisect_right(self._positions, position) - 1, len(self._positions)):
             start = self._positions[index]
             batch = self._recent.get(start) or self._read(index)
             skipped = position - start
-            for item in batch[skipped : skipped + most - len(found)]:
+            for item in batch[skipped : skipped + most - len(blocks)]:
                 room -= len(item)
-                if room < 0 and found:
-                    return found
-                found.append(item)
-            if len(found) == most:
+                if room < 0 and blocks:
+                    return blocks
+                blocks.append(item)
+            if len(blocks) == most:
                 break
             position = start + len(batch)
-        return found
+        return blocks
 
     def _read(self, index: int) -> list[bytes]:
         header, block = self.log.record(self._files[index], self._records[index])
@@ -287,7 +287,7 @@ class Channel:
             self._recent_bytes -= _memory(self._recent.popitem(last=False)[1])
 
     def spent(self) -> int:
-        """How many batches are in files that nobody needs any longer: 0 if all is kept for replay. The newest
+        """Return how many batches are in files that nobody needs: 0 if all is kept for replay. The newest
         batch's file stays."""
         if self.replay or not self.groups or not self._files:
             return 0
@@ -297,7 +297,7 @@ class Channel:
         return bisect_left(self._files, needed)
 
     def without(self, spent: int) -> Rest:
-        """What must be known about the channel when its first batches are gone."""
+        """Return what must be known about the channel when its first batches are gone."""
         return {"base": self._positions[spent], **self._counts()}
 
     def note_gone(self, header: Rest) -> None:
@@ -330,15 +330,15 @@ class Channel:
         """Remove files of large items that were consumed; not one that its producer may still write to."""
         if self.replay:
             return
-        kept = {name for names in self._held.values() for name in names}
+        held = {name for names in self._held.values() for name in names}
         for path in (self._root / self.folder).glob("items-*.bin"):
             name = f"{self.folder}/{path.name}"
             writer, number = _numbered(name)
-            if name not in kept and (self.closed or number < self._newest.get(writer, 0)):
+            if name not in held and (self.closed or number < self._newest.get(writer, 0)):
                 path.unlink(missing_ok=True)
 
     def facts(self) -> Header:
-        """Its state, as in `Connection.facts`."""
+        """Return its state, as in `Connection.facts`."""
         return {
             "items": self.end,
             "bytes": self.bytes,
@@ -359,12 +359,12 @@ class Channel:
 
 
 def _memory(batch: list[bytes]) -> int:
-    """Bytes that a batch takes, with about 100 of Python's own for an item, and 400 for the batch."""
+    """Return bytes that a batch takes, with about 100 of Python's own for an item, and 400 for the batch."""
     return sum(map(len, batch)) + 100 * len(batch) + 400
 
 
 def _numbered(name: str) -> tuple[str, int]:
-    """The writer of a file of large items, and which of its files it is."""
+    """Return the writer of a file of large items, and which of its files it is."""
     writer, _, number = name.removesuffix(".bin").rpartition("-")
     return writer, int(number)
 
@@ -393,14 +393,15 @@ class Channels(dict[str, Channel]):
         self._append(header)
         self._fold(header)
 
-    def has_opened(self, wanted: ChannelOpened) -> bool:
-        """Whether a record "open" would change nothing."""
-        channel = self.get(wanted["c"])
+    def has_opened(self, record: ChannelOpened) -> bool:
+        """Return whether a record "open" would change nothing."""
+        channel = self.get(record["c"])
         if channel is None or channel.closed or channel.broken:
             return False
-        known = {name: group.members.keys() for name, group in channel.groups.items() if group.holds}
-        return (channel.buffer, channel.replay) == (wanted["buffer"], wanted["replay"]) and all(
-            name in known and known[name] >= set(members) for name, members in wanted["groups"].items()
+        members_of = {name: group.members.keys() for name, group in channel.groups.items() if group.holds}
+        return (channel.buffer, channel.replay) == (record["buffer"], record["replay"]) and all(
+            name in members_of and members_of[name] >= set(members)
+            for name, members in record["groups"].items()
         )
 
     def remove_spent(self, channel: Channel) -> None:
@@ -416,7 +417,7 @@ class Channels(dict[str, Channel]):
             channel.log.close()
 
     def _append(self, header: ChannelRecord) -> None:
-        """Each file begins with a snapshot, and replaces those before it."""
+        """Begin a new file with a snapshot, in place of those before it, once one is full."""
         if self._log.is_full:
             self._log.roll()
             block = bytearray()
@@ -427,7 +428,7 @@ class Channels(dict[str, Channel]):
         self._log.append(header)
 
     def _first_needed(self) -> int:
-        """The newest file that begins with a snapshot."""
+        """Return the newest file that begins with a snapshot."""
         for number in reversed(self._log.files):
             header, _ = next(self._log.records_of(number), ({"do": "half"}, None))
             if header["do"] == "snapshot":

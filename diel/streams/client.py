@@ -91,7 +91,7 @@ class TupleSpace:
             self._segments.close()
 
     def commit(self) -> None:
-        """A new attempt does not repeat what was done so far: it continues after it."""
+        """Continue after what was done so far: a new attempt does not repeat it."""
         with self._one:
             self._wire.call({"op": "space_commit", **self._who, "number": self._number})
 
@@ -106,7 +106,7 @@ class Connection:
         """By what they are, the member and its attempt last."""
 
     def producer(self, channel: str, member: str, attempt: int, *, go_on: bool = False) -> Producer:
-        """The member's end for putting, the same one each time; waits until the channel is open. With
+        """Return the member's end for putting, the same one each time; waits until the channel is open. With
         `go_on`, an attempt that consists of several processes puts where the one before stopped."""
         make = partial(Producer, self._wire, channel, member, attempt, go_on)
         return self._one(("put", channel, member, attempt), make)
@@ -122,7 +122,7 @@ class Connection:
         most: int = MOST,
         leaves: bool = False,
     ) -> Consumer:
-        """The member's end for getting, the same one each time; waits until the channel is open. A group that
+        """Return the member's end for getting, the same each time, once the channel is open. A group that
         `open` did not name joins here, and holds nobody up. Without `replay`, one that has got nothing yet
         begins with what is put from now on. `most` bounds how many items are asked for ahead. One that
         `leaves` is closed by its process: where it is not, its task has no result."""
@@ -130,28 +130,28 @@ class Connection:
         return self._one(("get", channel, group, member, attempt), make)
 
     def _one(self, key: tuple[str | int, ...], make: Callable[[], End]) -> End:
-        """The end of this key; made outside the lock, because that may wait. The first one made counts."""
-        found = self._ends.get(key)
-        if found is None:
-            made = make()
+        """Return the end of this key, made outside the lock, as that may wait. The first one made counts."""
+        end = self._ends.get(key)
+        if end is None:
+            new = make()
             with self._lock:
-                found = self._ends.setdefault(key, made)
-        return cast("End", found)
+                end = self._ends.setdefault(key, new)
+        return cast("End", end)
 
     def leave(self, member: str, attempt: int) -> None:
         """Close what an attempt of a member held: its producers are flushed, its consumers left. Raise
         StreamError where what it put could not be put after all."""
         with self._lock:
             keys = [key for key in self._ends if key[-2:] == (member, attempt)]
-            found = [self._ends.pop(key) for key in keys]
+            ends = [self._ends.pop(key) for key in keys]
         with contextlib.ExitStack() as stack:  # one that cannot be closed does not keep the others open
-            for end in found:
+            for end in ends:
                 stack.callback(end.close)
 
     def flaw(
         self, end: Mapping[str, Any], member: str, attempt: int, *, goes_on: bool = False
     ) -> tuple[str, str]:
-        """Why an attempt of a task did not read, or put, everything. Return the class of that failure and the
+        """Say why an attempt of a task did not read, or put, all. Return the class of that failure and the
         reason, or two empty texts. `end` is what the task knows of the stream, and `member` the task;
         `goes_on` if it continued from a checkpoint. Raise StreamError if another attempt took over, and if no
         broker answers."""
@@ -161,7 +161,7 @@ class Connection:
         return answer["class"], answer["flaw"]
 
     def space(self, member: str | None = None, attempt: int = 1) -> TupleSpace:
-        """The tuple space; with a member the same `TupleSpace` each time. Then a new attempt gets the same
+        """Return the tuple space, with a member the same `TupleSpace` each time. A new attempt gets the same
         answers to the same operations, until they are committed."""
         if member is None:
             return TupleSpace(self._wire, None, attempt)
@@ -182,21 +182,21 @@ class Connection:
         self._wire.call({"op": "close", "channel": channel})
 
     def break_off(self, channel: str, groups: Iterable[str], why: str) -> None:
-        """A producer failed for good: these groups get what is there by now, and StreamBroken for an end."""
+        """Break these groups' streams after a producer failed: they get what is there, then StreamBroken."""
         self._wire.call({"op": "break", "channel": channel, "groups": list(groups), "why": why})
 
     def settle(self, channel: str, group: str, member: str, good: bool) -> None:
-        """A member's task ended for good: what it got is committed, or (not `good`) goes to the others."""
+        """End a member for good: what it got is committed, or (not `good`) goes to the others."""
         self._wire.call({"op": "settle", "channel": channel, "group": group, "member": member, "good": good})
 
     def facts(self) -> dict[str, Any]:
-        """The state of each channel.
+        """Return the state of each channel.
 
         `{channel: {"items", "bytes", "closed", "broken", "buffer", "producers": {member: items},
         "groups": {group: {"delivered", "committed", "waiting", "settled"}}}}`.
         """
-        found: dict[str, Any] = self._wire.call({"op": "facts"})["channels"]
-        return found
+        channels: dict[str, Any] = self._wire.call({"op": "facts"})["channels"]
+        return channels
 
     def tell_facts(self, done: Callable[[dict[str, Any]], None]) -> None:
         """As `facts`, without waiting: calls `done` in the wire's thread once the broker answers."""
@@ -207,11 +207,11 @@ class Connection:
         StreamError where there is none."""
         ended = threading.Event()
         number = self._wire.ask({"op": "stop"}, b"", lambda header, block: ended.set())
-        known = self._wire.contact
+        contact = self._wire.contact
         while not ended.wait(0.1):
             self._wire.check()
-            known = known or self._wire.contact
-            if known is not None and read_contact(self._wire.root) != known:
+            contact = contact or self._wire.contact
+            if contact is not None and read_contact(self._wire.root) != contact:
                 break
         self._wire.drop(number)
 
@@ -231,23 +231,23 @@ _lock = threading.Lock()
 
 
 def connect(run_dir: Path, patience: float = PATIENCE) -> Connection:
-    """The connection of this process to the streams of a run: one for each process, made on first use. A
+    """Return the connection of this process to a run's streams: one for each process, made on first use. A
     forked child gets one of its own. Nothing is sent before it is used; it need not be there yet."""
     key = (os.getpid(), run_dir.resolve())
     with _lock:
-        found = _connections.get(key)
-        if found is None:
-            found = _connections[key] = Connection(key[1], patience)
-        return found
+        connection = _connections.get(key)
+        if connection is None:
+            connection = _connections[key] = Connection(key[1], patience)
+        return connection
 
 
 def end_of(
     run_dir: Path, ends: Mapping[str, Mapping[str, str]], name: str, member: str, attempt: int
 ) -> Producer | Consumer:
-    """A task's end of one of its streams. Raise ModuleError if it has none with this name."""
+    """Return a task's end of one of its streams. Raise ModuleError if it has none with this name."""
     if name not in ends:
-        known = ", ".join(ends) or "none"
-        raise ModuleError(f"the stage has no stream '{name}' among its inputs and outputs, but: {known}")
+        names = ", ".join(ends) or "none"
+        raise ModuleError(f"the stage has no stream '{name}' among its inputs and outputs, but: {names}")
     end = ends[name]
     if end["role"] == "put":
         return connect(run_dir).producer(end["channel"], member, attempt)

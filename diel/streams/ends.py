@@ -91,7 +91,7 @@ class Producer:
                 self._wire.due(self._pump)
 
     def _whole(self, parts: list[Buffer]) -> bytes:
-        """An item of several parts in one, or the placeholder of a large one."""
+        """Return an item of several parts in one, or the placeholder of a large one."""
         size = sum(map(len, parts))
         if size < LARGE:
             return b"".join(parts)
@@ -109,10 +109,10 @@ class Producer:
                 if self._next >= self._limit and not self._wanted:  # asked once all that was put is sent
                     self._wanted, self._want_asked = True, False
                     self._wire.due(self._pump)
-                left = TURN if give_up is None else min(TURN, give_up - time.monotonic())
-                if left <= 0:
+                remaining = TURN if give_up is None else min(TURN, give_up - time.monotonic())
+                if remaining <= 0:
                     raise TimeoutError(f"{self._who['channel']}: no room for an item in {timeout:g} s")
-                self._changed.wait(left)
+                self._changed.wait(remaining)
             self._refuse()
 
     def _refuse(self) -> None:
@@ -152,7 +152,12 @@ class Producer:
 
     def _send(self, now: float) -> None:
         batch, self._pending = self._pending[:BATCH_ITEMS], self._pending[BATCH_ITEMS:]
-        header: Header = {"op": "put", **self._who, "first": self._sent, "sizes": [len(one) for one in batch]}
+        header: Header = {
+            "op": "put",
+            **self._who,
+            "first": self._sent,
+            "sizes": [len(item) for item in batch],
+        }
         if self._files:
             header |= {"files": sorted(self._files), "held": self._held}
             self._files, self._held = (set(), 0) if not self._pending else (self._files, 0)
@@ -180,13 +185,13 @@ class Producer:
                 if self._error:
                     raise self._error
                 self._wire.check()
-                left = TURN if give_up is None else min(TURN, give_up - time.monotonic())
-                if left <= 0:
+                remaining = TURN if give_up is None else min(TURN, give_up - time.monotonic())
+                if remaining <= 0:
                     missing = self._next - self._known
                     raise TimeoutError(
                         f"{self._who['channel']}: {counted(missing, 'item')} not yet out in {timeout:g} s"
                     )
-                self._changed.wait(left)
+                self._changed.wait(remaining)
 
     def close(self) -> None:
         """Flush and leaves, having put everything: the others get this producer's share of the buffer."""
@@ -248,7 +253,7 @@ class Consumer:
         return self._got
 
     def get(self, timeout: float | None = None) -> Any:
-        """The next item, waiting for it. Raise TimeoutError after `timeout` seconds, StreamEnd where the
+        """Return the next item, once there. Raise TimeoutError after `timeout` seconds, StreamEnd where the
         stream has ended and all was got, StreamBroken where it lacks items and all that is there was got,
         StreamError where another attempt took over, and where no broker answers."""
         with self._lock:
@@ -276,12 +281,12 @@ class Consumer:
             if self._asking is None:
                 self._ask()
             self._wire.check()
-            left = TURN if give_up is None else min(TURN, give_up - time.monotonic())
-            if left <= 0:
+            remaining = TURN if give_up is None else min(TURN, give_up - time.monotonic())
+            if remaining <= 0:
                 if self._asking is not None:  # others of the group get what comes next
                     self._wire.ask({"op": "forget", "of": self._asking}, b"", self._forgotten)
                 raise TimeoutError(f"{self._who['channel']}: no item in {timeout:g} s")
-            self._changed.wait(left)
+            self._changed.wait(remaining)
         self._since, self._used = time.monotonic(), 0
 
     def _ask(self) -> None:
@@ -318,7 +323,7 @@ class Consumer:
             self._changed.notify_all()
 
     def __iter__(self) -> Iterator[Any]:
-        """All items to the end. Raise StreamBroken if the stream has none, and StreamError as `get` does."""
+        """Yield all items to the end. Raise StreamBroken if it has none, and StreamError as `get` does."""
         while True:
             try:
                 yield self.get()
@@ -331,7 +336,7 @@ class Consumer:
         self._wire.call({"op": "commit", **self._who, "at": self._got})
 
     def close(self) -> None:
-        """Leaves; the next consumer of this attempt, or the group, gets what was fetched and not used."""
+        """Leave; the next consumer of this attempt, or the group, gets what was fetched and not used."""
         if self._closed:
             return
         with self._changed:

@@ -48,9 +48,9 @@ class Member:
 
     def stretch(self, number: int) -> tuple[int, int]:
         """Position of a delivery, and how many from there on are neighbours."""
-        found = bisect_right(self._numbers, number) - 1
-        end = self._numbers[found + 1] if found + 1 < len(self._numbers) else self.total
-        return self._positions[found] + number - self._numbers[found], end - number
+        place = bisect_right(self._numbers, number) - 1
+        end = self._numbers[place + 1] if place + 1 < len(self._numbers) else self.total
+        return self._positions[place] + number - self._numbers[place], end - number
 
     def commit(self, upto: int) -> None:
         """Deliveries below `upto` are done with."""
@@ -68,13 +68,13 @@ class Member:
     def release(self) -> list[tuple[int, int]]:
         """Take all back that is not committed: positions and counts."""
         counts = (end - start for start, end in pairwise([*self._numbers, self.total]))
-        found = list(zip(self._positions, counts, strict=True))
+        stretches = list(zip(self._positions, counts, strict=True))
         self.at = self.total = self.committed
         del self._numbers[:], self._positions[:]
-        return found
+        return stretches
 
     def snapshot(self, block: bytearray) -> list[int]:
-        """Its state; the ranges go into the block."""
+        """Return its state; the ranges go into the block."""
         block += self._numbers.tobytes() + self._positions.tobytes()
         return [self.attempt, self.at, self.committed, self.total, len(self._numbers)]
 
@@ -86,7 +86,7 @@ class Member:
         return block[16 * ranges :]
 
     def lowest(self, default: int) -> int:
-        """The lowest position that is not committed."""
+        """Return the lowest position that is not committed."""
         return min(self._positions, default=default)
 
 
@@ -114,15 +114,15 @@ class Group:
                 self.unsettled.add(name)
 
     def snapshot(self, block: bytearray) -> GroupSnapshot:
-        """Its state, with what its members got in the block."""
+        """Return its state, with what its members got in the block."""
         there = self.members.items()
         return {
             "cursor": self.cursor,
             "holds": self.holds,
-            "members": {name: one.snapshot(block) for name, one in there},
+            "members": {name: member.snapshot(block) for name, member in there},
             "good": sorted(self.good),
             "broken_at": self.broken_at,
-            "broken": {name: one.broken for name, one in there if one.broken},
+            "broken": {name: member.broken for name, member in there if member.broken},
             "returned": list(self.returned),
             "unsettled": sorted(self.unsettled),
         }
@@ -139,7 +139,7 @@ class Group:
         return block
 
     def begin(self, name: str, attempt: int) -> None:
-        """A new attempt gets again what was not committed, or everything if an earlier result was lost."""
+        """Give a new attempt what was not committed, or everything if an earlier result was lost."""
         member = self.members[name]
         if name in self.good and len(self.members) == 1:
             member.release()
@@ -173,11 +173,11 @@ class Group:
         return self._reach(end) - self.cursor + sum(count for _, count in self.returned)
 
     def _reach(self, end: int) -> int:
-        """The position up to which items are given."""
+        """Return the position up to which items are given."""
         return end if self.broken_at is None else max(self.cursor, min(end, self.broken_at))
 
     def next_stretch(self, end: int) -> tuple[int, int]:
-        """The place and number of the next items: those given back come first."""
+        """Return the place and number of the next items: those given back come first."""
         return self.returned[0] if self.returned else (self.cursor, self._reach(end) - self.cursor)
 
     def give(self, name: str, position: int, count: int) -> None:
@@ -196,7 +196,7 @@ class Group:
         self.returned.appendleft((position, count))
 
     def settle(self, name: str, good: bool) -> None:
-        """A member's task ended for good: what it used is committed; others get the rest, or everything."""
+        """End a member for good: what it used is committed; others get the rest, or everything."""
         member = self.members[name]
         self.unsettled.discard(name)
         if good:
@@ -205,6 +205,6 @@ class Group:
         self.returned = deque(sorted([*self.returned, *member.release()]))
 
     def floor(self) -> int:
-        """The lowest position that a member may still need."""
-        given = (member.lowest(self.cursor) for member in self.members.values())
-        return min([self.cursor, *(position for position, _ in self.returned), *given])
+        """Return the lowest position that a member may still need."""
+        lowest = (member.lowest(self.cursor) for member in self.members.values())
+        return min([self.cursor, *(position for position, _ in self.returned), *lowest])

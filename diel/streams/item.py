@@ -51,7 +51,7 @@ _FAST = ("ext4", "xfs", "btrfs", "overlay")
 
 
 def encode(item: Any) -> list[Buffer]:
-    """An item's bytes, in parts so that a large array is not copied. Raise StreamError for what is no JSON,
+    """Return an item's bytes, in parts so that a large array is not copied. Raise StreamError for no JSON,
     bytes or array, nor a dict or list of JSON and arrays."""
     if isinstance(item, bytes | bytearray | memoryview):
         return [b"b", item if isinstance(item, bytes) else memoryview(item).cast("B")]
@@ -77,18 +77,18 @@ def _json(value: Any) -> bytes:
 
 
 def as_python(value: Any) -> Any:
-    """A number of numpy as Python's; anything else as it is."""
+    """Return a number of numpy as Python's; anything else as it is."""
     return value.item() if hasattr(value, "item") and getattr(value, "shape", None) == () else value
 
 
 def _plain(value: Any) -> Any:
-    """A number of numpy as Python's. Raise _HoldsArray for an array, TypeError for what cannot be put."""
+    """Return a number of numpy as Python's. Raise _HoldsArray for an array, TypeError for others."""
     if hasattr(value, "__array__") and getattr(value, "shape", ()) != ():
         raise _HoldsArray
-    found = as_python(value)
-    if found is value:
+    plain = as_python(value)
+    if plain is value:
         raise TypeError(f"{type(value).__name__} is not JSON")
-    return found
+    return plain
 
 
 _encoder = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_plain)
@@ -96,27 +96,27 @@ _encoder = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_
 
 
 def _parted(value: Any, at: list[Any], arrays: list[tuple[list[Any], Any]]) -> Any:
-    """The value with null in the places of arrays, which are listed with their places."""
+    """Return the value with null in the places of arrays, which are listed with their places."""
     if isinstance(value, str | int | float | None):
         return value
     if isinstance(value, dict):
-        return {key: _parted(one, [*at, key], arrays) for key, one in value.items()}
+        return {key: _parted(part, [*at, key], arrays) for key, part in value.items()}
     if isinstance(value, list | tuple):
-        return [_parted(one, [*at, index], arrays) for index, one in enumerate(value)]
+        return [_parted(part, [*at, index], arrays) for index, part in enumerate(value)]
     if hasattr(value, "__array__") and getattr(value, "shape", ()) != ():
         arrays.append((at, value))
         return None
     return value
 
 
-def _with_arrays(value: Any, found: list[tuple[list[Any], Any]]) -> list[Buffer]:
+def _with_arrays(value: Any, places: list[tuple[list[Any], Any]]) -> list[Buffer]:
     import numpy  # only where an item holds an array
 
     entries: list[dict[str, Any]] = []
     raws: list[Buffer] = []
     end = 0
-    for at, given in found:
-        array = numpy.ascontiguousarray(given)
+    for at, content in places:
+        array = numpy.ascontiguousarray(content)
         if array.dtype.hasobject:
             raise StreamError(f"an array of dtype {array.dtype} cannot be put: it holds Python objects")
         start = -(-end // ALIGNED) * ALIGNED
@@ -129,7 +129,7 @@ def _with_arrays(value: Any, found: list[tuple[list[Any], Any]]) -> list[Buffer]
 
 
 def _header(value: Any, entries: list[dict[str, Any]]) -> bytes:
-    """The header with its padding; the offsets, known from the end of the header, counted from the start."""
+    """Return the header with its padding; offsets are stored from its end, and returned from the start."""
     room = ALIGNED
     while True:
         shifted = [{**entry, "offset": entry["offset"] + room} for entry in entries]
@@ -141,7 +141,7 @@ def _header(value: Any, entries: list[dict[str, Any]]) -> bytes:
 
 
 def decode(data: Buffer) -> Any:
-    """The item of these bytes; arrays are read-only views of them. Raise StreamError if they are not one."""
+    """Return the item of these bytes; arrays are read-only views of them. Raise StreamError for others."""
     kind = data[:1]
     if kind == b"j":
         return json.loads(str(data[1:], "utf-8"))
@@ -172,7 +172,7 @@ def _arrays(data: memoryview) -> Any:
 
 
 def _descr(described: Any) -> Any:
-    """A dtype's description as numpy expects it: JSON has lists in the place of a field's tuples."""
+    """Return a dtype's description as numpy expects it: JSON has lists in the place of a field's tuples."""
     if isinstance(described, str):
         return described
     names = [tuple(name) if isinstance(name, list) else name for name, *_ in described]
@@ -193,7 +193,7 @@ def _placed(value: Any, at: Sequence[Any], array: Any) -> Any:
 
 
 def read_npy(path: Path) -> Any:
-    """The array in a file of numpy's format, mapped. Raise OSError and ValueError if it holds none."""
+    """Return the array in a file of numpy's format, mapped. Raise OSError and ValueError if it holds none."""
     import numpy  # only for arrays
 
     return numpy.load(path, mmap_mode="r", allow_pickle=False)
@@ -272,14 +272,14 @@ def _write_all(file: int, parts: Sequence[Buffer], offset: int, size: int) -> No
 
 
 def kind_of_file_system(path: Path) -> str:
-    """Its name as the system has it: that of the innermost mount point; of several there, the last counts."""
-    mounts = [one for one in psutil.disk_partitions(all=True) if path.is_relative_to(one.mountpoint)]
-    kinds = {len(one.mountpoint): one.fstype for one in mounts}
+    """Return its name as the system has it: that of the innermost mount point, of several the last."""
+    mounts = [mount for mount in psutil.disk_partitions(all=True) if path.is_relative_to(mount.mountpoint)]
+    kinds = {len(mount.mountpoint): mount.fstype for mount in mounts}
     return kinds[max(kinds)] if kinds else ""
 
 
 def mapped(root: Path, reference: Buffer) -> memoryview:
-    """The bytes of an item in a file, mapped read-only: nothing is copied. Raise StreamError where the file
+    """Return the bytes of an item in a file, mapped read-only, not copied. Raise StreamError where the file
     is gone or shorter than it should be."""
     place: dict[str, Any] = json.loads(bytes(reference[1:]))
     name, offset, size = str(place["file"]), int(place["offset"]), int(place["size"])

@@ -40,8 +40,8 @@ class RecordLog:
         self._name = name
         self._roll = roll
         folder.mkdir(parents=True, exist_ok=True)
-        found = (path.stem.rpartition("-") for path in folder.glob(f"{name}-*.log"))
-        self.files = sorted(int(number) for stem, _, number in found if stem == name and number.isdigit())
+        stems = (path.stem.rpartition("-") for path in folder.glob(f"{name}-*.log"))
+        self.files = sorted(int(number) for stem, _, number in stems if stem == name and number.isdigit())
         """Numbers of the files, the newest last."""
         self._writer = -1
         self._end = 0
@@ -69,7 +69,7 @@ class RecordLog:
         return Place(self.files[-1], start, len(block), record)
 
     def roll(self) -> None:
-        """The next record begins a file."""
+        """Begin a file with the next record."""
         if self._writer >= 0:
             os.close(self._writer)
             self._writer = -1
@@ -80,7 +80,7 @@ class RecordLog:
         self._end = 0
 
     def read(self, place: Place) -> bytes:
-        """A block. Raise OSError if its file is gone."""
+        """Return a block. Raise OSError if its file is gone."""
         reader = self._readers.get(place.file)
         if reader is None:
             while len(self._readers) >= 8:
@@ -90,19 +90,19 @@ class RecordLog:
         return os.pread(reader, place.size, place.offset)
 
     def record(self, file: int, offset: int) -> tuple[Header, bytes]:
-        """The record that begins at an offset: its header and its block."""
+        """Return the record that begins at an offset: its header and its block."""
         text, block = _SIZES.unpack(self.read(Place(file, offset, _SIZES.size)))
         whole = self.read(Place(file, offset + _SIZES.size, text + block))
         return json.loads(whole[:text]), whole[text:]
 
     def records(self, since: int = 0) -> Iterator[tuple[Header, Place]]:
-        """All whole records, in order; those of the files from one on."""
+        """Yield all whole records, in order; those of the files from one on."""
         for number in self.files:
             if number >= since:
                 yield from self.records_of(number)
 
     def records_of(self, number: int) -> Iterator[tuple[Header, Place]]:
-        """The whole records of one file."""
+        """Yield the whole records of one file."""
         data = self.path(number).read_bytes()
         length, offset = len(data), 0
         while offset + _SIZES.size <= length:

@@ -32,7 +32,7 @@ def pack(header: Mapping[str, object]) -> bytes:
 
 
 def unpack(data: bytes) -> Header:
-    """The object at the beginning of a message. Raise ValueError for anything else."""
+    """Return the object at the beginning of a message. Raise ValueError for anything else."""
     header = json.loads(data)
     if not isinstance(header, dict):
         raise ValueError("a message begins with a JSON object")
@@ -40,7 +40,7 @@ def unpack(data: bytes) -> Header:
 
 
 def cut(block: bytes, sizes: Iterable[int]) -> list[bytes]:
-    """The items of a block."""
+    """Return the items of a block."""
     return [block[start:end] for start, end in pairwise(accumulate(sizes, initial=0))]
 
 
@@ -66,11 +66,11 @@ def contact_file(root: Path) -> Path:
 
 
 def read_contact(root: Path) -> Contact | None:
-    """The broker of the run; None if none has listened yet, or it ended on request."""
+    """Return the broker of the run; None if none has listened yet, or it ended on request."""
     try:
         with open(contact_file(root), encoding="utf-8") as file:
-            found = json.load(file)
-        return Contact(**{**found, "addresses": tuple(found["addresses"])})
+            fields = json.load(file)
+        return Contact(**{**fields, "addresses": tuple(fields["addresses"])})
     except (OSError, ValueError, TypeError, KeyError):
         return None
 
@@ -83,7 +83,7 @@ class PeerRequest(NamedTuple):
     block: bytes = b""
 
     def is_meant(self, forget: PeerRequest) -> bool:
-        """Whether a request to forget another one means this one."""
+        """Return whether a request to forget another one means this one."""
         return self.peer == forget.peer and self.header.get("id") == forget.header["of"]
 
 
@@ -124,7 +124,7 @@ _OPTIONAL: Form = {"held": COUNT, "files": LIST}
 
 
 def flaw_of(header: Header) -> str:
-    """What is wrong with the form of a request that the broker knows; empty where nothing is."""
+    """Return what is wrong with the form of a request that the broker knows; empty where nothing is."""
     return flaw_in(header, FORMS[str(header["op"])], _OPTIONAL)
 
 

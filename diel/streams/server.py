@@ -64,15 +64,15 @@ def _alone(root: Path) -> Iterator[None]:
     """Hold the lock that one broker of a run has; the system lets go of it when a broker is killed. One that
     lives is asked to make room: it ends when it sees that this file was touched."""
     with open(root / "lock", "a", encoding="utf-8") as file:
-        give_up, asked = time.monotonic() + _PATIENCE, False
+        give_up, is_asked = time.monotonic() + _PATIENCE, False
         while True:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except BlockingIOError as error:
-                if not asked:
+                if not is_asked:
                     os.utime(file.fileno())
-                    asked = True
+                    is_asked = True
                 if time.monotonic() > give_up:
                     raise StreamError(f"{root}: another broker of this run is alive") from error
                 time.sleep(0.05)
@@ -126,19 +126,19 @@ class _Server:
 
     def run(self, lease: Path, silence: float, parent: int | None) -> None:
         """Serve until it is asked to stop, replaced, or forgotten."""
-        asked: list[int] = []
-        signal.signal(signal.SIGTERM, lambda number, frame: asked.append(number))
+        signals: list[int] = []
+        signal.signal(signal.SIGTERM, lambda number, frame: signals.append(number))
         poller = zmq.Poller()
         poller.register(self._router, zmq.POLLIN)
         poller.register(self._gate, zmq.POLLIN)
-        beat, seen, touched = 0.0, time.monotonic(), _stamp(self._root / "lock")
-        look_at = seen + _TICK / 1000
-        while not (self._broker.stopped or asked):
+        beat, last_beat, touched = 0.0, time.monotonic(), _stamp(self._root / "lock")
+        look_at = last_beat + _TICK / 1000
+        while not (self._broker.stopped or signals):
             if time.monotonic() >= look_at:
                 look_at = time.monotonic() + _TICK / 1000
                 if _stamp(lease) != beat:
-                    beat, seen = _stamp(lease), time.monotonic()
-                if self._is_replaced(touched) or time.monotonic() - seen > silence:
+                    beat, last_beat = _stamp(lease), time.monotonic()
+                if self._is_replaced(touched) or time.monotonic() - last_beat > silence:
                     return
             if parent is not None and os.getppid() != parent:
                 return
@@ -158,12 +158,12 @@ class _Server:
         for _ in range(100):
             try:
                 peer, header, *blocks = self._router.recv_multipart(zmq.NOBLOCK)
-                asked = unpack(header)
+                message = unpack(header)
             except zmq.Again:
                 return
             except (ValueError, RecursionError):
                 continue
-            self._broker.serve(PeerRequest(peer, asked, blocks[0] if blocks else b""))
+            self._broker.serve(PeerRequest(peer, message, blocks[0] if blocks else b""))
 
     def _admit(self) -> None:
         """Answer libzmq's question (ZAP, rfc.zeromq.org/spec/27) whether a peer may connect."""
@@ -175,8 +175,8 @@ class _Server:
 
     def close(self) -> None:
         """Let go of the port, after the last answers are out."""
-        found = read_contact(self._root)
-        if found is not None and found.epoch == self._contact.epoch:
+        contact = read_contact(self._root)
+        if contact is not None and contact.epoch == self._contact.epoch:
             contact_file(self._root).unlink(missing_ok=True)
         self._broker.close()
         self._router.close(linger=5000)  # answers that are still on their way
@@ -210,7 +210,7 @@ def _bind(router: zmq.Socket[bytes], addresses: Sequence[str]) -> int:
 
 
 def _stamp(path: Path) -> float:
-    """When a file was last written; 0 if it is missing. It is opened: NFS answers from memory otherwise."""
+    """Return when a file was last written; 0 if it is missing. Open it: else NFS answers from memory."""
     try:
         with open(path, "rb") as file:
             return os.fstat(file.fileno()).st_mtime
@@ -225,9 +225,9 @@ def main() -> int:
     parser.add_argument("--address", action="append", help="where to listen; 127.0.0.1 if not given")
     parser.add_argument("--silence", type=float, default=SILENCE, help="seconds without a controller")
     parser.add_argument("--parent", type=int, help="the process to end with")
-    given = parser.parse_args()
+    options = parser.parse_args()
     try:
-        serve(given.run_dir.resolve(), given.address or ("127.0.0.1",), given.silence, given.parent)
+        serve(options.run_dir.resolve(), options.address or ("127.0.0.1",), options.silence, options.parent)
     except (DielError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)  # noqa: T201 (nobody else tells)
         return 1

@@ -38,21 +38,21 @@ class Owner:
     done: list[tuple[Operation, Found]] = field(default_factory=list)
     """Operations from `base` on, with their tuples."""
 
-    def answer(self, number: int, asked: Operation) -> Found | None:
-        """The tuple that this operation had before; None if it is new. Where the task now does something
+    def answer(self, number: int, operation: Operation) -> Found | None:
+        """Return the tuple that this operation had before; None if it is new. Where the task does something
         else, answers from there on are forgotten: what was done stays."""
         index = number - self.base
         if index < len(self.done):
-            if self.done[index][0] == asked:
+            if self.done[index][0] == operation:
                 return self.done[index][1]
             del self.done[index:]
         return None
 
-    def record(self, number: int, asked: Operation, found: Found) -> None:
+    def record(self, number: int, operation: Operation, answer: Found) -> None:
         if number - self.base > len(self.done):  # what a nameless owner read is in no log
             self.base, self.done = number, []
         self.take_back(number)
-        self.done.append((asked, found))
+        self.done.append((operation, answer))
         self.at = number + 1
 
     def take_back(self, number: int) -> None:
@@ -101,46 +101,46 @@ class Tuples:
             case "put" | "take" | "read":
                 if do == "put":
                     self._enter(Found(number, tuple(header["key"]), place))
-                found = self._leave(number) if do == "take" else self._there[number]
-                owner.record(header["number"], (do, exact(header["key"])), found)
+                answer = self._leave(number) if do == "take" else self._there[number]
+                owner.record(header["number"], (do, exact(header["key"])), answer)
                 if not header["keep"]:
                     owner.forget(header["number"])
 
-    def _enter(self, found: Found) -> None:
+    def _enter(self, entry: Found) -> None:
         """Tuples stand in the order of their numbers; one that is given back goes to its old place."""
-        text = exact(found.key)
+        text = exact(entry.key)
         same = self._exact.setdefault(text, {})
-        self._there[found.number], same[found.number] = found, None
-        if found.number < self._next:
+        self._there[entry.number], same[entry.number] = entry, None
+        if entry.number < self._next:
             self._there = dict(sorted(self._there.items()))
             self._exact[text] = dict(sorted(same.items()))
-        self._next = max(self._next, found.number + 1)
+        self._next = max(self._next, entry.number + 1)
 
     def _leave(self, number: int) -> Found:
-        found = self._there.pop(number)
-        same = self._exact[exact(found.key)]
+        entry = self._there.pop(number)
+        same = self._exact[exact(entry.key)]
         del same[number]
         if not same:
-            del self._exact[exact(found.key)]
-        return found
+            del self._exact[exact(entry.key)]
+        return entry
 
     def _write(self, header: Header, value: bytes = b"") -> None:
         """Write it. Raise OSError if the disk is full."""
         self._fold(header, self.log.append(header, value))
 
     def _find(self, pattern: Sequence[Any]) -> int | None:
-        """The oldest matching tuple."""
+        """Return the oldest matching tuple."""
         if None not in pattern:
             return next(iter(self._exact.get(exact(pattern), ())), None)
-        return next((number for number, one in self._there.items() if fits(pattern, one.key)), None)
+        return next((number for number, entry in self._there.items() if fits(pattern, entry.key)), None)
 
     def enter(self, request: PeerRequest) -> Header:
-        """A task's attempt, or a nameless owner, begins behind what was committed, or goes on."""
+        """Return a task's attempt, or a nameless owner, begins behind what was committed, or goes on."""
         name, attempt = request.header["owner"], request.header["attempt"]
         owner = self._owners.setdefault(name, Owner())
         refuse_older(owner.attempt, request.header)
         if attempt > owner.attempt:  # nobody wants what the previous attempt still waited for
-            self._seeking = [one for one in self._seeking if one.header["owner"] != name]
+            self._seeking = [seeker for seeker in self._seeking if seeker.header["owner"] != name]
             self._write({"do": "attempt", "owner": name, "attempt": attempt})
         return {"at": owner.at}
 
@@ -151,22 +151,26 @@ class Tuples:
         what, key, name, number = header["do"], header["key"], header["owner"], int(header["number"])
         _check_key(what, key)
         owner = self._owner(header)
-        asked = (what, exact(key))
-        if owner.answer(number, asked) is not None:
+        operation = (what, exact(key))
+        if owner.answer(number, operation) is not None:
             owner.at = number + 1
         elif number < owner.base:
             raise Refused(f"operation {number} of {name} is committed")
         elif (found := self._next if what == "put" else self._find(key)) is None:
             place = name, header["number"]
-            others = (one for one in self._seeking if (one.header["owner"], one.header["number"]) != place)
-            self._seeking = [*others, request]
+            seekers = (
+                seeker
+                for seeker in self._seeking
+                if (seeker.header["owner"], seeker.header["number"]) != place
+            )
+            self._seeking = [*seekers, request]
             return
         elif what == "read" and not header["keep"]:
-            owner.record(number, asked, self._there[found])
+            owner.record(number, operation, self._there[found])
         else:
             record: Header = {"do": what, "tuple": found, "owner": name, "number": number}
             self._write({**record, "key": key, "keep": header["keep"]}, request.block)
-        self._tell(request, owner, asked)
+        self._tell(request, owner, operation)
         if what == "put":
             self._serve_seeking(key)
 
@@ -178,26 +182,26 @@ class Tuples:
         refuse_older(owner.attempt, header)
         return owner
 
-    def _tell(self, request: PeerRequest, owner: Owner, asked: Operation) -> None:
-        """Answers; a tuple that was taken by a peer that is gone is there again."""
+    def _tell(self, request: PeerRequest, owner: Owner, operation: Operation) -> None:
+        """Answer; a tuple that was taken by a peer that is gone is there again."""
         name, number, what = request.header["owner"], request.header["number"], request.header["do"]
-        found = owner.answer(number, asked)
-        assert found is not None
-        value = b"" if what == "put" else self.log.read(found.place)
-        if not self._answer(request, {"key": list(found.key)}, value) and what == "take":
-            back: Header = {"do": "give back", "owner": name, "number": number, "tuple": found.number}
-            self._write({**back, "key": list(found.key), "place": list(found.place)})
+        answer = owner.answer(number, operation)
+        assert answer is not None
+        value = b"" if what == "put" else self.log.read(answer.place)
+        if not self._answer(request, {"key": list(answer.key)}, value) and what == "take":
+            back: Header = {"do": "give back", "owner": name, "number": number, "tuple": answer.number}
+            self._write({**back, "key": list(answer.key), "place": list(answer.place)})
 
     def _serve_seeking(self, key: list[Any]) -> None:
-        """A tuple came: those that wait for one like it get it, in order of their requests."""
-        for one in list(self._seeking):
-            pattern = one.header["key"]
+        """Give a tuple that came to those that wait for one like it, in order of their requests."""
+        for seeker in list(self._seeking):
+            pattern = seeker.header["key"]
             if fits(pattern, tuple(key)) and self._find(pattern) is not None:
-                self._seeking.remove(one)
-                self._serve(one)
+                self._seeking.remove(seeker)
+                self._serve(seeker)
 
     def commit(self, request: PeerRequest) -> Header:
-        """A new attempt does not repeat what its owner did so far."""
+        """Return a new attempt does not repeat what its owner did so far."""
         header = request.header
         self._owner(header)
         self._write({"do": "commit", "owner": header["owner"], "number": header["number"]})
@@ -206,21 +210,21 @@ class Tuples:
     def forget(self, request: PeerRequest) -> bool:
         """Withdraw a waiting request; return whether there was one."""
         before = len(self._seeking)
-        self._seeking = [one for one in self._seeking if not one.is_meant(request)]
+        self._seeking = [seeker for seeker in self._seeking if not seeker.is_meant(request)]
         return len(self._seeking) < before
 
 
 def exact(key: Sequence[Any]) -> str:
-    """A key as text in which equal keys are equal: 1 and 1.0 are one number."""
+    """Return a key as text in which equal keys are equal: 1 and 1.0 are one number."""
     plain = [int(part) if isinstance(part, float) and part.is_integer() else part for part in key]
     return json.dumps(plain, ensure_ascii=False)
 
 
 def fits(pattern: Sequence[Any], key: Key) -> bool:
-    """Whether a key matches a pattern, in which None matches anything."""
+    """Return whether a key matches a pattern, in which None matches anything."""
     return len(pattern) == len(key) and all(
-        wanted is None or (wanted == part and isinstance(wanted, bool) == isinstance(part, bool))
-        for wanted, part in zip(pattern, key, strict=True)
+        expected is None or (expected == part and isinstance(expected, bool) == isinstance(part, bool))
+        for expected, part in zip(pattern, key, strict=True)
     )
 
 

@@ -115,7 +115,7 @@ class Wire:
         """Forget a request: nobody wants its answer any longer."""
         with self._lock:
             self._open.pop(number, None)
-            self._asked = deque(one for one in self._asked if one[0] != number)
+            self._asked = deque(entry for entry in self._asked if entry[0] != number)
 
     def check(self) -> None:
         """Raise StreamLost if no broker answered for longer than the patience."""
@@ -123,9 +123,9 @@ class Wire:
             raise StreamError(f"the connection to the streams of {self.root.parent} broke: {self.broken}")
         lost = self._lost_since
         if lost is not None and time.monotonic() - lost > self.patience:
-            found, says = self.contact, "is not there"
-            if found is not None:
-                says = f"speaks of {found.host} ({', '.join(found.addresses)}, port {found.port})"
+            contact, says = self.contact, "is not there"
+            if contact is not None:
+                says = f"speaks of {contact.host} ({', '.join(contact.addresses)}, port {contact.port})"
             raise StreamLost(
                 f"no broker of streams answers for {self.patience:.0f} s: {contact_file(self.root)} {says}; "
                 "the run's controller starts it: see `diel status`"
@@ -213,9 +213,9 @@ class Wire:
                 return
             answer = unpack(header)
             with self._lock:
-                found = self._open.pop(answer["id"], None)
-            if found is not None:
-                found[2](answer, blocks[0] if blocks else b"")
+                pending = self._open.pop(answer["id"], None)
+            if pending is not None:
+                pending[2](answer, blocks[0] if blocks else b"")
 
     def _heed(self) -> None:
         """Handle what the socket says about its connection."""
@@ -236,13 +236,13 @@ class Wire:
             return
         self._look_wait = min(_LOOK_MOST, 1.5 * self._look_wait)
         self._look_at = now + self._look_wait
-        found = read_contact(self.root)
-        if found is None or (self._socket is not None and found == self.contact):
+        contact = read_contact(self.root)
+        if contact is None or (self._socket is not None and contact == self.contact):
             return
         if self._socket is not None:
             self._hang_up()
-        self.contact = found
-        self._call_up(found)
+        self.contact = contact
+        self._call_up(contact)
         with self._lock:
             again = sorted(self._open.items())
         for _, (header, block, _done) in again:
@@ -279,7 +279,7 @@ class Wire:
 
 
 def _reachable(contact: Contact) -> str:
-    """The address of the broker that answers from here; its first one if none does."""
+    """Return the address of the broker that answers from here; its first one if none does."""
     if len(contact.addresses) > 1:
         for address in contact.addresses:
             with contextlib.suppress(OSError), socket.create_connection((address, contact.port), timeout=1):

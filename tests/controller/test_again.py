@@ -72,7 +72,7 @@ def files(tmp_path: Path) -> Handmade:
 def test_a_file_that_is_gone_is_made_again_only_where_it_is_still_read(files: Handmade) -> None:
     found, made = find_missing(view(files))
     assert found == {"made": {1: 1}}
-    write_again(files.paths, 1, [found], made=made)
+    write_again(files.paths, 1, [found], remade=made)
     assert find_missing(view(files)) == ({}, {}), "it waits to be made"
 
 
