@@ -150,15 +150,9 @@ def _passed(
         return Path(value) if paths and isinstance(value, str) else value
     reading = Reading(*(element.get(parameter.name) for element in readings))
     if isinstance(value, list):
-        first = next(
-            element for element in value if element is not None
-        )  # null keeps the place of what is missing
+        first = next(file for file in value if file is not None)  # null keeps the place of what is missing
         kind = _kind(parameter, first, plain, several=True)
-        if (
-            kind == "array"
-            and reading.rule is None
-            and all(str(element).endswith(".npy") for element in value)
-        ):
+        if kind == "array" and reading.rule is None and all(str(file).endswith(".npy") for file in value):
             from diel.artifacts.arrays import open_arrays  # it loads NumPy: few modules take arrays
 
             return open_arrays(parameter.name, value)

@@ -85,7 +85,6 @@ _TOGETHER = {
     **dict.fromkeys(("init", "schema", "completion"), "setup"),
     **dict.fromkeys(("report", "export", "verify"), "results"),
     "trend": "compare",
-    "validate": "plan",
     "path": "logs",
     "submit": "run",
     "view": "status",

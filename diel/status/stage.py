@@ -337,9 +337,14 @@ def used_text(usage: Mapping[str, Any], seconds: float | None, cores: int, memor
         parts.append(f"{_number(usage['gpu_seconds'] / seconds)} GPUs")
         if "gpu_memory_bytes" in usage:
             parts.append(f"{format_size(usage['gpu_memory_bytes'])} on them")
-    moved = (("read", "read_bytes"), ("wrote", "written_bytes"))
-    parts += [f"{word} {format_size(usage[key])}" for word, key in moved if usage.get(key, 0) >= 1 << 20]
-    return ", ".join(parts)
+    return ", ".join([*parts, *_moved(usage)])
+
+
+def _moved(usage: Mapping[str, Any]) -> Iterator[str]:
+    """Yield how much was read and written, from a megabyte on."""
+    for word, key in (("read", "read_bytes"), ("wrote", "written_bytes")):
+        if usage.get(key, 0) >= 1 << 20:
+            yield f"{word} {format_size(usage[key])}"
 
 
 def stage_usage_text(sums: Mapping[str, Any]) -> str:
@@ -355,9 +360,7 @@ def stage_usage_text(sums: Mapping[str, Any]) -> str:
         parts.append(f"{format_duration(sums['gpu_seconds'])} of GPUs")
         if "gpu_memory_bytes" in sums:
             parts.append(f"at most {format_size(sums['gpu_memory_bytes'])} on them")
-    moved = (("read", "read_bytes"), ("wrote", "written_bytes"))
-    parts += [f"{word} {format_size(sums[key])}" for word, key in moved if sums.get(key, 0) >= 1 << 20]
-    return ", ".join(parts)
+    return ", ".join([*parts, *_moved(sums)])
 
 
 def _number(value: float) -> str:
