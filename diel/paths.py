@@ -99,6 +99,8 @@ class RunPaths:
     notices = _Below("notices")
     """What was told to whom: a file for each address of each notice."""
     streams = _Below("streams")
+    stream_facts = _Below("streams", "facts.json")
+    """The state of the channels, as the broker last reported it."""
     broker_log = _Below("logs", "broker.log")
     """The output of brokers."""
     cache_keys = _Below("cache.keys")

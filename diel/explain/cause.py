@@ -8,6 +8,7 @@ that two runs can be compared part by part; workflow.yaml and run.json tell what
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -16,8 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from diel.artifacts import Artifact, files_of
+from diel.environments.prepared import Prepared
 from diel.errors import DielError, counted
-from diel.explain.features import environment_changes, gang_of
+from diel.explain.wait import gang_of
 from diel.results import RunReader
 from diel.results.picked import all_at
 from diel.spec import Stage
@@ -366,3 +368,62 @@ def template_changes(new: Recipe, old: Recipe, tasks: tuple[int, int]) -> Iterat
         was = before.get(name, ("", "", False))
         if lines != was:
             yield name, "\n".join(map(str, was)), "\n".join(map(str, lines))
+
+
+_NAMED = re.compile(r"([\w.-]+?)(?:==|-(?=\d))(\S+)")
+"""A package and its version, as uv and as Conda write it."""
+_PACKAGES = 5
+"""Packages of which a change is shown."""
+
+
+def environment_changes(old: Prepared | None, new: Prepared | None) -> Iterator[tuple[str, str, Any, Any]]:
+    """Yield each difference: the key, the change in words, and the values before and after."""
+    if old is None or new is None:
+        was_named, is_named = (None if env is None else env.name for env in (old, new))
+        change = f"{was_named or 'none'} → {is_named or 'none'}"
+        yield "", f"its environment: {change}", was_named, is_named
+        return
+    was, now = ({**env.identity} for env in (old, new))
+    for key in dict.fromkeys([*now, *was]):
+        before, after = was.get(key), now.get(key)
+        if before != after:
+            for name, text in _identity_changes(key, before, after):
+                yield name, f"environment '{new.name}': {text}", before, after
+
+
+def _identity_changes(key: str, before: Any, after: Any) -> Iterator[tuple[str, str]]:
+    if before is None or after is None:
+        yield key, f"`{key}` is {'new' if before is None else 'gone'}"
+    elif key in ("python", "conda"):
+        yield key, f"{key}: {_packages(before, after)}"
+    elif key == "container":
+        same = before["image"] == after["image"]
+        yield key, f"container: {'other mounts' if same else 'another image'}"
+    elif isinstance(before, Mapping):
+        for name in dict.fromkeys([*after, *before]):
+            if before.get(name) != after.get(name):
+                a, b = (shown(side[name]) if name in side else "nothing" for side in (before, after))
+                yield f"{key}.{name}", f"{key}.{name}: {a} → {b}"
+    else:
+        yield key, f"{key}: {shown(before)} → {shown(after)}"
+
+
+def _packages(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+    """Return the packages that differ: `numpy 1.26.4 → 2.0.1, scipy is new`."""
+    was, now = (
+        {"Python": side.get("version"), **dict(map(_package, side["packages"]))} for side in (before, after)
+    )
+    changed = [
+        f"{name} {was[name]} → {now[name]}"
+        if name in was and name in now
+        else f"{name} is {'new' if name in now else 'gone'}"
+        for name in sorted({*was, *now})
+        if was.get(name) != now.get(name)
+    ]
+    more = f" and {len(changed) - _PACKAGES} more" if len(changed) > _PACKAGES else ""
+    return ", ".join(changed[:_PACKAGES]) + more or "it is made anew"
+
+
+def _package(line: str) -> tuple[str, str]:
+    match = _NAMED.match(line)
+    return (match[1], match[2]) if match is not None else (line, line)

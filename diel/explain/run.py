@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING
 from diel.errors import counted, likeness
 from diel.explain.attempts import awaited_text, blocks_shown, ended_blocks, place_of, wait_for_block
 from diel.explain.cause import because, why_computed
-from diel.explain.features import partners_awaited, room_awaited
 from diel.explain.text import Explanation, again_step, documents, next_step, tail
 from diel.explain.wait import (
     SHOWN,
     explain_axis,
+    partners_awaited,
     points_awaited,
     points_never_came,
+    room_awaited,
     roots,
     stopped_by,
     waits_of_stage,
@@ -26,8 +27,7 @@ from diel.journal.stage_history import Attempt, spread
 from diel.results import RunReader
 from diel.results.usage import advise
 from diel.states import RunState, TaskState
-from diel.status.features import unexported
-from diel.status.sections import doubt
+from diel.status.sections import doubt, unexported
 from diel.status.stage import cause_of, joined_lines
 from diel.values import bare, format_duration, task_text
 

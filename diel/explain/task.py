@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -9,6 +10,8 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, assert_never
 
 from diel.attempt.bundle import AT_LAUNCHER
+from diel.digits import texts_apart
+from diel.environments.prepared import Prepared
 from diel.errors import DielError, UsageError
 from diel.explain.attempts import (
     Attempt,
@@ -20,25 +23,28 @@ from diel.explain.attempts import (
     wait_for_block,
 )
 from diel.explain.cause import Difference, because, why_computed
-from diel.explain.features import asked_lines, doubt_of, environment_entry, partners_awaited, room_awaited
 from diel.explain.text import WIDE, Explanation, again_step, next_step, section, tail
 from diel.explain.wait import (
     SHOWN,
     Wait,
     culprits,
+    partners_awaited,
     picks,
     point_never_came,
     points_awaited,
+    room_awaited,
     roots,
     rule_of,
     stopped_by,
     waits_of_task,
 )
+from diel.journal.stage_history import ranges
 from diel.modules.sources import newest
-from diel.results import DROPPED, RunReader
+from diel.results import DROPPED, RunReader, suspects
+from diel.results.suspect import suspect_inputs
 from diel.spec.stage import SHELLS
 from diel.states import RunState, TaskState
-from diel.status.columns import printable
+from diel.status.columns import printable, tasks_text
 from diel.status.stage import cause_of, left_text
 from diel.table import shown
 from diel.tasks.link import Link
@@ -393,3 +399,53 @@ def version_entry(run: RunReader, stage: str, index: int) -> dict[str, str]:
             if path.written in files:
                 entry[f"files.{name}"] = f"{path} {files[path.written].digest[:DIGITS]}"
     return entry
+
+
+def asked_lines(run: RunReader, stage: str, record: Result | None) -> list[str]:
+    """Return what a task's surrogate answered, if it has one."""
+    answer = None if record is None else record.get("surrogate")
+    surrogate = run.workflow.stages[stage].surrogate
+    if answer is None or surrogate is None:
+        return []
+    service = surrogate.service
+    if unasked := answer.get("unasked"):
+        return [f"it was simulated without asking '{service}': {unasked}"]
+    if answer.get("message"):
+        return [f"it was simulated, because '{service}' gave no answer: {answer['message']}"]
+    sizes = [answer["uncertainty"], answer.get("error"), surrogate.tolerance]
+    unsure, far, tolerance = texts_apart([math.inf if size is None else size for size in sizes], 3)
+    doubt = "" if answer["uncertainty"] is None else f" with an uncertainty of {unsure}"
+    did = "answered" if answer["used"] else "was too unsure, so it was simulated: it answered"
+    if "error" in answer:
+        off = "more than a number can say" if answer["error"] is None else far
+        did = f"was audited by this task, and off by {off}: it answered"
+    return [f"'{service}' {did}{doubt}; the tolerance is {tolerance}"]
+
+
+def doubt_of(run: RunReader, stage: str, index: int) -> tuple[list[str], str]:
+    """Return why a task's result is suspect, and what to do; nothing where it is not."""
+    suspect = suspects(run)
+    if index not in suspect.get(stage, ()):
+        return [], ""
+    history = run.history.stage(stage)
+    surrogate = history.surrogate
+    if surrogate is not None and index in history.suspect():
+        why = f"audits found answers of '{surrogate.service}' further off than the tolerance"
+        return [f"its answer is suspect: {why}"], f"{_recompute(run)}, and runs again what read it"
+    if index in history.stays():
+        why = "it read suspect answers, which were simulated since; it stays, as decisions rest on it"
+    else:
+        read = suspect_inputs(run, stage, index, suspect).items()
+        named = ", ".join(f"{name}/{tasks_text(ranges(tasks))}" for name, tasks in read)
+        why = f"it read suspect results: {named}"
+    anew = "`diel run` decides anew, and takes the rest from the cache"
+    return [why], _recompute(run) if run.history.is_doubted() else anew
+
+
+def _recompute(run: RunReader) -> str:
+    return f"`diel resume {run.paths.run_id} --recompute suspect` simulates what is suspect"
+
+
+def environment_entry(env: Prepared | None) -> dict[str, str]:
+    """Return a task's environment for people, by its name."""
+    return {} if env is None else {env.name: f"{env.text}, digest {env.digest}"}

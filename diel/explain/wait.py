@@ -1,10 +1,12 @@
-"""What waits for what: tasks that are not done, or never will be, and points of searches and loops."""
+"""What waits for what: tasks that are not done or never will be, points of searches and loops, gangs."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from itertools import islice
 from statistics import median
 from typing import Any
 
@@ -14,6 +16,7 @@ from diel.digits import texts_apart
 from diel.drawing import picked_points
 from diel.errors import counted, likeness
 from diel.explain.text import Explanation
+from diel.graph import Gang, gangs
 from diel.journal.axis_history import Course, Trial
 from diel.journal.history import History
 from diel.results import RunReader
@@ -363,3 +366,54 @@ def _first_open(axis: Adaptive, here: Mapping[str, int]) -> Course | None:
         if not course.over and all(here.get(label, place) == place for label, place in point.items()):
             return course
     return next(iter(axis.history.courses.values()), None)
+
+
+_LOOKED_AT = 1000
+"""The most tasks of a stage to look at: a gang can have a million."""
+
+
+def gang_of(run: RunReader, stage: str) -> Gang | None:
+    """Return the gang of a stage; None if it runs alone."""
+    return next((gang for gang in _gangs(run) if stage in gang.stages), None)
+
+
+@lru_cache(maxsize=1)
+def _gangs(run: RunReader) -> tuple[Gang, ...]:
+    """Return the gangs of a run, found once for all its stages."""
+    return gangs(run.graph)
+
+
+def partners_awaited(run: RunReader, stage: str, index: int) -> list[str]:
+    """Return the tasks that must run at the same time as this one and still wait."""
+    gang, own = gang_of(run, stage), run.stages[stage]
+    if gang is None or not own.known:
+        return []
+    coordinates = own.domain.coordinates(index)
+    place = {axis: coordinates[axis] for axis in gang.axes}
+    lines: list[str] = []
+    for name in gang.stages:
+        other, in_waves = run.stages[name], name in gang.in_waves
+        if not other.known:
+            lines.append(f"waits for '{name}', which runs at the same time, and whose axes are not known yet")
+            continue
+        states = {i: other.history.state(i) for i in islice(other.domain.matching(place), _LOOKED_AT)}
+        if in_waves and {TaskState.QUEUED, TaskState.RUNNING} & set(states.values()):
+            continue  # with one of its tasks there, the others may come later
+        idle = [i for i, state in states.items() if state in (TaskState.WAITING, TaskState.READY)]
+        waits_by_task = ((i, waits_of_task(run, name, i)) for i in idle if (name, i) != (stage, index))
+        held = (
+            f"{other.task(i)}, which runs at the same time and waits for {waits[0]}"
+            for i, waits in waits_by_task
+            if waits
+        )
+        lines += [f"waits for {text}" for text in islice(held, 1 if in_waves else SHOWN)]
+    return lines[:SHOWN]
+
+
+def room_awaited(run: RunReader, stage: str) -> str:
+    """Return what a ready task waits for, if not for a block."""
+    gang = gang_of(run, stage)
+    if gang is None:
+        return "waits for a free worker"
+    partners = ", ".join(f"'{name}'" for name in gang.stages if name != stage)
+    return f"runs at the same time as {partners}, and waits until there is room for all of them"

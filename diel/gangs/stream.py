@@ -21,7 +21,6 @@ from diel.files import put
 from diel.paths import RunPaths
 from diel.plan import Plan
 from diel.states import TaskState
-from diel.status.features import facts_file
 from diel.tasks.ledger import Ledger
 from diel.tasks.link import Link
 from diel.tasks.stage_run import StageRun
@@ -166,7 +165,7 @@ class Streaming:
     def _write_facts(self, facts: dict[str, Any]) -> None:
         """Write the state; runs in the connection's thread, or when no more questions come."""
         with contextlib.suppress(OSError):  # written again at the next look
-            put(facts_file(self._ledger.paths), json.dumps(facts))
+            put(self._ledger.paths.stream_facts, json.dumps(facts))
         self._asked = False
 
     def stop(self) -> None:

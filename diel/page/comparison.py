@@ -20,8 +20,7 @@ from diel.comparison.comparison import (
 )
 from diel.comparison.trend import RUN_COLUMNS, Measure, Trend
 from diel.page.document import document, panel_data
-from diel.page.panel import Cell, Grid, Panel, Part, Plot, Text
-from diel.page.plot import SERIES, STATES, amount, layer, nominal
+from diel.page.panel import SERIES, STATES, Cell, Grid, Panel, Part, Plot, Text, amount, layer, nominal
 from diel.values import clock, is_finite
 
 _COLOURS = {"slower": STATES["failed"], "faster": STATES["done"]}

@@ -23,6 +23,8 @@ from diel.files import put
 from diel.form import NOT_AS_IT_SHOULD_BE
 from diel.page.panel import (
     FEWEST,
+    SERIES,
+    STATES,
     Alternatives,
     Bar,
     Cell,
@@ -38,7 +40,6 @@ from diel.page.panel import (
     scalar_text,
 )
 from diel.page.panels import ENTRIES, Public, panel_of, panels_of
-from diel.page.plot import SERIES, STATES
 from diel.page.run_view import RunView
 from diel.status.columns import MAX_ROWS, columns, markdown_table, plain, printable, shorten, width_of
 from diel.status.sections import SECTIONS, View

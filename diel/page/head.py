@@ -9,11 +9,10 @@ from contextlib import suppress
 
 from diel.digits import grouped_text
 from diel.errors import DielError, counted
-from diel.page import cores
 from diel.page.graph import waits
-from diel.page.panel import Bar, Cell, Facts, Grid, Part, Text
-from diel.page.plot import lasting
+from diel.page.panel import Bar, Cell, Facts, Grid, Part, Text, lasting
 from diel.page.run_view import RunView
+from diel.page.timeline import Cores, allotments, task_cores
 from diel.project.run_file import RunFile
 from diel.results.usage import advise
 from diel.states import RunState, TaskState
@@ -49,7 +48,7 @@ def _figures(view: RunView) -> Iterator[tuple[str, str]]:
     if failed := status.count(TaskState.FAILED):
         yield TaskState.FAILED.label, f"{failed:,}{tolerated_text(failed, status.tolerated)}"
     try:
-        hours = [block.nodes * (block.ended - block.began) / 3600 for block in cores.allotments(view)]
+        hours = [block.nodes * (block.ended - block.began) / 3600 for block in allotments(view)]
         if hours:
             yield "node-hours", f"{sum(hours):.3g}" if sum(hours) >= 0.001 else "less than 0.001"
     except DielError:
@@ -170,7 +169,7 @@ def stages(view: RunView) -> Iterator[Part]:
         yield Text("The run has no stage yet.", "note")
         return
     try:
-        sizes = cores.task_cores(view)
+        sizes = task_cores(view)
     except DielError:
         sizes = {}
     rows = [_row(view, stage, sizes) for stage in statuses]
@@ -190,7 +189,7 @@ def stages(view: RunView) -> Iterator[Part]:
         yield Text(f"{hint}: {_count(view):,} attempts are too many to read for a page.", "note")
 
 
-def _used(view: RunView, stage: StageStatus, had: dict[str, cores.Cores]) -> list[Cell]:
+def _used(view: RunView, stage: StageStatus, had: dict[str, Cores]) -> list[Cell]:
     """Return the cores that tasks kept busy, of those they had, and the most memory, of that asked for."""
     usage, size = stage.usage, had.get(stage.name)
     busy: Cell = ""
@@ -223,7 +222,7 @@ def _advised(view: RunView) -> Iterator[list[Cell]]:
                 yield [name, "; ".join(advices)]
 
 
-def _row(view: RunView, stage: StageStatus, had: dict[str, cores.Cores]) -> list[Cell]:
+def _row(view: RunView, stage: StageStatus, had: dict[str, Cores]) -> list[Cell]:
     times = view.timeline.stages.get(stage.name)
     rate = None if times is None or times.count < _FEW else times.rate
     late = None if times is None else times.quantile(0.95)

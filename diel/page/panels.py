@@ -15,10 +15,9 @@ from diel.errors import DielError
 from diel.explain.run import failures_of, skips_of
 from diel.form import NOT_AS_IT_SHOULD_BE
 from diel.journal.segment import segments
-from diel.page import cores, graph, head, timeline
-from diel.page.outcome import artifact, result, search, service
-from diel.page.panel import Cell, Entry, Facts, Grid, Log, Panel, Part, Picture, Sketch, Text
-from diel.page.plot import cell
+from diel.page import graph, head, timeline
+from diel.page.outcome import result, search, service
+from diel.page.panel import Cell, Entry, Facts, Grid, Log, Panel, Part, Picture, Sketch, Text, cell
 from diel.page.run_view import RunView
 from diel.project.lease import read_lease
 from diel.project.run_file import read_kept_workflow
@@ -146,7 +145,7 @@ ENTRIES = (
     Entry("stages", "Stages", head.stages),
     Entry("graph", "Graph", graph.parts),
     Entry("timeline", "Timeline", timeline.parts),
-    Entry("cores", "Cores", cores.parts),
+    Entry("cores", "Cores", timeline.cores),
     Entry("failures", "Failures", failures),
     Entry("searches", "Searches", search.parts),
     Entry("loops", "Loops", search.loops),
@@ -155,7 +154,7 @@ ENTRIES = (
     Entry("services", "Services", service.parts),
     Entry("results", "Results", result.parts),
     Entry("reported", "Reported on the way", search.reported),
-    Entry("artifacts", "Artifacts", artifact.parts),
+    Entry("artifacts", "Artifacts", result.artifacts),
     Entry("hyperparameters", "Hyperparameters", hyperparameters),
     Entry("provenance", "Provenance", provenance),
 )

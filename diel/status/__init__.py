@@ -7,8 +7,8 @@ whoever asks, on whatever host.
 from diel.status.axis import AxisStatus as AxisStatus
 from diel.status.axis import CourseStatus as CourseStatus
 from diel.status.axis import axes_of as axes_of
-from diel.status.blocks import blocks_of as blocks_of
 from diel.status.run import Status as Status
+from diel.status.run import blocks_of as blocks_of
 from diel.status.run import fold_status as fold_status
 from diel.status.run import read_status as read_status
 from diel.status.run import standing as standing

@@ -3,25 +3,78 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import time
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from diel.journal.history import History
-from diel.journal.segment import Reader
+from diel.journal.segment import Reader, decode, read_segment
 from diel.journal.snapshot import read_run, told_damage
 from diel.paths import RunPaths
 from diel.project.lease import Lease, is_alive, is_being_taken, last_word, read_lease
 from diel.project.submission import Submission, awaited, newest_submission, submission_of
+from diel.services.endpoint import endpoint_file, read_endpoint
 from diel.states import RunState, TaskState
 from diel.status.axis import AxisStatus, axes_of
-from diel.status.blocks import blocks_of, silent_since
-from diel.status.features import ServiceStatus, environments_in, notices_of, services_of, streams_of
 from diel.status.stage import Left, StageStatus, failure_document, stages_in
 
 if TYPE_CHECKING:
-    from diel.journal.records import BlockNow, Failed
+    from diel.journal.records import BlockFacts, BlockNow, Failed
+
+
+class ReplicaStatus(NamedTuple):
+    """One replica that was started at least once."""
+
+    task: str
+    state: str
+    """`starting`, `ready`, `restarting`, `stopped` or `failed`; `gone` if its worker is."""
+    url: str
+    restarts: int
+    """Within its latest attempt."""
+    message: str
+
+
+class ServiceStatus(NamedTuple):
+    """One service, with its replicas in the order of their tasks."""
+
+    name: str
+    replicas: tuple[ReplicaStatus, ...]
+
+    @property
+    def restarts(self) -> int:
+        return sum(replica.restarts for replica in self.replicas)
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "ready": sum(replica.state == "ready" for replica in self.replicas),
+            "restarts": self.restarts,
+            "replicas": [replica._asdict() for replica in self.replicas],
+        }
+
+
+def services_of(paths: RunPaths, *, driven: bool) -> tuple[ServiceStatus, ...]:
+    """Return the services of a run that has a folder for them.
+
+    `driven`: whether it has a controller. Without one, none stays up.
+    """
+    names = sorted(entry.name for entry in os.scandir(paths.services) if entry.is_dir())
+    return tuple(ServiceStatus(name, tuple(_replicas(paths, name, driven))) for name in names)
+
+
+def _replicas(paths: RunPaths, name: str, driven: bool) -> Iterator[ReplicaStatus]:
+    files = (paths.services / name).glob("*.json")
+    for number in sorted(int(file.stem) for file in files if file.stem.isdecimal()):
+        endpoint = read_endpoint(endpoint_file(paths, name, number))
+        if endpoint is not None:
+            is_gone = not driven and not endpoint.is_over
+            state = "gone" if is_gone else endpoint.state
+            url = endpoint.url if endpoint.is_ready and not is_gone else ""
+            yield ReplicaStatus(f"{name}/{number}", state, url, endpoint.restarts, endpoint.message)
 
 
 @dataclass(frozen=True)
@@ -284,3 +337,82 @@ def _amount(joules: float) -> str:
     if joules >= 3.6e6:
         return f"{joules / 3.6e6:.3g} kWh"
     return f"{joules / 1000:.3g} kJ" if joules >= 1000 else f"{joules:.3g} J"
+
+
+NEVER = "can never run"
+"""Shown instead of `pending` if the scheduler says that waiting is no use."""
+
+
+def blocks_of(history: History) -> list[BlockNow]:
+    """Return the run's allocations, oldest first, each with the number of tasks known to run in it."""
+    at = {
+        (name, index): attempt.worker
+        for name, stage in history.stages.items()
+        for index, attempt in stage.under_way.items()
+        if attempt.state == TaskState.RUNNING
+    }
+    at |= {task: attempt.worker for task, attempt in history.left.items()}
+    running = Counter(history.workers[worker]["block"] for worker in at.values() if worker in history.workers)
+    blocks = sorted(history.blocks.items(), key=lambda item: item[1]["asked"])
+    facts = ({**block, "running": running[name]} for name, block in blocks)
+    return [cast("BlockNow", {key: now[key] for key in now if key not in ("event", "time")}) for now in facts]
+
+
+def silent_since(paths: RunPaths, history: History) -> float | None:
+    """Return when the scheduler stopped answering, as the controller recorded it."""
+    since = None
+    with suppress(FileNotFoundError), open(paths.controller_segment(history.epoch), "rb") as file:
+        for line in file:
+            record = decode(line) if b'"event":"scheduler"' in line and line.endswith(b"\n") else None
+            if record is not None and record["event"] == "scheduler":
+                since = (since or record["time"]) if record["message"] else None
+    return since
+
+
+def is_live(block: BlockFacts) -> bool:
+    """Return whether a block has not ended, according to its controller."""
+    return block["ended"] is None
+
+
+def ended_badly(block: BlockFacts) -> bool:
+    """Return whether a block ended although diel did not ask it to."""
+    return not is_live(block) and not block["ending"] and block["state"] != "completed"
+
+
+def is_hopeless(block: BlockFacts) -> bool:
+    """Return whether a block waits in vain."""
+    return block["state"] == "pending" and bool(block.get("hopeless"))
+
+
+def reason_of(block: BlockFacts) -> str:
+    """Return the scheduler's own words, without those that diel adds."""
+    reason = str(block["reason"]).strip()
+    return re.sub(rf"^{NEVER}:?\s*", "", reason, flags=re.IGNORECASE) if is_hopeless(block) else reason
+
+
+def notices_of(paths: RunPaths) -> dict[str, dict[str, Any]]:
+    """Return notices by `ended-1.mail-1`: kind, way, state (sending, sent, failed), time, message."""
+    notices = {}
+    for file in sorted(paths.notices.glob("*.jsonl")):
+        records: list[Any] = [record for _, _, record in read_segment(file) if record is not None]
+        if records:
+            last = records[-1]
+            keys = ("kind", "way", "state", "time", "message")
+            notices[file.stem] = {key: last[key] for key in keys if key in last}
+    return notices
+
+
+def environments_in(paths: RunPaths) -> dict[str, str]:
+    """Return the environments of a run in a few words, by name."""
+    from diel.environments.prepared import read_prepared  # here: it loads what digests are made with
+
+    return {name: prepared.text for name, prepared in read_prepared(paths.environments).items()}
+
+
+def streams_of(paths: RunPaths) -> dict[str, Mapping[str, Any]]:
+    """Return by channel: items, whether it is closed, and how far each group of readers has come."""
+    try:
+        streams = json.loads(paths.stream_facts.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return {name: streams[name] for name in sorted(streams)} if isinstance(streams, dict) else {}

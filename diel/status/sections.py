@@ -2,22 +2,119 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from diel.errors import counted
 from diel.journal.history import History
 from diel.states import RunState, TaskState
 from diel.status.axis import ROWS, axis_lines
-from diel.status.blocks import NEVER, ended_badly, is_hopeless, is_live, reason_of
 from diel.status.columns import columns, last_line, one_line, paint, printable, shorten, width_of
-from diel.status.features import environment_lines, export_lines, notice_lines, service_lines, stream_lines
-from diel.status.run import Status, energy_text
+from diel.status.run import (
+    NEVER,
+    ServiceStatus,
+    Status,
+    ended_badly,
+    energy_text,
+    is_hopeless,
+    is_live,
+    reason_of,
+)
 from diel.status.stage import joined_lines, shared_lines, task_of
 from diel.status.surrogate import surrogate_lines
 from diel.values import clock, format_duration, format_size
+
+_MOST_STREAMS = 10
+"""The most channels to show; a run with matched axes can have thousands."""
+
+
+def notice_lines(notices: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Return the kinds of notices sent, in one line, and each address that failed with its reason, once."""
+    sent = {notice["kind"]: None for notice in notices.values() if notice.get("state") == "sent"}
+    lines = [f"told: {', '.join(sent)}"] if sent else []
+    reasons: dict[tuple[str, str], list[str]] = {}
+    for notice in notices.values():
+        if notice.get("state") == "failed":
+            reason = str(notice["way"]), str(notice.get("message", ""))
+            reasons.setdefault(reason, []).append(str(notice["kind"]))
+    for (way, message), kinds in reasons.items():
+        lines.append(paint(f"not told by {way} ({', '.join(kinds)}): {printable(message)}", fg="red"))
+    return lines
+
+
+def environment_lines(environments: Mapping[str, str]) -> list[str]:
+    return [f"environment {name}: {printable(text)}" for name, text in environments.items()]
+
+
+def unexported(exports: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return why something was not put in place, and what to do; empty if all was."""
+    message = next((export["message"] for export in exports.values() if export["failed"]), "")
+    return f"not exported: {message}; `diel resume` tries again" if message else ""
+
+
+def export_lines(exports: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Return where the files of each output went; why some did not."""
+    lines = []
+    for name, export in exports.items():
+        if export["files"]:
+            folder = os.path.relpath(export["folder"])
+            folder = export["folder"] if folder.startswith("../..") else folder
+            lines.append(f"exported: {counted(export['files'], 'file')} of {name} to {printable(folder)}")
+        if refused := export.get("kept"):
+            clash = f"{counted(refused, 'export')} of {name} met another file"
+            lines.append(f"{clash}: {printable(export['why'])}")
+        if export["failed"]:
+            more = f", and {export['failed'] - 1:,} more" if export["failed"] > 1 else ""
+            lines.append(paint(f"not exported: {printable(export['message'])}{more}", fg="red"))
+    return lines
+
+
+def stream_lines(streams: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Return a line for each channel: how many items, whether more can come, how far readers are behind."""
+    lines = [_stream_line(name, facts) for name, facts in list(streams.items())[:_MOST_STREAMS]]
+    more = len(streams) - _MOST_STREAMS
+    return [*lines, *([f"and {more:,} more streams"] if more > 0 else [])]
+
+
+def _stream_line(name: str, facts: Mapping[str, Any]) -> str:
+    behind = [
+        group.get("waiting", 0) for group in facts.get("groups", {}).values() if not group.get("settled")
+    ]
+    line = f"stream {name}: {counted(facts.get('items', 0), 'item')}"
+    line += ", complete" if facts.get("closed") else ""
+    line += f", broken: {facts['broken']}" if facts.get("broken") else ""
+    return line + (f", {max(behind):,} of them unread" if behind and max(behind) else "")
+
+
+def service_lines(services: Iterable[ServiceStatus]) -> list[str]:
+    """Return a line for each service, with its addresses while it is up."""
+    lines: list[str] = []
+    for service in services:
+        urls = [replica.url for replica in service.replicas if replica.url]
+        where = f": {', '.join(urls[:3])}{', …' if len(urls) > 3 else ''}" if urls else ""
+        lines.append(f"service {service.name}: {_line(service)}{where}")
+        lines += [
+            f"  {replica.task}: {replica.message}"
+            for replica in service.replicas
+            if replica.message and replica.state in ("restarting", "failed")
+        ][:3]
+    return lines
+
+
+def _line(service: ServiceStatus) -> str:
+    """Return `2 of 2 replicas ready, restarted once`."""
+    states = Counter(replica.state for replica in service.replicas)
+    count = len(service.replicas)
+    of = f" of {count}" if len(states) > 1 else ""
+    word = "replica" if count == 1 else "replicas"
+    parts = [f"{many}{of} {word} {state}" for state, many in states.items()]
+    if service.restarts:
+        parts.append("restarted once" if service.restarts == 1 else f"restarted {service.restarts} times")
+    return ", ".join(parts)
+
 
 _MOST_NODES = 4
 """Nodes whose warnings are shown, unless all are wanted."""

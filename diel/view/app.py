@@ -1,27 +1,55 @@
-"""`diel view` in a terminal: the runs of a project, and each of them. It writes nothing."""
+"""`diel view` in a terminal: the runs of a project, and one with its stages, tasks, charts and failures."""
 
 from __future__ import annotations
 
 import asyncio
 import signal
+from collections.abc import Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from rich.text import Text
 from textual import on
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
-from textual.widgets import DataTable, Footer, Static
+from textual.containers import Horizontal, VerticalScroll
+from textual.widgets import DataTable, Footer, OptionList, Select, Static, TabbedContent, TabPane
+from textual.widgets.option_list import Option
 
+from diel.errors import counted
+from diel.journal.stage_history import ranges
+from diel.page.document import panel_text
+from diel.page.head import left_text
+from diel.page.panels import ENTRIES, panel_of
 from diel.paths import RunPaths
 from diel.project.runs import all_runs
-from diel.states import TaskState
+from diel.project.submission import newest_submission
+from diel.states import RunState, TaskState
 from diel.status import Status
+from diel.status.columns import tasks_text
+from diel.status.sections import SECTIONS, View, block_lines
+from diel.status.stage import StageStatus, failure_lines, kind_of
 from diel.values import clock, format_duration
-from diel.view.looking import Looking
-from diel.view.rows import ANSI, state_text
-from diel.view.run_screen import RunScreen
+from diel.view.charts import (
+    ANSI,
+    STAGE_COLUMNS,
+    Chart,
+    axis_charts,
+    draw,
+    head,
+    lanes_text,
+    running_lines,
+    stage_cells,
+    state_text,
+    task_row,
+    work_charts,
+)
+from diel.view.looking import Looking, WatchedScreen
+from diel.view.task_screen import TaskList, TaskScreen
 from diel.view.watched import Watched
+
+if TYPE_CHECKING:
+    from diel.journal.records import Failed
 
 MOST_NEW = 50
 """Runs that one look reads anew: a project of thousands is shown while it is read."""
@@ -123,3 +151,279 @@ class ViewApp(App[None]):
 def show(runs: Path, paths: RunPaths, interval: float) -> None:
     """Show a run until the user leaves."""
     ViewApp(runs, paths, interval).run()
+
+
+CHART = 12
+STAGES = "stages"
+"""The panel of the page that is shown at first: what stages use of what they have, and advice."""
+MOST_KINDS = 200
+
+
+class RunScreen(WatchedScreen):
+    """A run, as its files show it now."""
+
+    DEFAULT_CSS = """
+    RunScreen { overflow: hidden; }
+    RunScreen TabbedContent { height: 1fr; }
+    RunScreen #head { height: auto; max-height: 6; padding: 0 1; }
+    RunScreen #stages { height: auto; max-height: 60%; }
+    RunScreen TabPane { padding: 0; }
+    RunScreen #sections, RunScreen #blocks-text { padding: 1 1 0 1; height: auto; }
+    RunScreen #chosen { height: 1; }
+    RunScreen #chosen Select { width: 26; }
+    RunScreen #chosen Static { width: 1fr; padding-left: 1; }
+    RunScreen #panel { width: 32; }
+    RunScreen #panel-text { padding: 1; height: auto; }
+    RunScreen .chart { height: auto; margin: 0 1 1 1; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("1", "tab('stages-tab')", "stages", show=False),
+        Binding("2", "tab('tasks-tab')", "tasks", show=False),
+        Binding("3", "tab('charts-tab')", "charts", show=False),
+        Binding("4", "tab('blocks-tab')", "blocks", show=False),
+        Binding("5", "tab('failures-tab')", "failures", show=False),
+        Binding("6", "tab('page-tab')", "page", show=False),
+        Binding("e", "explain", "explain"),
+        Binding("c", "cancel", "cancel"),
+        Binding("r", "resume", "resume"),
+        Binding("escape", "app.pop_screen", "runs"),
+        Binding("q", "app.quit", "quit"),
+    ]
+
+    def __init__(self, paths: RunPaths, interval: float) -> None:
+        super().__init__(Watched(paths), interval)
+        self._tab = "stages-tab"
+        self._entry = STAGES
+        self._time_left: str | None = None
+        self._charts: list[Chart] = []
+        self._panel = ""
+        self._drawn: dict[str, object] = {}
+        """What each part shows, so that only what changed is drawn again."""
+
+    def compose(self) -> ComposeResult:
+        yield Static(f"reading {self.watched.paths.run_id} …", id="head", markup=False)
+        with TabbedContent():
+            with TabPane("1 Stages", id="stages-tab"), VerticalScroll():
+                yield DataTable[Text](id="stages", cursor_type="row", zebra_stripes=False)
+                yield Static(id="sections", markup=False)
+            with TabPane("2 Tasks", id="tasks-tab"):
+                with Horizontal(id="chosen"):
+                    yield Select[str]([], prompt="stage", id="stage", compact=True)
+                    yield Select[str]([], prompt="all states", id="state", compact=True)
+                    yield Static(id="counted", markup=False)
+                yield TaskList(self._task_row)
+            with TabPane("3 Charts", id="charts-tab"):
+                yield VerticalScroll(id="charts")
+            with TabPane("4 Blocks", id="blocks-tab"), VerticalScroll():
+                yield Static(id="blocks-text", markup=False)
+            with TabPane("5 Failures", id="failures-tab"):
+                yield OptionList(id="failures", markup=False)
+            with TabPane("6 Page", id="page-tab"):
+                panels = [(entry.title, entry.name) for entry in ENTRIES]
+                yield Select[str](panels, value=STAGES, allow_blank=False, id="panel", compact=True)
+                with VerticalScroll(id="page"):
+                    yield Static(id="panel-text", markup=False)
+        yield Footer()
+
+    def on_mount(self) -> None:
+        self.query_one("#stages").focus()
+        super().on_mount()
+
+    def look(self) -> None:
+        self.watched.look()
+        if not self._drawn:  # the first picture does not wait for more
+            return
+        self.watched.follow_timeline()
+        view = self.watched.page_view()
+        if view is None:
+            return
+        self._time_left = left_text(view)
+        if self._tab == "charts-tab":
+            self._charts = [*axis_charts(view.status.axes), *work_charts(view)]
+        elif self._tab == "page-tab":
+            entry = next(candidate for candidate in ENTRIES if candidate.name == self._entry)
+            panel = panel_of(entry, view)
+            width = max(self.size.width - 4, 20)
+            self._panel = "The run has nothing for this." if panel is None else panel_text(panel, width)
+
+    def draw(self) -> None:
+        status = self.watched.status
+        self.query_one("#head", Static).update(head(status, self.watched.flaws, self._time_left))
+        if status is None:
+            return
+        if self._drawn.get("state") != status.state:
+            self._drawn["state"] = status.state
+            self.refresh_bindings()
+        self._draw_stages(status)
+        width = max(self.size.width - 4, 20)
+        lines = [line for s in SECTIONS if s.used(status) for line in ("", *s.lines(status, View(width)))]
+        lines += [f"{stage.name}: no tasks, {stage.void}" for stage in status.stages if stage.void]
+        self._update("#sections", Text.from_ansi("\n".join(lines[1:])))
+        blocks = block_lines(status, width, show_all=True) or ["It runs on this machine, without blocks."]
+        blocks += running_lines(self.watched, width)
+        self._update("#blocks-text", Text.from_ansi("\n".join(blocks)))
+        self._draw_tasks(status)
+        self._draw_failures(status)
+        self._draw_charts(status)
+        self._update("#panel-text", Text(self._panel or "reading …"))
+
+    def _update(self, where: str, text: Text) -> None:
+        if self._drawn.get(where) != text:
+            self._drawn[where] = text
+            self.query_one(where, Static).update(text)
+
+    def _draw_stages(self, status: Status) -> None:
+        table = self.query_one("#stages", DataTable)
+        width = max(8, min(30, self.size.width - 70))
+        if not table.columns:  # with the first rows: a heading stays as wide as it was drawn
+            for label in STAGE_COLUMNS:
+                table.add_column(label, key=label or "bar")
+        for stage in status.stages:
+            times = None if self.watched.timeline is None else self.watched.timeline.stages.get(stage.name)
+            cells = stage_cells(stage, None if times is None else times.quantile(0.95), width)
+            if stage.name not in table.rows:
+                table.add_row(*cells, key=stage.name)
+            elif self._drawn.get(f"stage {stage.name}") != cells:
+                for label, cell in zip(STAGE_COLUMNS, cells, strict=True):
+                    table.update_cell(stage.name, label or "bar", cell, update_width=True)
+            self._drawn[f"stage {stage.name}"] = cells
+
+    def _draw_tasks(self, status: Status) -> None:
+        stages = [stage.name for stage in status.stages]
+        if self._drawn.get("stages") != stages:
+            self._drawn["stages"] = stages
+            chosen = self.query_one("#stage", Select)
+            before = chosen.value
+            chosen.set_options((name, name) for name in stages)
+            chosen.value = before if before in stages else (stages[0] if stages else Select.NULL)
+            self.query_one("#state", Select).set_options((state.label, state.label) for state in TaskState)
+        stage = self._stage()
+        if stage is None:
+            return
+        states = self.watched.states(stage.name)
+        choice = self.query_one("#state", Select).value
+        if self._drawn.get("tasks") != (stage.name, choice, states):
+            self._drawn["tasks"] = (stage.name, choice, states)
+            tasks: Sequence[int] = range(len(states))
+            if isinstance(choice, str):
+                number = TaskState[choice.upper()]
+                tasks = [index for index, state in enumerate(states) if state == number]
+            self.query_one(TaskList).show(tasks)
+            self._update("#counted", Text(counted(len(tasks), "task")))
+        self.query_one(TaskList).refresh()
+
+    def _stage(self) -> StageStatus | None:
+        name, status = self.query_one("#stage", Select).value, self.watched.status
+        return next((stage for stage in (status.stages if status else ()) if stage.name == name), None)
+
+    def _task_row(self, index: int) -> Text:
+        stage = self._stage()
+        return Text() if stage is None else task_row(self.watched, stage.name, index)
+
+    @on(DataTable.RowSelected, "#stages")
+    def _open_stage(self, event: DataTable.RowSelected) -> None:
+        self.query_one("#stage", Select).value = event.row_key.value
+        self.action_tab("tasks-tab")
+
+    @on(Select.Changed, "#chosen Select")
+    def _choose_tasks(self) -> None:
+        if self.watched.status is not None:
+            self._draw_tasks(self.watched.status)
+
+    @on(TaskList.Chosen)
+    def _open_task(self, event: TaskList.Chosen) -> None:
+        stage = self._stage()
+        if stage is not None:
+            self.app.push_screen(TaskScreen(self.watched, stage.name, event.index, self._interval))
+
+    @on(TabbedContent.TabActivated)
+    def _enter_tab(self, event: TabbedContent.TabActivated) -> None:
+        self._tab = event.pane.id or ""
+        self.look_again()
+
+    @on(Select.Changed, "#panel")
+    def _choose_panel(self, event: Select.Changed) -> None:
+        self._entry, self._panel = str(event.value), ""
+        self.look_again()
+
+    def _draw_charts(self, status: Status) -> None:
+        timeline, charts = self.watched.timeline, self._charts
+        if self._tab != "charts-tab":
+            return
+        around = self.query_one("#charts", VerticalScroll)
+        width = max(self.size.width - 6, 30)
+        key = (charts, width, timeline is not None and (timeline.last, dict(timeline.begun)), status.state)
+        if self._drawn.get("charts") == key:
+            return
+        self._drawn["charts"] = key
+        drawn = [] if timeline is None else [lanes_text(timeline, status, width)]
+        self.show_below(around, [*drawn, *(draw(chart, width, CHART) for chart in charts)], "chart")
+
+    def _draw_failures(self, status: Status) -> None:
+        kinds: dict[tuple[str, ...], list[int]] = {}
+        first: dict[tuple[str, ...], Failed] = {}
+        for record in status.failures:
+            kind = kind_of(record)
+            first.setdefault(kind, record)
+            kinds.setdefault(kind, []).append(record["tasks"][0][0])
+        if self._drawn.get("failures") == kinds:
+            return
+        self._drawn["failures"] = kinds
+        listed = self.query_one("#failures", OptionList)
+        place = listed.highlighted
+        listed.clear_options()
+        for kind, tasks in list(kinds.items())[:MOST_KINDS]:
+            lines = failure_lines(first[kind])
+            if len(tasks) > 1:
+                lines.append(
+                    f"    and {len(tasks) - 1:,} more like it: {kind[0]}/{tasks_text(ranges(tasks[1:]))}"
+                )
+            listed.add_option(
+                Option(Text.from_ansi("\n".join(["✗ " + lines[0], *lines[1:]])), id=f"{kind[0]}/{tasks[0]}")
+            )
+        if not kinds:
+            listed.add_option(Option(Text("Nothing has failed."), disabled=True))
+        listed.highlighted = place if place is not None and place < listed.option_count else None
+
+    @on(OptionList.OptionSelected, "#failures")
+    def _open_failure(self, event: OptionList.OptionSelected) -> None:
+        stage, _, index = (event.option.id or "").partition("/")
+        self.app.push_screen(TaskScreen(self.watched, stage, int(index), self._interval))
+
+    def action_tab(self, name: str) -> None:
+        self.query_one(TabbedContent).active = name
+        targets = {
+            "stages-tab": "#stages",
+            "tasks-tab": "TaskList",
+            "failures-tab": "#failures",
+            "charts-tab": "#charts",
+            "page-tab": "#page",
+        }
+        if name in targets:
+            self.query_one(targets[name]).focus()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Return whether the run can do an action: no other is offered."""
+        status = self.watched.status
+        if action == "cancel":
+            return status is not None and not status.state.ended
+        if action == "resume":
+            return status is not None and not status.state.live and status.state is not RunState.SUCCEEDED
+        return super().check_action(action, parameters)
+
+    def action_explain(self) -> None:
+        words: list[str] = []
+        if self.query_one(TabbedContent).active == "tasks-tab" and (stage := self._stage()) is not None:
+            index = self.query_one(TaskList).index
+            words.append(stage.name if index is None else f"{stage.name}/{index}")
+        self.start("explain", *words)
+
+    def action_cancel(self) -> None:
+        question = f"Cancel {self.watched.paths.run_id}? Tasks that have a result keep it."
+        self.ask(question, "cancel", "--no-wait")
+
+    def action_resume(self) -> None:
+        question = f"Resume {self.watched.paths.run_id}? Its controller will go on without this view."
+        # As it was submitted, or with a controller that outlives the view.
+        home = () if newest_submission(self.watched.paths) is not None else ("--home", "login")
+        self.ask(question, "resume", *home)

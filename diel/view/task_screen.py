@@ -27,9 +27,8 @@ from diel.results.printed import PRINTED, find_output
 from diel.states import TaskState
 from diel.status.stage import failure_lines
 from diel.values import format_duration, format_size, point_text
-from diel.view.charts import draw, metric_charts
+from diel.view.charts import draw, harmless, metric_charts, state_text
 from diel.view.looking import WatchedScreen
-from diel.view.rows import harmless, state_text
 from diel.view.watched import Watched
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from diel.page import cores, graph, head
+from diel.page import graph, head, timeline
 from diel.page.panel import Bar, Facts, Grid, Text
 from diel.page.run_view import RunView
 from tests.handmade import Handmade
@@ -94,5 +94,5 @@ def test_cores_that_an_expression_says_are_those_that_each_task_had(tmp_path: Pa
     row = dict(zip(table.columns, table.rows[0], strict=True))
     assert row["cores"] == "1 to 3"
     assert row["cores in use"] == Bar([("running", 1.0)], "2 of 2 (100%)")
-    facts = dict(next(part for part in cores.parts(seen) if isinstance(part, Facts)).facts)
+    facts = dict(next(part for part in timeline.cores(seen) if isinstance(part, Facts)).facts)
     assert facts["core-hours of tasks"] == f"{(2 * 1 + 2 * 3) / 3600:.3g}"

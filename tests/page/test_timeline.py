@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from diel.journal.segment import SegmentWriter
-from diel.page import cores, head, timeline
-from diel.page.panel import Facts, Plot
-from diel.page.plot import stage_colour
+from diel.page import head, timeline
+from diel.page.panel import Facts, Plot, stage_colour
 from diel.page.run_view import RunView
 from tests.handmade import GONE, Handmade
 
@@ -85,7 +84,7 @@ def test_blocks_stand_above_with_their_time_in_the_queue_and_their_end(run: Hand
 
 def test_cores_in_use_are_those_of_the_tasks_and_held_those_of_the_machine(run: Handmade) -> None:
     run.done("a", 0).done("a", 1).end("succeeded")
-    facts, plot = list(cores.parts(RunView(run.paths)))
+    facts, plot = list(timeline.cores(RunView(run.paths)))
     assert isinstance(facts, Facts)
     assert isinstance(plot, Plot)
     assert dict(facts.facts)["cores held"] == "4"
@@ -111,7 +110,7 @@ def test_between_a_kill_and_a_resume_nothing_is_held(run: Handmade) -> None:
     seen = RunView(resumed(run).paths)
     figures = next(part for part in head.parts(seen) if isinstance(part, Facts))
     assert dict(figures.facts)["node-hours"] == f"{(5 + 3) / 3600:.3g}"
-    facts, plot = list(cores.parts(seen))
+    facts, plot = list(timeline.cores(seen))
     assert isinstance(facts, Facts)
     assert isinstance(plot, Plot)
     steps = plot.spec["layer"][1]["data"]["values"]
@@ -128,12 +127,12 @@ def test_an_attempt_that_was_lost_with_its_controller_ends_with_it(run: Handmade
 def test_of_many_stages_those_with_the_most_cores_are_drawn_and_the_others_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cores, "MOST", 2)
+    monkeypatch.setattr(timeline, "MOST_STAGES", 2)
     made = Handmade(tmp_path, "stages: {a: {command: [x]}, b: {command: [x]}, c: {command: [x]}}")
     made.paths.site.write_text(SITE, encoding="utf-8")
     for name, seconds in (("a", 1.0), ("b", 9.0), ("c", 2.0)):
         made.clock += 20
         made.stage(name, 1).work("done", name, 0, seconds=seconds, key="k", parts=["p", "i"])
-    (plot,) = plots(cores.parts(RunView(made.end("succeeded").paths)))
+    (plot,) = plots(timeline.cores(RunView(made.end("succeeded").paths)))
     hours = {row[0]: row[-1] for row in plot.table.rows if row[1] is None}
     assert hours == {"b": pytest.approx(9 / 3600, rel=0.1), "other stages": pytest.approx(3 / 3600, rel=0.1)}

@@ -8,7 +8,8 @@ import pytest
 
 from diel.paths import RunPaths
 from diel.services.endpoint import Endpoint, endpoint_file, write_endpoint
-from diel.status.features import service_lines, services_of
+from diel.status.run import services_of
+from diel.status.sections import service_lines
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from diel.states import RunState, TaskState
-from diel.view.rows import MARKS
+from diel.view.charts import MARKS
 from tests.handmade import WORKER, Handmade
 from tests.view.screen import RunView, view
 

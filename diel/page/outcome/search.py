@@ -14,11 +14,14 @@ from diel.digits import texts_apart
 from diel.errors import DielError, counted
 from diel.journal.axis_history import Trial, ranked
 from diel.page.outcome.result import named_output
-from diel.page.panel import Grid, Part, Plot, Text
-from diel.page.plot import (
+from diel.page.panel import (
     SERIES,
     Column,
+    Grid,
+    Part,
+    Plot,
     Row,
+    Text,
     amount,
     cell,
     chart,

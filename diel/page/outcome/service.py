@@ -6,12 +6,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from diel.page.panel import Cell, Grid, Part, Plot, Text
-from diel.page.plot import SERIES, Column, figure, layer, tips
+from diel.page.panel import SERIES, Cell, Column, Grid, Part, Plot, Text, figure, layer, tips
 from diel.page.run_view import RunView
 from diel.results import RunReader
 from diel.services.endpoint import counts_file
-from diel.status.features import ReplicaStatus
+from diel.status.run import ReplicaStatus
 from diel.status.surrogate import answered_text, audit_texts, stays_lines, terms, trouble
 from diel.values import format_size
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from diel.page.outcome.artifact import LARGEST, parts
+from diel.page.outcome.result import LARGEST, artifacts
 from diel.page.panel import Grid, Picture, Text
 from diel.page.run_view import RunView
 from tests.handmade import Handmade
@@ -33,7 +33,9 @@ def made(run: Handmade, stage: str, index: int, **files: tuple[str, bytes]) -> N
 
 
 def test_files_are_listed_by_path_and_images_are_shown(tmp_path: Path) -> None:
-    table, *pictures = parts(RunView(drawn(tmp_path, ("a.svg", SVG), ("b.png", PNG), ("c.txt", b"x")).paths))
+    table, *pictures = artifacts(
+        RunView(drawn(tmp_path, ("a.svg", SVG), ("b.png", PNG), ("c.txt", b"x")).paths)
+    )
     assert isinstance(table, Grid)
     assert list(table.rows[2]) == ["tasks/draw/2/c.txt", "figure", "draw/2", "1 B", "d2", ""]
     assert pictures == [
@@ -49,7 +51,7 @@ def test_a_link_out_of_the_run_is_not_followed(tmp_path: Path) -> None:
         link = run.paths.task_dir("draw", index, 1) / f"{'ab'[index]}.svg"
         link.unlink()
         link.symlink_to(target)
-    assert [part.caption for part in parts(RunView(run.paths)) if isinstance(part, Picture)] == [
+    assert [part.caption for part in artifacts(RunView(run.paths)) if isinstance(part, Picture)] == [
         "draw/2 (i=2): figure"
     ]
 
@@ -65,7 +67,7 @@ stages:
     for index in range(90):
         made(run, "draw", index, left=("l.svg", SVG), right=("r.svg", SVG))
     made(run, "sum", 0, whole=("w.svg", SVG))
-    captions = [part.caption for part in parts(RunView(run.paths)) if isinstance(part, Picture)]
+    captions = [part.caption for part in artifacts(RunView(run.paths)) if isinstance(part, Picture)]
     assert captions.count("sum/0: whole") == 1
     assert len(captions) == 13
     shown = {caption.partition(":")[0] for caption in captions[:-1]}
@@ -74,7 +76,7 @@ stages:
 
 def test_an_svg_that_is_not_whole_is_not_shown(tmp_path: Path) -> None:
     files = ("a.svg", SVG), ("b.svg", SVG[:-3]), ("c.svg", b"<html/>")
-    found = [part for part in parts(RunView(drawn(tmp_path, *files).paths)) if not isinstance(part, Grid)]
+    found = [part for part in artifacts(RunView(drawn(tmp_path, *files).paths)) if not isinstance(part, Grid)]
     assert [type(part) for part in found] == [Picture, Text]
 
 
@@ -82,7 +84,7 @@ def test_what_is_too_large_gone_or_no_image_is_counted(tmp_path: Path) -> None:
     files = ("a.svg", SVG), ("b.png", PNG + bytes(LARGEST)), ("c.png", b"text"), ("d.svg", SVG)
     run = drawn(tmp_path, *files)
     (run.paths.task_dir("draw", 3, 1) / "d.svg").unlink()
-    found = list(parts(RunView(run.paths)))
+    found = list(artifacts(RunView(run.paths)))
     assert sum(isinstance(part, Picture) for part in found) == 1
     assert isinstance(found[-1], Text)
     assert found[-1].text.startswith("1 of 4 images are shown: ")
