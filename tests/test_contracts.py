@@ -152,3 +152,58 @@ def test_what_a_loop_goes_on_from_is_not_deleted_between(project: Project) -> No
     project.diel("resume")
     assert run.stdout("use", 2).split() == ["0", "1", "2"]
     assert "deleted 3 files" in project.diel("clean", "--intermediate", "--yes")
+
+
+def test_output_named_as_a_parameter_is_one_or_the_other(tmp_path: Path) -> None:
+    project = Project(tmp_path).module(
+        "m",
+        """
+        from typing import TypedDict
+
+        class Made(TypedDict, total=False):
+            a: int
+
+        def some(a):
+            return {"a": 100 * a} if a % 2 else {}
+
+        def annotated(a) -> Made:
+            return some(a)
+
+        def keywords(**own):
+            return some(own["a"])
+
+        def unread():
+            return {"a": 100}
+
+        def equal(a):
+            return {"a": a} if a % 2 else {}
+
+        def every(a):
+            return {"a": 100 * a}
+
+        def gather(v: list):
+            return {"v": v}
+        """,
+    )
+    stages = {
+        "some": "", "annotated": "", "keywords": "", "unread": "", "equal": "",
+        "some_declared": "outputs: {a: {}}, ", "every": "outputs: {a: {}}, ",
+    }  # fmt: skip
+    makers = [
+        f"  {name}: {{over: [a], {more}module: m:{name.partition('_')[0]}}}" for name, more in stages.items()
+    ]
+    readers = [f"  of_{name}: {{module: m:gather, inputs: {{v: {name}.a}}}}" for name in stages]
+    command = """  command: {over: [a], command: "echo '{\\"a\\": 1}' > $DIEL_RESULT"}"""
+    project.workflow("\n".join(["axes: {a: {range: 3}}", "stages:", *makers, *readers, command]))
+    project.diel("run", "flow.yaml", code=1)
+    run, of_axes = project.newest(), "it returned another 'a' than the parameter of its axes"
+    messages = {record["stage"]: record["message"].partition(";")[0] for record in run.records("fail")}
+    assert messages == {
+        **dict.fromkeys(["some", "keywords", "unread", "command"], of_axes),
+        "annotated": "the module returned no 'a', which its annotation promises",
+        "some_declared": "the module returned no 'a', which it promises",
+    }
+    assert len(run.records("fail", "command")) == 2, "an equal value is no other"
+    done = [record for record in run.records("done") if record["stage"].startswith("of_")]
+    read = {record["stage"]: record["values"]["v"] for record in done}
+    assert read == {"of_equal": [0, 1, 2], "of_every": [0, 100, 200]}

@@ -156,6 +156,8 @@ class Request(NamedTuple):
     """What it reads of other tasks' files, by name; None if nothing."""
     watched: tuple[FirstLook, ...] = ()
     """The files of its own that it reads where they lie."""
+    point: Mapping[str, Any] = {}
+    """The parameters of its axes: another stage reads them as it reads outputs."""
 
 
 class Bundle(NamedTuple):

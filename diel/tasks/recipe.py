@@ -225,6 +225,7 @@ class Recipe:
             answers=answers,
             reads=reads or None,
             watched=watched,
+            point=scope.point,
         )
 
     def served(self, index: int) -> Request:

@@ -242,6 +242,7 @@ class Worker:
                 self._tell_staging(attempt, stage(attempt, env, self.dog))
             try:
                 values, artifacts = self._execute_held(attempt)
+                hold_names(work, attempt.request, {**artifacts, **values})
             finally:
                 if work.staging is not None:
                     for brought in late_notes(attempt):
@@ -465,6 +466,20 @@ def _continued(work: Work, failure: Failure) -> Failure:
         return failure
     message = f"diel.Interrupted: {failure.message}; to continue it needs `checkpoint: true`"
     return Failure(FailureClass.APP, message, failure.exit_code)
+
+
+def hold_names(work: Work, request: Request, made: Mapping[str, object]) -> None:
+    """Raise Failure where a parameter of the task's axes and what it made could be taken for each other: who
+    reads the name gets an output of all tasks, or the parameter of all."""
+    promised = {} if work.module is None else work.module.signature.returns or {}
+    for name in request.point.keys() - {*work.promises, *work.values, *request.outputs}:
+        if name in made and name not in promised and made[name] != request.point[name]:
+            message = f"it returned another '{name}' than the parameter of its axes"
+            hint = "declare it under `outputs`, so that all tasks make it, or give it another name"
+            raise Failure(FailureClass.APP, f"{message}; {hint}")
+        if name not in made and name in promised:
+            message = f"the module returned no '{name}', which its annotation promises"
+            raise Failure(FailureClass.APP, f"{message}; a parameter of its axes has this name")
 
 
 def done_record(
