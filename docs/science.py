@@ -1,4 +1,4 @@
-"""Runs what docs/science.md claims, as its table says, and writes what was found beside it: `make science`.
+"""Runs what docs/science.md claims, as it says, and writes what was found beside it: `make science`.
 
 python docs/science.py            every workflow of the table, one after the other: half an hour or more
 python docs/science.py after …    these workflows
@@ -33,7 +33,7 @@ WORKFLOWS = HERE.parent / "workflows"
 
 @dataclass(frozen=True)
 class Row:
-    """A line of the table."""
+    """A claim."""
 
     workflow: str
     claim: str
@@ -44,16 +44,17 @@ class Row:
 
 
 def rows(text: str) -> list[Row]:
-    """The table's lines. Raises ValueError where one has no five cells."""
-    found = []
-    for line in text.splitlines():
-        if not (match := re.match(r"\| \[(\w+)\]\(", line)):
-            continue
-        cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line.strip("|\n "))]
-        if len(cells) < 4:
-            raise ValueError(f"expected a claim, a reference, a figure and a command: {line[:80]}")
-        found.append(Row(match[1], *cells[1:4], tuple(_commands(cells[4] if len(cells) > 4 else ""))))
-    return found
+    """The claims below the table. Raises ValueError where one lacks its reference or figures."""
+    claims = []
+    for section in text.split("\n## ")[1:]:
+        workflow = section.partition("\n")[0]
+        for claim, facts in re.findall(r"<summary>(.*?)</summary>\n(.*?)</details>", section, re.DOTALL):
+            cells = dict(re.findall(r"^- (Reference|Found|Commands): (.*)$", facts, re.MULTILINE))
+            if not {"Reference", "Found"} <= cells.keys():
+                raise ValueError(f"expected a reference and figures: {workflow}: {claim}")
+            commands = tuple(_commands(cells.get("Commands", "")))
+            claims.append(Row(workflow, claim, cells["Reference"], cells["Found"], commands))
+    return claims
 
 
 def _commands(cell: str) -> list[str]:
