@@ -21,8 +21,17 @@ from diel.attempt.reaper import is_full
 from diel.attempt.watchdog import RunningAttempt, Watchdog
 from diel.carried import PYTHON
 from diel.copying import copy_file, no_check
-from diel.staging.bring import Brought, fetch, note, read_notes, take_notes, tree
-from diel.staging.disk import StagingError, local_folder, own_disk
+from diel.staging.disk import (
+    Brought,
+    StagingError,
+    fetch,
+    local_folder,
+    note,
+    own_disk,
+    read_notes,
+    take_notes,
+    tree,
+)
 from diel.staging.item import Local, placed
 from diel.staging.shard import write_shards
 from diel.states import FailureClass
@@ -95,7 +104,7 @@ def _on_each_node(
     """Copy them on each of a command's whole nodes, to the same path: one command line is for all ranks."""
     plan = Path(attempt.task_dir, PLAN_FILE)
     plan.write_bytes(pickle.dumps((staged.items, staging.local, attempt.task_dir)))
-    words = (*with_hosts(staging.each_node), *PYTHON, "-m", "diel.staging.bring", str(plan))
+    words = (*with_hosts(staging.each_node), *PYTHON, "-m", "diel.staging.disk", str(plan))
     try:
         spawn(words, env, dog, attempt)
     except Failure as failure:

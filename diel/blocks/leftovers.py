@@ -19,13 +19,13 @@ from diel.journal.snapshot import read_run
 from diel.journal.stage_history import ranges
 from diel.paths import RunPaths
 from diel.project.lease import beat, take
+from diel.project.requests import put_up
 from diel.project.submission import job_prefix, read_submissions
 from diel.scheduler import JobState, SchedulerBusy, scheduler_named
 from diel.site import Shape, read_kept_site
 from diel.states import RunState
 from diel.status import Status
 from diel.tasks.ledger import Ledger
-from diel.worker.fence import put_up
 
 if TYPE_CHECKING:
     from diel.journal import records

@@ -24,10 +24,10 @@ from diel.expressions.expression import Chain, Lazily
 from diel.expressions.quantity import Quantity
 from diel.site import Ask, Misfit, Shape, Site
 from diel.site.demand import Demand, Scope
-from diel.spec.demand import TOGETHER
-from diel.spec.demand import Place as Key
 from diel.spec.forms.axis import Points
 from diel.spec.forms.sample import Sample
+from diel.spec.stage import TOGETHER
+from diel.spec.stage import Place as Key
 from diel.values import format_size
 
 if TYPE_CHECKING:

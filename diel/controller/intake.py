@@ -19,6 +19,7 @@ from diel.blocks.dispatcher import Dispatcher, Sent, reset
 from diel.controller.stages import Stages
 from diel.errors import DielError, NotBegun, WorkerLost
 from diel.journal.stage_history import Attempt
+from diel.project.requests import put_up
 from diel.site import Misfit
 from diel.spec import Resources, Rule
 from diel.states import FailureClass, TaskState
@@ -27,7 +28,6 @@ from diel.tasks.results import outputs_digests
 from diel.tasks.stage_run import StageRun
 from diel.tasks.stream import is_cut_by_user
 from diel.values import format_duration, format_size
-from diel.worker.fence import put_up
 
 if TYPE_CHECKING:
     from diel.journal.records import Done, Fail, Record, Release, Start

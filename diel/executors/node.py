@@ -32,8 +32,8 @@ from diel.executors.scratch import VARIABLE, Scratch
 from diel.journal.segment import SegmentWriter, read_segment, segments, worker_segment_name
 from diel.paths import RunPaths
 from diel.project.lease import driver, lives
+from diel.project.requests import ALL, fenced
 from diel.states import FailureClass
-from diel.worker.fence import ALL, fenced
 
 if TYPE_CHECKING:
     from diel.journal.records import Start, WorkerRecord

@@ -29,7 +29,7 @@ from diel.page.run_view import RunView
 from diel.results.usage import asked_in, with_asked
 from diel.site import read_kept_site
 from diel.site.shape import Shape, ask_of, cores_of
-from diel.spec.demand import TOGETHER
+from diel.spec.stage import TOGETHER
 from diel.status.run import is_hopeless
 from diel.timeline import Span, Timeline
 from diel.timeline.timeline import Bins

@@ -5,9 +5,23 @@
 
 from __future__ import annotations
 
-from diel.pytorch.progress import HISTORY, Best, Progress
-from diel.pytorch.settings import Settings, find_device, reproducible, seeded
-from diel.pytorch.training import Loss, Rows, Trained, classes, outputs, r2, split, train
+from diel.pytorch.training import (
+    HISTORY,
+    Best,
+    Loss,
+    Progress,
+    Rows,
+    Settings,
+    Trained,
+    classes,
+    find_device,
+    outputs,
+    r2,
+    reproducible,
+    seeded,
+    split,
+    train,
+)
 
 __all__ = [
     "HISTORY",

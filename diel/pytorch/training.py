@@ -1,19 +1,242 @@
-"""Trains a network, epoch by epoch, so that it can be stopped, pruned or killed at any moment."""
+"""Trains a network, epoch by epoch, so that it can be stopped, pruned or killed at any moment: the settings,
+the training under way with its checkpoint, and the training itself."""
 
 from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
 from diel.context import Context
-from diel.pytorch.progress import HISTORY, Best, Progress, Saver
-from diel.pytorch.settings import Settings, seeded
+from diel.errors import Interrupted
+from diel.files import replacing
+
+Optimizer = Literal["adam", "adamw", "sgd"]
+Schedule = Literal["constant", "cosine"]
+Precision = Literal["fp32", "bf16", "fp16"]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What `train` follows; a module takes them as its parameters."""
+
+    learning_rate: float
+    epochs: int
+    """At most."""
+    batch: int
+    """Rows in a gradient step."""
+    device: torch.device
+    optimizer: Optimizer = "adam"
+    momentum: float = 0.9
+    """Momentum of sgd."""
+    weight_decay: float = 0.0
+    schedule: Schedule = "constant"
+    patience: int | None = None
+    """Epochs without a smaller validation loss after which training stops; None for never."""
+    precision: Precision = "fp32"
+    seed: int = 0
+    """Seed of the order of the rows, and of draws of layers such as Dropout."""
+
+    def make_optimizer(self, network: torch.nn.Module) -> torch.optim.Optimizer:
+        """Make Adam (arXiv:1412.6980), AdamW (arXiv:1711.05101) or gradient descent with momentum."""
+        rate, decay = self.learning_rate, self.weight_decay
+        if self.optimizer == "sgd":
+            return torch.optim.SGD(network.parameters(), rate, self.momentum, weight_decay=decay)
+        if self.optimizer == "adamw":
+            return torch.optim.AdamW(network.parameters(), rate, weight_decay=decay)
+        return torch.optim.Adam(network.parameters(), rate, weight_decay=decay)
+
+    def make_scaler(self) -> torch.amp.GradScaler:
+        """Keep small gradients from vanishing in half precision; do nothing in the others."""
+        return torch.amp.GradScaler(self.device.type, enabled=self.precision == "fp16")
+
+    def autocast(self) -> torch.autocast:
+        """Return the context in which a network computes its products in the chosen precision."""
+        half = torch.float16 if self.precision == "fp16" else torch.bfloat16
+        return torch.autocast(self.device.type, dtype=half, enabled=self.precision != "fp32")
+
+    def rate(self, epoch: int) -> float:
+        """Return the learning rate of an epoch, from 0; the cosine is arXiv:1608.03983, without restarts.
+
+        It depends on the epoch alone, so that no checkpoint has to keep it.
+        """
+        if self.schedule == "constant":
+            return self.learning_rate
+        return self.learning_rate * 0.5 * (1 + math.cos(math.pi * epoch / self.epochs))
+
+
+def find_device(name: str, precision: str = "fp32") -> torch.device:
+    """Return the device for `auto`, `cpu` or `cuda`; auto is a GPU if the task sees one.
+
+    Raise ValueError where there is no such device, or where it cannot compute in this precision.
+    """
+    has_cuda = torch.cuda.is_available()
+    if name == "cuda" and not has_cuda:
+        raise ValueError(
+            f"device: cuda, but PyTorch {torch.__version__} sees no GPU here; ask for one by "
+            "`resources: {gpus_per_rank: 1}`, or write device: auto"
+        )
+    device = torch.device("cuda" if has_cuda and name != "cpu" else "cpu")
+    if precision == "bf16" and device.type == "cuda" and not torch.cuda.is_bf16_supported(False):
+        raise ValueError(f"precision: bf16 is beyond {torch.cuda.get_device_name()}; write fp16 or fp32")
+    return device
+
+
+@contextmanager
+def reproducible() -> Iterator[None]:
+    """Compute on the task's own cores, and the same numbers each time.
+
+    The task's cores are what OMP_NUM_THREADS says, else one. Afterwards all is as before, for a worker's
+    next task. Operations that PyTorch has in no deterministic form raise RuntimeError.
+    """
+    threads, strict = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
+    cores = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
+    # read by cuBLAS when it is first used; PyTorch's notes on reproducibility ask for it
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.set_num_threads(int(cores) if cores.isdecimal() and int(cores) else 1)
+    torch.use_deterministic_algorithms(True)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+        torch.use_deterministic_algorithms(strict)
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Seed the first weights of layers made here; the worker's own random numbers stay as they were."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        yield
+
+
+HISTORY = ("epoch", "loss", "validation_loss", "learning_rate")
+"""The columns of a history."""
+SAVE_EVERY = 1.0
+"""The fewest seconds between two checkpoints."""
+SAVE_RATIO = 20.0
+"""The same in units of the time that saving one takes: a twentieth of the time at most goes into it."""
+
+
+@dataclass(frozen=True)
+class Best:
+    """The epoch with the smallest validation loss so far."""
+
+    epoch: int
+    loss: float
+    validation_loss: float
+    weights: dict[str, torch.Tensor]
+    """The network's state, on the CPU."""
+
+
+@dataclass
+class Progress:
+    """A training under way: its next step depends on nothing else."""
+
+    network: torch.nn.Module
+    optimizer: torch.optim.Optimizer
+    scaler: torch.amp.GradScaler
+    shuffle: torch.Tensor
+    """State of the random numbers before they draw this epoch's order of the rows."""
+    loss_sum: torch.Tensor
+    """Over this epoch's rows so far: on the device, so that no step waits for it."""
+    epoch: int = 0
+    """Whole epochs so far."""
+    position: int = 0
+    """Rows of the epoch after these that are done."""
+    best: Best | None = None
+    history: list[tuple[float, ...]] = field(default_factory=list)
+    """A row of HISTORY for each epoch."""
+    seconds: float = 0.0
+    """Seconds of training, in all attempts."""
+
+    @classmethod
+    def start(cls, network: torch.nn.Module, settings: Settings) -> Progress:
+        """Begin before the first step."""
+        return cls(
+            network,
+            settings.make_optimizer(network),
+            settings.make_scaler(),
+            torch.Generator().manual_seed(settings.seed).get_state(),
+            torch.zeros((), dtype=torch.float64, device=settings.device),
+        )
+
+    def state(self) -> dict[str, Any]:
+        """Return only tensors, numbers and texts: reading them back runs no code.
+
+        The global random numbers are among them, for layers that draw some, such as Dropout.
+        """
+        best = self.best
+        device = self.loss_sum.device
+        return {
+            "network": self.network.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "scaler": self.scaler.state_dict(),
+            "shuffle": self.shuffle,
+            "random": torch.get_rng_state(),
+            "random_on_gpu": torch.cuda.get_rng_state(device) if device.type == "cuda" else None,
+            "loss_sum": self.loss_sum,
+            "epoch": self.epoch,
+            "position": self.position,
+            "best": None if best is None else [best.epoch, best.loss, best.validation_loss, best.weights],
+            "history": self.history,
+            "seconds": self.seconds,
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Continue from a result of `state`."""
+        self.network.load_state_dict(state["network"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.scaler.load_state_dict(state["scaler"])
+        self.shuffle = state["shuffle"]
+        torch.set_rng_state(state["random"])
+        if state["random_on_gpu"] is not None and self.loss_sum.device.type == "cuda":
+            torch.cuda.set_rng_state(state["random_on_gpu"], self.loss_sum.device)
+        self.loss_sum.copy_(state["loss_sum"])
+        self.epoch, self.position = state["epoch"], state["position"]
+        self.best = None if state["best"] is None else Best(*state["best"])
+        self.history, self.seconds = state["history"], state["seconds"]
+
+
+class Saver:
+    """Saves the state of a training: when the task is interrupted, and in between in case of a kill."""
+
+    def __init__(self, progress: Progress, context: Context) -> None:
+        self.progress = progress
+        self.context = context
+        self.path = context.checkpoint_dir / "training.pt" if context.checkpoint else None
+        if self.path is not None and self.path.exists():
+            progress.restore(torch.load(self.path, map_location="cpu", weights_only=True))
+        self._began = time.monotonic() - progress.seconds
+        self._due = time.monotonic() + SAVE_EVERY
+
+    def tick(self) -> None:
+        """Bring the time up to date."""
+        self.progress.seconds = time.monotonic() - self._began
+
+    def look(self) -> None:
+        """Save if due; called after every step but the last. Raise Interrupted."""
+        if self.path is None:
+            return
+        interrupted = self.context.interrupted
+        started = time.monotonic()
+        if interrupted or started >= self._due:
+            self.tick()
+            with replacing(self.path) as file:
+                torch.save(self.progress.state(), file)
+            ended = time.monotonic()
+            self._due = ended + max(SAVE_EVERY, SAVE_RATIO * (ended - started))
+        if interrupted:
+            raise Interrupted(f"{self.progress.epoch} epochs and {self.progress.position} rows are done")
+
 
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 """Mean loss over some rows, from the network's outputs of shape (rows, ...) and the targets."""

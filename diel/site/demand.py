@@ -14,8 +14,8 @@ from diel.load.misfits import QUOTED, check
 from diel.site.shape import Ask, Misfit, ask_of
 from diel.site.site import Site
 from diel.spec import Resources, Stage
-from diel.spec.demand import PLACES, Place
 from diel.spec.model import quote
+from diel.spec.stage import PLACES, Place
 from diel.values import value_text
 
 Scope = Mapping[str, Any]

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from diel.errors import HintedError, counted
 from diel.site.site import Pool, Site
 from diel.spec import Resources, Stage
-from diel.spec.demand import Place
+from diel.spec.stage import Place
 from diel.values import format_duration, format_size
 
 _MINUTES = (1, 2, 3, 5, 7.5, 10, 15, 20, 30, 45, 60, 90, 120, 180, 240, 360, 480, 720, 1080, 1440)

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from diel.errors import ModuleError
-from diel.staging.bring import fetch, note
+from diel.staging.disk import fetch, note
 from diel.staging.item import Local, Shard, flat, item_of
 
 T = TypeVar("T")

@@ -17,7 +17,7 @@ from diel.attempt.staging import on_this_node
 from diel.context import Context
 from diel.files import put
 from diel.modules.beside import imports_beyond
-from diel.staging.bring import leave_notes
+from diel.staging.disk import leave_notes
 from diel.states import FailureClass
 
 

@@ -47,11 +47,10 @@ from diel.journal.segment import SegmentWriter, worker_segment_name
 from diel.modules.beside import imports_beyond
 from diel.paths import RunPaths, task_dir_name
 from diel.project.lease import birth_of
+from diel.project.requests import ALL, fenced
 from diel.services.endpoint import variables
-from diel.staging.bring import Brought
-from diel.staging.disk import StagingError, release
+from diel.staging.disk import Brought, StagingError, release
 from diel.states import FailureClass
-from diel.worker.fence import ALL, fenced
 from diel.worker.spare import Spare
 
 if TYPE_CHECKING:

@@ -15,10 +15,10 @@ from diel.blocks.local import ThisMachine
 from diel.controller.intake import Intake, escalated, exhausted
 from diel.errors import WorkerLost
 from diel.journal.segment import SegmentWriter
+from diel.project.requests import fenced
 from diel.spec import Resources
 from diel.spec.policy import Rule
 from diel.states import TaskState
-from diel.worker.fence import fenced
 from tests.controller.bench import Bench
 from tests.record import as_record
 from tests.worker.bench import request

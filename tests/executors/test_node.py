@@ -20,7 +20,7 @@ from diel.executors.node import _aged
 from diel.journal.segment import SegmentWriter, worker_segment_name
 from diel.paths import RunPaths
 from diel.project.lease import beat, birth_of, take
-from diel.worker.fence import put_up
+from diel.project.requests import put_up
 from tests.record import as_record
 from tests.throwaway import wait_for
 

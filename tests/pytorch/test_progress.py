@@ -10,8 +10,8 @@ import torch
 
 import diel
 from diel.pytorch import Settings
-from diel.pytorch import progress as saving
-from diel.pytorch.progress import Best, Progress, Saver
+from diel.pytorch import training as saving
+from diel.pytorch.training import Best, Progress, Saver
 
 SETTINGS = Settings(learning_rate=0.1, epochs=2, batch=4, device=torch.device("cpu"))
 

@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from diel import copying
-from diel.staging import bring as bringing
-from diel.staging.bring import Brought, bring, fetch
-from diel.staging.disk import Disk
+from diel.staging import disk as bringing
+from diel.staging.disk import Brought, Disk, bring, fetch
 from diel.staging.item import Local, item_of
 from tests.staging.copies import KIB, in_another_process, names, source
 

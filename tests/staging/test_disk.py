@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from diel.staging import disk as disks
-from diel.staging.bring import bring
-from diel.staging.disk import Disk, StagingError, local_folder, release
+from diel.staging.disk import Disk, StagingError, bring, local_folder, release
 from tests.staging.copies import KIB, in_another_process, names, source
 
 

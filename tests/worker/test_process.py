@@ -16,10 +16,9 @@ import pytest
 
 from diel.errors import WorkerLost
 from diel.journal.segment import read_segment, segments
-from diel.project.requests import ask_cancel
+from diel.project.requests import ask_cancel, put_up
 from diel.spec import Output, Service, Surrogate
 from diel.spec.model import plain
-from diel.worker.fence import put_up
 from tests.record import as_record
 from tests.throwaway import wait_for
 from tests.worker.bench import Bench, request, worker_bench

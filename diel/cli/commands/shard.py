@@ -11,7 +11,7 @@ import click
 
 from diel.errors import ModuleError, UsageError, did_you_mean
 from diel.paths import shipped
-from diel.staging.bring import leave_notes
+from diel.staging.disk import leave_notes
 from diel.staging.shard import draw, read_shards
 
 RANK = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "PALS_RANKID", "SLURM_PROCID")

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from diel.pytorch.parallel.feed import Feed, Samples, sharded, shuffled, tensor
 from diel.pytorch.parallel.networks import build
-from diel.pytorch.parallel.placed import Placed, Ways
-from diel.pytorch.parallel.precision import Scaler, type_of
+from diel.pytorch.parallel.placed import Placed, Scaler, Ways, type_of
 from diel.pytorch.parallel.training import train
 from diel.pytorch.parallel.world import Mesh, Ranks, joined
 
