@@ -336,17 +336,17 @@ def _pieces(array: Array) -> Iterator[Array]:
 
 
 def _numbers_of(array: Array) -> Iterator[Array]:
-    """Yield the floating-point numbers of an array: itself, or its fields."""
+    """Yield the floating-point numbers and times of an array: itself, or its fields."""
     if array.dtype.names is not None:
         for name in array.dtype.names:
             yield from _numbers_of(array[name])
-    elif array.dtype.kind in "fc":
+    elif array.dtype.kind in "fcM":
         yield array
 
 
 def _all_finite(piece: Array) -> bool:
     for numbers in _numbers_of(piece):
-        if numbers.dtype != numpy.float16:  # fast only for longer ones, and any sum of these is too large
+        if numbers.dtype.char not in "eM":  # fast only for longer ones, and any sum of these is too large
             with numpy.errstate(over="ignore", invalid="ignore"):
                 total = numpy.add.reduce(numbers, axis=None)
             if numpy.isfinite(total):  # it is only if all its parts are

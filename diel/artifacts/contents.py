@@ -64,7 +64,7 @@ def _check_columns(what: str, path: str, content: dict[str, FileArray], contract
 
 
 def _check_finite(what: str, array: FileArray) -> None:
-    if array.dtype.kind not in "fc":
+    if array.dtype.kind not in "fcM":
         return
     for start, piece in array.pieces():
         odd = first_not_finite(piece)

@@ -6,7 +6,6 @@ import contextlib
 import importlib
 import os
 from collections.abc import Callable, Iterator, Mapping
-from datetime import date, time
 from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -93,6 +92,8 @@ def opened(path: str, inside: str | None = None) -> Iterator[Content]:
             yield content
     except BadData as error:
         raise BadData(f"{file}: {error}") from error
+    except ImportError as error:
+        raise BadData(f"{file}: its times take {error.name}: pip install 'diel[data]'") from error
     except (OSError, ValueError, KeyError, RuntimeError) as error:
         raise BadData(f"{file} cannot be read: {error}") from error
 
@@ -136,12 +137,17 @@ def _items(name: str, node: FileArray) -> list[Any]:
     if array.dtype.kind == "M":
         import numpy  # here: it is loaded
 
-        return [None if text == "NaT" else text for text in numpy.datetime_as_string(array).tolist()]
+        texts = numpy.datetime_as_string(array).tolist()
+        return [None if text == "NaT" else _without_zeros(text) for text in texts]
     items = array.tolist() if array.dtype.kind != "m" else list(array)
     try:
         return [_plain(item) for item in items]
     except TypeError as error:
         raise BadData(f"{name} holds {error}; expected numbers, texts or dates") from None
+
+
+def _without_zeros(text: Any) -> Any:
+    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def _plain(item: Any) -> Any:
@@ -153,12 +159,12 @@ def _plain(item: Any) -> Any:
             return text
         case Decimal():
             return int(item) if item == int(item) else float(item)
-        case date() | time():
-            return item.isoformat()
         case list() | tuple():
             return [_plain(part) for part in item]
         case dict():
             return {str(key): _plain(part) for key, part in item.items()}
+    if hasattr(item, "isoformat"):  # a date or time, also one of a calendar that Python has not
+        return item.isoformat()
     if getattr(item, "shape", ()):  # an array of its own length
         return [_plain(part) for part in item.tolist()]
     raise TypeError(f"{item!r:.60}")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 from zipfile import BadZipFile
 
@@ -12,6 +14,10 @@ import numpy
 from diel.formats.node import BadData, Content, FileArray, at, sliced
 
 _TEXT = numpy.dtype("U")
+_SINCE = re.compile(
+    r"(?i)\s*(year|month|week|day|d|hour|hr|h|min(ute)?|(milli|micro|nano)?s(ec(ond)?)?|[mun]s)s?\s+since\s"
+)
+"""The units of times, as the conventions CF have them: `days since 2000-01-01`."""
 
 
 @contextlib.contextmanager
@@ -34,8 +40,8 @@ def _hdf5(dataset: Any, field: str = "") -> FileArray:
     dtype = dataset.dtype[field] if field else dataset.dtype
     source = dataset.fields(field) if field else dataset
     if h5py.check_string_dtype(dtype) is not None:
-        dtype, source = _TEXT, dataset.asstr() if not field else source
-    return _node(dataset.shape, dtype, source.__getitem__)
+        return _node(dataset.shape, _TEXT, (source if field else source.asstr()).__getitem__)
+    return _unpacked(dataset.shape, dtype, source, {} if field else dataset.attrs)
 
 
 def _below(group: Any, inside: str) -> Any:
@@ -65,16 +71,7 @@ def open_netcdf(path: str, inside: str) -> Iterator[Content]:
 def _netcdf(variable: Any) -> FileArray:
     packed = "scale_factor" in variable.ncattrs() or "add_offset" in variable.ncattrs()
     dtype = _TEXT if variable.dtype is str else numpy.dtype("f8" if packed else variable.dtype)
-
-    def read(place: Any) -> Any:
-        piece = variable[place or ...]
-        if isinstance(piece, numpy.ma.MaskedArray):
-            if piece.dtype.kind in "iu" and piece.mask.any():
-                piece = piece.astype("f8")
-            return piece.filled(numpy.nan) if piece.dtype.kind == "f" else piece.data
-        return piece
-
-    return _node(variable.shape, dtype, read)._replace(masked=lambda: variable[...])
+    return _node(variable.shape, dtype, lambda place: variable[place or ...], variable.__dict__)
 
 
 @contextlib.contextmanager
@@ -86,9 +83,14 @@ def open_zarr(path: str, inside: str) -> Iterator[Content]:
     if inside != "/":
         target = _below(target, inside)
     if isinstance(target, zarr.Array):
-        yield _node(target.shape, target.dtype, target.__getitem__)
+        yield _zarr(target)
     else:
-        yield {name: _node(array.shape, array.dtype, array.__getitem__) for name, array in target.arrays()}
+        yield {name: _zarr(array) for name, array in target.arrays()}
+
+
+def _zarr(array: Any) -> FileArray:
+    more = {"missing_value": array.fill_value} if "_ARRAY_DIMENSIONS" in array.attrs else {}  # of xarray
+    return _unpacked(array.shape, array.dtype, array, {**array.attrs, **more})
 
 
 @contextlib.contextmanager
@@ -112,9 +114,67 @@ def open_numpy(path: str, inside: str) -> Iterator[Content]:
         yield {name: _node(parts[name].shape, parts[name].dtype, parts[name].__getitem__) for name in names}
 
 
-def _node(shape: tuple[int, ...], dtype: Any, read: Any) -> FileArray:
+def _unpacked(shape: tuple[int, ...], dtype: Any, source: Any, attributes: Mapping[str, Any]) -> FileArray:
+    """Unpack numbers by their attributes, as netCDF4 does itself."""
+    fills = (attributes.get(name) for name in ("_FillValue", "missing_value"))
+    marks = [mark for fill in fills if not isinstance(fill, str | None) for mark in numpy.ravel(fill)]
+    packed = {"scale_factor", "add_offset"} & attributes.keys()
+    if not (packed or marks) or dtype.kind not in "iuf":
+        return _node(shape, dtype, source.__getitem__, attributes)
+
+    def read(place: Any) -> Any:
+        items = numpy.ma.masked_array(piece := numpy.asarray(source[place]), numpy.isin(piece, marks))
+        scale, offset = attributes.get("scale_factor", 1), attributes.get("add_offset", 0)
+        return items * numpy.float64(scale) + offset if packed else items
+
+    return _node(shape, numpy.dtype("f8") if packed else dtype, read, attributes)
+
+
+def _node(
+    shape: tuple[int, ...], dtype: Any, read: Any, attributes: Mapping[str, Any] | None = None
+) -> FileArray:
+    """Make an array of what `read` gives for a place, where some of it may be masked."""
+    words = {
+        name: word for name, word in (attributes or {}).items() if name in ("units", "calendar", "dtype")
+    }
+    words = {name: word.decode() if isinstance(word, bytes) else str(word) for name, word in words.items()}
+    stored, meant = words.get("dtype", ""), dtype  # xarray's note of what it has written as numbers
+    if stored == "bool" or stored.startswith("timedelta64"):
+        meant = numpy.dtype(stored)
+    elif _SINCE.match(words.get("units", "")) and dtype.kind in "iuf":
+        usual = ("standard", "gregorian", "proleptic_gregorian")
+        meant = numpy.dtype("M8[us]" if words.get("calendar", usual[0]).lower() in usual else object)
+    convert = partial(_filled, dtype) if meant is dtype else partial(_decoded, words)
+
     def pieces() -> Iterator[tuple[tuple[int, ...], Any]]:
         for start, piece in sliced(shape or (), dtype.itemsize or 8, read):
-            yield start, numpy.asarray(piece, _TEXT if dtype.kind in "TU" else None)
+            yield start, convert(piece)
 
-    return FileArray(tuple(shape or ()), dtype, pieces)
+    masked = (lambda: read(...)) if attributes is not None and meant is dtype else None
+    return FileArray(tuple(shape or ()), meant, pieces, masked)
+
+
+def _filled(dtype: Any, piece: Any) -> Any:
+    """Return items with NaN for missing numbers."""
+    if isinstance(piece, numpy.ma.MaskedArray):
+        if piece.dtype.kind in "iu" and piece.mask.any():
+            piece = piece.astype("f8")
+        piece = piece.filled(numpy.nan) if piece.dtype.kind == "f" else piece.data
+    return numpy.asarray(piece, _TEXT if dtype.kind in "TU" else None)
+
+
+def _decoded(words: Mapping[str, str], piece: Any) -> Any:
+    """Return the times, durations or truths that numbers stand for; those of a calendar of its own are
+    objects of cftime. Raise BadData where they stand for none."""
+    import xarray  # here: few files have times
+
+    known, units = numpy.ma.masked_invalid(piece), words.get("units", "")
+    coder = xarray.coders.CFDatetimeCoder(time_unit="ns" if units.lstrip()[:1] in ("n", "N") else "us")
+    try:
+        items = xarray.decode_cf(xarray.Dataset({"x": ("i", known.compressed(), words)}), decode_times=coder)
+        lacks, flat = numpy.ma.getmaskarray(known), items["x"].values
+    except (ValueError, OverflowError) as error:
+        raise BadData(f"nobody can tell the times in '{units}' ({error.__cause__ or error})") from error
+    whole = numpy.full(known.shape, None, object if flat.dtype.kind == "b" and lacks.any() else flat.dtype)
+    whole[~lacks] = flat
+    return whole
