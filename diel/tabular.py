@@ -23,7 +23,8 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from diel.errors import counted
+from diel.errors import UsageError, counted
+from diel.values import cell_value
 
 Floats = NDArray[np.floating[Any]]
 
@@ -132,36 +133,27 @@ def _number(value: Any) -> float:
 
 def _read(path: Path, target: str, features: Sequence[str] | None) -> tuple[list[str], list[list[float]]]:
     """Return the features, and for each row the target and the features."""
+    from diel.spec.forms.rows import read_csv  # here: its room loads slowly
+
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.reader(file, strict=True)
-            header = [name.strip() for name in next(reader, [])]
-            doubled = [name for name in header if header.count(name) > 1]
-            if doubled:
-                raise ValueError(f"table: {path.name} has the column '{doubled[0]}' twice")
-            names = _features(header, target, features, f"table: {path.name}: ")
-            places = [(name, header.index(name)) for name in (target, *names)]
-            values = []
-            for row in reader:
-                if row:
-                    where = f"table: {path.name}, line {reader.line_num}"
-                    values.append(_row(row, places, len(header), where))
-    except OSError as error:
-        raise ValueError(f"table: {path} cannot be read: {error.strerror}") from None
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise ValueError(f"table: {path.name} is not a CSV file in UTF-8 ({error})") from None
-    return names, values
+        header, rows, lines = read_csv(path)
+    except UsageError as error:
+        raise ValueError(f"table: {error}") from None
+    names = _features(header, target, features, f"table: {path.name}: ")
+    places = [(name, header.index(name)) for name in (target, *names)]
+    values = zip(rows, lines, strict=True)
+    return names, [_row(row, places, f"table: {path.name}, line {line}") for row, line in values]
 
 
-def _row(row: list[str], places: list[tuple[str, int]], width: int, where: str) -> list[float]:
-    if len(row) != width:
-        raise ValueError(f"{where}: expected {counted(width, 'value')}, as in the header; found {len(row)}")
+def _row(row: list[str], places: list[tuple[str, int]], where: str) -> list[float]:
     numbers = []
     for name, place in places:
-        number = _number(row[place])
-        if not math.isfinite(number):
+        try:
+            numbers.append(cell_value(row[place], "float"))
+        except ValueError:
+            numbers.append(math.nan)
+        if not math.isfinite(numbers[-1]):
             raise ValueError(f"{where}, column '{name}', holds {row[place]!r}; expected a finite number")
-        numbers.append(number)
     return numbers
 
 

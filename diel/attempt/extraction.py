@@ -22,7 +22,7 @@ from diel.artifacts.collect import matching
 from diel.artifacts.values import check_size, is_of, listed, shown
 from diel.attempt.capture import PRINTED
 from diel.errors import ModuleError
-from diel.terms import group_of, parts_of
+from diel.terms import group_of, parts_of, suffix_of
 from diel.values import read_float, read_json
 
 if TYPE_CHECKING:
@@ -187,18 +187,19 @@ def _windows(lines: Iterator[str], more: int) -> Iterator[str]:
 
 
 def _cells(how: Output, path: str, called: str) -> Found:
-    """Yield the cells of a column; lines that begin with `#` are comments, and may name the columns."""
+    """Yield the cells of a column. Outside of `.csv` and `.tsv`, lines that begin with `#` are comments, and
+    may name the columns."""
     if path.endswith(_JSON_LINES):
         yield from _entries(how, path, called)
         return
     column, divider, is_settled, named, width = how.column, "", False, False, 0
     place = column - 1 if isinstance(column, int) else None
-    is_first = True
+    is_first, plain = True, suffix_of(path) in (".csv", ".tsv")  # read as contracts and axes do
     for number, line in enumerate(_lines(path), 1):
         if not line.strip():
             continue
         divider = divider if is_settled else _divider(line)
-        bare = line.lstrip(" #") if (comment := line.lstrip().startswith("#")) else line
+        bare = line.lstrip(" #") if (comment := not plain and line.lstrip().startswith("#")) else line
         try:
             row = next(csv.reader([bare], delimiter=divider, strict=True)) if divider else bare.split()
         except csv.Error as error:
@@ -221,10 +222,10 @@ def _cells(how: Output, path: str, called: str) -> Found:
         width = width or len(row)
         if wrong := _misshapen(row, place, width, exact=bool(divider or named)):
             raise Breach(f"{called}, line {number}: it has {len(row)} cells, and {wrong}")
-        cell = row[place].strip()
+        cell = row[place]
         is_header = is_first and column == place + 1 and how.value in ("int", "float")
         is_first, is_settled = False, True
-        if not is_header or _NUMBER.fullmatch(cell):
+        if not is_header or _NUMBER.fullmatch(cell.strip()):
             yield f"{called}, line {number}", cell
 
 
@@ -261,8 +262,14 @@ def _entries(how: Output, path: str, called: str) -> Found:
     for number, line in enumerate(_lines(path), 1):
         if line.lstrip()[:1] in ("{", "[") if printed else line.strip():
             place = f"{called}, line {number}"
-            with contextlib.suppress(LookupError, *((_NoJson,) if printed else ())):
+            try:
                 yield place, _inside(_loaded(line, place), parts)
+            except LookupError as error:
+                if how.column is not None:  # of a table, in which each row has it
+                    raise Breach(f"{place}: no '{how.column}': {error.args[0]}") from None
+            except _NoJson:
+                if not printed:
+                    raise
 
 
 class _NoJson(Breach):

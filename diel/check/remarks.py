@@ -31,7 +31,9 @@ def warnings(checked: Checked, runs: Path) -> Iterator[Problem]:
         yield document.problem(("axes", label, "sample", "points"), f"{message}comes again", hint)
     for label, points in checked.points.items():
         for name, (cell, value) in points.lost.items():
-            kinds = {c: "str" if c == name else kind for c, kind in column_types(checked)[label].items()}
+            kinds = {
+                c: "str" if c in points.lost else kind for c, kind in column_types(checked)[label].items()
+            }
             hint = f"to keep it as it is written, add columns: {{{_written(kinds)}}}"
             yield document.problem(
                 ("axes", label, "file"), f"column '{name}': {cell} is read as {value}", hint

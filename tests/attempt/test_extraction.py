@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 
+from diel.artifacts.promise import check_table
 from diel.attempt import extraction
 from diel.attempt.extraction import extract
 from diel.errors import ModuleError
 from diel.spec import Output
+from diel.spec.forms.rows import read_points
 from diel.spec.model import plain
 
 SCF = """     total energy              =     -15.10 Ry
@@ -94,7 +96,19 @@ def test_a_column_of_csv_may_hold_blanks_and_quotes(tmp_path: Path, mark: str) -
 )
 def test_a_comma_within_numbers_divides_nothing_where_semicolons_do(tmp_path: Path, table: str) -> None:
     column = "b" if "a" in table else 2
-    assert take(tmp_path, table, file="x.csv", column=column, value="str", pick="all") == ["2,5", "4,5"]
+    name = "x.dat" if table.startswith("#") else "x.csv"
+    assert take(tmp_path, table, file=name, column=column, value="str", pick="all") == ["2,5", "4,5"]
+
+
+def test_a_csv_file_is_read_as_contracts_and_axes_read_it(tmp_path: Path) -> None:
+    table = 'name,e\n#1,1\n" a ",2\n'
+    names = take(tmp_path, table, file="x.csv", column="name", value="str", pick="all")
+    assert names == ["#1", " a "] == list(read_points(tmp_path / "x.csv", "p", None).columns[0])
+    assert take(tmp_path, table, file="x.csv", column="e", pick="all") == [1, 2]
+    check_table(str(tmp_path / "x.csv"), Output.model_validate({"path": "x.csv", "rows": 2}))
+    assert take(tmp_path, table, file="x.dat", column="e", pick="all") == [2]
+    (tmp_path / "X.TSV").write_text("\na\tb\n7\t 8\n")
+    assert read_points(tmp_path / "X.TSV", "p", None, types={"b": "int"}).columns == ([7], [8])
 
 
 def test_a_key_leads_into_json_and_through_its_lines(tmp_path: Path) -> None:
@@ -105,7 +119,7 @@ def test_a_key_leads_into_json_and_through_its_lines(tmp_path: Path) -> None:
     assert take(tmp_path, odd, file="x.json", key="""["x.y [eV]"]["it's"][0]""") == 7
     lines = '{"loss": 1.5}\n\n{"note": "x"}\n{"loss": 0.5}\n'
     assert take(tmp_path, lines, file="x.jsonl", key="loss", pick="all") == [1.5, 0.5]
-    assert take(tmp_path, lines, file="x.jsonl", column="loss") == 0.5
+    assert take(tmp_path, '{"loss": 1.5}\n\n{"loss": 0.5}\n', file="x.jsonl", column="loss") == 0.5
 
 
 @pytest.mark.parametrize(
@@ -151,6 +165,13 @@ def test_a_key_leads_into_json_and_through_its_lines(tmp_path: Path) -> None:
             {"key": "e", "file": "x.jsonl"},
             'line 2 holds no JSON: the key "e" is there',
         ),
+        (
+            '{"e": 1}\n{"f": 2}\n',
+            {"column": "e", "pick": "all", "file": "x.jsonl"},
+            "x.jsonl, line 2: no 'e': 'e' is asked of an object with f",
+        ),
+        ('{"e": null}', {"column": "e", "file": "x.jsonl"}, "line 1: None; expected a number"),
+        ("# step,e\n1,2\n", {"column": "step", "file": "x.csv"}, "no column 'step'; it has: # step, e"),
         ('{"a": "1"}', {"key": "a", "value": "dict"}, "x.out: '1'; expected dict"),
         ("{", {"key": "a"}, "x.out holds no JSON"),
     ],

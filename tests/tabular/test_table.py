@@ -50,3 +50,18 @@ def test_predictions_stand_beside_what_was_observed(tmp_path: Path) -> None:
     some = Table.from_columns(COLUMNS, "y").take(np.array([2, 0]))
     path = some.save_predictions(tmp_path / "said.csv", np.array([6.5, 4.5]))
     assert path.read_text().splitlines() == ["a,b,observed,predicted", "3.0,9.0,6.0,6.5", "1.0,7.0,4.0,4.5"]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("a,b\n1_000,2\n", "line 2, column 'a', holds '1_000'; expected a finite number"),
+        ("a,b\n1,2\n\n3\n", "t.csv:4: 1 value, but the header names 2 columns"),
+        ("a,a\n1,2\n", "t.csv:1: the header names 'a' twice"),
+        ("", "t.csv: empty; expected a header line"),
+    ],
+)
+def test_a_file_is_read_as_axes_read_it(tmp_path: Path, text: str, told: str) -> None:
+    (tmp_path / "t.csv").write_text(text)
+    with pytest.raises(ValueError, match=told):
+        Table.from_files([tmp_path / "t.csv"], "b")

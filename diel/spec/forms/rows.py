@@ -138,9 +138,9 @@ def read_points(
             raise UsageError(f"axis '{label}': {error}") from error
         return rows_to_points(rows, label, columns, str(path), types)
     text = _text(path, f"axis '{label}': ")
-    if path.suffix in (".jsonl", ".ndjson", ".json"):
+    if path.suffix.lower() in TEXTS[2:]:
         return rows_to_points(_jsonl(text, path), label, columns, str(path), types)
-    header, rows, lines = _csv(text, path)
+    header, rows, lines = read_csv(path, text)
     if not rows:
         return rows_to_points([], label, columns, str(path), types)
     names = tuple(columns or header)
@@ -171,7 +171,7 @@ def read_table(path: Path, types: Mapping[str, str] | None) -> Any:
         return _json(text, str(path))
     if path.suffix.lower() in TEXTS[2:]:
         return _jsonl(text, path)
-    header, rows, lines = _csv(text, path)
+    header, rows, lines = read_csv(path, text)
     table: dict[str, list[Any]] = {}
     for name, cells in zip(header, zip(*rows, strict=True) if rows else ((),) * len(header), strict=True):
         try:
@@ -203,7 +203,7 @@ def _json(text: str, place: str, what: str = "JSON") -> Any:
 
 
 def _jsonl(text: str, path: Path) -> list[Any]:
-    if path.suffix == ".json":
+    if path.suffix.lower() == ".json":
         whole = _json(text, str(path))
         if not isinstance(whole, list):
             raise UsageError(f"{path}: expected a list of points")
@@ -212,18 +212,18 @@ def _jsonl(text: str, path: Path) -> list[Any]:
     return [_json(line, f"{path}:{number}", "a JSON value") for number, line in lines if line.strip()]
 
 
-def _csv(text: str, path: Path) -> tuple[list[str], list[list[str]], list[int]]:
-    """Return the header, the rows, and the line of each."""
-    tabs = "\t" if path.suffix == ".tsv" else ","
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=tabs, strict=True)
+def read_csv(path: Path, text: str | None = None) -> tuple[list[str], list[list[str]], list[int]]:
+    """Return the header, the rows, and the line of each. Raise UsageError."""
+    lines_of = io.StringIO(_text(path) if text is None else text, newline="")
+    reader = csv.reader(lines_of, delimiter="\t" if path.suffix.lower() == ".tsv" else ",", strict=True)
     try:
-        header = next(reader, None)
+        header = next((row for row in reader if row), None)
         if not header:
             raise UsageError(f"{path}: empty; expected a header line with the parameters' names")
         header = [name.strip() for name in header]
         twice = [name for place, name in enumerate(header) if name in header[:place]]
         if twice:
-            raise UsageError(f"{path}:1: the header names '{twice[0]}' twice")
+            raise UsageError(f"{path}:{reader.line_num}: the header names '{twice[0]}' twice")
         rows, lines = [], []
         for row in reader:
             if not row:
