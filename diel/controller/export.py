@@ -26,7 +26,7 @@ from diel.controller.stages import Stages
 from diel.copying import copy_file
 from diel.errors import DielError
 from diel.expressions import ExpressionError
-from diel.files import reason
+from diel.files import put, reason
 from diel.paths import RunPaths
 from diel.project.runs import all_runs
 from diel.spec import Workflow
@@ -172,12 +172,14 @@ class Exporter:
         self._copier.stopped = True
         self._undecided.clear()
         self._pool.shutdown(cancel_futures=True)
-        self.tell()
+        self._settle()
         for owner, lists in self._copier.lists.items():
-            stage = self._stages.runs[owner.rpartition(" of ")[2]]
+            _, label, name = owner.replace("' of ", "'").split("'")
+            stage = self._stages.runs[name]
             if all(stage.history.is_good(index) or index in stage.omitted for index in range(stage.size)):
-                for listed in lists:
-                    self._copier.clear(listed)
+                output = self._outputs[f"{name}.{label}"]
+                output.kept += [said for listed in lists for said in self._copier.clear(listed)]
+        self.tell()
 
 
 class _Copier:
@@ -223,16 +225,21 @@ class _Copier:
         if clash:
             raise DielError(clash)
         if tree == delivery.target and not untouched:
-            self.clear(tree, delivery.source)
+            untouched = min(self.clear(tree, delivery.source), default="")
         return copied, untouched
 
-    def clear(self, tree: str, source: str = "") -> None:
-        """Remove what earlier deliveries left in a directory: it is the last one's alone."""
+    def clear(self, tree: str, source: str = "") -> list[str]:
+        """Remove what earlier deliveries left in a directory: it is the last one's alone. Return what to tell
+        of that, and of files that other outputs or workflows have put there."""
+        said = []
         with self._deliveries.turn(), suppress(OSError):
             for path in self._deliveries.left_over(tree, source):
                 os.unlink(path)
+                said.append(f"{path} is removed: an earlier run had put it there")
                 with suppress(OSError):  # others are in there
                     os.removedirs(os.path.dirname(path))
+        others = self._deliveries.beside(tree)
+        return said + [f"{path} is beside them: {owner} has put it there" for path, owner in others.items()]
 
     def _refuse(self, source: str, target: str) -> None:
         real = os.path.realpath(target)
@@ -340,7 +347,7 @@ class Deliveries:
 
     def __init__(self, paths: RunPaths) -> None:
         self._paths = paths
-        self._mine = {delivered.target: delivered for delivered in _read(paths)}
+        self._mine = {delivered.target: delivered for delivered in _read(paths.exports)}
         self._earlier: dict[str, list[Delivered]] = {}
         self._others: dict[Path, tuple[int, list[Delivered]]] = {}
 
@@ -357,7 +364,8 @@ class Deliveries:
         there = look(target)
         for run in self._all(newer=True) if there or tree else ():
             if any(
-                delivered.target == target or (tree and delivered.tree == tree) for delivered in self._of(run)
+                delivered.target == target or (tree and delivered.tree == tree)
+                for delivered in self._of(run.exports)
             ):
                 return f"{target} is as {run.run_id} delivered it, which is newer; this run has {source}"
         if there is None or not self._before(target) or self._is_made(source, target):
@@ -384,9 +392,14 @@ class Deliveries:
             for delivered in (*self._earlier.get(target, ()), *([mine] if mine else []))
         ):
             self._earlier = {}  # an earlier run may still be going
-            for delivered in (delivered for run in self._all(newer=False) for delivered in self._of(run)):
+            for delivered in self._older():
                 self._earlier.setdefault(delivered.target, []).append(delivered)
         return [*self._earlier.get(target, ()), *([mine] if mine else [])]
+
+    def _older(self) -> Iterator[Delivered]:
+        """Yield what earlier runs have delivered, those that were removed first."""
+        for file in (removed_exports(self._paths), *(run.exports for run in self._all(newer=False))):
+            yield from self._of(file)
 
     def _is_made(self, source: str, target: str) -> bool:
         """Return whether a file is as a run put it there, or has the content of what is to be put there."""
@@ -406,8 +419,11 @@ class Deliveries:
 
     def left_over(self, tree: str, source: str) -> list[str]:
         """Return what earlier deliveries left in a directory, which is now `source`, if that is one."""
-        newer = [delivered for run in self._all(newer=False) for delivered in self._of(run)]
-        stale = [delivered for delivered in newer if self._mine.get(delivered.target, delivered) is delivered]
+        stale = [
+            delivered
+            for delivered in self._older()
+            if self._mine.get(delivered.target, delivered) is delivered
+        ]
         stale += [
             delivered
             for delivered in self._mine.values()
@@ -419,17 +435,41 @@ class Deliveries:
             if delivered.tree == tree and look(delivered.target) == delivered.look
         ]
 
+    def beside(self, tree: str) -> dict[str, str]:
+        """Return what other outputs and workflows left in the directory of a list, and whose it is."""
+        place, own = tree.rpartition(": ")[0], {tree, *(delivered.tree for delivered in self._mine.values())}
+        return {
+            delivered.target: delivered.tree.rpartition(": ")[2]
+            for delivered in self._older()
+            if place == delivered.tree.rpartition(": ")[0] != "" and delivered.tree not in own
+            if delivered.target not in self._mine and look(delivered.target) == delivered.look
+        }
+
     def _all(self, *, newer: bool) -> list[RunPaths]:
         runs = all_runs(self._paths.root.parent)
         place = [run.root.name for run in runs].index(self._paths.root.name)
         return runs[place + 1 :] if newer else runs[:place]
 
-    def _of(self, run: RunPaths) -> list[Delivered]:
-        size = (look(run.exports) or (0, 0))[0]
-        memo = self._others.get(run.root)
+    def _of(self, file: Path) -> list[Delivered]:
+        size = (look(file) or (0, 0))[0]
+        memo = self._others.get(file)
         if memo is None or memo[0] != size:
-            memo = self._others[run.root] = size, _read(run)
+            memo = self._others[file] = size, _read(file)
         return memo[1]
+
+
+def removed_exports(run: RunPaths) -> Path:
+    """Return the file of what runs delivered that were removed since."""
+    return run.root.parent / ".exports.jsonl"
+
+
+def outlive(run: RunPaths) -> None:
+    """Keep what a run that is to be removed has delivered, as far as it is there: to later runs it is diel's
+    own."""
+    file, deliveries = removed_exports(run), Deliveries(run)
+    with deliveries.turn():
+        there = {d.target: d for d in (*_read(file), *_read(run.exports)) if look(d.target) == d.look}
+        put(file, "".join(json.dumps(delivered) + "\n" for delivered in there.values()))
 
 
 def look(path: str | Path) -> Look | None:
@@ -448,10 +488,10 @@ def are_equal(path: str, other: str) -> bool:
     return False
 
 
-def _read(run: RunPaths) -> list[Delivered]:
+def _read(file: Path) -> list[Delivered]:
     deliveries = []
-    with suppress(FileNotFoundError), open(run.exports, encoding="utf-8", errors="surrogateescape") as file:
-        for line in file:
+    with suppress(FileNotFoundError), open(file, encoding="utf-8", errors="surrogateescape") as lines:
+        for line in lines:
             with suppress(ValueError, TypeError):  # the last one may be cut
                 target, tree, source, now, before = json.loads(line)
                 before = None if before is None else tuple(before)

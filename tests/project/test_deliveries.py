@@ -121,3 +121,36 @@ def test_no_run_destroys_what_somebody_wrote(tmp_path: Path) -> None:
     project.diel("run", "flow.yaml", "--set", "hp.x=3")
     assert (tmp_path / "out.txt").read_text() == "3\n", "the content is as a run has put it there"
     assert {path.name for path in tmp_path.glob("out*")} == {"out.txt", "out.txt~"}
+
+
+LISTS = """
+stages:
+  make: {command: 'mkdir d; touch FILES', outputs: {d: {glob: "d/*", export: out/}}}
+"""
+
+
+def test_a_list_has_no_file_of_an_earlier_version_though_its_run_was_removed(tmp_path: Path) -> None:
+    project, out = Project(tmp_path).workflow(LISTS.replace("FILES", "d/a d/b d/c")), tmp_path / "out"
+    project.run()
+    (out / "b").write_text("my own\n")
+    project.diel("clean", "--all", "--yes")
+    project.workflow(LISTS.replace("FILES", "d/c d/e")).run()
+    assert {path.name for path in out.iterdir()} == {"b", "c", "e"}
+    said = project.diel("status")
+    assert f"1 export of make.d met another file: {out}/a is removed: an earlier run had put it there" in said
+    project.diel("clean", "--all", "--yes")
+    (out / "e").write_text("my own\n")
+    project.workflow(LISTS.replace("FILES", "d/c; echo new > d/c")).run()
+    assert (out / "c").read_text() == "new\n", "it is diel's own"
+    assert {path.name for path in out.iterdir()} == {"b", "c", "e"}
+
+
+def test_files_of_another_workflow_beside_a_list_are_told(tmp_path: Path) -> None:
+    Project(tmp_path, "first").workflow(LISTS.replace("FILES", "d/a d/b")).run()
+    (tmp_path / "out" / "mine").touch()
+    project = Project(tmp_path).workflow(LISTS.replace("FILES", "d/b d/c"))
+    project.run()
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"a", "b", "c", "mine"}
+    said = project.diel("status")
+    assert f"{tmp_path}/out/a is beside them: 'd' of make of first has put it there" in said
+    assert "met another file" not in project.diel("status", "first-1")

@@ -16,6 +16,7 @@ import click
 from diel.cli.commands.list import size_of
 from diel.cli.options import Duration, runs_option
 from diel.cli.target import complete_run
+from diel.controller.export import outlive
 from diel.controller.unneeded import drop, find_unneeded
 from diel.environments.kept import remove_environment, unneeded_environments
 from diel.errors import DielError, UsageError, counted
@@ -271,6 +272,7 @@ def _remove(chosen: Sequence[Listed], leftovers: Sequence[Path]) -> None:
         root = run.paths.root
         aside = root.with_name(f"{REMOVED}{root.name}-{os.getpid()}")
         try:
+            outlive(run.paths)
             os.rename(root, aside)
             shutil.rmtree(aside)
         except OSError as error:
