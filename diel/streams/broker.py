@@ -15,8 +15,8 @@ from diel.form import NOT_AS_IT_SHOULD_BE
 from diel.paths import RunPaths
 from diel.streams.channel import Channel, Channels, ProducerState
 from diel.streams.group import Group, Member
+from diel.streams.log import ChannelRecord, Seat
 from diel.streams.protocol import FORMS, Header, PeerRequest, Refused, flaw_of, refuse_older
-from diel.streams.records import ChannelOpened, Seat
 from diel.streams.tuples import Tuples
 
 Send = Callable[[bytes, Header, bytes], bool]
@@ -85,7 +85,7 @@ class Broker:
 
     def _open(self, request: PeerRequest) -> Header:
         header = request.header
-        record: ChannelOpened = {
+        record: ChannelRecord = {
             "do": "open",
             "c": str(header["channel"]),
             "buffer": max(1, int(header["buffer"])),

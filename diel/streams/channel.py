@@ -6,25 +6,16 @@ import contextlib
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import assert_never, cast
+from typing import cast
 
 from diel.errors import counted
 from diel.files import put
 from diel.streams.group import Group
-from diel.streams.log import RecordLog
+from diel.streams.log import Batch, BatchIndex, ChannelRecord, ChannelSnapshot, Counts, RecordLog
 from diel.streams.protocol import Header, PeerRequest, Refused, cut, pack, unpack
-from diel.streams.records import (
-    Batch,
-    BatchIndex,
-    ChannelOpened,
-    ChannelRecord,
-    ChannelSnapshot,
-    Counts,
-    OfMember,
-    Rest,
-)
 
 MANY = 2**53
 """Credit without a limit: the largest whole number that every JSON reader takes."""
@@ -296,11 +287,11 @@ class Channel:
         needed = self._files[max(0, bisect_right(self._positions, floor) - 1)]
         return bisect_left(self._files, needed)
 
-    def without(self, spent: int) -> Rest:
+    def without(self, spent: int) -> Counts:
         """Return what must be known about the channel when its first batches are gone."""
         return {"base": self._positions[spent], **self._counts()}
 
-    def note_gone(self, header: Rest) -> None:
+    def note_gone(self, header: Counts) -> None:
         """Take in what `without` returned."""
         self._skip_to(header["base"])
         self.end, self.bytes, self._counted = header["base"], header["bytes"], header["end"]
@@ -370,7 +361,7 @@ def _numbered(name: str) -> tuple[str, int]:
 
 
 class Channels(dict[str, Channel]):
-    """Channels by name, and the log of what their own logs lack: its records are in `records.py`. A record
+    """Channels by name, and the log of what their own logs lack: its records are those of `log.py`. A record
     takes effect when it is written, and again when a broker starts."""
 
     def __init__(self, root: Path) -> None:
@@ -393,7 +384,7 @@ class Channels(dict[str, Channel]):
         self._append(header)
         self._fold(header)
 
-    def has_opened(self, record: ChannelOpened) -> bool:
+    def has_opened(self, record: ChannelRecord) -> bool:
         """Return whether a record "open" would change nothing."""
         channel = self.get(record["c"])
         if channel is None or channel.closed or channel.broken:
@@ -416,7 +407,7 @@ class Channels(dict[str, Channel]):
         for channel in self.values():
             channel.log.close()
 
-    def _append(self, header: ChannelRecord) -> None:
+    def _append(self, header: Mapping[str, object]) -> None:
         """Begin a new file with a snapshot, in place of those before it, once one is full."""
         if self._log.is_full:
             self._log.roll()
@@ -435,7 +426,7 @@ class Channels(dict[str, Channel]):
                 return number
         return 0
 
-    def _add(self, header: ChannelOpened | ChannelSnapshot) -> Channel:
+    def _add(self, header: ChannelRecord | ChannelSnapshot) -> Channel:
         channel = Channel(self._root, len(self) + 1, header["c"], header["buffer"], header["replay"])
         self[channel.name] = channel
         return channel
@@ -463,12 +454,10 @@ class Channels(dict[str, Channel]):
                 channel.groups[header["g"]].cursor = header["cursor"]
             case "gone":
                 channel.note_gone(header)
-            case "begin" | "give" | "undo" | "seat" | "tell" | "commit" | "settle":
+            case _:
                 _fold_member(channel.groups[header["g"]], header)
-            case never:
-                assert_never(never)
 
-    def _fold_open(self, header: ChannelOpened) -> None:
+    def _fold_open(self, header: ChannelRecord) -> None:
         channel = self.get(header["c"]) or self._add(header)
         channel.buffer, channel.replay = header["buffer"], header["replay"]
         channel.closed, channel.broken = False, ""
@@ -479,7 +468,7 @@ class Channels(dict[str, Channel]):
             channel.groups[name].add(members)
 
 
-def _fold_member(group: Group, header: OfMember) -> None:
+def _fold_member(group: Group, header: ChannelRecord) -> None:
     name = header["m"]
     member = group.members[name]
     match header["do"]:
@@ -497,5 +486,3 @@ def _fold_member(group: Group, header: OfMember) -> None:
             member.commit(header["at"])
         case "settle":
             group.settle(name, header["good"])
-        case never:
-            assert_never(never)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
 
-from diel.streams.records import GroupSnapshot
+from diel.streams.log import GroupSnapshot
 
 
 @dataclass

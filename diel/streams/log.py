@@ -1,4 +1,4 @@
-"""Append-only files of records: a JSON header, and a block of bytes.
+"""Append-only files of records: a JSON header, and a block of bytes; and what the channels' records hold.
 
 One broker writes at a time, and each begins a file of its own: what a killed one left half written is at
 the end of its last file, where readers stop. A record is two sizes (u32, little endian), header, block. A
@@ -13,7 +13,7 @@ import os
 import struct
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple, NotRequired, Required, TypedDict
 
 from diel.streams.protocol import Header, pack
 
@@ -143,3 +143,92 @@ def _write_all(file: int, head: bytes, block: bytes) -> None:
         rest = memoryview(head + block)
         while written < size:
             written += os.write(file, rest[written:])
+
+
+class Seat(TypedDict):
+    """A consumer: its channel, group and name."""
+
+    c: str
+    g: str
+    m: str
+
+
+class Counts(TypedDict, total=False):
+    """How many items and bytes came, and how many items of each producer."""
+
+    end: int
+    bytes: int
+    counts: dict[str, int]
+    base: int
+    """The lowest position that is still there: items below it are gone."""
+
+
+class ChannelRecord(Counts, total=False):
+    """A record of the channels' log; which keys it has follows from what it does."""
+
+    do: Required[
+        Literal["open", "close", "break", "gone"]
+        | Literal["attempt", "place"]
+        | Literal["join", "skip", "begin", "give", "undo", "seat", "commit", "tell", "settle"]
+    ]
+    """To a channel (`gone` has its Counts), to a producer's attempt, or to a consumer's Seat."""
+    c: Required[str]
+    g: str
+    m: str
+    p: str
+    """The producer; its attempt `a` begins, or stopped, at item `at`."""
+    a: int
+    at: int
+    buffer: int
+    replay: bool
+    groups: Any
+    """The members of groups by name that `open` adds, the names of those that `break` breaks."""
+    why: str
+    cursor: int
+    holds: bool
+    pos: int
+    """Items from a position on, `n` of them, went to a consumer; `undo` where they did not reach it."""
+    n: int
+    good: bool
+
+
+class Batch(TypedDict):
+    """Items that a producer put together, in the log of their channel."""
+
+    p: str
+    first: int
+    """The number that the producer gave the first."""
+    pos: int
+    """The position of the first in the channel."""
+    sizes: list[int]
+    held: NotRequired[int]
+    """Bytes in the files of large items, which are `files`."""
+    files: NotRequired[list[str]]
+
+
+class BatchIndex(Counts):
+    """Of a full file of batches."""
+
+    held: list[str]
+    batches: int
+
+
+class GroupSnapshot(TypedDict):
+    cursor: int
+    holds: bool
+    members: dict[str, list[int]]
+    unsettled: list[str]
+    returned: list[tuple[int, int]]
+    good: NotRequired[list[str]]
+    broken_at: NotRequired[int | None]
+    broken: NotRequired[dict[str, str]]
+
+
+class ChannelSnapshot(Counts):
+    c: str
+    buffer: int
+    replay: bool
+    closed: bool
+    broken: NotRequired[str]
+    sources: dict[str, list[int]]
+    groups: dict[str, GroupSnapshot]

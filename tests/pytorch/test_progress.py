@@ -9,9 +9,8 @@ import pytest
 import torch
 
 import diel
-from diel.pytorch import Settings
-from diel.pytorch import training as saving
-from diel.pytorch.training import Best, Progress, Saver
+from diel import pytorch as saving
+from diel.pytorch import Best, Progress, Saver, Settings
 
 SETTINGS = Settings(learning_rate=0.1, epochs=2, batch=4, device=torch.device("cpu"))
 

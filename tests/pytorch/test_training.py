@@ -14,7 +14,7 @@ import torch
 
 import diel
 from diel import pytorch
-from diel.pytorch import training as saving
+from diel import pytorch as saving
 
 CPU = torch.device("cpu")
 X = torch.linspace(-1, 1, 50)[:, None]

@@ -36,8 +36,8 @@ from torch.utils._pytree import tree_leaves
 from diel.context import Context
 from diel.errors import Interrupted
 from diel.files import put
+from diel.pytorch import SAVE_EVERY, SAVE_RATIO, Settings, seeded
 from diel.pytorch.parallel.placed import Placed, Scaler
-from diel.pytorch.training import SAVE_EVERY, SAVE_RATIO, Settings, seeded
 
 Feed = Callable[[int], tuple[torch.Tensor, torch.Tensor]]
 """Inputs and targets of this rank in a step, counted from 0: the same in any attempt."""
