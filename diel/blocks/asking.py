@@ -94,7 +94,7 @@ class BlockAsking:
     def submit(self, shape: Shape, cores: int, bundle: Bundle) -> Future[bytes]:
         """Send a bundle; there may be no block for it yet."""
         engine, label = self.start(), shape.label
-        if not engine.is_open(label):
+        if label not in self.shapes:
             engine.open(label, self._workers(shape))
             self.shapes[label] = shape
         return engine.submit(label, bundle, cores)

@@ -145,9 +145,6 @@ class BlockEngine:
         started.result()
         return True
 
-    def is_open(self, label: str) -> bool:
-        return label in self._executors
-
     def submit(self, label: str, bundle: Bundle, ranks: int) -> Future[bytes]:
         """Queue a bundle for the workers of a shape. The future raises if the worker was lost."""
         executor = self._executors[label]

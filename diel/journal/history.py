@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from diel.form import Contradiction
 from diel.journal.axis_history import AxisHistory, Trial
 from diel.journal.stage_history import Attempt, StageHistory, ranges, spread
-from diel.journal.surrogate import counting, knowing
+from diel.journal.surrogate import SurrogateHistory
 from diel.paths import epoch_of
 from diel.states import RunState, TaskState
 
@@ -245,7 +245,9 @@ class History:
         stage.parts = record.get("parts", {})
         stage.void = record.get("void", "")
         stage.factors = record.get("factors", [])
-        stage.surrogate = knowing(stage.surrogate, record) if "surrogate" in record else stage.surrogate
+        if "surrogate" in record:
+            stage.surrogate = stage.surrogate or SurrogateHistory()
+            stage.surrogate.know(record["surrogate"])
 
     def _queued(self, record: records.Queued) -> None:
         tasks, attempts = record["tasks"], record.get("attempts") or [1] * len(record["tasks"])
@@ -340,7 +342,9 @@ class History:
     def _commit(self, stage: StageHistory, record: records.Result, state: TaskState) -> None:
         index = record["index"]
         if not stage.is_good(index):
-            stage.surrogate = counting(stage.surrogate, record) if "surrogate" in record else stage.surrogate
+            if "surrogate" in record:
+                stage.surrogate = stage.surrogate or SurrogateHistory()
+                stage.surrogate.count(index, record["surrogate"], record.get("seconds", 0.0))
             stage.set(index, state)
         stage.under_way.pop(index, None)
         stage.tolerated.pop(index, None)

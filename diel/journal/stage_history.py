@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import compress, count
 from typing import TYPE_CHECKING, Any
 
-from diel.journal.surrogate import SurrogateHistory, forget, suspect
+from diel.journal.surrogate import SurrogateHistory
 from diel.states import TaskState
 
 if TYPE_CHECKING:
@@ -202,11 +202,12 @@ class StageHistory:
     def _unmake(self, index: int) -> None:
         self.shared.discard(index)
         self.set(index, TaskState.WAITING)
-        forget(self.surrogate, index)
+        if self.surrogate is not None and index < len(self.surrogate.answers):
+            self.surrogate.answers[index] = 0  # its audit still counts
 
     def suspect(self) -> list[int]:
         """Return the tasks whose result is an answer that audits speak against."""
-        return [] if self.surrogate is None else suspect(self.surrogate)
+        return [] if self.surrogate is None else self.surrogate.suspect()
 
     def stays(self) -> list[int]:
         """Return the tasks whose result stays though it read suspect answers."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from diel.journal.records import Result, StageRecord
+    from diel.journal.records import Answered, TaughtBy
 
 CONFIDENCE = 0.95
 SHARE = 0.95
@@ -87,50 +87,34 @@ class SurrogateHistory:
         held = self.tolerance is not None and bool(self.errors)
         self.is_off = held and bound_of(self.errors.values()).error > (self.tolerance or 0.0)
 
+    def know(self, facts: TaughtBy) -> None:
+        """Take in what the controller says about the workflow."""
+        self.service, self.tolerance = facts["service"], facts.get("tolerance")
+        self.training, self.simulations = tuple(facts["training"]), tuple(facts["simulations"])
+        self.judge()
 
-def knowing(earlier: SurrogateHistory | None, record: StageRecord) -> SurrogateHistory:
-    """With what the controller says about the workflow."""
-    history, facts = earlier or SurrogateHistory(), record["surrogate"]
-    history.service, history.tolerance = facts["service"], facts.get("tolerance")
-    history.training, history.simulations = tuple(facts["training"]), tuple(facts["simulations"])
-    history.judge()
-    return history
+    def count(self, index: int, answer: Answered, seconds: float) -> None:
+        """Count another task's result."""
+        if answer["used"]:
+            self.answers.extend(bytes(max(0, index + 1 - len(self.answers))))
+            self.answers[index] = 1
+            self.answered_seconds += seconds
+        else:
+            self.simulated += 1
+            self.simulated_seconds += max(0.0, seconds - answer["asked"])
+            self.vain_seconds += answer["asked"]
+        if "error" in answer:
+            self.errors[index] = math.inf if answer["error"] is None else answer["error"]
+            self.judge()
+        if answer.get("message"):
+            self.unanswered += 1
+            self.message = answer["message"]
+        if why := answer.get("unasked"):
+            self.unasked[why] = self.unasked.get(why, 0) + 1
 
-
-def counting(earlier: SurrogateHistory | None, record: Result) -> SurrogateHistory:
-    """With another task's result."""
-    history, answer, seconds = earlier or SurrogateHistory(), record["surrogate"], record.get("seconds", 0.0)
-    index = record["index"]
-    if answer["used"]:
-        history.answers.extend(bytes(max(0, index + 1 - len(history.answers))))
-        history.answers[index] = 1
-        history.answered_seconds += seconds
-    else:
-        history.simulated += 1
-        history.simulated_seconds += max(0.0, seconds - answer["asked"])
-        history.vain_seconds += answer["asked"]
-    if "error" in answer:
-        history.errors[index] = math.inf if answer["error"] is None else answer["error"]
-        history.judge()
-    if answer.get("message"):
-        history.unanswered += 1
-        history.message = answer["message"]
-    if why := answer.get("unasked"):
-        history.unasked[why] = history.unasked.get(why, 0) + 1
-    return history
-
-
-def forget(history: SurrogateHistory | None, index: int) -> None:
-    """Let the result of a task no longer count; its audit still does."""
-    if history is not None and index < len(history.answers):
-        history.answers[index] = 0
-
-
-def suspect(history: SurrogateHistory) -> list[int]:
-    """Return the tasks whose result is an answer that audits speak against."""
-    if not history.is_off:
-        return []
-    return [index for index, answered in enumerate(history.answers) if answered]
+    def suspect(self) -> list[int]:
+        """Return the tasks whose result is an answer that audits speak against."""
+        return [index for index, answered in enumerate(self.answers) if answered] if self.is_off else []
 
 
 def unpacked(packed: dict[str, Any], unpack: Callable[[str], bytearray]) -> SurrogateHistory:

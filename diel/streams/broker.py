@@ -9,13 +9,14 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any, cast
 
 from diel.errors import MISTAKE
 from diel.form import NOT_AS_IT_SHOULD_BE
 from diel.paths import RunPaths
 from diel.streams.channel import Channel, Channels, ProducerState
 from diel.streams.group import Group, Member
-from diel.streams.log import ChannelRecord, Seat
+from diel.streams.log import ChannelRecord
 from diel.streams.protocol import FORMS, Header, PeerRequest, Refused, flaw_of, refuse_older
 from diel.streams.tuples import Tuples
 
@@ -120,7 +121,7 @@ class Broker:
         group, member = channel.groups.get(header["group"]), header["member"]
         if group is None or member not in group.unsettled:
             return {}  # it was settled before, or it never came and nobody counts on it
-        self._channels.write({"do": "settle", **_seat(request), "good": bool(header["good"])})
+        self._note("settle", request, good=bool(header["good"]))
         channel.getting.pop((header["group"], member), None)
         self._channels.remove_spent(channel)
         self._serve_waiting(channel)
@@ -230,15 +231,15 @@ class Broker:
 
     def _consume(self, channel: Channel, request: PeerRequest) -> Header:
         header = request.header
-        where, replay = _seat(request), header.get("replay", True)
+        replay = header.get("replay", True)
         known = channel.groups.get(header["group"])
         if known is None or header["member"] not in known.members:
             cursor = channel.base if replay and channel.replay else channel.end
-            self._channels.write({"do": "join", **where, "cursor": cursor, "holds": False})
+            self._note("join", request, cursor=cursor, holds=False)
         group, member = self._member(channel, request)
         if header["attempt"] > member.attempt:
             again = header["member"] in group.good
-            self._channels.write({"do": "begin", **where, "a": header["attempt"]})
+            self._note("begin", request, a=header["attempt"])
             if again and (channel.base or len(group.members) > 1):
                 why = f"{header['member']} runs again, and the items that it had read are gone"
                 groups = [header["group"]]
@@ -249,7 +250,7 @@ class Broker:
             if late is not None:
                 self.serve(late)  # the previous attempt learns that it is over
             if not replay and not group.delivered:
-                self._channels.write({"do": "skip", **where, "cursor": channel.end})
+                self._note("skip", request, cursor=channel.end)
                 self._channels.remove_spent(channel)
         member.reading |= bool(header.get("leaves", False))
         ahead = max(1, channel.buffer // 4)
@@ -271,7 +272,7 @@ class Broker:
 
     def _deliver(self, channel: Channel, request: PeerRequest) -> bool:
         """Answer a `get` if there is something to answer: items again, new items, or the end."""
-        header, where = request.header, _seat(request)
+        header = request.header
         group, member = self._member(channel, request)
         number, most = int(header["from"]), max(1, int(header["most"]))
         again = number < member.total
@@ -282,12 +283,12 @@ class Broker:
             most = min(most, max(1, there // (2 * len(group.unsettled))))
         items = channel.fetch(position, min(there, most))
         if again:
-            self._channels.write({"do": "seat", **where, "at": number + len(items)})
+            self._note("seat", request, at=number + len(items))
         else:
-            self._channels.write({"do": "give", **where, "pos": position, "n": len(items)})
+            self._note("give", request, pos=position, n=len(items))
         answer: Header = {"from": number, "sizes": [len(item) for item in items]}
         if not self._answer(request, answer, b"".join(items)) and not again:
-            self._channels.write({"do": "undo", **where, "pos": position, "n": len(items)})
+            self._note("undo", request, pos=position, n=len(items))
         return True
 
     def _tell_end(self, channel: Channel, request: PeerRequest) -> bool:
@@ -295,7 +296,7 @@ class Broker:
         group, member = self._member(channel, request)
         if group.broken_at is not None or (channel.broken and not group.holds):
             if not member.broken:
-                self._channels.write({"do": "tell", **_seat(request), "why": channel.broken})
+                self._note("tell", request, why=channel.broken)
             self._answer(request, {"broken": channel.broken})
             return True
         if channel.closed:
@@ -314,7 +315,7 @@ class Broker:
         (_, member), at = self._member(channel, request), int(request.header["at"])
         member.reading = False
         if member.committed <= at <= member.total:
-            self._channels.write({"do": "seat", **_seat(request), "at": at})
+            self._note("seat", request, at=at)
         return {}
 
     def _commit(self, channel: Channel, request: PeerRequest) -> Header:
@@ -322,16 +323,16 @@ class Broker:
         if at > member.total:
             raise Refused(f"{request.header['member']} commits items of {channel.name} that it did not get")
         if at > member.committed:
-            self._channels.write({"do": "commit", **_seat(request), "at": at})
+            self._note("commit", request, at=at)
             self._channels.remove_spent(channel)
         return {}
+
+    def _note(self, do: str, request: PeerRequest, **facts: Any) -> None:
+        """Write what became of a consumer."""
+        header = request.header
+        seat = {"c": header["channel"], "g": header["group"], "m": header["member"]}
+        self._channels.write(cast("ChannelRecord", {"do": do, **seat, **facts}))
 
     def close(self) -> None:
         self._channels.close()
         self._tuples.log.close()
-
-
-def _seat(request: PeerRequest) -> Seat:
-    """Return a consumer, as the log names it."""
-    header = request.header
-    return {"c": header["channel"], "g": header["group"], "m": header["member"]}

@@ -145,14 +145,6 @@ def _write_all(file: int, head: bytes, block: bytes) -> None:
             written += os.write(file, rest[written:])
 
 
-class Seat(TypedDict):
-    """A consumer: its channel, group and name."""
-
-    c: str
-    g: str
-    m: str
-
-
 class Counts(TypedDict, total=False):
     """How many items and bytes came, and how many items of each producer."""
 
@@ -171,9 +163,10 @@ class ChannelRecord(Counts, total=False):
         | Literal["attempt", "place"]
         | Literal["join", "skip", "begin", "give", "undo", "seat", "commit", "tell", "settle"]
     ]
-    """To a channel (`gone` has its Counts), to a producer's attempt, or to a consumer's Seat."""
+    """To a channel (`gone` has its Counts), to a producer's attempt, or to a consumer."""
     c: Required[str]
     g: str
+    """The group of a consumer, whose name is `m`."""
     m: str
     p: str
     """The producer; its attempt `a` begins, or stopped, at item `at`."""

@@ -27,7 +27,8 @@ class Spare:
 
     def make(self, task_dir: str, work: Work, request: Request) -> None:
         """Make a task's directory, or reuses the kept one if nothing was written there. Raise OSError."""
-        self._adopts = adopt(_is_plain(work)) and self._adopts
+        is_plain = not work.launcher and not any((work.apart, work.staging, work.service, work.surrogate))
+        self._adopts = adopt(is_plain) and self._adopts
         if self._kept is None:
             os.mkdir(task_dir)
             return
@@ -36,9 +37,11 @@ class Spare:
             os.mkdir(task_dir)
             return
         os.rename(folder, task_dir)
-        if names and not names <= _files_for(work, request):
-            for name in names:
-                os.unlink(f"{task_dir}/{name}")
+        written_again = work.module is None and names <= {
+            name for name, value in ((PARAMS, request.params), (INPUTS, request.inputs)) if value
+        }
+        for name in () if written_again else names:
+            os.unlink(f"{task_dir}/{name}")
 
     def keep(self, work: Work, task_dir: str) -> None:
         """Keep the directory of a task that succeeded, if it wrote nothing and none of its processes is
@@ -56,16 +59,6 @@ class Spare:
         if spare is not None and work.module is not None:
             with contextlib.suppress(OSError):
                 os.rmdir(spare[0])
-
-
-def _is_plain(work: Work) -> bool:
-    return not work.launcher and not any((work.apart, work.staging, work.service, work.surrogate))
-
-
-def _files_for(work: Work, request: Request) -> Set[str]:
-    """Return the files that are written for a command."""
-    files = {PARAMS: request.params, INPUTS: request.inputs} if work.module is None else {}
-    return {name for name, value in files.items() if value}
 
 
 def _is_own(path: str) -> bool:

@@ -68,6 +68,6 @@ def test_interchanges_that_all_end_before_they_answer_are_told(engine: BlockEngi
     try:
         with Killer(STARTS), pytest.raises(DielError, match="ended 5 times as it started"):
             engine.open("small", WORKERS)
-        assert not engine.is_open("small")
+        assert "small" not in engine._executors
     finally:
         engine.stop()

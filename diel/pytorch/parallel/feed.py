@@ -102,7 +102,7 @@ class Samples:
             if len(inputs) != len(labels):
                 raise ValueError(f"data has {len(inputs)} rows, and targets {len(labels)}")
             scale = Standardised.of(inputs) if standardise else Standardised()
-            items, rows, read = range(len(inputs)), 1, _rows_of(inputs, labels, scale)
+            items, rows, read = range(len(inputs)), 1, lambda some: (scale(inputs[some]), labels[some])
         classes = bool(np.issubdtype(labels.dtype, np.integer))
         shape = tuple(inputs.shape[1:])
         says = outputs or (int(labels.max()) + 1 if classes else _numbers_of(labels.shape))
@@ -155,10 +155,6 @@ def _numbers_of(targets: tuple[int, ...]) -> int:
     """Return how many numbers a network gives for a sample or a site, for targets of this shape:
     (rows, height, width) are fields without channels."""
     return 1 if len(targets) == 1 or (len(targets) == 3 and targets[2] > 1) else targets[1]
-
-
-def _rows_of(inputs: NDArray[Any], targets: NDArray[Any], scale: Standardised) -> Read:
-    return lambda rows: (scale(inputs[rows]), targets[rows])
 
 
 def read_files(files: Sequence[Path], rows: int) -> tuple[NDArray[Any], NDArray[Any]]:

@@ -82,10 +82,6 @@ def samplers() -> tuple[str, ...]:
     return (*SAMPLERS, *(name for name in names_in(SEARCHERS) if name not in SAMPLERS))
 
 
-def _accept_sampler(text: str) -> str:
-    return accept_name(text, SAMPLERS if text in SAMPLERS else samplers())
-
-
 class _Listed:
     """In a schema: the names that are installed here."""
 
@@ -109,7 +105,7 @@ class Sampler(Named):
 
     name: Annotated[
         str,
-        AfterValidator(_accept_sampler),
+        AfterValidator(lambda text: text if text in SAMPLERS else accept_name(text, samplers())),
         _Listed(),
     ] = optional("Which one.", "tpe")
     multivariate: bool | None = optional("Whether hyperparameters are drawn together.")
