@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from diel.journal.snapshot import read_run
+from diel.journal.history import read_run
 from diel.notify.notice import Notice, due, ended
 from diel.states import RunState
 from tests.handmade import Handmade

@@ -41,7 +41,7 @@ from diel.controller.versions import (
     update_sources,
 )
 from diel.errors import DielError, UsageError, counted
-from diel.journal.snapshot import read_run
+from diel.journal.history import read_run
 from diel.journal.stage_history import ranges
 from diel.modules.sources import newest
 from diel.paths import RunPaths
