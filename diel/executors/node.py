@@ -28,7 +28,7 @@ from diel.attempt.block import own_node
 from diel.attempt.reaper import kill_marked
 from diel.energy import EnergyMeter, meter_for
 from diel.errors import JournalError
-from diel.executors.scratch import VARIABLE, Scratch
+from diel.executors.script import VARIABLE, Scratch
 from diel.journal.segment import SegmentWriter, read_segment, segments, worker_segment_name
 from diel.paths import RunPaths
 from diel.project.lease import driver, lives

@@ -207,7 +207,7 @@ def _scalar_hint(expected: str, value: Any) -> str:
 
 def _wrong_choice(key: Key, value: Any, expected: str) -> Flaw:
     choices = re.findall(r"'([^']*)'", expected)
-    meant = meant_value(value, choices)
+    meant = next((meaning for meaning in _meanings(str(value))[1:] if meaning in choices), "")
     hint = f"did you mean '{meant}'?" if meant else did_you_mean(str(value), choices)
     return Flaw(f"expected one of {', '.join(choices)}; found {quote(value)}", hint, key)
 
@@ -353,11 +353,6 @@ def meant_key(word: str, models: Sequence[type[SpecModel]]) -> str:
 def _meanings(word: str) -> tuple[str, ...]:
     lower = word.lower().replace("-", "_")
     return lower, *MEANINGS.get(lower, ())
-
-
-def meant_value(value: Any, choices: Sequence[str]) -> str:
-    """Return the choice that a value means; empty if it is none by another name."""
-    return next((meaning for meaning in _meanings(str(value))[1:] if meaning in choices), "")
 
 
 def _home_below(word: str, models: Sequence[type[SpecModel]]) -> str:

@@ -1,18 +1,22 @@
-"""Optuna as a searcher, by ask and tell."""
+"""Optuna: a searcher by ask and tell; and a search as one of its studies, made of what the journal says."""
 
 from __future__ import annotations
 
+import json
 import math
 import warnings
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
 
 import optuna
 from optuna import distributions, pruners, samplers
+from optuna.storages import BaseStorage
+from optuna.trial import FrozenTrial
 
 from diel.errors import UsageError
-from diel.journal.axis_history import Course
+from diel.journal.axis_history import Course, Trial
 from diel.search.searcher import Searcher, Space, grid_points, place_of, within
 from diel.spec import Hyperparameter, Search
 from diel.states import TrialState
@@ -229,3 +233,165 @@ def _sampler(
 def _some(**options: Any) -> dict[str, Any]:
     """Return the given arguments only, so that Optuna's defaults hold for the others."""
     return {name: value for name, value in options.items() if value is not None}
+
+
+ENOUGH = 8
+"""Complete trials below which a share of the scatter is chance."""
+
+
+class Importance(NamedTuple):
+    """What one of Optuna's evaluators says about one objective."""
+
+    method: str
+    """`fANOVA`: the share of the whole scatter; `PED-ANOVA`: what sets the best tenth apart."""
+    objective: str
+    shares: Mapping[str, float]
+    """By hyperparameter, the largest first; they add up to 1."""
+    trials: int
+    """How many complete ones it rests on."""
+
+
+def begin_study(
+    name: str, objectives: Iterable[tuple[str, bool | None]], storage: BaseStorage | None = None
+) -> optuna.Study:
+    """Make an empty study for STAGE.VALUEs, each with whether it is minimized."""
+    goals = list(objectives)
+    study = optuna.create_study(
+        storage=storage,
+        study_name=name,
+        directions=["minimize" if small else "maximize" for _, small in goals],
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # names of metrics are new in Optuna
+        study.set_metric_names([reference for reference, _ in goals])
+    return study
+
+
+def study_of(
+    name: str,
+    objectives: Sequence[tuple[str, bool]],
+    parameters: Mapping[str, Hyperparameter],
+    trials: Iterable[Trial],
+) -> optuna.Study:
+    """Return the study of a search: every trial with its state, its values and what it reported on the way.
+    One that does not fit the hyperparameters or the objectives is left out."""
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    study = begin_study(name, objectives)
+    pairs = [
+        (trial_record, frozen(trial_record, parameters, trial_record.reported))
+        for trial_record in trials
+        if parameters.keys() >= trial_record.hp.keys()
+    ]
+    study.add_trials(
+        [
+            trial
+            for trial_record, trial in pairs
+            if trial.params.keys() == trial_record.hp.keys()
+            and len(trial_record.values) in (0, len(objectives))
+        ]
+    )
+    return study
+
+
+def frozen(
+    trial: Trial, parameters: Mapping[str, Hyperparameter], reported: Mapping[int, float]
+) -> FrozenTrial:
+    """Return a trial as Optuna keeps it: a pruned one has its last report for its value. Hyperparameters
+    outside their distributions are attributes `hp.NAME`."""
+    values = trial.values or None
+    if trial.state is TrialState.PRUNED and reported and not values:
+        values = [reported[max(reported)]]
+    params, spaces, apart = _drawn(trial.hp, parameters)
+    ended = trial.state is not TrialState.RUNNING  # one that is tried again has ended before
+    return FrozenTrial(
+        number=trial.number,
+        state=STATES[trial.state],
+        value=None,
+        values=values,
+        datetime_start=_moment(trial.began),
+        datetime_complete=_moment(trial.ended or trial.began) if ended else None,
+        params=params,
+        distributions=spaces,
+        user_attrs={**apart, **({"message": trial.message} if trial.message else {})},
+        system_attrs={"constraints": tuple(trial.excess)} if trial.excess else {},
+        intermediate_values=dict(reported),
+        trial_id=0,
+    )
+
+
+def _drawn(
+    hp: Mapping[str, Any], parameters: Mapping[str, Hyperparameter]
+) -> tuple[dict[str, Any], dict[str, distributions.BaseDistribution], dict[str, Any]]:
+    """Return the parameters of a trial and their distributions; apart, those that do not lie in theirs."""
+    params: dict[str, Any] = {}
+    spaces: dict[str, distributions.BaseDistribution] = {}
+    apart: dict[str, Any] = {}
+    for name, value in hp.items():
+        spec = parameters[name]
+        listed = spec.listed if spec.type in ("choice", "bool") else None
+        space: distributions.BaseDistribution
+        if listed is None:
+            space, plain = distribution(spec), value
+        else:
+            plain = _plain(value)
+            space = distributions.CategoricalDistribution([*map(_plain, listed)])
+        try:
+            inside = space._contains(space.to_internal_repr(plain))
+        except ValueError:
+            inside = False
+        if inside:
+            params[name], spaces[name] = plain, space
+        else:
+            apart[f"hp.{name}"] = value
+    return params, spaces, apart
+
+
+def _plain(value: Any) -> bool | int | float | str | None:
+    """Return a choice as Optuna's storages keep it: lists and mappings as JSON."""
+    return value if value is None or isinstance(value, bool | int | float | str) else json.dumps(value)
+
+
+def _moment(seconds: float) -> datetime:
+    """In Optuna's way: the local time, without a zone."""
+    return datetime.fromtimestamp(seconds, UTC).astimezone().replace(tzinfo=None)
+
+
+def importances(study: optuna.Study, objectives: Sequence[tuple[str, bool]]) -> list[Importance]:
+    """For each objective what matters, by each evaluator that can be had; none where too few are complete."""
+    complete = study.get_trials(deepcopy=False, states=(STATES[TrialState.COMPLETE],))
+    if len(complete) < ENOUGH:
+        return []
+    ranked = []
+    for method, most in _MOST_TRIALS.items():
+        judged = optuna.create_study(directions=study.directions)
+        judged.add_trials(complete[-most:])
+        for place, (reference, small) in enumerate(objectives):
+            shares = _shares(judged, method, place, 1 if small else -1)
+            if shares:
+                ranked.append(Importance(method, reference, shares, min(len(complete), most)))
+    return ranked
+
+
+_MOST_TRIALS = {"PED-ANOVA": 2000, "fANOVA": 100}
+"""The most trials that an evaluator is given, the last ones: fANOVA takes 50 s for a thousand."""
+
+
+def _shares(study: optuna.Study, method: str, place: int, sign: int) -> dict[str, float]:
+    """Nothing where the evaluator cannot tell: all values are alike, or scikit-learn is not installed."""
+    from optuna import importance  # here: it loads scikit-learn, which no search needs
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that low is good is what the sign is for
+        try:
+            evaluator: importance.BaseImportanceEvaluator
+            if method == "fANOVA":
+                evaluator = importance.FanovaImportanceEvaluator(n_trees=32, seed=0)
+            else:  # of few trials more than a tenth are the best: five of them, as Optuna's manual advises
+                best = min(0.5, max(0.1, 5 / len(study.trials)))
+                evaluator = importance.PedAnovaImportanceEvaluator(target_quantile=best)
+            shares = importance.get_param_importances(
+                study, evaluator=evaluator, target=lambda trial: sign * trial.values[place]
+            )
+        except (ValueError, RuntimeError, ImportError):
+            return {}
+    return {name: round(float(share), 4) for name, share in shares.items()}

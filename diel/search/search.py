@@ -233,7 +233,7 @@ class Searching(Decider):
             return True
         bad = (TrialState.FAILED, TrialState.RUNNING)
         return (
-            self.search.gives_up
+            "failures" not in self.search.model_fields_set
             and failed >= FIRST
             and all(trial.state in bad for trial in self._course(context).trials)
         )

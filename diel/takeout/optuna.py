@@ -13,7 +13,7 @@ from diel.errors import UsageError, counted
 from diel.journal.axis_history import Course
 from diel.results import RunReader
 from diel.results.metrics import searches, trials_of
-from diel.search.study import begin_study, frozen
+from diel.search.optuna import begin_study, frozen
 from diel.states import TrialState
 from diel.takeout import hasten
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from diel.executors import scratch
-from diel.executors.scratch import PREFIX, VARIABLE, Scratch
+from diel.executors import script as scratch
+from diel.executors.script import PREFIX, VARIABLE, Scratch
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from diel.journal.axis_history import Trial, ranked
-from diel.search.study import importances, study_of
+from diel.search.optuna import importances, study_of
 from diel.spec import Hyperparameter
 from diel.states import TrialState
 

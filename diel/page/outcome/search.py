@@ -239,7 +239,7 @@ class _Search:
 
     def _importance(self) -> Iterator[Part]:
         try:
-            from diel.search.study import importances, study_of  # an extra, and slow to import
+            from diel.search.optuna import importances, study_of  # an extra, and slow to import
         except ImportError:
             yield Text("Importance is not measured: it needs Optuna: pip install 'diel[search]'", "note")
             return

@@ -3,27 +3,17 @@
 `from diel.pytorch import parallel` in a module's file; `training.parallel` shows how the pieces fit.
 """
 
-from __future__ import annotations
-
-from diel.pytorch.parallel.feed import Feed, Samples, sharded, shuffled, tensor
-from diel.pytorch.parallel.networks import build
-from diel.pytorch.parallel.placed import Placed, Scaler, Ways, type_of
-from diel.pytorch.parallel.training import train
-from diel.pytorch.parallel.world import Mesh, Ranks, joined
-
-__all__ = [
-    "Feed",
-    "Mesh",
-    "Placed",
-    "Ranks",
-    "Samples",
-    "Scaler",
-    "Ways",
-    "build",
-    "joined",
-    "sharded",
-    "shuffled",
-    "tensor",
-    "train",
-    "type_of",
-]
+from diel.pytorch.parallel.feed import Feed as Feed
+from diel.pytorch.parallel.feed import Samples as Samples
+from diel.pytorch.parallel.feed import sharded as sharded
+from diel.pytorch.parallel.feed import shuffled as shuffled
+from diel.pytorch.parallel.feed import tensor as tensor
+from diel.pytorch.parallel.networks import build as build
+from diel.pytorch.parallel.placed import Placed as Placed
+from diel.pytorch.parallel.placed import Scaler as Scaler
+from diel.pytorch.parallel.placed import Ways as Ways
+from diel.pytorch.parallel.placed import type_of as type_of
+from diel.pytorch.parallel.training import train as train
+from diel.pytorch.parallel.world import Mesh as Mesh
+from diel.pytorch.parallel.world import Ranks as Ranks
+from diel.pytorch.parallel.world import joined as joined

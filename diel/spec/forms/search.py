@@ -269,11 +269,6 @@ class Search(SpecModel, Judged):
         return tuple((m[1], 1 if m[2] == "<=" else -1, float(m[3])) for m in matches if m is not None)
 
     @property
-    def gives_up(self) -> bool:
-        """Whether it ends if all of its first trials fail: unless its file says how many may."""
-        return "failures" not in self.model_fields_set
-
-    @property
     def inherits(self) -> bool:
         """Whether trials can go on from others."""
         return self.sampler.name == "pbt" or self.sampler.name not in SAMPLERS

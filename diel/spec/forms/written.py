@@ -142,20 +142,14 @@ def _python_range(value: Any) -> Any:
         raise Flaws(*flaws)
     if bounds[2:] == [0]:
         raise refuse("a step of 0 never ends", "write a step such as 1", 2)
-    count = len_of_range(bounds)
+    numbers = range(*bounds)
+    count = (numbers[-1] - numbers[0]) // numbers.step + 1 if numbers else 0  # `len` overflows at 2**63
     if count < 1:
         hint = "the last bound is left out, as in Python's range; counting down needs a step such as -1"
         raise refuse(f"{_entries(value)} holds no number: the axis would have no points", hint)
     if count > MAX_POINTS:
         raise refuse(f"{count} points are too many; an axis has at most {MAX_POINTS}")
     return value
-
-
-def len_of_range(bounds: list[int]) -> int:
-    """Return how many numbers Python's range holds; `len(range(...))` overflows beyond 2**63."""
-    start, stop = (0, bounds[0]) if len(bounds) == 1 else (bounds[0], bounds[1])
-    step = bounds[2] if len(bounds) == 3 else 1
-    return max(0, -((start - stop) // step))
 
 
 def _entries(value: Any) -> str:
